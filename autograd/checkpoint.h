@@ -1,0 +1,21 @@
+// Gradient checkpointing: forward without a graph, one node whose slots are the inputs,
+// recomputation in backward.
+#pragma once
+#include <functional>
+
+#include "autograd/variable.h"
+#include "core/rng.h"
+
+namespace frugal {
+
+// f(inputs), recomputed in backward. Saves: the inputs, through the policy; saves of the
+// recomputation are raw. It records even if no input needs a gradient, because parameters inside f
+// may. `rng`, when f draws from one, is put back to its state at the first run for the
+// recomputation and then restored.
+Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Variables& inputs,
+                    Rng* rng = nullptr);
+
+// True inside a recomputation: layers must not update running statistics twice.
+bool recomputing();
+
+}  // namespace frugal

@@ -1,0 +1,97 @@
+// The differentiable functions. Images NHWC, weights [K, R, S, C/groups]; f32 and f64.
+// Each function's formula, saved bytes and recipe stand in its .cpp (autograd/functions/), forward
+// and backward side by side.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "core/rng.h"
+#include "ops/options.h"
+
+namespace frugal {
+
+// ---- dense (functions/conv.cpp, functions/matmul.cpp)
+// x [N, H, W, C], weight [K, R, S, C/groups], bias [K] or undefined -> [N, OH, OW, K].  Saves: x,
+// weight.
+Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv2dOptions& options = {});
+// x [N, H, W, C], weight [C, R, S, K/groups] (PyTorch's conv_transpose2d: C in, K out) -> [N, OH,
+// OW, K].  Saves: x, weight.
+Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,
+                          const ConvTranspose2dOptions& options = {});
+// x [..., I], weight [O, I], bias [O] or undefined -> [..., O].  Saves: x, weight.
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias = {});
+// a [..., M, K], b [..., K, N], batch axes broadcast -> [..., M, N].  Saves: a, b.
+Variable matmul(const Variable& a, const Variable& b);
+
+// ---- normalisation (functions/batch_norm.cpp): x [..., C] over all rows, weight and bias [C].
+// In training mode running_mean and running_var [C] are updated in place (unbiased variance),
+// unless recomputing(). Saves: x, weight, bias, mean and 1/std (2C numbers), and for the relu forms
+// the sign of y, 1 bit each. Recipe: linear, y = sign * (weight * (x - mean) * invstd + bias); the
+// residual form has none.
+struct BatchNormStats {
+  Tensor running_mean, running_var;  // [C]
+};
+Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                    const BatchNormStats& stats, const BatchNormOptions& options = {});
+Variable batch_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
+                         const BatchNormStats& stats, const BatchNormOptions& options = {});
+Variable batch_norm_add_relu(const Variable& x, const Variable& residual, const Variable& weight,
+                             const Variable& bias, const BatchNormStats& stats,
+                             const BatchNormOptions& options = {});
+
+// ---- elementwise (functions/elementwise.cpp); binary ones broadcast
+Variable add(const Variable& a, const Variable& b);   // Saves: nothing
+Variable sub(const Variable& a, const Variable& b);   // Saves: nothing
+Variable mul(const Variable& a, const Variable& b);   // Saves: a, b
+Variable div(const Variable& a, const Variable& b);   // Saves: a, b
+Variable scale(const Variable& x, double factor);     // Saves: nothing
+Variable add_scalar(const Variable& x, double term);  // Saves: nothing
+Variable neg(const Variable& x);                      // Saves: nothing
+Variable exp(const Variable& x);                      // Saves: y
+Variable log(const Variable& x);                      // Saves: x
+Variable sqrt(const Variable& x);                     // Saves: y
+Variable sigmoid(const Variable& x);                  // Saves: y
+Variable tanh(const Variable& x);                     // Saves: y
+Variable relu(const Variable& x);  // Saves: the sign, 1 bit. Recipe: linear, where x has one
+Variable leaky_relu(const Variable& x, double slope = 0.01);  // the same
+Variable gelu(const Variable& x, Gelu kind = Gelu::exact);    // Saves: x. Recipe: yes, not linear
+Variable silu(const Variable& x);                             // Saves: x. Recipe: yes, not linear
+Variable clamp(const Variable& x, double lo, double hi);      // Saves: the in-range mask, 1 bit
+// Zeroes with probability p and scales the rest by 1/(1-p). Saves: nothing but the key (16 bytes).
+// Recipe: linear, where x has one.
+Variable dropout(const Variable& x, double p, RngKey key);
+
+// ---- reductions (functions/reduce.cpp); empty `axes`: all. Saves: nothing (max: index)
+Variable sum(const Variable& x, const std::vector<int>& axes = {}, bool keep_dim = false);
+Variable mean(const Variable& x, const std::vector<int>& axes = {}, bool keep_dim = false);
+Variable max(const Variable& x, int axis, bool keep_dim = false);
+
+// ---- softmax and losses (functions/softmax.cpp, functions/loss.cpp)
+Variable softmax(const Variable& x, int axis = -1);      // Saves: y
+Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y
+// logits [N, C], target [N] i64 -> scalar mean over the targets that are not ignored. Saves:
+// logits, target, one log-sum-exp a row.
+Variable cross_entropy(const Variable& logits, const Tensor& target,
+                       const CrossEntropyOptions& options = {});
+Variable mse_loss(const Variable& x, const Variable& target);  // scalar mean. Saves: the difference
+
+// ---- pooling (functions/pool.cpp), NHWC
+Variable max_pool2d(const Variable& x,
+                    const Pool2dOptions& options);  // Saves: the window index, u8
+Variable avg_pool2d(const Variable& x, const Pool2dOptions& options);           // Saves: nothing
+Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w);  // Saves: nothing
+Variable global_avg_pool2d(const Variable& x);  // [N, H, W, C] -> [N, C]. Saves: nothing
+
+// ---- shape (functions/shape.cpp). Saves: nothing. reshape and transpose are views where they can
+// be
+Variable reshape(const Variable& x, const Shape& shape);  // one extent may be -1
+Variable transpose(const Variable& x, int a, int b);
+Variable slice(const Variable& x, int axis, int64_t begin, int64_t end);
+Variable concat(const Variables& xs, int axis);
+Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& padding,
+             double value = 0);  // per axis
+Variable cast(const Variable& x, DType dtype);
+
+}  // namespace frugal

@@ -1,0 +1,80 @@
+// record(): how a differentiable function joins the graph. Forward, what is saved, backward and the
+// recipe in one glance:
+//
+//   Variable gelu(const Variable& x) {
+//     return record("gelu", {x}, ops::gelu(x.value()), {save(x)},
+//         [](const Backward& b) { return Grads{ops::gelu_backward(b.dy(), b.saved(0))}; },
+//         replay([](const Slots& s) { return ops::gelu(s.unpack(0)); }));
+//   }
+//
+// `backward` is a pure function of (dy, saved slots). It captures numbers, never tensors: edges and
+// closures carry no data.
+#pragma once
+#include "autograd/saved_tensor.h"
+#include "autograd/variable.h"
+
+namespace frugal {
+
+// One request to keep a tensor for backward.
+struct Save {
+  Tensor value;
+  Role role = Role::activation;
+  std::shared_ptr<Node> producer;  // whose recipe could rebuild it
+  bool only_for_replay = false;
+};
+Save save(const Variable& x);          // an input: weight if it is a parameter, else activation
+Save save_output(const Tensor& y);     // this op's own output, as activation
+Save save_mask(const Tensor& mask);    // lossless
+Save save_index(const Tensor& index);  // lossless
+Save save_stat(const Tensor& stat);    // lossless; small statistics
+// A slot that only the recipe needs: kept as x's own recipe, at no cost, where x has one. Where it
+// has none the slot stays empty and this op's output has no recipe.
+Save for_replay(const Variable& x);
+
+class Backward {
+ public:
+  Backward(const Tensor& dy, const Slots& slots, std::vector<bool> needs)
+      : dy_(dy), slots_(slots), needs_(std::move(needs)) {}
+  const Tensor& dy() const { return dy_; }
+  Tensor saved(int slot) const { return slots_.unpack(slot); }
+  bool needs(int input) const {
+    return needs_[static_cast<size_t>(input)];
+  }  // does that input need a gradient?
+
+ private:
+  const Tensor& dy_;
+  const Slots& slots_;
+  std::vector<bool> needs_;
+};
+using BackwardFn = std::function<Grads(const Backward&)>;
+
+// How the output is rebuilt from this op's slots. `linear`: linear (affine) in its activation
+// slots, so unbiased slots give an unbiased output.
+struct ReplaySpec {
+  ReplayFn fn;
+  bool linear = false;
+};
+inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), false}; }
+inline ReplaySpec linear_replay(ReplayFn fn) { return {std::move(fn), true}; }
+
+// The output as a Variable; when any input requires grad and grad mode is on, with a Node that
+// keeps `saves`.
+Variable record(const char* op, const Variables& inputs, Tensor output,
+                const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay = {});
+
+// Would record() make a node? Ops ask before computing masks that only backward needs.
+bool recording(const Variables& inputs);
+
+bool grad_enabled();
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+}  // namespace frugal

@@ -1,0 +1,119 @@
+// The saved-tensor seam: autograd says who saves what, a SavePolicy decides how it is kept until
+// backward. Thread safety: a graph, its saved tensors and the policy belong to one thread.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace frugal {
+
+// What a saved tensor is to its op. Only `activation` may be lossy; `weight` is raw and costs
+// nothing.
+enum class Role : uint8_t { activation, weight, mask, index, stat };
+
+// What rebuilding a saved tensor from its producer's slots would give.
+//   exact:    bit-equal, every source slot is kept without loss
+//   unbiased: sources are lossy but unbiased, and the replay is linear in them
+//   biased:   sources are lossy and the replay is not linear
+enum class Replay : uint8_t { none, exact, unbiased, biased };
+
+struct SaveInfo {
+  const char* op = "";  // who saves
+  int slot = 0;         // which of its slots
+  Role role = Role::activation;
+  uint64_t seq =
+      0;  // number of the entry within the step, from 0; equal in every step of a fixed network
+  uint64_t step = 0;  // see begin_step()
+  Replay replay = Replay::none;
+};
+
+class Packed {
+ public:
+  virtual ~Packed() = default;
+  virtual Tensor unpack()
+      const = 0;  // the shape, dtype and device that were packed; allocated as `workspace`
+  virtual void prefetch() {}
+};
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  // `tensor` is contiguous and floating; its last axis is the channel axis. The payload is
+  // allocated as `packed`.
+  virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const = 0;
+};
+
+struct Decision {
+  enum What : uint8_t { raw, replay, pack } what = raw;
+  const Codec* codec = nullptr;  // for `pack`; must outlive the graph
+};
+
+class SavePolicy {
+ public:
+  virtual ~SavePolicy() = default;
+  // Called once per entry of role `activation`. REQUIRES: `replay` only where info.replay is not
+  // none.
+  virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
+};
+
+// Saves of this thread go through `policy` while it lives; nullptr keeps everything raw (level L0
+// without recipes).
+class PolicyScope {
+ public:
+  explicit PolicyScope(SavePolicy* policy);
+  ~PolicyScope();
+  PolicyScope(const PolicyScope&) = delete;
+  PolicyScope& operator=(const PolicyScope&) = delete;
+
+ private:
+  SavePolicy* previous_;
+};
+
+// Starts a training step: SaveInfo::seq restarts at 0 and SaveInfo::step becomes `step`.
+void begin_step(uint64_t step);
+
+struct Node;
+class Slots;
+using ReplayFn = std::function<Tensor(const Slots&)>;
+
+// One kept tensor, shared by all that saved it: raw, packed, or a recipe (replay function and
+// copies of the producer's slot handles). Internal to autograd; declared here because SavedTensor
+// points to it.
+class SavedEntry;
+
+// A handle to a shared entry plus the layout its saver saw, so that a reshape shares the bytes.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  // Errors: a raw entry whose storage was written since, naming the op that saved it.
+  Tensor unpack() const;
+  bool defined() const { return entry_ != nullptr; }
+  bool lossy() const;  // would unpack give other bits than were saved?
+  bool is_raw() const;
+  void prefetch() const;
+  void clear() { entry_.reset(); }
+
+ private:
+  friend struct SaveContext;
+  std::shared_ptr<SavedEntry> entry_;
+  Shape shape_, strides_;
+  int64_t offset_ = 0;  // elements from the start of the entry's range
+};
+
+class Slots {
+ public:
+  Slots() = default;
+  explicit Slots(std::vector<SavedTensor> slots) : slots_(std::move(slots)) {}
+  Tensor unpack(int slot) const { return slots_[static_cast<size_t>(slot)].unpack(); }
+  int size() const { return static_cast<int>(slots_.size()); }
+  const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }
+  void clear() { slots_.clear(); }
+
+ private:
+  std::vector<SavedTensor> slots_;
+};
+
+}  // namespace frugal

@@ -1,0 +1,54 @@
+// Variable: a Tensor that may take part in a graph. A different type from Tensor, so a kernel
+// cannot touch the graph. Copying a Variable copies the handle.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace frugal {
+
+struct Node;
+
+// Where a leaf's gradient accumulates. Edges hold this, never a value.
+struct GradAccumulator {
+  Tensor grad;
+};
+
+class Variable {
+ public:
+  Variable() = default;                                         // undefined
+  explicit Variable(Tensor value, bool requires_grad = false);  // a leaf
+  static Variable parameter(Tensor value);  // a leaf that requires grad; saved raw at no cost
+
+  bool defined() const { return impl_ != nullptr; }
+  const Tensor& value() const;
+  const Shape& shape() const { return value().shape(); }
+  int64_t size(int axis) const { return value().size(axis); }
+  DType dtype() const { return value().dtype(); }
+  Device device() const { return value().device(); }
+
+  bool requires_grad() const;  // itself or through its producer
+  bool is_parameter() const;
+  void set_requires_grad(bool requires_grad);  // leaves only
+  const Tensor& grad() const;                  // undefined until a backward reached this leaf
+  void set_grad(Tensor grad);
+  void zero_grad();              // drops the gradient
+  void set_value(Tensor value);  // leaves only; for loading and device moves
+  Variable detach() const;       // the same value, outside the graph
+
+  const std::shared_ptr<Node>& producer() const;  // nullptr for a leaf
+  const std::shared_ptr<GradAccumulator>& accumulator()
+      const;                                            // nullptr unless a leaf that requires grad
+  const void* identity() const { return impl_.get(); }  // equal for handles of one variable
+
+ private:
+  friend Variable make_output(Tensor value, std::shared_ptr<Node> producer);
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+using Variables = std::vector<Variable>;
+using Grads = std::vector<Tensor>;  // undefined where an input needs none
+
+}  // namespace frugal

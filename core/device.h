@@ -1,0 +1,43 @@
+// Devices and compile-time dispatch. A missing CUDA kernel is a link error that names the op.
+#pragma once
+#include <string>
+
+#include "core/error.h"
+
+namespace frugal {
+
+enum class DeviceType : uint8_t { cpu, cuda, meta };
+
+// `meta` tensors have shape and accounted bytes and no memory: ops check, allocate, and run
+// nothing.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+  std::string str() const;                       // "cpu", "cuda:0", "meta"
+  static Device parse(const std::string& text);  // Errors: unknown device, listing the known ones
+};
+inline constexpr Device kCpu{DeviceType::cpu, 0};
+inline constexpr Device kMeta{DeviceType::meta, 0};
+
+struct Cpu {};
+struct Cuda {};
+
+#ifdef FRUGAL_CUDA
+inline constexpr bool kHasCuda = true;
+#else
+inline constexpr bool kHasCuda = false;
+#endif
+
+// Calls f(Cpu{}) or f(Cuda{}); on `meta` nothing, since shapes were checked and outputs allocated.
+template <class F>
+void dispatch(Device device, F&& f) {
+  if (device.type == DeviceType::cpu) return f(Cpu{});
+  if constexpr (kHasCuda) {
+    if (device.type == DeviceType::cuda) return f(Cuda{});
+  }
+  if (device.type == DeviceType::meta) return;
+  throw Error("built without CUDA; configure with the `cuda` preset");
+}
+
+}  // namespace frugal

@@ -1,0 +1,92 @@
+// Memory accounting and the caching allocators. Every live byte is in exactly one category.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/device.h"
+#include "core/error.h"
+
+namespace frugal {
+
+enum class Category : uint8_t {
+  parameter,
+  gradient,
+  optimizer,
+  activation,
+  packed,
+  workspace,
+  input
+};
+inline constexpr int kCategories = 7;
+std::string_view name_of(Category category);
+
+using CategoryBytes = std::array<int64_t, kCategories>;  // indexed by Category
+
+struct MemoryReport {
+  CategoryBytes live{};     // now
+  CategoryBytes peak{};     // the highest of each category, at different moments
+  CategoryBytes at_peak{};  // the breakdown at the moment of the highest total
+  int64_t live_total = 0;
+  int64_t peak_total = 0;
+  int64_t reserved = 0;  // live plus cached blocks
+  int64_t limit = 0;     // 0: none
+  int64_t of(Category category) const { return live[static_cast<size_t>(category)]; }
+  std::string str() const;  // a table for people
+};
+
+// Thrown when the limit or the machine is exhausted; carries what held the memory.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(const std::string& what, MemoryReport report) : Error(what), report(report) {}
+  MemoryReport report;
+};
+
+// One per device type. Blocks are 64-byte aligned and cached for reuse. Thread-safe.
+// On `meta`, bytes are accounted and no memory exists.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  struct Block {
+    void* data = nullptr;
+    int64_t bytes = 0;  // accounted: the request rounded up to 64
+    Category category{};
+  };
+  Block allocate(int64_t bytes, Category category);  // Errors: OutOfMemory
+  void release(const Block& block) noexcept;
+
+  void set_limit(int64_t bytes);         // 0: none; counts live bytes
+  void fail_after(int64_t allocations);  // for tests: the n-th from now throws; negative: off
+  void reset_peak();                     // peaks start again from what is live
+  MemoryReport report() const;
+  void trim();  // gives cached blocks back to the system
+
+ protected:
+  virtual void* acquire(int64_t bytes) = 0;  // nullptr when exhausted
+  virtual void give_back(void* data, int64_t bytes) noexcept = 0;
+
+ private:
+  struct State;
+  State& state() const;
+  mutable State* state_ = nullptr;
+};
+
+Allocator& allocator(Device device);
+
+// New storages of this thread get `category` while it lives. The default is `activation`.
+class CategoryScope {
+ public:
+  explicit CategoryScope(Category category);
+  ~CategoryScope();
+  CategoryScope(const CategoryScope&) = delete;
+  CategoryScope& operator=(const CategoryScope&) = delete;
+  static Category current();
+
+ private:
+  Category previous_;
+};
+
+int64_t host_peak_rss();  // bytes, of the process, from the system
+
+}  // namespace frugal

@@ -1,0 +1,113 @@
+// Tensor: a strided view of a shared Storage. It knows nothing of gradients (see
+// autograd/variable.h). Copying a Tensor copies the view, not the data. Images are NHWC, weights
+// [K, R, S, C].
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/memory.h"
+#include "core/shape.h"
+
+namespace frugal {
+
+// Owns one block. `id` is never reused; `version` counts in-place writes.
+class Storage {
+ public:
+  Storage(int64_t bytes, Device device, Category category);  // Errors: OutOfMemory
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return block_.data; }  // nullptr on `meta`
+  int64_t bytes() const { return bytes_; }    // as asked for
+  Device device() const { return device_; }
+  Category category() const { return block_.category; }
+  uint64_t id() const { return id_; }
+  uint64_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+ private:
+  Allocator::Block block_;
+  int64_t bytes_;
+  Device device_;
+  uint64_t id_;
+  uint64_t version_ = 0;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined
+
+  // Factories allocate in CategoryScope::current(). `empty` is uninitialised.
+  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
+  static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
+                     Device device = kCpu);
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape);  // cpu, dtype_of<T>
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }  // in elements
+  int64_t offset() const { return offset_; }         // in elements
+  int dim() const { return shape_.dim(); }
+  int64_t size(int axis) const;  // negative counts from the end
+  int64_t numel() const { return shape_.numel(); }
+  int64_t nbytes() const { return numel() * static_cast<int64_t>(size_of(dtype_)); }
+  DType dtype() const { return dtype_; }
+  Device device() const;
+  bool is_contiguous() const;
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+
+  // The first element. REQUIRES: T matches dtype(). `data` reads; `mut` writes (bump_version()
+  // after an in-place change of a tensor that others may have saved).
+  template <class T>
+  const T* data() const {
+    require(dtype_of<T>);
+    return static_cast<const T*>(raw());
+  }
+  template <class T>
+  T* mut() const {
+    require(dtype_of<T>);
+    return static_cast<T*>(raw());
+  }
+  void* raw() const;  // nullptr on `meta`
+  void bump_version() const { storage_->bump_version(); }
+
+  // Views: no copy.
+  Tensor view(const Shape& shape) const;  // REQUIRES: contiguous; one extent may be -1
+  Tensor as_strided(const Shape& shape, const Shape& strides, int64_t offset) const;
+  Tensor slice(int axis, int64_t begin, int64_t end) const;  // [begin, end) of one axis
+  Tensor select(int axis, int64_t index) const;              // drops the axis
+  Tensor permute(const std::vector<int>& axes) const;
+  Tensor transpose(int a, int b) const;
+
+  // cpu only: reads one element, whatever the dtype. For tests, reports and scalars.
+  double item(int64_t flat_index = 0) const;
+  std::vector<double> to_vector() const;
+
+ private:
+  void require(DType dtype) const;
+  std::shared_ptr<Storage> storage_;
+  Shape shape_, strides_;
+  int64_t offset_ = 0;
+  DType dtype_ = DType::f32;
+};
+
+// "[2, 3] f32 on cpu"
+std::string describe(const Tensor& tensor);
+
+template <class T>
+Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
+  FRUGAL_CHECK(static_cast<int64_t>(values.size()) == shape.numel(),
+               "[tensor] expected {} values for shape {}, got {}", shape.numel(), shape,
+               values.size());
+  Tensor tensor = empty(shape, dtype_of<T>, kCpu);
+  T* out = tensor.mut<T>();
+  for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+  return tensor;
+}
+
+}  // namespace frugal

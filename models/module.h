@@ -1,0 +1,72 @@
+// Module: named parameters, buffers and children, and a forward. Names equal the reference
+// libraries', joined by dots.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "core/rng.h"
+
+namespace frugal {
+
+// What a forward pass needs beside its input. `rng` gives dropout its keys.
+struct Context {
+  bool training = true;
+  Rng* rng = nullptr;
+};
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual Variable forward(const Variable& x, Context& context) = 0;
+
+  struct NamedParameter {
+    std::string name;
+    Variable* parameter;
+  };
+  struct NamedBuffer {
+    std::string name;
+    Tensor* buffer;
+  };
+  std::vector<NamedParameter> parameters();  // in registration order, depth first
+  std::vector<NamedBuffer> buffers();        // running_mean, running_var, num_batches_tracked
+  void zero_grad();
+
+  // What a tensor is, so that files in PyTorch's layouts can be converted where they are read or
+  // written.
+  enum class Layout : uint8_t { plain, conv_weight /* [K,R,S,C] here, [K,C,R,S] in files */ };
+  Layout layout_of(const std::string& parameter);
+
+ protected:
+  Variable& register_parameter(const std::string& name, Tensor value,
+                               Layout layout = Layout::plain);
+  Tensor& register_buffer(const std::string& name, Tensor value);
+  template <class M>
+  std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
+    children_.emplace_back(name, module);
+    return module;
+  }
+
+ private:
+  struct Parameter {
+    std::string name;
+    std::unique_ptr<Variable> variable;
+    Layout layout;
+  };
+  struct Buffer {
+    std::string name;
+    std::unique_ptr<Tensor> tensor;
+  };
+  std::vector<Parameter> parameters_;
+  std::vector<Buffer> buffers_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+};
+
+}  // namespace frugal

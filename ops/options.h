@@ -1,0 +1,45 @@
+// Options of the ops that have any, shared by ops, autograd and models.
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace frugal {
+
+using Pair = std::array<int64_t, 2>;  // height, width
+
+struct Conv2dOptions {
+  Pair stride{1, 1};
+  Pair padding{0, 0};
+  Pair dilation{1, 1};
+  int64_t groups = 1;
+};
+
+struct ConvTranspose2dOptions {
+  Pair stride{1, 1};
+  Pair padding{0, 0};
+  Pair output_padding{0, 0};
+  Pair dilation{1, 1};
+  int64_t groups = 1;
+};
+
+struct Pool2dOptions {
+  Pair kernel{2, 2};
+  Pair stride{2, 2};
+  Pair padding{0, 0};
+  bool count_include_pad = true;  // average pooling, as PyTorch
+};
+
+struct BatchNormOptions {
+  bool training = true;
+  double momentum = 0.1;  // weight of the new statistics
+  double eps = 1e-5;
+};
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;
+  int64_t ignore_index = -100;
+};
+
+enum class Gelu : uint8_t { exact, tanh };
+
+}  // namespace frugal
