@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -39,7 +40,7 @@ struct MemoryReport {
 // Thrown when the limit or the machine is exhausted; carries what held the memory.
 class OutOfMemory : public Error {
  public:
-  OutOfMemory(const std::string& what, MemoryReport report) : Error(what), report(report) {}
+  OutOfMemory(const std::string& what, const MemoryReport& memory) : Error(what), report(memory) {}
   MemoryReport report;
 };
 
@@ -47,10 +48,15 @@ class OutOfMemory : public Error {
 // On `meta`, bytes are accounted and no memory exists.
 class Allocator {
  public:
-  virtual ~Allocator() = default;
+  Allocator();
+  virtual ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
   struct Block {
     void* data = nullptr;
-    int64_t bytes = 0;  // accounted: the request rounded up to 64
+    int64_t bytes = 0;     // accounted: the request rounded up to 64
+    int64_t capacity = 0;  // what was taken from the system
     Category category{};
   };
   Block allocate(int64_t bytes, Category category);  // Errors: OutOfMemory
@@ -65,11 +71,11 @@ class Allocator {
  protected:
   virtual void* acquire(int64_t bytes) = 0;  // nullptr when exhausted
   virtual void give_back(void* data, int64_t bytes) noexcept = 0;
+  virtual bool caching() const { return true; }
 
  private:
   struct State;
-  State& state() const;
-  mutable State* state_ = nullptr;
+  std::unique_ptr<State> state_;
 };
 
 Allocator& allocator(Device device);

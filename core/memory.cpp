@@ -1,0 +1,210 @@
+#include "core/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+namespace frugal {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kCacheSlack = int64_t{64} << 20;  // cached bytes allowed beyond the live peak
+
+int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+// Sizes are rounded to an eighth of their power of two, so that nearly equal requests share blocks.
+int64_t capacity_for(int64_t bytes) {
+  int64_t step = kAlignment;
+  while (step * 16 <= bytes) step *= 2;
+  return round_up(bytes, step);
+}
+
+thread_local Category current_category = Category::activation;
+
+std::string readable(int64_t bytes) {
+  if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
+  if (bytes < (int64_t{1} << 30))
+    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+class CpuAllocator final : public Allocator {
+ protected:
+  void* acquire(int64_t bytes) override {
+    const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+    void* data = std::aligned_alloc(static_cast<size_t>(alignment),
+                                    static_cast<size_t>(round_up(bytes, alignment)));
+#ifdef MADV_HUGEPAGE
+    if (data != nullptr && alignment == kHugePage)
+      madvise(data, static_cast<size_t>(round_up(bytes, alignment)), MADV_HUGEPAGE);
+#endif
+    return data;
+  }
+  void give_back(void* data, int64_t) noexcept override { std::free(data); }
+#ifdef __SANITIZE_ADDRESS__
+  bool caching() const override { return false; }  // so that the sanitizer sees every free
+#endif
+};
+
+class MetaAllocator final : public Allocator {
+ protected:
+  void* acquire(int64_t) override { return this; }  // only its not being null is looked at
+  void give_back(void*, int64_t) noexcept override {}
+  bool caching() const override { return false; }
+};
+
+}  // namespace
+
+struct Allocator::State {
+  mutable std::mutex mutex;
+  MemoryReport report;
+  std::multimap<int64_t, void*> cache;  // capacity -> block
+  int64_t cached = 0;
+  int64_t fail_after = -1;
+};
+
+Allocator::Allocator() : state_(std::make_unique<State>()) {}
+Allocator::~Allocator() = default;
+
+Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  Block block;
+  block.bytes = round_up(bytes, kAlignment);
+  block.category = category;
+  MemoryReport& r = s.report;
+  auto fail = [&](const std::string& why) {
+    MemoryReport now = r;
+    now.reserved = r.live_total + s.cached;
+    throw OutOfMemory(fmt::format("out of memory: {} for {} of {}\n{}", why, readable(bytes),
+                                  name_of(category), now.str()),
+                      now);
+  };
+  if (s.fail_after >= 0 && s.fail_after-- == 0) fail("allocation failed on request");
+  if (r.limit > 0 && r.live_total + block.bytes > r.limit)
+    fail(fmt::format("the limit of {} leaves no room", readable(r.limit)));
+
+  if (block.bytes > 0) {
+    block.capacity = capacity_for(block.bytes);
+    auto cached = s.cache.lower_bound(block.capacity);
+    if (cached != s.cache.end() && cached->first <= block.capacity + block.capacity / 8) {
+      block.capacity = cached->first;
+      block.data = cached->second;
+      s.cached -= block.capacity;
+      s.cache.erase(cached);
+    } else {
+      block.data = acquire(block.capacity);
+      if (block.data == nullptr && !s.cache.empty()) {
+        for (auto& [capacity, data] : s.cache) give_back(data, capacity);
+        s.cache.clear();
+        s.cached = 0;
+        block.data = acquire(block.capacity);
+      }
+      if (block.data == nullptr) fail("the system has none left");
+    }
+  }
+  auto& live = r.live[static_cast<size_t>(category)];
+  auto& peak = r.peak[static_cast<size_t>(category)];
+  live += block.bytes;
+  peak = std::max(peak, live);
+  r.live_total += block.bytes;
+  if (r.live_total > r.peak_total) {
+    r.peak_total = r.live_total;
+    r.at_peak = r.live;
+  }
+  return block;
+}
+
+void Allocator::release(const Block& block) noexcept {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  s.report.live[static_cast<size_t>(block.category)] -= block.bytes;
+  s.report.live_total -= block.bytes;
+  if (block.data == nullptr) return;
+  const bool room =
+      s.report.live_total + s.cached + block.capacity <= s.report.peak_total + kCacheSlack;
+  if (caching() && room) {
+    try {
+      s.cache.emplace(block.capacity, block.data);
+      s.cached += block.capacity;
+      return;
+    } catch (...) {  // no memory for the map's node: fall through and free the block
+    }
+  }
+  give_back(block.data, block.capacity);
+}
+
+void Allocator::set_limit(int64_t bytes) {
+  std::lock_guard lock(state_->mutex);
+  state_->report.limit = bytes;
+}
+
+void Allocator::fail_after(int64_t allocations) {
+  std::lock_guard lock(state_->mutex);
+  state_->fail_after = allocations;
+}
+
+void Allocator::reset_peak() {
+  std::lock_guard lock(state_->mutex);
+  MemoryReport& r = state_->report;
+  r.peak = r.at_peak = r.live;
+  r.peak_total = r.live_total;
+}
+
+MemoryReport Allocator::report() const {
+  std::lock_guard lock(state_->mutex);
+  MemoryReport r = state_->report;
+  r.reserved = r.live_total + state_->cached;
+  return r;
+}
+
+void Allocator::trim() {
+  std::lock_guard lock(state_->mutex);
+  for (auto& [capacity, data] : state_->cache) give_back(data, capacity);
+  state_->cache.clear();
+  state_->cached = 0;
+}
+
+Allocator& allocator(Device device) {
+  // Never destroyed: tensors of static storage duration may outlive every other static.
+  static Allocator* cpu = new CpuAllocator;
+  static Allocator* meta = new MetaAllocator;
+  if (device.type == DeviceType::cpu) return *cpu;
+  if (device.type == DeviceType::meta) return *meta;
+  throw Error("built without CUDA; configure with the `cuda` preset");
+}
+
+std::string_view name_of(Category category) {
+  constexpr std::string_view names[kCategories] = {
+      "parameter", "gradient", "optimizer", "activation", "packed", "workspace", "input"};
+  return names[static_cast<size_t>(category)];
+}
+
+std::string MemoryReport::str() const {
+  std::string text =
+      fmt::format("live {}, peak {}, reserved {}{}\n", readable(live_total), readable(peak_total),
+                  readable(reserved), limit > 0 ? fmt::format(", limit {}", readable(limit)) : "");
+  for (size_t i = 0; i < kCategories; ++i)
+    text += fmt::format("  {:<11} live {:>11}   at peak {:>11}\n",
+                        name_of(static_cast<Category>(i)), readable(live[i]), readable(at_peak[i]));
+  return text;
+}
+
+CategoryScope::CategoryScope(Category category) : previous_(current_category) {
+  current_category = category;
+}
+CategoryScope::~CategoryScope() { current_category = previous_; }
+Category CategoryScope::current() { return current_category; }
+
+int64_t host_peak_rss() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
+}  // namespace frugal

@@ -1,0 +1,39 @@
+#include "core/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "core/error.h"
+
+namespace frugal {
+
+int num_threads() { return omp_get_max_threads(); }
+
+void set_num_threads(int threads) {
+  FRUGAL_CHECK(threads >= 1, "[threads] expected at least 1, got {}", threads);
+  omp_set_num_threads(threads);
+}
+
+void parallel_for(int64_t begin, int64_t end, int64_t grain,
+                  const std::function<void(int64_t, int64_t)>& f) {
+  if (begin >= end) return;
+  const int64_t n = end - begin;
+  const int64_t chunks =
+      std::min<int64_t>(num_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
+  if (chunks <= 1 || omp_in_parallel()) return f(begin, end);
+  std::exception_ptr error;
+#pragma omp parallel for num_threads(static_cast <int>(chunks)) schedule(static)
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    try {
+      f(begin + n * chunk / chunks, begin + n * (chunk + 1) / chunks);
+    } catch (...) {
+#pragma omp critical(frugal_parallel_for)
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace frugal
