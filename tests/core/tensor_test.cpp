@@ -1,0 +1,94 @@
+#include "core/tensor.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+using namespace frugal;
+
+TEST_CASE("a tensor is a view of shared storage") {
+  const Tensor x = Tensor::from<float>({0, 1, 2, 3, 4, 5}, {2, 3});
+  CHECK(x.is_contiguous());
+  CHECK(x.nbytes() == 24);
+  const Tensor t = x.transpose(0, 1);
+  CHECK(t.shape() == Shape{3, 2});
+  CHECK(!t.is_contiguous());
+  CHECK(t.storage()->id() == x.storage()->id());
+  CHECK(t.to_vector() == std::vector<double>{0, 3, 1, 4, 2, 5});
+  CHECK(x.slice(1, 1, 3).to_vector() == std::vector<double>{1, 2, 4, 5});
+  CHECK(x.select(0, 1).to_vector() == std::vector<double>{3, 4, 5});
+  CHECK(x.select(-1, 0).to_vector() == std::vector<double>{0, 3});
+  CHECK(x.view({3, -1}).shape() == Shape{3, 2});
+  x.mut<float>()[0] = 7;
+  CHECK(t.item(0) == 7);
+}
+
+TEST_CASE("ids are never reused and versions count writes") {
+  const uint64_t first = Tensor::empty({4}).storage()->id();
+  const Tensor again = Tensor::empty({4});
+  CHECK(again.storage()->id() != first);
+  const uint64_t version = again.storage()->version();
+  again.bump_version();
+  CHECK(again.storage()->version() == version + 1);
+}
+
+TEST_CASE("mistakes with shapes and axes are named") {
+  const Tensor x = Tensor::zeros({2, 3});
+  CHECK_THROWS_WITH_AS(x.view({4, 2}), doctest::Contains("[view] expected a shape of 6 elements"),
+                       Error);
+  CHECK_THROWS_WITH_AS(x.transpose(0, 1).view({6}), doctest::Contains("contiguous"), Error);
+  CHECK_THROWS_WITH_AS(x.slice(1, 2, 4), doctest::Contains("0 <= begin <= end <= 3"), Error);
+  CHECK_THROWS_WITH_AS(x.size(2), doctest::Contains("axis in [-2, 2)"), Error);
+  CHECK_THROWS_WITH_AS(x.permute({0, 0}), doctest::Contains("each axis once"), Error);
+  CHECK_THROWS_AS(x.item(6), Error);
+  CHECK_THROWS_AS(x.data<double>(), InternalError);
+  CHECK_THROWS_WITH_AS(Tensor::from<float>({1, 2}, {3}), doctest::Contains("expected 3 values"),
+                       Error);
+  CHECK_THROWS_WITH_AS(Tensor::empty({-1}), doctest::Contains("at least 0"), Error);
+  CHECK_THROWS_WITH_AS(broadcast_shape("add", {2, 3}, {2, 2}),
+                       doctest::Contains("[add] expected shapes that broadcast"), Error);
+  CHECK(broadcast_shape("add", {4, 1, 3}, {2, 1}) == Shape{4, 2, 3});
+}
+
+TEST_CASE("every dtype fills and reads back") {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32,
+                      DType::u8, DType::bool_}) {
+    CAPTURE(name_of(dtype));
+    CHECK(Tensor::full({3}, 1, dtype).to_vector() == std::vector<double>{1, 1, 1});
+    CHECK(Tensor::zeros({2}, dtype).item(1) == 0);
+    CHECK(Tensor::empty({3}, dtype).nbytes() == 3 * static_cast<int64_t>(size_of(dtype)));
+  }
+}
+
+TEST_CASE("bf16 and f16 round to nearest even") {
+  CHECK(BFloat16(1.0f + 0x1p-8f).bits == 0x3f80);      // half way: down to even
+  CHECK(BFloat16(1.0f + 3 * 0x1p-8f).bits == 0x3f82);  // half way: up to even
+  CHECK(std::isnan(static_cast<float>(BFloat16(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(Float16(65504.0f).bits == 0x7bff);
+  CHECK(Float16(65520.0f).bits == 0x7c00);  // rounds to infinity
+  CHECK(Float16(0x1p-24f).bits == 1);
+  CHECK(Float16(1.0f + 0x1p-11f).bits == 0x3c00);  // half way: down to even
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    Float16 half;
+    half.bits = static_cast<uint16_t>(bits);
+    const float value = static_cast<float>(half);
+    if (!std::isnan(value)) REQUIRE(Float16(value).bits == bits);
+  }
+}
+
+TEST_CASE("meta tensors have bytes and no memory") {
+  const int64_t before = allocator(kMeta).report().live_total;
+  const Tensor x = Tensor::zeros({1 << 20, 1 << 10}, DType::f32, kMeta);
+  CHECK(x.raw() == nullptr);
+  CHECK(allocator(kMeta).report().live_total - before == int64_t{4} << 30);
+  CHECK(describe(x) == "[1048576, 1024] f32 on meta");
+}
+
+TEST_CASE("devices parse") {
+  CHECK(Device::parse("cpu") == kCpu);
+  CHECK(Device::parse("cuda:3") == Device{DeviceType::cuda, 3});
+  CHECK(Device::parse("meta").str() == "meta");
+  CHECK_THROWS_WITH_AS(Device::parse("gpu"), doctest::Contains("expected cpu, cuda"), Error);
+  CHECK_THROWS_AS(Device::parse("cuda:x"), Error);
+}
