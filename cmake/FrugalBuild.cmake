@@ -14,8 +14,20 @@ if(FRUGAL_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
 endif()
 
+if(FRUGAL_CUDA)
+  file(GLOB_RECURSE cuda_sources core/*.cu ops/*.cu compress/*.cu)
+  if(NOT cuda_sources)
+    message(FATAL_ERROR
+      "The CUDA kernels are not part of this version of Frugal; configure with the `release` preset.")
+  endif()
+  enable_language(CUDA)
+endif()
+
+# What our own code is compiled with; never exported.
 add_library(frugal_flags INTERFACE)
-target_compile_options(frugal_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+target_compile_options(frugal_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${FRUGAL_WERROR}>>:-Werror>)
 if(FRUGAL_SANITIZE)
   target_compile_options(frugal_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
                                                 -fno-omit-frame-pointer)
@@ -26,18 +38,35 @@ if(FRUGAL_COVERAGE)
   target_link_options(frugal_flags INTERFACE --coverage)
 endif()
 
-# frugal_library(NAME [PUBLIC libs...] [PRIVATE libs...]): the static library of folder NAME, alias Frugal::NAME.
+# frugal_library(NAME [PUBLIC libs...] [PRIVATE libs...]): the static library of folder NAME, alias Frugal::NAME,
+# installed with its headers. Private header-only dependencies and flags stay in this build.
 function(frugal_library name)
   cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
+  if(FRUGAL_CUDA)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
+    list(APPEND sources ${cuda_sources})
+  endif()
   if(NOT sources)
     file(WRITE ${CMAKE_BINARY_DIR}/empty.cpp "")
     set(sources ${CMAKE_BINARY_DIR}/empty.cpp)
   endif()
+  set(private frugal_flags ${ARG_PRIVATE})
+  list(TRANSFORM private REPLACE "^(frugal_|nlohmann_json::).*$" "$<BUILD_INTERFACE:\\0>")
   add_library(frugal_${name} STATIC ${sources})
   add_library(Frugal::${name} ALIAS frugal_${name})
   set_target_properties(frugal_${name} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(frugal_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-  target_link_libraries(frugal_${name} PUBLIC ${ARG_PUBLIC}
-                        PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:frugal_flags>)
+  target_compile_features(frugal_${name} PUBLIC cxx_std_20)
+  # Two roots: a user writes <frugal/core/tensor.h>, our headers write "core/shape.h".
+  target_include_directories(frugal_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/frugal>)
+  target_link_libraries(frugal_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${private})
+  if(FRUGAL_CUDA)
+    target_compile_definitions(frugal_${name} PUBLIC FRUGAL_CUDA)
+  endif()
+  install(TARGETS frugal_${name} EXPORT FrugalTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/frugal
+          FILES_MATCHING PATTERN "*.h" PATTERN "onednn.h" EXCLUDE PATTERN "*-inl.h" EXCLUDE)
 endfunction()

@@ -1,6 +1,7 @@
+# Every library Frugal stands on; README.md says what each is for.
 find_package(spdlog REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-find_package(dnnl CONFIG REQUIRED)
+find_package(FrugalDnnl 2.6 REQUIRED)
 find_package(hwy CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(nlohmann_json REQUIRED)

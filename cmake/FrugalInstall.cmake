@@ -1,0 +1,25 @@
+# What `cmake --install` lays down: libraries and headers (frugal_library does its own), the binary, the
+# ready configs, and the package that find_package(Frugal) reads.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Frugal)
+
+add_library(frugal_everything INTERFACE)
+add_library(Frugal::frugal ALIAS frugal_everything)
+set_target_properties(frugal_everything PROPERTIES EXPORT_NAME frugal)
+target_link_libraries(frugal_everything INTERFACE
+  Frugal::core Frugal::ops Frugal::autograd Frugal::compress Frugal::optim Frugal::models Frugal::data)
+
+install(TARGETS frugal_everything EXPORT FrugalTargets)
+install(FILES frugal.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/frugal)
+install(EXPORT FrugalTargets NAMESPACE Frugal:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/FrugalConfig.cmake.in ${CMAKE_BINARY_DIR}/FrugalConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/FrugalConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/FrugalConfig.cmake ${CMAKE_BINARY_DIR}/FrugalConfigVersion.cmake
+              cmake/FindFrugalDnnl.cmake DESTINATION ${package_dir})
+install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/frugal FILES_MATCHING PATTERN "*.json")
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET frugal)
+  install(TARGETS frugal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,18 @@
+// Everything a program that embeds Frugal needs: #include <frugal/frugal.h>.
+#pragma once
+#include "autograd/checkpoint.h"
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "autograd/saved_tensor.h"
+#include "autograd/variable.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "core/rng.h"
+#include "core/tensor.h"
+#include "data/dataset.h"
+#include "models/module.h"
+#include "ops/options.h"
+#include "optim/optimizer.h"
