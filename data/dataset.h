@@ -8,7 +8,7 @@
 
 namespace frugal {
 
-// One image sample: input [H, W, C] f32 (or u8 before normalisation), label in [0, classes).
+// One image sample: input [H, W, C] f32, label in [0, classes).
 struct Sample {
   Tensor input;
   int64_t label = 0;
@@ -20,16 +20,21 @@ struct Batch {
   Tensor target;
 };
 
-// Thread safety: get() may be called from several threads at once.
+// Thread safety: get() and get_into() may be called from several threads at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // Sample `index`; `key` drives any randomness (augmentation), so that equal keys give equal
-  // samples.
-  virtual Sample get(int64_t index, RngKey key) const = 0;
   virtual int64_t classes() const = 0;
   virtual Shape sample_shape() const = 0;  // [H, W, C]
+
+  // Writes sample `index` to out, sample_shape().numel() floats in order H, W, C, and returns its
+  // label; `key` drives any randomness (augmentation), so that equal keys give equal samples.
+  // REQUIRES: index in [0, size()).
+  virtual int64_t get_into(int64_t index, RngKey key, float* out) const = 0;
+
+  // The same as a tensor, in category `input`. Errors: index outside [0, size()).
+  Sample get(int64_t index, RngKey key = {}) const;
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
 

@@ -1,0 +1,15 @@
+#include "data/dataset.h"
+
+namespace frugal {
+
+Sample Dataset::get(int64_t index, RngKey key) const {
+  FRUGAL_CHECK(index >= 0 && index < size(), "[dataset] expected an index in [0, {}), got {}",
+               size(), index);
+  const CategoryScope category(Category::input);
+  Sample sample;
+  sample.input = Tensor::empty(sample_shape());
+  sample.label = get_into(index, key, sample.input.mut<float>());
+  return sample;
+}
+
+}  // namespace frugal

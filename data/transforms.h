@@ -1,0 +1,74 @@
+// Decorators of image datasets. A random one draws from the sample's key and hands its inner
+// dataset a key derived from it, so stacked decorators are independent and equal keys give equal
+// samples.
+#pragma once
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace frugal::data {
+
+// Base of those that keep size, classes and shape.
+class Transform : public Dataset {
+ public:
+  explicit Transform(DatasetPtr inner) : inner_(std::move(inner)), shape_(inner_->sample_shape()) {}
+  int64_t size() const override { return inner_->size(); }
+  int64_t classes() const override { return inner_->classes(); }
+  Shape sample_shape() const override { return shape_; }
+
+ protected:
+  DatasetPtr inner_;
+  Shape shape_;  // [H, W, C]
+};
+
+// (x - mean[c]) / std[c]. Errors: not one positive finite std and finite mean per channel.
+class Normalize : public Transform {
+ public:
+  Normalize(DatasetPtr inner, const std::vector<double>& mean, const std::vector<double>& std);
+  int64_t get_into(int64_t index, RngKey key, float* out) const override;
+
+ private:
+  std::vector<float> mean_, scale_;  // [W * C]: one row, so that the loop has no inner channel loop
+};
+
+// A crop of the image's own size from the image with `padding` pixels of `value` on each side.
+// Errors: padding < 0.
+class PadCrop : public Transform {
+ public:
+  PadCrop(DatasetPtr inner, int64_t padding, float value = 0);
+  int64_t get_into(int64_t index, RngKey key, float* out) const override;
+
+ private:
+  int64_t padding_;
+  float value_;
+};
+
+// Mirrors left and right with probability p. Errors: p outside [0, 1].
+class HorizontalFlip : public Transform {
+ public:
+  explicit HorizontalFlip(DatasetPtr inner, double p = 0.5);
+  int64_t get_into(int64_t index, RngKey key, float* out) const override;
+
+ private:
+  double p_;
+};
+
+// Sets a square of `side` pixels around a uniformly drawn centre, clipped at the border, to
+// `value`. Errors: side < 0.  Ref: DeVries and Taylor 2017.
+class Cutout : public Transform {
+ public:
+  Cutout(DatasetPtr inner, int64_t side, float value = 0);
+  int64_t get_into(int64_t index, RngKey key, float* out) const override;
+
+ private:
+  int64_t side_;
+  float value_;
+};
+
+// Mean and standard deviation of each channel over all samples: what Normalize wants.
+struct ChannelStats {
+  std::vector<double> mean, std;
+};
+ChannelStats channel_stats(const Dataset& dataset);
+
+}  // namespace frugal::data
