@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Enforces who may include whom (ARCHITECTURE.md, "Layers"). Prints each offending line; exit status 1 if any.
+# usage: include_check.sh ROOT
+set -euo pipefail
+export LC_ALL=C
+cd "$1"
+
+folders="core ops autograd compress optim models data apps"
+# Folders and files of ours that each folder may include.
+declare -A ours=(
+  [core]="core/"
+  [ops]="ops/ core/"
+  [autograd]="autograd/ ops/ core/"
+  [compress]="compress/ autograd/saved_tensor.h ops/ core/"
+  [optim]="optim/ autograd/ ops/ core/"
+  [models]="models/ autograd/ ops/ core/"
+  [data]="data/ core/"
+  [apps]="apps/ autograd/ compress/ core/ data/ models/ ops/ optim/"
+)
+# Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
+declare -A libraries=(
+  [nlohmann/]="apps/ data/safetensors.cpp"
+  [CLI/]="apps/"
+  [dnnl]="ops/onednn."
+  [oneapi/]="ops/onednn."
+  [hwy/]="core/ ops/ compress/"
+  [Random123/]="core/ ops/ compress/"
+  [spdlog/]="core/"
+  [fmt/]=""
+  [zlib.h]="data/"
+  [omp.h]="core/parallel.cpp"
+  [doctest]=""
+)
+
+starts_with_one_of() {  # TEXT PREFIX...
+  local text=$1 prefix
+  shift
+  for prefix in "$@"; do
+    [[ $text == "$prefix"* ]] && return 0
+  done
+  return 1
+}
+
+bad=0
+files=0
+while IFS= read -r line; do  # path:number:#include <header> or "header"
+  path=${line%%:*}
+  rest=${line#*:}
+  number=${rest%%:*}
+  [[ $line =~ \#[[:space:]]*include[[:space:]]*([\"\<])([^\"\>]+)[\"\>] ]] || continue
+  quote=${BASH_REMATCH[1]} header=${BASH_REMATCH[2]}
+  folder=${path%%/*}
+  why=
+  library=
+  for prefix in "${!libraries[@]}"; do
+    [[ $header == "$prefix"* ]] && library=$prefix
+  done
+  if [[ -n $library ]]; then
+    # shellcheck disable=SC2086
+    starts_with_one_of "$path" ${libraries[$library]} ||
+      why="only ${libraries[$library]:-tests} may include $library"
+  elif [[ $quote == '"' ]]; then
+    # shellcheck disable=SC2086
+    starts_with_one_of "$header" ${ours[$folder]} || why="$folder may include only ${ours[$folder]}"
+  fi
+  if [[ -n $why ]]; then
+    echo "$path:$number: $header: $why"
+    bad=$((bad + 1))
+  fi
+done < <(for folder in $folders; do
+           [ ! -d "$folder" ] || grep -rnE '^[[:space:]]*#[[:space:]]*include' "$folder" \
+             --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' || true
+         done)
+for folder in $folders; do
+  [ ! -d "$folder" ] || files=$((files + $(find "$folder" -name '*.h' -o -name '*.cpp' -o -name '*.cu' | wc -l)))
+done
+if [ "$files" -eq 0 ]; then
+  echo "no source files below $1"
+  exit 1
+fi
+[ "$bad" -eq 0 ] || { echo "$bad forbidden includes"; exit 1; }
+echo "$files files keep the layers"

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The include checker must accept what is allowed and catch each kind of offence.
+# usage: include_check_test.sh INCLUDE_CHECK
+set -euo pipefail
+check=$1
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree"/{core,ops,autograd,compress,optim,models,data,apps}
+
+allowed() {  # FILE INCLUDE
+  echo "#include $2" >"$tree/$1"
+  bash "$check" "$tree" >/dev/null || { echo "refused: $1 includes $2"; exit 1; }
+  rm "$tree/$1"
+}
+forbidden() {
+  echo "  #  include $2  // why" >"$tree/$1"
+  ! bash "$check" "$tree" >/dev/null || { echo "not caught: $1 includes $2"; exit 1; }
+  rm "$tree/$1"
+}
+
+! bash "$check" "$tree" >/dev/null || { echo "an empty tree passed"; exit 1; }
+echo '#include <vector>' >"$tree/core/shape.h"
+allowed core/rng.cpp '<Random123/philox.h>'
+allowed ops/onednn.cpp '<dnnl.hpp>'
+allowed compress/policy.h '"autograd/saved_tensor.h"'
+allowed data/safetensors.cpp '<nlohmann/json.hpp>'
+allowed apps/main.cpp '"compress/policy.h"'
+forbidden core/a.h '"ops/copy.h"'
+forbidden ops/a.h '"autograd/variable.h"'
+forbidden ops/a.cpp '<dnnl.hpp>'
+forbidden ops/a.cpp '"oneapi/dnnl/dnnl.hpp"'
+forbidden autograd/a.cpp '"compress/policy.h"'
+forbidden compress/a.cpp '"autograd/variable.h"'
+forbidden data/a.h '"autograd/variable.h"'
+forbidden data/idx.cpp '<nlohmann/json.hpp>'
+forbidden models/a.h '"data/dataset.h"'
+forbidden models/a.h '"module.h"'
+forbidden models/a.h '"../core/tensor.h"'
+forbidden optim/a.cpp '<CLI/CLI.hpp>'
+forbidden core/a.cpp '<doctest/doctest.h>'
+echo "the include checker catches every kind"

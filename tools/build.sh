@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Sets the machine up, configures and builds one preset in build/PRESET; does nothing when that is done.
+# usage: tools/build.sh [PRESET]      default: release
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset=${1:-release}
+tools/setup.sh
+mkdir -p build
+log=build/configure-$preset.log
+if ! cmake --preset "$preset" >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+cmake --build --preset "$preset"

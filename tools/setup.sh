@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Frugal needs and that are missing, and says which; touches nothing and
+# needs no network when all are there.
+# usage: tools/setup.sh [EXTRA_PACKAGE ...]      FRUGAL_SKIP_SETUP=1 skips it (dependencies installed otherwise)
+set -euo pipefail
+
+packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev librandom123-dev libspdlog-dev libcli11-dev
+          nlohmann-json3-dev zlib1g-dev doctest-dev dataset-fashion-mnist "$@")
+
+[ -z "${FRUGAL_SKIP_SETUP:-}" ] || exit 0
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  cat >&2 <<'TEXT'
+This is not a Debian system, so nothing was installed. Frugal needs:
+  a C++20 compiler with OpenMP, CMake >= 3.25, Ninja,
+  oneDNN >= 2.6, Highway >= 1.0, Random123, spdlog (with fmt), CLI11, nlohmann/json >= 3.11, zlib, doctest,
+  and for the demo the Fashion-MNIST files (*-ubyte.gz) in /usr/share/datasets/fashion-mnist.
+With these in place, set FRUGAL_SKIP_SETUP=1 and call this script again.
+TEXT
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "Missing packages, and neither root nor sudo to install them. As root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "Installing with apt-get: ${missing[*]}"
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" </dev/null; }
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { apt update && apt install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "Could not install: ${missing[*]}. The last lines of apt-get are above." >&2
+  exit 1
+fi
