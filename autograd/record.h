@@ -77,4 +77,16 @@ class NoGrad {
   bool previous_;
 };
 
+// Turns grad mode back on inside a NoGrad, for recomputation.
+class EnableGrad {
+ public:
+  EnableGrad();
+  ~EnableGrad();
+  EnableGrad(const EnableGrad&) = delete;
+  EnableGrad& operator=(const EnableGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
 }  // namespace frugal

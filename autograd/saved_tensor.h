@@ -91,16 +91,15 @@ class SavedTensor {
   // Errors: a raw entry whose storage was written since, naming the op that saved it.
   Tensor unpack() const;
   bool defined() const { return entry_ != nullptr; }
-  bool lossy() const;  // would unpack give other bits than were saved?
+  Replay quality() const;  // of what unpack gives: exact, unbiased or biased (nothing kept: exact)
   bool is_raw() const;
   void prefetch() const;
   void clear() { entry_.reset(); }
 
  private:
-  friend struct SaveContext;
+  friend class SaveContext;
   std::shared_ptr<SavedEntry> entry_;
   Shape shape_, strides_;
-  int64_t offset_ = 0;  // elements from the start of the entry's range
 };
 
 class Slots {

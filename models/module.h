@@ -27,9 +27,16 @@ class Module {
 
   virtual Variable forward(const Variable& x, Context& context) = 0;
 
+  // What a parameter is, so that files in PyTorch's layouts can be converted where they are read or
+  // written.
+  enum class Layout : uint8_t {
+    plain,
+    conv_weight,  // [K, R, S, C] here, [K, C, R, S] in files
+  };
   struct NamedParameter {
     std::string name;
     Variable* parameter;
+    Layout layout;
   };
   struct NamedBuffer {
     std::string name;
@@ -38,11 +45,6 @@ class Module {
   std::vector<NamedParameter> parameters();  // in registration order, depth first
   std::vector<NamedBuffer> buffers();        // running_mean, running_var, num_batches_tracked
   void zero_grad();
-
-  // What a tensor is, so that files in PyTorch's layouts can be converted where they are read or
-  // written.
-  enum class Layout : uint8_t { plain, conv_weight /* [K,R,S,C] here, [K,C,R,S] in files */ };
-  Layout layout_of(const std::string& parameter);
 
  protected:
   Variable& register_parameter(const std::string& name, Tensor value,

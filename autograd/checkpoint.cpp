@@ -1,0 +1,70 @@
+#include "autograd/checkpoint.h"
+
+#include "autograd/engine.h"
+#include "autograd/node.h"
+
+namespace frugal {
+namespace {
+
+thread_local int recomputations = 0;
+
+// Puts `rng` back to `state` and, at the end, where it was.
+class RngReplay {
+ public:
+  RngReplay(Rng* rng, RngKey state) : rng_(rng) {
+    if (rng_ == nullptr) return;
+    resume_ = rng_->state();
+    rng_->restore(state);
+  }
+  ~RngReplay() {
+    if (rng_ != nullptr) rng_->restore(resume_);
+  }
+  RngReplay(const RngReplay&) = delete;
+  RngReplay& operator=(const RngReplay&) = delete;
+
+ private:
+  Rng* rng_;
+  RngKey resume_{};
+};
+
+}  // namespace
+
+RecomputeScope::RecomputeScope() { ++recomputations; }
+RecomputeScope::~RecomputeScope() { --recomputations; }
+bool recomputing() { return recomputations > 0; }
+
+Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Variables& inputs,
+                    Rng* rng) {
+  if (!grad_enabled()) return f(inputs);
+  const RngKey start = rng != nullptr ? rng->state() : RngKey{};
+  Tensor output;
+  {
+    NoGrad no_grad;
+    output = f(inputs).value();
+  }
+  std::vector<Save> saves;
+  for (const Variable& x : inputs) saves.push_back(save(x));
+
+  auto backward_fn = [f, rng, start, n = inputs.size()](const Backward& b) {
+    Variables leaves;
+    for (size_t i = 0; i < n; ++i)
+      leaves.emplace_back(b.saved(static_cast<int>(i)), b.needs(static_cast<int>(i)));
+    Variable y;
+    {
+      CategoryScope category(Category::activation);
+      RecomputeScope recompute;
+      PolicyScope raw(nullptr);
+      EnableGrad grad;
+      RngReplay replay(rng, start);
+      y = f(leaves);
+    }
+    if (y.producer() != nullptr) backward(y, b.dy());
+    Grads grads;
+    for (const Variable& leaf : leaves) grads.push_back(leaf.grad());
+    return grads;
+  };
+  auto node = make_node("checkpoint", inputs, output, saves, std::move(backward_fn), {});
+  return make_output(std::move(output), std::move(node));
+}
+
+}  // namespace frugal

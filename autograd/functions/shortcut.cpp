@@ -1,0 +1,15 @@
+#include "ops/shortcut.h"
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+
+namespace frugal {
+
+Variable subsample_pad(const Variable& x, int64_t stride, int64_t before, int64_t after) {
+  return record("subsample_pad", {x}, ops::subsample_pad(x.value(), stride, before, after), {},
+                [x_shape = x.shape(), stride, before](const Backward& b) {
+                  return Grads{ops::subsample_pad_backward(b.dy(), x_shape, stride, before)};
+                });
+}
+
+}  // namespace frugal

@@ -1,0 +1,53 @@
+// Node: one recorded op. Internal to autograd.
+#pragma once
+#include "autograd/record.h"
+
+namespace frugal {
+
+// Where a gradient goes next. Carries no data: a value here would keep every activation alive.
+struct Edge {
+  std::shared_ptr<Node> node;             // the producer, or
+  std::shared_ptr<GradAccumulator> leaf;  // a leaf's gradient, or neither: no gradient wanted
+  Shape shape;                            // of the input, to check what backward returns
+  bool wanted() const { return node != nullptr || leaf != nullptr; }
+};
+
+struct Node {
+  const char* op = "";
+  uint64_t number = 0;  // creation order; inputs' numbers are smaller
+  std::vector<Edge> inputs;
+  Slots slots;
+  BackwardFn backward;
+  ReplaySpec replay;
+  Shape shape;  // of the output
+  DType dtype{};
+  Device device{};
+  bool walked = false;  // a backward freed it
+
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();  // iterative, so that a long chain does not exhaust the stack
+
+  Replay recipe() const;  // what rebuilding the output from the slots would give
+};
+
+std::vector<Edge> edges_to(const Variables& inputs);
+std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const Tensor& output,
+                                const std::vector<Save>& saves, BackwardFn backward,
+                                ReplaySpec replay);
+Variable make_output(Tensor value, std::shared_ptr<Node> producer);
+
+// Keeps `request` for backward on behalf of slot `slot` of `op`, as the thread's policy decides.
+SavedTensor keep(const char* op, int slot, const Save& request);
+
+// Counts recomputations in progress on this thread.
+class RecomputeScope {
+ public:
+  RecomputeScope();
+  ~RecomputeScope();
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+};
+
+}  // namespace frugal

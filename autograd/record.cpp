@@ -1,0 +1,103 @@
+#include "autograd/record.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "autograd/node.h"
+
+namespace frugal {
+namespace {
+
+thread_local bool grad_mode = true;
+std::atomic<uint64_t> next_node_number{1};
+
+}  // namespace
+
+bool grad_enabled() { return grad_mode; }
+NoGrad::NoGrad() : previous_(grad_mode) { grad_mode = false; }
+NoGrad::~NoGrad() { grad_mode = previous_; }
+EnableGrad::EnableGrad() : previous_(grad_mode) { grad_mode = true; }
+EnableGrad::~EnableGrad() { grad_mode = previous_; }
+
+bool recording(const Variables& inputs) {
+  return grad_mode && std::any_of(inputs.begin(), inputs.end(),
+                                  [](const Variable& x) { return x.requires_grad(); });
+}
+
+Save save(const Variable& x) {
+  if (!x.defined()) return {};
+  if (x.is_parameter()) return {x.value(), Role::weight, nullptr, false};
+  if (!is_floating(x.dtype())) return save_index(x.value());
+  return {x.value(), Role::activation, x.producer(), false};
+}
+Save save_output(const Tensor& y) { return {y, Role::activation, nullptr, false}; }
+Save save_mask(const Tensor& mask) { return {mask, Role::mask, nullptr, false}; }
+Save save_index(const Tensor& index) { return {index, Role::index, nullptr, false}; }
+Save save_stat(const Tensor& stat) { return {stat, Role::stat, nullptr, false}; }
+Save for_replay(const Variable& x) {
+  return {x.value(), x.is_parameter() ? Role::weight : Role::activation, x.producer(), true};
+}
+
+std::vector<Edge> edges_to(const Variables& inputs) {
+  std::vector<Edge> edges;
+  for (const Variable& x : inputs) {
+    if (x.defined())
+      edges.push_back({x.producer(), x.accumulator(), x.shape()});
+    else
+      edges.emplace_back();
+  }
+  return edges;
+}
+
+std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const Tensor& output,
+                                const std::vector<Save>& saves, BackwardFn backward,
+                                ReplaySpec replay) {
+  auto node = std::make_shared<Node>();
+  node->op = op;
+  node->number = next_node_number++;
+  node->inputs = edges_to(inputs);
+  node->backward = std::move(backward);
+  node->replay = std::move(replay);
+  node->shape = output.shape();
+  node->dtype = output.dtype();
+  node->device = output.device();
+  std::vector<SavedTensor> slots;
+  for (const Save& request : saves)
+    slots.push_back(keep(op, static_cast<int>(slots.size()), request));
+  // A recipe that lacks a source is none.
+  for (size_t i = 0; i < saves.size(); ++i)
+    if (saves[i].only_for_replay && !slots[i].defined()) node->replay = {};
+  node->slots = Slots(std::move(slots));
+  return node;
+}
+
+Variable record(const char* op, const Variables& inputs, Tensor output,
+                const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay) {
+  if (!recording(inputs)) return Variable(std::move(output));
+  auto node = make_node(op, inputs, output, saves, std::move(backward), std::move(replay));
+  return make_output(std::move(output), std::move(node));
+}
+
+Node::~Node() {
+  std::vector<std::shared_ptr<Node>> doomed;
+  auto take = [&](std::vector<Edge>& edges) {
+    for (Edge& edge : edges)
+      if (edge.node != nullptr && edge.node.use_count() == 1)
+        doomed.push_back(std::move(edge.node));
+  };
+  take(inputs);
+  while (!doomed.empty()) {
+    const std::shared_ptr<Node> node = std::move(doomed.back());
+    doomed.pop_back();
+    take(node->inputs);
+  }
+}
+
+Replay Node::recipe() const {
+  if (!replay.fn || walked) return Replay::none;
+  Replay worst = Replay::exact;
+  for (int i = 0; i < slots.size(); ++i) worst = std::max(worst, slots[i].quality());
+  return worst != Replay::exact && !replay.linear ? Replay::biased : worst;
+}
+
+}  // namespace frugal

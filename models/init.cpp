@@ -1,0 +1,37 @@
+#include "models/init.h"
+
+#include <cmath>
+
+namespace frugal::models {
+namespace {
+
+template <class Draw>
+Tensor filled(Init& init, const Shape& shape, Draw draw) {
+  CategoryScope scope(Category::parameter);
+  Tensor tensor = Tensor::empty(shape, DType::f32, init.device);
+  const RngKey key = init.rng.next();
+  if (float* values = tensor.mut<float>(); values != nullptr)
+    for (int64_t i = 0; i < tensor.numel(); ++i) values[i] = draw(key, static_cast<uint64_t>(i));
+  return tensor;
+}
+
+}  // namespace
+
+Tensor uniform(Init& init, const Shape& shape, double bound) {
+  return filled(init, shape, [bound](RngKey key, uint64_t i) {
+    return static_cast<float>(bound) * (2 * frugal::uniform(key, i) - 1);
+  });
+}
+
+Tensor kaiming_normal(Init& init, const Shape& shape, int64_t fan) {
+  const auto deviation = static_cast<float>(std::sqrt(2.0 / static_cast<double>(fan)));
+  return filled(init, shape,
+                [deviation](RngKey key, uint64_t i) { return deviation * normal(key, i); });
+}
+
+Tensor constant(Init& init, const Shape& shape, double value, DType dtype) {
+  CategoryScope scope(Category::parameter);
+  return Tensor::full(shape, value, dtype, init.device);
+}
+
+}  // namespace frugal::models

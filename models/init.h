@@ -1,0 +1,21 @@
+// Weight initialisation. Values depend only on the seed and the order of construction.
+#pragma once
+#include "core/rng.h"
+#include "core/tensor.h"
+
+namespace frugal::models {
+
+// Where and how a model's tensors are made; layers take it by reference and draw from `rng`.
+struct Init {
+  Rng rng{0};
+  Device device = kCpu;  // meta: shapes only
+};
+
+// All return f32 tensors of category `parameter`. fan_in counts the inputs of one output, fan_out
+// the reverse.
+Tensor uniform(Init& init, const Shape& shape, double bound);  // U(-bound, bound)
+// N(0, 2/fan). Ref: He et al. 2015, equation 10.
+Tensor kaiming_normal(Init& init, const Shape& shape, int64_t fan);
+Tensor constant(Init& init, const Shape& shape, double value, DType dtype = DType::f32);
+
+}  // namespace frugal::models

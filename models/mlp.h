@@ -1,0 +1,25 @@
+// A multilayer perceptron: linear, relu, dropout, ..., linear.
+#pragma once
+#include "models/layers.h"
+
+namespace frugal::models {
+
+struct MlpOptions {
+  int64_t in_features = 784;
+  std::vector<int64_t> hidden{256, 128};
+  int64_t num_classes = 10;
+  double dropout = 0;
+};
+
+// [N, ...] -> [N, num_classes]; the axes after the first are flattened. Names: fc1, fc2, ...
+class Mlp : public Module {
+ public:
+  Mlp(Init& init, const MlpOptions& options);
+  Variable forward(const Variable& x, Context& context) override;
+
+ private:
+  MlpOptions options_;
+  std::vector<std::shared_ptr<Linear>> layers_;
+};
+
+}  // namespace frugal::models

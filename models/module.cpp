@@ -1,0 +1,37 @@
+#include "models/module.h"
+
+namespace frugal {
+
+Variable& Module::register_parameter(const std::string& name, Tensor value, Layout layout) {
+  parameters_.push_back(
+      {name, std::make_unique<Variable>(Variable::parameter(std::move(value))), layout});
+  return *parameters_.back().variable;
+}
+
+Tensor& Module::register_buffer(const std::string& name, Tensor value) {
+  buffers_.push_back({name, std::make_unique<Tensor>(std::move(value))});
+  return *buffers_.back().tensor;
+}
+
+std::vector<Module::NamedParameter> Module::parameters() {
+  std::vector<NamedParameter> all;
+  for (Parameter& p : parameters_) all.push_back({p.name, p.variable.get(), p.layout});
+  for (auto& [prefix, child] : children_)
+    for (NamedParameter& p : child->parameters())
+      all.push_back({prefix + "." + p.name, p.parameter, p.layout});
+  return all;
+}
+
+std::vector<Module::NamedBuffer> Module::buffers() {
+  std::vector<NamedBuffer> all;
+  for (Buffer& b : buffers_) all.push_back({b.name, b.tensor.get()});
+  for (auto& [prefix, child] : children_)
+    for (NamedBuffer& b : child->buffers()) all.push_back({prefix + "." + b.name, b.buffer});
+  return all;
+}
+
+void Module::zero_grad() {
+  for (NamedParameter& p : parameters()) p.parameter->zero_grad();
+}
+
+}  // namespace frugal

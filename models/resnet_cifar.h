@@ -1,0 +1,45 @@
+// The residual networks for 32x32 images: resnet20/32/44/56/110 and preact_resnet56.
+// Ref: He et al. 2016 (section 4.2); He et al. 2016, Identity Mappings.
+#pragma once
+#include <array>
+#include <string>
+
+#include "models/layers.h"
+
+namespace frugal::models {
+
+// How a block's input reaches its output where the shape changes.
+enum class Shortcut : uint8_t {
+  A,  // every second pixel, zeros for the new channels: no parameters
+  B,  // a strided 1x1 convolution and its norm
+};
+
+struct CifarResNetOptions {
+  int64_t blocks = 3;  // per stage: depth = 6 * blocks + 2
+  Shortcut shortcut = Shortcut::A;
+  bool preact = false;
+  int64_t in_channels = 3;
+  int64_t num_classes = 10;
+};
+
+// The options of "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "preact_resnet56".
+// Errors: unknown name, listing the known ones.
+CifarResNetOptions cifar_resnet_options(const std::string& name);
+
+// [N, H, W, in_channels] -> [N, num_classes]. Names: conv1 bn1
+// layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2} linear, with B also shortcut.0 (and shortcut.1, its norm);
+// preact: blocks {bn1,conv1,bn2,conv2}, no bn1 after conv1 but `bn` before linear.
+class CifarResNet : public Module {
+ public:
+  CifarResNet(Init& init, const CifarResNetOptions& options);
+  Variable forward(const Variable& x, Context& context) override;
+
+ private:
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm2d> bn1_;  // preact: `bn`, at the end
+  std::array<std::shared_ptr<Sequential>, 3> layers_;
+  std::shared_ptr<Linear> linear_;
+  bool preact_;
+};
+
+}  // namespace frugal::models

@@ -1,0 +1,93 @@
+#include "models/state.h"
+
+#include <map>
+
+#include "ops/copy.h"
+
+namespace frugal::models {
+namespace {
+
+constexpr size_t kListed = 20;  // names per kind of mismatch in a message
+
+std::string list(const char* title, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  std::string text = fmt::format("\n  {} ({}):", title, names.size());
+  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) text += "\n    " + names[i];
+  if (names.size() > kListed) text += "\n    ...";
+  return text;
+}
+
+Shape file_shape(const Shape& shape, Module::Layout layout) {
+  if (layout == Module::Layout::plain) return shape;
+  return {shape[0], shape[3], shape[1], shape[2]};
+}
+
+struct Target {
+  Tensor tensor;
+  Module::Layout layout = Module::Layout::plain;
+};
+
+std::map<std::string, Target> targets_of(Module& module) {
+  std::map<std::string, Target> targets;
+  for (const auto& p : module.parameters()) targets[p.name] = {p.parameter->value(), p.layout};
+  for (const auto& b : module.buffers()) targets[b.name] = {*b.buffer};
+  return targets;
+}
+
+}  // namespace
+
+Tensor to_file_layout(const Tensor& tensor, Module::Layout layout) {
+  return ops::clone(layout == Module::Layout::plain ? tensor : tensor.permute({0, 3, 1, 2}));
+}
+
+Tensor from_file_layout(const Tensor& tensor, Module::Layout layout) {
+  return ops::clone(layout == Module::Layout::plain ? tensor : tensor.permute({0, 2, 3, 1}));
+}
+
+NamedTensors state_dict(Module& module) {
+  NamedTensors state;
+  for (const auto& p : module.parameters())
+    state.emplace_back(p.name, to_file_layout(p.parameter->value(), p.layout));
+  for (const auto& b : module.buffers()) state.emplace_back(b.name, ops::clone(*b.buffer));
+  return state;
+}
+
+void load_state_dict(Module& module, const NamedTensors& state) {
+  const std::map<std::string, Target> targets = targets_of(module);
+  std::map<std::string, const Tensor*> given;
+  for (const auto& [name, tensor] : state) given[name] = &tensor;
+  std::vector<std::string> missing, unexpected, wrong;
+  for (const auto& [name, target] : targets) {
+    const auto found = given.find(name);
+    // Older files have no batch counter; nothing depends on it.
+    if (found == given.end()) {
+      if (!name.ends_with("num_batches_tracked")) missing.push_back(name);
+      continue;
+    }
+    const Shape expected = file_shape(target.tensor.shape(), target.layout);
+    if (found->second->shape() != expected)
+      wrong.push_back(
+          fmt::format("{}: expected {}, got {}", name, expected, found->second->shape()));
+  }
+  for (const auto& [name, tensor] : given)
+    if (!targets.contains(name)) unexpected.push_back(name);
+  FRUGAL_CHECK(missing.empty() && unexpected.empty() && wrong.empty(),
+               "[load_state_dict] the weights do not fit the model{}{}{}", list("missing", missing),
+               list("unexpected", unexpected), list("wrong shape", wrong));
+  for (const auto& [name, tensor] : given) {
+    const Target& target = targets.at(name);
+    const bool conv = target.layout == Module::Layout::conv_weight;
+    ops::copy_into(target.tensor, conv ? tensor->permute({0, 2, 3, 1}) : *tensor);
+    target.tensor.bump_version();
+  }
+}
+
+void to_dtype(Module& module, DType dtype) {
+  CategoryScope scope(Category::parameter);
+  for (const auto& p : module.parameters())
+    p.parameter->set_value(ops::cast(p.parameter->value(), dtype));
+  for (const auto& b : module.buffers())
+    if (is_floating(b.buffer->dtype())) *b.buffer = ops::cast(*b.buffer, dtype);
+}
+
+}  // namespace frugal::models

@@ -1,0 +1,29 @@
+// A module's tensors under PyTorch's names and in PyTorch's layouts, for files.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/module.h"
+
+namespace frugal::models {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// A parameter-shaped tensor (the parameter or its gradient) as files hold it, and back.
+// conv_weight: [K, R, S, C] here, [K, C, R, S] there; contiguous copies.
+Tensor to_file_layout(const Tensor& tensor, Module::Layout layout);
+Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
+
+// Parameters and buffers, parameters first, in registration order.
+NamedTensors state_dict(Module& module);
+
+// Fills every parameter and buffer, in place. bf16, f16 and f64 are cast to what the module has.
+// Errors: one message that lists missing, unexpected and wrongly shaped names; the module is then
+// unchanged.
+void load_state_dict(Module& module, const NamedTensors& state);
+
+// Casts parameters and floating buffers; f64 for gradient checks.
+void to_dtype(Module& module, DType dtype);
+
+}  // namespace frugal::models
