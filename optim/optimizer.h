@@ -1,6 +1,7 @@
 // Optimizer: updates parameters in place from their gradients.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/variable.h"
@@ -15,14 +16,16 @@ struct ParameterGroup {
 
 class Optimizer {
  public:
+  using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
   virtual ~Optimizer() = default;
   // One update at learning rate `lr` (before lr_scale); parameters without a gradient are left
   // alone.
   virtual void step(double lr) = 0;
-  // State for checkpoints: names and tensors, empty before the first step. Errors (load): missing,
-  // unexpected, wrong shape.
-  virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
-  virtual void load_state(const std::vector<std::pair<std::string, Tensor>>& state) = 0;
+  // State for checkpoints: names and tensors, in category `optimizer`; empty before the first step.
+  virtual NamedTensors state() const = 0;
+  // Errors: unexpected names or wrong shapes; the optimizer is then unchanged.
+  virtual void load_state(const NamedTensors& state) = 0;
 };
 
 }  // namespace frugal

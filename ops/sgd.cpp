@@ -1,0 +1,118 @@
+#include "ops/sgd.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/copy.h"
+#include "ops/dtype_switch.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;  // elements
+
+// Calls f(begin, end, T{}) over ranges of a real tensor.
+template <class F>
+void for_ranges(const Tensor& x, F f) {
+  with_real(x.dtype(), [&](auto zero) {
+    parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) { f(begin, end, zero); });
+  });
+}
+
+}  // namespace
+
+void sgd_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
+                const SgdStep& step) {
+  for_ranges(parameter, [&](int64_t begin, int64_t end, auto zero) {
+    using T = decltype(zero);
+    T* __restrict p = parameter.mut<T>();
+    const T* __restrict g = gradient.data<T>();
+    const T lr = static_cast<T>(step.lr), decay = static_cast<T>(step.weight_decay);
+    const T momentum = static_cast<T>(step.momentum);
+    if (!velocity.defined()) {
+      for (int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
+      return;
+    }
+    T* __restrict v = velocity.mut<T>();
+    const T of_total = step.nesterov ? T{1} : T{0}, of_velocity = step.nesterov ? momentum : T{1};
+    for (int64_t i = begin; i < end; ++i) {
+      const T total = g[i] + decay * p[i];
+      v[i] = momentum * v[i] + total;
+      p[i] -= lr * (of_total * total + of_velocity * v[i]);
+    }
+  });
+}
+
+void scale_inplace_kernel(Cpu, const Tensor& x, double factor) {
+  for_ranges(x, [&](int64_t begin, int64_t end, auto zero) {
+    using T = decltype(zero);
+    T* values = x.mut<T>();
+    for (int64_t i = begin; i < end; ++i) values[i] *= static_cast<T>(factor);
+  });
+}
+
+void clip_inplace_kernel(Cpu, const Tensor& x, double bound) {
+  for_ranges(x, [&](int64_t begin, int64_t end, auto zero) {
+    using T = decltype(zero);
+    T* values = x.mut<T>();
+    const T hi = static_cast<T>(bound);
+    for (int64_t i = begin; i < end; ++i)
+      values[i] = values[i] > hi ? hi : (values[i] < -hi ? -hi : values[i]);
+  });
+}
+
+void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
+  with_real(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* values = x.data<T>();
+    const int64_t chunks = (x.numel() + kGrain - 1) / kGrain;
+    std::vector<double> partial(static_cast<size_t>(chunks));
+    parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        double total = 0;
+        for (int64_t i = chunk * kGrain; i < std::min((chunk + 1) * kGrain, x.numel()); ++i)
+          total += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+        partial[static_cast<size_t>(chunk)] = total;
+      }
+    });
+    for (double total : partial) sum += total;
+  });
+}
+
+void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
+              const SgdStep& step) {
+  check_real("sgd", "the parameter", parameter);
+  check_shape("sgd", "the gradient", gradient, parameter.shape());
+  check_same("sgd", parameter, {&gradient, &velocity});
+  FRUGAL_CHECK(velocity.defined() == (step.momentum != 0),
+               "[sgd] expected a velocity exactly when momentum is not 0");
+  const Tensor dense = contiguous(gradient);
+  dispatch(parameter.device(),
+           [&](auto backend) { sgd_kernel(backend, parameter, dense, velocity, step); });
+  parameter.bump_version();
+  if (velocity.defined()) velocity.bump_version();
+}
+
+void scale_inplace(const Tensor& x, double factor) {
+  check_real("scale", "x", x);
+  dispatch(x.device(), [&](auto backend) { scale_inplace_kernel(backend, x, factor); });
+  x.bump_version();
+}
+
+void clip_inplace(const Tensor& x, double bound) {
+  check_real("clip", "x", x);
+  dispatch(x.device(), [&](auto backend) { clip_inplace_kernel(backend, x, bound); });
+  x.bump_version();
+}
+
+double sum_of_squares(const Tensor& x) {
+  check_real("sum_of_squares", "x", x);
+  double sum = 0;
+  const Tensor dense = contiguous(x);
+  dispatch(x.device(), [&](auto backend) { sum_of_squares_kernel(backend, dense, sum); });
+  return sum;
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,19 @@
+// Gradient clipping.
+#pragma once
+#include <vector>
+
+#include "autograd/variable.h"
+
+namespace frugal::optim {
+
+// Scales all gradients so that their joint 2-norm is at most max_norm; returns the norm before. A
+// norm that is not finite changes nothing: the caller decides.  Errors: max_norm <= 0.
+double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm);
+
+// Limits each gradient element to [-bound, bound].  Errors: bound <= 0.
+void clip_grad_value(const std::vector<Variable>& parameters, double bound);
+
+// The joint 2-norm of all gradients.
+double grad_norm(const std::vector<Variable>& parameters);
+
+}  // namespace frugal::optim

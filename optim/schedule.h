@@ -1,0 +1,40 @@
+// Learning-rate schedules: pure functions of the step.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace frugal::optim {
+
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+  virtual double lr(int64_t step) const = 0;  // step >= 0
+};
+using SchedulePtr = std::shared_ptr<const Schedule>;
+
+SchedulePtr constant_schedule(double lr);
+
+// lr * gamma^(number of milestones at or before the step).  Errors: milestones not increasing,
+// gamma outside (0, 1].
+SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gamma);
+
+// From lr to min_lr over `total` steps, half a cosine; min_lr afterwards. Ref: Loshchilov & Hutter
+// 2017, equation 5.
+SchedulePtr cosine_schedule(double lr, double min_lr, int64_t total);
+
+// Linear from lr/steps to the rest's rate over `steps` steps, then the rest, which starts at its
+// own step 0 after them.
+SchedulePtr warmup(SchedulePtr rest, int64_t steps);
+
+struct OneCycleOptions {
+  double max_lr = 0.1;
+  int64_t total = 1;             // steps
+  double rising = 0.3;           // the share of steps with a rising rate
+  double initial_division = 25;  // starts at max_lr / this
+  double final_division = 1e4;   // ends at the start's rate / this
+};
+// Up and down again along cosines, with PyTorch's defaults. Ref: Smith & Topin 2018.
+SchedulePtr one_cycle_schedule(const OneCycleOptions& options);
+
+}  // namespace frugal::optim

@@ -1,0 +1,73 @@
+#include "optim/sgd.h"
+
+#include <map>
+
+#include "ops/copy.h"
+#include "ops/sgd.h"
+
+namespace frugal::optim {
+namespace {
+const std::string kPrefix = "momentum/";
+}
+
+Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : options_(options) {
+  FRUGAL_CHECK(options.momentum >= 0 && options.momentum < 1,
+               "[sgd] expected a momentum in [0, 1), got {}", options.momentum);
+  FRUGAL_CHECK(!options.nesterov || options.momentum > 0,
+               "[sgd] expected a momentum above 0 for Nesterov's variant");
+  for (ParameterGroup& group : groups) {
+    FRUGAL_CHECK(group.weight_decay >= 0, "[sgd] expected a weight decay of at least 0, got {}",
+                 group.weight_decay);
+    for (auto& [name, parameter] : group.parameters)
+      slots_.push_back({name, parameter, {}, group.lr_scale, group.weight_decay});
+  }
+}
+
+void Sgd::step(double lr) {
+  CategoryScope scope(Category::optimizer);
+  for (Slot& slot : slots_) {
+    const Tensor& gradient = slot.parameter.grad();
+    if (!gradient.defined()) continue;
+    const Tensor& value = slot.parameter.value();
+    if (options_.momentum != 0 && !slot.velocity.defined())
+      slot.velocity = Tensor::zeros(value.shape(), value.dtype(), value.device());
+    ops::sgd_step(value, gradient, slot.velocity,
+                  {lr * slot.lr_scale, options_.momentum, slot.weight_decay, options_.nesterov});
+  }
+}
+
+Optimizer::NamedTensors Sgd::state() const {
+  NamedTensors state;
+  for (const Slot& slot : slots_)
+    if (slot.velocity.defined()) state.emplace_back(kPrefix + slot.name, slot.velocity);
+  return state;
+}
+
+void Sgd::load_state(const NamedTensors& state) {
+  std::map<std::string, Slot*> slots;
+  for (Slot& slot : slots_) slots[kPrefix + slot.name] = &slot;
+  for (const auto& [name, tensor] : state) {
+    const auto found = slots.find(name);
+    FRUGAL_CHECK(found != slots.end(), "[sgd] the state has an unexpected entry '{}'", name);
+    const Tensor& value = found->second->parameter.value();
+    FRUGAL_CHECK(tensor.shape() == value.shape() && tensor.dtype() == value.dtype(),
+                 "[sgd] expected '{}' to be {}, got {}", name, describe(value), describe(tensor));
+  }
+  CategoryScope scope(Category::optimizer);
+  for (Slot& slot : slots_) slot.velocity = Tensor();
+  for (const auto& [name, tensor] : state) slots[name]->velocity = ops::clone(tensor);
+}
+
+std::vector<ParameterGroup> decay_groups(
+    const std::vector<std::pair<std::string, Variable>>& parameters, double weight_decay,
+    bool decay_one_dimensional) {
+  ParameterGroup decayed, plain;
+  decayed.weight_decay = weight_decay;
+  for (const auto& entry : parameters) {
+    const bool one_dimensional = entry.second.value().dim() <= 1;
+    (one_dimensional && !decay_one_dimensional ? plain : decayed).parameters.push_back(entry);
+  }
+  return {decayed, plain};
+}
+
+}  // namespace frugal::optim

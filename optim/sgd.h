@@ -1,0 +1,38 @@
+// Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as PyTorch
+// defines them. Ref: Sutskever et al. 2013.
+#pragma once
+#include "optim/optimizer.h"
+
+namespace frugal::optim {
+
+struct SgdOptions {
+  double momentum = 0.9;
+  bool nesterov = false;
+};
+
+class Sgd : public Optimizer {
+ public:
+  // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay.
+  Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options);
+  void step(double lr) override;
+  NamedTensors state() const override;  // "momentum/<parameter>"
+  void load_state(const NamedTensors& state) override;
+
+ private:
+  struct Slot {
+    std::string name;
+    Variable parameter;
+    Tensor velocity;  // undefined before the first step and without momentum
+    double lr_scale, weight_decay;
+  };
+  std::vector<Slot> slots_;
+  SgdOptions options_;
+};
+
+// Two groups: everything, with `weight_decay`; and 1-D parameters (norms and biases) without, when
+// asked for.
+std::vector<ParameterGroup> decay_groups(
+    const std::vector<std::pair<std::string, Variable>>& parameters, double weight_decay,
+    bool decay_one_dimensional);
+
+}  // namespace frugal::optim
