@@ -1,0 +1,41 @@
+#include "compress/group_layout.h"
+
+#include <algorithm>
+
+namespace frugal::compress {
+
+namespace {
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+}  // namespace
+
+int64_t GroupLayout::code_bytes(int64_t rows_in_group) const {
+  const Planes planes = planes_of(bits);
+  int64_t byte_rows = 0;
+  for (int p = 0; p < planes.count; ++p)
+    byte_rows += ceil_div(rows_in_group * planes.width[static_cast<size_t>(p)], 8);
+  return byte_rows * cols;
+}
+
+int64_t GroupLayout::bytes() const {
+  if (groups == 0) return 0;
+  return code_offset(groups - 1) + code_bytes(rows_of(groups - 1));
+}
+
+GroupLayout make_layout(const Shape& shape, GroupAxis axis, int64_t group, int bits) {
+  GroupLayout layout;
+  layout.bits = bits;
+  layout.numel = shape.numel();
+  layout.cols = shape.dim() == 0 ? 1 : shape.back();
+  layout.rows = layout.cols == 0 ? 0 : layout.numel / layout.cols;
+  layout.group_rows = group;
+  layout.shared = axis == GroupAxis::row || layout.rows < std::min<int64_t>(64, group);
+  if (layout.shared) {
+    layout.cols = kRowAxisLanes;
+    layout.rows = ceil_div(layout.numel, kRowAxisLanes);
+    layout.group_rows = ceil_div(group, 8 * kRowAxisLanes) * 8;
+  }
+  layout.groups = ceil_div(layout.rows, layout.group_rows);
+  return layout;
+}
+
+}  // namespace frugal::compress

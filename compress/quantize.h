@@ -1,0 +1,75 @@
+// Group quantizer: any width of 1 to 16 bits, stochastic (unbiased) or nearest rounding.
+//
+// A tensor is seen as [rows, C], C its last axis, and each group of elements keeps its minimum `lo`
+// and a step `scale`; an element x becomes the code q = floor((x - lo) / scale + u) and returns as
+// lo + q * scale. How groups are cut and bytes are laid out: compress/group_layout.h. The
+// arithmetic in every detail, so that each backend gives the same bytes:
+// compress/quantize_reference.h.
+//
+// For |x| <= 1.5e38 in every group (see max_magnitude for the exact limit):
+//   |x^ - x| <= scale (stochastic) or scale / 2 (nearest), plus one rounding of x^ to the dtype;
+//   scale <= (max - lo) / (2^bits - 1) * (1 + 2^-7), never below 2^-126, and min - lo <= |min| /
+//   128; stochastic: E[x^] = x, up to scale * 2^-16 and the rounding of f32, and the variance is f
+//   (1 - f) scale^2 with f the fraction of (x - lo) / scale.
+// A group that holds NaN, an infinity or a value beyond the limit unpacks to NaN in every element
+// and is counted. f64 goes through f32; bf16 and f16 return rounded to nearest.
+//
+// Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
+// number of threads.
+#pragma once
+#include <atomic>
+
+#include "autograd/saved_tensor.h"
+#include "compress/group_layout.h"
+
+namespace frugal::compress {
+
+enum class Rounding : uint8_t { stochastic, nearest };
+
+struct QuantizeOptions {
+  int bits = 4;                        // 1..16
+  int64_t group = 256;                 // elements per group: a multiple of 8 in 8..65536
+  GroupAxis axis = GroupAxis::column;  // see group_layout.h
+  Rounding rounding = Rounding::stochastic;
+  uint64_t seed = 0;  // with SaveInfo's step and seq: the random stream
+};
+
+// Largest magnitude that a finite group may hold: 240 * 2^120 (3.19e38), half of it at 1 bit, so
+// that every rebuilt value is finite.
+float max_magnitude(int bits);
+
+// A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
+class Quantized final : public Packed {
+ public:
+  Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype)
+      : payload_(std::move(payload)), layout_(layout), shape_(shape), dtype_(dtype) {}
+  Tensor unpack() const override;
+  // Into `out`, contiguous, of the packed shape, dtype and device. Errors: anything else.
+  void unpack_into(const Tensor& out) const;
+  const Tensor& payload() const { return payload_; }
+  const GroupLayout& layout() const { return layout_; }
+
+ private:
+  Tensor payload_;
+  GroupLayout layout_;
+  Shape shape_;
+  DType dtype_;
+};
+
+class Quantizer final : public Codec {
+ public:
+  explicit Quantizer(const QuantizeOptions& options = {});  // Errors: an option out of range
+  // Errors: a tensor that is not contiguous or not floating.
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  const QuantizeOptions& options() const { return options_; }
+  // The bytes that pack() would allocate.
+  int64_t packed_bytes(const Shape& shape) const;
+  // Groups packed so far that held a non-finite value (NaN, infinity or beyond max_magnitude).
+  int64_t nonfinite_groups() const { return nonfinite_.load(std::memory_order_relaxed); }
+
+ private:
+  QuantizeOptions options_;
+  mutable std::atomic<int64_t> nonfinite_{0};
+};
+
+}  // namespace frugal::compress

@@ -1,0 +1,44 @@
+// Highway vectors that pack and unpack share. Included once per instruction set.
+#if defined(FRUGAL_COMPRESS_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FRUGAL_COMPRESS_VECTORS_INL_H
+#undef FRUGAL_COMPRESS_VECTORS_INL_H
+#else
+#define FRUGAL_COMPRESS_VECTORS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "compress/quantize_units.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, kLanes>;
+using DU = hn::RebindToUnsigned<DF>;
+using DI = hn::RebindToSigned<DF>;
+using D8 = hn::Rebind<uint8_t, DF>;
+using VF = hn::Vec<DF>;
+using VU = hn::Vec<DU>;
+
+// One rounding on every machine, or bytes would differ.
+HWY_INLINE VF Fma(VF a, VF b, VF c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else
+  const DF d;
+  alignas(64) float x[kLanes], y[kLanes], z[kLanes];
+  hn::Store(a, d, x), hn::Store(b, d, y), hn::Store(c, d, z);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) x[i] = std::fma(x[i], y[i], z[i]);
+  return hn::Load(d, x);
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#endif
