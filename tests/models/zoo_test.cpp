@@ -1,0 +1,202 @@
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "autograd/engine.h"
+#include "models/mlp.h"
+#include "models/resnet.h"
+#include "models/resnet_cifar.h"
+#include "models/state.h"
+
+using namespace frugal;
+using namespace frugal::models;
+
+namespace {
+
+int64_t parameter_count(Module& module) {
+  int64_t n = 0;
+  for (const auto& p : module.parameters()) n += p.parameter->value().numel();
+  return n;
+}
+
+std::set<std::string> names_of(Module& module) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : state_dict(module)) names.insert(name);
+  return names;
+}
+
+int64_t count_of(const std::string& name) {
+  Init init;
+  init.device = kMeta;
+  ResNet net(init, resnet_options(name));
+  return parameter_count(net);
+}
+
+Variable image(int64_t n, int64_t side, int64_t channels, Device device = kCpu) {
+  CategoryScope scope(Category::input);
+  Tensor x = Tensor::empty({n, side, side, channels}, DType::f32, device);
+  if (float* values = x.mut<float>(); values != nullptr)
+    for (int64_t i = 0; i < x.numel(); ++i) values[i] = normal({5, 6}, static_cast<uint64_t>(i));
+  return Variable(x);
+}
+
+}  // namespace
+
+TEST_CASE("torchvision's parameter counts") {
+  CHECK(count_of("resnet18") == 11689512);
+  CHECK(count_of("resnet34") == 21797672);
+  CHECK(count_of("resnet50") == 25557032);
+  CHECK(count_of("resnet101") == 44549160);
+  CHECK(count_of("resnet152") == 60192808);
+  CHECK(count_of("wide_resnet50_2") == 68883240);
+  CHECK(count_of("wide_resnet101_2") == 126886696);
+  CHECK_THROWS_WITH_AS(resnet_options("resnet19"), doctest::Contains("resnet18"), Error);
+}
+
+TEST_CASE("the CIFAR networks' parameter counts and depths") {
+  Init init;
+  CifarResNetOptions options = cifar_resnet_options("resnet20");
+  CifarResNet a(init, options);
+  CHECK(parameter_count(a) == 269722);
+  options.shortcut = Shortcut::B;
+  CifarResNet b(init, options);
+  CHECK(parameter_count(b) == 269722 + (16 * 32 + 2 * 32) + (32 * 64 + 2 * 64));
+  CHECK(cifar_resnet_options("resnet110").blocks == 18);
+  CHECK_THROWS_AS(cifar_resnet_options("resnet21"), Error);
+}
+
+TEST_CASE("names are the reference libraries'") {
+  Init init;
+  init.device = kMeta;
+  ResNet net(init, resnet_options("resnet50"));
+  std::set<std::string> names;
+  for (const auto& p : net.parameters()) names.insert(p.name);
+  for (const auto& b : net.buffers()) names.insert(b.name);
+  CHECK(names.size() == 320);  // torchvision's resnet50().state_dict()
+  for (const char* name : {"conv1.weight", "bn1.running_var", "layer1.0.downsample.0.weight",
+                           "layer1.0.downsample.1.num_batches_tracked", "layer3.5.conv3.weight",
+                           "layer4.2.bn3.bias", "fc.weight", "fc.bias"})
+    CHECK_MESSAGE(names.contains(name), name);
+  Init real;
+  CifarResNetOptions options = cifar_resnet_options("resnet20");
+  options.shortcut = Shortcut::B;
+  CifarResNet small(real, options);
+  const auto small_names = names_of(small);
+  for (const char* name : {"conv1.weight", "bn1.weight", "layer2.0.shortcut.0.weight",
+                           "layer2.0.shortcut.1.running_mean", "layer3.2.bn2.bias", "linear.bias"})
+    CHECK_MESSAGE(small_names.contains(name), name);
+}
+
+TEST_CASE("a state dict is in PyTorch's layout and comes back bit for bit") {
+  Init init, other;
+  other.rng = Rng(1);
+  CifarResNet a(init, cifar_resnet_options("resnet20")), b(other, cifar_resnet_options("resnet20"));
+  const NamedTensors state = state_dict(a);
+  const Tensor& file = state.front().second;
+  CHECK(state.front().first == "conv1.weight");
+  CHECK(file.shape() == Shape{16, 3, 3, 3});
+  const Tensor& here = a.parameters().front().parameter->value();
+  CHECK(file.select(0, 5).select(0, 2).select(0, 1).item(0) ==
+        here.select(0, 5).select(0, 1).select(0, 0).item(2));
+  load_state_dict(b, state);
+  const NamedTensors again = state_dict(b);
+  for (size_t i = 0; i < state.size(); ++i)
+    REQUIRE(again[i].second.to_vector() == state[i].second.to_vector());
+}
+
+TEST_CASE("weights that do not fit are listed and change nothing") {
+  Init init;
+  CifarResNet net(init, cifar_resnet_options("resnet20"));
+  NamedTensors state = state_dict(net);
+  const double before = net.parameters().front().parameter->value().item(0);
+  state[0].second = Tensor::zeros({16, 4, 3, 3});
+  state[1].first = "bn1.gamma";
+  state.emplace_back("extra", Tensor::zeros({1}));
+  try {
+    load_state_dict(net, state);
+    FAIL("expected an Error");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    CHECK(text.find("missing (1):\n    bn1.weight") != std::string::npos);
+    CHECK(text.find("unexpected (2):") != std::string::npos);
+    CHECK(text.find("conv1.weight: expected [16, 3, 3, 3], got [16, 4, 3, 3]") !=
+          std::string::npos);
+  }
+  CHECK(net.parameters().front().parameter->value().item(0) == before);
+}
+
+TEST_CASE("every small network runs forward and backward") {
+  for (const char* name : {"resnet20", "preact_resnet56"}) {
+    for (Shortcut shortcut : {Shortcut::A, Shortcut::B}) {
+      CAPTURE(name);
+      Init init;
+      CifarResNetOptions options = cifar_resnet_options(name);
+      options.shortcut = shortcut;
+      options.num_classes = 7;
+      CifarResNet net(init, options);
+      Context context;
+      const Variable y = net.forward(image(2, 8, 3), context);
+      CHECK(y.shape() == Shape{2, 7});
+      backward(sum(y));
+      for (const auto& p : net.parameters()) CHECK_MESSAGE(p.parameter->grad().defined(), p.name);
+      for (const auto& b : net.buffers())
+        if (b.name.ends_with("num_batches_tracked")) CHECK(b.buffer->item() == 1);
+    }
+  }
+}
+
+TEST_CASE("resnet50 is planned on meta: bytes and no memory") {
+  Init init;
+  init.device = kMeta;
+  ResNet net(init, resnet_options("resnet50"));
+  Context context;
+  const int64_t before = allocator(kMeta).report().of(Category::activation);
+  const Variable y = net.forward(image(64, 224, 3, kMeta), context);
+  CHECK(y.shape() == Shape{64, 1000});
+  // Without a policy every norm input, norm output and block output is kept: at least 80 MB an
+  // image.
+  CHECK(allocator(kMeta).report().of(Category::activation) - before > int64_t{64} * 70'000'000);
+  backward(sum(y));
+  CHECK(net.parameters().front().parameter->grad().shape() == Shape{64, 7, 7, 3});
+}
+
+TEST_CASE("eval mode uses the running statistics and leaves them alone") {
+  Init init;
+  ResNetOptions options = resnet_options("resnet18");
+  options.stem = Stem::cifar;
+  options.num_classes = 4;
+  ResNet net(init, options);
+  Context train, eval;
+  eval.training = false;
+  const Variable x = image(4, 8, 3);
+  NoGrad no_grad;
+  const auto first = net.forward(x, eval).value().to_vector();
+  net.forward(x, train);
+  const auto second = net.forward(x, eval).value().to_vector();
+  CHECK(first != second);
+  CHECK(net.forward(x, eval).value().to_vector() == second);
+}
+
+TEST_CASE("an mlp flattens, drops out by its stream and names its layers") {
+  Init init;
+  MlpOptions options;
+  options.in_features = 12;
+  options.hidden = {8, 6};
+  options.num_classes = 3;
+  options.dropout = 0.5;
+  Mlp net(init, options);
+  CHECK(names_of(net) == std::set<std::string>{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias",
+                                               "fc3.weight", "fc3.bias"});
+  const Variable x = image(5, 2, 3);
+  Context context;
+  CHECK_THROWS_WITH_AS(net.forward(x, context), doctest::Contains("random stream"), Error);
+  Rng rng(3), same(3), different(4);
+  context.rng = &rng;
+  const auto y = net.forward(x, context).value().to_vector();
+  context.rng = &same;
+  CHECK(net.forward(x, context).value().to_vector() == y);
+  context.rng = &different;
+  CHECK(net.forward(x, context).value().to_vector() != y);
+  CHECK_THROWS_WITH_AS(net.forward(image(5, 3, 3), context),
+                       doctest::Contains("expected 12 features"), Error);
+}
