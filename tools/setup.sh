@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Frugal needs and that are missing, and says which; touches nothing and
 # needs no network when all are there.
-# usage: tools/setup.sh [EXTRA_PACKAGE ...]      FRUGAL_SKIP_SETUP=1 skips it (dependencies installed otherwise)
+# usage: tools/setup.sh [EXTRA_PACKAGE ...]      or: tools/setup.sh --only PACKAGE ...
+# FRUGAL_SKIP_SETUP=1 skips it (dependencies installed otherwise)
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev librandom123-dev libspdlog-dev libcli11-dev
           nlohmann-json3-dev zlib1g-dev doctest-dev dataset-fashion-mnist "$@")
+if [ "${1:-}" = --only ]; then
+  packages=("${@:2}")
+fi
 
 [ -z "${FRUGAL_SKIP_SETUP:-}" ] || exit 0
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

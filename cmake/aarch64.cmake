@@ -1,0 +1,10 @@
+# Cross-compiles for 64-bit Arm on Debian with multiarch packages; tools/cross_aarch64.sh installs them.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+find_program(FRUGAL_QEMU qemu-aarch64-static)
+if(FRUGAL_QEMU)
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${FRUGAL_QEMU})
+endif()
