@@ -1,0 +1,24 @@
+// Reading files of known sizes. Internal to data.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace frugal::data {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
+
+// Errors: cannot be opened, with path and reason; not a regular file.
+FileHandle open_file(const char* op, const std::string& path);
+int64_t file_size(const char* op, const std::string& path);
+bool is_file(const std::string& path);
+
+// The whole file. Errors: as above, or a read that fails.
+std::vector<uint8_t> read_file(const char* op, const std::string& path);
+
+}  // namespace frugal::data

@@ -1,0 +1,226 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+namespace frugal::data {
+namespace {
+
+uint64_t word(RngKey key, uint64_t index) {
+  const auto words = philox(key, index);
+  return words[0] | static_cast<uint64_t>(words[1]) << 32;
+}
+
+// Keys of the loader's own streams: apart from those that a model draws from the same seed.
+constexpr uint64_t kLoaderStream = 0x6c6f616465720000;
+
+}  // namespace
+
+std::vector<int64_t> shuffled(int64_t count, RngKey key) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[uniform_int(key, i, i)]);
+  return order;
+}
+
+struct Loader::Impl {
+  struct Job {
+    int64_t batch = 0;
+    Batch buffers;
+    bool done = false;
+    std::exception_ptr error;
+  };
+
+  Impl(DatasetPtr source, const LoaderOptions& wanted)
+      : dataset(std::move(source)), options(wanted) {
+    FRUGAL_CHECK(dataset != nullptr && dataset->size() > 0,
+                 "[loader] expected a dataset with samples, got an empty one");
+    FRUGAL_CHECK(options.batch_size >= 1, "[loader] expected a batch_size of at least 1, got {}",
+                 options.batch_size);
+    FRUGAL_CHECK(options.threads >= 0, "[loader] expected at least 0 threads, got {}",
+                 options.threads);
+    FRUGAL_CHECK(options.prefetch >= 1, "[loader] expected a prefetch of at least 1, got {}",
+                 options.prefetch);
+    const int64_t size = dataset->size(), full = size / options.batch_size;
+    batches = options.drop_last || size % options.batch_size == 0 ? full : full + 1;
+    FRUGAL_CHECK(batches > 0,
+                 "[loader] expected a batch_size of at most {} samples with drop_last, got {}",
+                 size, options.batch_size);
+    for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    work_ready.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  // Sample indices of an epoch. The two keys of an epoch: even for the order, odd for samples.
+  RngKey epoch_key(uint64_t purpose) const {
+    const uint64_t seed = word({options.seed, kLoaderStream}, 0);
+    return {seed, static_cast<uint64_t>(state.epoch) * 2 + purpose};
+  }
+
+  void begin_epoch() {
+    order.resize(static_cast<size_t>(dataset->size()));
+    if (options.shuffle) {
+      order = shuffled(dataset->size(), epoch_key(0));
+    } else {
+      std::iota(order.begin(), order.end(), int64_t{0});
+    }
+    sample_key = epoch_key(1);
+    epoch_ready = true;
+  }
+
+  Batch allocate(int64_t batch) const {
+    const int64_t begin = batch * options.batch_size;
+    const int64_t count = std::min(options.batch_size, dataset->size() - begin);
+    Shape shape{count};
+    for (int64_t extent : dataset->sample_shape()) shape.push_back(extent);
+    const CategoryScope category(Category::input);
+    return {Tensor::empty(shape), Tensor::empty({count}, DType::i64)};
+  }
+
+  void fill(int64_t batch, const Batch& out) const {
+    const int64_t begin = batch * options.batch_size, count = out.target.size(0);
+    const int64_t floats = out.input.numel() / count;
+    float* input = out.input.mut<float>();
+    int64_t* target = out.target.mut<int64_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t index = order[static_cast<size_t>(begin + i)];
+      const RngKey key{word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
+      target[i] = dataset->get_into(index, key, input + i * floats);
+    }
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      work_ready.wait(lock, [&] { return stop || !queue.empty(); });
+      if (stop) return;
+      const std::shared_ptr<Job> job = queue.front();
+      queue.pop_front();
+      ++running;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        fill(job->batch, job->buffers);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      --running;
+      job->error = error;
+      job->done = true;
+      batch_ready.notify_all();
+    }
+  }
+
+  // Drops what is in flight and waits for the workers, so that the epoch's order may change.
+  void drain() {
+    std::unique_lock lock(mutex);
+    queue.clear();
+    batch_ready.wait(lock, [&] { return running == 0; });
+    in_flight.clear();
+  }
+
+  void schedule(int64_t until) {
+    while (scheduled < until) {
+      auto job = std::make_shared<Job>();
+      job->batch = scheduled;
+      job->buffers = allocate(scheduled);
+      ++scheduled;
+      in_flight.push_back(job);
+      {
+        const std::lock_guard lock(mutex);
+        queue.push_back(job);
+      }
+      work_ready.notify_one();
+    }
+  }
+
+  Batch take() {
+    if (options.threads == 0) {
+      const Batch batch = allocate(state.next_batch);
+      fill(state.next_batch, batch);
+      return batch;
+    }
+    if (in_flight.empty()) scheduled = state.next_batch;
+    schedule(std::min(batches, state.next_batch + 1 + options.prefetch));
+    const std::shared_ptr<Job> job = in_flight.front();
+    {
+      std::unique_lock lock(mutex);
+      batch_ready.wait(lock, [&] { return job->done; });
+    }
+    if (job->error) std::rethrow_exception(job->error);
+    in_flight.pop_front();
+    return job->buffers;
+  }
+
+  DatasetPtr dataset;
+  LoaderOptions options;
+  int64_t batches = 0;
+  LoaderState state;
+
+  // Of the current epoch; workers read them, so they change only after drain().
+  bool epoch_ready = false;
+  std::vector<int64_t> order;
+  RngKey sample_key;
+
+  // The consumer's: jobs from state.next_batch up to `scheduled`, in order.
+  std::deque<std::shared_ptr<Job>> in_flight;
+  int64_t scheduled = 0;
+
+  std::mutex mutex;  // guards what follows, and done and error of the jobs
+  std::condition_variable work_ready, batch_ready;
+  std::deque<std::shared_ptr<Job>> queue;
+  int running = 0;
+  bool stop = false;
+  std::vector<std::thread> workers;
+};
+
+Loader::Loader(DatasetPtr dataset, const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), options)) {}
+
+Loader::~Loader() = default;
+
+std::optional<Batch> Loader::next() {
+  LoaderState& state = impl_->state;
+  if (state.next_batch == impl_->batches) {
+    impl_->drain();
+    state = {state.epoch + 1, 0};
+    impl_->epoch_ready = false;
+    return std::nullopt;
+  }
+  if (!impl_->epoch_ready) impl_->begin_epoch();
+  Batch batch = impl_->take();
+  ++state.next_batch;
+  return batch;
+}
+
+int64_t Loader::batches() const { return impl_->batches; }
+
+int64_t Loader::samples() const {
+  return std::min(impl_->dataset->size(), impl_->batches * impl_->options.batch_size);
+}
+
+LoaderState Loader::state() const { return impl_->state; }
+
+void Loader::seek(const LoaderState& state) {
+  FRUGAL_CHECK(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= impl_->batches,
+               "[loader] expected an epoch of at least 0 and a batch in [0, {}], got {} and {}",
+               impl_->batches, state.epoch, state.next_batch);
+  impl_->drain();
+  impl_->state = state;
+  impl_->epoch_ready = false;
+}
+
+}  // namespace frugal::data
