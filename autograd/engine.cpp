@@ -6,7 +6,7 @@
 
 #include "autograd/node.h"
 #include "ops/copy.h"
-#include "ops/elementwise.h"
+#include "ops/inplace.h"
 
 namespace frugal {
 namespace {

@@ -45,24 +45,6 @@ void sgd_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tens
   });
 }
 
-void scale_inplace_kernel(Cpu, const Tensor& x, double factor) {
-  for_ranges(x, [&](int64_t begin, int64_t end, auto zero) {
-    using T = decltype(zero);
-    T* values = x.mut<T>();
-    for (int64_t i = begin; i < end; ++i) values[i] *= static_cast<T>(factor);
-  });
-}
-
-void clip_inplace_kernel(Cpu, const Tensor& x, double bound) {
-  for_ranges(x, [&](int64_t begin, int64_t end, auto zero) {
-    using T = decltype(zero);
-    T* values = x.mut<T>();
-    const T hi = static_cast<T>(bound);
-    for (int64_t i = begin; i < end; ++i)
-      values[i] = values[i] > hi ? hi : (values[i] < -hi ? -hi : values[i]);
-  });
-}
-
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -93,18 +75,6 @@ void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& vel
            [&](auto backend) { sgd_kernel(backend, parameter, dense, velocity, step); });
   parameter.bump_version();
   if (velocity.defined()) velocity.bump_version();
-}
-
-void scale_inplace(const Tensor& x, double factor) {
-  check_real("scale", "x", x);
-  dispatch(x.device(), [&](auto backend) { scale_inplace_kernel(backend, x, factor); });
-  x.bump_version();
-}
-
-void clip_inplace(const Tensor& x, double bound) {
-  check_real("clip", "x", x);
-  dispatch(x.device(), [&](auto backend) { clip_inplace_kernel(backend, x, bound); });
-  x.bump_version();
 }
 
 double sum_of_squares(const Tensor& x) {

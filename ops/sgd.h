@@ -22,16 +22,6 @@ void sgd_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tens
 void sgd_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
                 const SgdStep& step);
 
-// x *= factor in place, contiguous f32 or f64; bumps the version.
-void scale_inplace(const Tensor& x, double factor);
-void scale_inplace_kernel(Cpu, const Tensor& x, double factor);
-void scale_inplace_kernel(Cuda, const Tensor& x, double factor);
-
-// x = min(max(x, -bound), bound) in place; NaN stays; bumps the version.
-void clip_inplace(const Tensor& x, double bound);
-void clip_inplace_kernel(Cpu, const Tensor& x, double bound);
-void clip_inplace_kernel(Cuda, const Tensor& x, double bound);
-
 // The sum of squares, in f64, in fixed chunks: the same for any thread count. cpu; 0 on meta.
 double sum_of_squares(const Tensor& x);
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum);

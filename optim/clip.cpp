@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/inplace.h"
 #include "ops/sgd.h"
 
 namespace frugal::optim {

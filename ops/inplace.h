@@ -1,0 +1,23 @@
+// The few ops that write into their argument: for gradients, which have one owner. All bump the
+// version.
+#pragma once
+#include "core/tensor.h"
+
+namespace frugal::ops {
+
+// into += term; equal shapes, f32 or f64, `into` contiguous.  Errors: shapes or dtypes differ.
+void accumulate(const Tensor& into, const Tensor& term);
+void accumulate_kernel(Cpu, const Tensor& into, const Tensor& term);
+void accumulate_kernel(Cuda, const Tensor& into, const Tensor& term);
+
+// x *= factor in place, contiguous f32 or f64; bumps the version.
+void scale_inplace(const Tensor& x, double factor);
+void scale_inplace_kernel(Cpu, const Tensor& x, double factor);
+void scale_inplace_kernel(Cuda, const Tensor& x, double factor);
+
+// x = min(max(x, -bound), bound) in place; NaN stays; bumps the version.
+void clip_inplace(const Tensor& x, double bound);
+void clip_inplace_kernel(Cpu, const Tensor& x, double bound);
+void clip_inplace_kernel(Cuda, const Tensor& x, double bound);
+
+}  // namespace frugal::ops
