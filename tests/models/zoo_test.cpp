@@ -3,6 +3,7 @@
 #include <set>
 
 #include "autograd/engine.h"
+#include "autograd/record.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/resnet_cifar.h"
