@@ -1,0 +1,217 @@
+#include "data/loader.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "data/memory_dataset.h"
+#include "data/transforms.h"
+
+using namespace frugal;
+using namespace frugal::data;
+
+namespace {
+
+std::shared_ptr<const Dataset> numbers(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count * 12));
+  std::iota(values.begin(), values.end(), 0.0f);
+  std::vector<int64_t> labels(static_cast<size_t>(count));
+  std::iota(labels.begin(), labels.end(), int64_t{0});
+  return std::make_shared<MemoryDataset>(Tensor::from(values, {count, 2, 3, 2}),
+                                         Tensor::from(labels, {count}), count);
+}
+
+DatasetPtr augmented(int64_t count) {
+  return std::make_shared<HorizontalFlip>(std::make_shared<PadCrop>(numbers(count), 1));
+}
+
+using Contents = std::vector<std::pair<std::vector<double>, std::vector<double>>>;
+
+void append(Contents& contents, const Batch& batch) {
+  contents.emplace_back(batch.input.to_vector(), batch.target.to_vector());
+}
+
+Contents take_epochs(Loader& loader, int epochs) {
+  Contents contents;
+  for (int epoch = 0; epoch < epochs; ++epoch)
+    while (const auto batch = loader.next()) append(contents, *batch);
+  return contents;
+}
+
+// Throws for one sample, and is slow for some, so that workers overtake each other.
+class Troubled : public Dataset {
+ public:
+  Troubled(DatasetPtr inner, int64_t bad) : inner_(std::move(inner)), bad_(bad) {}
+  int64_t size() const override { return inner_->size(); }
+  int64_t classes() const override { return inner_->classes(); }
+  Shape sample_shape() const override { return inner_->sample_shape(); }
+  int64_t get_into(int64_t index, RngKey key, float* out) const override {
+    if (index == bad_) throw Error("sample is broken");
+    if (index % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    return inner_->get_into(index, key, out);
+  }
+
+ private:
+  DatasetPtr inner_;
+  int64_t bad_;
+};
+
+LoaderOptions options(int threads, int64_t batch_size = 4) {
+  LoaderOptions result;
+  result.batch_size = batch_size;
+  result.threads = threads;
+  result.seed = 11;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("an epoch holds every sample once, in another order each time") {
+  Loader loader(numbers(10), options(2));
+  CHECK(loader.batches() == 3);
+  CHECK(loader.samples() == 10);
+  std::set<std::vector<double>> orders;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::vector<double> order;
+    while (const auto batch = loader.next()) {
+      CHECK(batch->input.dim() == 4);
+      CHECK(batch->input.dtype() == DType::f32);
+      CHECK(batch->target.dtype() == DType::i64);
+      CHECK(batch->input.storage()->category() == Category::input);
+      CHECK(batch->target.storage()->category() == Category::input);
+      for (int64_t i = 0; i < batch->target.numel(); ++i) {
+        order.push_back(batch->target.item(i));
+        REQUIRE(batch->input.item(i * 12) == batch->target.item(i) * 12);
+      }
+    }
+    CHECK(loader.state() == LoaderState{epoch + 1, 0});
+    orders.insert(order);
+    std::sort(order.begin(), order.end());
+    CHECK(order == std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  }
+  CHECK(orders.size() == 3);
+}
+
+TEST_CASE("without shuffling the order is the dataset's; drop_last drops") {
+  LoaderOptions wanted = options(1);
+  wanted.shuffle = false;
+  wanted.drop_last = true;
+  Loader loader(numbers(10), wanted);
+  CHECK(loader.batches() == 2);
+  CHECK(loader.samples() == 8);
+  const Contents contents = take_epochs(loader, 1);
+  REQUIRE(contents.size() == 2);
+  CHECK(contents[0].second == std::vector<double>{0, 1, 2, 3});
+  CHECK(contents[1].second == std::vector<double>{4, 5, 6, 7});
+}
+
+TEST_CASE("content does not depend on threads or prefetch") {
+  Loader plain(augmented(30), options(0));
+  const Contents expected = take_epochs(plain, 3);
+  CHECK(expected.size() == 24);
+  CHECK(expected[0].first != expected[8].first);
+  for (int threads : {1, 2, 5})
+    for (int prefetch : {1, 3, 40}) {
+      LoaderOptions wanted = options(threads);
+      wanted.prefetch = prefetch;
+      Loader loader(std::make_shared<Troubled>(augmented(30), -1), wanted);
+      CHECK(take_epochs(loader, 3) == expected);
+    }
+  LoaderOptions other = options(0);
+  other.seed = 12;
+  Loader different(augmented(30), other);
+  CHECK(take_epochs(different, 3) != expected);
+}
+
+TEST_CASE("a resumed loader continues exactly") {
+  Loader whole(augmented(22), options(2));
+  const Contents expected = take_epochs(whole, 3);
+  for (size_t stop : {size_t{0}, size_t{1}, size_t{5}, size_t{6}, size_t{9}, size_t{17}}) {
+    CAPTURE(stop);
+    Contents contents;
+    LoaderState state;
+    {
+      Loader before(augmented(22), options(2));
+      while (contents.size() < stop)
+        if (const auto batch = before.next()) append(contents, *batch);
+      state = before.state();
+    }
+    Loader after(augmented(22), options(1));
+    after.next();  // seek must drop what is in flight
+    after.seek(state);
+    CHECK(after.state() == state);
+    while (contents.size() < expected.size())
+      if (const auto batch = after.next()) append(contents, *batch);
+    CHECK(contents == expected);
+  }
+}
+
+TEST_CASE("an error in a worker reaches the consumer at its batch, again and again") {
+  LoaderOptions wanted = options(2);
+  wanted.shuffle = false;
+  for (int threads : {0, 2}) {
+    wanted.threads = threads;
+    Loader loader(std::make_shared<Troubled>(numbers(20), 9), wanted);
+    CHECK(loader.next());
+    CHECK(loader.next());
+    for (int repeat = 0; repeat < 2; ++repeat)
+      CHECK_THROWS_WITH_AS(loader.next(), doctest::Contains("sample is broken"), Error);
+    CHECK(loader.state() == LoaderState{0, 2});
+    loader.seek({0, 3});
+    CHECK(loader.next()->target.item(0) == 12);
+  }
+}
+
+TEST_CASE("a loader ends cleanly anywhere in an epoch and frees its batches") {
+  const int64_t before = allocator(kCpu).report().of(Category::input);
+  {
+    const DatasetPtr data = numbers(50);
+    for (int taken = 0; taken < 6; ++taken) {
+      Loader loader(std::make_shared<Troubled>(data, -1), options(3));
+      for (int i = 0; i < taken; ++i) loader.next();
+    }
+    Loader idle(data, options(2));
+  }
+  CHECK(allocator(kCpu).report().of(Category::input) == before);
+}
+
+TEST_CASE("the queue is bounded") {
+  LoaderOptions wanted = options(2, 5);
+  wanted.prefetch = 2;
+  Loader loader(numbers(50), wanted);
+  const int64_t before = allocator(kCpu).report().of(Category::input);
+  const auto batch = loader.next();
+  const int64_t each = 256 + 64;  // 5 * 12 floats and 5 labels, rounded up to 64 bytes
+  CHECK(allocator(kCpu).report().of(Category::input) - before == 3 * each);
+}
+
+TEST_CASE("shuffling is a fair permutation") {
+  const auto order = shuffled(1000, {3, 4});
+  CHECK(order == shuffled(1000, {3, 4}));
+  CHECK(order != shuffled(1000, {3, 5}));
+  CHECK(std::set<int64_t>(order.begin(), order.end()).size() == 1000);
+  std::vector<int> first(4);
+  for (uint64_t trial = 0; trial < 4000; ++trial)
+    ++first[static_cast<size_t>(shuffled(4, {trial, 0})[0])];
+  for (int count : first) CHECK(std::abs(count - 1000) < 165);  // 6 sigma
+  CHECK(shuffled(0, {}).empty());
+}
+
+TEST_CASE("impossible loaders are refused") {
+  const DatasetPtr data = numbers(3);
+  CHECK_THROWS_WITH_AS(Loader(data, options(1, 0)), doctest::Contains("batch_size"), Error);
+  CHECK_THROWS_WITH_AS(Loader(data, options(-1)), doctest::Contains("threads"), Error);
+  LoaderOptions wanted = options(1);
+  wanted.drop_last = true;
+  CHECK_THROWS_WITH_AS(Loader(data, wanted), doctest::Contains("at most 3 samples"), Error);
+  wanted = options(1);
+  wanted.prefetch = 0;
+  CHECK_THROWS_WITH_AS(Loader(data, wanted), doctest::Contains("prefetch"), Error);
+  CHECK_THROWS_WITH_AS(Loader(nullptr, options(1)), doctest::Contains("empty"), Error);
+  Loader loader(data, options(1));
+  CHECK_THROWS_WITH_AS(loader.seek({0, 2}), doctest::Contains("a batch in [0, 1]"), Error);
+  CHECK_THROWS_AS(loader.seek({-1, 0}), Error);
+}
