@@ -29,6 +29,21 @@ void accumulate_kernel(Cpu, const Tensor& into, const Tensor& term) {
   });
 }
 
+void accumulate_row_kernel(Cpu, const Tensor& into, const Tensor& row) {
+  const int64_t c = row.numel();
+  if (into.numel() == 0) return;
+  with_real(into.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* __restrict terms = row.data<T>();
+    parallel_for(0, into.numel() / c, kGrain / c + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        T* __restrict sum = into.mut<T>() + i * c;
+        for (int64_t k = 0; k < c; ++k) sum[k] += terms[k];
+      }
+    });
+  });
+}
+
 void scale_inplace_kernel(Cpu, const Tensor& x, double factor) {
   for_ranges(x, [&]<class T>(T* values, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) values[i] *= static_cast<T>(factor);
@@ -49,6 +64,15 @@ void accumulate(const Tensor& into, const Tensor& term) {
   check_same("accumulate", into, {&term});
   const Tensor dense = contiguous(term);
   dispatch(into.device(), [&](auto backend) { accumulate_kernel(backend, into, dense); });
+  into.bump_version();
+}
+
+void accumulate_row(const Tensor& into, const Tensor& row) {
+  check_real("accumulate_row", "the sum", into);
+  check_shape("accumulate_row", "the row", row, {into.size(-1)});
+  check_same("accumulate_row", into, {&row});
+  const Tensor dense = contiguous(row);
+  dispatch(into.device(), [&](auto backend) { accumulate_row_kernel(backend, into, dense); });
   into.bump_version();
 }
 

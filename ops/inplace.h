@@ -10,6 +10,11 @@ void accumulate(const Tensor& into, const Tensor& term);
 void accumulate_kernel(Cpu, const Tensor& into, const Tensor& term);
 void accumulate_kernel(Cuda, const Tensor& into, const Tensor& term);
 
+// Adds row [C] to every row of into [..., C], contiguous.  Errors: C differs.
+void accumulate_row(const Tensor& into, const Tensor& row);
+void accumulate_row_kernel(Cpu, const Tensor& into, const Tensor& row);
+void accumulate_row_kernel(Cuda, const Tensor& into, const Tensor& row);
+
 // x *= factor in place, contiguous f32 or f64; bumps the version.
 void scale_inplace(const Tensor& x, double factor);
 void scale_inplace_kernel(Cpu, const Tensor& x, double factor);

@@ -1,0 +1,36 @@
+#include "ops/matmul.h"
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "ops/reduce.h"
+
+namespace frugal {
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
+  return record("linear", {x, weight, bias}, y, {save(x), save(weight)}, [](const Backward& b) {
+    Grads grads(3);
+    if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
+    if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
+    if (b.needs(2)) grads[2] = ops::sum_to(b.dy(), {b.dy().shape().back()});
+    return grads;
+  });
+}
+
+Variable matmul(const Variable& a, const Variable& b) {
+  // Each operand is needed only for the other's gradient.
+  const Save keep_a = b.requires_grad() ? save(a) : Save{};
+  const Save keep_b = a.requires_grad() ? save(b) : Save{};
+  return record(
+      "matmul", {a, b}, ops::matmul(a.value(), b.value()), {keep_a, keep_b},
+      [a_shape = a.shape(), b_shape = b.shape()](const Backward& back) {
+        Grads grads(2);
+        if (back.needs(0))
+          grads[0] = ops::sum_to(ops::matmul(back.dy(), back.saved(1).transpose(-1, -2)), a_shape);
+        if (back.needs(1))
+          grads[1] = ops::sum_to(ops::matmul(back.saved(0).transpose(-1, -2), back.dy()), b_shape);
+        return grads;
+      });
+}
+
+}  // namespace frugal

@@ -1,0 +1,39 @@
+// 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 (oneDNN) and f64 (plain loops).
+// Ref: Dumoulin & Visin 2016.
+#pragma once
+#include "core/tensor.h"
+#include "ops/options.h"
+
+namespace frugal::ops {
+
+// x [N, H, W, C], weight [K, R, S, C/groups], bias [K] or undefined -> y [N, OH, OW, K] with
+// OH = floor((H + 2 padding - dilation (R - 1) - 1) / stride) + 1.
+// Errors: axes, channels or groups that do not fit; a window larger than the padded image.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Conv2dOptions& options = {});
+
+// dx of shape x_shape; dweight of shape weight_shape. The bias's gradient is dy summed over all but
+// its last axis.
+Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
+                             const Conv2dOptions& options);
+Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
+                              const Conv2dOptions& options);
+
+// Shape of y.  Errors: as conv2d, naming `op`.
+Shape conv2d_shape(const char* op, const Shape& x, const Shape& weight,
+                   const Conv2dOptions& options);
+
+void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Conv2dOptions& options);
+void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const Tensor& weight,
+                                  const Conv2dOptions& options);
+void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy, const Tensor& x,
+                                   const Conv2dOptions& options);
+void conv2d_kernel(Cuda, const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Conv2dOptions& options);
+void conv2d_backward_input_kernel(Cuda, const Tensor& dx, const Tensor& dy, const Tensor& weight,
+                                  const Conv2dOptions& options);
+void conv2d_backward_weight_kernel(Cuda, const Tensor& dweight, const Tensor& dy, const Tensor& x,
+                                   const Conv2dOptions& options);
+
+}  // namespace frugal::ops

@@ -1,0 +1,21 @@
+// Transposed 2-D convolution: the adjoint of conv2d in its input, so it runs on conv2d's own
+// kernels. Images NHWC, weights [C, R, S, K/groups]: C channels in, K out; f32 and f64.
+#pragma once
+#include "core/tensor.h"
+#include "ops/options.h"
+
+namespace frugal::ops {
+
+// x [N, H, W, C], bias [K] or undefined -> y [N, OH, OW, K] with
+// OH = (H - 1) stride - 2 padding + dilation (R - 1) + output_padding + 1.
+// Errors: axes, channels or groups that do not fit; output_padding not below stride or dilation; an
+// empty output.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose2dOptions& options = {});
+Tensor conv_transpose2d_backward_input(const Tensor& dy, const Tensor& weight,
+                                       const ConvTranspose2dOptions& options);
+Tensor conv_transpose2d_backward_weight(const Tensor& dy, const Tensor& x,
+                                        const Shape& weight_shape,
+                                        const ConvTranspose2dOptions& options);
+
+}  // namespace frugal::ops

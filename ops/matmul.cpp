@@ -1,0 +1,173 @@
+#include "ops/matmul.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/copy.h"
+#include "ops/onednn.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr const char* kMatmul = "matmul";
+
+bool is_transposed(const Tensor& x) { return x.transpose(-1, -2).is_contiguous(); }
+
+// As the kernels take it.
+Tensor prepared(const Tensor& x) {
+  return x.is_contiguous() || is_transposed(x) ? x : contiguous(x);
+}
+
+// With leading axes of extent 1 up to `dim` axes.
+Tensor with_axes(const Tensor& x, int dim) {
+  Shape shape, strides;
+  for (int axis = x.dim(); axis < dim; ++axis) {
+    shape.push_back(1);
+    strides.push_back(x.numel());
+  }
+  for (int axis = 0; axis < x.dim(); ++axis) {
+    shape.push_back(x.shape()[axis]);
+    strides.push_back(x.strides()[axis]);
+  }
+  return x.as_strided(shape, strides, x.offset());
+}
+
+// The element offset of batch `batch` (counted over c's batch axes) in x, which broadcasts along
+// axes of extent 1.
+int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
+  int64_t offset = 0;
+  for (int axis = c.dim() - 3; axis >= 0; --axis) {
+    if (x.shape()[axis] != 1) offset += batch % c[axis] * x.strides()[axis];
+    batch /= c[axis];
+  }
+  return offset;
+}
+
+void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  const int64_t am = a.strides()[a.dim() - 2], ak = a.strides().back();
+  const int64_t bk = b.strides()[b.dim() - 2], bn = b.strides().back();
+  parallel_for(0, c.numel() / n, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const double* pa = a.data<double>() + batch_offset(a, c.shape(), row / m) + row % m * am;
+      const double* pb = b.data<double>() + batch_offset(b, c.shape(), row / m);
+      double* pc = c.mut<double>() + row * n;
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = bias.defined() ? bias.data<double>()[j] : 0;
+        for (int64_t i = 0; i < k; ++i) sum += pa[i * ak] * pb[i * bk + j * bn];
+        pc[j] = sum;
+      }
+    }
+  });
+}
+
+std::vector<int64_t> list(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+onednn::Desc desc_of(const Tensor& x) {
+  // Strides of axes of extent 1 are free: canonical ones keep oneDNN on its fast paths.
+  const bool transposed = !x.is_contiguous();
+  Shape strides = contiguous_strides(x.shape());
+  if (transposed) {
+    strides[x.dim() - 2] = 1;
+    strides[x.dim() - 1] = x.shape()[x.dim() - 2];
+  }
+  return onednn::desc(list(x.shape()), list(strides));
+}
+
+}  // namespace
+
+void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (c.numel() == 0) return;
+  if (a.size(-1) == 0) {
+    fill_kernel(Cpu{}, c, 0);
+    if (bias.defined()) {
+      Shape rows = c.shape(), strides = c.shape();
+      for (int axis = 0; axis < rows.dim(); ++axis) strides[axis] = axis + 1 == rows.dim() ? 1 : 0;
+      copy_kernel(Cpu{}, c, bias.as_strided(rows, strides, bias.offset()));
+    }
+    return;
+  }
+  if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias);
+  onednn::guarded(kMatmul, [&] {
+    const std::string key =
+        fmt::format("matmul {}{} {}{} {} {}", a.shape(), a.is_contiguous() ? "" : "t", b.shape(),
+                    b.is_contiguous() ? "" : "t", c.shape(), bias.defined());
+    std::vector<int64_t> bias_dims(static_cast<size_t>(c.dim()), 1);
+    bias_dims.back() = c.size(-1);
+    const auto bias_desc = onednn::desc(
+        bias_dims, list(contiguous_strides(Shape(std::span<const int64_t>(bias_dims)))));
+    const onednn::Plan& plan = onednn::cached_plan(key, [&] {
+      using P = dnnl::matmul;
+      const auto pd =
+          bias.defined()
+              ? onednn::describe_primitive<P>(desc_of(a), desc_of(b), bias_desc, desc_of(c))
+              : onednn::describe_primitive<P>(desc_of(a), desc_of(b), desc_of(c));
+      return onednn::Plan{P(pd), pd.scratchpad_desc(), {}};
+    });
+    const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};
+    const onednn::Argument right{DNNL_ARG_WEIGHTS, b.raw(), desc_of(b)};
+    const onednn::Argument out{DNNL_ARG_DST, c.raw(), desc_of(c)};
+    if (bias.defined())
+      onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), bias_desc}}, {out});
+    else
+      onednn::execute(plan, {left, right}, {out});
+  });
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check_real(kMatmul, "a", a);
+  check_real(kMatmul, "b", b);
+  check_same(kMatmul, a, {&b});
+  FRUGAL_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-2),
+               "[matmul] expected [..., M, K] and [..., K, N], got {} and {}", a.shape(),
+               b.shape());
+  const int dim = std::max(a.dim(), b.dim());
+  const Tensor left = with_axes(prepared(a), dim), right = with_axes(prepared(b), dim);
+  Shape batch_a, batch_b;
+  for (int axis = 0; axis < dim - 2; ++axis) {
+    batch_a.push_back(left.shape()[axis]);
+    batch_b.push_back(right.shape()[axis]);
+  }
+  Shape shape = broadcast_shape(kMatmul, batch_a, batch_b);
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
+  return c;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_real("linear", "x", x);
+  check_dim("linear", "weight", weight, 2);
+  check_same("linear", x, {&weight, &bias});
+  FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1),
+               "[linear] expected x [..., {}] for weight {}, got {}", weight.size(1),
+               weight.shape(), x.shape());
+  if (bias.defined()) check_shape("linear", "bias", bias, {weight.size(0)});
+  const Tensor rows =
+      contiguous(x).view({x.numel() / std::max<int64_t>(x.size(-1), 1), x.size(-1)});
+  const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
+  Shape shape = x.shape();
+  shape[shape.dim() - 1] = weight.size(0);
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  const Tensor out = y.view({rows.size(0), weight.size(0)});
+  dispatch(x.device(),
+           [&](auto backend) { matmul_kernel(backend, out, rows, w.transpose(0, 1), b); });
+  return y;
+}
+
+Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
+  const Tensor rows = contiguous(dy).view({-1, weight.size(0)});
+  Shape shape = dy.shape();
+  shape[shape.dim() - 1] = weight.size(1);
+  return matmul(rows, weight).view(shape);
+}
+
+Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
+  const int64_t rows = x.numel() / std::max<int64_t>(x.size(-1), 1);
+  return matmul(contiguous(dy).view({rows, dy.size(-1)}).transpose(0, 1),
+                contiguous(x).view({rows, x.size(-1)}));
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,21 @@
+// Matrix products; f32 (oneDNN) and f64 (plain loops).
+#pragma once
+#include "core/tensor.h"
+
+namespace frugal::ops {
+
+// a [..., M, K], b [..., K, N] -> [..., M, N]; the batch axes broadcast. Transposed views are read
+// in place. Errors: fewer than two axes, inner extents that differ, batch axes that do not
+// broadcast.
+Tensor matmul(const Tensor& a, const Tensor& b);
+// Each operand is contiguous, or is so after swapping its last two axes; equal numbers of axes.
+void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
+void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
+
+// x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O].
+// Errors: extents that differ.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
+Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]
+
+}  // namespace frugal::ops
