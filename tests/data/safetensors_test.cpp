@@ -58,7 +58,8 @@ TEST_CASE("tensors of every dtype come back, in their order, with metadata") {
   REQUIRE(in.names().size() == tensors.size());
   const auto all = in.read_all();
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [name, expected] = tensors[i];
+    const std::string& name = tensors[i].first;
+    const Tensor& expected = tensors[i].second;
     CAPTURE(name);
     CHECK(all[i].first == name);
     const Tensor got = in.read(name);
