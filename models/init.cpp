@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/parallel.h"
+
 namespace frugal::models {
 namespace {
 
@@ -10,8 +12,11 @@ Tensor filled(Init& init, const Shape& shape, Draw draw) {
   CategoryScope scope(Category::parameter);
   Tensor tensor = Tensor::empty(shape, DType::f32, init.device);
   const RngKey key = init.rng.next();
-  if (float* values = tensor.mut<float>(); values != nullptr)
-    for (int64_t i = 0; i < tensor.numel(); ++i) values[i] = draw(key, static_cast<uint64_t>(i));
+  float* values = tensor.mut<float>();
+  if (values == nullptr) return tensor;  // meta
+  parallel_for(0, tensor.numel(), 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) values[i] = draw(key, static_cast<uint64_t>(i));
+  });
   return tensor;
 }
 

@@ -87,7 +87,16 @@ void Sequential::append(std::shared_ptr<Module> module) {
 
 Variable Sequential::forward(const Variable& x, Context& context) {
   Variable y = x;
-  for (const auto& module : modules_) y = module->forward(y, context);
+  if (!context.checkpointing || !context.training) {
+    for (const auto& module : modules_) y = module->forward(y, context);
+    return y;
+  }
+  Context inner = context;
+  inner.checkpointing = false;  // once is enough: the recomputation's own saves are short-lived
+  for (const auto& module : modules_)
+    y = checkpoint([&module = *module,
+                    inner](const Variables& in) mutable { return module->forward(in[0], inner); },
+                   {y}, context.rng);
   return y;
 }
 

@@ -18,7 +18,10 @@ Variable Mlp::forward(const Variable& x, Context& context) {
   FRUGAL_CHECK(x.value().numel() == n * options_.in_features,
                "[mlp] expected {} features a sample, got {}", options_.in_features,
                describe(x.value()));
-  Variable y = reshape(x, {n, options_.in_features});
+  // Images are flattened as [C, H, W], so that weights trained elsewhere fit.
+  const bool image = x.value().dim() == 4 && x.size(3) > 1;
+  Variable y = image ? transpose(transpose(x, 2, 3), 1, 2) : x;
+  y = reshape(y, {n, options_.in_features});
   for (size_t i = 0; i + 1 < layers_.size(); ++i) {
     y = relu(layers_[i]->forward(y, context));
     if (options_.dropout > 0 && context.training) {

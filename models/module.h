@@ -16,6 +16,7 @@ namespace frugal {
 struct Context {
   bool training = true;
   Rng* rng = nullptr;
+  bool checkpointing = false;  // each block of a stage keeps only its input and is recomputed
 };
 
 class Module {
