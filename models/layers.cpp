@@ -93,10 +93,12 @@ Variable Sequential::forward(const Variable& x, Context& context) {
   }
   Context inner = context;
   inner.checkpointing = false;  // once is enough: the recomputation's own saves are short-lived
-  for (const auto& module : modules_)
-    y = checkpoint([&module = *module,
-                    inner](const Variables& in) mutable { return module->forward(in[0], inner); },
-                   {y}, context.rng);
+  for (const auto& module : modules_) {
+    const auto run = [module, inner](const Variables& in) mutable {
+      return module->forward(in[0], inner);
+    };
+    y = checkpoint(run, {y}, context.rng);
+  }
   return y;
 }
 
