@@ -61,8 +61,19 @@ inline RowWords RowWordsOf(const CodeStream& s, uint32_t block) {
           static_cast<uint32_t>(r) ^ (k1 + 3 * kW1)};
 }
 
+// Keys of rounds 3 to 6, widened for broadcasts straight from memory.
+struct RoundKeys {
+  explicit RoundKeys(const CodeStream& s) {
+    for (uint32_t round = 0; round < 4; ++round) {
+      k0[round] = s.key[0] + (round + 3) * kW0;
+      k1[round] = s.key[1] + (round + 3) * kW1;
+    }
+  }
+  uint64_t k0[4], k1[4];
+};
+
 // The four words of 8 rows in one half of the columns, from round 2 on.
-HWY_INLINE void PhiloxHalf(const CodeStream& s, const RowWords& row, VW high, VW low, VW out[4]) {
+HWY_INLINE void PhiloxHalf(const RoundKeys& keys, const RowWords& row, VW high, VW low, VW out[4]) {
   const DW d;
   const DU du;
   const VU m0 = hn::Set(du, kM0), m1 = hn::Set(du, kM1);
@@ -73,36 +84,45 @@ HWY_INLINE void PhiloxHalf(const CodeStream& s, const RowWords& row, VW high, VW
   VW w3;
   {
     const VW a = Multiply(w0, m0), b = Multiply(w2, m1);
-    w0 = hn::Xor3(High(b), w1, hn::Set(d, uint64_t{s.key[0] + 3 * kW0}));
+    w0 = hn::Xor3(High(b), w1, hn::Set(d, keys.k0[0]));
     w1 = b;
     w2 = hn::Xor(High(a), hn::Set(d, row.r4));
     w3 = a;
   }
-  for (uint32_t round = 4; round < 7; ++round) {
+  for (int round = 1; round < 4; ++round) {
     const VW a = Multiply(w0, m0), b = Multiply(w2, m1);
-    w0 = hn::Xor3(High(b), w1, hn::Set(d, uint64_t{s.key[0] + round * kW0}));
+    w0 = hn::Xor3(High(b), w1, hn::Set(d, keys.k0[round]));
     w1 = b;
-    w2 = hn::Xor3(High(a), w3, hn::Set(d, uint64_t{s.key[1] + round * kW1}));
+    w2 = hn::Xor3(High(a), w3, hn::Set(d, keys.k1[round]));
     w3 = a;
   }
   out[0] = w0, out[1] = w1, out[2] = w2, out[3] = w3;
 }
 
+// (bits & mask) | one, in one instruction that overwrites `bits`, where there is one.
+HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_ternarylogic_epi32(bits.raw, mask.raw, one.raw, 0xEA)};
+#else
+  return hn::Or(hn::And(bits, mask), one);
+#endif
+}
+
 // 1 + u of 8 rows in the columns from `j` of the strip on.
-HWY_INLINE void Dither(const CodeStream& s, const RowWords& row, const ColumnWords& columns,
+HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
                        size_t j, VF out[8]) {
   const DW d;
   const DU du;
   VW lower[4], upper[4];
-  PhiloxHalf(s, row, hn::Load(d, columns.high[0] + j / 2), hn::Load(d, columns.low[0] + j / 2),
+  PhiloxHalf(keys, row, hn::Load(d, columns.high[0] + j / 2), hn::Load(d, columns.low[0] + j / 2),
              lower);
-  PhiloxHalf(s, row, hn::Load(d, columns.high[1] + j / 2), hn::Load(d, columns.low[1] + j / 2),
+  PhiloxHalf(keys, row, hn::Load(d, columns.high[1] + j / 2), hn::Load(d, columns.low[1] + j / 2),
              upper);
-  const VU one_and_half_step = hn::Set(du, 0x3f800040u), mask = hn::Set(du, 0x007fff80u);
+  const VU one = hn::Set(du, 0x3f800040u), mask = hn::Set(du, 0x007fff80u);
   for (int i = 0; i < 4; ++i) {
     const VU w = hn::ConcatEven(du, hn::BitCast(du, upper[i]), hn::BitCast(du, lower[i]));
-    out[2 * i] = hn::BitCast(DF(), hn::OrAnd(one_and_half_step, hn::ShiftLeft<7>(w), mask));
-    out[2 * i + 1] = hn::BitCast(DF(), hn::OrAnd(one_and_half_step, hn::ShiftRight<9>(w), mask));
+    out[2 * i] = hn::BitCast(DF(), Insert(hn::ShiftLeft<7>(w), mask, one));
+    out[2 * i + 1] = hn::BitCast(DF(), Insert(hn::ShiftRight<9>(w), mask, one));
   }
 }
 #else
@@ -116,10 +136,14 @@ inline void FillColumnWords(const CodeStream&, int64_t col0, int, ColumnWords& w
   words.col0 = col0;
 }
 inline RowWords RowWordsOf(const CodeStream&, uint32_t block) { return {block}; }
-HWY_INLINE void Dither(const CodeStream& s, const RowWords& row, const ColumnWords& columns,
+struct RoundKeys {
+  explicit RoundKeys(const CodeStream& s) : stream(s) {}
+  CodeStream stream;
+};
+HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
                        size_t j, VF out[8]) {
-  const auto words =
-      code_words(s, row.block, static_cast<uint32_t>(columns.col0) + static_cast<uint32_t>(j));
+  const auto words = code_words(keys.stream, row.block,
+                                static_cast<uint32_t>(columns.col0) + static_cast<uint32_t>(j));
   for (size_t r = 0; r < 8; ++r) {
     const uint32_t h = words[r / 2] >> (r % 2 * 16) & 0xffffu;
     out[r] = hn::Set(DF(), 1.0f + (static_cast<float>(h) + 0.5f) / 65536.0f);

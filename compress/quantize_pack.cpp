@@ -208,6 +208,10 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
       std::memcpy(&columns.scale[j], &p.scale, 4);
       if (j == 0 || !layout.shared) nonfinite += p.nonfinite;
     }
+    for (size_t j = cols; j % lanes != 0; ++j) {  // computed, never stored
+      columns.half[j] = columns.base[j] = columns.inverse[j] = 0;
+      columns.lo[j] = columns.scale[j] = 0;
+    }
     if (nonfinite > 0) job.nonfinite->fetch_add(nonfinite, std::memory_order_relaxed);
   }
   const int64_t metas = layout.metas();
@@ -220,28 +224,25 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
   return odd;
 }
 
-// ---- Codes to bytes.
-HWY_INLINE void StoreBytes(VU bytes, uint8_t* out, int64_t cols) {
-  const D8 d8;
-  if (cols >= static_cast<int64_t>(hn::Lanes(d8))) {
-    hn::StoreU(hn::TruncateTo(d8, bytes), d8, out);
-  } else {
-    uint8_t all[kLanes];
-    hn::StoreU(hn::TruncateTo(d8, bytes), d8, all);
-    std::memcpy(out, all, static_cast<size_t>(cols));
-  }
-}
+// ---- Codes to bytes. kFull: a whole block of 8 rows and a whole vector of columns.
+struct BlockShape {
+  int64_t block, rows, cols;  // number of the block, rows of the group, columns left
+};
 
-// Writes one plane of a block: `codes` are shifted by `shift`, masked unless kOnly, and each is too
-// large by `excess`.
-template <int kWidth, bool kOnly>
+// Writes one plane: of codes shifted by `shift` and masked, or, with kOnly, as they are and each
+// one too large by 1.
+template <int kWidth, bool kOnly, bool kFull>
 HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t stride,
-                           int64_t byte_rows, int64_t cols) {
+                           const BlockShape& at) {
   constexpr int per_byte = 8 / kWidth;
   constexpr uint32_t excess = kWidth == 8 ? 1 : kWidth == 4 ? 0x11 : kWidth == 2 ? 0x55 : 0xff;
   const DU du;
+  const D8 d8;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
+  const int64_t byte_rows =
+      kFull ? kWidth : (std::min<int64_t>(8, at.rows - at.block * 8) * kWidth + 7) / 8;
   for (int i = 0; i < kWidth; ++i) {
-    if (i >= byte_rows) return;
+    if (!kFull && i >= byte_rows) return;
     VU sum = hn::Zero(du);
     for (int k = per_byte - 1; k >= 0; --k) {
       VU part = codes[i * per_byte + k];
@@ -251,50 +252,95 @@ HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t str
     }
     // One subtraction a byte instead of one a code.
     if constexpr (kOnly) sum = hn::Sub(sum, hn::Set(du, excess));
-    StoreBytes(sum, out + i * stride, cols);
-  }
-}
-
-// kBits: a width of one plane, or 0 for any (layout.bits).
-template <int kBits>
-HWY_INLINE void StoreCodes(VU* codes, int bits, uint8_t* out, int64_t block, int64_t rows,
-                           const GroupLayout& layout, int64_t cols) {
-  const int64_t here = std::min<int64_t>(8, rows - block * 8);  // rows of this block
-  if constexpr (kBits != 0) {
-    StorePlane<kBits, true>(codes, 0, out + block * kBits * layout.cols, layout.cols,
-                            (here * kBits + 7) / 8, cols);
-  } else {
-    for (int r = 0; r < 8; ++r) codes[r] = hn::Sub(codes[r], hn::Set(DU(), 1u));
-    const Planes planes = planes_of(bits);
-    int shift = 0;
-    for (int p = 0; p < planes.count; ++p) {
-      const int w = planes.width[static_cast<size_t>(p)];
-      uint8_t* at = out + block * w * layout.cols;
-      const int64_t byte_rows = (here * w + 7) / 8;
-      if (w == 8) StorePlane<8, false>(codes, shift, at, layout.cols, byte_rows, cols);
-      if (w == 4) StorePlane<4, false>(codes, shift, at, layout.cols, byte_rows, cols);
-      if (w == 2) StorePlane<2, false>(codes, shift, at, layout.cols, byte_rows, cols);
-      if (w == 1) StorePlane<1, false>(codes, shift, at, layout.cols, byte_rows, cols);
-      shift += w;
-      out += (rows * w + 7) / 8 * layout.cols;
+    uint8_t* to = out + i * stride;
+    if (kFull || at.cols >= lanes) {
+      hn::StoreU(hn::TruncateTo(d8, sum), d8, to);
+    } else {
+      uint8_t all[kLanes];
+      hn::StoreU(hn::TruncateTo(d8, sum), d8, all);
+      std::memcpy(to, all, static_cast<size_t>(at.cols));
     }
   }
 }
 
-template <class T, int kBits, bool kStochastic>
-HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t ahead) {
+// kBits: a width of one plane, or 0 for any (layout.bits).
+template <int kBits, bool kFull>
+HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
+                           const BlockShape& at) {
+  const int64_t stride = layout.cols;
+  if constexpr (kBits != 0) {
+    StorePlane<kBits, true, kFull>(codes, 0, out + at.block * kBits * stride, stride, at);
+  } else {
+    for (int r = 0; r < 8; ++r) codes[r] = hn::Sub(codes[r], hn::Set(DU(), 1u));
+    const Planes planes = planes_of(layout.bits);
+    int shift = 0;
+    for (int p = 0; p < planes.count; ++p) {
+      const int w = planes.width[static_cast<size_t>(p)];
+      uint8_t* to = out + at.block * w * stride;
+      if (w == 8) StorePlane<8, false, kFull>(codes, shift, to, stride, at);
+      if (w == 4) StorePlane<4, false, kFull>(codes, shift, to, stride, at);
+      if (w == 2) StorePlane<2, false, kFull>(codes, shift, to, stride, at);
+      if (w == 1) StorePlane<1, false, kFull>(codes, shift, to, stride, at);
+      shift += w;
+      out += (at.rows * w + 7) / 8 * stride;
+    }
+  }
+}
+
+// ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns from `j` on.
+template <int kBits, bool kStochastic, bool kFull>
+HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& layout,
+                          const Columns& columns, size_t j, const RoundKeys& keys,
+                          const RowWords& row, const ColumnWords& words, uint8_t* codes,
+                          const BlockShape& at) {
   const DF d;
-  const size_t lanes = hn::Lanes(d);
+  VF dither[8];
+  if constexpr (kStochastic) {
+    Dither(keys, row, words, j, dither);
+  } else {
+    for (int r = 0; r < 8; ++r) dither[r] = hn::Set(d, 1.5f);
+  }
+  const VF base = hn::Load(d, columns.base + j), inverse = hn::Load(d, columns.inverse + j);
+  const VF top = hn::Set(d, static_cast<float>(1 << layout.bits));
+  VU code[8];
+  for (int r = 0; r < 8; ++r) {
+    VF v = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+    // At up to 4 bits t * (1 + 3 * 2^-24) + u + 1 rounds below 2^bits + 1: nothing to clamp.
+    if constexpr (kBits == 0 || kBits > 4) v = hn::Min(v, top);
+    code[r] = Truncate(v);
+  }
+  StoreCodes<kBits, kFull>(code, layout, codes + j, at);
+}
+
+// Copies a block that is short, of another dtype, or holds odd columns (see Columns::half).
+template <class T>
+HWY_INLINE void PrepareBlock(const T* x, int64_t stride, int64_t rows, int64_t cols, int64_t limit,
+                             bool odd, const Columns& columns, size_t j, float* block) {
+  const size_t lanes = hn::Lanes(DF());
+  alignas(64) float pad[kLanes];  // what gets code 0
+  for (size_t c = 0; c < lanes; ++c) std::memcpy(&pad[c], &columns.lo[j + c], 4);
+  Stage(x, stride, rows, cols, limit, pad, block);
+  if (!odd) return;
+  for (size_t i = 0; i < 8 * lanes; ++i) {
+    const float half = columns.half[j + i % lanes];
+    block[i] = half == 0 ? 0 : block[i] * half;
+  }
+}
+
+template <class T, int kBits, bool kStochastic>
+HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& unit,
+                         int64_t ahead) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0;
   const T* x = static_cast<const T*>(job.x) + offset;
   // Elements from x on; only the row axis has a last row that ends early.
   const int64_t limit = layout.numel - offset;
-  const size_t cols = static_cast<size_t>(unit.cols);
   const bool ragged = layout.shared && limit < unit.rows * stride;
+  constexpr bool kDirect = std::is_same_v<T, float>;
   Columns columns;
 
-  constexpr bool kDirect = std::is_same_v<T, float>;
   size_t j = 0;
   if constexpr (kDirect) {
     if (!ragged) {
@@ -306,76 +352,46 @@ HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t ahead) {
   for (; j < cols; j += lanes)
     StagedExtremes(x + j, stride, unit.rows, static_cast<int64_t>(cols - j),
                    limit - static_cast<int64_t>(j), ToFloat(x[0]), j, columns);
-  for (size_t c = cols; c % lanes != 0; ++c) {  // lanes beyond the strip must not look odd
-    columns.mn[c] = columns.mx[c] = columns.probe[c] = 0;
-  }
   const bool odd = Parameters(job, unit, x, limit, columns);
 
   ColumnWords words;
   if constexpr (kStochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
-  const VF top = hn::Set(d, static_cast<float>(1 << layout.bits));
   const int64_t blocks = (unit.rows + 7) / 8;
+  const size_t full_cols = cols / lanes * lanes;
   for (int64_t b = 0; b < blocks; ++b) {
-    [[maybe_unused]] RowWords row;
+    RowWords row{};
     if constexpr (kStochastic)
       row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
-    const int64_t rows_left = unit.rows - b * 8;
-    for (j = 0; j < cols; j += lanes) {
-      const T* at = x + b * 8 * stride + j;
+    const T* at = x + b * 8 * stride;
+    j = 0;
+    if constexpr (kDirect) {
+      if (!odd && !ragged && b * 8 + 8 <= unit.rows) {
+        for (; j < full_cols; j += lanes) {
+          for (int64_t r = 0; r < 8; ++r) __builtin_prefetch(at + j + ahead + r * stride, 0, 2);
+          PackBlock<kBits, kStochastic, true>(at + j, stride, layout, columns, j, keys, row, words,
+                                              codes, {b, unit.rows, 0});
+        }
+      }
+    }
+    for (; j < cols; j += lanes) {
       const int64_t cols_left = static_cast<int64_t>(cols - j);
-      const float* from = nullptr;
-      int64_t from_stride = stride;
       alignas(64) float block[8 * kLanes];
-      bool direct = false;
-      if constexpr (kDirect) {
-        direct = !odd && !ragged && rows_left >= 8 && cols_left >= static_cast<int64_t>(lanes);
-        from = at;
-        for (int64_t r = 0; r < 8; ++r) __builtin_prefetch(at + ahead + r * stride, 0, 2);
-      }
-      if (!direct) {
-        alignas(64) float pad[kLanes];
-        for (size_t c = 0; c < lanes; ++c) {  // what gets code 0
-          std::memcpy(&pad[c], &columns.lo[j + c], 4);
-          if (odd && columns.half[j + c] == 0) pad[c] = 0;
-        }
-        Stage(at, stride, rows_left, cols_left, limit - b * 8 * stride - static_cast<int64_t>(j),
-              pad, block);
-        if (odd) {
-          for (size_t i = 0; i < 8 * lanes; ++i) {
-            const float half = columns.half[j + i % lanes];
-            block[i] = half == 0 ? 0 : block[i] * half;
-          }
-        }
-        from = block;
-        from_stride = static_cast<int64_t>(lanes);
-      }
-      VF dither[8];
-      if constexpr (kStochastic) {
-        Dither(job.stream, row, words, j, dither);
-      } else {
-        for (int r = 0; r < 8; ++r) dither[r] = hn::Set(d, 1.5f);
-      }
-      const VF base = hn::Load(d, columns.base + j), inverse = hn::Load(d, columns.inverse + j);
-      VU code[8];
-      for (int r = 0; r < 8; ++r) {
-        const VF value = hn::LoadU(d, from + r * from_stride);
-        VF v = Fma(hn::Sub(value, base), inverse, dither[r]);
-        // At up to 4 bits t * (1 + 3 * 2^-24) + u + 1 rounds below 2^bits + 1: nothing to clamp.
-        if constexpr (kBits == 0 || kBits > 4) v = hn::Min(v, top);
-        code[r] = Truncate(v);
-      }
-      StoreCodes<kBits>(code, layout.bits, codes + j, b, unit.rows, layout, cols_left);
+      PrepareBlock(at + j, stride, unit.rows - b * 8, cols_left,
+                   limit - b * 8 * stride - static_cast<int64_t>(j), odd, columns, j, block);
+      PackBlock<kBits, kStochastic, false>(block, static_cast<int64_t>(lanes), layout, columns, j,
+                                           keys, row, words, codes, {b, unit.rows, cols_left});
     }
   }
 }
 
 template <class T, int kBits, bool kStochastic>
 void PackRange(const PackJob& job, int64_t begin, int64_t end) {
+  const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i) {
     const Unit unit = unit_at(job.layout, i), next = unit_at(job.layout, std::min(i + 1, end - 1));
     PackUnit<T, kBits, kStochastic>(
-        job, unit, (next.row0 - unit.row0) * job.layout.cols + next.col0 - unit.col0);
+        job, keys, unit, (next.row0 - unit.row0) * job.layout.cols + next.col0 - unit.col0);
   }
 }
 

@@ -1,0 +1,67 @@
+#include "compress/codec_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compress/identity.h"
+#include "compress/quantize.h"
+
+namespace frugal::compress {
+
+namespace {
+
+double no_error(double, double, double) { return 0; }
+
+// See compress/quantize.h: lo lies at most 2^-7 |min| below the minimum, bf16 rounds the step up by
+// at most 2^-7, and arithmetic and the result round to f32.
+double step_bound(double min, double max, double bits) {
+  const double range = max - min + std::abs(min) * 0x1p-7;
+  const double step = std::max(range / (std::exp2(bits) - 1) * (1 + 0x1p-7), 0x1p-126);
+  return step * (1 + 0x1p-7) + std::max(std::abs(min), std::abs(max)) * 0x1p-22;
+}
+double half_step_bound(double min, double max, double bits) {
+  const double magnitude = std::max(std::abs(min), std::abs(max));
+  return (step_bound(min, max, bits) - magnitude * 0x1p-22) / 2 + magnitude * 0x1p-22;
+}
+
+std::unique_ptr<Codec> make_identity(const CodecRow&, uint64_t) {
+  return std::make_unique<Identity>();
+}
+std::unique_ptr<Codec> make_quantizer(const CodecRow& row, uint64_t seed) {
+  QuantizeOptions options;
+  options.bits = static_cast<int>(row.bits);
+  options.axis = row.shares_lanes ? GroupAxis::row : GroupAxis::column;
+  options.rounding = row.unbiased ? Rounding::stochastic : Rounding::nearest;
+  options.seed = seed;
+  return std::make_unique<Quantizer>(options);
+}
+
+std::vector<CodecRow> build() {
+  std::vector<CodecRow> rows;
+  rows.push_back({"identity", 0, true, true, false, no_error, make_identity});
+  for (int bits = 1; bits <= 16; ++bits)
+    for (bool shares_lanes : {false, true})
+      for (bool unbiased : {true, false})
+        rows.push_back(
+            {fmt::format("q{}{}{}", bits, shares_lanes ? "-row" : "", unbiased ? "" : "-nearest"),
+             static_cast<double>(bits), false, unbiased, shares_lanes,
+             unbiased ? step_bound : half_step_bound, make_quantizer});
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<CodecRow>& codec_table() {
+  static const std::vector<CodecRow> table = build();
+  return table;
+}
+
+const CodecRow& find_codec(std::string_view name) {
+  for (const CodecRow& row : codec_table())
+    if (row.name == name) return row;
+  throw Error(fmt::format(
+      "[codec] expected identity or q1 to q16 with an optional -row and -nearest, got \"{}\"",
+      name));
+}
+
+}  // namespace frugal::compress

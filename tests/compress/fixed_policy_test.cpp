@@ -1,0 +1,101 @@
+#include "compress/fixed_policy.h"
+
+#include <doctest/doctest.h>
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+SaveInfo info_with(Replay replay) {
+  SaveInfo info;
+  info.op = "conv2d";
+  info.replay = replay;
+  return info;
+}
+
+FixedPolicyOptions options_of(std::string_view level, bool recipes) {
+  FixedPolicyOptions options;
+  options.level = level;
+  options.recipes = recipes;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("each level decides as documented for each kind of replay") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  using What = Decision::What;
+  struct Row {
+    std::string_view level;
+    bool recipes;
+    What none, exact, unbiased, biased;
+  };
+  const What raw = Decision::raw, replay = Decision::replay, packed = Decision::pack;
+  for (const Row& row :
+       std::initializer_list<Row>{{"L0", false, raw, raw, raw, raw},
+                                  {"L0", true, raw, replay, raw, raw},
+                                  {"L1", false, packed, packed, packed, packed},
+                                  {"L1", true, packed, replay, replay, packed},
+                                  {"L1.1", true, packed, replay, replay, packed},
+                                  {"L1.2", true, packed, replay, replay, packed}}) {
+    CAPTURE(row.level);
+    CAPTURE(row.recipes);
+    FixedPolicy policy(options_of(row.level, row.recipes));
+    CHECK(policy.decide(info_with(Replay::none), large).what == row.none);
+    CHECK(policy.decide(info_with(Replay::exact), large).what == row.exact);
+    CHECK(policy.decide(info_with(Replay::unbiased), large).what == row.unbiased);
+    CHECK(policy.decide(info_with(Replay::biased), large).what == row.biased);
+  }
+}
+
+TEST_CASE("levels set the width and the seed reaches the codec") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (const auto& [name, bits] : std::initializer_list<std::pair<std::string_view, int>>{
+           {"L1", 4}, {"L1.1", 8}, {"L1.2", 2}}) {
+    FixedPolicyOptions options = options_of(name, true);
+    options.seed = 42;
+    FixedPolicy policy(options);
+    const Decision decision = policy.decide({}, large);
+    REQUIRE(decision.what == Decision::pack);
+    CHECK(decision.codec == &policy.codec());
+    CHECK(policy.codec().options().bits == bits);
+    CHECK(policy.codec().options().seed == 42);
+    CHECK(policy.codec().options().rounding == Rounding::stochastic);
+  }
+}
+
+TEST_CASE("the batch, other dtypes and small tensors stay raw") {
+  FixedPolicy policy;
+  const auto what = [&](const Tensor& x) { return policy.decide({}, x).what; };
+  CHECK(what(Tensor::empty({16385}, DType::f32, kMeta)) == Decision::pack);
+  CHECK(what(Tensor::empty({16384}, DType::f32, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::i64, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::u8, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::bf16, kMeta)) == Decision::pack);
+  {
+    CategoryScope scope(Category::input);
+    const Tensor batch = Tensor::empty({100000}, DType::f32, kMeta);
+    CHECK(what(batch) == Decision::raw);
+    CHECK(policy.decide(info_with(Replay::exact), batch).what == Decision::raw);
+  }
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  FixedPolicy all(options);
+  CHECK(all.decide({}, Tensor::empty({1}, DType::f32, kMeta)).what == Decision::pack);
+}
+
+TEST_CASE("an unknown level lists the known ones") {
+  CHECK(parse_level("L1.2").bits == 2);
+  CHECK(levels().size() == 4);
+  CHECK_THROWS_WITH_AS(parse_level("L5"),
+                       "[compression] expected a level of L0 (activations are kept raw), L1 "
+                       "(activations in 4 bits), L1.1 (activations in 8 bits), L1.2 (activations "
+                       "in 2 bits), got \"L5\"",
+                       Error);
+  CHECK_THROWS_AS(FixedPolicy(options_of("l1", true)), Error);
+  FixedPolicyOptions options;
+  options.min_elements = -1;
+  CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[compression] expected min_elements >= 0, got -1",
+                       Error);
+}
