@@ -1,0 +1,49 @@
+// Batch normalisation over all rows of x [..., C], alone or fused with relu, or with a residual and
+// relu. f32 (SIMD, one pass for the statistics and one for the rest) and f64 (plain loops). Ref:
+// Ioffe & Szegedy 2015.
+#pragma once
+#include "core/tensor.h"
+#include "ops/options.h"
+
+namespace frugal::ops {
+
+struct BatchNormParameters {
+  Tensor weight, bias;  // [C]; undefined: ones, zeros
+};
+
+// mean and 1/sqrt(var + eps), both [C], of x's dtype. In training from x, with the biased variance.
+struct BatchNormMoments {
+  Tensor mean, invstd;
+};
+// Training: also updates running_mean and running_var [C] in place unless undefined: new = (1 -
+// momentum) old + momentum batch, with the unbiased variance; their versions are bumped. Errors:
+// fewer than two rows.
+BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
+                                    const Tensor& running_var, const BatchNormOptions& options);
+BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& running_var,
+                                    double eps);
+
+// z = weight (x - mean) invstd + bias [+ residual]; y = z, or with relu z where it is not <= 0,
+// else 0. The mask (ops/bitmask.h) says where y was kept; undefined unless asked for.
+struct BatchNormOutput {
+  Tensor y, mask;
+};
+BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moments,
+                                 const BatchNormParameters& parameters, const Tensor& residual,
+                                 bool relu, bool want_mask);
+// z where the mask is set, else 0: linear in x, and bit-equal to batch_norm_apply's y for the same
+// x and its mask.
+Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
+                          const BatchNormParameters& parameters, const Tensor& mask);
+
+// mask undefined: no relu. dresidual, the masked dy, only if asked for. `training`: the statistics
+// depend on x.
+struct BatchNormGradients {
+  Tensor dx, dweight, dbias, dresidual;
+};
+BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters, const Tensor& mask,
+                                       bool training, bool want_residual);
+
+}  // namespace frugal::ops
