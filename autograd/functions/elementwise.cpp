@@ -1,0 +1,131 @@
+#include "ops/elementwise.h"
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "ops/bitmask.h"
+#include "ops/reduce.h"
+
+namespace frugal {
+namespace {
+
+using ops::Unary;
+
+// The gradient of an input that was broadcast.
+Tensor to_shape(const Backward& b, int input, Tensor gradient, const Shape& shape) {
+  return b.needs(input) ? ops::sum_to(gradient, shape) : Tensor();
+}
+
+// An op whose gradient comes from its output.
+Variable from_output(Unary op, const Variable& x) {
+  Tensor y = ops::unary(op, x.value());
+  return record(ops::name_of(op), {x}, y, {save_output(y)}, [op](const Backward& b) {
+    return Grads{ops::unary_backward(op, b.dy(), b.saved(0))};
+  });
+}
+
+// An op whose gradient comes from its input, from which its output is cheap to rebuild.
+Variable from_input(Unary op, const Variable& x) {
+  return record(
+      ops::name_of(op), {x}, ops::unary(op, x.value()), {save(x)},
+      [op](const Backward& b) { return Grads{ops::unary_backward(op, b.dy(), b.saved(0))}; },
+      replay([op](const Slots& s) { return ops::unary(op, s.unpack(0)); }));
+}
+
+// x where it is positive, else slope * x: both passes and the replay go through the exact sign.
+Variable rectifier(const char* op, const Variable& x, double slope) {
+  const ops::Rectified out = ops::rectify(x.value(), slope, recording({x}));
+  return record(
+      op, {x}, out.y, {save_mask(out.mask), for_replay(x)},
+      [slope](const Backward& b) { return Grads{ops::select_by_mask(b.dy(), b.saved(0), slope)}; },
+      linear_replay([slope](const Slots& s) {
+        return ops::select_by_mask(s.unpack(1), s.unpack(0), slope);
+      }));
+}
+
+}  // namespace
+
+Variable add(const Variable& a, const Variable& b) {
+  return record("add", {a, b}, ops::add(a.value(), b.value()), {},
+                [as = a.shape(), bs = b.shape()](const Backward& back) {
+                  return Grads{to_shape(back, 0, back.dy(), as), to_shape(back, 1, back.dy(), bs)};
+                });
+}
+
+Variable sub(const Variable& a, const Variable& b) {
+  return record("sub", {a, b}, ops::sub(a.value(), b.value()), {},
+                [as = a.shape(), bs = b.shape()](const Backward& back) {
+                  Grads grads{to_shape(back, 0, back.dy(), as), {}};
+                  if (back.needs(1)) grads[1] = ops::unary(Unary::neg, ops::sum_to(back.dy(), bs));
+                  return grads;
+                });
+}
+
+Variable mul(const Variable& a, const Variable& b) {
+  // Each factor is needed only for the other's gradient.
+  return record("mul", {a, b}, ops::mul(a.value(), b.value()),
+                {b.requires_grad() ? save(a) : Save{}, a.requires_grad() ? save(b) : Save{}},
+                [as = a.shape(), bs = b.shape()](const Backward& back) {
+                  Grads grads(2);
+                  if (back.needs(0)) grads[0] = ops::sum_to(ops::mul(back.dy(), back.saved(1)), as);
+                  if (back.needs(1)) grads[1] = ops::sum_to(ops::mul(back.dy(), back.saved(0)), bs);
+                  return grads;
+                });
+}
+
+Variable div(const Variable& a, const Variable& b) {
+  return record("div", {a, b}, ops::div(a.value(), b.value()),
+                {b.requires_grad() ? save(a) : Save{}, save(b)},
+                [as = a.shape(), bs = b.shape()](const Backward& back) {
+                  Grads grads(2);
+                  const Tensor divisor = back.saved(1), quotient = ops::div(back.dy(), divisor);
+                  if (back.needs(0)) grads[0] = ops::sum_to(quotient, as);
+                  if (back.needs(1)) {
+                    // -dy a / b^2
+                    const Tensor g = ops::div(ops::mul(quotient, back.saved(0)), divisor);
+                    grads[1] = ops::unary(Unary::neg, ops::sum_to(g, bs));
+                  }
+                  return grads;
+                });
+}
+
+Variable scale(const Variable& x, double factor) {
+  return record("scale", {x}, ops::affine(x.value(), factor, 0), {},
+                [factor](const Backward& b) { return Grads{ops::affine(b.dy(), factor, 0)}; });
+}
+
+Variable add_scalar(const Variable& x, double term) {
+  return record("add_scalar", {x}, ops::affine(x.value(), 1, term), {},
+                [](const Backward& b) { return Grads{b.dy()}; });
+}
+
+Variable neg(const Variable& x) {
+  return record("neg", {x}, ops::unary(Unary::neg, x.value()), {},
+                [](const Backward& b) { return Grads{ops::unary(Unary::neg, b.dy())}; });
+}
+
+Variable exp(const Variable& x) { return from_output(Unary::exp, x); }
+Variable sqrt(const Variable& x) { return from_output(Unary::sqrt, x); }
+Variable sigmoid(const Variable& x) { return from_output(Unary::sigmoid, x); }
+Variable tanh(const Variable& x) { return from_output(Unary::tanh, x); }
+Variable silu(const Variable& x) { return from_input(Unary::silu, x); }
+Variable gelu(const Variable& x, Gelu kind) {
+  return from_input(kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh, x);
+}
+
+Variable log(const Variable& x) {
+  return record("log", {x}, ops::unary(Unary::log, x.value()), {save(x)}, [](const Backward& b) {
+    return Grads{ops::unary_backward(Unary::log, b.dy(), b.saved(0))};
+  });
+}
+
+Variable relu(const Variable& x) { return rectifier("relu", x, 0); }
+Variable leaky_relu(const Variable& x, double slope) { return rectifier("leaky_relu", x, slope); }
+
+Variable clamp(const Variable& x, double lo, double hi) {
+  const ops::Rectified out = ops::clamp(x.value(), lo, hi, recording({x}));
+  return record("clamp", {x}, out.y, {save_mask(out.mask)}, [](const Backward& b) {
+    return Grads{ops::select_by_mask(b.dy(), b.saved(0), 0)};
+  });
+}
+
+}  // namespace frugal

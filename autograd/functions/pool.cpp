@@ -1,0 +1,43 @@
+#include "ops/pool2d.h"
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "ops/copy.h"
+
+namespace frugal {
+
+Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
+  const ops::MaxPooled out = ops::max_pool2d(x.value(), options);
+  return record("max_pool2d", {x}, out.y, {save_index(out.index)},
+                [x_shape = x.shape(), options](const Backward& b) {
+                  return Grads{ops::max_pool2d_backward(b.dy(), b.saved(0), x_shape, options)};
+                });
+}
+
+Variable avg_pool2d(const Variable& x, const Pool2dOptions& options) {
+  return record("avg_pool2d", {x}, ops::avg_pool2d(x.value(), options), {},
+                [x_shape = x.shape(), options](const Backward& b) {
+                  return Grads{ops::avg_pool2d_backward(b.dy(), x_shape, options)};
+                });
+}
+
+Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w) {
+  return record("adaptive_avg_pool2d", {x}, ops::adaptive_avg_pool2d(x.value(), out_h, out_w), {},
+                [x_shape = x.shape()](const Backward& b) {
+                  return Grads{ops::adaptive_avg_pool2d_backward(b.dy(), x_shape)};
+                });
+}
+
+Variable global_avg_pool2d(const Variable& x) {
+  const int64_t n = x.size(0);
+  Tensor y = ops::adaptive_avg_pool2d(x.value(), 1, 1);
+  const int64_t c = y.size(3);
+  return record(
+      "global_avg_pool2d", {x}, y.view({n, c}), {}, [x_shape = x.shape()](const Backward& b) {
+        const Tensor dy = ops::contiguous(b.dy());
+        return Grads{
+            ops::adaptive_avg_pool2d_backward(dy.view({x_shape[0], 1, 1, x_shape[3]}), x_shape)};
+      });
+}
+
+}  // namespace frugal

@@ -1,0 +1,38 @@
+// Elementwise ops, f32 and f64. Binary ones broadcast by NumPy's rule. The formulas:
+// ops/functors.h.
+#pragma once
+#include "core/tensor.h"
+#include "ops/functors.h"
+#include "ops/options.h"
+
+namespace frugal::ops {
+
+enum class Binary : uint8_t { add, sub, mul, div };
+enum class Unary : uint8_t { neg, exp, log, sqrt, sigmoid, tanh, gelu_exact, gelu_tanh, silu };
+
+// a op b, of the broadcast shape.  Errors: dtypes, devices or shapes that do not go together.
+Tensor binary(Binary op, const Tensor& a, const Tensor& b);
+void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tensor& y);
+void binary_kernel(Cuda, Binary op, const Tensor& a, const Tensor& b, const Tensor& y);
+inline Tensor add(const Tensor& a, const Tensor& b) { return binary(Binary::add, a, b); }
+inline Tensor sub(const Tensor& a, const Tensor& b) { return binary(Binary::sub, a, b); }
+inline Tensor mul(const Tensor& a, const Tensor& b) { return binary(Binary::mul, a, b); }
+inline Tensor div(const Tensor& a, const Tensor& b) { return binary(Binary::div, a, b); }
+
+// x * factor + term
+Tensor affine(const Tensor& x, double factor, double term);
+void affine_kernel(Cpu, const Tensor& x, double factor, double term, const Tensor& y);
+void affine_kernel(Cuda, const Tensor& x, double factor, double term, const Tensor& y);
+
+Tensor unary(Unary op, const Tensor& x);
+void unary_kernel(Cpu, Unary op, const Tensor& x, const Tensor& y);
+void unary_kernel(Cuda, Unary op, const Tensor& x, const Tensor& y);
+
+// dx from dy and what the op saved: y for exp, sqrt, sigmoid, tanh; x for log, gelu, silu.
+Tensor unary_backward(Unary op, const Tensor& dy, const Tensor& saved);
+void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx);
+void unary_backward_kernel(Cuda, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx);
+
+const char* name_of(Unary op);
+
+}  // namespace frugal::ops

@@ -1,0 +1,270 @@
+#include "ops/pool2d.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/copy.h"
+#include "ops/dtype_switch.h"
+
+namespace frugal::ops {
+namespace {
+
+struct Span {
+  int64_t begin, end;
+};
+
+// The part of the window of output `o` that lies in an image axis of `extent`, and the window's
+// first position.
+struct WindowSpan {
+  int64_t first;
+  Span inside;
+};
+WindowSpan window(int64_t o, int64_t extent, int64_t kernel, int64_t stride, int64_t padding) {
+  const int64_t first = o * stride - padding;
+  return {first, {std::max<int64_t>(first, 0), std::min(first + kernel, extent)}};
+}
+
+DType index_dtype(const Pool2dOptions& o) {
+  return o.kernel[0] * o.kernel[1] <= 256 ? DType::u8 : DType::i32;
+}
+
+template <class F>
+void with_index(const Tensor& index, F f) {
+  if (index.dtype() == DType::u8) return f(uint8_t{});
+  f(int32_t{});
+}
+
+template <class T, class Index>
+void max_pool(const Tensor& x, const Pool2dOptions& o, const Tensor& y, const Tensor& index) {
+  const Shape &xs = x.shape(), &ys = y.shape();
+  const int64_t c = xs[3];
+  parallel_for(0, ys[0] * ys[1], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const WindowSpan h = window(row % ys[1], xs[1], o.kernel[0], o.stride[0], o.padding[0]);
+      for (int64_t ow = 0; ow < ys[2]; ++ow) {
+        const WindowSpan w = window(ow, xs[2], o.kernel[1], o.stride[1], o.padding[1]);
+        T* __restrict best = y.mut<T>() + (row * ys[2] + ow) * c;
+        Index* __restrict cell = index.mut<Index>() + (row * ys[2] + ow) * c;
+        std::fill_n(best, c, -std::numeric_limits<T>::infinity());
+        const int64_t start = (h.inside.begin - h.first) * o.kernel[1] + w.inside.begin - w.first;
+        std::fill_n(cell, c, static_cast<Index>(start));
+        for (int64_t i = h.inside.begin; i < h.inside.end; ++i)
+          for (int64_t j = w.inside.begin; j < w.inside.end; ++j) {
+            const T* __restrict p = x.data<T>() + ((row / ys[1] * xs[1] + i) * xs[2] + j) * c;
+            const auto here = static_cast<Index>((i - h.first) * o.kernel[1] + j - w.first);
+            for (int64_t k = 0; k < c; ++k) {
+              const bool wins = !(p[k] <= best[k]);  // NaN wins, and stays: nothing is above it
+              const bool settled = best[k] != best[k];
+              best[k] = wins && !settled ? p[k] : best[k];
+              cell[k] = wins && !settled ? here : cell[k];
+            }
+          }
+      }
+    }
+  });
+}
+
+template <class T, class Index>
+void max_pool_backward(const Tensor& dy, const Tensor& index, const Pool2dOptions& o,
+                       const Tensor& dx) {
+  const Shape &xs = dx.shape(), &ys = dy.shape();
+  const int64_t c = xs[3];
+  // One image a task: windows of one image may overlap.
+  parallel_for(0, xs[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      T* image = dx.mut<T>() + n * xs[1] * xs[2] * c;
+      std::fill_n(image, xs[1] * xs[2] * c, T{0});
+      for (int64_t oh = 0; oh < ys[1]; ++oh)
+        for (int64_t ow = 0; ow < ys[2]; ++ow) {
+          const int64_t at = ((n * ys[1] + oh) * ys[2] + ow) * c;
+          for (int64_t k = 0; k < c; ++k) {
+            const auto cell = static_cast<int64_t>(index.data<Index>()[at + k]);
+            const int64_t h = oh * o.stride[0] - o.padding[0] + cell / o.kernel[1];
+            const int64_t w = ow * o.stride[1] - o.padding[1] + cell % o.kernel[1];
+            image[(h * xs[2] + w) * c + k] += dy.data<T>()[at + k];
+          }
+        }
+    }
+  });
+}
+
+// The window of output (oh, ow) and what its sum is divided by.
+struct MeanWindow {
+  Span h, w;
+  double area;
+};
+MeanWindow mean_window(const Windows& v, const Shape& x, int64_t oh, int64_t ow) {
+  if (v.adaptive) {
+    const Span h{oh * x[1] / v.out_h, ((oh + 1) * x[1] + v.out_h - 1) / v.out_h};
+    const Span w{ow * x[2] / v.out_w, ((ow + 1) * x[2] + v.out_w - 1) / v.out_w};
+    return {h, w, static_cast<double>((h.end - h.begin) * (w.end - w.begin))};
+  }
+  const Pool2dOptions& o = v.options;
+  const WindowSpan h = window(oh, x[1], o.kernel[0], o.stride[0], o.padding[0]);
+  const WindowSpan w = window(ow, x[2], o.kernel[1], o.stride[1], o.padding[1]);
+  int64_t area = (h.inside.end - h.inside.begin) * (w.inside.end - w.inside.begin);
+  if (o.count_include_pad) {
+    // A window may hang over the padding's end: only padded cells count.
+    const int64_t rows = std::min(h.first + o.kernel[0], x[1] + o.padding[0]) - h.first;
+    const int64_t cols = std::min(w.first + o.kernel[1], x[2] + o.padding[1]) - w.first;
+    area = rows * cols;
+  }
+  return {h.inside, w.inside, static_cast<double>(area)};
+}
+
+Tensor mean_windows(const Tensor& x, const Windows& windows) {
+  const Tensor in = contiguous(x);
+  Tensor y =
+      Tensor::empty({x.size(0), windows.out_h, windows.out_w, x.size(3)}, x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { mean_windows_kernel(backend, in, windows, y); });
+  return y;
+}
+
+Tensor mean_windows_backward(const Tensor& dy, const Shape& x_shape, const Windows& windows) {
+  const Tensor gradient = contiguous(dy);
+  Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+  dispatch(dy.device(),
+           [&](auto backend) { mean_windows_backward_kernel(backend, gradient, windows, dx); });
+  return dx;
+}
+
+Windows windows_of(const Shape& y, const Pool2dOptions& options) {
+  return {y[1], y[2], options, false};
+}
+
+}  // namespace
+
+void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y,
+                       const Tensor& index) {
+  with_real(x.dtype(), [&](auto zero) {
+    with_index(index,
+               [&](auto cell) { max_pool<decltype(zero), decltype(cell)>(x, options, y, index); });
+  });
+}
+
+void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
+                                const Pool2dOptions& options, const Tensor& dx) {
+  with_real(dy.dtype(), [&](auto zero) {
+    with_index(index, [&](auto cell) {
+      max_pool_backward<decltype(zero), decltype(cell)>(dy, index, options, dx);
+    });
+  });
+}
+
+void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Tensor& y) {
+  with_real(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Shape& xs = x.shape();
+    const int64_t c = xs[3], pixels = windows.out_h * windows.out_w;
+    parallel_for(0, xs[0] * pixels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t n = i / pixels;
+        const MeanWindow m =
+            mean_window(windows, xs, i % pixels / windows.out_w, i % windows.out_w);
+        T* __restrict sum = y.mut<T>() + i * c;
+        std::fill_n(sum, c, T{0});
+        for (int64_t h = m.h.begin; h < m.h.end; ++h)
+          for (int64_t w = m.w.begin; w < m.w.end; ++w) {
+            const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
+            for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
+          }
+        const T factor = static_cast<T>(1 / m.area);
+        for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
+      }
+    });
+  });
+}
+
+void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows, const Tensor& dx) {
+  with_real(dy.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Shape& xs = dx.shape();
+    const int64_t c = xs[3];
+    parallel_for(0, xs[0], 1, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        T* image = dx.mut<T>() + n * xs[1] * xs[2] * c;
+        std::fill_n(image, xs[1] * xs[2] * c, T{0});
+        for (int64_t oh = 0; oh < windows.out_h; ++oh)
+          for (int64_t ow = 0; ow < windows.out_w; ++ow) {
+            const MeanWindow m = mean_window(windows, xs, oh, ow);
+            const T factor = static_cast<T>(1 / m.area);
+            const T* __restrict g =
+                dy.data<T>() + ((n * windows.out_h + oh) * windows.out_w + ow) * c;
+            for (int64_t h = m.h.begin; h < m.h.end; ++h)
+              for (int64_t w = m.w.begin; w < m.w.end; ++w) {
+                T* __restrict p = image + (h * xs[2] + w) * c;
+                for (int64_t k = 0; k < c; ++k) p[k] += factor * g[k];
+              }
+          }
+      }
+    });
+  });
+}
+
+Shape pool2d_shape(const char* op, const Shape& x, const Pool2dOptions& o) {
+  FRUGAL_CHECK(x.dim() == 4, "[{}] expected x [N, H, W, C], got {}", op, x);
+  Shape y = x;
+  for (int axis = 1; axis <= 2; ++axis) {
+    const auto i = static_cast<size_t>(axis - 1);
+    FRUGAL_CHECK(
+        o.kernel[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0 &&
+            2 * o.padding[i] <= o.kernel[i],
+        "[{}] expected a kernel and stride of at least 1 and a padding of at most half the "
+        "kernel, got {}, {} and {}",
+        op, o.kernel[i], o.stride[i], o.padding[i]);
+    const int64_t room = x[axis] + 2 * o.padding[i] - o.kernel[i];
+    FRUGAL_CHECK(room >= 0, "[{}] expected a window within the padded image, got {}x{} over {}", op,
+                 o.kernel[0], o.kernel[1], x);
+    y[axis] = room / o.stride[i] + 1;
+  }
+  return y;
+}
+
+MaxPooled max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  check_real("max_pool2d", "x", x);
+  const Shape shape = pool2d_shape("max_pool2d", x.shape(), options);
+  const Tensor in = contiguous(x);
+  MaxPooled out{Tensor::empty(shape, x.dtype(), x.device()),
+                Tensor::empty(shape, index_dtype(options), x.device())};
+  dispatch(x.device(),
+           [&](auto backend) { max_pool2d_kernel(backend, in, options, out.y, out.index); });
+  return out;
+}
+
+Tensor max_pool2d_backward(const Tensor& dy, const Tensor& index, const Shape& x_shape,
+                           const Pool2dOptions& options) {
+  check_shape("max_pool2d", "dy", dy, index.shape());
+  const Tensor gradient = contiguous(dy);
+  Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+  dispatch(dy.device(), [&](auto backend) {
+    max_pool2d_backward_kernel(backend, gradient, index, options, dx);
+  });
+  return dx;
+}
+
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  check_real("avg_pool2d", "x", x);
+  return mean_windows(x, windows_of(pool2d_shape("avg_pool2d", x.shape(), options), options));
+}
+
+Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const Pool2dOptions& options) {
+  return mean_windows_backward(dy, x_shape, windows_of(dy.shape(), options));
+}
+
+Tensor adaptive_avg_pool2d(const Tensor& x, int64_t out_h, int64_t out_w) {
+  check_dim("adaptive_avg_pool2d", "x", x, 4);
+  check_real("adaptive_avg_pool2d", "x", x);
+  FRUGAL_CHECK(out_h >= 1 && out_w >= 1 && x.size(1) >= 1 && x.size(2) >= 1,
+               "[adaptive_avg_pool2d] expected an image and an output of at least 1x1, got {} and "
+               "{}x{}",
+               x.shape(), out_h, out_w);
+  return mean_windows(x, {out_h, out_w, {}, true});
+}
+
+Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
+  return mean_windows_backward(dy, x_shape, {dy.size(1), dy.size(2), {}, true});
+}
+
+}  // namespace frugal::ops

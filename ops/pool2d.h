@@ -1,0 +1,46 @@
+// 2-D pooling, NHWC, f32 and f64. OH = floor((H + 2 padding - kernel) / stride) + 1.
+#pragma once
+#include "core/tensor.h"
+#include "ops/options.h"
+
+namespace frugal::ops {
+
+// x [N, H, W, C] -> y [N, OH, OW, C].  Errors: not four axes; a padding above half the kernel (as
+// PyTorch); an empty output.
+Shape pool2d_shape(const char* op, const Shape& x, const Pool2dOptions& options);
+
+// The largest value of each window; the index of its cell in the window, row by row, as u8 (i32 for
+// windows of more than 256 cells). Padding never wins; NaN does.
+struct MaxPooled {
+  Tensor y, index;
+};
+MaxPooled max_pool2d(const Tensor& x, const Pool2dOptions& options);
+void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y,
+                       const Tensor& index);
+void max_pool2d_kernel(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y,
+                       const Tensor& index);
+Tensor max_pool2d_backward(const Tensor& dy, const Tensor& index, const Shape& x_shape,
+                           const Pool2dOptions& options);
+void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
+                                const Pool2dOptions& options, const Tensor& dx);
+void max_pool2d_backward_kernel(Cuda, const Tensor& dy, const Tensor& index,
+                                const Pool2dOptions& options, const Tensor& dx);
+
+// The mean over windows given by their bounds: the window of output (oh, ow) is rows [top, bottom)
+// and columns [left, right) of the image, divided by `area`. Serves every kind of average pooling.
+struct Windows {
+  int64_t out_h = 0, out_w = 0;
+  Pool2dOptions options;  // of avg_pool2d
+  bool adaptive = false;  // windows [floor(i H / OH), ceil((i + 1) H / OH)) instead
+};
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
+Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const Pool2dOptions& options);
+// Errors: an output extent below 1.
+Tensor adaptive_avg_pool2d(const Tensor& x, int64_t out_h, int64_t out_w);
+Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape);
+void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Tensor& y);
+void mean_windows_kernel(Cuda, const Tensor& x, const Windows& windows, const Tensor& y);
+void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows, const Tensor& dx);
+void mean_windows_backward_kernel(Cuda, const Tensor& dy, const Windows& windows, const Tensor& dx);
+
+}  // namespace frugal::ops
