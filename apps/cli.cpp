@@ -1,0 +1,168 @@
+#include "apps/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <new>
+
+#include "apps/commands.h"
+#include "apps/makers.h"
+#include "apps/signals.h"
+#include "apps/version.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr int kFailure = 1, kUsage = 2;
+constexpr const char* kSetHelp =
+    "Change one key: path=value, the value as JSON or else as text; repeatable";
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+CLI::App* command(CLI::App& app, const std::string& name, const std::string& help) {
+  CLI::App* sub = app.add_subcommand(name, help);
+  sub->failure_message(CLI::FailureMessage::simple);
+  return sub;
+}
+
+void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
+  // One value each: a greedy option would swallow what follows.
+  sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE")->expected(1)->take_all();
+}
+
+void add_train(CLI::App& app) {
+  static TrainArguments a;
+  static bool print_config = false, help_config = false;
+  CLI::App* sub = command(app, "train", "Train a model as a configuration says");
+  auto* config = sub->add_option("CONFIG", a.config, "Configuration, JSON");
+  add_sets(sub, a.sets);
+  sub->add_option("--out", a.out,
+                  "Folder for config.json, metrics.jsonl, summary.json and checkpoint/")
+      ->type_name("DIR");
+  sub->add_flag("--resume", a.resume, "Continue the run in --out from its last checkpoint");
+  sub->add_flag("--json", a.json, "Print the summary as JSON instead of a table");
+  sub->add_flag("--print-config", print_config,
+                "Print the configuration with all defaults, and stop");
+  sub->add_flag("--help-config", help_config, "Print every key of configurations, and stop");
+  sub->callback([config] {
+    if (help_config) return print(config_help());
+    if (config->count() == 0) throw ConfigError("", "train: expected a CONFIG file");
+    if (!print_config) return train_command(a);
+    Config resolved = load_config(a.config, a.sets);
+    resolve(resolved);
+    print(config_text(resolved));
+  });
+}
+
+void add_eval(CLI::App& app) {
+  static EvalArguments a;
+  CLI::App* sub = command(app, "eval", "Loss and accuracy of a checkpoint on the test images");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
+      ->required()
+      ->type_name("FILE");
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print {\"loss\", \"accuracy\", \"samples\"}");
+  sub->callback([] { eval_command(a); });
+}
+
+void add_grad(CLI::App& app) {
+  static GradArguments a;
+  CLI::App* sub = command(
+      app, "grad", "One training-mode forward and backward, for comparison with other frameworks");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON; only the model matters")->required();
+  sub->add_option("--weights", a.weights, "Every parameter and buffer, PyTorch's names and layouts")
+      ->required()
+      ->type_name("FILE");
+  sub->add_option("--batch", a.batch,
+                  "input [N, C, H, W] f32 and target [N] i64; without target the loss is the sum "
+                  "of the output")
+      ->required()
+      ->type_name("FILE");
+  sub->add_option("--out", a.out, "Gets loss, output, grad/<parameter> and buffer/<name>")
+      ->required()
+      ->type_name("FILE");
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print {\"loss\", \"memory\"}");
+  sub->callback([] { grad_command(a); });
+}
+
+void add_files(CLI::App& app) {
+  static std::string file;
+  static std::vector<std::string> folders;
+  static bool json = false;
+  CLI::App* inspect = command(app, "inspect", "What a safetensors file holds");
+  inspect->add_option("FILE", file, "A safetensors file")->required();
+  inspect->add_flag("--json", json, "Print JSON");
+  inspect->callback([] { inspect_command(file, json); });
+  CLI::App* compare =
+      command(app, "compare", "Finished runs side by side, with ratios to the first");
+  compare->add_option("DIR", folders, "Folders given to train --out")->required();
+  compare->add_flag("--json", json, "Print their summaries as JSON");
+  compare->callback([] { compare_command(folders, json); });
+  command(app, "schema", "Print the JSON Schema of configurations")->callback([] {
+    print(config_schema().dump(2) + "\n");
+  });
+}
+
+void add_bench(CLI::App& app) {
+  static BenchArguments a;
+  CLI::App* bench = command(app, "bench", "Measure speed and memory");
+  bench->require_subcommand(1);
+  auto common = [](CLI::App* sub) {
+    sub->add_flag("--json", a.json, "Print JSON");
+    sub->add_option("--repeats", a.repeats, "Measurements whose median counts")
+        ->check(CLI::Range(1, 1000000));
+    return sub;
+  };
+  CLI::App* quantizer = common(command(*bench, "quantizer", "Packing and unpacking beside memcpy"));
+  quantizer->add_option("--mebibytes", a.mebibytes, "Size of the tensor in MiB")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  quantizer->callback([] { bench_quantizer(a); });
+  CLI::App* step = common(command(*bench, "step", "A training step at each level, alternating"));
+  auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
+  step->add_option(
+          "--workload", a.workload,
+          "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels)")
+      ->excludes(config);
+  add_sets(step, a.sets);
+  step->callback([] { bench_step(a); });
+}
+
+int complain(const std::string& what, int status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "error: %s\n", what.c_str());
+  return status;
+}
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  CLI::App app("Frugal: deep learning with compressed activations", "frugal");
+  app.set_version_flag("--version", std::string("frugal ") + kVersion);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  try {
+    add_train(app);
+    add_eval(app);
+    add_grad(app);
+    add_files(app);
+    add_bench(app);
+    app.parse(argc, argv);
+    return std::fflush(stdout) == 0 ? 0 : complain("cannot write to stdout", kFailure);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return complain(fmt::format("{}; see --help", e.what()), kUsage);
+  } catch (const ConfigError& e) {
+    return complain(e.what(), kUsage);
+  } catch (const Interrupted& e) {
+    return complain(e.what(), 128 + e.number());
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory: the system has none left", kFailure);
+  } catch (const std::exception& e) {
+    return complain(e.what(), kFailure);
+  }
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,54 @@
+// The subcommands of the binary: what each reads, does and prints on stdout.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/config.h"
+
+namespace frugal::apps {
+
+struct TrainArguments {
+  std::string config;
+  std::vector<std::string> sets;
+  std::string out;
+  bool resume = false, json = false;
+};
+void train_command(const TrainArguments& arguments);
+
+struct EvalArguments {
+  std::string config, checkpoint;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+void eval_command(const EvalArguments& arguments);
+
+// One training-mode forward and backward for comparison with other frameworks. All files are
+// safetensors with PyTorch's names and layouts (OIHW, NCHW):
+//   weights: every parameter and buffer of the model
+//   batch:   input [N, C, H, W] (or [N, F] for an mlp) and, for classification, target [N] i64
+//   out:     loss [], output [N, classes], grad/<parameter>, buffer/<name> after the forward pass
+// The loss is the cross-entropy with train.label_smoothing, or without target the sum of the
+// output. num_classes and in_channels, where null, come from the files.
+struct GradArguments {
+  std::string config, weights, batch, out;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+void grad_command(const GradArguments& arguments);
+
+void inspect_command(const std::string& file, bool json);
+
+// Summaries of finished runs side by side, with ratios to the first.
+void compare_command(const std::vector<std::string>& folders, bool json);
+
+struct BenchArguments {
+  std::string what, config, workload;
+  std::vector<std::string> sets;
+  int64_t repeats = 0;      // 0: what suits
+  int64_t mebibytes = 256;  // quantizer: bytes of f32
+  bool json = false;
+};
+void bench_quantizer(const BenchArguments& arguments);
+void bench_step(const BenchArguments& arguments);
+
+}  // namespace frugal::apps

@@ -1,0 +1,122 @@
+// Config: everything a run depends on. The keys, their ranges and their documentation are the one
+// table in config_table.cpp, from which come parsing, errors, --print-config, --help-config and
+// configs/schema.json.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/config_error.h"
+#include "apps/json.h"
+
+namespace frugal::apps {
+
+// Optional values are null in JSON: "from the data".
+struct ModelConfig {
+  std::string name = "resnet20";
+  std::optional<int64_t> num_classes;
+  std::optional<int64_t> in_channels;
+  std::string shortcut = "A";
+  std::string stem = "imagenet";
+  std::vector<int64_t> hidden{256, 128};
+  double dropout = 0;
+};
+
+struct DataConfig {
+  std::string name = "fashion_mnist";
+  std::optional<std::string> dir;
+  int64_t batch_size = 128;
+  int64_t test_batch_size = 256;
+  int64_t crop_padding = 0;
+  bool flip = false;
+  int64_t cutout = 0;
+  bool normalize = true;
+  int64_t workers = 1;
+  int64_t train_samples = 0;
+  int64_t test_samples = 0;
+  std::optional<std::vector<int64_t>> shape;
+  std::optional<int64_t> classes;
+};
+
+struct OptimConfig {
+  std::string name = "sgd";
+  double lr = 0.1;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 1e-4;
+  bool no_decay_norms = true;
+  double clip_norm = 0;
+};
+
+struct ScheduleConfig {
+  std::string name = "one_cycle";
+  int64_t warmup_steps = 0;
+  double warmup_epochs = 0;
+  std::vector<double> milestones;
+  double gamma = 0.1;
+  double min_lr = 0;
+  double peak_at = 0.3;
+};
+
+struct CompressionConfig {
+  std::string level = "L1";
+  bool recipes = true;
+  int64_t min_elements = 16384;
+  int64_t group_size = 256;
+  std::string rounding = "stochastic";
+};
+
+struct TrainConfig {
+  int64_t epochs = 10;
+  int64_t steps = 0;
+  int64_t log_interval = 50;
+  int64_t checkpoint_interval = 0;
+  int64_t eval_interval = 1;
+  double label_smoothing = 0;
+  int64_t gradient_accumulation = 1;
+  bool checkpointing = false;
+};
+
+struct RunConfig {
+  int64_t seed = 0;
+  std::string device = "cpu";
+  int64_t threads = 0;
+  int64_t memory_limit = 0;  // bytes
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  OptimConfig optim;
+  ScheduleConfig schedule;
+  CompressionConfig compression;
+  TrainConfig train;
+  RunConfig run;  // the keys at the top level
+};
+
+// Errors (all ConfigError, with the path): unknown key, naming the nearest valid one; wrong type;
+// out of range; values that contradict each other.
+Config parse_config(const Json& document);
+
+// The file, then each "path=value" of `sets`: value is JSON, or else a string.
+// Errors: as above, a missing file, text that is not JSON (with its position).
+Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
+Json read_json(const std::string& path);
+void apply_set(Json& document, const std::string& assignment);  // one "path=value"
+
+// Every key with its value; parse_config(to_json(c)) gives c again.
+Json to_json(const Config& config);
+
+Json config_schema();       // JSON Schema, draft 7
+std::string config_help();  // every key with type, default and documentation, for people
+
+// The configuration in text form whose hash names a run, and its SHA-256 in hexadecimal.
+std::string config_text(const Config& config);
+std::string config_sha256(const Config& config);
+
+// The path of the first key that differs and matters to the results; empty: none. Where the data
+// lies, threads, workers, limits and how often checkpoints are written do not.
+std::string first_difference(const Config& a, const Config& b);
+
+}  // namespace frugal::apps

@@ -1,0 +1,227 @@
+#include "apps/config_table.h"
+
+#include "apps/makers.h"
+
+namespace frugal::apps {
+namespace {
+
+// ---- values to and from JSON
+template <class T>
+struct Convert {
+  static Json out(const T& value) { return value; }
+  static void in(T& value, const Json& json) { value = json.get<T>(); }
+};
+template <class T>
+struct Convert<std::optional<T>> {
+  static Json out(const std::optional<T>& value) { return value ? Json(*value) : Json(nullptr); }
+  static void in(std::optional<T>& value, const Json& json) {
+    value = json.is_null() ? std::nullopt : std::optional<T>(json.get<T>());
+  }
+};
+
+template <class S, class T>
+Field field(S Config::*section, const char* key, T S::*member, Json schema, const char* doc) {
+  Field f;
+  f.key = key;
+  f.schema = std::move(schema);
+  f.doc = doc;
+  f.get = [=](const Config& c) { return Convert<T>::out(c.*section.*member); };
+  f.set = [=](Config& c, const Json& json) { Convert<T>::in(c.*section.*member, json); };
+  return f;
+}
+
+Field without_effect(Field f) {
+  f.affects_results = false;
+  return f;
+}
+
+// ---- what values may be
+Json boolean() { return {{"type", "boolean"}}; }
+Json text() { return {{"type", "string"}}; }
+Json choice(const std::vector<std::string>& names) { return {{"type", "string"}, {"enum", names}}; }
+Json integer(int64_t lo, int64_t hi) {
+  return {{"type", "integer"}, {"minimum", lo}, {"maximum", hi}};
+}
+Json group_size() {
+  Json schema = integer(8, 1 << 16);
+  schema["multipleOf"] = 8;
+  return schema;
+}
+Json number(double lo, double hi) { return {{"type", "number"}, {"minimum", lo}, {"maximum", hi}}; }
+Json positive(double hi) {
+  return {{"type", "number"}, {"exclusiveMinimum", 0.0}, {"maximum", hi}};
+}
+Json below(double lo, double hi) {
+  return {{"type", "number"}, {"minimum", lo}, {"exclusiveMaximum", hi}};
+}
+Json list(Json items, int64_t lo, int64_t hi) {
+  return {{"type", "array"}, {"items", std::move(items)}, {"minItems", lo}, {"maxItems", hi}};
+}
+Json or_null(Json schema) {
+  schema["type"] = Json::array({schema["type"], "null"});
+  return schema;
+}
+
+constexpr int64_t kMany = int64_t{1} << 40;
+constexpr int64_t kBatch = 1 << 20;
+
+// ---- the table
+Section model() {
+  constexpr auto s = &Config::model;
+  using C = ModelConfig;
+  return {"model",
+          "The network.",
+          {field(s, "name", &C::name, choice(model_names()), "Which network."),
+           field(s, "num_classes", &C::num_classes, or_null(integer(1, 1 << 20)),
+                 "Outputs; null: as many as the data has classes."),
+           field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
+                 "Input channels; null: as many as the images have."),
+           field(s, "shortcut", &C::shortcut, choice({"A", "B"}),
+                 "CIFAR ResNets: A pads with zero channels, B projects."),
+           field(s, "stem", &C::stem, choice({"imagenet", "cifar"}),
+                 "resnet18 and larger: 7x7 stride 2 and a pool, or 3x3 stride 1 for small images."),
+           field(s, "hidden", &C::hidden, list(integer(1, 1 << 20), 0, 64),
+                 "mlp: widths of the hidden layers."),
+           field(s, "dropout", &C::dropout, below(0, 1),
+                 "mlp: probability of dropping a hidden unit.")}};
+}
+
+Section data() {
+  constexpr auto s = &Config::data;
+  using C = DataConfig;
+  return {
+      "data",
+      "The images.",
+      {field(s, "name", &C::name, choice(dataset_names()),
+             "Which dataset; random: noise, made in memory."),
+       without_effect(field(s, "dir", &C::dir, or_null(text()),
+                            "Folder of the files; null: $FRUGAL_DATA, or for fashion_mnist "
+                            "/usr/share/datasets/fashion-mnist.")),
+       field(s, "batch_size", &C::batch_size, integer(1, kBatch), "Images in a training batch."),
+       field(s, "test_batch_size", &C::test_batch_size, integer(1, kBatch),
+             "Images in a test batch."),
+       field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
+             "Augmentation: random crop of the image padded by so many pixels; 0: off."),
+       field(s, "flip", &C::flip, boolean(), "Augmentation: mirror half of the images."),
+       field(s, "cutout", &C::cutout, integer(0, 4096),
+             "Augmentation: blank a square of this side; 0: off."),
+       field(s, "normalize", &C::normalize, boolean(),
+             "Subtract the dataset's mean and divide by its standard deviation, per channel."),
+       without_effect(field(s, "workers", &C::workers, integer(0, 256),
+                            "Threads that prepare batches ahead; 0: none.")),
+       field(s, "train_samples", &C::train_samples, integer(0, kMany),
+             "Use only the first so many training images; 0: all."),
+       field(s, "test_samples", &C::test_samples, integer(0, kMany),
+             "Use only the first so many test images; 0: all."),
+       field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
+             "random: [height, width, channels]; null: [32, 32, 3]."),
+       field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
+             "random: number of classes; null: 10.")}};
+}
+
+Section optim() {
+  constexpr auto s = &Config::optim;
+  using C = OptimConfig;
+  return {"optim",
+          "The optimizer.",
+          {field(s, "name", &C::name, choice({"sgd"}), "Which optimizer."),
+           field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule."),
+           field(s, "momentum", &C::momentum, below(0, 1), "Momentum."),
+           field(s, "nesterov", &C::nesterov, boolean(), "Nesterov's momentum."),
+           field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty."),
+           field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
+                 "Leave biases and the norms' parameters without weight decay."),
+           field(s, "clip_norm", &C::clip_norm, number(0, 1e12),
+                 "Scale gradients down to this global norm; 0: off.")}};
+}
+
+Section schedule() {
+  constexpr auto s = &Config::schedule;
+  using C = ScheduleConfig;
+  return {"schedule",
+          "The learning rate over time.",
+          {field(s, "name", &C::name, choice({"constant", "step", "cosine", "one_cycle"}),
+                 "Which schedule."),
+           field(s, "warmup_steps", &C::warmup_steps, integer(0, kMany),
+                 "Steps of linear warm-up before constant, step and cosine."),
+           field(s, "warmup_epochs", &C::warmup_epochs, number(0, 1e6),
+                 "The same in epochs; the two add up."),
+           field(s, "milestones", &C::milestones, list(positive(1e6), 0, 64),
+                 "step: the epochs after which the rate is multiplied by gamma."),
+           field(s, "gamma", &C::gamma, positive(1), "step: the factor at each milestone."),
+           field(s, "min_lr", &C::min_lr, number(0, 1e4),
+                 "cosine, one_cycle: the last rate; one_cycle with 0: lr / 250000."),
+           field(s, "peak_at", &C::peak_at, below(0, 1),
+                 "one_cycle: fraction of the run at which the rate is highest.")}};
+}
+
+Section compression() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  return {"compression",
+          "How activations are kept until the backward pass.",
+          {field(s, "level", &C::level, choice(level_names()),
+                 "L0: as they are; L1: 4 bits, L1.1: 8 bits, L1.2: 2 bits."),
+           field(s, "recipes", &C::recipes, boolean(),
+                 "Rebuild cheap tensors from what is kept anyway, instead of keeping them."),
+           field(s, "min_elements", &C::min_elements, integer(0, kMany),
+                 "Tensors of at most so many elements are kept as they are."),
+           field(s, "group_size", &C::group_size, group_size(),
+                 "Values of one channel that share a minimum and a scale."),
+           field(s, "rounding", &C::rounding, choice({"stochastic", "nearest"}),
+                 "stochastic is unbiased; nearest is closer but biased.")}};
+}
+
+Section train() {
+  constexpr auto s = &Config::train;
+  using C = TrainConfig;
+  return {
+      "train",
+      "The training loop.",
+      {field(s, "epochs", &C::epochs, integer(1, 1'000'000), "Passes over the data."),
+       field(s, "steps", &C::steps, integer(0, kMany),
+             "Stop after so many steps instead; 0: by epochs."),
+       field(s, "log_interval", &C::log_interval, integer(1, kMany),
+             "Steps between lines of metrics.jsonl."),
+       without_effect(field(s, "checkpoint_interval", &C::checkpoint_interval, integer(0, kMany),
+                            "Steps between checkpoints; 0: after each epoch only.")),
+       field(s, "eval_interval", &C::eval_interval, integer(1, 1'000'000),
+             "Epochs between evaluations on the test images; the last epoch always has one."),
+       field(s, "label_smoothing", &C::label_smoothing, below(0, 1),
+             "Weight of the uniform distribution in the target."),
+       field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
+             "Batches whose gradients make one step."),
+       field(s, "checkpointing", &C::checkpointing, boolean(),
+             "Keep only the inputs of residual blocks and recompute the rest in backward.")}};
+}
+
+Section run() {
+  constexpr auto s = &Config::run;
+  using C = RunConfig;
+  Field limit = without_effect(
+      field(s, "memory_limit", &C::memory_limit,
+            {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", kBytesPattern}},
+            "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit."));
+  limit.set = [](Config& c, const Json& json) {
+    c.run.memory_limit =
+        json.is_string() ? parse_bytes(json.get<std::string>()) : json.get<int64_t>();
+  };
+  return {"",
+          "The whole run.",
+          {field(s, "seed", &C::seed, integer(0, INT64_MAX), "Everything random follows from it."),
+           field(s, "device", &C::device, choice({"cpu", "cuda", "meta"}),
+                 "Where to compute; meta: nowhere, only memory is counted (bench step)."),
+           without_effect(field(s, "threads", &C::threads, integer(0, 4096),
+                                "Threads to compute with; 0: one per core.")),
+           limit}};
+}
+
+}  // namespace
+
+const std::vector<Section>& config_sections() {
+  static const std::vector<Section> sections = {model(),       data(),  optim(), schedule(),
+                                                compression(), train(), run()};
+  return sections;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,136 @@
+#include "apps/report.h"
+
+#include <algorithm>
+
+#include "apps/progress.h"
+#include "apps/version.h"
+
+namespace frugal::apps {
+namespace {
+
+std::string ratio(const Json& summary, const Json& first, const Json::json_pointer& key) {
+  const double a = first.at(key).get<double>(), b = summary.at(key).get<double>();
+  return &summary == &first || b <= 0 ? "" : fmt::format(" ({:.2f}x)", a / b);
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Json summary_json(const Config& config, const RunState& state, const Speed& speed) {
+  const EpochResult last = state.last.value_or(EpochResult{});
+  const EpochResult best = state.best.value_or(EpochResult{});
+  return {{"final",
+           {{"train_loss", last.train_loss},
+            {"test_loss", last.test.loss},
+            {"test_accuracy", last.test.accuracy}}},
+          {"best",
+           {{"epoch", best.epoch},
+            {"step", best.step},
+            {"train_loss", best.train_loss},
+            {"test_loss", best.test.loss},
+            {"test_accuracy", best.test.accuracy}}},
+          {"memory", memory_json(state.memory)},
+          {"speed",
+           {{"samples_per_second", speed.samples_per_second},
+            {"step_ms_median", speed.step_ms_median}}},
+          {"steps", state.step},
+          {"epochs", last.epoch},
+          {"seed", config.run.seed},
+          {"config_sha256", config_sha256(config)},
+          {"version", kVersion}};
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i == widths.size()) widths.push_back(0);
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::string line;
+    for (size_t i = 0; i < rows[r].size(); ++i)
+      line += i == 0 ? fmt::format("{:<{}}", rows[r][i], widths[i])
+                     : fmt::format("  {:>{}}", rows[r][i], widths[i]);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    if (r > 0) continue;
+    text += std::string(widths[0], '-');
+    for (size_t i = 1; i < widths.size(); ++i) text += "  " + std::string(widths[i], '-');
+    text += "\n";
+  }
+  return text;
+}
+
+std::string summary_table(const std::vector<std::string>& names,
+                          const std::vector<Json>& summaries) {
+  using Pointer = Json::json_pointer;
+  std::vector<std::vector<std::string>> rows(1);
+  rows[0] = {""};
+  rows[0].insert(rows[0].end(), names.begin(), names.end());
+  auto add = [&](const std::string& title, auto cell) {
+    std::vector<std::string> row{title};
+    for (const Json& summary : summaries) row.push_back(cell(summary));
+    rows.push_back(row);
+  };
+  auto bytes = [&](const std::string& title, const std::string& key, bool with_ratio) {
+    const Pointer pointer(key);
+    add(title, [&](const Json& s) {
+      return readable_bytes(s.at(pointer).get<int64_t>()) +
+             (with_ratio ? ratio(s, summaries[0], pointer) : "");
+    });
+  };
+  auto number = [&](const std::string& title, const std::string& key, const char* format,
+                    double factor) {
+    const Pointer pointer(key);
+    add(title, [&](const Json& s) {
+      return fmt::format(fmt::runtime(format), factor * s.at(pointer).get<double>());
+    });
+  };
+  number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
+  number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
+  number("test loss", "/final/test_loss", "{:.4f}", 1);
+  number("train loss", "/final/train_loss", "{:.4f}", 1);
+  bytes("activation memory", "/memory/activation_bytes", true);
+  bytes("  of it packed", "/memory/packed_bytes", false);
+  bytes("peak memory", "/memory/peak_bytes", true);
+  for (int i = 0; i < kCategories; ++i) {
+    const std::string category(name_of(static_cast<Category>(i)));
+    bytes("  " + category + " at peak", "/memory/at_peak/" + category, false);
+  }
+  bytes("process, highest", "/memory/host_peak_rss", false);
+  const Pointer ms("/speed/step_ms_median");
+  add("step time, median", [&](const Json& s) {
+    const double own = s.at(ms).get<double>(), first = summaries[0].at(ms).get<double>();
+    return fmt::format("{:.1f} ms", own) +
+           (&s == &summaries[0] || first <= 0 ? "" : fmt::format(" ({:.2f}x)", own / first));
+  });
+  number("samples per second", "/speed/samples_per_second", "{:.0f}", 1);
+  number("steps", "/steps", "{:.0f}", 1);
+  return table(rows);
+}
+
+std::string explain(const OutOfMemory& error, const Config& config) {
+  std::string text = error.what();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  text += "\nTo need less: ";
+  text += fmt::format("lower data.batch_size (now {})", config.data.batch_size);
+  if (config.data.batch_size > 1) text += " and raise train.gradient_accumulation in its place";
+  if (config.compression.level != "L1.2")
+    text += fmt::format("; compress more: compression.level (now {}) L1 or L1.2",
+                        config.compression.level);
+  if (!config.compression.recipes) text += "; turn on compression.recipes";
+  if (!config.train.checkpointing) text += "; turn on train.checkpointing";
+  if (config.run.memory_limit > 0)
+    text +=
+        fmt::format("; or raise memory_limit (now {})", readable_bytes(config.run.memory_limit));
+  return text + ".";
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,34 @@
+// Reports for people and for scripts.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/config.h"
+#include "apps/run_state.h"
+#include "core/memory.h"
+
+namespace frugal::apps {
+
+struct Speed {
+  double samples_per_second = 0;  // of training, without evaluation
+  double step_ms_median = 0;
+};
+
+// summary.json.
+Json summary_json(const Config& config, const RunState& state, const Speed& speed);
+
+// Columns padded to their widest cell; the first row is a heading. Columns after the first are
+// right-aligned.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+// One run, or several side by side with ratios to the first. Names head the columns.
+// Errors: a summary that lacks a key.
+std::string summary_table(const std::vector<std::string>& names,
+                          const std::vector<Json>& summaries);
+
+// What held the memory, and which settings to lower.
+std::string explain(const OutOfMemory& error, const Config& config);
+
+double median(std::vector<double> values);  // 0 if empty
+
+}  // namespace frugal::apps

@@ -1,0 +1,56 @@
+// The files of one run:
+//   config.json      the resolved configuration
+//   metrics.jsonl    a line per log interval and per epoch
+//   summary.json     when the run has ended
+//   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
+//   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
+//   checkpoint/best.safetensors    the weights with the best test accuracy
+//
+// A checkpoint is one file, state.safetensors, replaced atomically, so that weights, optimizer and
+// position always belong together; last.safetensors is a copy of its weights, written after it and
+// again on resume. metrics.jsonl may run ahead of the checkpoint and is cut back on resume. Numbers
+// in it never depend on time, so that an interrupted run leaves the same bytes as one that was not.
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "apps/config.h"
+#include "apps/run_state.h"
+#include "models/module.h"
+#include "optim/optimizer.h"
+
+namespace frugal::apps {
+
+class RunFolder {
+ public:
+  // Makes the folder. Errors: cannot be made or written, another process at work in it; ConfigError
+  // if it has files and resume is false, or files that are not of a run.
+  RunFolder(const std::string& path, bool resume);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  bool has_checkpoint() const;
+
+  // Errors: a corrupt file; ConfigError if the run was made with another configuration, naming the
+  // first key that differs.
+  RunState load(const Config& config, Module& model, Optimizer& optimizer);
+  void save(const Config& config, RunState& state, Module& model, const Optimizer& optimizer);
+  void save_best(const RunState& state, Module& model);
+
+  void start_metrics(int64_t bytes);      // cuts the file to `bytes`; Errors: it is shorter
+  void append_metrics(const Json& line);  // Errors: full disk
+  void write(const std::string& name, const Json& document);
+
+ private:
+  void sync_metrics();
+  void save_last(const RunState& state, Module& model);
+  std::string path_;
+  int lock_ = -1;
+  int metrics_ = -1;
+  int64_t metrics_bytes_ = 0;
+};
+
+}  // namespace frugal::apps

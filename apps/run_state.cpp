@@ -1,0 +1,93 @@
+#include "apps/run_state.h"
+
+namespace frugal::apps {
+namespace {
+
+Json to_json(const Totals& totals) {
+  return {{"loss", totals.loss}, {"correct", totals.correct}, {"samples", totals.samples}};
+}
+
+Totals totals_from(const Json& json) {
+  Totals totals;
+  json.at("loss").get_to(totals.loss);
+  json.at("correct").get_to(totals.correct);
+  json.at("samples").get_to(totals.samples);
+  return totals;
+}
+
+Json optional_json(const std::optional<EpochResult>& result) {
+  return result ? to_json(*result) : Json(nullptr);
+}
+
+std::optional<EpochResult> result_from(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  EpochResult result;
+  json.at("epoch").get_to(result.epoch);
+  json.at("step").get_to(result.step);
+  json.at("train_loss").get_to(result.train_loss);
+  json.at("train_accuracy").get_to(result.train_accuracy);
+  json.at("test_loss").get_to(result.test.loss);
+  json.at("test_accuracy").get_to(result.test.accuracy);
+  json.at("test_samples").get_to(result.test.samples);
+  return result;
+}
+
+}  // namespace
+
+void Totals::add(const BatchResult& batch) {
+  loss += batch.loss * static_cast<double>(batch.samples);
+  correct += batch.correct;
+  samples += batch.samples;
+}
+
+Json to_json(const EpochResult& result) {
+  return {{"epoch", result.epoch},
+          {"step", result.step},
+          {"train_loss", result.train_loss},
+          {"train_accuracy", result.train_accuracy},
+          {"test_loss", result.test.loss},
+          {"test_accuracy", result.test.accuracy},
+          {"test_samples", result.test.samples}};
+}
+
+Json to_json(const RunState& s) {
+  return {{"step", s.step},
+          {"batches", s.batches},
+          {"loader", {{"epoch", s.loader.epoch}, {"next_batch", s.loader.next_batch}}},
+          {"rng", {{"seed", s.rng.seed}, {"offset", s.rng.offset}}},
+          {"interval", to_json(s.interval)},
+          {"epoch", to_json(s.epoch)},
+          {"last", optional_json(s.last)},
+          {"best", optional_json(s.best)},
+          {"memory",
+           {{"activation", s.memory.activation},
+            {"packed", s.memory.packed},
+            {"peak", s.memory.peak},
+            {"at_peak", s.memory.at_peak}}},
+          {"metrics_bytes", s.metrics_bytes},
+          {"finished", s.finished}};
+}
+
+RunState run_state_from(const Json& json) {
+  RunState s;
+  json.at("step").get_to(s.step);
+  json.at("batches").get_to(s.batches);
+  json.at("loader").at("epoch").get_to(s.loader.epoch);
+  json.at("loader").at("next_batch").get_to(s.loader.next_batch);
+  json.at("rng").at("seed").get_to(s.rng.seed);
+  json.at("rng").at("offset").get_to(s.rng.offset);
+  s.interval = totals_from(json.at("interval"));
+  s.epoch = totals_from(json.at("epoch"));
+  s.last = result_from(json.at("last"));
+  s.best = result_from(json.at("best"));
+  const Json& memory = json.at("memory");
+  memory.at("activation").get_to(s.memory.activation);
+  memory.at("packed").get_to(s.memory.packed);
+  memory.at("peak").get_to(s.memory.peak);
+  memory.at("at_peak").get_to(s.memory.at_peak);
+  json.at("metrics_bytes").get_to(s.metrics_bytes);
+  json.at("finished").get_to(s.finished);
+  return s;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,50 @@
+// What a run knows beside its tensors, and how it is written down.
+#pragma once
+#include <optional>
+
+#include "apps/json.h"
+#include "apps/training_step.h"
+#include "data/loader.h"
+
+namespace frugal::apps {
+
+// Sums over samples.
+struct Totals {
+  double loss = 0;
+  int64_t correct = 0, samples = 0;
+  void add(const BatchResult& batch);
+  double mean_loss() const { return samples > 0 ? loss / static_cast<double>(samples) : 0; }
+  double accuracy() const {
+    return samples > 0 ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
+  }
+};
+
+struct Evaluation {
+  double loss = 0, accuracy = 0;
+  int64_t samples = 0;
+};
+
+// An epoch that ended with an evaluation.
+struct EpochResult {
+  int64_t epoch = 0, step = 0;  // both counted from 1
+  double train_loss = 0, train_accuracy = 0;
+  Evaluation test;
+};
+
+struct RunState {
+  int64_t step = 0;     // optimizer steps done
+  int64_t batches = 0;  // forward passes done: numbers the streams of stochastic rounding
+  data::LoaderState loader;
+  RngKey rng;  // of dropout
+  Totals interval, epoch;
+  std::optional<EpochResult> last, best;
+  StepMemory memory;
+  int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
+  bool finished = false;
+};
+
+Json to_json(const EpochResult& result);
+Json to_json(const RunState& state);
+RunState run_state_from(const Json& json);  // Errors: a key missing or of the wrong type
+
+}  // namespace frugal::apps

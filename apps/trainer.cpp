@@ -1,0 +1,222 @@
+#include "apps/trainer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "apps/evaluate.h"
+#include "apps/makers.h"
+#include "apps/signals.h"
+#include "optim/clip.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr uint64_t kDropoutStream = uint64_t{1} << 62;  // apart from the initial weights' keys
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+void check_labels(const DatasetPtr& dataset, const Config& config) {
+  FRUGAL_CHECK(dataset->classes() <= *config.model.num_classes,
+               "[train] expected labels below {}, the model's outputs, got {} classes",
+               *config.model.num_classes, dataset->classes());
+}
+
+}  // namespace
+
+Trainer::Trainer(const Config& config, const TrainOptions& options)
+    : config_(config), options_(options), device_(set_up_device(config.run)) {
+  if (device_.type == DeviceType::meta)
+    throw ConfigError("device", "expected cpu: nothing can be trained on meta");
+  // The folder first: what cannot be written should say so before the data are read.
+  if (!options_.out.empty()) {
+    folder_ = std::make_unique<RunFolder>(options_.out, options_.resume);
+    if (!folder_->has_checkpoint()) folder_->write("config.json", to_json(config_));
+  }
+  const DatasetPtr train = make_dataset(config_, true), test = make_dataset(config_, false);
+  check_labels(train, config_);
+  model_ = make_model(config_, train->sample_shape(), device_);
+  train_ = std::make_unique<data::Loader>(train, loader_options(config_, true));
+  test_ = std::make_unique<data::Loader>(test, loader_options(config_, false));
+  optimizer_ = make_optimizer(config_.optim, *model_);
+  policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
+  for (const auto& p : model_->parameters()) parameters_.push_back(*p.parameter);
+  const int64_t per_epoch = ceil_div(train_->batches(), config_.train.gradient_accumulation);
+  steps_ = config_.train.steps > 0 ? config_.train.steps : config_.train.epochs * per_epoch;
+  epochs_ = ceil_div(steps_, per_epoch);
+  schedule_ = make_schedule(config_, per_epoch, steps_);
+  rng_.restore({static_cast<uint64_t>(config_.run.seed), kDropoutStream});
+  if (folder_ != nullptr && folder_->has_checkpoint()) {
+    state_ = folder_->load(config_, *model_, *optimizer_);
+    rng_.restore(state_.rng);
+    train_->seek(state_.loader);
+  }
+  if (folder_ != nullptr) folder_->start_metrics(state_.metrics_bytes);
+  if (!options_.quiet) progress_ = std::make_unique<Progress>();
+  if (progress_ != nullptr && state_.step > 0)
+    progress_->say(fmt::format("resumed at step {} of {}", state_.step, steps_));
+}
+
+bool Trainer::epoch_over() const {
+  return train_->state().next_batch == train_->batches() || state_.step == steps_;
+}
+
+Json Trainer::run() {
+  auto stop_if_asked = [&] {
+    if (signal_received() == 0) return;
+    checkpoint();
+    throw Interrupted(signal_received());
+  };
+  const int64_t every = config_.train.checkpoint_interval;
+  while (!state_.finished) {
+    stop_if_asked();
+    if (epoch_over()) {
+      if (finish_epoch()) checkpoint();
+      continue;
+    }
+    step();
+    if (every > 0 && state_.step % every == 0 && !epoch_over()) checkpoint();
+  }
+  const Json summary = summary_json(config_, state_, speed());
+  if (folder_ != nullptr) folder_->write("summary.json", summary);
+  return summary;
+}
+
+void Trainer::step() {
+  const auto begin = Clock::now();
+  begin_peak(device_);
+  model_->zero_grad();
+  Context context;
+  context.rng = &rng_;
+  context.checkpointing = config_.train.checkpointing;
+  const int64_t left = train_->batches() - train_->state().next_batch;
+  const int64_t parts = std::min(config_.train.gradient_accumulation, left);
+  StepOptions options;
+  options.label_smoothing = config_.train.label_smoothing;
+  options.weight = 1.0 / static_cast<double>(parts);
+  StepMemory memory;
+  int64_t samples = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    last_batch_ = train_->state();
+    last_rng_ = rng_.state();
+    begin_step(static_cast<uint64_t>(state_.batches));
+    const BatchResult result =
+        forward_backward(*model_, *train_->next(), context, policy_.get(), options);
+    check_finite(result.loss, "loss");
+    ++state_.batches;
+    state_.interval.add(result);
+    state_.epoch.add(result);
+    memory.raise(result.memory);
+    samples += result.samples;
+  }
+  const double norm = config_.optim.clip_norm > 0
+                          ? optim::clip_grad_norm(parameters_, config_.optim.clip_norm)
+                          : optim::grad_norm(parameters_);
+  check_finite(norm, "gradient norm");
+  const double lr = schedule_->lr(state_.step);
+  optimizer_->step(lr);
+  ++state_.step;
+  end_peak(device_, memory);
+  state_.memory.raise(memory);
+  step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  samples_ += samples;
+  show();
+  if (state_.step % config_.train.log_interval == 0) log_step(lr, norm);
+}
+
+void Trainer::check_finite(double value, const char* what) {
+  if (std::isfinite(value)) return;
+  train_->seek(last_batch_);
+  rng_.restore(last_rng_);
+  Context context;
+  context.rng = &rng_;
+  const std::string where = find_nonfinite(*model_, *train_->next(), context);
+  throw Error(
+      fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
+                  "is kept. Try "
+                  "a lower optim.lr (now {}), optim.clip_norm, or a longer warm-up",
+                  state_.step + 1, what, value, where.empty() ? "none, a sum overflows" : where,
+                  config_.optim.lr));
+}
+
+void Trainer::show() {
+  if (progress_ == nullptr || !progress_->live()) return;
+  ProgressLine line;
+  line.epoch = train_->state().epoch + 1;
+  line.epochs = epochs_;
+  line.step = state_.step;
+  line.steps = steps_;
+  const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
+  line.loss = recent.mean_loss();
+  line.accuracy = recent.accuracy();
+  const Speed now = speed();
+  line.samples_per_second = now.samples_per_second;
+  line.memory = state_.memory.peak;
+  line.seconds_left = now.step_ms_median / 1000 * static_cast<double>(steps_ - state_.step);
+  progress_->show(line);
+}
+
+void Trainer::log_step(double lr, double norm) {
+  if (folder_ != nullptr)
+    folder_->append_metrics({{"type", "step"},
+                             {"epoch", train_->state().epoch + 1},
+                             {"step", state_.step},
+                             {"loss", state_.interval.mean_loss()},
+                             {"accuracy", state_.interval.accuracy()},
+                             {"lr", lr},
+                             {"grad_norm", norm}});
+  if (progress_ != nullptr && !progress_->live())
+    progress_->say(fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  acc {:.2f}%  {:.0f}/s  {}",
+                               train_->state().epoch + 1, epochs_, state_.step, steps_,
+                               state_.interval.mean_loss(), 100 * state_.interval.accuracy(),
+                               speed().samples_per_second, readable_bytes(state_.memory.peak)));
+  state_.interval = {};
+}
+
+bool Trainer::finish_epoch() {
+  const int64_t epoch = train_->state().epoch + 1;
+  const bool last = state_.step == steps_;
+  Json line = {{"type", "epoch"},
+               {"epoch", epoch},
+               {"step", state_.step},
+               {"train_loss", state_.epoch.mean_loss()},
+               {"train_accuracy", state_.epoch.accuracy()}};
+  std::string text = fmt::format("epoch {}/{}  train loss {:.4f}  acc {:.2f}%", epoch, epochs_,
+                                 state_.epoch.mean_loss(), 100 * state_.epoch.accuracy());
+  if (last || epoch % config_.train.eval_interval == 0) {
+    const auto test = evaluate(*model_, *test_, [] { return signal_received() != 0; });
+    if (!test) return false;
+    FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
+                 test->loss, "; the last checkpoint is kept");
+    state_.last = {epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(), *test};
+    line["test_loss"] = test->loss;
+    line["test_accuracy"] = test->accuracy;
+    text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test->loss, 100 * test->accuracy);
+    if (!state_.best || test->accuracy > state_.best->test.accuracy) {
+      state_.best = state_.last;
+      if (folder_ != nullptr) folder_->save_best(state_, *model_);
+    }
+  }
+  if (folder_ != nullptr) folder_->append_metrics(line);
+  if (progress_ != nullptr) progress_->say(text);
+  state_.epoch = {};
+  state_.finished = last;
+  if (!last) train_->next();  // the end of the epoch: moves on to the next
+  return true;
+}
+
+void Trainer::checkpoint() {
+  if (folder_ == nullptr) return;
+  state_.loader = train_->state();
+  state_.rng = rng_.state();
+  folder_->save(config_, state_, *model_, *optimizer_);
+}
+
+Speed Trainer::speed() const {
+  Speed speed;
+  const double seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
+  if (seconds > 0) speed.samples_per_second = static_cast<double>(samples_) / seconds;
+  speed.step_ms_median = 1000 * median(step_seconds_);
+  return speed;
+}
+
+}  // namespace frugal::apps

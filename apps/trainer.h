@@ -1,0 +1,68 @@
+// The training loop.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config.h"
+#include "apps/progress.h"
+#include "apps/report.h"
+#include "apps/run_folder.h"
+#include "apps/run_state.h"
+#include "data/loader.h"
+#include "optim/schedule.h"
+
+namespace frugal::apps {
+
+struct TrainOptions {
+  std::string out;      // empty: nothing is written
+  bool resume = false;  // continue what `out` holds, from the start if it holds nothing yet
+  bool quiet = false;   // no progress
+};
+
+// A run from its configuration to its summary. After equal numbers of steps, weights and metrics
+// are equal to the bit, however often the run was interrupted, on any number of threads.
+class Trainer {
+ public:
+  // Errors: those of the data files, the folder and the checkpoint.
+  Trainer(const Config& config, const TrainOptions& options);
+
+  // Errors: a loss or gradient that is not finite, naming the step and the first such tensor (the
+  // last checkpoint stays); Interrupted, after a checkpoint; OutOfMemory.
+  Json run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void step();
+  bool finish_epoch();  // false: a signal came during the evaluation
+  bool epoch_over() const;
+  void log_step(double lr, double norm);
+  void show();
+  void checkpoint();
+  // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
+  void check_finite(double value, const char* what);
+  Speed speed() const;
+
+  Config config_;
+  TrainOptions options_;
+  Device device_;
+  std::shared_ptr<Module> model_;
+  std::unique_ptr<data::Loader> train_, test_;
+  std::unique_ptr<Optimizer> optimizer_;
+  optim::SchedulePtr schedule_;
+  std::unique_ptr<SavePolicy> policy_;
+  std::unique_ptr<RunFolder> folder_;
+  std::unique_ptr<Progress> progress_;
+  std::vector<Variable> parameters_;
+  Rng rng_;
+  RunState state_;
+  data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it
+  RngKey last_rng_;
+  int64_t epochs_ = 0, steps_ = 0;
+  std::vector<double> step_seconds_;
+  int64_t samples_ = 0;  // in step_seconds_
+};
+
+}  // namespace frugal::apps

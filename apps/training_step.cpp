@@ -1,0 +1,144 @@
+#include "apps/training_step.h"
+
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "ops/copy.h"
+
+namespace frugal::apps {
+namespace {
+
+template <class T>
+bool finite_values(const Tensor& tensor) {
+  const T* values = tensor.data<T>();
+  const int64_t n = tensor.numel();
+  for (int64_t i = 0; i < n; ++i)
+    if (!std::isfinite(values[i])) return false;
+  return true;
+}
+
+// Keeps everything raw and remembers the first tensor with a value that is not finite.
+class ScanPolicy final : public SavePolicy {
+ public:
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    if (found_.empty() && !all_finite(value))
+      found_ = fmt::format("activation {} of the forward pass, saved by {}", info.seq, info.op);
+    return {};
+  }
+  const std::string& found() const { return found_; }
+
+ private:
+  std::string found_;
+};
+
+}  // namespace
+
+void StepMemory::raise(const StepMemory& other) {
+  if (other.saved() > saved()) {
+    activation = other.activation;
+    packed = other.packed;
+  }
+  if (other.peak > peak) {
+    peak = other.peak;
+    at_peak = other.at_peak;
+  }
+}
+
+Json memory_json(const StepMemory& memory) {
+  Json at_peak = Json::object();
+  for (size_t i = 0; i < kCategories; ++i)
+    at_peak[std::string(name_of(static_cast<Category>(i)))] = memory.at_peak[i];
+  return {{"activation_bytes", memory.saved()},
+          {"packed_bytes", memory.packed},
+          {"peak_bytes", memory.peak},
+          {"at_peak", at_peak},
+          {"host_peak_rss", host_peak_rss()}};
+}
+
+void begin_peak(Device device) { allocator(device).reset_peak(); }
+
+void end_peak(Device device, StepMemory& memory) {
+  const MemoryReport report = allocator(device).report();
+  memory.peak = report.peak_total;
+  memory.at_peak = report.at_peak;
+}
+
+void measure_saved(Device device, StepMemory& memory) {
+  const MemoryReport report = allocator(device).report();
+  memory.activation = report.of(Category::activation);
+  memory.packed = report.of(Category::packed);
+}
+
+BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
+                             const StepOptions& options) {
+  BatchResult result;
+  const Device device = batch.input.device();
+  const bool runs = device.type != DeviceType::meta;
+  result.samples = batch.input.size(0);
+  Variable loss;
+  {
+    PolicyScope scope(policy);
+    Variable output = model.forward(Variable(std::move(batch.input)), context);
+    CrossEntropyOptions loss_options;
+    loss_options.label_smoothing = options.label_smoothing;
+    loss = cross_entropy(output, batch.target, loss_options);
+    if (runs) {
+      result.loss = loss.value().item();
+      result.correct = count_correct(output.value(), batch.target);
+    }
+  }
+  batch = {};
+  measure_saved(device, result.memory);
+  if (!std::isfinite(result.loss)) return result;
+  if (options.weight == 1) {
+    backward(loss);
+  } else {
+    CategoryScope scope(Category::gradient);
+    backward(loss, Tensor::full(loss.shape(), options.weight, loss.dtype(), device));
+  }
+  return result;
+}
+
+int64_t count_correct(const Tensor& logits, const Tensor& target) {
+  const int64_t rows = logits.size(0), columns = logits.size(1);
+  const Tensor dense = ops::contiguous(logits);
+  const float* values = dense.data<float>();
+  const int64_t* targets = target.data<int64_t>();
+  int64_t correct = 0;
+  for (int64_t n = 0; n < rows; ++n) {
+    const float* row = values + n * columns;
+    int64_t best = 0;
+    for (int64_t c = 1; c < columns; ++c)
+      if (row[c] > row[best]) best = c;
+    correct += best == targets[n];
+  }
+  return correct;
+}
+
+bool all_finite(const Tensor& tensor) {
+  if (!tensor.defined() || tensor.device().type != DeviceType::cpu) return true;
+  const Tensor dense = ops::contiguous(tensor);
+  if (dense.dtype() == DType::f32) return finite_values<float>(dense);
+  if (dense.dtype() == DType::f64) return finite_values<double>(dense);
+  return true;
+}
+
+std::string find_nonfinite(Module& model, const Batch& batch, Context& context) {
+  for (const auto& p : model.parameters())
+    if (!all_finite(p.parameter->value())) return "parameter " + p.name;
+  for (const auto& p : model.parameters())
+    if (!all_finite(p.parameter->grad())) return "gradient of " + p.name;
+  if (!all_finite(batch.input)) return "the batch's input";
+  ScanPolicy scan;
+  PolicyScope scope(&scan);
+  begin_step(0);
+  const Variable output = model.forward(Variable(batch.input), context);
+  if (!scan.found().empty()) return scan.found();
+  for (const auto& b : model.buffers())
+    if (!all_finite(*b.buffer)) return "buffer " + b.name;
+  return all_finite(output.value()) ? "" : "the model's output";
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,56 @@
+// One batch forward and backward, in the order that keeps memory low.
+#pragma once
+#include "apps/json.h"
+#include "autograd/saved_tensor.h"
+#include "core/memory.h"
+#include "data/dataset.h"
+#include "models/module.h"
+
+namespace frugal::apps {
+
+// Bytes on the device. activation and packed: live when the forward pass had ended (packed is the
+// part of the sum that is compressed); peak: the highest total of a step, with its breakdown.
+struct StepMemory {
+  int64_t activation = 0, packed = 0, peak = 0;
+  CategoryBytes at_peak{};
+  int64_t saved() const { return activation + packed; }
+  void raise(const StepMemory& other);  // keeps the higher of each measure
+};
+
+// {"activation_bytes", "packed_bytes", "peak_bytes", "at_peak": {category: bytes},
+// "host_peak_rss"}; activation_bytes counts packed ones too.
+Json memory_json(const StepMemory& memory);
+
+// Starts a step's measure and ends it.
+void begin_peak(Device device);
+void end_peak(Device device, StepMemory& memory);
+// What is live between forward and backward.
+void measure_saved(Device device, StepMemory& memory);
+
+struct BatchResult {
+  double loss = 0;      // mean over the batch
+  int64_t correct = 0;  // samples whose highest output is the target
+  int64_t samples = 0;
+  StepMemory memory;  // activation and packed
+};
+
+struct StepOptions {
+  double label_smoothing = 0;
+  double weight = 1;  // of this batch's loss in the gradient
+};
+
+// Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
+// there is no backward. On meta the loss is 0 and nothing is counted as correct.
+BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
+                             const StepOptions& options);
+
+// Rows of [N, C] whose highest value is at the target's index.
+int64_t count_correct(const Tensor& logits, const Tensor& target);
+
+// Looks for the first value that is not finite: in the parameters, their gradients, the batch's
+// input, in what a forward pass of the batch saves, in its order, the buffers and the output.
+// Empty: all are finite. The buffers change as in any forward pass.
+std::string find_nonfinite(Module& model, const Batch& batch, Context& context);
+bool all_finite(const Tensor& tensor);
+
+}  // namespace frugal::apps
