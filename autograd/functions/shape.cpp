@@ -1,0 +1,79 @@
+#include "ops/shape.h"
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "ops/copy.h"
+
+// Gradients that are views of dy cost nothing; whoever needs them contiguous copies. Only outputs
+// that are contiguous have a recipe, since a replay gives elements in the order of the shape.
+namespace frugal {
+
+// Shares x's storage when x is contiguous, so that saving both keeps one entry.
+Variable reshape(const Variable& x, const Shape& shape) {
+  const Tensor y = ops::reshape(x.value(), shape);
+  return record(
+      "reshape", {x}, y, {for_replay(x)},
+      [from = x.shape()](const Backward& b) { return Grads{ops::reshape(b.dy(), from)}; },
+      linear_replay([to = y.shape()](const Slots& s) { return ops::reshape(s.unpack(0), to); }));
+}
+
+Variable transpose(const Variable& x, int a, int b) {
+  return record("transpose", {x}, x.value().transpose(a, b), {},
+                [a, b](const Backward& back) { return Grads{back.dy().transpose(a, b)}; });
+}
+
+Variable slice(const Variable& x, int axis, int64_t begin, int64_t end) {
+  return record("slice", {x}, x.value().slice(axis, begin, end), {},
+                [shape = x.shape(), axis, begin](const Backward& b) {
+                  return Grads{ops::slice_backward(b.dy(), shape, axis, begin)};
+                });
+}
+
+Variable concat(const Variables& xs, int axis) {
+  std::vector<Tensor> values;
+  std::vector<Save> saves;
+  std::vector<int64_t> extents;
+  for (const Variable& x : xs) {
+    FRUGAL_CHECK(x.defined(), "[concat] expected every input to be a tensor, got an undefined one");
+    values.push_back(x.value());
+    saves.push_back(for_replay(x));
+  }
+  const Tensor y = ops::concat(values, axis);
+  for (const Variable& x : xs) extents.push_back(x.size(axis));
+  return record(
+      "concat", xs, y, saves,
+      [axis, extents](const Backward& b) {
+        Grads grads;
+        int64_t begin = 0;
+        for (const int64_t extent : extents) {
+          const bool needed = b.needs(static_cast<int>(grads.size()));
+          grads.push_back(needed ? b.dy().slice(axis, begin, begin + extent) : Tensor());
+          begin += extent;
+        }
+        return grads;
+      },
+      linear_replay([axis](const Slots& s) {
+        std::vector<Tensor> parts;
+        for (int i = 0; i < s.size(); ++i) parts.push_back(s.unpack(i));
+        return ops::concat(parts, axis);
+      }));
+}
+
+Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& padding,
+             double value) {
+  return record(
+      "pad", {x}, ops::pad(x.value(), padding, value), {for_replay(x)},
+      [padding](const Backward& b) { return Grads{ops::pad_backward(b.dy(), padding)}; },
+      linear_replay(
+          [padding, value](const Slots& s) { return ops::pad(s.unpack(0), padding, value); }));
+}
+
+// The gradient is cast back. Integers carry none, so a cast to one leaves the graph.
+Variable cast(const Variable& x, DType dtype) {
+  const Tensor y = ops::cast(x.value(), dtype);
+  if (!is_floating(dtype)) return Variable(y);
+  return record("cast", {x}, y, {},
+                [from = x.dtype()](const Backward& b) { return Grads{ops::cast(b.dy(), from)}; });
+}
+
+}  // namespace frugal
