@@ -2,189 +2,269 @@
 
 #include <algorithm>
 
-// AVX-512, AVX2, the baseline; what lies between is not worth its compile time.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// The baseline, SSE4, AVX2, AVX-512; what lies between is not worth its compile time. Scalable
+// vectors are left out: aarch64 runs NEON.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/simd_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-// The loops are plain C++: the compiler vectorises them for the target that this pass of
-// foreach_target sets.
+// Every loop walks blocks of 8 rows (a byte of the mask), and in a block its columns a vector at a
+// time: what belongs to a channel is loaded once for 8 rows, and memory is read nearly in order.
 HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kStrip = 64;  // columns a block of accumulators covers: stays in registers or L1
+namespace hn = hwy::HWY_NAMESPACE;
 
-void RectifyBlocks(const float* HWY_RESTRICT x, float slope, float* HWY_RESTRICT y,
-                   uint8_t* HWY_RESTRICT mask, int64_t blocks, int64_t cols) {
-  for (int64_t b = 0; b < blocks; ++b) {
-    const float* px = x + b * 8 * cols;
-    float* py = y + b * 8 * cols;
-    for (int64_t i = 0; i < 8 * cols; ++i) py[i] = !(px[i] <= 0) ? px[i] : slope * px[i];
-    if (mask == nullptr) continue;
-    uint8_t* HWY_RESTRICT pm = mask + b * cols;
-    for (int64_t k = 0; k < cols; ++k) {
-      int bits = 0;
-      for (int r = 0; r < 8; ++r) bits |= (!(px[r * cols + k] <= 0) ? 1 : 0) << r;
-      pm[k] = static_cast<uint8_t>(bits);
-    }
-  }
+// Calls f(d, k) over columns: whole vectors, then quads, then single elements.
+template <class F>
+HWY_INLINE void for_columns(int64_t cols, F f) {
+  const hn::ScalableTag<float> wide;
+  const hn::CappedTag<float, 4> quad;
+  const hn::CappedTag<float, 1> one;
+  int64_t k = 0;
+  for (const auto n = static_cast<int64_t>(hn::Lanes(wide)); k + n <= cols; k += n) f(wide, k);
+  for (const auto n = static_cast<int64_t>(hn::Lanes(quad)); k + n <= cols; k += n) f(quad, k);
+  for (; k < cols; ++k) f(one, k);
 }
 
-void SelectBlocks(const float* HWY_RESTRICT x, const uint8_t* HWY_RESTRICT mask, float slope,
-                  float* HWY_RESTRICT y, int64_t blocks, int64_t cols) {
-  for (int64_t b = 0; b < blocks; ++b)
+// Calls f(d, first element, mask byte) over the columns of every block.
+template <class F>
+HWY_INLINE void for_blocks(Blocks blocks, F f) {
+  for (int64_t b = 0; b < blocks.count; ++b)
+    for_columns(blocks.cols, [&](auto d, int64_t k) HWY_ATTR {
+      f(d, b * 8 * blocks.stride + k, b * blocks.cols + k);
+    });
+}
+
+// Calls f(integral_constant rows, first row): blocks of 8, then the rows that remain one by one.
+template <class F>
+HWY_INLINE void for_rows(int64_t rows, F f) {
+  int64_t row = 0;
+  for (; row + 8 <= rows; row += 8) f(std::integral_constant<int, 8>{}, row);
+  for (; row < rows; ++row) f(std::integral_constant<int, 1>{}, row);
+}
+
+// The mask bytes of a vector of columns, as integers of the floats' width.
+template <class D>
+HWY_INLINE auto load_bits(D, const uint8_t* mask) {
+  return hn::PromoteTo(hn::Rebind<int32_t, D>(), hn::LoadU(hn::Rebind<uint8_t, D>(), mask));
+}
+template <class D, class Bits>
+HWY_INLINE void store_bits(D, Bits bits, uint8_t* mask) {
+  const hn::Rebind<uint8_t, D> bytes;
+  hn::StoreU(hn::DemoteTo(bytes, bits), bytes, mask);
+}
+template <class D, class Bits>
+HWY_INLINE auto bit_of(D d, Bits bits, int row) {
+  return hn::RebindMask(d, hn::TestBit(bits, hn::Set(hn::Rebind<int32_t, D>(), 1 << row)));
+}
+// Sets the row's bit except where `drop`.
+template <class D, class Bits, class Drop>
+HWY_INLINE Bits with_bit(D, Bits bits, Drop drop, int row) {
+  const hn::Rebind<int32_t, D> ints;
+  return hn::Or(bits, hn::IfThenZeroElse(hn::RebindMask(ints, drop), hn::Set(ints, 1 << row)));
+}
+
+template <bool kSlope, class D, class V>
+HWY_INLINE V scaled_or_zero(D d, V x, float slope) {
+  if constexpr (kSlope) return hn::Mul(x, hn::Set(d, slope));
+  return hn::Zero(d);  // not 0 * x, which is NaN for an infinite x
+}
+
+template <bool kSlope>
+void RectifyBlocksOf(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks) {
+  for_blocks(blocks, [&](auto d, int64_t first, int64_t byte) HWY_ATTR {
+    auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
     for (int r = 0; r < 8; ++r) {
-      const float* HWY_RESTRICT px = x + (b * 8 + r) * cols;
-      float* HWY_RESTRICT py = y + (b * 8 + r) * cols;
-      const uint8_t* HWY_RESTRICT pm = mask + b * cols;
-      for (int64_t k = 0; k < cols; ++k) py[k] = (pm[k] >> r & 1) != 0 ? px[k] : slope * px[k];
+      const auto v = hn::LoadU(d, x + first + r * blocks.stride);
+      const auto drop = hn::Le(v, hn::Zero(d));
+      hn::StoreU(hn::IfThenElse(drop, scaled_or_zero<kSlope>(d, v, slope), v), d,
+                 y + first + r * blocks.stride);
+      bits = with_bit(d, bits, drop, r);
     }
+    if (mask != nullptr) store_bits(d, bits, mask + byte);
+  });
 }
 
-void ChunkMoments(const float* HWY_RESTRICT x, int64_t rows, int64_t c, float* HWY_RESTRICT sum,
-                  float* HWY_RESTRICT squares) {
-  for (int64_t strip = 0; strip < c; strip += kStrip) {
-    const int64_t width = std::min(kStrip, c - strip);
-    float shift[kStrip] = {}, s[kStrip] = {}, q[kStrip] = {};
-    for (int64_t k = 0; k < width; ++k) shift[k] = x[strip + k];
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* HWY_RESTRICT p = x + row * c + strip;
-      for (int64_t k = 0; k < width; ++k) {
-        const float d = p[k] - shift[k];
-        s[k] += d;
-        q[k] += d * d;
+void RectifyBlocks(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks) {
+  slope != 0 ? RectifyBlocksOf<true>(x, slope, y, mask, blocks)
+             : RectifyBlocksOf<false>(x, slope, y, mask, blocks);
+}
+
+void ClampBlocks(const float* x, float lo, float hi, float* y, uint8_t* mask, Blocks blocks) {
+  for_blocks(blocks, [&](auto d, int64_t first, int64_t byte) HWY_ATTR {
+    auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
+    const auto low = hn::Set(d, lo), high = hn::Set(d, hi);
+    for (int r = 0; r < 8; ++r) {
+      const auto v = hn::LoadU(d, x + first + r * blocks.stride);
+      const auto below = hn::Lt(v, low), above = hn::Gt(v, high);
+      hn::StoreU(hn::IfThenElse(below, low, hn::IfThenElse(above, high, v)), d,
+                 y + first + r * blocks.stride);
+      bits = with_bit(d, bits, hn::Or(below, above), r);
+    }
+    if (mask != nullptr) store_bits(d, bits, mask + byte);
+  });
+}
+
+template <bool kSlope>
+void SelectBlocksOf(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks) {
+  for_blocks(blocks, [&](auto d, int64_t first, int64_t byte) HWY_ATTR {
+    const auto bits = load_bits(d, mask + byte);
+    for (int r = 0; r < 8; ++r) {
+      const auto v = hn::LoadU(d, x + first + r * blocks.stride);
+      hn::StoreU(hn::IfThenElse(bit_of(d, bits, r), v, scaled_or_zero<kSlope>(d, v, slope)), d,
+                 y + first + r * blocks.stride);
+    }
+  });
+}
+
+void SelectBlocks(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks) {
+  slope != 0 ? SelectBlocksOf<true>(x, mask, slope, y, blocks)
+             : SelectBlocksOf<false>(x, mask, slope, y, blocks);
+}
+
+void ChunkMoments(const float* x, int64_t rows, int64_t c, float* sum, float* squares) {
+  std::fill_n(sum, c, 0.0f);
+  std::fill_n(squares, c, 0.0f);
+  for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
+    for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
+      const auto shift = hn::LoadU(d, x + k);
+      auto s = hn::LoadU(d, sum + k), q = hn::LoadU(d, squares + k);
+      for (int r = 0; r < count(); ++r) {
+        const auto v = hn::Sub(hn::LoadU(d, x + (row + r) * c + k), shift);
+        s = hn::Add(s, v);
+        q = hn::MulAdd(v, v, q);
       }
-    }
-    for (int64_t k = 0; k < width; ++k) {
-      sum[strip + k] = s[k];
-      squares[strip + k] = q[k];
-    }
-  }
+      hn::StoreU(s, d, sum + k);
+      hn::StoreU(q, d, squares + k);
+    });
+  });
 }
 
-template <bool kRelu, bool kResidual>
-void NormalizeRow(const float* HWY_RESTRICT x, const float* HWY_RESTRICT residual,
-                  const Affine& affine, float* HWY_RESTRICT y, int64_t c) {
-  const float* HWY_RESTRICT mean = affine.mean;
-  const float* HWY_RESTRICT scale = affine.scale;
-  const float* HWY_RESTRICT bias = affine.bias;
-  for (int64_t k = 0; k < c; ++k) {
-    float z = (x[k] - mean[k]) * scale[k] + bias[k];
-    if (kResidual) z += residual[k];
-    if (kRelu) z = !(z <= 0) ? z : 0.0f;
-    y[k] = z;
-  }
+// z of the forward pass and of the replay: one expression, so that both give the same bits.
+template <class D, class V>
+HWY_INLINE V normalized(D d, const float* x, V mean, V scale, V bias) {
+  return hn::MulAdd(hn::Sub(hn::LoadU(d, x), mean), scale, bias);
 }
 
-// After a relu, y is not 0 exactly where it was kept.
-void SignBlock(const float* HWY_RESTRICT y, uint8_t* HWY_RESTRICT mask, int64_t c) {
-  for (int64_t k = 0; k < c; ++k) {
-    int bits = 0;
-    for (int r = 0; r < 8; ++r) bits |= (y[r * c + k] != 0 ? 1 : 0) << r;
-    mask[k] = static_cast<uint8_t>(bits);
-  }
+template <bool kRelu, bool kResidual, bool kMask>
+void NormalizeOf(const float* x, const float* residual, const Affine& affine, float* y,
+                 uint8_t* mask, int64_t rows, int64_t c) {
+  for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
+    for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
+      const auto mean = hn::LoadU(d, affine.mean + k), scale = hn::LoadU(d, affine.scale + k),
+                 bias = hn::LoadU(d, affine.bias + k);
+      auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
+      for (int r = 0; r < count(); ++r) {
+        const int64_t at = (row + r) * c + k;
+        auto z = normalized(d, x + at, mean, scale, bias);
+        if constexpr (kResidual) z = hn::Add(z, hn::LoadU(d, residual + at));
+        if constexpr (kRelu) {
+          const auto drop = hn::Le(z, hn::Zero(d));
+          z = hn::IfThenZeroElse(drop, z);
+          if constexpr (kMask) bits = with_bit(d, bits, drop, r);
+        }
+        hn::StoreU(z, d, y + at);
+      }
+      if constexpr (kMask) store_bits(d, bits, mask + row / 8 * c + k);
+    });
+  });
+}
+
+template <bool kResidual>
+void NormalizeWith(const float* x, const float* residual, const Affine& affine, bool relu, float* y,
+                   uint8_t* mask, int64_t rows, int64_t c) {
+  if (!relu)
+    NormalizeOf<false, kResidual, false>(x, residual, affine, y, nullptr, rows, c);
+  else if (mask == nullptr)
+    NormalizeOf<true, kResidual, false>(x, residual, affine, y, nullptr, rows, c);
+  else
+    NormalizeOf<true, kResidual, true>(x, residual, affine, y, mask, rows, c);
 }
 
 void Normalize(const float* x, const float* residual, const Affine& affine, bool relu, float* y,
                uint8_t* mask, int64_t rows, int64_t c) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* px = x + row * c;
-    float* py = y + row * c;
-    if (residual != nullptr) {
-      const float* pr = residual + row * c;
-      relu ? NormalizeRow<true, true>(px, pr, affine, py, c)
-           : NormalizeRow<false, true>(px, pr, affine, py, c);
-    } else {
-      relu ? NormalizeRow<true, false>(px, nullptr, affine, py, c)
-           : NormalizeRow<false, false>(px, nullptr, affine, py, c);
-    }
-    if (mask != nullptr && row % 8 == 7) SignBlock(y + (row - 7) * c, mask + row / 8 * c, c);
-  }
+  residual != nullptr ? NormalizeWith<true>(x, residual, affine, relu, y, mask, rows, c)
+                      : NormalizeWith<false>(x, residual, affine, relu, y, mask, rows, c);
 }
 
 void NormalizeByMask(const float* x, const Affine& affine, const uint8_t* mask, float* y,
                      int64_t rows, int64_t c) {
-  const float* HWY_RESTRICT mean = affine.mean;
-  const float* HWY_RESTRICT scale = affine.scale;
-  const float* HWY_RESTRICT bias = affine.bias;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* HWY_RESTRICT px = x + row * c;
-    float* HWY_RESTRICT py = y + row * c;
-    const uint8_t* HWY_RESTRICT pm = mask + row / 8 * c;
-    const int shift = static_cast<int>(row % 8);
-    for (int64_t k = 0; k < c; ++k) {
-      const float z = (px[k] - mean[k]) * scale[k] + bias[k];
-      py[k] = (pm[k] >> shift & 1) != 0 ? z : 0.0f;
-    }
-  }
+  for (int64_t row = 0; row < rows; row += 8)
+    for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
+      const auto mean = hn::LoadU(d, affine.mean + k), scale = hn::LoadU(d, affine.scale + k),
+                 bias = hn::LoadU(d, affine.bias + k);
+      const auto bits = load_bits(d, mask + row / 8 * c + k);
+      for (int r = 0; r < 8; ++r) {
+        const int64_t at = (row + r) * c + k;
+        const auto z = normalized(d, x + at, mean, scale, bias);
+        hn::StoreU(hn::IfThenElseZero(bit_of(d, bits, r), z), d, y + at);
+      }
+    });
 }
 
 template <bool kMask, bool kWrite>
-void GradientChunk(const float* dy, const uint8_t* mask, const float* x, const float* mean,
-                   float* g, float* sum, float* product, int64_t rows, int64_t c) {
-  for (int64_t strip = 0; strip < c; strip += kStrip) {
-    const int64_t width = std::min(kStrip, c - strip);
-    float m[kStrip] = {}, s[kStrip] = {}, p[kStrip] = {};
-    for (int64_t k = 0; k < width; ++k) m[k] = mean[strip + k];
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* HWY_RESTRICT pd = dy + row * c + strip;
-      const float* HWY_RESTRICT px = x + row * c + strip;
-      float* HWY_RESTRICT pg = kWrite ? g + row * c + strip : nullptr;
-      const uint8_t* HWY_RESTRICT pm = kMask ? mask + row / 8 * c + strip : nullptr;
-      const int shift = static_cast<int>(row % 8);
-      for (int64_t k = 0; k < width; ++k) {
-        float d = pd[k];
-        if (kMask) d = (pm[k] >> shift & 1) != 0 ? d : 0.0f;
-        if (kWrite) pg[k] = d;
-        s[k] += d;
-        p[k] += d * (px[k] - m[k]);
+void ChunkGradientsOf(const float* dy, const uint8_t* mask, const float* x, const float* mean,
+                      float* g, float* sum, float* product, int64_t rows, int64_t c) {
+  std::fill_n(sum, c, 0.0f);
+  std::fill_n(product, c, 0.0f);
+  for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
+    for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
+      const auto m = hn::LoadU(d, mean + k);
+      auto s = hn::LoadU(d, sum + k), p = hn::LoadU(d, product + k);
+      auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
+      if constexpr (kMask) bits = load_bits(d, mask + row / 8 * c + k);
+      for (int r = 0; r < count(); ++r) {
+        const int64_t at = (row + r) * c + k;
+        auto v = hn::LoadU(d, dy + at);
+        if constexpr (kMask) v = hn::IfThenElseZero(bit_of(d, bits, r), v);
+        if constexpr (kWrite) hn::StoreU(v, d, g + at);
+        s = hn::Add(s, v);
+        p = hn::MulAdd(v, hn::Sub(hn::LoadU(d, x + at), m), p);
       }
-    }
-    for (int64_t k = 0; k < width; ++k) {
-      sum[strip + k] = s[k];
-      product[strip + k] = p[k];
-    }
-  }
+      hn::StoreU(s, d, sum + k);
+      hn::StoreU(p, d, product + k);
+    });
+  });
 }
 
 void ChunkGradients(const float* dy, const uint8_t* mask, const float* x, const float* mean,
                     float* g, float* sum, float* product, int64_t rows, int64_t c) {
   if (mask != nullptr)
-    g != nullptr ? GradientChunk<true, true>(dy, mask, x, mean, g, sum, product, rows, c)
-                 : GradientChunk<true, false>(dy, mask, x, mean, g, sum, product, rows, c);
+    g != nullptr ? ChunkGradientsOf<true, true>(dy, mask, x, mean, g, sum, product, rows, c)
+                 : ChunkGradientsOf<true, false>(dy, mask, x, mean, g, sum, product, rows, c);
   else
-    g != nullptr ? GradientChunk<false, true>(dy, mask, x, mean, g, sum, product, rows, c)
-                 : GradientChunk<false, false>(dy, mask, x, mean, g, sum, product, rows, c);
+    g != nullptr ? ChunkGradientsOf<false, true>(dy, mask, x, mean, g, sum, product, rows, c)
+                 : ChunkGradientsOf<false, false>(dy, mask, x, mean, g, sum, product, rows, c);
 }
 
 template <bool kMask>
-void InputGradientRows(const float* dy, const uint8_t* mask, const float* x,
-                       const GradientAffine& affine, float* dx, int64_t rows, int64_t c) {
-  const float* HWY_RESTRICT mean = affine.mean;
-  const float* HWY_RESTRICT of_g = affine.of_g;
-  const float* HWY_RESTRICT of_x = affine.of_x;
-  const float* HWY_RESTRICT constant = affine.constant;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* HWY_RESTRICT pd = dy + row * c;
-    const float* HWY_RESTRICT px = x + row * c;
-    float* HWY_RESTRICT po = dx + row * c;
-    const uint8_t* HWY_RESTRICT pm = kMask ? mask + row / 8 * c : nullptr;
-    const int shift = static_cast<int>(row % 8);
-    for (int64_t k = 0; k < c; ++k) {
-      float d = pd[k];
-      if (kMask) d = (pm[k] >> shift & 1) != 0 ? d : 0.0f;
-      po[k] = d * of_g[k] + (px[k] - mean[k]) * of_x[k] + constant[k];
-    }
-  }
+void InputGradientOf(const float* dy, const uint8_t* mask, const float* x,
+                     const GradientAffine& affine, float* dx, int64_t rows, int64_t c) {
+  for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
+    for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
+      const auto mean = hn::LoadU(d, affine.mean + k), of_g = hn::LoadU(d, affine.of_g + k),
+                 of_x = hn::LoadU(d, affine.of_x + k), constant = hn::LoadU(d, affine.constant + k);
+      auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
+      if constexpr (kMask) bits = load_bits(d, mask + row / 8 * c + k);
+      for (int r = 0; r < count(); ++r) {
+        const int64_t at = (row + r) * c + k;
+        auto v = hn::LoadU(d, dy + at);
+        if constexpr (kMask) v = hn::IfThenElseZero(bit_of(d, bits, r), v);
+        const auto centred = hn::Sub(hn::LoadU(d, x + at), mean);
+        hn::StoreU(hn::MulAdd(v, of_g, hn::MulAdd(centred, of_x, constant)), d, dx + at);
+      }
+    });
+  });
 }
 
 void InputGradient(const float* dy, const uint8_t* mask, const float* x,
                    const GradientAffine& affine, float* dx, int64_t rows, int64_t c) {
-  mask != nullptr ? InputGradientRows<true>(dy, mask, x, affine, dx, rows, c)
-                  : InputGradientRows<false>(dy, nullptr, x, affine, dx, rows, c);
+  mask != nullptr ? InputGradientOf<true>(dy, mask, x, affine, dx, rows, c)
+                  : InputGradientOf<false>(dy, nullptr, x, affine, dx, rows, c);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -195,6 +275,7 @@ HWY_AFTER_NAMESPACE();
 namespace frugal::ops::simd {
 
 HWY_EXPORT(RectifyBlocks);
+HWY_EXPORT(ClampBlocks);
 HWY_EXPORT(SelectBlocks);
 HWY_EXPORT(ChunkMoments);
 HWY_EXPORT(Normalize);
@@ -202,13 +283,14 @@ HWY_EXPORT(NormalizeByMask);
 HWY_EXPORT(ChunkGradients);
 HWY_EXPORT(InputGradient);
 
-void rectify_blocks(const float* x, float slope, float* y, uint8_t* mask, int64_t blocks,
-                    int64_t cols) {
-  HWY_DYNAMIC_DISPATCH(RectifyBlocks)(x, slope, y, mask, blocks, cols);
+void rectify_blocks(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks) {
+  HWY_DYNAMIC_DISPATCH(RectifyBlocks)(x, slope, y, mask, blocks);
 }
-void select_blocks(const float* x, const uint8_t* mask, float slope, float* y, int64_t blocks,
-                   int64_t cols) {
-  HWY_DYNAMIC_DISPATCH(SelectBlocks)(x, mask, slope, y, blocks, cols);
+void clamp_blocks(const float* x, float lo, float hi, float* y, uint8_t* mask, Blocks blocks) {
+  HWY_DYNAMIC_DISPATCH(ClampBlocks)(x, lo, hi, y, mask, blocks);
+}
+void select_blocks(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks) {
+  HWY_DYNAMIC_DISPATCH(SelectBlocks)(x, mask, slope, y, blocks);
 }
 void chunk_moments(const float* x, int64_t rows, int64_t c, float* sum, float* squares) {
   HWY_DYNAMIC_DISPATCH(ChunkMoments)(x, rows, c, sum, squares);

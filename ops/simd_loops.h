@@ -1,16 +1,22 @@
-// Hot f32 loops compiled once per instruction set (baseline, AVX2, AVX-512; NEON on Arm) and chosen
-// at run time through Highway. Plain pointers; the ops' .cpp check and split the work.
+// Hot f32 loops compiled once per instruction set (baseline, SSE4, AVX2, AVX-512; NEON on Arm) and
+// chosen at run time through Highway. Plain pointers; the ops' .cpp check and split the work.
+// An element's result does not depend on its place in a vector: all use the same fused products.
 #pragma once
 #include <cstdint>
 
 namespace frugal::ops::simd {
 
-// ---- masks over whole 8-row blocks: x, y [8 * blocks, cols], mask [blocks, cols] (see
-// ops/bitmask.h)
-void rectify_blocks(const float* x, float slope, float* y, uint8_t* mask, int64_t blocks,
-                    int64_t cols);
-void select_blocks(const float* x, const uint8_t* mask, float slope, float* y, int64_t blocks,
-                   int64_t cols);
+// ---- masks over blocks of 8 rows of `cols` elements, `stride` apart; mask [count, cols], bit r of
+// byte [b, k] for row 8 b + r, column k (see ops/bitmask.h)
+struct Blocks {
+  int64_t count, stride, cols;
+};
+// y = x where it is not <= 0, else slope * x (0 for slope 0). The mask says where, unless null.
+void rectify_blocks(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks);
+// y = x where lo <= x <= hi or NaN, else the bound; the mask says where it was x, unless null.
+void clamp_blocks(const float* x, float lo, float hi, float* y, uint8_t* mask, Blocks blocks);
+// y = x where the mask is set, else slope * x (0 for slope 0).
+void select_blocks(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks);
 
 // ---- batch norm over rows [rows, c]
 // Shifted sums of a chunk: sum and sum of squares of x - x[0], both [c].
@@ -20,7 +26,7 @@ struct Affine {
   const float *mean, *scale, *bias;  // [c]: z = (x - mean) * scale + bias
 };
 // y = z [+ residual]; with relu: y = 0 where it is <= 0. `mask`: written, where y was kept;
-// REQUIRES rows % 8 == 0 then.
+// REQUIRES relu and rows % 8 == 0 then.
 void normalize(const float* x, const float* residual, const Affine& affine, bool relu, float* y,
                uint8_t* mask, int64_t rows, int64_t c);
 // y = z where the mask is set, else 0. REQUIRES: rows % 8 == 0.
@@ -34,6 +40,7 @@ void chunk_gradients(const float* dy, const uint8_t* mask, const float* x, const
 struct GradientAffine {
   const float *mean, *of_g, *of_x, *constant;  // [c]: dx = g * of_g + (x - mean) * of_x + constant
 };
+// g = dy where the mask is set (everywhere without one). REQUIRES: rows % 8 == 0 with a mask.
 void input_gradient(const float* dy, const uint8_t* mask, const float* x,
                     const GradientAffine& affine, float* dx, int64_t rows, int64_t c);
 
