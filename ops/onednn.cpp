@@ -34,12 +34,12 @@ Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides)
   return Desc(dims, dnnl::memory::data_type::f32, strides);
 }
 
-const Plan& cached_plan(const std::string& key, const std::function<Plan()>& make) {
+const Plan& cached_plan(std::string key, std::function<Plan()> make) {
   thread_local std::unordered_map<std::string, Plan> plans;
   const auto found = plans.find(key);
   if (found != plans.end()) return found->second;
   if (plans.size() >= kPlans) plans.clear();
-  return plans.emplace(key, make()).first->second;
+  return plans.emplace(std::move(key), make()).first->second;
 }
 
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,

@@ -76,7 +76,7 @@ struct Plan {
 };
 
 // The thread's plan for `key`, made by `make` at first.
-const Plan& cached_plan(const std::string& key, const std::function<Plan()>& make);
+const Plan& cached_plan(std::string key, std::function<Plan()> make);
 
 // Executes; arguments whose layout differs from the plan's are reordered before (inputs) or after
 // (outputs). Scratchpad and reordered copies are workspace tensors.
