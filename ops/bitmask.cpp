@@ -43,14 +43,13 @@ void for_blocks(const Tensor& x, Whole whole, Rest rest) {
                    whole(begin * 8 * layout.cols, begin * layout.cols,
                          simd::Blocks{end - begin, layout.cols, layout.cols});
                  });
+    return;
+  }
+  const int64_t full = x.numel() - 7 * layout.cols;  // columns that the last row reaches
+  parallel_for(0, std::max<int64_t>(full, 0), kGrain / 8, [&](int64_t begin, int64_t end) {
+    whole(begin, begin, simd::Blocks{1, layout.cols, end - begin});
   });
-  return;
-}
-const int64_t full = x.numel() - 7 * layout.cols;  // columns that the last row reaches
-parallel_for(0, std::max<int64_t>(full, 0), kGrain / 8, [&](int64_t begin, int64_t end) {
-  whole(begin, begin, simd::Blocks{1, layout.cols, end - begin});
-});
-rest(std::max<int64_t>(full, 0), layout.cols);
+  rest(std::max<int64_t>(full, 0), layout.cols);
 }
 
 // y = value(x) and the mask from keep(x): `whole` for f32, plain loops for f64 and what is left.
