@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/parallel.h"
 #include "ops/dtype_switch.h"
@@ -12,6 +11,7 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kChunkElements = 1 << 15;
+constexpr int64_t kColumnGrain = 512;  // channels a thread combines at least
 
 // Rows of a chunk: a multiple of 8, a function of C alone, so that sums have the same order for
 // every thread count.
@@ -32,14 +32,19 @@ void for_chunks(const Tensor& x, F f) {
   });
 }
 
-int64_t chunk_count(const Tensor& x) {
+// Two sums per channel for every chunk, [chunks, 2, C], uninitialised.
+Tensor chunk_sums(const Tensor& x) {
   const int64_t step = chunk_rows(channels(x));
-  return (rows_of(x) + step - 1) / step;
+  CategoryScope scope(Category::workspace);
+  return Tensor::empty({(rows_of(x) + step - 1) / step, 2, channels(x)}, DType::f32);
 }
 
 template <class T>
 T* at(const Tensor& x, int64_t row) {
   return x.defined() ? x.mut<T>() + row * channels(x) : nullptr;
+}
+simd::Output output_of(const Tensor& y) {
+  return y.defined() ? simd::output_of(y.mut<float>(), y.numel(), channels(y)) : simd::Output{};
 }
 uint8_t* mask_at(const Tensor& mask, int64_t row) {
   return mask.defined() ? mask.mut<uint8_t>() + row / 8 * mask.shape()[1] : nullptr;
@@ -90,30 +95,34 @@ void normalize_reference(const Tensor& x, const Tensor& residual, const double* 
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance) {
   double *m = mean.mut<double>(), *v = variance.mut<double>();
   if (x.dtype() == DType::f64) return moments_reference(x, m, v);
-  const int64_t c = channels(x), chunks = chunk_count(x), step = chunk_rows(c);
-  std::vector<float> sums(static_cast<size_t>(2 * chunks * c));
+  const int64_t c = channels(x), step = chunk_rows(c);
+  const Tensor sums = chunk_sums(x);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
-    float* sum = sums.data() + 2 * chunk * c;
+    float* sum = sums.mut<float>() + 2 * chunk * c;
     simd::chunk_moments(at<float>(x, row), rows, c, sum, sum + c);
   });
   // Chunks are combined in order in f64. Ref: Chan et al. 1979, equation 2.1.
-  for (int64_t k = 0; k < c; ++k) m[k] = v[k] = 0;
-  double seen = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const float* sum = sums.data() + 2 * chunk * c;
-    const float* first = at<float>(x, chunk * step);
-    const auto rows = static_cast<double>(std::min(step, rows_of(x) - chunk * step));
-    for (int64_t k = 0; k < c; ++k) {
-      const double shifted = static_cast<double>(sum[k]) / rows;
-      const double squares =
-          static_cast<double>(sum[c + k]) - shifted * static_cast<double>(sum[k]);
-      const double delta = static_cast<double>(first[k]) + shifted - m[k];
-      m[k] += delta * rows / (seen + rows);
-      v[k] += squares + delta * delta * seen * rows / (seen + rows);
+  parallel_for(0, c, kColumnGrain, [&](int64_t begin, int64_t end) {
+    std::fill(m + begin, m + end, 0.0);
+    std::fill(v + begin, v + end, 0.0);
+    for (int64_t chunk = 0; chunk < sums.size(0); ++chunk) {
+      const float* sum = sums.data<float>() + 2 * chunk * c;
+      const float* first = at<float>(x, chunk * step);
+      const auto seen = static_cast<double>(chunk * step);
+      const auto rows = static_cast<double>(std::min(step, rows_of(x) - chunk * step));
+      const double share = rows / (seen + rows), each = 1 / rows;
+      for (int64_t k = begin; k < end; ++k) {
+        const double shifted = static_cast<double>(sum[k]) * each;
+        const double squares =
+            static_cast<double>(sum[c + k]) - shifted * static_cast<double>(sum[k]);
+        const double delta = static_cast<double>(first[k]) + shifted - m[k];
+        m[k] += delta * share;
+        v[k] += squares + delta * delta * seen * share;
+      }
     }
-    seen += rows;
-  }
-  for (int64_t k = 0; k < c; ++k) v[k] = std::max(v[k] / seen, 0.0);
+    const auto all = static_cast<double>(rows_of(x));
+    for (int64_t k = begin; k < end; ++k) v[k] = v[k] < 0 ? 0 : v[k] / all;  // NaN stays
+  });
 }
 
 void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine, bool relu,
@@ -122,9 +131,10 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
     return normalize_reference(x, residual, affine.data<double>(), relu, y, mask);
   const int64_t c = channels(x);
   const float* a = affine.data<float>();
+  const simd::Output out = output_of(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
     simd::normalize(at<float>(x, row), at<float>(residual, row), {a, a + c, a + 2 * c}, relu,
-                    at<float>(y, row), mask_at(mask, row), rows, c);
+                    out.from(row * c), mask_at(mask, row), rows, c);
   });
 }
 
@@ -139,9 +149,10 @@ void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& affine, const 
     return;
   }
   const float* a = affine.data<float>();
+  const simd::Output out = output_of(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
     simd::normalize_by_mask(at<float>(x, row), {a, a + c, a + 2 * c}, mask_at(mask, row),
-                            at<float>(y, row), rows, c);
+                            out.from(row * c), rows, c);
   });
 }
 
@@ -161,16 +172,19 @@ void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tenso
     return;
   }
   const float* mean = affine.data<float>();
-  const int64_t chunks = chunk_count(x);
-  std::vector<float> partial(static_cast<size_t>(2 * chunks * c));
+  const Tensor partial = chunk_sums(x);
+  const simd::Output out = output_of(g);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
-    float* sum = partial.data() + 2 * chunk * c;
+    float* sum = partial.mut<float>() + 2 * chunk * c;
     simd::chunk_gradients(at<float>(dy, row), mask_at(mask, row), at<float>(x, row), mean,
-                          at<float>(g, row), sum, sum + c, rows, c);
+                          g.defined() ? out.from(row * c) : out, sum, sum + c, rows, c);
   });
-  for (int64_t chunk = 0; chunk < chunks; ++chunk)
-    for (int64_t k = 0; k < 2 * c; ++k)
-      total[k] += static_cast<double>(partial[static_cast<size_t>(2 * chunk * c + k)]);
+  parallel_for(0, 2 * c, kColumnGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = 0; chunk < partial.size(0); ++chunk) {
+      const float* sum = partial.data<float>() + 2 * chunk * c;
+      for (int64_t k = begin; k < end; ++k) total[k] += static_cast<double>(sum[k]);
+    }
+  });
 }
 
 void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
@@ -187,9 +201,10 @@ void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tens
     return;
   }
   const float* a = affine.data<float>();
+  const simd::Output out = output_of(dx);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
     simd::input_gradient(at<float>(dy, row), mask_at(mask, row), at<float>(x, row),
-                         {a, a + c, a + 2 * c, a + 3 * c}, at<float>(dx, row), rows, c);
+                         {a, a + c, a + 2 * c, a + 3 * c}, out.from(row * c), rows, c);
   });
 }
 

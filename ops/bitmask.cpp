@@ -32,6 +32,11 @@ void map_columns(const Tensor& x, const Tensor& y, const Tensor& mask, int64_t b
   }
 }
 
+simd::Output output_of(const Tensor& y) {
+  const BitmaskLayout layout = bitmask_layout(y.shape());
+  return simd::output_of(y.mut<float>(), y.numel(), layout.cols);
+}
+
 // Calls whole(element, byte, Blocks) over parts of the tensor that are 8 full rows of a mask, and
 // rest(begin, end) over the last columns of the second layout, whose last row is shorter.
 template <class Whole, class Rest>
@@ -57,10 +62,11 @@ template <class Whole, class Keep, class Value>
 void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole whole, Keep keep,
                   Value value) {
   if (x.dtype() == DType::f32) {
+    const simd::Output out = output_of(y);
     for_blocks(
         x,
         [&](int64_t element, int64_t byte, simd::Blocks blocks) {
-          whole(x.data<float>() + element, y.mut<float>() + element,
+          whole(x.data<float>() + element, out.from(element),
                 mask.defined() ? mask.mut<uint8_t>() + byte : nullptr, blocks);
         },
         [&](int64_t begin, int64_t end) {
@@ -97,7 +103,7 @@ void rectify_kernel(Cpu, const Tensor& x, double slope, const Tensor& y, const T
   if (x.numel() == 0) return;
   mask_and_map(
       x, y, mask,
-      [slope](const float* px, float* py, uint8_t* bytes, simd::Blocks blocks) {
+      [slope](const float* px, simd::Output py, uint8_t* bytes, simd::Blocks blocks) {
         simd::rectify_blocks(px, static_cast<float>(slope), py, bytes, blocks);
       },
       [](auto v) { return !(v <= 0); },
@@ -111,7 +117,7 @@ void clamp_kernel(Cpu, const Tensor& x, double lo, double hi, const Tensor& y, c
   const auto above = [hi](auto v) { return v > static_cast<decltype(v)>(hi); };
   mask_and_map(
       x, y, mask,
-      [=](const float* px, float* py, uint8_t* bytes, simd::Blocks blocks) {
+      [=](const float* px, simd::Output py, uint8_t* bytes, simd::Blocks blocks) {
         simd::clamp_blocks(px, static_cast<float>(lo), static_cast<float>(hi), py, bytes, blocks);
       },
       [=](auto v) { return !below(v) && !above(v); },
@@ -136,11 +142,12 @@ void select_by_mask_kernel(Cpu, const Tensor& x, const Tensor& mask, double slop
     for (int64_t i = 0; i < x.numel(); ++i) plain(double{}, i);
     return;
   }
+  const simd::Output out = output_of(y);
   for_blocks(
       x,
       [&](int64_t element, int64_t byte, simd::Blocks blocks) {
         simd::select_blocks(x.data<float>() + element, bytes + byte, static_cast<float>(slope),
-                            y.mut<float>() + element, blocks);
+                            out.from(element), blocks);
       },
       [&](int64_t begin, int64_t end) {
         for (int64_t row = 0; row < 8; ++row)

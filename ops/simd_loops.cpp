@@ -7,6 +7,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/simd_loops.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -68,6 +69,15 @@ HWY_INLINE Bits with_bit(D, Bits bits, Drop drop, int row) {
   return hn::Or(bits, hn::IfThenZeroElse(hn::RebindMask(ints, drop), hn::Set(ints, 1 << row)));
 }
 
+template <class D, class V>
+HWY_INLINE void store(D d, V v, Output out, int64_t element) {
+  // A narrower vector would fill a line in two parts, between which the line may be written out.
+  if (hn::MaxLanes(d) * sizeof(float) == 64 && out.stream)
+    hn::Stream(v, d, out.data + element);
+  else
+    hn::StoreU(v, d, out.data + element);
+}
+
 template <bool kSlope, class D, class V>
 HWY_INLINE V scaled_or_zero(D d, V x, float slope) {
   if constexpr (kSlope) return hn::Mul(x, hn::Set(d, slope));
@@ -75,34 +85,34 @@ HWY_INLINE V scaled_or_zero(D d, V x, float slope) {
 }
 
 template <bool kSlope>
-void RectifyBlocksOf(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks) {
+void RectifyBlocksOf(const float* x, float slope, Output y, uint8_t* mask, Blocks blocks) {
   for_blocks(blocks, [&](auto d, int64_t first, int64_t byte) HWY_ATTR {
     auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
     for (int r = 0; r < 8; ++r) {
       const auto v = hn::LoadU(d, x + first + r * blocks.stride);
       const auto drop = hn::Le(v, hn::Zero(d));
-      hn::StoreU(hn::IfThenElse(drop, scaled_or_zero<kSlope>(d, v, slope), v), d,
-                 y + first + r * blocks.stride);
+      store(d, hn::IfThenElse(drop, scaled_or_zero<kSlope>(d, v, slope), v), y,
+            first + r * blocks.stride);
       bits = with_bit(d, bits, drop, r);
     }
     if (mask != nullptr) store_bits(d, bits, mask + byte);
   });
 }
 
-void RectifyBlocks(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks) {
+void RectifyBlocks(const float* x, float slope, Output y, uint8_t* mask, Blocks blocks) {
   slope != 0 ? RectifyBlocksOf<true>(x, slope, y, mask, blocks)
              : RectifyBlocksOf<false>(x, slope, y, mask, blocks);
 }
 
-void ClampBlocks(const float* x, float lo, float hi, float* y, uint8_t* mask, Blocks blocks) {
+void ClampBlocks(const float* x, float lo, float hi, Output y, uint8_t* mask, Blocks blocks) {
   for_blocks(blocks, [&](auto d, int64_t first, int64_t byte) HWY_ATTR {
     auto bits = hn::Zero(hn::Rebind<int32_t, decltype(d)>());
     const auto low = hn::Set(d, lo), high = hn::Set(d, hi);
     for (int r = 0; r < 8; ++r) {
       const auto v = hn::LoadU(d, x + first + r * blocks.stride);
       const auto below = hn::Lt(v, low), above = hn::Gt(v, high);
-      hn::StoreU(hn::IfThenElse(below, low, hn::IfThenElse(above, high, v)), d,
-                 y + first + r * blocks.stride);
+      store(d, hn::IfThenElse(below, low, hn::IfThenElse(above, high, v)), y,
+            first + r * blocks.stride);
       bits = with_bit(d, bits, hn::Or(below, above), r);
     }
     if (mask != nullptr) store_bits(d, bits, mask + byte);
@@ -110,18 +120,18 @@ void ClampBlocks(const float* x, float lo, float hi, float* y, uint8_t* mask, Bl
 }
 
 template <bool kSlope>
-void SelectBlocksOf(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks) {
+void SelectBlocksOf(const float* x, const uint8_t* mask, float slope, Output y, Blocks blocks) {
   for_blocks(blocks, [&](auto d, int64_t first, int64_t byte) HWY_ATTR {
     const auto bits = load_bits(d, mask + byte);
     for (int r = 0; r < 8; ++r) {
       const auto v = hn::LoadU(d, x + first + r * blocks.stride);
-      hn::StoreU(hn::IfThenElse(bit_of(d, bits, r), v, scaled_or_zero<kSlope>(d, v, slope)), d,
-                 y + first + r * blocks.stride);
+      store(d, hn::IfThenElse(bit_of(d, bits, r), v, scaled_or_zero<kSlope>(d, v, slope)), y,
+            first + r * blocks.stride);
     }
   });
 }
 
-void SelectBlocks(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks) {
+void SelectBlocks(const float* x, const uint8_t* mask, float slope, Output y, Blocks blocks) {
   slope != 0 ? SelectBlocksOf<true>(x, mask, slope, y, blocks)
              : SelectBlocksOf<false>(x, mask, slope, y, blocks);
 }
@@ -151,7 +161,7 @@ HWY_INLINE V normalized(D d, const float* x, V mean, V scale, V bias) {
 }
 
 template <bool kRelu, bool kResidual, bool kMask>
-void NormalizeOf(const float* x, const float* residual, const Affine& affine, float* y,
+void NormalizeOf(const float* x, const float* residual, const Affine& affine, Output y,
                  uint8_t* mask, int64_t rows, int64_t c) {
   for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
     for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
@@ -167,7 +177,7 @@ void NormalizeOf(const float* x, const float* residual, const Affine& affine, fl
           z = hn::IfThenZeroElse(drop, z);
           if constexpr (kMask) bits = with_bit(d, bits, drop, r);
         }
-        hn::StoreU(z, d, y + at);
+        store(d, z, y, at);
       }
       if constexpr (kMask) store_bits(d, bits, mask + row / 8 * c + k);
     });
@@ -175,7 +185,7 @@ void NormalizeOf(const float* x, const float* residual, const Affine& affine, fl
 }
 
 template <bool kResidual>
-void NormalizeWith(const float* x, const float* residual, const Affine& affine, bool relu, float* y,
+void NormalizeWith(const float* x, const float* residual, const Affine& affine, bool relu, Output y,
                    uint8_t* mask, int64_t rows, int64_t c) {
   if (!relu)
     NormalizeOf<false, kResidual, false>(x, residual, affine, y, nullptr, rows, c);
@@ -185,13 +195,13 @@ void NormalizeWith(const float* x, const float* residual, const Affine& affine, 
     NormalizeOf<true, kResidual, true>(x, residual, affine, y, mask, rows, c);
 }
 
-void Normalize(const float* x, const float* residual, const Affine& affine, bool relu, float* y,
+void Normalize(const float* x, const float* residual, const Affine& affine, bool relu, Output y,
                uint8_t* mask, int64_t rows, int64_t c) {
   residual != nullptr ? NormalizeWith<true>(x, residual, affine, relu, y, mask, rows, c)
                       : NormalizeWith<false>(x, residual, affine, relu, y, mask, rows, c);
 }
 
-void NormalizeByMask(const float* x, const Affine& affine, const uint8_t* mask, float* y,
+void NormalizeByMask(const float* x, const Affine& affine, const uint8_t* mask, Output y,
                      int64_t rows, int64_t c) {
   for (int64_t row = 0; row < rows; row += 8)
     for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
@@ -201,14 +211,14 @@ void NormalizeByMask(const float* x, const Affine& affine, const uint8_t* mask, 
       for (int r = 0; r < 8; ++r) {
         const int64_t at = (row + r) * c + k;
         const auto z = normalized(d, x + at, mean, scale, bias);
-        hn::StoreU(hn::IfThenElseZero(bit_of(d, bits, r), z), d, y + at);
+        store(d, hn::IfThenElseZero(bit_of(d, bits, r), z), y, at);
       }
     });
 }
 
 template <bool kMask, bool kWrite>
 void ChunkGradientsOf(const float* dy, const uint8_t* mask, const float* x, const float* mean,
-                      float* g, float* sum, float* product, int64_t rows, int64_t c) {
+                      Output g, float* sum, float* product, int64_t rows, int64_t c) {
   std::fill_n(sum, c, 0.0f);
   std::fill_n(product, c, 0.0f);
   for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
@@ -221,7 +231,7 @@ void ChunkGradientsOf(const float* dy, const uint8_t* mask, const float* x, cons
         const int64_t at = (row + r) * c + k;
         auto v = hn::LoadU(d, dy + at);
         if constexpr (kMask) v = hn::IfThenElseZero(bit_of(d, bits, r), v);
-        if constexpr (kWrite) hn::StoreU(v, d, g + at);
+        if constexpr (kWrite) store(d, v, g, at);
         s = hn::Add(s, v);
         p = hn::MulAdd(v, hn::Sub(hn::LoadU(d, x + at), m), p);
       }
@@ -232,18 +242,18 @@ void ChunkGradientsOf(const float* dy, const uint8_t* mask, const float* x, cons
 }
 
 void ChunkGradients(const float* dy, const uint8_t* mask, const float* x, const float* mean,
-                    float* g, float* sum, float* product, int64_t rows, int64_t c) {
+                    Output g, float* sum, float* product, int64_t rows, int64_t c) {
   if (mask != nullptr)
-    g != nullptr ? ChunkGradientsOf<true, true>(dy, mask, x, mean, g, sum, product, rows, c)
-                 : ChunkGradientsOf<true, false>(dy, mask, x, mean, g, sum, product, rows, c);
+    g.data != nullptr ? ChunkGradientsOf<true, true>(dy, mask, x, mean, g, sum, product, rows, c)
+                      : ChunkGradientsOf<true, false>(dy, mask, x, mean, g, sum, product, rows, c);
   else
-    g != nullptr ? ChunkGradientsOf<false, true>(dy, mask, x, mean, g, sum, product, rows, c)
-                 : ChunkGradientsOf<false, false>(dy, mask, x, mean, g, sum, product, rows, c);
+    g.data != nullptr ? ChunkGradientsOf<false, true>(dy, mask, x, mean, g, sum, product, rows, c)
+                      : ChunkGradientsOf<false, false>(dy, mask, x, mean, g, sum, product, rows, c);
 }
 
 template <bool kMask>
 void InputGradientOf(const float* dy, const uint8_t* mask, const float* x,
-                     const GradientAffine& affine, float* dx, int64_t rows, int64_t c) {
+                     const GradientAffine& affine, Output dx, int64_t rows, int64_t c) {
   for_rows(rows, [&](auto count, int64_t row) HWY_ATTR {
     for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
       const auto mean = hn::LoadU(d, affine.mean + k), of_g = hn::LoadU(d, affine.of_g + k),
@@ -255,14 +265,14 @@ void InputGradientOf(const float* dy, const uint8_t* mask, const float* x,
         auto v = hn::LoadU(d, dy + at);
         if constexpr (kMask) v = hn::IfThenElseZero(bit_of(d, bits, r), v);
         const auto centred = hn::Sub(hn::LoadU(d, x + at), mean);
-        hn::StoreU(hn::MulAdd(v, of_g, hn::MulAdd(centred, of_x, constant)), d, dx + at);
+        store(d, hn::MulAdd(v, of_g, hn::MulAdd(centred, of_x, constant)), dx, at);
       }
     });
   });
 }
 
 void InputGradient(const float* dy, const uint8_t* mask, const float* x,
-                   const GradientAffine& affine, float* dx, int64_t rows, int64_t c) {
+                   const GradientAffine& affine, Output dx, int64_t rows, int64_t c) {
   mask != nullptr ? InputGradientOf<true>(dy, mask, x, affine, dx, rows, c)
                   : InputGradientOf<false>(dy, nullptr, x, affine, dx, rows, c);
 }
@@ -274,6 +284,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace frugal::ops::simd {
 
+Output output_of(float* data, int64_t elements, int64_t cols) {
+  constexpr int64_t kLine = 64, kLarge = int64_t{32} << 20;  // bytes
+  const int64_t size = sizeof(float);
+  return {data, elements * size >= kLarge && cols * size % kLine == 0 &&
+                    reinterpret_cast<uintptr_t>(data) % kLine == 0};
+}
+
+// Streamed lines must be seen by the thread that reads them next.
+static void finish(Output out) {
+  if (out.stream) hwy::FlushStream();
+}
+
 HWY_EXPORT(RectifyBlocks);
 HWY_EXPORT(ClampBlocks);
 HWY_EXPORT(SelectBlocks);
@@ -283,33 +305,40 @@ HWY_EXPORT(NormalizeByMask);
 HWY_EXPORT(ChunkGradients);
 HWY_EXPORT(InputGradient);
 
-void rectify_blocks(const float* x, float slope, float* y, uint8_t* mask, Blocks blocks) {
+void rectify_blocks(const float* x, float slope, Output y, uint8_t* mask, Blocks blocks) {
   HWY_DYNAMIC_DISPATCH(RectifyBlocks)(x, slope, y, mask, blocks);
+  finish(y);
 }
-void clamp_blocks(const float* x, float lo, float hi, float* y, uint8_t* mask, Blocks blocks) {
+void clamp_blocks(const float* x, float lo, float hi, Output y, uint8_t* mask, Blocks blocks) {
   HWY_DYNAMIC_DISPATCH(ClampBlocks)(x, lo, hi, y, mask, blocks);
+  finish(y);
 }
-void select_blocks(const float* x, const uint8_t* mask, float slope, float* y, Blocks blocks) {
+void select_blocks(const float* x, const uint8_t* mask, float slope, Output y, Blocks blocks) {
   HWY_DYNAMIC_DISPATCH(SelectBlocks)(x, mask, slope, y, blocks);
+  finish(y);
 }
 void chunk_moments(const float* x, int64_t rows, int64_t c, float* sum, float* squares) {
   HWY_DYNAMIC_DISPATCH(ChunkMoments)(x, rows, c, sum, squares);
 }
-void normalize(const float* x, const float* residual, const Affine& affine, bool relu, float* y,
+void normalize(const float* x, const float* residual, const Affine& affine, bool relu, Output y,
                uint8_t* mask, int64_t rows, int64_t c) {
   HWY_DYNAMIC_DISPATCH(Normalize)(x, residual, affine, relu, y, mask, rows, c);
+  finish(y);
 }
-void normalize_by_mask(const float* x, const Affine& affine, const uint8_t* mask, float* y,
+void normalize_by_mask(const float* x, const Affine& affine, const uint8_t* mask, Output y,
                        int64_t rows, int64_t c) {
   HWY_DYNAMIC_DISPATCH(NormalizeByMask)(x, affine, mask, y, rows, c);
+  finish(y);
 }
 void chunk_gradients(const float* dy, const uint8_t* mask, const float* x, const float* mean,
-                     float* g, float* sum, float* product, int64_t rows, int64_t c) {
+                     Output g, float* sum, float* product, int64_t rows, int64_t c) {
   HWY_DYNAMIC_DISPATCH(ChunkGradients)(dy, mask, x, mean, g, sum, product, rows, c);
+  finish(g);
 }
 void input_gradient(const float* dy, const uint8_t* mask, const float* x,
-                    const GradientAffine& affine, float* dx, int64_t rows, int64_t c) {
+                    const GradientAffine& affine, Output dx, int64_t rows, int64_t c) {
   HWY_DYNAMIC_DISPATCH(InputGradient)(dy, mask, x, affine, dx, rows, c);
+  finish(dx);
 }
 
 }  // namespace frugal::ops::simd
