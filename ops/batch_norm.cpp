@@ -37,6 +37,11 @@ BatchNormMoments empty_moments(int64_t c, DType dtype, Device device) {
   return {Tensor::empty({c}, dtype, device), Tensor::empty({c}, dtype, device)};
 }
 
+BatchNormParameters contiguous_parameters(const BatchNormParameters& p) {
+  return {p.weight.defined() ? contiguous(p.weight) : p.weight,
+          p.bias.defined() ? contiguous(p.bias) : p.bias};
+}
+
 Tensor folded(const Tensor& x, const BatchNormMoments& moments,
               const BatchNormParameters& parameters) {
   check_channels(x, {{"weight", &parameters.weight},
@@ -44,7 +49,8 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
                      {"mean", &moments.mean},
                      {"invstd", &moments.invstd}});
   Tensor affine = workspace({3, x.size(-1)}, x.dtype(), x.device());
-  dispatch(x.device(), [&](auto backend) { fold_kernel(backend, moments, parameters, affine); });
+  const BatchNormParameters dense = contiguous_parameters(parameters);
+  dispatch(x.device(), [&](auto backend) { fold_kernel(backend, moments, dense, affine); });
   return affine;
 }
 
@@ -144,8 +150,8 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
   dispatch(x.device(), [&](auto backend) {
     const Tensor masked = applied.defined() ? out.dresidual : Tensor();
     gradient_sums_kernel(backend, gradient, applied, in, moments.mean, masked, sums);
-    fold_gradient_kernel(backend, sums, rows, moments, parameters, training, affine, out.dweight,
-                         out.dbias);
+    fold_gradient_kernel(backend, sums, rows, moments, contiguous_parameters(parameters), training,
+                         affine, out.dweight, out.dbias);
     if (masked.defined())
       input_gradient_kernel(backend, masked, {}, in, affine, out.dx);
     else

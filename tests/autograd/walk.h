@@ -1,0 +1,86 @@
+// What the walkers over the op table share.
+#pragma once
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/engine.h"
+#include "autograd/record.h"
+#include "autograd/saved_tensor.h"
+#include "core/rng.h"
+#include "tests/op_table/op_table.h"
+
+namespace frugal::walk {
+
+using op_table::Case;
+using op_table::Op;
+
+// A fixed projection of the output, so that every element of the gradient is checked at once.
+inline Tensor projection(const Tensor& y) {
+  Tensor dy = Tensor::empty(y.shape(), y.dtype(), y.device());
+  if (y.device().type == DeviceType::meta) return dy;
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    const double value = static_cast<double>(static_cast<float>(
+        2 * static_cast<double>(uniform({99, 0}, static_cast<uint64_t>(i))) - 1));
+    if (y.dtype() == DType::f64)
+      dy.mut<double>()[i] = value;
+    else
+      dy.mut<float>()[i] = static_cast<float>(value);
+  }
+  return dy;
+}
+
+struct Result {
+  std::vector<double> output;
+  std::vector<std::vector<double>> grads;
+};
+
+// Runs forward and backward of `run` on `inputs` under `policy`.
+inline Result run(const std::function<Variable(const Variables&)>& f, Variables inputs,
+                  SavePolicy* policy = nullptr) {
+  for (Variable& x : inputs) x.zero_grad();
+  Result result;
+  Variable y;
+  {
+    PolicyScope scope(policy);
+    y = f(inputs);
+  }
+  result.output = y.value().to_vector();
+  if (y.producer() != nullptr) backward(y, projection(y.value()));
+  for (const Variable& x : inputs)
+    result.grads.push_back(x.grad().defined() ? x.grad().to_vector() : std::vector<double>{});
+  return result;
+}
+
+inline double largest(const std::vector<double>& v) {
+  double m = 0;
+  for (double x : v) m = std::max(m, std::abs(x));
+  return m;
+}
+
+inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double m = 0;
+  for (size_t i = 0; i < a.size(); ++i) m = std::max(m, std::abs(a[i] - b[i]));
+  return m;
+}
+
+// Calls f(op, case) for every case of every row, with both names in the failure's message.
+template <class F>
+void each_case(F f) {
+  for (const Op& op : op_table::rows())
+    for (const Case& c : op.cases) {
+      CAPTURE(op.name);
+      CAPTURE(c.name);
+      f(op, c);
+    }
+}
+
+inline int64_t live_bytes(Device device = kCpu) {
+  const MemoryReport report = allocator(device).report();
+  return report.of(Category::activation) + report.of(Category::packed);
+}
+
+}  // namespace frugal::walk

@@ -1,0 +1,58 @@
+#include "tests/op_table/op_table.h"
+
+#include "core/rng.h"
+#include "ops/copy.h"
+
+namespace frugal::op_table {
+
+const std::vector<Op>& rows() {
+  static const std::vector<Op> table = [] {
+    std::vector<Op> all;
+    add_dense(all);
+    add_norm(all);
+    add_elementwise(all);
+    add_reduce(all);
+    add_loss(all);
+    add_pool(all);
+    add_shape(all);
+    return all;
+  }();
+  return table;
+}
+
+Variables make_inputs(const Case& c, DType dtype, Device device, uint64_t seed) {
+  Variables inputs;
+  for (const Input& input : c.inputs) {
+    CategoryScope scope(input.parameter ? Category::parameter : Category::activation);
+    if (device.type == DeviceType::meta) {
+      inputs.push_back(Variable(Tensor::empty(input.shape, dtype, device), true));
+    } else {
+      // Drawn in f32, so that both dtypes hold the same numbers.
+      Tensor values = Tensor::empty(input.shape);
+      const RngKey key{seed, inputs.size()};
+      for (int64_t i = 0; i < values.numel(); ++i)
+        values.mut<float>()[i] = static_cast<float>(
+            input.lo + (input.hi - input.lo) * uniform(key, static_cast<uint64_t>(i)));
+      inputs.push_back(Variable(ops::cast(values, dtype), true));
+    }
+    if (input.parameter) inputs.back() = Variable::parameter(inputs.back().value());
+  }
+  return inputs;
+}
+
+Saved nothing() {
+  return [](int64_t) { return std::vector<int64_t>{}; };
+}
+
+Saved elements(std::vector<int64_t> counts) {
+  return [counts = std::move(counts)](int64_t element) {
+    std::vector<int64_t> bytes;
+    for (int64_t count : counts) bytes.push_back(count * element);
+    return bytes;
+  };
+}
+
+Tensor f32(const Shape& shape) { return Tensor::zeros(shape); }
+Variable leaf(const Shape& shape) { return Variable(f32(shape), true); }
+
+}  // namespace frugal::op_table

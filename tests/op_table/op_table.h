@@ -1,0 +1,69 @@
+// The table of differentiable functions: one row each, walked by the tests (gradients, precision,
+// layouts, saved bytes, codecs, recipes, checkpoints, failures) and by `frugal bench ops`. A new
+// function needs one row here and nothing else.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/variable.h"
+
+namespace frugal::op_table {
+
+// One input, filled with U[lo, hi).
+struct Input {
+  Shape shape;
+  bool parameter = false;  // saved at no cost
+  double lo = -1, hi = 1;
+};
+
+struct Case {
+  std::string name;
+  std::vector<Input> inputs;
+  std::function<Variable(const Variables&)> run;
+  // The bytes of each tensor that the node keeps for backward, parameters left out; `element` is
+  // the size of the dtype.
+  std::function<std::vector<int64_t>(int64_t element)> saved;
+  bool smooth = true;  // a finite difference approximates the gradient
+};
+
+// What must be refused, and a part of the message.
+struct Failure {
+  std::function<void()> run;
+  std::string message;
+};
+
+struct Op {
+  std::string name;  // as graph_ops() gives it
+  std::vector<Case> cases;
+  std::vector<Failure> failures;
+  Case bench;                    // a case of realistic size; empty name: none
+  bool linear_in_saved = false;  // the gradient is linear in what a codec may change: unbiased
+                                 // codes, unbiased gradients
+  double tolerance = 1e-5;       // f32 against f64, relative to the largest element
+};
+
+const std::vector<Op>& rows();
+
+// Variables for a case, all requiring grad: values depend on (seed, position) only, equal in every
+// dtype.
+Variables make_inputs(const Case& c, DType dtype, Device device = kCpu, uint64_t seed = 1);
+
+// ---- families, one file each
+void add_dense(std::vector<Op>& rows);
+void add_norm(std::vector<Op>& rows);
+void add_elementwise(std::vector<Op>& rows);
+void add_reduce(std::vector<Op>& rows);
+void add_loss(std::vector<Op>& rows);
+void add_pool(std::vector<Op>& rows);
+void add_shape(std::vector<Op>& rows);
+
+// ---- shorthands for rows
+using Saved = std::function<std::vector<int64_t>(int64_t)>;
+Saved nothing();
+Saved elements(std::vector<int64_t> counts);  // tensors of so many elements
+inline int64_t mask_bytes(int64_t elements) { return (elements + 7) / 8; }
+Tensor f32(const Shape& shape);     // zeros, for failures
+Variable leaf(const Shape& shape);  // the same as a variable
+
+}  // namespace frugal::op_table

@@ -1,0 +1,79 @@
+#include "autograd/functions.h"
+#include "tests/op_table/op_table.h"
+
+namespace frugal::op_table {
+namespace {
+
+Pool2dOptions pool(Pair kernel, Pair stride, Pair padding, bool count_include_pad = true) {
+  return {kernel, stride, padding, count_include_pad};
+}
+
+Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
+         Saved saved = nothing()) {
+  return {name, {{shape}}, [f](const Variables& v) { return f(v[0]); }, std::move(saved)};
+}
+
+Case max_case(const std::string& name, const Shape& shape, const Pool2dOptions& o, int64_t outputs,
+              int64_t index_bytes = 1) {
+  return one(
+      name, shape, [o](const Variable& x) { return max_pool2d(x, o); },
+      [=](int64_t) { return std::vector<int64_t>{outputs * index_bytes}; });
+}
+
+Case avg_case(const std::string& name, const Shape& shape, const Pool2dOptions& o) {
+  return one(name, shape, [o](const Variable& x) { return avg_pool2d(x, o); });
+}
+
+}  // namespace
+
+void add_pool(std::vector<Op>& rows) {
+  const Pool2dOptions stem = pool({3, 3}, {2, 2}, {1, 1});
+  rows.push_back(
+      {"max_pool2d",
+       {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3),
+        max_case("overlapping, padded", {2, 5, 6, 3}, stem, 2 * 3 * 3 * 3),
+        max_case("a window of 289 cells", {1, 17, 18, 2}, pool({17, 17}, {1, 1}, {0, 0}), 4, 4),
+        max_case("no images", {0, 4, 4, 2}, stem, 0)},
+       {{[] {
+           max_pool2d(leaf({1, 4, 4, 1}), pool({2, 2}, {2, 2}, {2, 2}));
+         },
+         "[max_pool2d] expected a kernel and stride of at least 1 and a padding"},
+        {[] {
+           max_pool2d(leaf({1, 1, 4, 1}), pool({2, 2}, {2, 2}, {0, 0}));
+         },
+         "[max_pool2d] expected a window within the padded image"},
+        {[] {
+           max_pool2d(leaf({4, 4, 1}), Pool2dOptions{});
+         },
+         "[max_pool2d] expected x [N, H, W, C]"}},
+       max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64),
+       true});
+  rows.push_back(
+      {"avg_pool2d",
+       {avg_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0})),
+        avg_case("padding counts", {1, 5, 6, 2}, stem),
+        avg_case("padding does not count", {1, 5, 6, 2}, pool({3, 3}, {2, 2}, {1, 1}, false))},
+       {},
+       avg_case("56x56x64", {4, 56, 56, 64}, pool({2, 2}, {2, 2}, {0, 0})),
+       true});
+  auto adaptive = [](const Variable& x) { return adaptive_avg_pool2d(x, 2, 3); };
+  rows.push_back({"adaptive_avg_pool2d",
+                  {one("uneven windows", {2, 5, 7, 3}, adaptive)},
+                  {{[] {
+                      adaptive_avg_pool2d(leaf({1, 2, 2, 1}), 0, 1);
+                    },
+                    "[adaptive_avg_pool2d] expected an image and an output"}},
+                  one("56x56x64", {4, 56, 56, 64}, adaptive),
+                  true});
+  auto global = [](const Variable& x) { return global_avg_pool2d(x); };
+  rows.push_back({"global_avg_pool2d",
+                  {one("images", {3, 4, 5, 2}, global)},
+                  {{[] {
+                      global_avg_pool2d(leaf({2, 3}));
+                    },
+                    "expected x with 4 axes"}},
+                  one("8x8x64", {128, 8, 8, 64}, global),
+                  true});
+}
+
+}  // namespace frugal::op_table

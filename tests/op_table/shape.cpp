@@ -1,0 +1,86 @@
+#include "autograd/functions.h"
+#include "tests/op_table/op_table.h"
+
+namespace frugal::op_table {
+namespace {
+
+Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f) {
+  return {name, {{shape}}, [f](const Variables& v) { return f(v[0]); }, nothing()};
+}
+
+}  // namespace
+
+void add_shape(std::vector<Op>& rows) {
+  const Shape large{1 << 16, 64};
+  auto folded = [](const Variable& x) { return reshape(x, {4, -1}); };
+  rows.push_back({"reshape",
+                  {one("inferred extent", {2, 6, 3}, folded)},
+                  {{[] {
+                      reshape(leaf({2, 3}), {4, 2});
+                    },
+                    "expected"}},
+                  one("view", large, folded),
+                  true});
+  auto swapped = [](const Variable& x) { return transpose(x, 0, -1); };
+  rows.push_back({"transpose",
+                  {one("outer axes", {2, 3, 4}, swapped)},
+                  {{[] {
+                      transpose(leaf({2, 3}), 0, 2);
+                    },
+                    "expected an axis in [-2, 2)"}},
+                  one("view", large, swapped),
+                  true});
+  auto middle = [](const Variable& x) { return slice(x, 1, 1, 3); };
+  rows.push_back({"slice",
+                  {one("middle", {2, 4, 3}, middle),
+                   one("nothing", {2, 3}, [](const Variable& x) { return slice(x, 0, 1, 1); })},
+                  {{[] {
+                      slice(leaf({2, 3}), 1, 2, 4);
+                    },
+                    "[slice] expected 0 <= begin <= end <= 3"}},
+                  one("view", large, middle),
+                  true});
+  auto joined = [](const Variables& v) { return concat(v, 1); };
+  rows.push_back({"concat",
+                  {{"three", {{{2, 1, 3}}, {{2, 2, 3}}, {{2, 3, 3}}}, joined, nothing()}},
+                  {{[] {
+                      concat({leaf({2, 3}), leaf({3, 3})}, 1);
+                    },
+                    "expected"},
+                   {[] { concat({}, 0); }, "expected"}},
+                  {"two", {{large}, {large}}, joined, nothing()},
+                  true});
+  auto padded = [](const Variable& x) { return pad(x, {{1, 0}, {0, 2}}, 0.5); };
+  rows.push_back({"pad",
+                  {one("uneven", {2, 3}, padded)},
+                  {{[] {
+                      pad(leaf({2, 3}), {{1, 1}});
+                    },
+                    "expected"},
+                   {[] {
+                      pad(leaf({2}), {{-1, 0}});
+                    },
+                    "expected"}},
+                  one("rows", large, padded),
+                  true});
+  Case same = one("to f64 and back", {3, 4}, [](const Variable& x) {
+    return cast(cast(x, x.dtype() == DType::f64 ? DType::f32 : DType::f64), x.dtype());
+  });
+  same.smooth = false;  // f64 goes through f32
+  rows.push_back({"cast",
+                  {same},
+                  {},
+                  one("to bf16", large, [](const Variable& x) { return cast(x, DType::bf16); }),
+                  true});
+  auto shortcut = [](const Variable& x) { return subsample_pad(x, 2, 1, 3); };
+  rows.push_back({"subsample_pad",
+                  {one("odd image", {2, 5, 4, 3}, shortcut)},
+                  {{[] {
+                      subsample_pad(leaf({1, 2, 2, 1}), 0, 0, 0);
+                    },
+                    "[subsample_pad] expected a stride"}},
+                  one("32x32x16", {128, 32, 32, 16}, shortcut),
+                  true});
+}
+
+}  // namespace frugal::op_table
