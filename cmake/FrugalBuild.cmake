@@ -28,6 +28,10 @@ add_library(frugal_flags INTERFACE)
 target_compile_options(frugal_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${FRUGAL_WERROR}>>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # Takes any function from a temporary to a reference for one that returns its argument.
+  target_compile_options(frugal_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-dangling-reference>)
+endif()
 if(FRUGAL_SANITIZE)
   target_compile_options(frugal_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
                                                 -fno-omit-frame-pointer)
