@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = int64_t{2} << 20;
-constexpr int64_t kCacheSlack = int64_t{64} << 20;  // cached bytes allowed beyond the live peak
+constexpr int64_t kCacheSlack = int64_t{64} << 20;  // cached bytes allowed beyond the highest total
 
 int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -64,6 +64,7 @@ struct Allocator::State {
   MemoryReport report;
   std::multimap<int64_t, void*> cache;  // capacity -> block
   int64_t cached = 0;
+  int64_t high_water = 0;  // the highest total ever, which reset_peak() leaves alone
   int64_t fail_after = -1;
 };
 
@@ -112,6 +113,7 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
   live += block.bytes;
   peak = std::max(peak, live);
   r.live_total += block.bytes;
+  s.high_water = std::max(s.high_water, r.live_total);
   if (r.live_total > r.peak_total) {
     r.peak_total = r.live_total;
     r.at_peak = r.live;
@@ -125,8 +127,7 @@ void Allocator::release(const Block& block) noexcept {
   s.report.live[static_cast<size_t>(block.category)] -= block.bytes;
   s.report.live_total -= block.bytes;
   if (block.data == nullptr) return;
-  const bool room =
-      s.report.live_total + s.cached + block.capacity <= s.report.peak_total + kCacheSlack;
+  const bool room = s.report.live_total + s.cached + block.capacity <= s.high_water + kCacheSlack;
   if (caching() && room) {
     try {
       s.cache.emplace(block.capacity, block.data);
