@@ -179,6 +179,9 @@ Tensor select_by_mask(const Tensor& x, const Tensor& mask, double slope) {
   check_real("select_by_mask", "x", x);
   const BitmaskLayout layout = bitmask_layout(x.shape());
   check_shape("select_by_mask", "the mask", mask, {layout.rows / 8, layout.cols});
+  FRUGAL_CHECK(mask.dtype() == DType::u8 && mask.device() == x.device(),
+               "[select_by_mask] expected the mask of dtype u8 on {}, got {}", x.device().str(),
+               describe(mask));
   const Tensor in = contiguous(x);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) { select_by_mask_kernel(backend, in, mask, slope, y); });

@@ -1,5 +1,7 @@
 #include "ops/dropout.h"
 
+#include <cmath>
+
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
@@ -14,7 +16,7 @@ void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y)
     T* py = y.mut<T>();
     const T scale = p < 1 ? static_cast<T>(1 / (1 - p)) : T{0};
     // uniform(key, i) >= p in whole 24-bit words: the same decision for every dtype
-    const auto bound = static_cast<uint32_t>(p * 0x1p24);
+    const auto bound = static_cast<uint32_t>(std::ceil(p * 0x1p24));
     const int64_t n = x.numel();
     parallel_for(0, (n + 3) / 4, 1 << 12, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
