@@ -25,6 +25,8 @@ void check_channels(const Tensor& x,
     if (!tensor->defined()) continue;
     check_shape(kOp, name, *tensor, {x.size(-1)});
     check_same(kOp, x, {tensor});
+    FRUGAL_CHECK(tensor->is_contiguous(), "[batch_norm] expected a contiguous {}, got strides {}",
+                 name, tensor->strides());
   }
 }
 
@@ -54,6 +56,14 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
   return affine;
 }
 
+void check_mask(const Tensor& x, const Tensor& mask) {
+  const BitmaskLayout layout = bitmask_layout(x.shape());
+  check_shape(kOp, "the mask", mask, {layout.rows / 8, layout.cols});
+  FRUGAL_CHECK(mask.dtype() == DType::u8 && mask.device() == x.device(),
+               "[batch_norm] expected the mask of dtype u8 on {}, got {}", x.device().str(),
+               describe(mask));
+}
+
 bool by_rows(const Tensor& x) { return bitmask_layout(x.shape()).by_rows; }
 
 }  // namespace
@@ -80,7 +90,9 @@ BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
 BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& running_var,
                                     double eps) {
   check_real(kOp, "running_mean", running_mean);
-  check_shape(kOp, "running_var", running_var, running_mean.shape());
+  check_dim(kOp, "running_mean", running_mean, 1);
+  check_defined(kOp, "running_var", running_var);
+  check_channels(running_mean, {{"running_mean", &running_mean}, {"running_var", &running_var}});
   BatchNormMoments moments =
       empty_moments(running_mean.numel(), running_mean.dtype(), running_mean.device());
   dispatch(running_mean.device(), [&](auto backend) {
@@ -93,6 +105,7 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
                                  const BatchNormParameters& parameters, const Tensor& residual,
                                  bool relu, bool want_mask) {
   check_x(x);
+  FRUGAL_CHECK(relu || !want_mask, "[batch_norm] expected a mask to go with a relu, got none");
   if (residual.defined()) {
     check_shape(kOp, "the residual", residual, x.shape());
     check_same(kOp, x, {&residual});
@@ -116,10 +129,9 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
                           const BatchNormParameters& parameters, const Tensor& mask) {
   check_x(x);
+  check_mask(x, mask);
   if (!by_rows(x))
     return select_by_mask(batch_norm_apply(x, moments, parameters, {}, false, false).y, mask, 0);
-  const BitmaskLayout layout = bitmask_layout(x.shape());
-  check_shape(kOp, "the mask", mask, {layout.rows / 8, layout.cols});
   const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   dispatch(x.device(),
@@ -133,6 +145,10 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
                                        bool training, bool want_residual) {
   const int64_t c = check_x(x), rows = x.numel() / c;
   check_shape(kOp, "dy", dy, x.shape());
+  check_same(kOp, x, {&dy});
+  check_channels(
+      x, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
+  if (mask.defined()) check_mask(x, mask);
   Tensor gradient = contiguous(dy), applied = mask;
   const Tensor in = contiguous(x);
   BatchNormGradients out;
