@@ -5,141 +5,151 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
+#include "ops/elementwise_loops.h"
 #include "ops/reduce.h"
 
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // elements
+constexpr int64_t kBlock = 1 << 12;  // elements; see for_blocks()
+constexpr int64_t kGrain = 1 << 15;  // elements a thread takes at least
 constexpr const char* kBinaryNames[] = {"add", "sub", "mul", "div"};
 
+// Calls f(begin, end) over [0, n) in blocks that do not depend on the thread count: the last
+// elements of a block may be computed by other instructions than those before, which round
+// differently.
 template <class F>
-void with_binary(Binary op, F f) {
-  switch (op) {
-    case Binary::add:
-      return f(functors::Add{});
-    case Binary::sub:
-      return f(functors::Sub{});
-    case Binary::mul:
-      return f(functors::Mul{});
-    case Binary::div:
-      return f(functors::Div{});
-  }
-}
-
-// Ops with a gradient from something saved; neg is linear and has none.
-template <class F>
-void with_unary(Unary op, F f) {
-  switch (op) {
-    case Unary::neg:
-      return f(functors::Neg{});
-    case Unary::exp:
-      return f(functors::Exp{});
-    case Unary::log:
-      return f(functors::Log{});
-    case Unary::sqrt:
-      return f(functors::Sqrt{});
-    case Unary::sigmoid:
-      return f(functors::Sigmoid{});
-    case Unary::tanh:
-      return f(functors::Tanh{});
-    case Unary::gelu_exact:
-      return f(functors::GeluExact{});
-    case Unary::gelu_tanh:
-      return f(functors::GeluTanh{});
-    case Unary::silu:
-      return f(functors::Silu{});
-  }
-}
-
-// The element offset of row `row` (all axes but the last) of a view.
-int64_t row_offset(const Tensor& t, int64_t row) {
-  int64_t offset = 0;
-  for (int axis = t.dim() - 2; axis >= 0; --axis) {
-    offset += row % t.shape()[axis] * t.strides()[axis];
-    row /= t.shape()[axis];
-  }
-  return offset;
-}
-
-template <class T, class F>
-void flat(const T* __restrict a, const T* __restrict b, T* __restrict y, int64_t n, F f) {
-  parallel_for(0, n, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i] = f(a[i], b[i]);
+void for_blocks(int64_t n, F f) {
+  parallel_for(0, (n + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block)
+      f(block * kBlock, std::min(n, (block + 1) * kBlock));
   });
 }
 
-// a and b expanded to y's shape.
-template <class T, class F>
-void by_rows(const Tensor& a, const Tensor& b, const Tensor& y, F f) {
-  const int64_t width = y.dim() == 0 ? 1 : y.shape().back();
-  const int64_t a_step = y.dim() == 0 ? 0 : a.strides().back();
-  const int64_t b_step = y.dim() == 0 ? 0 : b.strides().back();
-  parallel_for(0, y.numel() / width, kGrain / width + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const T* pa = a.data<T>() + row_offset(a, row);
-      const T* pb = b.data<T>() + row_offset(b, row);
-      T* __restrict py = y.mut<T>() + row * width;
-      if (a_step == 1 && b_step == 1) {
-        for (int64_t i = 0; i < width; ++i) py[i] = f(pa[i], pb[i]);
-      } else if (a_step == 1 && b_step == 0) {
-        for (int64_t i = 0; i < width; ++i) py[i] = f(pa[i], *pb);
-      } else {
-        for (int64_t i = 0; i < width; ++i) py[i] = f(pa[i * a_step], pb[i * b_step]);
+// The axes of a broadcast, with neighbours merged where both operands allow it. Strides in
+// elements.
+struct Broadcast {
+  Shape shape, a, b;
+};
+Broadcast merged(const Tensor& a, const Tensor& b) {  // of one shape
+  Broadcast out;
+  for (int axis = 0; axis < a.dim(); ++axis) {
+    const int64_t n = a.shape()[axis], sa = a.strides()[axis], sb = b.strides()[axis];
+    if (n == 1) continue;
+    const int last = out.shape.dim() - 1;
+    if (last >= 0 && out.a[last] == n * sa && out.b[last] == n * sb) {
+      out.shape[last] *= n;
+      out.a[last] = sa;
+      out.b[last] = sb;
+    } else {
+      out.shape.push_back(n);
+      out.a.push_back(sa);
+      out.b.push_back(sb);
+    }
+  }
+  while (out.shape.dim() < 2) {  // at least rows and columns
+    Broadcast outer;
+    outer.shape.push_back(1);
+    outer.a.push_back(0);
+    outer.b.push_back(0);
+    if (out.shape.dim() == 1) {
+      outer.shape.push_back(out.shape[0]);
+      outer.a.push_back(out.a[0]);
+      outer.b.push_back(out.b[0]);
+    }
+    out = outer;
+  }
+  return out;
+}
+
+void binary_f32(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const Broadcast all = merged(a, b);
+  const int col = all.shape.dim() - 1, row = col - 1;
+  const int64_t cols = all.shape[col], rows = y.numel() / cols;
+  const float *pa = a.data<float>(), *pb = b.data<float>();
+  float* py = y.mut<float>();
+  if (rows == 1) {
+    for_blocks(cols, [&](int64_t begin, int64_t end) {
+      simd::binary(op, pa + begin * all.a[col], pb + begin * all.b[col], py + begin,
+                   {1, end - begin, 0, all.a[col], 0, all.b[col]});
+    });
+    return;
+  }
+  parallel_for(0, rows, kGrain / cols + 1, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      int64_t rest = begin, at_a = 0, at_b = 0;
+      for (int axis = row; axis >= 0; --axis) {
+        at_a += rest % all.shape[axis] * all.a[axis];
+        at_b += rest % all.shape[axis] * all.b[axis];
+        rest /= all.shape[axis];
       }
+      const int64_t run = std::min(end - begin, all.shape[row] - begin % all.shape[row]);
+      simd::binary(op, pa + at_a, pb + at_b, py + begin * cols,
+                   {run, cols, all.a[row], all.a[col], all.b[row], all.b[col]});
+      begin += run;
     }
   });
+}
+
+// The element that a flat index of the shape names.
+int64_t offset_of(const Tensor& t, int64_t index) {
+  int64_t offset = 0;
+  for (int axis = t.dim() - 1; axis >= 0; --axis) {
+    offset += index % t.shape()[axis] * t.strides()[axis];
+    index /= t.shape()[axis];
+  }
+  return offset;
 }
 
 }  // namespace
 
 void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
   if (y.numel() == 0) return;
-  with_real(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    with_binary(op, [&](auto f) {
-      if (a.is_contiguous() && b.is_contiguous() && a.shape() == b.shape())
-        flat(a.data<T>(), b.data<T>(), y.mut<T>(), y.numel(), f);
-      else
-        by_rows<T>(expand(a, y.shape()), expand(b, y.shape()), y, f);
-    });
+  const Tensor wide_a = expand(a, y.shape()), wide_b = expand(b, y.shape());
+  if (y.dtype() == DType::f32) return binary_f32(op, wide_a, wide_b, y);
+  with_binary(op, [&](auto f) {
+    for (int64_t i = 0; i < y.numel(); ++i)
+      y.mut<double>()[i] = f(wide_a.data<double>()[offset_of(wide_a, i)],
+                             wide_b.data<double>()[offset_of(wide_b, i)]);
   });
 }
 
 void affine_kernel(Cpu, const Tensor& x, double factor, double term, const Tensor& y) {
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* __restrict px = x.data<T>();
-    T* __restrict py = y.mut<T>();
-    const T f = static_cast<T>(factor), t = static_cast<T>(term);
-    parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) py[i] = px[i] * f + t;
-    });
+  if (x.dtype() == DType::f64) {
+    for (int64_t i = 0; i < x.numel(); ++i)
+      y.mut<double>()[i] = x.data<double>()[i] * factor + term;
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::affine(x.data<float>() + begin, static_cast<float>(factor), static_cast<float>(term),
+                 y.mut<float>() + begin, end - begin);
   });
 }
 
 void unary_kernel(Cpu, Unary op, const Tensor& x, const Tensor& y) {
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  if (x.dtype() == DType::f64) {
     with_unary(op, [&](auto f) {
-      const T* __restrict px = x.data<T>();
-      T* __restrict py = y.mut<T>();
-      parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) py[i] = f.f(px[i]);
-      });
+      for (int64_t i = 0; i < x.numel(); ++i) y.mut<double>()[i] = f.f(x.data<double>()[i]);
     });
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary(op, x.data<float>() + begin, y.mut<float>() + begin, end - begin);
   });
 }
 
 void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx) {
-  with_real(dy.dtype(), [&](auto zero) {
-    using T = decltype(zero);
+  if (dy.dtype() == DType::f64) {
     with_unary(op, [&](auto f) {
-      if constexpr (requires { f.df(T{}, T{}); })
-        flat(dy.data<T>(), saved.data<T>(), dx.mut<T>(), dy.numel(),
-             [f](T g, T s) { return f.df(g, s); });
+      if constexpr (requires { f.df(0.0, 0.0); })
+        for (int64_t i = 0; i < dy.numel(); ++i)
+          dx.mut<double>()[i] = f.df(dy.data<double>()[i], saved.data<double>()[i]);
     });
+    return;
+  }
+  for_blocks(dy.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary_backward(op, dy.data<float>() + begin, saved.data<float>() + begin,
+                         dx.mut<float>() + begin, end - begin);
   });
 }
 

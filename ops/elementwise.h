@@ -1,14 +1,11 @@
-// Elementwise ops, f32 and f64. Binary ones broadcast by NumPy's rule. The formulas:
-// ops/functors.h.
+// Elementwise ops, f32 (SIMD) and f64 (plain loops). Binary ones broadcast by NumPy's rule. The
+// list of ops and their formulas: ops/functors.h.
 #pragma once
 #include "core/tensor.h"
 #include "ops/functors.h"
 #include "ops/options.h"
 
 namespace frugal::ops {
-
-enum class Binary : uint8_t { add, sub, mul, div };
-enum class Unary : uint8_t { neg, exp, log, sqrt, sigmoid, tanh, gelu_exact, gelu_tanh, silu };
 
 // a op b, of the broadcast shape.  Errors: dtypes, devices or shapes that do not go together.
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);

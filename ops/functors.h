@@ -1,16 +1,15 @@
-// The scalar functions behind the elementwise ops, written once for every backend. A unary op has
-// f(x) and the gradient df(dy, s), where s is what the op saves: its input or its output.
+// The scalar functions behind the elementwise ops, written once for every backend: the list of ops.
+// A unary op has f(x) and, unless it is linear, the gradient df(dy, s), where s is what the op
+// saves: its input or its output.
 #pragma once
-#include <cmath>
-#include <numbers>
+#include "ops/scalar_math.h"
 
-#ifdef __CUDACC__
-#define FRUGAL_HD __host__ __device__
-#else
-#define FRUGAL_HD
-#endif
+namespace frugal::ops {
 
-namespace frugal::ops::functors {
+enum class Binary : uint8_t { add, sub, mul, div };
+enum class Unary : uint8_t { neg, exp, log, sqrt, sigmoid, tanh, gelu_exact, gelu_tanh, silu };
+
+namespace functors {
 
 struct Add {
   template <class T>
@@ -46,7 +45,7 @@ struct Neg {
 struct Exp {  // saves y
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return std::exp(x);
+    return math::exp(x);
   }
   template <class T>
   FRUGAL_HD T df(T dy, T y) const {
@@ -76,7 +75,7 @@ struct Sqrt {  // saves y
 struct Sigmoid {  // saves y
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return 1 / (1 + std::exp(-x));
+    return 1 / (1 + math::exp(-x));
   }
   template <class T>
   FRUGAL_HD T df(T dy, T y) const {
@@ -86,7 +85,7 @@ struct Sigmoid {  // saves y
 struct Tanh {  // saves y
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return std::tanh(x);
+    return math::tanh(x);
   }
   template <class T>
   FRUGAL_HD T df(T dy, T y) const {
@@ -96,14 +95,13 @@ struct Tanh {  // saves y
 struct GeluExact {  // saves x. Ref: Hendrycks & Gimpel 2016, equation 1
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return x / 2 * (1 + std::erf(x / static_cast<T>(std::numbers::sqrt2)));
+    return x * math::normal_cdf(x);
   }
   template <class T>
   FRUGAL_HD T df(T dy, T x) const {
-    const T cdf = (1 + std::erf(x / static_cast<T>(std::numbers::sqrt2))) / 2;
-    const T pdf =
-        std::exp(-x * x / 2) * static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
-    return dy * (cdf + x * pdf);
+    constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // 1 / sqrt(2 pi)
+    const T density = math::exp(-x * x / 2) * static_cast<T>(kDensity);
+    return dy * (math::normal_cdf(x) + x * density);
   }
 };
 struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
@@ -115,11 +113,11 @@ struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
   }
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return x / 2 * (1 + std::tanh(inner(x)));
+    return x / 2 * (1 + math::tanh(inner(x)));
   }
   template <class T>
   FRUGAL_HD T df(T dy, T x) const {
-    const T t = std::tanh(inner(x));
+    const T t = math::tanh(inner(x));
     const T slope = static_cast<T>(kScale) * (1 + 3 * static_cast<T>(kCubic) * x * x);
     return dy * ((1 + t) / 2 + x / 2 * (1 - t * t) * slope);
   }
@@ -127,13 +125,54 @@ struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
 struct Silu {  // saves x. Ref: Elfwing et al. 2017
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return x / (1 + std::exp(-x));
+    return x / (1 + math::exp(-x));
   }
   template <class T>
   FRUGAL_HD T df(T dy, T x) const {
-    const T s = 1 / (1 + std::exp(-x));
+    const T s = 1 / (1 + math::exp(-x));
     return dy * s * (1 + x * (1 - s));
   }
 };
 
-}  // namespace frugal::ops::functors
+}  // namespace functors
+
+// Calls f with the functor behind `op`.
+template <class F>
+void with_binary(Binary op, F&& f) {
+  switch (op) {
+    case Binary::add:
+      return f(functors::Add{});
+    case Binary::sub:
+      return f(functors::Sub{});
+    case Binary::mul:
+      return f(functors::Mul{});
+    case Binary::div:
+      return f(functors::Div{});
+  }
+}
+
+template <class F>
+void with_unary(Unary op, F&& f) {
+  switch (op) {
+    case Unary::neg:
+      return f(functors::Neg{});
+    case Unary::exp:
+      return f(functors::Exp{});
+    case Unary::log:
+      return f(functors::Log{});
+    case Unary::sqrt:
+      return f(functors::Sqrt{});
+    case Unary::sigmoid:
+      return f(functors::Sigmoid{});
+    case Unary::tanh:
+      return f(functors::Tanh{});
+    case Unary::gelu_exact:
+      return f(functors::GeluExact{});
+    case Unary::gelu_tanh:
+      return f(functors::GeluTanh{});
+    case Unary::silu:
+      return f(functors::Silu{});
+  }
+}
+
+}  // namespace frugal::ops

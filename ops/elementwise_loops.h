@@ -1,0 +1,21 @@
+// The f32 loops of the elementwise ops, compiled once per instruction set and chosen at run time
+// (see ops/simd_loops.h).
+#pragma once
+#include "ops/functors.h"
+
+namespace frugal::ops::simd {
+
+// Where two operands of a [rows, cols] result lie: strides in elements, 0 where broadcast. The
+// result is contiguous.
+struct Operands {
+  int64_t rows, cols;
+  int64_t a_row, a_col, b_row, b_col;
+};
+void binary(Binary op, const float* a, const float* b, float* y, const Operands& layout);
+
+void unary(Unary op, const float* x, float* y, int64_t n);
+// REQUIRES: an op with a gradient.
+void unary_backward(Unary op, const float* dy, const float* saved, float* dx, int64_t n);
+void affine(const float* x, float factor, float term, float* y, int64_t n);
+
+}  // namespace frugal::ops::simd
