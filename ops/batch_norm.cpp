@@ -25,8 +25,6 @@ void check_channels(const Tensor& x,
     if (!tensor->defined()) continue;
     check_shape(kOp, name, *tensor, {x.size(-1)});
     check_same(kOp, x, {tensor});
-    FRUGAL_CHECK(tensor->is_contiguous(), "[batch_norm] expected a contiguous {}, got strides {}",
-                 name, tensor->strides());
   }
 }
 
@@ -44,6 +42,17 @@ BatchNormParameters contiguous_parameters(const BatchNormParameters& p) {
           p.bias.defined() ? contiguous(p.bias) : p.bias};
 }
 
+// Running statistics are written where they lie.
+void check_running(std::initializer_list<std::pair<const char*, const Tensor*>> all) {
+  for (const auto& [name, tensor] : all)
+    FRUGAL_CHECK(!tensor->defined() || tensor->is_contiguous(),
+                 "[batch_norm] expected a contiguous {}, got strides {}", name, tensor->strides());
+}
+
+BatchNormMoments contiguous_moments(const BatchNormMoments& m) {
+  return {contiguous(m.mean), contiguous(m.invstd)};
+}
+
 Tensor folded(const Tensor& x, const BatchNormMoments& moments,
               const BatchNormParameters& parameters) {
   check_channels(x, {{"weight", &parameters.weight},
@@ -51,8 +60,9 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
                      {"mean", &moments.mean},
                      {"invstd", &moments.invstd}});
   Tensor affine = workspace({3, x.size(-1)}, x.dtype(), x.device());
-  const BatchNormParameters dense = contiguous_parameters(parameters);
-  dispatch(x.device(), [&](auto backend) { fold_kernel(backend, moments, dense, affine); });
+  dispatch(x.device(), [&](auto backend) {
+    fold_kernel(backend, contiguous_moments(moments), contiguous_parameters(parameters), affine);
+  });
   return affine;
 }
 
@@ -73,6 +83,7 @@ BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
   const int64_t c = check_x(x), rows = x.numel() / c;
   FRUGAL_CHECK(rows >= 2, "[batch_norm] expected at least 2 rows to train on, got {}", describe(x));
   check_channels(x, {{"running_mean", &running_mean}, {"running_var", &running_var}});
+  check_running({{"running_mean", &running_mean}, {"running_var", &running_var}});
   const Tensor in = contiguous(x);
   const Tensor mean = workspace({c}, DType::f64, x.device());
   const Tensor variance = workspace({c}, DType::f64, x.device());
@@ -96,7 +107,8 @@ BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& ru
   BatchNormMoments moments =
       empty_moments(running_mean.numel(), running_mean.dtype(), running_mean.device());
   dispatch(running_mean.device(), [&](auto backend) {
-    running_moments_kernel(backend, running_mean, running_var, eps, moments);
+    running_moments_kernel(backend, contiguous(running_mean), contiguous(running_var), eps,
+                           moments);
   });
   return moments;
 }
@@ -165,9 +177,10 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
   const Tensor affine = workspace({4, c}, x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) {
     const Tensor masked = applied.defined() ? out.dresidual : Tensor();
-    gradient_sums_kernel(backend, gradient, applied, in, moments.mean, masked, sums);
-    fold_gradient_kernel(backend, sums, rows, moments, contiguous_parameters(parameters), training,
-                         affine, out.dweight, out.dbias);
+    gradient_sums_kernel(backend, gradient, applied, in, contiguous(moments.mean), masked, sums);
+    fold_gradient_kernel(backend, sums, rows, contiguous_moments(moments),
+                         contiguous_parameters(parameters), training, affine, out.dweight,
+                         out.dbias);
     if (masked.defined())
       input_gradient_kernel(backend, masked, {}, in, affine, out.dx);
     else
