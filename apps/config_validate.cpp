@@ -134,7 +134,8 @@ int64_t parse_bytes(const std::string& text) {
     const auto power = static_cast<double>(std::string("KMGT").find(unit[0]) + 1);
     factor = std::pow(unit.size() == 3 ? 1024.0 : 1000.0, power);
   }
-  FRUGAL_CHECK(amount * factor < 9.2e18, "[memory_limit] expected less than 8 EiB, got {}", text);
+  if (amount * factor >= 9.2e18)
+    throw ConfigError("memory_limit", "expected less than 8 EiB, got " + text);
   return static_cast<int64_t>(amount * factor);
 }
 

@@ -21,9 +21,8 @@ class RandomDataset : public Dataset {
     for (int64_t i = 0; i < n; ++i) {
       const auto at = static_cast<uint64_t>(i);
       // Two uniforms, centred: cheap, and close enough to a bell.
-      out[i] =
-          2 * (uniform(noise, at + 1) + uniform(noise, at + 1 + static_cast<uint64_t>(n)) - 1) +
-          uniform(pattern, at) - 0.5f;
+      out[i] = (uniform(noise, at + 1) + uniform(noise, at + 1 + static_cast<uint64_t>(n)) - 1) +
+               uniform(pattern, at) - 0.5f;
     }
     return static_cast<int64_t>(label);
   }

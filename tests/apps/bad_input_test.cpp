@@ -1,0 +1,177 @@
+// Every kind of bad input ends with a message that says what and where, and the right exit status.
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "core/tensor.h"
+#include "data/safetensors.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+struct BadInput {
+  TempFolder folder;
+  std::string config = folder / "c.json";
+  BadInput() { write_file(config, kTinyConfig); }
+};
+
+void check_fails(const Ran& ran, int status, std::initializer_list<const char*> words) {
+  CHECK(ran.status == status);
+  CHECK_MESSAGE(ran.err.find("error: ") != std::string::npos, ran.err);
+  for (const char* word : words)
+    CHECK_MESSAGE(ran.err.find(word) != std::string::npos, word, ran.err);
+}
+
+std::string big_endian(uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 255);
+  return bytes;
+}
+
+// `count` images of 28 x 28 and their labels, in the IDX layout.
+void write_idx(const TempFolder& folder, uint32_t count, char label) {
+  const std::string three{"\0\0\x08\x03", 4}, one{"\0\0\x08\x01", 4};
+  for (const char* part : {"train", "t10k"}) {
+    write_file(folder / (std::string(part) + "-images-idx3-ubyte"),
+               three + big_endian(count) + big_endian(28) + big_endian(28) +
+                   std::string(count * 784, 'x'));
+    write_file(folder / (std::string(part) + "-labels-idx1-ubyte"),
+               one + big_endian(count) + std::string(count, label));
+  }
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(BadInput, "command line") {
+  check_fails(frugal(""), 2, {"--help"});
+  check_fails(frugal("trian"), 2, {"--help"});
+  check_fails(frugal("train"), 2, {"CONFIG"});
+  check_fails(frugal("train " + config + " --nonsense"), 2, {"--nonsense"});
+  check_fails(frugal("train " + config + " --resume"), 2, {"--out"});
+  check_fails(frugal("eval " + config), 2, {"--checkpoint"});
+  check_fails(frugal("bench step --workload r9"), 2, {"r18"});
+  CHECK(frugal("--version").out.starts_with("frugal "));
+  for (const char* command : {"", "train", "eval", "grad", "inspect", "compare", "schema", "bench",
+                              "bench quantizer", "bench step"}) {
+    const Ran help = frugal(std::string(command) + " --help");
+    CHECK(help.status == 0);
+    CHECK(help.out.find("--help") != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(BadInput, "configuration") {
+  check_fails(frugal("train " + folder / "none.json"), 2, {"none.json"});
+  check_fails(frugal("train " + config + " --set optim.momentun=0.9"), 2,
+              {"optim.momentun", "optim.momentum"});
+  check_fails(frugal("train " + config + " --set optim.lr=fast"), 2, {"optim.lr", "a number"});
+  check_fails(frugal("train " + config + " --set optim.lr=-1"), 2, {"optim.lr", "got -1"});
+  check_fails(frugal("train " + config +
+                     " --set data.shape=null --set data.name=cifar10 "
+                     "--set data.classes=null"),
+              2, {"data.dir"});
+  check_fails(frugal("train " + config + " --set device=cuda"), 2, {"device"});
+  const Ran printed = frugal("train " + config + " --print-config");
+  CHECK(printed.status == 0);
+  CHECK(Json::parse(printed.out)["model"]["num_classes"] == 3);
+  CHECK(frugal("train --help-config").out.find("optim.momentum") != std::string::npos);
+  CHECK(Json::parse(frugal("schema").out)["title"].is_string());
+}
+
+TEST_CASE_FIXTURE(BadInput, "data files") {
+  const TempFolder data;
+  const std::string train = "train " + config +
+                            " --set data.name=mnist --set data.shape=null --set data.classes=null "
+                            "--set data.train_samples=0 --set data.dir=" +
+                            data / "";
+  check_fails(frugal(train), 1, {"train-images-idx3-ubyte"});
+  write_idx(data, 64, 3);
+  CHECK(frugal(train + " --set train.steps=2").status == 0);
+  write_idx(data, 64, 10);
+  check_fails(frugal(train), 1, {"train-labels-idx1-ubyte", "label"});
+  write_idx(data, 64, 3);
+  const std::string images = read_file(data / "train-images-idx3-ubyte");
+  write_file(data / "train-images-idx3-ubyte", images.substr(0, 5000));
+  check_fails(frugal(train), 1, {"train-images-idx3-ubyte"});
+  write_file(data / "train-images-idx3-ubyte", std::string("\x1f\x8b garbage that is no gzip"));
+  check_fails(frugal(train), 1, {"train-images-idx3-ubyte"});
+  const TempFolder cifar;
+  write_file(cifar / "data_batch_1.bin", std::string(3073 * 3 + 5, '\1'));
+  check_fails(frugal("train " + config +
+                     " --set data.name=cifar10 --set data.shape=null --set data.classes=null "
+                     "--set data.dir=" +
+                     cifar / ""),
+              1, {"data_batch_1.bin"});
+}
+
+TEST_CASE_FIXTURE(BadInput, "weights and checkpoints") {
+  REQUIRE(frugal("train " + config + " --out " + folder / "run").status == 0);
+  const std::string last = folder / "run/checkpoint/last.safetensors";
+  const std::string eval = "eval " + config + " --checkpoint ";
+  CHECK(frugal(eval + last).status == 0);
+  check_fails(frugal(eval + folder / "none.safetensors"), 1, {"none.safetensors"});
+  check_fails(frugal(eval + last + " --set model.hidden=[64,31,9]"), 1,
+              {"missing", "fc4.weight", "wrong shape", "fc2.weight"});
+  check_fails(frugal(eval + last + " --set model.hidden=[64]"), 1, {"unexpected", "fc3.weight"});
+  const std::string bytes = read_file(last);
+  write_file(folder / "cut.safetensors", bytes.substr(0, bytes.size() - 9));
+  check_fails(frugal(eval + folder / "cut.safetensors"), 1, {"cut.safetensors"});
+  check_fails(frugal("inspect " + folder / "cut.safetensors"), 1, {"cut.safetensors"});
+  const Ran inspected = frugal("inspect --json " + last);
+  REQUIRE(inspected.status == 0);
+  CHECK(Json::parse(inspected.out)["tensors"].size() == 6);
+  CHECK(Json::parse(inspected.out)["metadata"]["step"] == "40");
+
+  const std::string state = folder / "run/checkpoint/state.safetensors";
+  const std::string whole = read_file(state);
+  const std::string resume = "train " + config + " --resume --out " + folder / "run";
+  write_file(state, whole.substr(0, whole.size() / 2));
+  check_fails(frugal(resume), 1, {"state.safetensors"});
+  write_file(state, bytes);  // weights, but no state
+  check_fails(frugal(resume), 1, {"state.safetensors", "no state of a run"});
+  write_file(state, whole);
+  write_file(folder / "run/metrics.jsonl", "");
+  check_fails(frugal(resume), 1, {"metrics.jsonl"});
+}
+
+TEST_CASE_FIXTURE(BadInput, "output folders") {
+  const std::string train = "train " + config + " --out ";
+  check_fails(frugal(train + "/proc/frugal"), 1, {"/proc/frugal"});
+  check_fails(frugal(train + config + "/run"), 1, {"c.json"});
+  write_file(folder / "file", "x");
+  check_fails(frugal(train + folder / "file"), 2, {"not a folder"});
+  std::filesystem::create_directory(folder / "mine");
+  write_file(folder / "mine/thesis.tex", "x");
+  check_fails(frugal(train + folder / "mine"), 2, {"not empty"});
+  check_fails(frugal(train + folder / "mine" + " --resume"), 2, {"thesis.tex"});
+  CHECK(read_file(folder / "mine/thesis.tex") == "x");
+}
+
+TEST_CASE_FIXTURE(BadInput, "a full disk leaves the last checkpoint whole") {
+  // A limit on file sizes stands for it: the write fails in the same place.
+  const std::string train = "FRUGAL train " + config + " --out " + folder / "run";
+  check_fails(shell("trap '' XFSZ; ulimit -f 16; " + train), 1, {"write", "safetensors"});
+  REQUIRE(!std::filesystem::exists(folder / "run/checkpoint/state.safetensors"));
+  REQUIRE(!std::filesystem::exists(folder / "run/checkpoint/state.safetensors.tmp"));
+  CHECK(shell(train + " --resume").status == 0);
+}
+
+TEST_CASE_FIXTURE(BadInput, "out of memory says what holds it and what to lower") {
+  check_fails(frugal("train " + config + " --set 'memory_limit=60 KiB'"), 1,
+              {"out of memory", "parameter", "activation", "packed", "data.batch_size",
+               "compression.level", "memory_limit"});
+}
+
+TEST_CASE_FIXTURE(BadInput, "a loss that is not finite stops the run and keeps the checkpoint") {
+  // Without clipping, a rate of 1e4 overflows within a few steps.
+  const std::string diverge =
+      " --set optim.lr=10000 --set optim.clip_norm=0 --set "
+      "schedule.name=constant --set train.checkpoint_interval=1";
+  const Ran ran = frugal("train " + config + diverge + " --out " + folder / "run");
+  check_fails(ran, 1, {"step ", "first non-finite tensor: "});
+  const auto kept =
+      data::SafetensorsFile::open(folder / "run/checkpoint/last.safetensors").read_all();
+  for (const auto& [name, tensor] : kept)
+    for (double value : tensor.to_vector()) REQUIRE(std::isfinite(value));
+}
+
+}  // namespace frugal::apps

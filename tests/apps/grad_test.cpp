@@ -1,0 +1,133 @@
+// `frugal grad`: gradients in PyTorch's names and layouts.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "apps/json.h"
+#include "apps/makers.h"
+#include "core/rng.h"
+#include "data/safetensors.h"
+#include "models/state.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+using Tensors = std::map<std::string, Tensor>;
+
+Tensors read(const std::string& path) {
+  Tensors tensors;
+  for (auto& [name, tensor] : data::SafetensorsFile::open(path).read_all()) tensors[name] = tensor;
+  return tensors;
+}
+
+Tensor noise(const Shape& shape, uint64_t seed) {
+  const Tensor t = Tensor::empty(shape);
+  for (int64_t i = 0; i < t.numel(); ++i)
+    t.mut<float>()[i] = normal({seed, 0}, static_cast<uint64_t>(i));
+  return t;
+}
+
+struct Grad {
+  TempFolder folder;
+  std::shared_ptr<Module> model;
+
+  void prepare(const std::string& json, const Shape& image, const Tensor& input, bool with_target) {
+    write_file(folder / "c.json", json);
+    Config config = load_config(folder / "c.json");
+    if (!config.model.in_channels) config.model.in_channels = image.back();
+    if (!config.model.num_classes) config.model.num_classes = 10;
+    model = make_model(config, image, kCpu);
+    data::write_safetensors(folder / "w", models::state_dict(*model));
+    std::vector<std::pair<std::string, Tensor>> batch{{"input", input}};
+    std::vector<int64_t> target;
+    for (int64_t n = 0; n < input.size(0); ++n) target.push_back(n % 10);
+    if (with_target) batch.emplace_back("target", Tensor::from(target, {input.size(0)}));
+    data::write_safetensors(folder / "b", batch);
+  }
+  Ran run(const std::string& more = "") {
+    return frugal("grad " + folder / "c.json" + " --weights " + folder / "w" + " --batch " +
+                  folder / "b" + " --out " + folder / "g" + " --json " + more);
+  }
+  double loss_with(const std::string& name, int64_t index, double change) {
+    auto state = models::state_dict(*model);
+    for (auto& [each, tensor] : state)
+      if (each == name) tensor.mut<float>()[index] += static_cast<float>(change);
+    data::write_safetensors(folder / "w", state);
+    const Ran ran = run();
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return read(folder / "g").at("loss").item();
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Grad, "a configuration with nothing but the model is enough") {
+  prepare(R"({"model": {"name": "resnet20", "num_classes": 10}, "compression": {"level": "L0"}})",
+          {8, 8, 3}, noise({4, 3, 8, 8}, 1), true);
+  const Ran ran = run();
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json report = Json::parse(ran.out);
+  const Tensors out = read(folder / "g");
+  CHECK(report["loss"].get<double>() == out.at("loss").item());
+  CHECK(report["memory"]["activation_bytes"].get<int64_t>() > 0);
+  CHECK(report["memory"]["packed_bytes"] == 0);
+  CHECK(out.at("output").shape() == Shape{4, 10});
+  CHECK(out.at("grad/conv1.weight").shape() == Shape{16, 3, 3, 3});
+  CHECK(out.at("grad/linear.bias").shape() == Shape{10});
+  CHECK(out.at("buffer/bn1.num_batches_tracked").item() == 1);
+  CHECK(out.at("buffer/bn1.running_mean").to_vector() != std::vector<double>(16, 0.0));
+  CHECK(out.size() == 2 + model->parameters().size() + model->buffers().size());
+}
+
+TEST_CASE_FIXTURE(Grad, "gradients agree with differences of the loss, element by element") {
+  // Layouts are asymmetric on purpose: 3 channels, 8 x 6 pixels, and single elements of OIHW.
+  prepare(R"({"model": {"name": "resnet20", "num_classes": 10},
+              "compression": {"level": "L0"}})",
+          {8, 6, 3}, noise({6, 3, 8, 6}, 2), true);
+  REQUIRE(run().status == 0);
+  const Tensors out = read(folder / "g");
+  const Tensor& gradient = out.at("grad/conv1.weight");
+  for (int64_t index : {5, 100, 431}) {
+    constexpr double kStep = 2e-3;
+    const double difference =
+        (loss_with("conv1.weight", index, kStep) - loss_with("conv1.weight", index, -kStep)) /
+        (2 * kStep);
+    CHECK(gradient.item(index) == doctest::Approx(difference).epsilon(0.1).scale(0.1));
+  }
+}
+
+TEST_CASE_FIXTURE(Grad, "without a target the loss is the sum of the output") {
+  prepare(R"({"model": {"name": "mlp", "hidden": [5]}})", {2, 3, 2}, noise({4, 2, 2, 3}, 3), false);
+  const Ran ran = run();
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Tensors out = read(folder / "g");
+  double sum = 0;
+  for (double value : out.at("output").to_vector()) sum += value;
+  CHECK(out.at("loss").item() == doctest::Approx(sum).epsilon(1e-5));
+  CHECK(out.at("grad/fc2.bias").to_vector() == std::vector<double>(10, 4.0));
+}
+
+TEST_CASE_FIXTURE(Grad, "bad batches and weights") {
+  prepare(R"({"model": {"name": "mlp", "hidden": [5]}})", {2, 3, 1}, noise({4, 1, 2, 3}, 3), true);
+  CHECK(run().status == 0);
+  auto fails = [&](const char* word) {
+    const Ran ran = run();
+    CHECK(ran.status == 1);
+    CHECK_MESSAGE(ran.err.find(word) != std::string::npos, ran.err);
+  };
+  const Tensor input = noise({4, 1, 2, 3}, 3);
+  data::write_safetensors(folder / "b", {{"inputs", input}});
+  fails("'input'");
+  data::write_safetensors(folder / "b", {{"input", input}, {"other", input}});
+  fails("'other'");
+  data::write_safetensors(folder / "b", {{"input", input}, {"target", input}});
+  fails("'target'");
+  data::write_safetensors(
+      folder / "b", {{"input", input}, {"target", Tensor::from<int64_t>({0, 1, 2, 10}, {4})}});
+  fails("10");
+  data::write_safetensors(folder / "b", {{"input", noise({4, 1, 3, 3}, 3)}});
+  fails("wrong shape");
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,210 @@
+// The real binary: runs that are interrupted, and what a run leaves behind.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "apps/json.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+pid_t start(const std::vector<std::string>& arguments) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const int nowhere = open("/dev/null", O_WRONLY);  // not freopen: that would flush our own output
+  dup2(nowhere, STDOUT_FILENO);
+  dup2(nowhere, STDERR_FILENO);
+  std::vector<char*> argv;
+  std::string binary = FRUGAL_BINARY;
+  argv.push_back(binary.data());
+  std::vector<std::string> copies = arguments;
+  for (std::string& argument : copies) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(FRUGAL_BINARY, argv.data());
+  _exit(99);
+}
+
+// The exit status, or minus the signal that ended it.
+int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// Waits until `path` has `bytes`, or the process or the patience ended.
+void wait_until(const std::string& path, uintmax_t bytes) {
+  for (int i = 0; i < 20000; ++i) {
+    std::error_code none;
+    if (std::filesystem::file_size(path, none) >= bytes && !none) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void check_same_run(const std::string& a, const std::string& b) {
+  for (const char* name : {"metrics.jsonl", "config.json", "checkpoint/last.safetensors",
+                           "checkpoint/best.safetensors", "checkpoint/state.safetensors"}) {
+    CAPTURE(name);
+    const bool same = read_file(a + "/" + name) == read_file(b + "/" + name);
+    CHECK(same);
+    CHECK(!read_file(a + "/" + name).empty());
+  }
+  Json x = Json::parse(read_file(a + "/summary.json"));
+  Json y = Json::parse(read_file(b + "/summary.json"));
+  for (Json* summary : {&x, &y}) {
+    summary->erase("speed");
+    (*summary)["memory"].erase("host_peak_rss");
+  }
+  CHECK(x == y);
+}
+
+}  // namespace
+
+TEST_CASE("a run leaves its configuration, metrics, summary and checkpoints") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const Ran ran = frugal("train " + folder / "c.json" + " --json --out " + folder / "run");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json summary = Json::parse(ran.out);
+  CHECK(summary == Json::parse(read_file(folder / "run/summary.json")));
+  CHECK(summary["steps"] == 40);
+  CHECK(summary["epochs"] == 4);
+  CHECK(summary["final"]["test_accuracy"].get<double>() > 0.5);
+  CHECK(summary["best"]["test_accuracy"] >= summary["final"]["test_accuracy"]);
+  for (const char* key : {"activation_bytes", "packed_bytes", "peak_bytes", "host_peak_rss"})
+    CHECK(summary["memory"][key].get<int64_t>() > 0);
+  CHECK(summary["memory"]["packed_bytes"] <= summary["memory"]["activation_bytes"]);
+  int64_t total = 0;
+  for (const auto& bytes : summary["memory"]["at_peak"]) total += bytes.get<int64_t>();
+  CHECK(total == summary["memory"]["peak_bytes"]);
+  CHECK(summary["config_sha256"].get<std::string>().size() == 64);
+  CHECK(summary["speed"]["step_ms_median"].get<double>() > 0);
+  std::stringstream lines(read_file(folder / "run/metrics.jsonl"));
+  int steps = 0, epochs = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line);
+    (entry["type"] == "step" ? steps : epochs)++;
+  }
+  CHECK(steps == 13);
+  CHECK(epochs == 4);
+
+  const Ran eval = frugal("eval " + folder / "c.json" + " --json --checkpoint " +
+                          folder / "run/checkpoint/last.safetensors");
+  REQUIRE_MESSAGE(eval.status == 0, eval.err);
+  const Json result = Json::parse(eval.out);
+  CHECK(result["samples"] == 64);
+  CHECK(result["accuracy"] == summary["final"]["test_accuracy"]);
+  CHECK(result["loss"] == summary["final"]["test_loss"]);
+
+  CHECK(frugal("train " + folder / "c.json" + " --out " + folder / "run").status == 2);
+  const Ran again =
+      frugal("train " + folder / "c.json" + " --resume --json --out " + folder / "run");
+  CHECK(again.status == 0);  // nothing left to do
+  const Ran other =
+      frugal("train " + folder / "c.json" + " --set seed=1 --resume --out " + folder / "run");
+  CHECK(other.status == 2);
+  CHECK(other.err.find("seed") != std::string::npos);
+  const Ran table = frugal("compare " + folder / "run" + " " + folder / "run");
+  CHECK(table.status == 0);
+  CHECK(table.out.find("activation memory") != std::string::npos);
+}
+
+TEST_CASE("a run killed at any moment ends with the same bytes as one that was not") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::vector<std::string> arguments = {"train", folder / "c.json", "--set",
+                                              "train.epochs=16", "--out"};
+  auto with = [&](const std::string& out) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {folder / out, "--resume"});
+    return all;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(wait_for(start(with("whole"))) == 0);
+  const std::chrono::duration<double, std::micro> whole = std::chrono::steady_clock::now() - begin;
+  std::mt19937 random(7);
+  int kills = 0, status = 0;
+  do {
+    const pid_t child = start(with("cut"));
+    if (kills < 10) {  // moments spread over the time that a whole run takes
+      const double part = 0.05 + 0.4 * static_cast<double>(random() % 1000) / 1000;
+      std::this_thread::sleep_for(part * whole);
+      kill(child, SIGKILL);
+    }
+    status = wait_for(child);
+    REQUIRE((status == 0 || status == -SIGKILL));
+    if (status != 0) ++kills;
+  } while (status != 0);
+  CHECK(kills >= 2);
+  check_same_run(folder / "whole", folder / "cut");
+}
+
+TEST_CASE("SIGTERM and SIGINT: the step is finished, a checkpoint written, the status tells") {
+  const TempFolder folder;
+  Json longer = Json::parse(kTinyConfig);
+  longer["data"]["train_samples"] = 6400;
+  longer["train"]["checkpoint_interval"] = 0;
+  write_file(folder / "c.json", longer.dump());
+  REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / "whole").status == 0);
+  const std::vector<std::string> arguments = {"train", folder / "c.json", "--resume", "--out",
+                                              folder / "cut"};
+  for (const auto& [number, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
+    std::error_code none;
+    const uintmax_t before = std::filesystem::file_size(folder / "cut/metrics.jsonl", none);
+    const pid_t child = start(arguments);
+    wait_until(folder / "cut/metrics.jsonl", (none ? 0 : before) + 1);
+    kill(child, number);
+    CHECK(wait_for(child) == status);
+    CHECK(std::filesystem::exists(folder / "cut/checkpoint/state.safetensors"));
+    CHECK(!std::filesystem::exists(folder / "cut/summary.json"));
+  }
+  CHECK(wait_for(start(arguments)) == 0);
+  check_same_run(folder / "whole", folder / "cut");
+}
+
+TEST_CASE("results do not depend on threads, workers or how often checkpoints are written") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string train = "train " + folder / "c.json";
+  REQUIRE(frugal(train + " --out " + folder / "a").status == 0);
+  REQUIRE(frugal(train + " --out " + folder / "b" +
+                 " --set threads=3 --set data.workers=3 --set train.checkpoint_interval=0")
+              .status == 0);
+  CHECK(read_file(folder / "a/metrics.jsonl") == read_file(folder / "b/metrics.jsonl"));
+  CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
+        read_file(folder / "b/checkpoint/last.safetensors"));
+}
+
+TEST_CASE("gradient accumulation gives the gradient of the whole batch") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string train = "train " + folder / "c.json" +
+                            " --set compression.level=L0 --set model.dropout=0 --set train.steps=5 "
+                            "--json --set train.log_interval=1 --out ";
+  REQUIRE(frugal(train + folder / "a").status == 0);
+  REQUIRE(
+      frugal(train + folder / "b" + " --set data.batch_size=8 --set train.gradient_accumulation=4")
+          .status == 0);
+  std::stringstream a(read_file(folder / "a/metrics.jsonl")),
+      b(read_file(folder / "b/metrics.jsonl"));
+  int steps = 0;
+  for (std::string x, y; std::getline(a, x) && std::getline(b, y);) {
+    const Json first = Json::parse(x), second = Json::parse(y);
+    if (first["type"] != "step") continue;
+    ++steps;
+    CHECK(first["loss"].get<double>() ==
+          doctest::Approx(second["loss"].get<double>()).epsilon(1e-4));
+    CHECK(first["grad_norm"].get<double>() ==
+          doctest::Approx(second["grad_norm"].get<double>()).epsilon(1e-3));
+  }
+  CHECK(steps == 5);
+}
+
+}  // namespace frugal::apps
