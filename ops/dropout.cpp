@@ -1,32 +1,37 @@
 #include "ops/dropout.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
+#include "ops/elementwise_loops.h"
 
 namespace frugal::ops {
+namespace {
+
+constexpr int64_t kBlock = 1 << 12;  // elements; whole blocks of the stream
+
+}  // namespace
 
 void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y) {
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* px = x.data<T>();
-    T* py = y.mut<T>();
-    const T scale = p < 1 ? static_cast<T>(1 / (1 - p)) : T{0};
-    // uniform(key, i) >= p in whole 24-bit words: the same decision for every dtype
-    const auto bound = static_cast<uint32_t>(std::ceil(p * 0x1p24));
-    const int64_t n = x.numel();
-    parallel_for(0, (n + 3) / 4, 1 << 12, [&](int64_t begin, int64_t end) {
-      for (int64_t block = begin; block < end; ++block) {
-        const auto words = philox(key, static_cast<uint64_t>(block));
-        for (int64_t lane = 0; lane < 4 && block * 4 + lane < n; ++lane) {
-          const int64_t i = block * 4 + lane;
-          py[i] = words[static_cast<size_t>(lane)] >> 8 >= bound ? px[i] * scale : T{0};
-        }
-      }
-    });
+  // uniform(key, i) >= p in whole 24-bit words: the same decision for every dtype
+  const auto bound = static_cast<uint32_t>(std::ceil(p * 0x1p24));
+  const double scale = p < 1 ? 1 / (1 - p) : 0;
+  if (x.dtype() == DType::f64) {
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const auto index = static_cast<uint64_t>(i);
+      const bool kept = philox(key, index / 4)[index % 4] >> 8 >= bound;
+      y.mut<double>()[i] = kept ? x.data<double>()[i] * scale : 0;
+    }
+    return;
+  }
+  const int64_t n = x.numel();
+  parallel_for(0, (n + kBlock - 1) / kBlock, 8, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * kBlock, end = std::min(n, last * kBlock);
+    simd::dropout(x.data<float>() + begin, key, bound, static_cast<float>(scale),
+                  y.mut<float>() + begin, begin, end);
   });
 }
 

@@ -62,6 +62,50 @@ void Affine(const float* HWY_RESTRICT x, float factor, float term, float* HWY_RE
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor + term;
 }
 
+constexpr int kStreams = 16;  // counters that a vector of the widest target takes
+
+// philox(key, first + lane) of core/rng.h for 16 counters at once: word w of counter k at
+// words[w][k].
+HWY_ATTR void PhiloxWords(RngKey key, uint64_t first, uint32_t (&words)[4][kStreams]) {
+  for (int k = 0; k < kStreams; ++k) {
+    const uint64_t counter = first + static_cast<uint64_t>(k);
+    words[0][k] = static_cast<uint32_t>(counter);
+    words[1][k] = static_cast<uint32_t>(counter >> 32);
+    words[2][k] = static_cast<uint32_t>(key.offset);
+    words[3][k] = static_cast<uint32_t>(key.offset >> 32);
+  }
+  auto k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int k = 0; k < kStreams; ++k) {
+      const uint64_t a = uint64_t{0xD2511F53u} * words[0][k],
+                     b = uint64_t{0xCD9E8D57u} * words[2][k];
+      words[0][k] = static_cast<uint32_t>(b >> 32) ^ words[1][k] ^ k0;
+      words[1][k] = static_cast<uint32_t>(b);
+      words[2][k] = static_cast<uint32_t>(a >> 32) ^ words[3][k] ^ k1;
+      words[3][k] = static_cast<uint32_t>(a);
+    }
+    k0 += 0x9E3779B9u;  // the Weyl sequence of the key
+    k1 += 0xBB67AE85u;
+  }
+}
+
+void Dropout(const float* HWY_RESTRICT x, RngKey key, uint32_t bound, float scale,
+             float* HWY_RESTRICT y, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i += 4 * kStreams) {
+    uint32_t words[4][kStreams];
+    PhiloxWords(key, static_cast<uint64_t>(i / 4), words);
+    float factors[4 * kStreams];
+    for (int k = 0; k < kStreams; ++k)
+      for (int w = 0; w < 4; ++w)
+        factors[4 * k + w] = math::choose(words[w][k] >> 8 >= bound, scale, 0.0f);
+    const int64_t n = end - i < 4 * kStreams ? end - i : 4 * kStreams;
+    const float* HWY_RESTRICT px = x + (i - begin);
+    float* HWY_RESTRICT py = y + (i - begin);
+    // A dropped infinity or NaN gives 0.
+    for (int64_t k = 0; k < n; ++k) py[k] = math::choose(factors[k] != 0, px[k] * factors[k], 0.0f);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace frugal::ops::simd
 HWY_AFTER_NAMESPACE();
@@ -73,6 +117,7 @@ HWY_EXPORT(BinaryOp);
 HWY_EXPORT(UnaryOp);
 HWY_EXPORT(UnaryBackward);
 HWY_EXPORT(Affine);
+HWY_EXPORT(Dropout);
 
 void binary(Binary op, const float* a, const float* b, float* y, const Operands& layout) {
   HWY_DYNAMIC_DISPATCH(BinaryOp)(op, a, b, y, layout);
@@ -85,6 +130,10 @@ void unary_backward(Unary op, const float* dy, const float* saved, float* dx, in
 }
 void affine(const float* x, float factor, float term, float* y, int64_t n) {
   HWY_DYNAMIC_DISPATCH(Affine)(x, factor, term, y, n);
+}
+void dropout(const float* x, RngKey key, uint32_t bound, float scale, float* y, int64_t begin,
+             int64_t end) {
+  HWY_DYNAMIC_DISPATCH(Dropout)(x, key, bound, scale, y, begin, end);
 }
 
 }  // namespace frugal::ops::simd

@@ -1,6 +1,7 @@
 // The f32 loops of the elementwise ops, compiled once per instruction set and chosen at run time
 // (see ops/simd_loops.h).
 #pragma once
+#include "core/rng.h"
 #include "ops/functors.h"
 
 namespace frugal::ops::simd {
@@ -17,5 +18,10 @@ void unary(Unary op, const float* x, float* y, int64_t n);
 // REQUIRES: an op with a gradient.
 void unary_backward(Unary op, const float* dy, const float* saved, float* dx, int64_t n);
 void affine(const float* x, float factor, float term, float* y, int64_t n);
+
+// y = x * scale where the 24-bit word of uniform(key, i) is at least `bound`, else 0, for elements
+// [begin, end) of the stream; x and y point to element begin.  REQUIRES: begin % 4 == 0.
+void dropout(const float* x, RngKey key, uint32_t bound, float scale, float* y, int64_t begin,
+             int64_t end);
 
 }  // namespace frugal::ops::simd
