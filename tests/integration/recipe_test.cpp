@@ -1,0 +1,196 @@
+// Recipes through real codecs: gradients stay unbiased, and what is kept is what the design says.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "compress/fixed_policy.h"
+#include "core/rng.h"
+#include "models/resnet_cifar.h"
+#include "ops/batch_norm.h"
+#include "ops/bitmask.h"
+#include "optim/sgd.h"
+
+using namespace frugal;
+
+namespace {
+
+Tensor noise(const Shape& shape, uint64_t stream, double scale = 1) {
+  Tensor x = Tensor::empty(shape);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    x.mut<float>()[i] = static_cast<float>(scale) * normal({11, stream}, static_cast<uint64_t>(i));
+  return x;
+}
+
+compress::FixedPolicyOptions options(std::string_view level, uint64_t seed) {
+  compress::FixedPolicyOptions o;
+  o.level = level;
+  o.min_elements = 0;
+  o.seed = seed;
+  return o;
+}
+
+// How far the mean of many draws lies from the exact values, in standard errors: squared, averaged
+// over the elements. About 1 without bias; it grows with the number of draws under bias.
+struct Bias {
+  explicit Bias(std::vector<double> exact)
+      : exact_(std::move(exact)), sum_(exact_.size()), squares_(exact_.size()) {}
+  void add(const std::vector<double>& draw) {
+    ++draws_;
+    for (size_t i = 0; i < draw.size(); ++i) {
+      const double error = draw[i] - exact_[i];
+      sum_[i] += error;
+      squares_[i] += error * error;
+    }
+  }
+  double chi_square() const {
+    double total = 0, counted = 0;
+    for (size_t i = 0; i < sum_.size(); ++i) {
+      const double mean = sum_[i] / draws_, variance = squares_[i] / draws_ - mean * mean;
+      if (variance <= 1e-20) continue;
+      total += mean * mean / (variance / (draws_ - 1));
+      ++counted;
+    }
+    REQUIRE(counted > 0);
+    return total / counted;
+  }
+
+ private:
+  double draws_ = 0;
+  std::vector<double> exact_, sum_, squares_;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a relu replayed through its exact sign is unbiased, through the rebuilt sign it is not") {
+  constexpr int kDraws = 200;
+  const Tensor x = noise({256, 16}, 1);
+  const BatchNormOptions training;
+  const ops::BatchNormMoments moments = ops::batch_norm_moments(x, {}, {}, training);
+  const ops::BatchNormOutput exact = ops::batch_norm_apply(x, moments, {}, {}, true, true);
+  for (int bits : {2, 4}) {
+    CAPTURE(bits);
+    Bias by_sign(exact.y.to_vector()), by_clamp(exact.y.to_vector());
+    for (uint64_t seed = 0; seed < kDraws; ++seed) {
+      compress::QuantizeOptions quantize;
+      quantize.bits = bits;
+      quantize.seed = seed;
+      const compress::Quantizer codec(quantize);
+      const Tensor rebuilt = codec.pack(x, {})->unpack();
+      by_sign.add(ops::batch_norm_by_mask(rebuilt, moments, {}, exact.mask).to_vector());
+      by_clamp.add(ops::batch_norm_apply(rebuilt, moments, {}, {}, true, false).y.to_vector());
+    }
+    // 4096 elements: the average of their chi-squares has a standard deviation of about 0.022.
+    CHECK(by_sign.chi_square() < 1.15);
+    CHECK(by_clamp.chi_square() > 1.5);
+  }
+}
+
+TEST_CASE("the gradient of a convolution behind a replayed relu is unbiased at 2 and 4 bits") {
+  constexpr int kDraws = 200;
+  const Variable x(noise({4, 8, 8, 16}, 2), true);
+  const Variable weight = Variable::parameter(noise({8, 3, 3, 16}, 3, 0.1));
+  const Tensor dy = noise({4, 8, 8, 8}, 4);
+  Conv2dOptions same;
+  same.padding = {1, 1};
+  auto gradient = [&](SavePolicy* policy, uint64_t step) {
+    Variable(weight).zero_grad();
+    PolicyScope scope(policy);
+    begin_step(step);
+    const Variable in = scale(x, 1);
+    backward(conv2d(batch_norm_relu(in, {}, {}, {}), weight, {}, same), dy);
+    return weight.grad().to_vector();
+  };
+  const std::vector<double> exact = gradient(nullptr, 0);
+  for (const char* level : {"L1", "L1.2"}) {
+    CAPTURE(level);
+    compress::FixedPolicy policy(options(level, 5));
+    Bias bias(exact);
+    for (uint64_t step = 0; step < kDraws; ++step) bias.add(gradient(&policy, step));
+    // 1152 elements that share their noise: a wider margin.
+    CHECK(bias.chi_square() < 1.5);
+  }
+}
+
+TEST_CASE("lossless recipes of a whole network change no bit of any gradient") {
+  models::Init init;
+  models::CifarResNet net(init, models::cifar_resnet_options("resnet20"));
+  Context context;
+  const Variable x(noise({4, 16, 16, 3}, 6));
+  auto gradients = [&](std::string_view level, bool recipes) {
+    net.zero_grad();
+    compress::FixedPolicyOptions o = options(level, 0);
+    o.recipes = recipes;
+    compress::FixedPolicy policy(o);
+    PolicyScope scope(&policy);
+    const Variable y = net.forward(x, context);
+    const int64_t bytes = allocator(kCpu).report().of(Category::activation);
+    backward(sum(mul(y, y)));
+    std::vector<std::vector<double>> all;
+    for (const auto& p : net.parameters()) all.push_back(p.parameter->grad().to_vector());
+    return std::pair(all, bytes);
+  };
+  const auto plain = gradients("L0", false), recipes = gradients("L0", true);
+  CHECK(plain.first == recipes.first);
+  CHECK(static_cast<double>(recipes.second) < 0.8 * static_cast<double>(plain.second));
+}
+
+TEST_CASE(
+    "a residual network keeps what the design says: two norm inputs, an output and two signs a "
+    "block") {
+  models::Init init;
+  models::CifarResNetOptions small = models::cifar_resnet_options("resnet20");
+  models::CifarResNet net(init, small);
+  Context context;
+  const Variable x(noise({32, 32, 32, 3}, 7));
+  compress::FixedPolicyOptions o = options("L1", 0);
+  o.min_elements = 16384;
+  compress::FixedPolicy policy(o);
+  PolicyScope scope(&policy);
+  const MemoryReport before = allocator(kCpu).report();
+  const Variable y = net.forward(x, context);
+  const MemoryReport after = allocator(kCpu).report();
+  const int64_t kept = after.of(Category::packed) - before.of(Category::packed) +
+                       after.of(Category::activation) - before.of(Category::activation);
+  // Elements of the stages' outputs: 16, 32 and 64 channels on 32, 16 and 8 pixels a side.
+  const double stage[] = {32.0 * 32 * 32 * 16, 32.0 * 16 * 16 * 32, 32.0 * 8 * 8 * 64};
+  // The stem (norm input, sign, output) and three blocks a stage; the last output feeds no
+  // convolution.
+  double bits = stage[0] * (4.125 + 1 + 0);
+  for (double elements : stage) bits += 3 * elements * (2 * 4.125 + 2 + 4.125);
+  bits -= stage[2] * 4.125;
+  CHECK(static_cast<double>(kept) == doctest::Approx(bits / 8).epsilon(0.03));
+}
+
+TEST_CASE("every level trains: the loss of a small network falls") {
+  for (const std::string level : {"L0", "L1", "L1.1", "L1.2"}) {
+    CAPTURE(level);
+    models::Init init;
+    models::CifarResNetOptions small = models::cifar_resnet_options("resnet20");
+    small.blocks = 1;
+    small.num_classes = 2;
+    models::CifarResNet net(init, small);
+    compress::FixedPolicy policy(options(level, 1));
+    Context context;
+    const Variable x(noise({16, 8, 8, 3}, 8));
+    const Tensor target =
+        Tensor::from<int64_t>({0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0}, {16});
+    std::vector<std::pair<std::string, Variable>> parameters;
+    for (const auto& p : net.parameters()) parameters.emplace_back(p.name, *p.parameter);
+    optim::Sgd sgd(optim::decay_groups(parameters, 0, false), {0.9, false});
+    double first = 0, last = 0;
+    for (uint64_t step = 0; step < 15; ++step) {
+      PolicyScope scope(&policy);
+      begin_step(step);
+      net.zero_grad();
+      const Variable loss = cross_entropy(net.forward(x, context), target);
+      backward(loss);
+      (step == 0 ? first : last) = loss.value().item();
+      sgd.step(0.02);
+    }
+    CHECK(last < 0.5 * first);
+  }
+}
