@@ -12,7 +12,7 @@ namespace frugal::ops {
 // empty output.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options = {});
-Tensor conv_transpose2d_backward_input(const Tensor& dy, const Tensor& weight,
+Tensor conv_transpose2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                                        const ConvTranspose2dOptions& options);
 Tensor conv_transpose2d_backward_weight(const Tensor& dy, const Tensor& x,
                                         const Shape& weight_shape,

@@ -101,8 +101,8 @@ void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const
       using P = dnnl::matmul;
       const auto pd =
           bias.defined()
-              ? onednn::describe_primitive<P>(desc_of(a), desc_of(b), bias_desc, desc_of(c))
-              : onednn::describe_primitive<P>(desc_of(a), desc_of(b), desc_of(c));
+              ? onednn::describe_primitive<P>({}, desc_of(a), desc_of(b), bias_desc, desc_of(c))
+              : onednn::describe_primitive<P>({}, desc_of(a), desc_of(b), desc_of(c));
       return onednn::Plan{P(pd), pd.scratchpad_desc(), {}};
     });
     const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};

@@ -1,5 +1,10 @@
 #include "ops/onednn.h"
 
+#include <unordered_map>
+#include <utility>
+
+#include "core/parallel.h"
+
 namespace frugal::ops::onednn {
 namespace {
 
@@ -12,6 +17,37 @@ dnnl::memory memory_of(const Desc& layout, const void* data) {
 Tensor bytes(const Desc& layout) {
   CategoryScope scope(Category::workspace);
   return Tensor::empty({static_cast<int64_t>(layout.get_size())}, DType::u8);
+}
+
+void run(const dnnl::primitive& primitive, const Desc& scratchpad,
+         std::unordered_map<int, dnnl::memory>& arguments) {
+  Tensor scratch;
+  if (scratchpad.get_size() > 0) {
+    scratch = bytes(scratchpad);
+    arguments.emplace(DNNL_ARG_SCRATCHPAD, memory_of(scratchpad, scratch.raw()));
+  }
+  primitive.execute(stream(), arguments);
+  stream().wait();
+}
+
+void reorder(const Repack& step, const Desc& from, const void* source, const Desc& to,
+             const void* target) {
+  std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_FROM, memory_of(from, source)},
+                                                  {DNNL_ARG_TO, memory_of(to, target)}};
+  run(step.reorder, step.scratchpad, arguments);
+}
+
+void bring(const Repack& step, const void* given, void* wanted) {
+  const auto* plain = static_cast<const float*>(given);
+  if (!step.tiles) return reorder(step, step.plain, given, step.wanted, wanted);
+  auto* tiled = static_cast<float*>(wanted);
+  if (step.adjoint) return pack_adjoint_weight(*step.tiles, plain, tiled);
+  pack_weight(*step.tiles, plain, tiled);
+}
+
+void take_back(const Repack& step, const void* made, void* wanted) {
+  if (!step.tiles) return reorder(step, step.wanted, made, step.plain, wanted);
+  unpack_weight(*step.tiles, static_cast<const float*>(made), static_cast<float*>(wanted));
 }
 
 }  // namespace
@@ -34,8 +70,65 @@ Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides)
   return Desc(dims, dnnl::memory::data_type::f32, strides);
 }
 
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+std::optional<WeightTiles> tiles_of(const Desc& layout) {
+#if DNNL_VERSION_MAJOR >= 3
+  if (layout.get_format_kind() != dnnl::memory::format_kind::blocked) return std::nullopt;
+  const auto dims = layout.get_dims(), padded = layout.get_padded_dims();
+  const auto strides = layout.get_strides();
+  const auto blocks = layout.get_inner_blks(), axes = layout.get_inner_idxs();
+#else
+  const dnnl_memory_desc_t& md = layout.data;
+  if (md.format_kind != dnnl_blocked || md.extra.flags != dnnl_memory_extra_flag_none)
+    return std::nullopt;
+  const auto& blocking = md.format_desc.blocking;
+  using Dims = std::vector<int64_t>;
+  const Dims dims(md.dims, md.dims + md.ndims), padded(md.padded_dims, md.padded_dims + md.ndims);
+  const Dims strides(blocking.strides, blocking.strides + md.ndims);
+  const Dims blocks(blocking.inner_blks, blocking.inner_blks + blocking.inner_nblks);
+  const Dims axes(blocking.inner_idxs, blocking.inner_idxs + blocking.inner_nblks);
+#endif
+  if (dims.size() != 4) return std::nullopt;
+  WeightTiles t{dims[0], dims[1], dims[2], dims[3]};
+  t.stride_k = strides[0], t.stride_c = strides[1];
+  t.stride_r = strides[2], t.stride_s = strides[3];
+  t.numel = padded[0] * padded[1] * padded[2] * padded[3];
+  int64_t step = 1;  // the last block is the innermost
+  for (size_t i = blocks.size(); i-- > 0;) {
+    int64_t& tile = axes[i] == 0 ? t.tile_k : t.tile_c;
+    if (axes[i] > 1 || tile > 1) return std::nullopt;
+    tile = blocks[i];
+    (axes[i] == 0 ? t.inner_k : t.inner_c) = step;
+    step *= blocks[i];
+  }
+  const int64_t along_k = t.tile_k > 1 ? t.inner_k : t.stride_k;
+  const int64_t along_c = t.tile_c > 1 ? t.inner_c : t.stride_c;
+  if (along_k != 1 && along_c != 1) return std::nullopt;
+  return t;
+}
+
+void Plan::repack(int id, const Desc& plain, const Desc& wanted, Direction direction) {
+  if (plain == wanted) return;
+  Repack step{id, plain, wanted, tiles_of(wanted), {}, {}, false};
+  const bool input = direction == Direction::input;
+  if (!step.tiles) {
+    const dnnl::reorder::primitive_desc pd(engine(), input ? plain : wanted, engine(),
+                                           input ? wanted : plain, user_scratchpad());
+    step.reorder = dnnl::reorder(pd);
+    step.scratchpad = pd.scratchpad_desc();
+  }
+  repacks.push_back(std::move(step));
+}
+
 const Plan& cached_plan(std::string key, std::function<Plan()> make) {
   thread_local std::unordered_map<std::string, Plan> plans;
+  // oneDNN splits the work when a primitive is made.
+  key += fmt::format(" x{}", num_threads());
   const auto found = plans.find(key);
   if (found != plans.end()) return found->second;
   if (plans.size() >= kPlans) plans.clear();
@@ -45,34 +138,26 @@ const Plan& cached_plan(std::string key, std::function<Plan()> make) {
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,
              std::initializer_list<Argument> outputs) {
   std::unordered_map<int, dnnl::memory> arguments;
-  std::vector<Tensor> copies;
-  std::vector<std::pair<dnnl::memory, dnnl::memory>> after;
-  auto bind = [&](const Argument& argument, bool input) {
-    const dnnl::memory given = memory_of(argument.layout, argument.data);
-    const auto wanted = plan.wanted.find(argument.id);
-    if (wanted == plan.wanted.end() || wanted->second == argument.layout) {
-      arguments.emplace(argument.id, given);
-      return;
+  std::vector<Tensor> copies;  // one per repack
+  auto bind = [&](const Argument& argument, Direction direction) {
+    const Desc* layout = &argument.layout;
+    const void* data = argument.data;
+    for (const Repack& step : plan.repacks) {
+      if (step.id != argument.id) continue;
+      copies.push_back(bytes(step.wanted));
+      if (direction == Direction::input) bring(step, data, copies.back().raw());
+      layout = &step.wanted;
+      data = copies.back().raw();
     }
-    copies.push_back(bytes(wanted->second));
-    const dnnl::memory copy = memory_of(wanted->second, copies.back().raw());
-    if (input)
-      dnnl::reorder(given, copy)
-          .execute(stream(), const_cast<dnnl::memory&>(given), const_cast<dnnl::memory&>(copy));
-    else
-      after.emplace_back(copy, given);
-    arguments.emplace(argument.id, copy);
+    arguments.emplace(argument.id, memory_of(*layout, data));
   };
-  for (const Argument& argument : inputs) bind(argument, true);
-  for (const Argument& argument : outputs) bind(argument, false);
-  Tensor scratchpad;
-  if (plan.scratchpad.get_size() > 0) {
-    scratchpad = bytes(plan.scratchpad);
-    arguments.emplace(DNNL_ARG_SCRATCHPAD, memory_of(plan.scratchpad, scratchpad.raw()));
-  }
-  plan.primitive.execute(stream(), arguments);
-  for (auto& [from, to] : after) dnnl::reorder(from, to).execute(stream(), from, to);
-  stream().wait();
+  for (const Argument& argument : inputs) bind(argument, Direction::input);
+  for (const Argument& argument : outputs) bind(argument, Direction::output);
+  run(plan.primitive, plan.scratchpad, arguments);
+  for (const Argument& argument : outputs)
+    for (const Repack& step : plan.repacks)
+      if (step.id == argument.id)
+        take_back(step, arguments.at(step.id).get_data_handle(), const_cast<void*>(argument.data));
 }
 
 }  // namespace frugal::ops::onednn

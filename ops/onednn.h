@@ -5,13 +5,12 @@
 
 #include <functional>
 #include <initializer_list>
-#include <memory>
+#include <optional>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
+#include "ops/weight_tiles.h"
 
 namespace frugal::ops::onednn {
 
@@ -25,6 +24,9 @@ dnnl::stream& stream();
 Desc desc(const std::vector<int64_t>& dims, Tag tag);
 Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides);
 
+// The caller gives the scratchpad, so that its bytes are accounted.
+dnnl::primitive_attr user_scratchpad();
+
 // Runs `f`; oneDNN's exceptions become frugal::Error naming `op`.
 template <class F>
 auto guarded(const char* op, F&& f) {
@@ -35,51 +37,85 @@ auto guarded(const char* op, F&& f) {
   }
 }
 
-// The primitive descriptor of P from its operation's arguments; the scratchpad is the caller's.
+// Which implementation to take, asked by name from the one that oneDNN prefers on. Where none is
+// wanted, the preferred one is taken.
+using Wanted = std::function<bool(const std::string&)>;
+
+// Takes the first wanted implementation of make()'s primitive descriptor.
+template <class Make>
+auto choose(const Wanted& wanted, const Make& make) {
+  auto candidate = make();
+  while (wanted) {
+    if (wanted(candidate.impl_info_str())) return candidate;
+    if (!candidate.next_impl()) return make();
+  }
+  return candidate;
+}
+
+// The primitive descriptor of P from its operation's arguments.
 template <class P, class... Args>
-typename P::primitive_desc describe_primitive(const Args&... args) {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&... args) {
+  const dnnl::primitive_attr attr = user_scratchpad();
 #if DNNL_VERSION_MAJOR >= 3
-  return typename P::primitive_desc(engine(), args..., attr);
+  return choose(wanted, [&] { return typename P::primitive_desc(engine(), args..., attr); });
 #else
-  return typename P::primitive_desc(typename P::desc(args...), attr, engine());
+  const typename P::desc operation(args...);  // oneDNN's list of implementations points to it
+  return choose(wanted, [&] { return typename P::primitive_desc(operation, attr, engine()); });
 #endif
 }
 
 // The same for a backward primitive, which wants its forward's descriptor as a hint.
 template <class P, class Hint, class... Args>
-typename P::primitive_desc describe_backward(const Hint& hint, const Args&... args) {
-  dnnl::primitive_attr attr;
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+typename P::primitive_desc describe_backward(const Wanted& wanted, const Hint& hint,
+                                             const Args&... args) {
+  const dnnl::primitive_attr attr = user_scratchpad();
 #if DNNL_VERSION_MAJOR >= 3
-  return typename P::primitive_desc(engine(), args..., hint, attr);
+  return choose(wanted, [&] { return typename P::primitive_desc(engine(), args..., hint, attr); });
 #else
-  return typename P::primitive_desc(typename P::desc(args...), attr, engine(), hint);
+  const typename P::desc operation(args...);
+  return choose(wanted,
+                [&] { return typename P::primitive_desc(operation, attr, engine(), hint); });
 #endif
 }
 
-// One argument of a primitive: where the data is and how it lies. When the primitive wants another
-// layout (weights), it is reordered through a workspace tensor.
-struct Argument {
-  int id;  // DNNL_ARG_...
-  const void* data;
-  Desc layout;  // as the data lies
-};
+// The tiles of a weight (oneDNN's extents K, C, R, S), or nothing where a layout is of another
+// kind.
+std::optional<WeightTiles> tiles_of(const Desc& layout);
 
-// A primitive made once per problem. `wanted` gives, for the arguments that may be reordered, the
-// layout it wants.
+// How an argument that lies as `plain` is brought into the layout that the primitive wants, or back
+// for an output.
+struct Repack {
+  int id = 0;  // DNNL_ARG_...
+  Desc plain, wanted;
+  std::optional<WeightTiles> tiles;  // by our own loops where they can, else
+  dnnl::reorder reorder;             // by oneDNN
+  Desc scratchpad;                   // of the reorder
+  bool adjoint = false;              // the given weight is the adjoint convolution's
+};
+enum class Direction : uint8_t { input, output };
+
+// A primitive made once per problem, and its arguments that lie otherwise than it wants.
 struct Plan {
   dnnl::primitive primitive;
   Desc scratchpad;
-  std::unordered_map<int, Desc> wanted;
+  std::vector<Repack> repacks;
+
+  // Repacks argument `id` at every execution, unless it lies as wanted already.
+  void repack(int id, const Desc& plain, const Desc& wanted, Direction direction);
+  bool adjoint() const { return !repacks.empty() && repacks.front().adjoint; }
 };
 
-// The thread's plan for `key`, made by `make` at first.
+// The thread's plan for `key` and the present number of threads, made by `make` at first.
 const Plan& cached_plan(std::string key, std::function<Plan()> make);
 
-// Executes; arguments whose layout differs from the plan's are reordered before (inputs) or after
-// (outputs). Scratchpad and reordered copies are workspace tensors.
+// One argument of a primitive: where the data is and how it lies, unless the plan repacks it.
+struct Argument {
+  int id;  // DNNL_ARG_...
+  const void* data;
+  Desc layout;
+};
+
+// Executes, and waits. Scratchpad and repacked copies are workspace tensors.
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,
              std::initializer_list<Argument> outputs);
 

@@ -32,17 +32,17 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
                           const ConvTranspose2dOptions& options) {
   Tensor y = ops::conv_transpose2d(x.value(), weight.value(),
                                    bias.defined() ? bias.value() : Tensor(), options);
-  return record("conv_transpose2d", {x, weight, bias}, y, {save(x), save(weight)},
-                [w_shape = weight.shape(), options](const Backward& b) {
-                  Grads grads(3);
-                  if (b.needs(0))
-                    grads[0] = ops::conv_transpose2d_backward_input(b.dy(), b.saved(1), options);
-                  if (b.needs(1))
-                    grads[1] =
-                        ops::conv_transpose2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
-                  if (b.needs(2)) grads[2] = bias_gradient(b.dy());
-                  return grads;
-                });
+  return record(
+      "conv_transpose2d", {x, weight, bias}, y, {save(x), save(weight)},
+      [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
+        Grads grads(3);
+        if (b.needs(0))
+          grads[0] = ops::conv_transpose2d_backward_input(b.dy(), b.saved(1), x_shape, options);
+        if (b.needs(1))
+          grads[1] = ops::conv_transpose2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
+        if (b.needs(2)) grads[2] = bias_gradient(b.dy());
+        return grads;
+      });
 }
 
 }  // namespace frugal
