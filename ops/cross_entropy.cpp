@@ -1,6 +1,7 @@
 #include "ops/cross_entropy.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -9,9 +10,13 @@
 #include "ops/copy.h"
 #include "ops/dtype_switch.h"
 #include "ops/reduce.h"
+#include "ops/softmax_loops.h"
 
 namespace frugal::ops {
 namespace {
+
+using simd::log_sum_exp_rows;
+using simd::shifted_exp_row;
 
 constexpr int64_t kChunkRows = 64;   // rows whose losses are added apart, whoever computes them
 constexpr int64_t kGrain = 1 << 12;  // elements; each costs an exponential
@@ -33,20 +38,19 @@ void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ig
         classes, ignore_index, target[row], row);
 }
 
-template <class T>
-struct RowResult {
-  T lse;
-  int64_t top;  // the first of the largest
-};
+// f64: the reference. f32: simd::log_sum_exp_rows.
+void log_sum_exp_rows(const double* x, double* lse, int64_t* top, int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, x += width) {
+    top[row] = std::max_element(x, x + width) - x;
+    double total = 0;
+    for (int64_t c = 0; c < width; ++c) total += std::exp(x[c] - x[top[row]]);
+    lse[row] = x[top[row]] + std::log(total);
+  }
+}
 
-template <class T>
-RowResult<T> log_sum_exp(const T* x, int64_t classes) {
-  int64_t top = 0;
-  for (int64_t c = 1; c < classes; ++c)
-    if (x[c] > x[top]) top = c;
-  double total = 0;
-  for (int64_t c = 0; c < classes; ++c) total += static_cast<double>(std::exp(x[c] - x[top]));
-  return {static_cast<T>(static_cast<double>(x[top]) + std::log(total)), top};
+void shifted_exp_row(const double* x, double shift, double factor, double term, double* y,
+                     int64_t width) {
+  for (int64_t c = 0; c < width; ++c) y[c] = factor * (std::exp(x[c] - shift) - term);
 }
 
 template <class T>
@@ -87,23 +91,24 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
     using T = decltype(zero);
     const T* x = logits.data<T>();
     T* lse = result.lse.mut<T>();
-    parallel_for(0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t chunk = begin; chunk < end; ++chunk) {
-                     Totals totals;
-                     const int64_t stop = std::min(n, (chunk + 1) * kChunkRows);
-                     for (int64_t row = chunk * kChunkRows; row < stop; ++row) {
-                       const T* from = x + row * classes;
-                       const RowResult<T> got = log_sum_exp(from, classes);
-                       lse[row] = got.lse;
-                       if (at[row] == options.ignore_index) continue;
-                       totals.loss +=
-                           row_loss(from, classes, at[row], got.lse, options.label_smoothing);
-                       totals.correct += got.top == at[row] ? 1 : 0;
-                     }
-                     partial[static_cast<size_t>(chunk)] = totals;
-                   }
-                 });
+    parallel_for(
+        0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t chunk = begin; chunk < end; ++chunk) {
+            Totals totals;
+            std::array<int64_t, kChunkRows> tops;
+            const int64_t first = chunk * kChunkRows;
+            const int64_t stop = std::min(n, first + kChunkRows);
+            log_sum_exp_rows(x + first * classes, lse + first, tops.data(), stop - first, classes);
+            for (int64_t row = first; row < stop; ++row) {
+              const T* from = x + row * classes;
+              if (at[row] == options.ignore_index) continue;
+              totals.loss += row_loss(from, classes, at[row], lse[row], options.label_smoothing);
+              totals.correct += tops[static_cast<size_t>(row - first)] == at[row] ? 1 : 0;
+            }
+            partial[static_cast<size_t>(chunk)] = totals;
+          }
+        });
     Totals all;
     for (const Totals& totals : partial) {
       all.loss += totals.loss;
@@ -138,8 +143,7 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
           std::fill_n(out, classes, T{0});
           continue;
         }
-        for (int64_t c = 0; c < classes; ++c)
-          out[c] = factor * (std::exp(from[c] - log_sums[row]) - even);
+        shifted_exp_row(from, log_sums[row], factor, even, out, classes);
         out[at[row]] -= factor * sharp;
       }
     });

@@ -2,56 +2,48 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
 #include "ops/dtype_switch.h"
+#include "ops/softmax_loops.h"
 
 namespace frugal::ops {
 namespace {
 
+using simd::softmax_backward_rows;
+using simd::softmax_rows;
+
 constexpr int64_t kGrain = 1 << 12;  // elements; each costs an exponential
 
-// Calls f(row) for every row of `t` along its last axis, in parallel.
+// Calls f(begin, end) over ranges of the rows of `t`, along its last axis, in parallel.
 template <class F>
 void for_rows(const Tensor& t, F&& f) {
   if (t.numel() == 0) return;
   const int64_t width = t.shape().back();
-  parallel_for(0, t.numel() / width, std::max<int64_t>(1, kGrain / width),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t row = begin; row < end; ++row) f(row);
-               });
+  parallel_for(0, t.numel() / width, std::max<int64_t>(1, kGrain / width), f);
 }
 
-template <class T>
-void softmax_row(const T* x, T* y, int64_t width, bool log) {
-  T top = -std::numeric_limits<T>::infinity();
-  for (int64_t c = 0; c < width; ++c) top = x[c] > top ? x[c] : top;
-  double total = 0;
-  for (int64_t c = 0; c < width; ++c) {
-    const T e = std::exp(x[c] - top);  // NaN if all are -inf, and for +inf
-    if (!log) y[c] = e;
-    total += static_cast<double>(e);
-  }
-  if (log) {
-    const T shift = static_cast<T>(std::log(total));
-    for (int64_t c = 0; c < width; ++c) y[c] = x[c] - top - shift;
-  } else {
-    const T factor = static_cast<T>(1 / total);
-    for (int64_t c = 0; c < width; ++c) y[c] *= factor;
+// f64: the reference. f32: simd::softmax_rows.
+void softmax_rows(const double* x, double* y, int64_t rows, int64_t width, bool log) {
+  for (; rows-- > 0; x += width, y += width) {
+    const double top = *std::max_element(x, x + width);
+    double total = 0;
+    for (int64_t c = 0; c < width; ++c) total += std::exp(x[c] - top);
+    for (int64_t c = 0; c < width; ++c)
+      y[c] = log ? x[c] - top - std::log(total) : std::exp(x[c] - top) / total;
   }
 }
 
-template <class T>
-void softmax_backward_row(const T* dy, const T* y, T* dx, int64_t width, bool log) {
-  double total = 0;
-  for (int64_t c = 0; c < width; ++c)
-    total += static_cast<double>(dy[c]) * (log ? 1.0 : static_cast<double>(y[c]));
-  const T shift = static_cast<T>(total);
-  for (int64_t c = 0; c < width; ++c)
-    dx[c] = log ? dy[c] - std::exp(y[c]) * shift : y[c] * (dy[c] - shift);
+void softmax_backward_rows(const double* dy, const double* y, double* dx, int64_t rows,
+                           int64_t width, bool log) {
+  for (; rows-- > 0; dy += width, y += width, dx += width) {
+    double total = 0;
+    for (int64_t c = 0; c < width; ++c) total += log ? dy[c] : dy[c] * y[c];
+    for (int64_t c = 0; c < width; ++c)
+      dx[c] = log ? dy[c] - std::exp(y[c]) * total : y[c] * (dy[c] - total);
+  }
 }
 
 // Any axis becomes the last one, so that there is one kernel.
@@ -91,24 +83,20 @@ Tensor backward(const char* op, const Tensor& dy, const Tensor& y, int axis, boo
 void softmax_kernel(Cpu, const Tensor& x, const Tensor& y, bool log) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const int64_t width = x.shape().back();
-    const T* from = x.data<T>();
-    T* to = y.mut<T>();
-    for_rows(x,
-             [&](int64_t row) { softmax_row(from + row * width, to + row * width, width, log); });
+    for_rows(x, [&](int64_t begin, int64_t end) {
+      const int64_t width = x.shape().back(), at = begin * width;
+      softmax_rows(x.data<T>() + at, y.mut<T>() + at, end - begin, width, log);
+    });
   });
 }
 
 void softmax_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tensor& dx, bool log) {
   with_real(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const int64_t width = y.shape().back();
-    const T* gradient = dy.data<T>();
-    const T* output = y.data<T>();
-    T* to = dx.mut<T>();
-    for_rows(y, [&](int64_t row) {
-      const int64_t at = row * width;
-      softmax_backward_row(gradient + at, output + at, to + at, width, log);
+    for_rows(y, [&](int64_t begin, int64_t end) {
+      const int64_t width = y.shape().back(), at = begin * width;
+      softmax_backward_rows(dy.data<T>() + at, y.data<T>() + at, dx.mut<T>() + at, end - begin,
+                            width, log);
     });
   });
 }
