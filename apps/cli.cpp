@@ -119,6 +119,8 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   quantizer->callback([] { bench_quantizer(a); });
+  CLI::App* ops = common(command(*bench, "ops", "Every op forward and backward"));
+  ops->callback([] { bench_ops(a); });
   CLI::App* step = common(command(*bench, "step", "A training step at each level, alternating"));
   auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
   step->add_option(

@@ -49,6 +49,7 @@ struct BenchArguments {
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
+void bench_ops(const BenchArguments& arguments);  // walks the tests' table of ops
 void bench_step(const BenchArguments& arguments);
 
 }  // namespace frugal::apps

@@ -15,7 +15,7 @@ declare -A ours=(
   [optim]="optim/ autograd/ ops/ core/"
   [models]="models/ autograd/ ops/ core/"
   [data]="data/ core/"
-  [apps]="apps/ autograd/ compress/ core/ data/ models/ ops/ optim/"
+  [apps]="apps/ autograd/ compress/ core/ data/ models/ ops/ optim/ tests/op_table/"
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
