@@ -76,18 +76,10 @@ struct Problem {
   }
 
   template <class P>
-  typename P::primitive_desc backward(const onednn::Wanted& wanted) const {
-    return onednn::describe_backward<P>(wanted, forward(false), algorithm::convolution_direct,
-                                        x_desc(), w_any(), y_desc(), strides, dilates, padding,
+  typename P::primitive_desc backward() const {
+    return onednn::describe_backward<P>(forward(false), algorithm::convolution_direct, x_desc(),
+                                        w_any(), y_desc(), strides, dilates, padding,
                                         padding_after);
-  }
-
-  dnnl::convolution_backward_weights::primitive_desc backward_weights() const {
-    // Measured: where the window strides, oneDNN's AVX-512 form takes 1.1 to 1.35 times as long.
-    onednn::Wanted wanted;
-    if (!grouped && strides[0] * strides[1] > 1 && w[2] * w[3] > 1)
-      wanted = [](const std::string& name) { return name.find("avx2") != std::string::npos; };
-    return backward<dnnl::convolution_backward_weights>(wanted);
   }
 };
 
@@ -116,8 +108,7 @@ std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& ba
   const auto tiles = onednn::tiles_of(pd.weights_desc());
   if (!is_matrix_kernel(pd.impl_info_str()) || !tiles) return std::nullopt;
   onednn::Plan plan{dnnl::convolution_forward(pd), pd.scratchpad_desc(), {}};
-  plan.repacks.push_back(
-      {DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), tiles, {}, {}, /*adjoint=*/true});
+  plan.repacks.push_back({DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), {}, {}, tiles});
   return plan;
 }
 
@@ -153,7 +144,7 @@ void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const
   onednn::guarded(kBackward, [&] {
     const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
     const onednn::Plan& plan = onednn::cached_plan(p.key("conv dx", false), [&] {
-      const auto pd = p.backward<dnnl::convolution_backward_data>({});
+      const auto pd = p.backward<dnnl::convolution_backward_data>();
       if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
       onednn::Plan made{dnnl::convolution_backward_data(pd), pd.scratchpad_desc(), {}};
       made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
@@ -175,7 +166,7 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   onednn::guarded(kBackward, [&] {
     const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
     const onednn::Plan& plan = onednn::cached_plan(p.key("conv dw", false), [&] {
-      const auto pd = p.backward_weights();
+      const auto pd = p.backward<dnnl::convolution_backward_weights>();
       onednn::Plan made{dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), {}};
       made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
       return made;

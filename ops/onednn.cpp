@@ -31,23 +31,13 @@ void run(const dnnl::primitive& primitive, const Desc& scratchpad,
 }
 
 void reorder(const Repack& step, const Desc& from, const void* source, const Desc& to,
-             const void* target) {
+             void* target) {
+  if (step.adjoint)
+    return pack_adjoint_weight(*step.adjoint, static_cast<const float*>(source),
+                               static_cast<float*>(target));
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_FROM, memory_of(from, source)},
                                                   {DNNL_ARG_TO, memory_of(to, target)}};
   run(step.reorder, step.scratchpad, arguments);
-}
-
-void bring(const Repack& step, const void* given, void* wanted) {
-  const auto* plain = static_cast<const float*>(given);
-  if (!step.tiles) return reorder(step, step.plain, given, step.wanted, wanted);
-  auto* tiled = static_cast<float*>(wanted);
-  if (step.adjoint) return pack_adjoint_weight(*step.tiles, plain, tiled);
-  pack_weight(*step.tiles, plain, tiled);
-}
-
-void take_back(const Repack& step, const void* made, void* wanted) {
-  if (!step.tiles) return reorder(step, step.wanted, made, step.plain, wanted);
-  unpack_weight(*step.tiles, static_cast<const float*>(made), static_cast<float*>(wanted));
 }
 
 }  // namespace
@@ -101,28 +91,22 @@ std::optional<WeightTiles> tiles_of(const Desc& layout) {
   int64_t step = 1;  // the last block is the innermost
   for (size_t i = blocks.size(); i-- > 0;) {
     int64_t& tile = axes[i] == 0 ? t.tile_k : t.tile_c;
-    if (axes[i] > 1 || tile > 1) return std::nullopt;
+    const bool k_innermost = (axes[i] == 0) == (step == 1);
+    if (axes[i] > 1 || tile > 1 || !k_innermost) return std::nullopt;
     tile = blocks[i];
-    (axes[i] == 0 ? t.inner_k : t.inner_c) = step;
+    if (axes[i] == 1) t.inner_c = step;
     step *= blocks[i];
   }
-  const int64_t along_k = t.tile_k > 1 ? t.inner_k : t.stride_k;
-  const int64_t along_c = t.tile_c > 1 ? t.inner_c : t.stride_c;
-  if (along_k != 1 && along_c != 1) return std::nullopt;
+  if (t.tile_k == 1) return std::nullopt;
   return t;
 }
 
 void Plan::repack(int id, const Desc& plain, const Desc& wanted, Direction direction) {
   if (plain == wanted) return;
-  Repack step{id, plain, wanted, tiles_of(wanted), {}, {}, false};
   const bool input = direction == Direction::input;
-  if (!step.tiles) {
-    const dnnl::reorder::primitive_desc pd(engine(), input ? plain : wanted, engine(),
-                                           input ? wanted : plain, user_scratchpad());
-    step.reorder = dnnl::reorder(pd);
-    step.scratchpad = pd.scratchpad_desc();
-  }
-  repacks.push_back(std::move(step));
+  const dnnl::reorder::primitive_desc pd(engine(), input ? plain : wanted, engine(),
+                                         input ? wanted : plain, user_scratchpad());
+  repacks.push_back({id, plain, wanted, dnnl::reorder(pd), pd.scratchpad_desc(), {}});
 }
 
 const Plan& cached_plan(std::string key, std::function<Plan()> make) {
@@ -145,7 +129,8 @@ void execute(const Plan& plan, std::initializer_list<Argument> inputs,
     for (const Repack& step : plan.repacks) {
       if (step.id != argument.id) continue;
       copies.push_back(bytes(step.wanted));
-      if (direction == Direction::input) bring(step, data, copies.back().raw());
+      if (direction == Direction::input)
+        reorder(step, step.plain, data, step.wanted, copies.back().raw());
       layout = &step.wanted;
       data = copies.back().raw();
     }
@@ -157,7 +142,8 @@ void execute(const Plan& plan, std::initializer_list<Argument> inputs,
   for (const Argument& argument : outputs)
     for (const Repack& step : plan.repacks)
       if (step.id == argument.id)
-        take_back(step, arguments.at(step.id).get_data_handle(), const_cast<void*>(argument.data));
+        reorder(step, step.wanted, arguments.at(step.id).get_data_handle(), step.plain,
+                const_cast<void*>(argument.data));
 }
 
 }  // namespace frugal::ops::onednn

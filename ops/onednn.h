@@ -66,15 +66,12 @@ typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&.
 
 // The same for a backward primitive, which wants its forward's descriptor as a hint.
 template <class P, class Hint, class... Args>
-typename P::primitive_desc describe_backward(const Wanted& wanted, const Hint& hint,
-                                             const Args&... args) {
+typename P::primitive_desc describe_backward(const Hint& hint, const Args&... args) {
   const dnnl::primitive_attr attr = user_scratchpad();
 #if DNNL_VERSION_MAJOR >= 3
-  return choose(wanted, [&] { return typename P::primitive_desc(engine(), args..., hint, attr); });
+  return typename P::primitive_desc(engine(), args..., hint, attr);
 #else
-  const typename P::desc operation(args...);
-  return choose(wanted,
-                [&] { return typename P::primitive_desc(operation, attr, engine(), hint); });
+  return typename P::primitive_desc(typename P::desc(args...), attr, engine(), hint);
 #endif
 }
 
@@ -87,10 +84,9 @@ std::optional<WeightTiles> tiles_of(const Desc& layout);
 struct Repack {
   int id = 0;  // DNNL_ARG_...
   Desc plain, wanted;
-  std::optional<WeightTiles> tiles;  // by our own loops where they can, else
-  dnnl::reorder reorder;             // by oneDNN
-  Desc scratchpad;                   // of the reorder
-  bool adjoint = false;              // the given weight is the adjoint convolution's
+  dnnl::reorder reorder;
+  Desc scratchpad;                     // of the reorder
+  std::optional<WeightTiles> adjoint;  // instead: `plain` is the weight of the adjoint convolution
 };
 enum class Direction : uint8_t { input, output };
 
@@ -102,7 +98,7 @@ struct Plan {
 
   // Repacks argument `id` at every execution, unless it lies as wanted already.
   void repack(int id, const Desc& plain, const Desc& wanted, Direction direction);
-  bool adjoint() const { return !repacks.empty() && repacks.front().adjoint; }
+  bool adjoint() const { return !repacks.empty() && repacks.front().adjoint.has_value(); }
 };
 
 // The thread's plan for `key` and the present number of threads, made by `make` at first.
