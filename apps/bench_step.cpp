@@ -31,7 +31,7 @@ struct Measured {
 // The networks and batches of the README's figures.
 Json workload(const std::string& name) {
   static const std::map<std::string, const char*> known = {
-      {"r20", R"({"model": {"name": "resnet20"},
+      {"r20", R"({"model": {"name": "resnet20", "shortcut": "B"},
                   "data": {"name": "random", "batch_size": 128, "shape": [32, 32, 3]}})"},
       {"r18", R"({"model": {"name": "resnet18", "stem": "cifar"},
                   "data": {"name": "random", "batch_size": 32, "shape": [32, 32, 3]}})"},
