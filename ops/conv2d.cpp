@@ -118,6 +118,7 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
                    const Conv2dOptions& o) {
   if (y.numel() == 0) return;
   if (x.dtype() == DType::f64) return reference::conv2d<double>(y, x, weight, bias, o);
+  if (x.numel() == 0) return reference::conv2d<float>(y, x, weight, bias, o);  // the bias alone
   onednn::guarded("conv2d", [&] {
     const Problem p(x.shape(), weight.shape(), y.shape(), o);
     const bool with_bias = bias.defined();
@@ -140,6 +141,7 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
 void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const Tensor& weight,
                                   const Conv2dOptions& o) {
   if (dx.numel() == 0) return;
+  if (dy.numel() == 0) return fill_kernel(Cpu{}, dx, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_input<double>(dx, dy, weight, o);
   onednn::guarded(kBackward, [&] {
     const Problem p(dx.shape(), weight.shape(), dy.shape(), o);

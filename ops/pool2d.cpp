@@ -7,6 +7,8 @@
 #include "ops/checks.h"
 #include "ops/copy.h"
 #include "ops/dtype_switch.h"
+#include "ops/pool2d_loops.h"
+#include "ops/reduce.h"
 
 namespace frugal::ops {
 namespace {
@@ -26,8 +28,23 @@ WindowSpan window(int64_t o, int64_t extent, int64_t kernel, int64_t stride, int
   return {first, {std::max<int64_t>(first, 0), std::min(first + kernel, extent)}};
 }
 
+bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
+
 DType index_dtype(const Pool2dOptions& o) {
   return o.kernel[0] * o.kernel[1] <= 256 ? DType::u8 : DType::i32;
+}
+
+bool is_fast(const Tensor& x, const Tensor& index) {
+  return x.dtype() == DType::f32 && index.dtype() == DType::u8;
+}
+
+simd::PoolImage image_of(const Shape& x, const Shape& y, const Pool2dOptions& options) {
+  return {x[1], x[2], y[1], y[2], x[3], options};
+}
+
+// Rows that one thread should take at least, where each reads `elements`.
+int64_t grain(int64_t elements) {
+  return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(elements, 1));
 }
 
 template <class F>
@@ -36,6 +53,7 @@ void with_index(const Tensor& index, F f) {
   f(int32_t{});
 }
 
+// The plain loops: f64, and windows whose index needs more than a byte.
 template <class T, class Index>
 void max_pool(const Tensor& x, const Pool2dOptions& o, const Tensor& y, const Tensor& index) {
   const Shape &xs = x.shape(), &ys = y.shape();
@@ -138,6 +156,18 @@ Windows windows_of(const Shape& y, const Pool2dOptions& options) {
 
 void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y,
                        const Tensor& index) {
+  if (is_fast(x, index)) {
+    const simd::PoolImage image = image_of(x.shape(), y.shape(), options);
+    const int64_t row = image.out_w * image.c;
+    parallel_for(0, y.numel() / std::max<int64_t>(row, 1), grain(row * options.kernel[1]),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i)
+                     simd::max_pool_row(
+                         image, x.data<float>() + i / image.out_h * image.h * image.w * image.c,
+                         i % image.out_h, y.mut<float>() + i * row, index.mut<uint8_t>() + i * row);
+                 });
+    return;
+  }
   with_real(x.dtype(), [&](auto zero) {
     with_index(index,
                [&](auto cell) { max_pool<decltype(zero), decltype(cell)>(x, options, y, index); });
@@ -146,6 +176,20 @@ void max_pool2d_kernel(Cpu, const Tensor& x, const Pool2dOptions& options, const
 
 void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
                                 const Pool2dOptions& options, const Tensor& dx) {
+  if (is_fast(dy, index)) {
+    const simd::PoolImage image = image_of(dx.shape(), dy.shape(), options);
+    const int64_t row = image.w * image.c, output = image.out_h * image.out_w * image.c;
+    parallel_for(0, dx.numel() / std::max<int64_t>(row, 1), grain(row * options.kernel[1]),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t n = i / image.h;
+                     simd::max_pool_backward_row(image, dy.data<float>() + n * output,
+                                                 index.data<uint8_t>() + n * output, i % image.h,
+                                                 dx.mut<float>() + i * row);
+                   }
+                 });
+    return;
+  }
   with_real(dy.dtype(), [&](auto zero) {
     with_index(index, [&](auto cell) {
       max_pool_backward<decltype(zero), decltype(cell)>(dy, index, options, dx);
@@ -158,22 +202,24 @@ void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Ten
     using T = decltype(zero);
     const Shape& xs = x.shape();
     const int64_t c = xs[3], pixels = windows.out_h * windows.out_w;
-    parallel_for(0, xs[0] * pixels, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = i / pixels;
-        const MeanWindow m =
-            mean_window(windows, xs, i % pixels / windows.out_w, i % windows.out_w);
-        T* __restrict sum = y.mut<T>() + i * c;
-        std::fill_n(sum, c, T{0});
-        for (int64_t h = m.h.begin; h < m.h.end; ++h)
-          for (int64_t w = m.w.begin; w < m.w.end; ++w) {
-            const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
-            for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
-          }
-        const T factor = static_cast<T>(1 / m.area);
-        for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
-      }
-    });
+    const int64_t cells = xs[1] * xs[2] / std::max<int64_t>(pixels, 1);
+    parallel_for(0, xs[0] * pixels, grain(c * std::max<int64_t>(cells, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t n = i / pixels;
+                     const MeanWindow m =
+                         mean_window(windows, xs, i % pixels / windows.out_w, i % windows.out_w);
+                     T* __restrict sum = y.mut<T>() + i * c;
+                     std::fill_n(sum, c, T{0});
+                     for (int64_t h = m.h.begin; h < m.h.end; ++h)
+                       for (int64_t w = m.w.begin; w < m.w.end; ++w) {
+                         const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
+                         for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
+                       }
+                     const T factor = static_cast<T>(1 / m.area);
+                     for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
+                   }
+                 });
   });
 }
 
@@ -182,7 +228,7 @@ void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows,
     using T = decltype(zero);
     const Shape& xs = dx.shape();
     const int64_t c = xs[3];
-    parallel_for(0, xs[0], 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, xs[0], grain(xs[1] * xs[2] * c), [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
         T* image = dx.mut<T>() + n * xs[1] * xs[2] * c;
         std::fill_n(image, xs[1] * xs[2] * c, T{0});
@@ -209,13 +255,14 @@ Shape pool2d_shape(const char* op, const Shape& x, const Pool2dOptions& o) {
   for (int axis = 1; axis <= 2; ++axis) {
     const auto i = static_cast<size_t>(axis - 1);
     FRUGAL_CHECK(
-        o.kernel[i] >= 1 && o.stride[i] >= 1 && o.padding[i] >= 0 &&
+        in_range(o.kernel[i], 1) && in_range(o.stride[i], 1) && in_range(o.padding[i], 0) &&
             2 * o.padding[i] <= o.kernel[i],
         "[{}] expected a kernel and stride of at least 1 and a padding of at most half the "
         "kernel, got {}, {} and {}",
         op, o.kernel[i], o.stride[i], o.padding[i]);
     const int64_t room = x[axis] + 2 * o.padding[i] - o.kernel[i];
-    FRUGAL_CHECK(room >= 0, "[{}] expected a window within the padded image, got {}x{} over {}", op,
+    FRUGAL_CHECK(room >= 0 && x[axis] >= 1,
+                 "[{}] expected a window within the padded image, got {}x{} over {}", op,
                  o.kernel[0], o.kernel[1], x);
     y[axis] = room / o.stride[i] + 1;
   }
@@ -235,11 +282,14 @@ MaxPooled max_pool2d(const Tensor& x, const Pool2dOptions& options) {
 
 Tensor max_pool2d_backward(const Tensor& dy, const Tensor& index, const Shape& x_shape,
                            const Pool2dOptions& options) {
-  check_shape("max_pool2d", "dy", dy, index.shape());
-  const Tensor gradient = contiguous(dy);
+  constexpr const char* kOp = "max_pool2d backward";
+  check_real(kOp, "dy", dy);
+  check_shape(kOp, "dy", dy, pool2d_shape(kOp, x_shape, options));
+  check_shape(kOp, "index", index, dy.shape());
+  const Tensor gradient = contiguous(dy), cells = contiguous(index);
   Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
   dispatch(dy.device(), [&](auto backend) {
-    max_pool2d_backward_kernel(backend, gradient, index, options, dx);
+    max_pool2d_backward_kernel(backend, gradient, cells, options, dx);
   });
   return dx;
 }
@@ -250,6 +300,9 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
 }
 
 Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const Pool2dOptions& options) {
+  constexpr const char* kOp = "avg_pool2d backward";
+  check_real(kOp, "dy", dy);
+  check_shape(kOp, "dy", dy, pool2d_shape(kOp, x_shape, options));
   return mean_windows_backward(dy, x_shape, windows_of(dy.shape(), options));
 }
 
@@ -264,7 +317,22 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int64_t out_h, int64_t out_w) {
 }
 
 Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
+  constexpr const char* kOp = "adaptive_avg_pool2d backward";
+  check_dim(kOp, "dy", dy, 4);
+  check_real(kOp, "dy", dy);
+  check_shape(kOp, "dy", dy, {x_shape[0], dy.size(1), dy.size(2), x_shape.back()});
   return mean_windows_backward(dy, x_shape, {dy.size(1), dy.size(2), {}, true});
+}
+
+Tensor global_avg_pool2d(const Tensor& x) {
+  check_dim("global_avg_pool2d", "x", x, 4);
+  return mean(x, {1, 2});
+}
+
+Tensor global_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
+  check_shape("global_avg_pool2d backward", "dy", dy, {x_shape[0], x_shape[3]});
+  const Tensor pixel = contiguous(dy).view({x_shape[0], 1, 1, x_shape[3]});
+  return mean_windows_backward(pixel, x_shape, {1, 1, {}, true});
 }
 
 }  // namespace frugal::ops

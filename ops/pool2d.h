@@ -38,6 +38,9 @@ Tensor avg_pool2d_backward(const Tensor& dy, const Shape& x_shape, const Pool2dO
 // Errors: an output extent below 1.
 Tensor adaptive_avg_pool2d(const Tensor& x, int64_t out_h, int64_t out_w);
 Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape);
+// The mean over the whole image, [N, C].
+Tensor global_avg_pool2d(const Tensor& x);
+Tensor global_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape);
 void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Tensor& y);
 void mean_windows_kernel(Cuda, const Tensor& x, const Windows& windows, const Tensor& y);
 void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows, const Tensor& dx);

@@ -2,7 +2,6 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
 
 namespace frugal {
 
@@ -29,15 +28,10 @@ Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w) {
 }
 
 Variable global_avg_pool2d(const Variable& x) {
-  const int64_t n = x.size(0);
-  Tensor y = ops::adaptive_avg_pool2d(x.value(), 1, 1);
-  const int64_t c = y.size(3);
-  return record(
-      "global_avg_pool2d", {x}, y.view({n, c}), {}, [x_shape = x.shape()](const Backward& b) {
-        const Tensor dy = ops::contiguous(b.dy());
-        return Grads{
-            ops::adaptive_avg_pool2d_backward(dy.view({x_shape[0], 1, 1, x_shape[3]}), x_shape)};
-      });
+  return record("global_avg_pool2d", {x}, ops::global_avg_pool2d(x.value()), {},
+                [x_shape = x.shape()](const Backward& b) {
+                  return Grads{ops::global_avg_pool2d_backward(b.dy(), x_shape)};
+                });
 }
 
 }  // namespace frugal
