@@ -22,7 +22,7 @@ class RandomDataset : public Dataset {
       const auto at = static_cast<uint64_t>(i);
       // Two uniforms, centred: cheap, and close enough to a bell.
       out[i] = (uniform(noise, at + 1) + uniform(noise, at + 1 + static_cast<uint64_t>(n)) - 1) +
-               uniform(pattern, at) - 0.5f;
+               2 * uniform(pattern, at) - 1;
     }
     return static_cast<int64_t>(label);
   }

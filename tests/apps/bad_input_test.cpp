@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(BadInput, "weights and checkpoints") {
   const Ran inspected = frugal("inspect --json " + last);
   REQUIRE(inspected.status == 0);
   CHECK(Json::parse(inspected.out)["tensors"].size() == 6);
-  CHECK(Json::parse(inspected.out)["metadata"]["step"] == "40");
+  CHECK(Json::parse(inspected.out)["metadata"]["step"] == "80");
 
   const std::string state = folder / "run/checkpoint/state.safetensors";
   const std::string whole = read_file(state);

@@ -60,11 +60,11 @@ inline Ran frugal(const std::string& arguments) { return shell("FRUGAL " + argum
 inline const char* kTinyConfig = R"({
   "model": {"name": "mlp", "hidden": [64, 32], "dropout": 0.2},
   "data": {"name": "random", "shape": [6, 6, 1], "classes": 3, "batch_size": 32,
-           "test_batch_size": 64, "train_samples": 320, "test_samples": 64,
+           "test_batch_size": 64, "train_samples": 1280, "test_samples": 64,
            "flip": true, "crop_padding": 1},
   "optim": {"lr": 0.05, "nesterov": true, "clip_norm": 5},
   "compression": {"level": "L1", "min_elements": 96},
-  "train": {"epochs": 4, "log_interval": 3, "checkpoint_interval": 4},
+  "train": {"epochs": 2, "log_interval": 3, "checkpoint_interval": 4},
   "threads": 1
 })";
 

@@ -74,8 +74,8 @@ TEST_CASE("a run leaves its configuration, metrics, summary and checkpoints") {
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   const Json summary = Json::parse(ran.out);
   CHECK(summary == Json::parse(read_file(folder / "run/summary.json")));
-  CHECK(summary["steps"] == 40);
-  CHECK(summary["epochs"] == 4);
+  CHECK(summary["steps"] == 80);
+  CHECK(summary["epochs"] == 2);
   CHECK(summary["final"]["test_accuracy"].get<double>() > 0.5);
   CHECK(summary["best"]["test_accuracy"] >= summary["final"]["test_accuracy"]);
   for (const char* key : {"activation_bytes", "packed_bytes", "peak_bytes", "host_peak_rss"})
@@ -92,8 +92,8 @@ TEST_CASE("a run leaves its configuration, metrics, summary and checkpoints") {
     const Json entry = Json::parse(line);
     (entry["type"] == "step" ? steps : epochs)++;
   }
-  CHECK(steps == 13);
-  CHECK(epochs == 4);
+  CHECK(steps == 26);
+  CHECK(epochs == 2);
 
   const Ran eval = frugal("eval " + folder / "c.json" + " --json --checkpoint " +
                           folder / "run/checkpoint/last.safetensors");
@@ -119,8 +119,8 @@ TEST_CASE("a run leaves its configuration, metrics, summary and checkpoints") {
 TEST_CASE("a run killed at any moment ends with the same bytes as one that was not") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
-  const std::vector<std::string> arguments = {"train", folder / "c.json", "--set",
-                                              "train.epochs=16", "--out"};
+  const std::vector<std::string> arguments = {"train", folder / "c.json", "--set", "train.epochs=6",
+                                              "--out"};
   auto with = [&](const std::string& out) {
     std::vector<std::string> all = arguments;
     all.insert(all.end(), {folder / out, "--resume"});
@@ -205,6 +205,33 @@ TEST_CASE("gradient accumulation gives the gradient of the whole batch") {
           doctest::Approx(second["grad_norm"].get<double>()).epsilon(1e-3));
   }
   CHECK(steps == 5);
+}
+
+TEST_CASE("bench step measures every level, and meta counts the same bytes without computing") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
+  const Ran ran = frugal(bench), meta = frugal(bench + " --set device=meta");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  REQUIRE_MESSAGE(meta.status == 0, meta.err);
+  const Json a = Json::parse(ran.out)["variants"], b = Json::parse(meta.out)["variants"];
+  REQUIRE(a.size() == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(a[i]["step_ms_median"].get<double>() > 0);
+    CHECK(b[i]["step_ms_median"].is_null());
+    CHECK(a[i]["memory"]["activation_bytes"] == b[i]["memory"]["activation_bytes"]);
+  }
+  CHECK(a[2]["memory"]["packed_bytes"].get<int64_t>() > 0);
+  CHECK(a[3]["memory"]["activation_bytes"] < a[2]["memory"]["activation_bytes"]);
+  CHECK(a[2]["memory"]["activation_bytes"] < a[1]["memory"]["activation_bytes"]);
+}
+
+TEST_CASE("bench quantizer reports each width") {
+  const Ran ran = frugal("bench quantizer --mebibytes 1 --repeats 1 --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json results = Json::parse(ran.out)["results"];
+  CHECK(results.size() >= 5);
+  for (const Json& row : results) CHECK(row["pack_over_memcpy"].get<double>() > 0);
 }
 
 }  // namespace frugal::apps
