@@ -46,6 +46,12 @@ struct Problem {
     }
   }
 
+  // oneDNN cuts less than a stride off the image; output padding of a dilated transposed
+  // convolution may ask for more.
+  bool takes_loops() const {
+    return padding_after[0] <= -strides[0] || padding_after[1] <= -strides[1];
+  }
+
   Desc x_desc() const { return onednn::desc(x, Tag::nhwc); }
   Desc y_desc() const { return onednn::desc(y, Tag::nhwc); }
   Desc w_desc() const { return onednn::desc(w, grouped ? Tag::gohwi : Tag::ohwi); }
@@ -119,8 +125,9 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
   if (y.numel() == 0) return;
   if (x.dtype() == DType::f64) return reference::conv2d<double>(y, x, weight, bias, o);
   if (x.numel() == 0) return reference::conv2d<float>(y, x, weight, bias, o);  // the bias alone
+  const Problem p(x.shape(), weight.shape(), y.shape(), o);
+  if (p.takes_loops()) return reference::conv2d<float>(y, x, weight, bias, o);
   onednn::guarded("conv2d", [&] {
-    const Problem p(x.shape(), weight.shape(), y.shape(), o);
     const bool with_bias = bias.defined();
     const onednn::Plan& plan = onednn::cached_plan(p.key("conv", with_bias), [&] {
       const auto pd = p.forward(with_bias);
@@ -143,8 +150,9 @@ void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const
   if (dx.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dx, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_input<double>(dx, dy, weight, o);
+  const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
+  if (p.takes_loops()) return reference::conv2d_backward_input<float>(dx, dy, weight, o);
   onednn::guarded(kBackward, [&] {
-    const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
     const onednn::Plan& plan = onednn::cached_plan(p.key("conv dx", false), [&] {
       const auto pd = p.backward<dnnl::convolution_backward_data>();
       if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
@@ -165,8 +173,9 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   if (dweight.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dweight, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_weight<double>(dweight, dy, x, o);
+  const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
+  if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
   onednn::guarded(kBackward, [&] {
-    const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
     const onednn::Plan& plan = onednn::cached_plan(p.key("conv dw", false), [&] {
       const auto pd = p.backward<dnnl::convolution_backward_weights>();
       onednn::Plan made{dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), {}};

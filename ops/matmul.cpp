@@ -75,6 +75,21 @@ onednn::Desc desc_of(const Tensor& x) {
   return onednn::desc(list(x.shape()), list(strides));
 }
 
+int64_t row_count(const Tensor& x) {
+  int64_t rows = 1;
+  for (int axis = 0; axis + 1 < x.dim(); ++axis) rows *= x.shape()[axis];
+  return rows;
+}
+
+// x [..., C] as [rows, C].
+Tensor as_rows(const Tensor& x) { return contiguous(x).view({row_count(x), x.size(-1)}); }
+
+void check_linear_gradient(const Tensor& dy, const char* name, const Tensor& other) {
+  check_real("linear backward", "dy", dy);
+  check_defined("linear backward", name, other);
+  check_same("linear backward", dy, {&other});
+}
+
 }  // namespace
 
 void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
@@ -145,8 +160,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                "[linear] expected x [..., {}] for weight {}, got {}", weight.size(1),
                weight.shape(), x.shape());
   if (bias.defined()) check_shape("linear", "bias", bias, {weight.size(0)});
-  const Tensor rows =
-      contiguous(x).view({x.numel() / std::max<int64_t>(x.size(-1), 1), x.size(-1)});
+  const Tensor rows = as_rows(x);
   const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
   Shape shape = x.shape();
   shape[shape.dim() - 1] = weight.size(0);
@@ -158,16 +172,22 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
-  const Tensor rows = contiguous(dy).view({-1, weight.size(0)});
+  check_linear_gradient(dy, "weight", weight);
+  FRUGAL_CHECK(weight.dim() == 2 && dy.dim() >= 1 && dy.size(-1) == weight.size(0),
+               "[linear backward] expected dy [..., O] and weight [O, I], got {} and {}",
+               dy.shape(), weight.shape());
   Shape shape = dy.shape();
   shape[shape.dim() - 1] = weight.size(1);
-  return matmul(rows, weight).view(shape);
+  return matmul(as_rows(dy), weight).view(shape);
 }
 
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
-  const int64_t rows = x.numel() / std::max<int64_t>(x.size(-1), 1);
-  return matmul(contiguous(dy).view({rows, dy.size(-1)}).transpose(0, 1),
-                contiguous(x).view({rows, x.size(-1)}));
+  check_linear_gradient(dy, "x", x);
+  FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && row_count(dy) == row_count(x),
+               "[linear backward] expected dy [..., O] and x [..., I] with the same rows, got {} "
+               "and {}",
+               dy.shape(), x.shape());
+  return matmul(as_rows(dy).transpose(0, 1), as_rows(x));
 }
 
 }  // namespace frugal::ops

@@ -326,6 +326,7 @@ Tensor adaptive_avg_pool2d_backward(const Tensor& dy, const Shape& x_shape) {
 
 Tensor global_avg_pool2d(const Tensor& x) {
   check_dim("global_avg_pool2d", "x", x, 4);
+  if (x.size(0) == 0) return Tensor::empty({0, x.size(3)}, x.dtype(), x.device());
   return mean(x, {1, 2});
 }
 
