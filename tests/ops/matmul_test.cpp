@@ -52,8 +52,8 @@ TEST_CASE("matmul: f32 follows the f64 loops, whatever is transposed or broadcas
                                                       {{2, 3, 16, 32}, {2, 3, 32, 16}},
                                                       {{2, 1, 2, 3, 4}, {3, 1, 4, 5}}};
   for (const auto& [left, right] : cases) {
-    CAPTURE(left.str() + " by " + right.str());
     const Tensor a = normals(left, 1), b = normals(right, 2);
+    CAPTURE(describe(a) + " by " + describe(b));
     // The same values, lying transposed in memory.
     const Tensor at = contiguous(a.transpose(-1, -2)).transpose(-1, -2);
     const Tensor bt = contiguous(b.transpose(-1, -2)).transpose(-1, -2);
