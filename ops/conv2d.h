@@ -13,7 +13,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options = {});
 
 // dx of shape x_shape; dweight of shape weight_shape. The bias's gradient is dy summed over all but
-// its last axis.
+// its last axis. Equal bits at every run; those of an f32 dweight depend on the number of threads,
+// over which oneDNN splits its sums.
 Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                              const Conv2dOptions& options);
 Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
