@@ -299,15 +299,21 @@ HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
 }
 
 // ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns from `j` on.
-template <int kBits, bool kStochastic, bool kFull>
+struct BlockWords {  // where its random words come from; none with nearest rounding
+  const RoundKeys& keys;
+  const RowWords& row;
+  const ColumnWords& columns;
+  bool stochastic;
+};
+
+template <int kBits, bool kFull>
 HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& layout,
-                          const Columns& columns, size_t j, const RoundKeys& keys,
-                          const RowWords& row, const ColumnWords& words, uint8_t* codes,
+                          const Columns& columns, size_t j, const BlockWords& words, uint8_t* codes,
                           const BlockShape& at) {
   const DF d;
   VF dither[8];
-  if constexpr (kStochastic) {
-    Dither(keys, row, words, j, dither);
+  if (kBits != 0 || words.stochastic) {
+    Dither(words.keys, words.row, words.columns, j, dither);
   } else {
     for (int r = 0; r < 8; ++r) dither[r] = hn::Set(d, 1.5f);
   }
@@ -321,6 +327,14 @@ HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& l
     code[r] = Truncate(v);
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);
+}
+
+// One function for all widths and dtypes, so that the compiler has less to do.
+HWY_NOINLINE void PackStaged(const float* block, const GroupLayout& layout, const Columns& columns,
+                             size_t j, const BlockWords& words, uint8_t* codes,
+                             const BlockShape& at) {
+  PackBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), layout, columns, j, words,
+                      codes, at);
 }
 
 // Copies a block that is short, of another dtype, or holds odd columns (see Columns::half).
@@ -338,7 +352,8 @@ HWY_INLINE void PrepareBlock(const T* x, int64_t stride, int64_t rows, int64_t c
   }
 }
 
-template <class T, int kBits, bool kStochastic>
+// kBits: 0 for any width and rounding; else that width with stochastic rounding.
+template <class T, int kBits>
 HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& unit,
                          int64_t next_offset) {
   const DF d;
@@ -368,22 +383,21 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
   const bool odd = Parameters(job, unit, x, limit, columns);
 
   ColumnWords words;
-  if constexpr (kStochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
+  if (job.stochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const int64_t blocks = (unit.rows + 7) / 8;
   const size_t full_cols = cols / lanes * lanes;
   for (int64_t b = 0; b < blocks; ++b) {
-    RowWords row{};
-    if constexpr (kStochastic)
-      row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
+    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
+    const BlockWords from{keys, row, words, job.stochastic};
     const T* at = x + b * 8 * stride;
     j = 0;
     if constexpr (kDirect) {
       if (!odd && !ragged && b * 8 + 8 <= unit.rows) {
         for (; j < full_cols; j += lanes) {
           Prefetch<6>(next + (unit.rows / 8 * 2 + b * 6) * stride + j, stride);
-          PackBlock<kBits, kStochastic, true>(at + j, stride, layout, columns, j, keys, row, words,
-                                              codes, {b, unit.rows, 0});
+          PackBlock<kBits, true>(at + j, stride, layout, columns, j, from, codes,
+                                 {b, unit.rows, 0});
         }
       }
     }
@@ -392,48 +406,35 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
       alignas(64) float block[8 * kLanes];
       PrepareBlock(at + j, stride, unit.rows - b * 8, cols_left,
                    limit - b * 8 * stride - static_cast<int64_t>(j), odd, columns, j, block);
-      PackBlock<kBits, kStochastic, false>(block, static_cast<int64_t>(lanes), layout, columns, j,
-                                           keys, row, words, codes, {b, unit.rows, cols_left});
+      PackStaged(block, layout, columns, j, from, codes, {b, unit.rows, cols_left});
     }
   }
 }
 
-template <class T, int kBits, bool kStochastic>
+template <class T, int kBits>
 void PackRange(const PackJob& job, int64_t begin, int64_t end) {
   const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    PackUnit<T, kBits, kStochastic>(job, keys, unit_at(job.layout, i),
-                                    next.row0 * job.layout.cols + next.col0);
+    PackUnit<T, kBits>(job, keys, unit_at(job.layout, i), next.row0 * job.layout.cols + next.col0);
   }
 }
 
 void PackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  switch (job.dtype) {
-    case DType::f64:
-      return job.stochastic ? PackRange<double, 0, true>(job, begin, end)
-                            : PackRange<double, 0, false>(job, begin, end);
-    case DType::bf16:
-      return job.stochastic ? PackRange<BFloat16, 0, true>(job, begin, end)
-                            : PackRange<BFloat16, 0, false>(job, begin, end);
-    case DType::f16:
-      return job.stochastic ? PackRange<Float16, 0, true>(job, begin, end)
-                            : PackRange<Float16, 0, false>(job, begin, end);
-    default:
-      break;
-  }
-  if (!job.stochastic) return PackRange<float, 0, false>(job, begin, end);
-  switch (job.layout.bits) {
+  if (job.dtype == DType::f64) return PackRange<double, 0>(job, begin, end);
+  if (job.dtype == DType::bf16) return PackRange<BFloat16, 0>(job, begin, end);
+  if (job.dtype == DType::f16) return PackRange<Float16, 0>(job, begin, end);
+  switch (job.stochastic ? job.layout.bits : 0) {
     case 1:
-      return PackRange<float, 1, true>(job, begin, end);
+      return PackRange<float, 1>(job, begin, end);
     case 2:
-      return PackRange<float, 2, true>(job, begin, end);
+      return PackRange<float, 2>(job, begin, end);
     case 4:
-      return PackRange<float, 4, true>(job, begin, end);
+      return PackRange<float, 4>(job, begin, end);
     case 8:
-      return PackRange<float, 8, true>(job, begin, end);
+      return PackRange<float, 8>(job, begin, end);
     default:
-      return PackRange<float, 0, true>(job, begin, end);
+      return PackRange<float, 0>(job, begin, end);
   }
 }
 
