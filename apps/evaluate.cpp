@@ -2,6 +2,7 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "ops/cross_entropy.h"
 
 namespace frugal::apps {
 
@@ -17,7 +18,7 @@ std::optional<Evaluation> evaluate(Module& model, data::Loader& loader,
     const Variable output = model.forward(Variable(std::move(batch->input)), context);
     BatchResult result;
     result.loss = cross_entropy(output, batch->target).value().item();
-    result.correct = count_correct(output.value(), batch->target);
+    result.correct = ops::count_correct(output.value(), batch->target);
     result.samples = batch->target.size(0);
     totals.add(result);
   }

@@ -5,19 +5,14 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
+#include "ops/cross_entropy.h"
+#include "ops/reduce.h"
 
 namespace frugal::apps {
 namespace {
 
-template <class T>
-bool finite_values(const Tensor& tensor) {
-  const T* values = tensor.data<T>();
-  const int64_t n = tensor.numel();
-  for (int64_t i = 0; i < n; ++i)
-    if (!std::isfinite(values[i])) return false;
-  return true;
-}
+// An undefined tensor is finite, and so is one on meta.
+bool all_finite(const Tensor& tensor) { return !tensor.defined() || ops::isfinite_all(tensor); }
 
 // Keeps everything raw and remembers the first tensor with a value that is not finite.
 class ScanPolicy final : public SavePolicy {
@@ -86,7 +81,7 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
     loss = cross_entropy(output, batch.target, loss_options);
     if (runs) {
       result.loss = loss.value().item();
-      result.correct = count_correct(output.value(), batch.target);
+      result.correct = ops::count_correct(output.value(), batch.target);
     }
   }
   batch = {};
@@ -99,30 +94,6 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
     backward(loss, Tensor::full(loss.shape(), options.weight, loss.dtype(), device));
   }
   return result;
-}
-
-int64_t count_correct(const Tensor& logits, const Tensor& target) {
-  const int64_t rows = logits.size(0), columns = logits.size(1);
-  const Tensor dense = ops::contiguous(logits);
-  const float* values = dense.data<float>();
-  const int64_t* targets = target.data<int64_t>();
-  int64_t correct = 0;
-  for (int64_t n = 0; n < rows; ++n) {
-    const float* row = values + n * columns;
-    int64_t best = 0;
-    for (int64_t c = 1; c < columns; ++c)
-      if (row[c] > row[best]) best = c;
-    correct += best == targets[n];
-  }
-  return correct;
-}
-
-bool all_finite(const Tensor& tensor) {
-  if (!tensor.defined() || tensor.device().type != DeviceType::cpu) return true;
-  const Tensor dense = ops::contiguous(tensor);
-  if (dense.dtype() == DType::f32) return finite_values<float>(dense);
-  if (dense.dtype() == DType::f64) return finite_values<double>(dense);
-  return true;
 }
 
 std::string find_nonfinite(Module& model, const Batch& batch, Context& context) {

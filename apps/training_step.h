@@ -44,13 +44,9 @@ struct StepOptions {
 BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
                              const StepOptions& options);
 
-// Rows of [N, C] whose highest value is at the target's index.
-int64_t count_correct(const Tensor& logits, const Tensor& target);
-
 // Looks for the first value that is not finite: in the parameters, their gradients, the batch's
 // input, in what a forward pass of the batch saves, in its order, the buffers and the output.
 // Empty: all are finite. The buffers change as in any forward pass.
 std::string find_nonfinite(Module& model, const Batch& batch, Context& context);
-bool all_finite(const Tensor& tensor);
 
 }  // namespace frugal::apps

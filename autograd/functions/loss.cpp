@@ -7,12 +7,13 @@
 namespace frugal {
 
 // d(logits) = dy / n (softmax(logits) - smoothed one-hot(target)), softmax = e^(logits - lse).
-// Saves: logits, target (8N bytes), lse (N numbers).
+// Saves: logits, target (8N bytes), lse (N numbers). The logits are never lossy: their exponential
+// would turn unbiased codes into a biased gradient, enough to make training diverge.
 Variable cross_entropy(const Variable& logits, const Tensor& target,
                        const CrossEntropyOptions& options) {
   const ops::CrossEntropyResult result = ops::cross_entropy(logits.value(), target, options);
   return record("cross_entropy", {logits}, result.loss,
-                {save(logits), save_index(target), save_stat(result.lse)},
+                {save_stat(logits.value()), save_index(target), save_stat(result.lse)},
                 [options](const Backward& b) {
                   return Grads{ops::cross_entropy_backward(b.dy(), b.saved(0), b.saved(1),
                                                            b.saved(2), options)};
