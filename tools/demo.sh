@@ -11,7 +11,8 @@ for level in L0 L1; do
   echo
   echo "ResNet-20 on Fashion-MNIST, level $level"
   rm -rf "build/demo/$level"
-  "$frugal" train configs/fashion_mnist_resnet20.json --set "compression.level=$level" "$@" --out "build/demo/$level"
+  "$frugal" train configs/fashion_mnist_resnet20.json --set "compression.level=$level" \
+    --set "compression.recipes=$([ "$level" = L0 ] && echo false || echo true)" "$@" --out "build/demo/$level"
 done
 echo
 "$frugal" compare build/demo/L0 build/demo/L1
