@@ -20,6 +20,13 @@ enum class Role : uint8_t { activation, weight, mask, index, stat };
 //   biased:   sources are lossy and the replay is not linear
 enum class Replay : uint8_t { none, exact, unbiased, biased };
 
+// What an activation function did to each element of a tensor that is saved, or to the value made
+// from it. A codec may write the bits into its codes; then nobody keeps the mask.
+struct Sign {
+  Tensor mask;       // 1 bit per element (ops/bitmask.h), set where the function passed it on
+  double slope = 0;  // the derivative elsewhere: how much errors of those elements count
+};
+
 struct SaveInfo {
   const char* op = "";  // who saves
   int slot = 0;         // which of its slots
@@ -28,6 +35,7 @@ struct SaveInfo {
       0;  // number of the entry within the step, from 0; equal in every step of a fixed network
   uint64_t step = 0;  // see begin_step()
   Replay replay = Replay::none;
+  const Sign* sign = nullptr;  // of the saved tensor's elements, where one is known
 };
 
 class Packed {
@@ -36,6 +44,10 @@ class Packed {
   virtual Tensor unpack()
       const = 0;  // the shape, dtype and device that were packed; allocated as `workspace`
   virtual void prefetch() {}
+  // The mask of SaveInfo::sign, bit for bit, as `workspace`; undefined if the codes do not carry
+  // it.
+  virtual Tensor unpack_sign() const { return {}; }
+  virtual bool carries_sign() const { return false; }
 };
 
 class Codec {
