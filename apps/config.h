@@ -61,7 +61,10 @@ struct ScheduleConfig {
 
 struct CompressionConfig {
   std::string level = "L1";
+  int64_t bits = 0;
   bool recipes = true;
+  std::string signs = "codes";
+  double chain = 16;
   int64_t min_elements = 16384;
   int64_t group_size = 256;
   std::string rounding = "stochastic";

@@ -158,18 +158,26 @@ Section schedule() {
 Section compression() {
   constexpr auto s = &Config::compression;
   using C = CompressionConfig;
-  return {"compression",
-          "How activations are kept until the backward pass.",
-          {field(s, "level", &C::level, choice(level_names()),
-                 "L0: as they are; L1: 4 bits, L1.1: 8 bits, L1.2: 2 bits."),
-           field(s, "recipes", &C::recipes, boolean(),
-                 "Rebuild cheap tensors from what is kept anyway, instead of keeping them."),
-           field(s, "min_elements", &C::min_elements, integer(0, kMany),
-                 "Tensors of at most so many elements are kept as they are."),
-           field(s, "group_size", &C::group_size, group_size(),
-                 "Values of one channel that share a minimum and a scale."),
-           field(s, "rounding", &C::rounding, choice({"stochastic", "nearest"}),
-                 "stochastic is unbiased; nearest is closer but biased.")}};
+  return {
+      "compression",
+      "How activations are kept until the backward pass.",
+      {field(s, "level", &C::level, choice(level_names()),
+             "L0: as they are; L1: 4 bits, L1.1: 8 bits, L1.2: 2 bits."),
+       field(s, "bits", &C::bits, integer(0, 16), "Instead of the level's bits, unless 0."),
+       field(s, "recipes", &C::recipes, boolean(),
+             "Rebuild cheap tensors from what is kept anyway, instead of keeping them."),
+       field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),
+             "Where the signs of relus are kept: in the codes of a neighbour, at no cost; as "
+             "masks of 1 bit; rebuilt: nowhere, which biases gradients."),
+       field(s, "chain", &C::chain, number(0, 1e6),
+             "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
+             "from what is kept."),
+       field(s, "min_elements", &C::min_elements, integer(0, kMany),
+             "Tensors of at most so many elements are kept as they are."),
+       field(s, "group_size", &C::group_size, group_size(),
+             "Values of one channel that share a minimum and a scale."),
+       field(s, "rounding", &C::rounding, choice({"stochastic", "nearest"}),
+             "stochastic is unbiased; nearest is closer but biased.")}};
 }
 
 Section train() {

@@ -260,7 +260,12 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
   compress::FixedPolicyOptions options;
   options.level = config.level;
+  options.bits = static_cast<int>(config.bits);
   options.recipes = config.recipes;
+  options.signs = config.signs == "codes"   ? compress::Signs::codes
+                  : config.signs == "masks" ? compress::Signs::masks
+                                            : compress::Signs::rebuilt;
+  options.chain = config.chain;
   options.min_elements = config.min_elements;
   options.group = config.group_size;
   options.rounding =

@@ -22,6 +22,7 @@ struct Node {
   Shape shape;  // of the output
   DType dtype{};
   Device device{};
+  int sign_slot = -1;   // which slot holds the mask of an activation function, the output's sign
   bool walked = false;  // a backward freed it
 
   Node() = default;
@@ -29,7 +30,7 @@ struct Node {
   Node& operator=(const Node&) = delete;
   ~Node();  // iterative, so that a long chain does not exhaust the stack
 
-  Replay recipe() const;  // what rebuilding the output from the slots would give
+  bool has_recipe() const;  // can the output be rebuilt from the slots?
 };
 
 std::vector<Edge> edges_to(const Variables& inputs);
@@ -40,6 +41,13 @@ Variable make_output(Tensor value, std::shared_ptr<Node> producer);
 
 // Keeps `request` for backward on behalf of slot `slot` of `op`, as the thread's policy decides.
 SavedTensor keep(const char* op, int slot, const Save& request);
+
+// Replaces the mask in node.sign_slot by its rebuild from the other slots, if the policy wants
+// that.
+void rebuild_sign(Node& node, const Save& mask);
+
+// Recipes of recipes: rebuilding and freeing them recurse.
+inline constexpr int kMaxReplayDepth = 64;
 
 // Counts recomputations in progress on this thread.
 class RecomputeScope {

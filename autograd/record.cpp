@@ -26,14 +26,20 @@ bool recording(const Variables& inputs) {
 
 Save save(const Variable& x) {
   if (!x.defined()) return {};
-  if (x.is_parameter()) return {x.value(), Role::weight, nullptr, false};
+  if (x.is_parameter()) return {x.value(), Role::weight};
   if (!is_floating(x.dtype())) return save_index(x.value());
-  return {x.value(), Role::activation, x.producer(), false};
+  return {x.value(), Role::activation, x.producer()};
 }
-Save save_output(const Tensor& y) { return {y, Role::activation, nullptr, false}; }
-Save save_mask(const Tensor& mask) { return {mask, Role::mask, nullptr, false}; }
-Save save_index(const Tensor& index) { return {index, Role::index, nullptr, false}; }
-Save save_stat(const Tensor& stat) { return {stat, Role::stat, nullptr, false}; }
+Save save_output(const Tensor& y) { return {y, Role::activation}; }
+Save save_mask(const Tensor& mask) { return {mask, Role::mask}; }
+Save save_sign(const Tensor& mask, ReplayFn rebuild) {
+  Save request = save_mask(mask);
+  request.is_output_sign = true;
+  request.rebuild = std::move(rebuild);
+  return request;
+}
+Save save_index(const Tensor& index) { return {index, Role::index}; }
+Save save_stat(const Tensor& stat) { return {stat, Role::stat}; }
 Save for_replay(const Variable& x) {
   return {x.value(), x.is_parameter() ? Role::weight : Role::activation, x.producer(), true};
 }
@@ -64,10 +70,14 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
   std::vector<SavedTensor> slots;
   for (const Save& request : saves)
     slots.push_back(keep(op, static_cast<int>(slots.size()), request));
-  // A recipe that lacks a source is none.
-  for (size_t i = 0; i < saves.size(); ++i)
+  for (size_t i = 0; i < saves.size(); ++i) {
+    // A recipe that lacks a source is none.
     if (saves[i].only_for_replay && !slots[i].defined()) node->replay = {};
+    if (saves[i].is_output_sign && slots[i].defined()) node->sign_slot = static_cast<int>(i);
+  }
   node->slots = Slots(std::move(slots));
+  if (node->sign_slot >= 0 && saves[static_cast<size_t>(node->sign_slot)].rebuild)
+    rebuild_sign(*node, saves[static_cast<size_t>(node->sign_slot)]);
   return node;
 }
 
@@ -93,11 +103,11 @@ Node::~Node() {
   }
 }
 
-Replay Node::recipe() const {
-  if (!replay.fn || walked) return Replay::none;
-  Replay worst = Replay::exact;
-  for (int i = 0; i < slots.size(); ++i) worst = std::max(worst, slots[i].quality());
-  return worst != Replay::exact && !replay.linear ? Replay::biased : worst;
+bool Node::has_recipe() const {
+  if (!replay.fn || walked) return false;
+  for (int i = 0; i < slots.size(); ++i)
+    if (slots[i].replay_depth() >= kMaxReplayDepth) return false;
+  return true;
 }
 
 }  // namespace frugal

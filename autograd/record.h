@@ -19,12 +19,23 @@ namespace frugal {
 struct Save {
   Tensor value;
   Role role = Role::activation;
-  std::shared_ptr<Node> producer;  // whose recipe could rebuild it
+  std::shared_ptr<Node> producer = nullptr;  // whose recipe could rebuild it
   bool only_for_replay = false;
+  Sign sign = {};               // of the elements, for codecs that can carry it
+  bool is_output_sign = false;  // a mask: the sign of this op's output
+  ReplayFn rebuild = nullptr;   // a mask: how rebuilt values would give it (biased)
+
+  Save with_sign(const Tensor& mask, double slope) && {
+    sign = {mask, slope};
+    return std::move(*this);
+  }
 };
-Save save(const Variable& x);          // an input: weight if it is a parameter, else activation
-Save save_output(const Tensor& y);     // this op's own output, as activation
-Save save_mask(const Tensor& mask);    // lossless
+Save save(const Variable& x);        // an input: weight if it is a parameter, else activation
+Save save_output(const Tensor& y);   // this op's own output, as activation
+Save save_mask(const Tensor& mask);  // lossless
+// The mask of an activation function, lossless. Kept once: by the codes of a tensor saved before
+// with_sign(mask), or of this op's output when a consumer saves that, where a codec carries it.
+Save save_sign(const Tensor& mask, ReplayFn rebuild = {});
 Save save_index(const Tensor& index);  // lossless
 Save save_stat(const Tensor& stat);    // lossless; small statistics
 // A slot that only the recipe needs: kept as x's own recipe, at no cost, where x has one. Where it

@@ -4,64 +4,12 @@
 #include <compare>
 #include <map>
 #include <numeric>
-#include <variant>
 
 #include "autograd/node.h"
+#include "autograd/saved_entry.h"
 #include "ops/copy.h"
 
 namespace frugal {
-
-// Always stands for a dense range of memory. `content` unpacks to a contiguous tensor of that range
-// in memory order.
-class SavedEntry {
- public:
-  struct Raw {
-    Tensor tensor;
-    uint64_t version;
-    const char* op;
-  };
-  struct Recipe {
-    Slots sources;
-    ReplayFn fn;
-    Replay quality;
-  };
-  using Content = std::variant<Raw, std::unique_ptr<Packed>, Recipe>;
-
-  explicit SavedEntry(Content content) : content_(std::move(content)) {}
-
-  Tensor unpack() const {
-    if (const Raw* raw = std::get_if<Raw>(&content_)) {
-      const uint64_t now = raw->tensor.storage()->version();
-      FRUGAL_CHECK(now == raw->version,
-                   "[{}] expected the {} that it saved for backward unchanged, got one written in "
-                   "place since (version {}, now {})",
-                   raw->op, describe(raw->tensor), raw->version, now);
-      return raw->tensor;
-    }
-    CategoryScope scope(Category::workspace);
-    if (const auto* packed = std::get_if<std::unique_ptr<Packed>>(&content_))
-      return (*packed)->unpack();
-    const Recipe& recipe = std::get<Recipe>(content_);
-    return ops::contiguous(recipe.fn(recipe.sources));
-  }
-
-  Replay quality() const {
-    if (is_raw()) return Replay::exact;
-    const Recipe* recipe = std::get_if<Recipe>(&content_);
-    return recipe != nullptr ? recipe->quality : Replay::unbiased;
-  }
-  bool is_raw() const { return std::holds_alternative<Raw>(content_); }
-  void make_raw(Raw raw) { content_ = std::move(raw); }
-  void prefetch() const {
-    if (const auto* packed = std::get_if<std::unique_ptr<Packed>>(&content_)) (*packed)->prefetch();
-    if (const Recipe* recipe = std::get_if<Recipe>(&content_))
-      for (int i = 0; i < recipe->sources.size(); ++i) recipe->sources[i].prefetch();
-  }
-
- private:
-  Content content_;
-};
-
 namespace {
 
 // A tensor is dense when its elements fill their range of memory; then some order of its axes is
@@ -124,16 +72,28 @@ class SaveContext {
     } else if (request.role != Role::activation) {
       if (entry == nullptr)
         entry = add(key, raw);
-      else if (!entry->is_raw())
-        entry->make_raw(raw);  // the strictest request wins
+      else if (!entry->is_lossless())
+        entry->replace(raw);  // the strictest request wins
     } else if (entry == nullptr) {
-      entry = add(key, decide(op, slot, request, raw));
+      std::shared_ptr<SavedEntry> carried;
+      entry = add(key, decide(op, slot, request, raw, carried));
+      entry->hold(std::move(carried));
     }
-    SavedTensor saved;
-    saved.entry_ = std::move(entry);
-    saved.shape_ = layout.shape();
-    saved.strides_ = layout.strides();
+    SavedTensor saved = handle(std::move(entry), layout);
+    if (!request.only_for_replay) saved.claim_ = saved.entry_->claim();
     return saved;
+  }
+
+  void rebuild_sign(Node& node, const Save& mask) {
+    if (policy == nullptr || !policy->rebuilds_signs()) return;
+    std::vector<SavedTensor> slots;
+    for (int i = 0; i < node.slots.size(); ++i)
+      slots.push_back(i == node.sign_slot ? SavedTensor() : node.slots[i]);
+    SavedEntry::Recipe recipe = recipe_of(Slots(slots), {mask.rebuild, false});
+    if (recipe.quality == Replay::exact) return;  // the kept mask is as good
+    slots[static_cast<size_t>(node.sign_slot)] =
+        handle(std::make_shared<SavedEntry>(std::move(recipe)), mask.value);
+    node.slots = Slots(std::move(slots));
   }
 
   static SaveContext& current() {
@@ -142,30 +102,81 @@ class SaveContext {
   }
 
  private:
-  static SavedEntry::Recipe recipe_of(const Node& producer) {
-    return {producer.slots, producer.replay.fn, producer.recipe()};
+  static SavedTensor handle(std::shared_ptr<SavedEntry> entry, const Tensor& layout) {
+    SavedTensor saved;
+    saved.entry_ = std::move(entry);
+    saved.shape_ = layout.shape();
+    saved.strides_ = layout.strides();
+    return saved;
+  }
+
+  static SavedEntry::Recipe recipe_of(const Slots& slots, const ReplaySpec& replay) {
+    SavedEntry::Recipe recipe{slots.as_sources(), replay.fn, Replay::exact, 1, 0, {}, nullptr};
+    for (int i = 0; i < slots.size(); ++i) {
+      recipe.quality = std::max(recipe.quality, slots[i].quality());
+      recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
+      recipe.elements += slots[i].rebuilt_elements();
+    }
+    if (recipe.quality != Replay::exact && !replay.linear) recipe.quality = Replay::biased;
+    return recipe;
   }
 
   // A source that costs nothing: a parameter, or what the producer can rebuild.
   static std::shared_ptr<SavedEntry> source_of(const Save& request, const SavedEntry::Raw& raw) {
     if (request.role == Role::weight) return std::make_shared<SavedEntry>(raw);
-    if (request.producer == nullptr || request.producer->recipe() == Replay::none) return nullptr;
-    return std::make_shared<SavedEntry>(recipe_of(*request.producer));
+    if (request.producer == nullptr || !request.producer->has_recipe()) return nullptr;
+    return std::make_shared<SavedEntry>(
+        recipe_of(request.producer->slots, request.producer->replay));
   }
 
-  SavedEntry::Content decide(const char* op, int slot, const Save& request, SavedEntry::Raw raw) {
+  SavedEntry::Content decide(const char* op, int slot, const Save& request,
+                             const SavedEntry::Raw& raw, std::shared_ptr<SavedEntry>& carried) {
     if (policy == nullptr) return raw;
-    const Replay replay = request.producer != nullptr ? request.producer->recipe() : Replay::none;
-    const SaveInfo info{op, slot, request.role, seq_++, step, replay};
+    SaveInfo info{op, slot, request.role, seq_++, step};
+    SavedEntry::Recipe recipe;
+    if (request.producer != nullptr && request.producer->has_recipe()) {
+      recipe = recipe_of(request.producer->slots, request.producer->replay);
+      info.replay = recipe.quality;
+      info.replay_elements = recipe.elements;
+    }
     const Decision decision = policy->decide(info, raw.tensor);
     if (decision.what == Decision::replay) {
-      if (replay == Replay::none)
+      if (info.replay == Replay::none)
         throw InternalError(
             fmt::format("[{}] the policy chose a recipe for slot {}, which has none", op, slot));
-      return recipe_of(*request.producer);
+      recipe.info = info;
+      recipe.codec = decision.codec;
+      return recipe;
     }
-    if (decision.what == Decision::pack) return decision.codec->pack(raw.tensor, info);
+    if (decision.what == Decision::pack) return pack(decision, request, info, raw.tensor, carried);
     return raw;
+  }
+
+  // Where the codes carry a mask, the mask's entry becomes what they carry.
+  SavedEntry::Content pack(const Decision& decision, const Save& request, SaveInfo info,
+                           const Tensor& tensor, std::shared_ptr<SavedEntry>& carried) {
+    Sign sign = request.sign;
+    std::shared_ptr<SavedEntry> kept_mask;
+    if (!sign.mask.defined()) {
+      kept_mask = kept_sign_of(request.producer.get());
+      // Of an output, all elements matter alike to its consumer.
+      if (kept_mask != nullptr) sign = {kept_mask->unpack(), 1};
+    }
+    if (sign.mask.defined() && decision.carry_sign) info.sign = &sign;
+    const std::shared_ptr<Packed> packed = decision.codec->pack(tensor, info);
+    if (packed->carries_sign()) {
+      if (kept_mask != nullptr)
+        kept_mask->replace(SavedEntry::SignOf{packed});
+      else
+        carried = add(key_of(sign.mask), SavedEntry::SignOf{packed});
+    }
+    return packed;
+  }
+
+  static std::shared_ptr<SavedEntry> kept_sign_of(const Node* producer) {
+    if (producer == nullptr || producer->walked || producer->sign_slot < 0) return nullptr;
+    const auto& entry = producer->slots[producer->sign_slot].entry_;
+    return entry->is_raw() ? entry : nullptr;
   }
 
   std::shared_ptr<SavedEntry> find(const Key& key) {
@@ -194,6 +205,8 @@ SavedTensor keep(const char* op, int slot, const Save& request) {
   return SaveContext::current().keep(op, slot, request);
 }
 
+void rebuild_sign(Node& node, const Save& mask) { SaveContext::current().rebuild_sign(node, mask); }
+
 Tensor SavedTensor::unpack() const {
   if (!defined()) return {};
   const Tensor whole = entry_->unpack();
@@ -204,6 +217,24 @@ Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Rep
 bool SavedTensor::is_raw() const { return defined() && entry_->is_raw(); }
 void SavedTensor::prefetch() const {
   if (defined()) entry_->prefetch();
+}
+SavedTensor SavedTensor::as_source() const {
+  SavedTensor source = *this;
+  source.claim_.reset();
+  return source;
+}
+int SavedTensor::replay_depth() const {
+  return defined() && entry_->recipe() != nullptr ? entry_->recipe()->depth : 0;
+}
+int64_t SavedTensor::rebuilt_elements() const {
+  if (!defined() || entry_->recipe() == nullptr) return 0;
+  return shape_.numel() + entry_->recipe()->elements;
+}
+
+Slots Slots::as_sources() const {
+  std::vector<SavedTensor> sources;
+  for (const SavedTensor& slot : slots_) sources.push_back(slot.as_source());
+  return Slots(std::move(sources));
 }
 
 PolicyScope::PolicyScope(SavePolicy* policy) : previous_(SaveContext::current().policy) {

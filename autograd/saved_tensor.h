@@ -23,7 +23,7 @@ enum class Replay : uint8_t { none, exact, unbiased, biased };
 // What an activation function did to each element of a tensor that is saved, or to the value made
 // from it. A codec may write the bits into its codes; then nobody keeps the mask.
 struct Sign {
-  Tensor mask;       // 1 bit per element (ops/bitmask.h), set where the function passed it on
+  Tensor mask = {};  // 1 bit per element (ops/bitmask.h), set where the function passed it on
   double slope = 0;  // the derivative elsewhere: how much errors of those elements count
 };
 
@@ -35,6 +35,8 @@ struct SaveInfo {
       0;  // number of the entry within the step, from 0; equal in every step of a fixed network
   uint64_t step = 0;  // see begin_step()
   Replay replay = Replay::none;
+  // For replay: elements of the other tensors that must be rebuilt on the way to this one.
+  int64_t replay_elements = 0;
   const Sign* sign = nullptr;  // of the saved tensor's elements, where one is known
 };
 
@@ -60,7 +62,10 @@ class Codec {
 
 struct Decision {
   enum What : uint8_t { raw, replay, pack } what = raw;
-  const Codec* codec = nullptr;  // for `pack`; must outlive the graph
+  // For `pack`. For `replay`: keeps the tensor from when another rebuild passes through it until
+  // its own consumer runs, so that nothing is rebuilt twice; without one it is kept raw.
+  const Codec* codec = nullptr;  // must outlive the graph
+  bool carry_sign = true;        // may the codes carry the sign?
 };
 
 class SavePolicy {
@@ -69,6 +74,8 @@ class SavePolicy {
   // Called once per entry of role `activation`. REQUIRES: `replay` only where info.replay is not
   // none.
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
+  // Biased, to compare with: no signs are kept, they are taken from rebuilt values.
+  virtual bool rebuilds_signs() const { return false; }
 };
 
 // Saves of this thread go through `policy` while it lives; nullptr keeps everything raw (level L0
@@ -91,9 +98,7 @@ struct Node;
 class Slots;
 using ReplayFn = std::function<Tensor(const Slots&)>;
 
-// One kept tensor, shared by all that saved it: raw, packed, or a recipe (replay function and
-// copies of the producer's slot handles). Internal to autograd; declared here because SavedTensor
-// points to it.
+// One kept tensor, shared by all that saved it. Internal: autograd/saved_entry.h.
 class SavedEntry;
 
 // A handle to a shared entry plus the layout its saver saw, so that a reshape shares the bytes.
@@ -106,11 +111,15 @@ class SavedTensor {
   Replay quality() const;  // of what unpack gives: exact, unbiased or biased (nothing kept: exact)
   bool is_raw() const;
   void prefetch() const;
-  void clear() { entry_.reset(); }
+  // The same tensor for a recipe: it does not count as a consumer of its own.
+  SavedTensor as_source() const;
+  int replay_depth() const;          // recipes on the way to what is kept
+  int64_t rebuilt_elements() const;  // of recipes, this one and those on the way
 
  private:
   friend class SaveContext;
   std::shared_ptr<SavedEntry> entry_;
+  std::shared_ptr<void> claim_;  // counts this consumer while it lives; goes before the entry
   Shape shape_, strides_;
 };
 
@@ -120,6 +129,7 @@ class Slots {
   explicit Slots(std::vector<SavedTensor> slots) : slots_(std::move(slots)) {}
   Tensor unpack(int slot) const { return slots_[static_cast<size_t>(slot)].unpack(); }
   int size() const { return static_cast<int>(slots_.size()); }
+  Slots as_sources() const;
   const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }
   void clear() { slots_.clear(); }
 

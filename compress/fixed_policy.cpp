@@ -11,9 +11,14 @@ constexpr std::array<Level, 4> kLevels = {{{"L0", 0, "activations are kept raw"}
                                            {"L1.1", 8, "activations in 8 bits"},
                                            {"L1.2", 2, "activations in 2 bits"}}};
 
-QuantizeOptions codec_options(const Level& level, const FixedPolicyOptions& wanted) {
+int bits_of(const FixedPolicyOptions& options) {
+  const int level = parse_level(options.level).bits;
+  return options.bits != 0 ? options.bits : level;
+}
+
+QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
   QuantizeOptions options;
-  if (level.bits > 0) options.bits = level.bits;
+  if (bits_of(wanted) != 0) options.bits = bits_of(wanted);
   options.group = wanted.group;
   options.rounding = wanted.rounding;
   options.seed = wanted.seed;
@@ -33,22 +38,41 @@ const Level& parse_level(std::string_view name) {
 }
 
 FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
-    : level_(parse_level(options.level)),
+    : bits_(bits_of(options)),
       recipes_(options.recipes),
+      signs_(options.signs),
+      chain_(options.chain),
       min_elements_(options.min_elements),
-      codec_(codec_options(level_, options)) {
+      codec_(codec_options(options)) {
   FRUGAL_CHECK(options.min_elements >= 0, "[compression] expected min_elements >= 0, got {}",
                options.min_elements);
+  FRUGAL_CHECK(options.chain >= 0, "[compression] expected chain >= 0, got {}", options.chain);
 }
 
 Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (!is_floating(value.dtype()) || value.storage()->category() == Category::input)
     return {Decision::raw};
-  const bool lossy = level_.bits > 0;
-  if (recipes_ && (info.replay == Replay::exact || (lossy && info.replay == Replay::unbiased)))
-    return {Decision::replay};
-  if (!lossy || value.numel() <= min_elements_) return {Decision::raw};
-  return {Decision::pack, &codec_};
+  const bool lossy = bits_ > 0, large = value.numel() > min_elements_;
+  const Codec* codec = lossy && large ? &codec_ : nullptr;
+  if (recipes_ && may_replay(info, value)) return {Decision::replay, codec};
+  if (codec == nullptr) return {Decision::raw};
+  return {Decision::pack, codec, signs_ == Signs::codes};
+}
+
+bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
+  if (static_cast<double>(info.replay_elements) > chain_ * static_cast<double>(value.numel()))
+    return false;
+  switch (info.replay) {
+    case Replay::none:
+      return false;
+    case Replay::exact:
+      return true;
+    case Replay::unbiased:
+      return bits_ > 0;
+    case Replay::biased:
+      return bits_ > 0 && signs_ == Signs::rebuilt;
+  }
+  return false;
 }
 
 }  // namespace frugal::compress

@@ -8,6 +8,8 @@
 //
 // With recipes, an activation that its producer can rebuild exactly or without bias is not kept at
 // all; a biased rebuild is never used. At L0 all sources are raw, so rebuilt values are bit-equal.
+// Recipes chain: the outputs of a stage of residual blocks are rebuilt together when backward
+// enters it, and wait packed for their consumers.
 #pragma once
 #include <span>
 #include <string_view>
@@ -24,9 +26,21 @@ struct Level {
 std::span<const Level> levels();
 const Level& parse_level(std::string_view name);  // Errors: unknown name, listing the levels
 
+// Where the exact signs of activation functions are kept.
+//   codes:   in the codes of the function's input or output, at no cost (quantize.h); else
+//   masks:   1 bit per element
+//   rebuilt: nowhere, they are taken from rebuilt values: biased, to compare with
+enum class Signs : uint8_t { codes, masks, rebuilt };
+
 struct FixedPolicyOptions {
   std::string_view level = "L1";
+  int bits = 0;  // instead of the level's, where not 0
   bool recipes = true;
+  Signs signs = Signs::codes;
+  // A recipe may pass through so many times its own elements that must be rebuilt on the way: they
+  // cost time once, and packed memory while backward is among them. 0: recipes start from what is
+  // kept.
+  double chain = 16;
   // Activations of at most this many elements stay raw: they are small, and the input of a
   // classifier, which quantizing hurts most, is among them. Ref: Liu et al. 2022 (GACT).
   int64_t min_elements = 16384;
@@ -39,14 +53,18 @@ struct FixedPolicyOptions {
 class FixedPolicy final : public SavePolicy {
  public:
   explicit FixedPolicy(const FixedPolicyOptions& options = {});  // Errors: unknown level
+  bool rebuilds_signs() const override { return signs_ == Signs::rebuilt; }
   // Raw: the batch (its storage is of category `input` and alive anyway), other dtypes, small ones.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  const Level& level() const { return level_; }
-  const Quantizer& codec() const { return codec_; }  // unused at L0
+  int bits() const { return bits_; }                 // 0: raw
+  const Quantizer& codec() const { return codec_; }  // unused without bits
 
  private:
-  Level level_;
+  bool may_replay(const SaveInfo& info, const Tensor& value) const;
+  int bits_;
   bool recipes_;
+  Signs signs_;
+  double chain_;
   int64_t min_elements_;
   Quantizer codec_;
 };

@@ -66,6 +66,12 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
   return affine;
 }
 
+void check_residual(const Tensor& x, const Tensor& residual) {
+  if (!residual.defined()) return;
+  check_shape(kOp, "the residual", residual, x.shape());
+  check_same(kOp, x, {&residual});
+}
+
 void check_mask(const Tensor& x, const Tensor& mask) {
   const BitmaskLayout layout = bitmask_layout(x.shape());
   check_shape(kOp, "the mask", mask, {layout.rows / 8, layout.cols});
@@ -118,10 +124,7 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
                                  bool relu, bool want_mask) {
   check_x(x);
   FRUGAL_CHECK(relu || !want_mask, "[batch_norm] expected a mask to go with a relu, got none");
-  if (residual.defined()) {
-    check_shape(kOp, "the residual", residual, x.shape());
-    check_same(kOp, x, {&residual});
-  }
+  check_residual(x, residual);
   const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
   const Tensor added = residual.defined() ? contiguous(residual) : residual;
   BatchNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
@@ -139,15 +142,19 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
 }
 
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
-                          const BatchNormParameters& parameters, const Tensor& mask) {
+                          const BatchNormParameters& parameters, const Tensor& residual,
+                          const Tensor& mask) {
   check_x(x);
+  check_residual(x, residual);
   check_mask(x, mask);
   if (!by_rows(x))
-    return select_by_mask(batch_norm_apply(x, moments, parameters, {}, false, false).y, mask, 0);
+    return select_by_mask(batch_norm_apply(x, moments, parameters, residual, false, false).y, mask,
+                          0);
   const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
+  const Tensor added = residual.defined() ? contiguous(residual) : residual;
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   dispatch(x.device(),
-           [&](auto backend) { normalize_by_mask_kernel(backend, in, affine, mask, y); });
+           [&](auto backend) { normalize_by_mask_kernel(backend, in, added, affine, mask, y); });
   return y;
 }
 

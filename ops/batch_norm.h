@@ -31,10 +31,11 @@ struct BatchNormOutput {
 BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moments,
                                  const BatchNormParameters& parameters, const Tensor& residual,
                                  bool relu, bool want_mask);
-// z where the mask is set, else 0: linear in x, and bit-equal to batch_norm_apply's y for the same
-// x and its mask.
+// z where the mask is set, else 0: linear in x and residual, and bit-equal to batch_norm_apply's y
+// for the same x and its mask.
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
-                          const BatchNormParameters& parameters, const Tensor& mask);
+                          const BatchNormParameters& parameters, const Tensor& residual,
+                          const Tensor& mask);
 
 // mask undefined: no relu. dresidual, the masked dy, only if asked for. `training`: the statistics
 // depend on x.

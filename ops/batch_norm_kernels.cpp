@@ -70,9 +70,11 @@ void moments_reference(const Tensor& x, double* mean, double* variance) {
 }
 
 // z at (row, k); affine [3, C]: mean, scale, bias.
-double normalized(const Tensor& x, const double* affine, int64_t row, int64_t k) {
+double normalized(const Tensor& x, const Tensor& residual, const double* affine, int64_t row,
+                  int64_t k) {
   const int64_t c = channels(x);
-  return (at<double>(x, row)[k] - affine[k]) * affine[c + k] + affine[2 * c + k];
+  const double z = (at<double>(x, row)[k] - affine[k]) * affine[c + k] + affine[2 * c + k];
+  return residual.defined() ? z + at<double>(residual, row)[k] : z;
 }
 
 void normalize_reference(const Tensor& x, const Tensor& residual, const double* affine, bool relu,
@@ -81,8 +83,7 @@ void normalize_reference(const Tensor& x, const Tensor& residual, const double* 
   if (mask.defined()) std::fill_n(mask.mut<uint8_t>(), mask.numel(), uint8_t{0});
   for (int64_t row = 0; row < rows_of(x); ++row)
     for (int64_t k = 0; k < c; ++k) {
-      double z = normalized(x, affine, row, k);
-      if (residual.defined()) z += at<double>(residual, row)[k];
+      const double z = normalized(x, residual, affine, row, k);
       const bool keep = !relu || !(z <= 0);
       at<double>(y, row)[k] = keep ? z : 0;
       if (mask.defined() && keep)
@@ -138,21 +139,21 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
   });
 }
 
-void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& affine, const Tensor& mask,
-                              const Tensor& y) {
+void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine,
+                              const Tensor& mask, const Tensor& y) {
   const int64_t c = channels(x);
   if (x.dtype() == DType::f64) {
     for (int64_t row = 0; row < rows_of(x); ++row)
       for (int64_t k = 0; k < c; ++k)
         at<double>(y, row)[k] =
-            kept(mask, row, k) ? normalized(x, affine.data<double>(), row, k) : 0;
+            kept(mask, row, k) ? normalized(x, residual, affine.data<double>(), row, k) : 0;
     return;
   }
   const float* a = affine.data<float>();
   const simd::Output out = output_of(y);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t) {
-    simd::normalize_by_mask(at<float>(x, row), {a, a + c, a + 2 * c}, mask_at(mask, row),
-                            out.from(row * c), rows, c);
+    simd::normalize_by_mask(at<float>(x, row), at<float>(residual, row), {a, a + c, a + 2 * c},
+                            mask_at(mask, row), out.from(row * c), rows, c);
   });
 }
 

@@ -9,8 +9,8 @@ namespace frugal::ops {
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
 void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine, bool relu,
                       const Tensor& y, const Tensor& mask);
-void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& affine, const Tensor& mask,
-                              const Tensor& y);
+void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine,
+                              const Tensor& mask, const Tensor& y);
 // sums [2, C] f64: of g = masked dy, and of g * (x - mean). g is written where defined.
 void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
                           const Tensor& affine, const Tensor& g, const Tensor& sums);
@@ -37,8 +37,8 @@ void fold_gradient_kernel(Cpu, const Tensor& sums, int64_t rows, const BatchNorm
 void moments_kernel(Cuda, const Tensor& x, const Tensor& mean, const Tensor& variance);
 void normalize_kernel(Cuda, const Tensor& x, const Tensor& residual, const Tensor& affine,
                       bool relu, const Tensor& y, const Tensor& mask);
-void normalize_by_mask_kernel(Cuda, const Tensor& x, const Tensor& affine, const Tensor& mask,
-                              const Tensor& y);
+void normalize_by_mask_kernel(Cuda, const Tensor& x, const Tensor& residual, const Tensor& affine,
+                              const Tensor& mask, const Tensor& y);
 void gradient_sums_kernel(Cuda, const Tensor& dy, const Tensor& mask, const Tensor& x,
                           const Tensor& affine, const Tensor& g, const Tensor& sums);
 void input_gradient_kernel(Cuda, const Tensor& dy, const Tensor& mask, const Tensor& x,

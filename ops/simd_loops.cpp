@@ -201,8 +201,9 @@ void Normalize(const float* x, const float* residual, const Affine& affine, bool
                       : NormalizeWith<false>(x, residual, affine, relu, y, mask, rows, c);
 }
 
-void NormalizeByMask(const float* x, const Affine& affine, const uint8_t* mask, Output y,
-                     int64_t rows, int64_t c) {
+template <bool kResidual>
+void NormalizeByMaskOf(const float* x, const float* residual, const Affine& affine,
+                       const uint8_t* mask, Output y, int64_t rows, int64_t c) {
   for (int64_t row = 0; row < rows; row += 8)
     for_columns(c, [&](auto d, int64_t k) HWY_ATTR {
       const auto mean = hn::LoadU(d, affine.mean + k), scale = hn::LoadU(d, affine.scale + k),
@@ -210,10 +211,17 @@ void NormalizeByMask(const float* x, const Affine& affine, const uint8_t* mask, 
       const auto bits = load_bits(d, mask + row / 8 * c + k);
       for (int r = 0; r < 8; ++r) {
         const int64_t at = (row + r) * c + k;
-        const auto z = normalized(d, x + at, mean, scale, bias);
+        auto z = normalized(d, x + at, mean, scale, bias);
+        if constexpr (kResidual) z = hn::Add(z, hn::LoadU(d, residual + at));
         store(d, hn::IfThenElseZero(bit_of(d, bits, r), z), y, at);
       }
     });
+}
+
+void NormalizeByMask(const float* x, const float* residual, const Affine& affine,
+                     const uint8_t* mask, Output y, int64_t rows, int64_t c) {
+  residual != nullptr ? NormalizeByMaskOf<true>(x, residual, affine, mask, y, rows, c)
+                      : NormalizeByMaskOf<false>(x, residual, affine, mask, y, rows, c);
 }
 
 template <bool kMask, bool kWrite>
@@ -325,9 +333,9 @@ void normalize(const float* x, const float* residual, const Affine& affine, bool
   HWY_DYNAMIC_DISPATCH(Normalize)(x, residual, affine, relu, y, mask, rows, c);
   finish(y);
 }
-void normalize_by_mask(const float* x, const Affine& affine, const uint8_t* mask, Output y,
-                       int64_t rows, int64_t c) {
-  HWY_DYNAMIC_DISPATCH(NormalizeByMask)(x, affine, mask, y, rows, c);
+void normalize_by_mask(const float* x, const float* residual, const Affine& affine,
+                       const uint8_t* mask, Output y, int64_t rows, int64_t c) {
+  HWY_DYNAMIC_DISPATCH(NormalizeByMask)(x, residual, affine, mask, y, rows, c);
   finish(y);
 }
 void chunk_gradients(const float* dy, const uint8_t* mask, const float* x, const float* mean,

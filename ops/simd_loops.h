@@ -40,8 +40,8 @@ struct Affine {
 void normalize(const float* x, const float* residual, const Affine& affine, bool relu, Output y,
                uint8_t* mask, int64_t rows, int64_t c);
 // y = z where the mask is set, else 0. REQUIRES: rows % 8 == 0.
-void normalize_by_mask(const float* x, const Affine& affine, const uint8_t* mask, Output y,
-                       int64_t rows, int64_t c);
+void normalize_by_mask(const float* x, const float* residual, const Affine& affine,
+                       const uint8_t* mask, Output y, int64_t rows, int64_t c);
 // g = dy where the mask is set (everywhere without one), written unless its data is null; sums over
 // the chunk of g and g * (x - mean), both [c]. REQUIRES: rows % 8 == 0 with a mask.
 void chunk_gradients(const float* dy, const uint8_t* mask, const float* x, const float* mean,

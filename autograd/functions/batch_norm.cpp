@@ -8,8 +8,8 @@
 namespace frugal {
 namespace {
 
-// Slots of every form; the mask is empty without relu.
-enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask };
+// Slots of every form; the mask is empty without relu, the residual but for a recipe.
+enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
 
 ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {
@@ -21,13 +21,23 @@ ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  update ? stats.running_var : Tensor(), options);
 }
 
-// Rebuilds y without the residual: linear in x, through the exact sign where there was a relu.
+// Rebuilds y: linear in x and in the residual, through the exact sign where there was a relu. The
+// residual comes first: it may have to be rebuilt too.
 Tensor rebuild(const Slots& s) {
+  const Tensor residual = s.unpack(kResidual), mask = s.unpack(kMask);
   const ops::BatchNormMoments moments{s.unpack(kMean), s.unpack(kInvstd)};
   const ops::BatchNormParameters parameters{s.unpack(kWeight), s.unpack(kBias)};
-  const Tensor mask = s.unpack(kMask);
-  if (mask.defined()) return ops::batch_norm_by_mask(s.unpack(kX), moments, parameters, mask);
-  return ops::batch_norm_apply(s.unpack(kX), moments, parameters, {}, false, false).y;
+  const Tensor x = s.unpack(kX);
+  if (mask.defined()) return ops::batch_norm_by_mask(x, moments, parameters, residual, mask);
+  return ops::batch_norm_apply(x, moments, parameters, residual, false, false).y;
+}
+
+// The mask that rebuilt values give: not the exact one.
+Tensor rebuild_mask(const Slots& s) {
+  const Tensor residual = s.unpack(kResidual);
+  return ops::batch_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
+                               {s.unpack(kWeight), s.unpack(kBias)}, residual, true, true)
+      .mask;
 }
 
 Variable normalize(const char* op, const Variable& x, const Variable& residual,
@@ -43,15 +53,17 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
       relu && recording(inputs));
   return record(
       op, inputs, out.y,
-      {save(x), save(weight), save(bias), save_stat(moments.mean), save_stat(moments.invstd),
-       save_mask(out.mask)},
+      // Where the relu is 0, x counts only through the statistics of the whole batch.
+      {save(x).with_sign(out.mask, 0), save(weight), save(bias), save_stat(moments.mean),
+       save_stat(moments.invstd), save_sign(out.mask, rebuild_mask),
+       residual_form ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {
         const ops::BatchNormGradients g = ops::batch_norm_backward(
             b.dy(), b.saved(kX), {b.saved(kMean), b.saved(kInvstd)}, {b.saved(kWeight), {}},
             b.saved(kMask), training, residual_form && b.needs(3));
         return Grads{g.dx, g.dweight, g.dbias, g.dresidual};
       },
-      residual_form ? ReplaySpec{} : linear_replay(rebuild));
+      linear_replay(rebuild));
 }
 
 }  // namespace

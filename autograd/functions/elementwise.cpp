@@ -35,7 +35,7 @@ Variable from_input(Unary op, const Variable& x) {
 Variable rectifier(const char* op, const Variable& x, double slope) {
   const ops::Rectified out = ops::rectify(x.value(), slope, recording({x}));
   return record(
-      op, {x}, out.y, {save_mask(out.mask), for_replay(x)},
+      op, {x}, out.y, {save_sign(out.mask), for_replay(x)},
       [slope](const Backward& b) { return Grads{ops::select_by_mask(b.dy(), b.saved(0), slope)}; },
       linear_replay([slope](const Slots& s) {
         return ops::select_by_mask(s.unpack(1), s.unpack(0), slope);
@@ -45,19 +45,23 @@ Variable rectifier(const char* op, const Variable& x, double slope) {
 }  // namespace
 
 Variable add(const Variable& a, const Variable& b) {
-  return record("add", {a, b}, ops::add(a.value(), b.value()), {},
-                [as = a.shape(), bs = b.shape()](const Backward& back) {
-                  return Grads{to_shape(back, 0, back.dy(), as), to_shape(back, 1, back.dy(), bs)};
-                });
+  return record(
+      "add", {a, b}, ops::add(a.value(), b.value()), {for_replay(a), for_replay(b)},
+      [as = a.shape(), bs = b.shape()](const Backward& back) {
+        return Grads{to_shape(back, 0, back.dy(), as), to_shape(back, 1, back.dy(), bs)};
+      },
+      linear_replay([](const Slots& s) { return ops::add(s.unpack(0), s.unpack(1)); }));
 }
 
 Variable sub(const Variable& a, const Variable& b) {
-  return record("sub", {a, b}, ops::sub(a.value(), b.value()), {},
-                [as = a.shape(), bs = b.shape()](const Backward& back) {
-                  Grads grads{to_shape(back, 0, back.dy(), as), {}};
-                  if (back.needs(1)) grads[1] = ops::unary(Unary::neg, ops::sum_to(back.dy(), bs));
-                  return grads;
-                });
+  return record(
+      "sub", {a, b}, ops::sub(a.value(), b.value()), {for_replay(a), for_replay(b)},
+      [as = a.shape(), bs = b.shape()](const Backward& back) {
+        Grads grads{to_shape(back, 0, back.dy(), as), {}};
+        if (back.needs(1)) grads[1] = ops::unary(Unary::neg, ops::sum_to(back.dy(), bs));
+        return grads;
+      },
+      linear_replay([](const Slots& s) { return ops::sub(s.unpack(0), s.unpack(1)); }));
 }
 
 Variable mul(const Variable& a, const Variable& b) {
@@ -89,18 +93,24 @@ Variable div(const Variable& a, const Variable& b) {
 }
 
 Variable scale(const Variable& x, double factor) {
-  return record("scale", {x}, ops::affine(x.value(), factor, 0), {},
-                [factor](const Backward& b) { return Grads{ops::affine(b.dy(), factor, 0)}; });
+  return record(
+      "scale", {x}, ops::affine(x.value(), factor, 0), {for_replay(x)},
+      [factor](const Backward& b) { return Grads{ops::affine(b.dy(), factor, 0)}; },
+      linear_replay([factor](const Slots& s) { return ops::affine(s.unpack(0), factor, 0); }));
 }
 
 Variable add_scalar(const Variable& x, double term) {
-  return record("add_scalar", {x}, ops::affine(x.value(), 1, term), {},
-                [](const Backward& b) { return Grads{b.dy()}; });
+  return record(
+      "add_scalar", {x}, ops::affine(x.value(), 1, term), {for_replay(x)},
+      [](const Backward& b) { return Grads{b.dy()}; },
+      linear_replay([term](const Slots& s) { return ops::affine(s.unpack(0), 1, term); }));
 }
 
 Variable neg(const Variable& x) {
-  return record("neg", {x}, ops::unary(Unary::neg, x.value()), {},
-                [](const Backward& b) { return Grads{ops::unary(Unary::neg, b.dy())}; });
+  return record(
+      "neg", {x}, ops::unary(Unary::neg, x.value()), {for_replay(x)},
+      [](const Backward& b) { return Grads{ops::unary(Unary::neg, b.dy())}; },
+      linear_replay([](const Slots& s) { return ops::unary(Unary::neg, s.unpack(0)); }));
 }
 
 Variable exp(const Variable& x) { return from_output(Unary::exp, x); }

@@ -6,10 +6,14 @@
 namespace frugal {
 
 Variable subsample_pad(const Variable& x, int64_t stride, int64_t before, int64_t after) {
-  return record("subsample_pad", {x}, ops::subsample_pad(x.value(), stride, before, after), {},
-                [x_shape = x.shape(), stride, before](const Backward& b) {
-                  return Grads{ops::subsample_pad_backward(b.dy(), x_shape, stride, before)};
-                });
+  return record(
+      "subsample_pad", {x}, ops::subsample_pad(x.value(), stride, before, after), {for_replay(x)},
+      [x_shape = x.shape(), stride, before](const Backward& b) {
+        return Grads{ops::subsample_pad_backward(b.dy(), x_shape, stride, before)};
+      },
+      linear_replay([stride, before, after](const Slots& s) {
+        return ops::subsample_pad(s.unpack(0), stride, before, after);
+      }));
 }
 
 }  // namespace frugal

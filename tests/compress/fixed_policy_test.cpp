@@ -65,6 +65,50 @@ TEST_CASE("levels set the width and the seed reaches the codec") {
   }
 }
 
+TEST_CASE("bits replace the level's") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (std::string_view level : {"L0", "L1"}) {
+    FixedPolicyOptions options = options_of(level, true);
+    options.bits = 3;
+    FixedPolicy policy(options);
+    CHECK(policy.bits() == 3);
+    CHECK(policy.decide({}, large).what == Decision::pack);
+    CHECK(policy.codec().options().bits == 3);
+  }
+}
+
+TEST_CASE("a recipe passes through no more than the chain's multiple of its own elements") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (double chain : {0.0, 2.0}) {
+    FixedPolicyOptions options = options_of("L1", true);
+    options.chain = chain;
+    FixedPolicy policy(options);
+    SaveInfo info = info_with(Replay::unbiased);
+    info.replay_elements = static_cast<int64_t>(chain) * large.numel();
+    const Decision within = policy.decide(info, large);
+    CHECK(within.what == Decision::replay);
+    CHECK(within.codec == &policy.codec());  // how it waits once rebuilt
+    info.replay_elements += 1;
+    CHECK(policy.decide(info, large).what == Decision::pack);
+  }
+  FixedPolicy lossless(options_of("L0", true));
+  CHECK(lossless.decide(info_with(Replay::exact), large).codec == nullptr);
+}
+
+TEST_CASE("signs go into codes, into masks, or are rebuilt with the bias that this has") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (Signs signs : {Signs::codes, Signs::masks, Signs::rebuilt}) {
+    FixedPolicyOptions options = options_of("L1", true);
+    options.signs = signs;
+    FixedPolicy policy(options);
+    const bool rebuilt = signs == Signs::rebuilt;
+    CHECK(policy.decide({}, large).carry_sign == (signs == Signs::codes));
+    CHECK(policy.rebuilds_signs() == rebuilt);
+    CHECK(policy.decide(info_with(Replay::biased), large).what ==
+          (rebuilt ? Decision::replay : Decision::pack));
+  }
+}
+
 TEST_CASE("the batch, other dtypes and small tensors stay raw") {
   FixedPolicy policy;
   const auto what = [&](const Tensor& x) { return policy.decide({}, x).what; };
@@ -98,4 +142,7 @@ TEST_CASE("an unknown level lists the known ones") {
   options.min_elements = -1;
   CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[compression] expected min_elements >= 0, got -1",
                        Error);
+  options.min_elements = 0;
+  options.chain = -1;
+  CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[compression] expected chain >= 0, got -1", Error);
 }

@@ -80,7 +80,7 @@ TEST_CASE(
       quantize.seed = seed;
       const compress::Quantizer codec(quantize);
       const Tensor rebuilt = codec.pack(x, {})->unpack();
-      by_sign.add(ops::batch_norm_by_mask(rebuilt, moments, {}, exact.mask).to_vector());
+      by_sign.add(ops::batch_norm_by_mask(rebuilt, moments, {}, {}, exact.mask).to_vector());
       by_clamp.add(ops::batch_norm_apply(rebuilt, moments, {}, {}, true, false).y.to_vector());
     }
     // 4096 elements: the average of their chi-squares has a standard deviation of about 0.022.
@@ -138,31 +138,38 @@ TEST_CASE("lossless recipes of a whole network change no bit of any gradient") {
   CHECK(static_cast<double>(recipes.second) < 0.8 * static_cast<double>(plain.second));
 }
 
-TEST_CASE(
-    "a residual network keeps what the design says: two norm inputs, an output and two signs a "
-    "block") {
+TEST_CASE("a residual network keeps what the design says: two norm inputs and two signs a block") {
   models::Init init;
   models::CifarResNetOptions small = models::cifar_resnet_options("resnet20");
   models::CifarResNet net(init, small);
   Context context;
   const Variable x(noise({32, 32, 32, 3}, 7));
-  compress::FixedPolicyOptions o = options("L1", 0);
-  o.min_elements = 16384;
-  compress::FixedPolicy policy(o);
-  PolicyScope scope(&policy);
-  const MemoryReport before = allocator(kCpu).report();
-  const Variable y = net.forward(x, context);
-  const MemoryReport after = allocator(kCpu).report();
-  const int64_t kept = after.of(Category::packed) - before.of(Category::packed) +
-                       after.of(Category::activation) - before.of(Category::activation);
-  // Elements of the stages' outputs: 16, 32 and 64 channels on 32, 16 and 8 pixels a side.
-  const double stage[] = {32.0 * 32 * 32 * 16, 32.0 * 16 * 16 * 32, 32.0 * 8 * 8 * 64};
-  // The stem (norm input, sign, output) and three blocks a stage; the last output feeds no
-  // convolution.
-  double bits = stage[0] * (4.125 + 1 + 0);
-  for (double elements : stage) bits += 3 * elements * (2 * 4.125 + 2 + 4.125);
-  bits -= stage[2] * 4.125;
-  CHECK(static_cast<double>(kept) == doctest::Approx(bits / 8).epsilon(0.03));
+  for (const double chain : {0.0, 16.0}) {
+    CAPTURE(chain);
+    compress::FixedPolicyOptions o = options("L1", 0);
+    o.min_elements = 16384;
+    o.signs = compress::Signs::masks;
+    o.chain = chain;
+    compress::FixedPolicy policy(o);
+    PolicyScope scope(&policy);
+    const MemoryReport before = allocator(kCpu).report();
+    const Variable y = net.forward(x, context);
+    const MemoryReport after = allocator(kCpu).report();
+    const int64_t kept = after.of(Category::packed) - before.of(Category::packed) +
+                         after.of(Category::activation) - before.of(Category::activation);
+    // Elements of the stages' outputs: 16, 32 and 64 channels on 32, 16 and 8 pixels a side.
+    const double stage[] = {32.0 * 32 * 32 * 16, 32.0 * 16 * 16 * 32, 32.0 * 8 * 8 * 64};
+    // The stem (norm input, sign) and three blocks a stage.
+    double bits = stage[0] * (4.125 + 1);
+    for (double elements : stage) bits += 3 * elements * (2 * 4.125 + 2);
+    // Without chains every second output is kept, from which the next one is rebuilt. With them,
+    // only the first output of the last stage, at the end of a chain of 22 times its elements.
+    if (chain == 0)
+      bits += 4.125 * (2 * stage[0] + 2 * stage[1] + stage[2]);
+    else
+      bits += 4.125 * stage[2];
+    CHECK(static_cast<double>(kept) == doctest::Approx(bits / 8).epsilon(0.03));
+  }
 }
 
 TEST_CASE("every level trains: the loss of a small network falls") {

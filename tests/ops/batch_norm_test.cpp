@@ -176,17 +176,21 @@ TEST_CASE("batch_norm: the replay through the mask has the forward's bits") {
       for (const int64_t rows : {5, 8, 64, 1000}) {
         CAPTURE(c);
         CAPTURE(rows);
-        const Problem p = problem(rows, c, true, false, dtype);
+        const bool with_residual = c % 2 == 1;
+        const Problem p = problem(rows, c, true, with_residual, dtype);
         const Run r = run(p);
         const BatchNormParameters parameters{p.weight, p.bias};
-        CHECK(same_bits(batch_norm_by_mask(p.x, r.moments, parameters, r.out.mask), r.out.y));
+        CHECK(same_bits(batch_norm_by_mask(p.x, r.moments, parameters, p.residual, r.out.mask),
+                        r.out.y));
         // The mask is where y was kept, and asking for it changes no bit.
         CHECK(same_bits(rectify(r.out.y, 0, true).mask, r.out.mask));
-        CHECK(same_bits(batch_norm_apply(p.x, r.moments, parameters, {}, true, false).y, r.out.y));
+        CHECK(same_bits(batch_norm_apply(p.x, r.moments, parameters, p.residual, true, false).y,
+                        r.out.y));
         // Linear, never clamped: with another x the sign stays the mask's.
         const Tensor other = normals({rows, c}, 11, dtype, 2, 3);
-        const Tensor plain = batch_norm_apply(other, r.moments, parameters, {}, false, false).y;
-        CHECK(same_bits(batch_norm_by_mask(other, r.moments, parameters, r.out.mask),
+        const Tensor plain =
+            batch_norm_apply(other, r.moments, parameters, p.residual, false, false).y;
+        CHECK(same_bits(batch_norm_by_mask(other, r.moments, parameters, p.residual, r.out.mask),
                         select_by_mask(plain, r.out.mask, 0)));
       }
 }
@@ -299,7 +303,7 @@ TEST_CASE("batch_norm: meta tensors have shapes and run nothing") {
   const BatchNormGradients grads = batch_norm_backward(x, x, moments, {}, out.mask, true, true);
   CHECK(grads.dx.shape() == x.shape());
   CHECK(grads.dresidual.device() == kMeta);
-  CHECK(batch_norm_by_mask(x, moments, {}, out.mask).device() == kMeta);
+  CHECK(batch_norm_by_mask(x, moments, {}, {}, out.mask).device() == kMeta);
 }
 
 TEST_CASE("batch_norm: errors name the op and what it got") {
@@ -338,7 +342,7 @@ TEST_CASE("batch_norm: errors name the op and what it got") {
                        Error);
   CHECK_THROWS_WITH_AS(batch_norm_apply(x, moments, {}, {}, false, true),
                        doctest::Contains("[batch_norm] expected a mask to go with a relu"), Error);
-  CHECK_THROWS_WITH_AS(batch_norm_by_mask(x, moments, {}, empty_bitmask({16, 4}, kCpu)),
+  CHECK_THROWS_WITH_AS(batch_norm_by_mask(x, moments, {}, {}, empty_bitmask({16, 4}, kCpu)),
                        doctest::Contains("[batch_norm] expected the mask of shape [2, 3]"), Error);
   CHECK_THROWS_WITH_AS(batch_norm_backward(Tensor::zeros({8, 3}), x, moments, {}, {}, true, false),
                        doctest::Contains("[batch_norm] expected dy of shape [16, 3]"), Error);

@@ -1,0 +1,60 @@
+// SavedEntry: one kept tensor, shared by all that saved it. Internal to autograd.
+#pragma once
+#include <variant>
+
+#include "autograd/saved_tensor.h"
+
+namespace frugal {
+
+// Always stands for a dense range of memory: unpack() gives a contiguous tensor of that range in
+// memory order.
+class SavedEntry {
+ public:
+  struct Raw {
+    Tensor tensor;
+    uint64_t version;
+    const char* op;
+  };
+  // The producer's slots and how they give its output.
+  struct Recipe {
+    Slots sources;
+    ReplayFn fn;
+    Replay quality = Replay::none;
+    int depth = 1;                 // recipes on the way, this one included
+    int64_t elements = 0;          // of the tensors rebuilt on the way, without this one
+    SaveInfo info;                 // of the decision, and
+    const Codec* codec = nullptr;  // how a rebuilt tensor waits for its consumers; null: raw
+  };
+  struct SignOf {
+    std::shared_ptr<Packed> packed;  // whose codes carry the mask
+  };
+  using Content = std::variant<Raw, std::shared_ptr<Packed>, Recipe, SignOf>;
+
+  explicit SavedEntry(Content content) : content_(std::move(content)) {}
+  SavedEntry(const SavedEntry&) = delete;
+  SavedEntry& operator=(const SavedEntry&) = delete;
+
+  // A recipe that passes through an entry which others will ask for leaves it kept: nothing is
+  // rebuilt twice.
+  Tensor unpack();
+  Replay quality() const;
+  bool is_raw() const { return std::holds_alternative<Raw>(content_); }
+  bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }
+  const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
+  void replace(Content content) { content_ = std::move(content); }
+  void prefetch() const;
+
+  // Keeps the entry of the mask that these codes carry until its saver asks for it.
+  void hold(std::shared_ptr<SavedEntry> mask) { mask_ = std::move(mask); }
+
+  // A token that counts as one consumer while it lives.
+  std::shared_ptr<void> claim();
+
+ private:
+  Tensor rebuild();
+  Content content_;
+  std::shared_ptr<SavedEntry> mask_;
+  int claims_ = 0;
+};
+
+}  // namespace frugal
