@@ -151,6 +151,23 @@ HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnW
 }
 #endif
 
+struct BlockWords {  // where the random words of a block come from; none with nearest rounding
+  const RoundKeys& keys;
+  const RowWords& row;
+  const ColumnWords& columns;
+  bool stochastic;
+};
+
+// 1 + u of a block in the columns from `j` of the strip on. kStochastic: it is known to be so.
+template <bool kStochastic>
+HWY_INLINE void LoadDither(const BlockWords& words, size_t j, VF out[8]) {
+  if (kStochastic || words.stochastic) {
+    Dither(words.keys, words.row, words.columns, j, out);
+  } else {
+    for (int r = 0; r < 8; ++r) out[r] = hn::Set(DF(), 1.5f);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace frugal::compress
 HWY_AFTER_NAMESPACE();

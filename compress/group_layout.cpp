@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/bitmask.h"
+
 namespace frugal::compress {
 
 namespace {
@@ -36,6 +38,10 @@ GroupLayout make_layout(const Shape& shape, GroupAxis axis, int64_t group, int b
   }
   layout.groups = ceil_div(layout.rows, layout.group_rows);
   return layout;
+}
+
+bool can_split(const GroupLayout& layout, const Shape& shape) {
+  return layout.bits >= 2 && !layout.shared && ops::bitmask_layout(shape).by_rows;
 }
 
 }  // namespace frugal::compress

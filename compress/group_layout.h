@@ -13,6 +13,9 @@
 // ceil(n * w / 8) byte rows of `cols` bytes; byte [i][c] holds the 8 / w rows from i * 8 / w on of
 // column c, the first row in the lowest bits. Missing rows and lanes hold code 0. A plane of width
 // 1 is laid out like ops/bitmask.h.
+//
+// Split groups (compress/quantize_split.h) lie on the column axis and hold two classes of elements:
+// the metadata of a row group is bf16 lo0[k], range0[k], lo1[k], range1[k], all else is the same.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -48,14 +51,15 @@ struct GroupLayout {
   int64_t groups = 0;      // row groups
   int bits = 0;
   bool shared = false;  // row axis: the lanes of a row group share one lo and scale
+  bool split = false;   // two classes of elements in a group
 
   int64_t rows_of(int64_t group) const {
     return group + 1 < groups ? group_rows : rows - group * group_rows;
   }
-  int64_t metas() const { return shared ? 1 : cols; }  // (lo, scale) pairs of a row group
-  int64_t meta_offset(int64_t group) const { return group * metas() * 4; }
+  int64_t metas() const { return shared ? 1 : cols; }  // columns of a row group's metadata
+  int64_t meta_offset(int64_t group) const { return group * metas() * (split ? 8 : 4); }
   int64_t code_offset(int64_t group) const {
-    return groups * metas() * 4 + group * (group_rows / 8 * bits) * cols;
+    return meta_offset(groups) + group * (group_rows / 8 * bits) * cols;
   }
   int64_t code_bytes(int64_t rows_in_group) const;  // of one row group
   int64_t bytes() const;                            // of the payload
@@ -63,5 +67,9 @@ struct GroupLayout {
 
 // REQUIRES: options as Quantizer checks them.
 GroupLayout make_layout(const Shape& shape, GroupAxis axis, int64_t group, int bits);
+
+// Whether the groups of `layout`, that of `shape`, can be split by a bitmask: at least 2 bits, the
+// column axis, and a mask whose byte rows are the blocks of 8 rows of the view (ops/bitmask.h).
+bool can_split(const GroupLayout& layout, const Shape& shape);
 
 }  // namespace frugal::compress

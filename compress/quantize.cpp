@@ -1,8 +1,33 @@
 #include "compress/quantize.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "compress/quantize_kernels.h"
+#include "core/parallel.h"
+#include "ops/bitmask.h"
 
 namespace frugal::compress {
+
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+void check_sign(const Sign& sign, const Tensor& tensor) {
+  const int64_t bytes = ops::bitmask_layout(tensor.shape()).bytes();
+  const Tensor& mask = sign.mask;
+  FRUGAL_CHECK(mask.defined() && mask.dtype() == DType::u8 && mask.is_contiguous() &&
+                   mask.numel() == bytes && mask.device() == tensor.device(),
+               "[quantize] expected a contiguous mask of {} u8 on {} for {}, got {}", bytes,
+               tensor.device().str(), tensor.shape(),
+               mask.defined() ? describe(mask) : "an undefined one");
+  FRUGAL_CHECK(std::isfinite(sign.slope), "[quantize] expected a finite slope, got {}", sign.slope);
+}
+
+}  // namespace
 
 Quantizer::Quantizer(const QuantizeOptions& options) : options_(options) {
   FRUGAL_CHECK(options.bits >= 1 && options.bits <= 16, "[quantize] expected 1 to 16 bits, got {}",
@@ -12,16 +37,24 @@ Quantizer::Quantizer(const QuantizeOptions& options) : options_(options) {
                options.group);
 }
 
-int64_t Quantizer::packed_bytes(const Shape& shape) const {
-  return make_layout(shape, options_.axis, options_.group, options_.bits).bytes();
+GroupLayout Quantizer::layout_of(const Shape& shape, bool with_sign) const {
+  GroupLayout layout = make_layout(shape, options_.axis, options_.group, options_.bits);
+  layout.split = with_sign && can_split(layout, shape);
+  return layout;
+}
+
+bool Quantizer::can_carry_sign(const Shape& shape) const { return layout_of(shape, true).split; }
+
+int64_t Quantizer::packed_bytes(const Shape& shape, bool with_sign) const {
+  return layout_of(shape, with_sign).bytes();
 }
 
 std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info) const {
   FRUGAL_CHECK(tensor.defined() && is_floating(tensor.dtype()) && tensor.is_contiguous(),
                "[quantize] expected a contiguous floating tensor, got {}",
                tensor.defined() ? describe(tensor) : "an undefined one");
-  const GroupLayout layout =
-      make_layout(tensor.shape(), options_.axis, options_.group, options_.bits);
+  if (info.sign != nullptr) check_sign(*info.sign, tensor);
+  const GroupLayout layout = layout_of(tensor.shape(), info.sign != nullptr);
   Tensor payload;
   {
     CategoryScope scope(Category::packed);
@@ -35,8 +68,32 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
   job.stream = code_stream(options_.seed, info);
   job.stochastic = options_.rounding == Rounding::stochastic;
   job.nonfinite = &nonfinite_;
-  dispatch(tensor.device(), [&](auto backend) { quantize_kernel(backend, job); });
-  return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype());
+  const double slope = layout.split ? info.sign->slope : 0;
+  if (layout.split) {
+    job.mask = static_cast<const uint8_t*>(info.sign->mask.raw());
+    job.weights = split_weights(slope);
+  }
+  dispatch(tensor.device(), [&](auto backend) {
+    layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
+  });
+  return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype(),
+                                     slope);
+}
+
+void Quantized::run(int64_t begin, int64_t end, void* x, bool sign) const {
+  UnpackJob job;
+  job.payload = static_cast<const uint8_t*>(payload_.raw());
+  job.x = x;
+  job.dtype = dtype_;
+  job.layout = layout_;
+  job.begin = begin;
+  job.end = end;
+  job.weights = split_weights(slope_);
+  dispatch(payload_.device(), [&](auto backend) {
+    sign            ? split_sign_kernel(backend, job)
+    : layout_.split ? split_dequantize_kernel(backend, job)
+                    : dequantize_kernel(backend, job);
+  });
 }
 
 Tensor Quantized::unpack() const {
@@ -52,12 +109,85 @@ void Quantized::unpack_into(const Tensor& out) const {
                "[quantize] expected a contiguous {} {} on {} to unpack into, got {}", shape_,
                name_of(dtype_), payload_.device().str(),
                out.defined() ? describe(out) : "an undefined tensor");
-  UnpackJob job;
-  job.payload = static_cast<const uint8_t*>(payload_.raw());
-  job.x = out.raw();
-  job.dtype = dtype_;
-  job.layout = layout_;
-  dispatch(out.device(), [&](auto backend) { dequantize_kernel(backend, job); });
+  run(0, layout_.numel, out.raw(), false);
+}
+
+Quantized::Rows Quantized::rows(int64_t begin, int64_t end) const {
+  FRUGAL_CHECK(shape_.dim() > 0 && begin >= 0 && begin <= end && end <= shape_[0],
+               "[quantize] expected a range within the leading axis of {}, got {} to {}", shape_,
+               begin, end);
+  Rows range;
+  range.shape = shape_;
+  range.shape[0] = end - begin;
+  const int64_t row = shape_[0] == 0 ? 0 : layout_.numel / shape_[0];
+  range.begin = begin * row;
+  range.end = end * row;
+  return range;
+}
+
+Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
+  const Rows range = rows(begin, end);
+  CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty(range.shape, dtype_, payload_.device());
+  if (range.begin == range.end) return out;
+  auto* x = static_cast<char*>(out.raw());
+  const int64_t block = 8 * layout_.cols, size = static_cast<int64_t>(size_of(dtype_));
+  // Kernels begin at a block: an earlier beginning goes through a buffer.
+  int64_t direct = range.begin;
+  if (direct % block != 0) {
+    direct = std::min(round_up(direct, block), range.end);
+    const int64_t from = range.begin / block * block;
+    const Tensor staged = Tensor::empty({direct - from}, dtype_, payload_.device());
+    run(from, direct, staged.raw(), false);
+    if (payload_.device() != kMeta)
+      std::memcpy(x, static_cast<const char*>(staged.raw()) + (range.begin - from) * size,
+                  static_cast<size_t>((direct - range.begin) * size));
+  }
+  if (direct < range.end) run(direct, range.end, x + (direct - range.begin) * size, false);
+  return out;
+}
+
+Tensor Quantized::unpack_sign() const {
+  if (!layout_.split) return {};
+  CategoryScope scope(Category::workspace);
+  Tensor mask = ops::empty_bitmask(shape_, payload_.device());
+  run(0, layout_.numel, mask.raw(), true);
+  return mask;
+}
+
+Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {
+  const Rows range = rows(begin, end);
+  if (!layout_.split) return {};
+  CategoryScope scope(Category::workspace);
+  Tensor mask = ops::empty_bitmask(range.shape, payload_.device());
+  if (range.begin == range.end) return mask;
+  const int64_t cols = layout_.cols, block = 8 * cols;
+  const ops::BitmaskLayout to = ops::bitmask_layout(range.shape);
+  if (to.by_rows && range.begin % block == 0) {
+    run(range.begin, range.end, mask.raw(), true);
+    return mask;
+  }
+  // The blocks around the range, then bit for bit to where the narrowed shape has them.
+  const int64_t from = range.begin / block * block, numel = range.end - range.begin;
+  const int64_t until = round_up(range.end, block);
+  const Tensor whole = Tensor::empty({(until - from) / 8}, DType::u8, payload_.device());
+  run(from, until, whole.raw(), true);
+  if (payload_.device() == kMeta) return mask;
+  const uint8_t* bits = whole.data<uint8_t>();
+  uint8_t* out = mask.mut<uint8_t>();
+  parallel_for(0, mask.numel(), 1 << 12, [&](int64_t first, int64_t last) {
+    for (int64_t k = first; k < last; ++k) {
+      uint32_t byte = 0;
+      for (int64_t r = 0; r < 8; ++r) {
+        const int64_t i = (k / to.cols * 8 + r) * to.cols + k % to.cols;
+        if (i >= numel) break;
+        const int64_t at = range.begin - from + i, row = at / cols;
+        byte |= (uint32_t{bits[row / 8 * cols + at % cols]} >> (row % 8) & 1u) << r;
+      }
+      out[k] = static_cast<uint8_t>(byte);
+    }
+  });
+  return mask;
 }
 
 }  // namespace frugal::compress

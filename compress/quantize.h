@@ -11,8 +11,14 @@
 //   scale <= (max - lo) / (2^bits - 1) * (1 + 2^-7), never below 2^-126, and min - lo <= |min| /
 //   128; stochastic: E[x^] = x, up to scale * 2^-16 and the rounding of f32, and the variance is f
 //   (1 - f) scale^2 with f the fraction of (x - lo) / scale.
+// Where SaveInfo::sign is set, codes of 2 bits and more on the column axis carry its mask too, bit
+// for bit (compress/quantize_split.h): each of the two classes of a group has a range and codes of
+// its own, |x^ - x| is at most the step of the element's class, both are unbiased, and metadata
+// takes 8 bytes a group instead of 4. With slope 0 the elements of bit 0 have 2 codes.
+//
 // A group that holds NaN, an infinity or a value beyond the limit unpacks to NaN in every element
-// and is counted. f64 goes through f32; bf16 and f16 return rounded to nearest.
+// and is counted, where the mask stays exact. f64 goes through f32; bf16 and f16 return rounded to
+// nearest.
 //
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
@@ -41,33 +47,68 @@ float max_magnitude(int bits);
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
 class Quantized final : public Packed {
  public:
-  Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype)
-      : payload_(std::move(payload)), layout_(layout), shape_(shape), dtype_(dtype) {}
+  // slope: of SaveInfo::sign, where layout.split.
+  Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype,
+            double slope = 0)
+      : payload_(std::move(payload)),
+        layout_(layout),
+        shape_(shape),
+        dtype_(dtype),
+        slope_(slope) {}
   Tensor unpack() const override;
   // Into `out`, contiguous, of the packed shape, dtype and device. Errors: anything else.
   void unpack_into(const Tensor& out) const;
+  // unpack() from `begin` to before `end` of the leading axis, bit for bit, at the cost of those
+  // rows. Errors: a range outside the axis, a scalar.
+  Tensor unpack_rows(int64_t begin, int64_t end) const;
+
+  bool carries_sign() const override { return layout_.split; }
+  Tensor unpack_sign() const override;
+  // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape. Fastest where the
+  // range begins at a row of [rows, C] that is a multiple of 8 and has a multiple of 8 of them;
+  // else its bits are moved one by one. Undefined if the codes do not carry it. Errors: as
+  // unpack_rows.
+  Tensor unpack_sign_rows(int64_t begin, int64_t end) const;
+
   const Tensor& payload() const { return payload_; }
   const GroupLayout& layout() const { return layout_; }
+  double slope() const { return slope_; }
 
  private:
+  struct Rows {
+    Shape shape;
+    int64_t begin = 0, end = 0;  // elements
+  };
+  Rows rows(int64_t begin, int64_t end) const;
+  // Elements [begin, end) of the view, or their bits, to `x`. REQUIRES: `begin` at a block of 8
+  // rows, where no rows are left out of the last block if it is bits.
+  void run(int64_t begin, int64_t end, void* x, bool sign) const;
+
   Tensor payload_;
   GroupLayout layout_;
   Shape shape_;
   DType dtype_;
+  double slope_;
 };
 
 class Quantizer final : public Codec {
  public:
   explicit Quantizer(const QuantizeOptions& options = {});  // Errors: an option out of range
-  // Errors: a tensor that is not contiguous or not floating.
+  // Errors: a tensor that is not contiguous or not floating; a sign whose mask is not the tensor's
+  // (ops/bitmask.h) or whose slope is not finite.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
   const QuantizeOptions& options() const { return options_; }
-  // The bytes that pack() would allocate.
-  int64_t packed_bytes(const Shape& shape) const;
+  // Whether the codes of such a tensor would carry SaveInfo::sign: 2 bits or more, the column axis,
+  // and 8 rows of [rows, C] for each byte row of the mask.
+  bool can_carry_sign(const Shape& shape) const;
+  // The bytes that pack() would allocate, without and with a sign given.
+  int64_t packed_bytes(const Shape& shape, bool with_sign = false) const;
   // Groups packed so far that held a non-finite value (NaN, infinity or beyond max_magnitude).
   int64_t nonfinite_groups() const { return nonfinite_.load(std::memory_order_relaxed); }
 
  private:
+  GroupLayout layout_of(const Shape& shape, bool with_sign) const;
+
   QuantizeOptions options_;
   mutable std::atomic<int64_t> nonfinite_{0};
 };

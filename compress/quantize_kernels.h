@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compress/quantize_reference.h"
+#include "compress/quantize_split.h"
 #include "core/device.h"
 
 namespace frugal::compress {
@@ -17,19 +17,32 @@ struct PackJob {
   CodeStream stream;
   bool stochastic = true;
   std::atomic<int64_t>* nonfinite = nullptr;  // counts up
+  const uint8_t* mask = nullptr;              // layout.split: the bits to carry
+  SplitWeights weights;
 };
 
 struct UnpackJob {
   const uint8_t* payload = nullptr;
-  void* x = nullptr;
+  void* x = nullptr;  // of element `begin`
   DType dtype = DType::f32;
   GroupLayout layout;
+  int64_t begin = 0, end = 0;  // elements of the view to unpack; `begin` starts a block of 8 rows
+  SplitWeights weights;        // layout.split
 };
 
 void quantize_kernel(Cpu, const PackJob& job);
 void quantize_kernel(Cuda, const PackJob& job);
 void dequantize_kernel(Cpu, const UnpackJob& job);
 void dequantize_kernel(Cuda, const UnpackJob& job);
+
+// The same where layout.split; and the bits alone, `x` being the bytes of a mask from the row of
+// `begin` on.
+void split_quantize_kernel(Cpu, const PackJob& job);
+void split_quantize_kernel(Cuda, const PackJob& job);
+void split_dequantize_kernel(Cpu, const UnpackJob& job);
+void split_dequantize_kernel(Cuda, const UnpackJob& job);
+void split_sign_kernel(Cpu, const UnpackJob& job);
+void split_sign_kernel(Cuda, const UnpackJob& job);
 
 // For tests: names of the instruction sets this machine can run, best first, and a choice of one
 // ("" chooses freely again). Not thread-safe.

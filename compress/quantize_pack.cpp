@@ -16,6 +16,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include "compress/dither-inl.h"
+#include "compress/planes-inl.h"
+#include "compress/staging-inl.h"
 
 #ifndef FRUGAL_COMPRESS_PACK_COLUMNS
 #define FRUGAL_COMPRESS_PACK_COLUMNS
@@ -37,48 +39,6 @@ struct Columns {
 HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
-
-// Truncates values in [0, 2^31): ConvertTo would spend three instructions on the rest.
-HWY_INLINE VU Truncate(VF v) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  return VU{_mm512_cvttps_epi32(v.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return VU{_mm256_cvttps_epi32(v.raw)};
-#else
-  return hn::BitCast(DU(), hn::ConvertTo(DI(), v));
-#endif
-}
-
-// ---- Staging: 8 rows of a vector's columns as f32, for short rows, other dtypes and odd groups.
-template <class T>
-HWY_INLINE float ToFloat(T value) {
-  return static_cast<float>(value);
-}
-
-// Elements outside `rows`, `cols` or `limit` (elements from x on) become pad[column].
-template <class T>
-HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,
-                      int64_t limit, const float* HWY_RESTRICT pad, float* HWY_RESTRICT out) {
-  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(DF()));
-  if (rows >= 8 && cols >= lanes && limit >= 7 * stride + lanes) {
-    for (int64_t r = 0; r < 8; ++r)
-      for (int64_t c = 0; c < lanes; ++c) out[r * lanes + c] = ToFloat(x[r * stride + c]);
-    return;
-  }
-  for (int64_t r = 0; r < 8; ++r)
-    for (int64_t c = 0; c < lanes; ++c) {
-      const bool inside = r < rows && c < cols && r * stride + c < limit;
-      out[r * lanes + c] = inside ? ToFloat(x[r * stride + c]) : pad[c];
-    }
-}
-
-// Prefetches into the second cache level a vector of kRows rows of the next unit. The first pass
-// takes 2 rows of each 8 and the second pass 6, as their times are, so that memory is always busy
-// and never has more to do than it can: it drops requests that come too fast.
-template <int kRows>
-HWY_INLINE void Prefetch(const float* x, int64_t stride) {
-  for (int64_t r = 0; r < kRows; ++r) __builtin_prefetch(x + r * stride, 0, 2);
-}
 
 // ---- First pass: minima, maxima, and a probe for NaN, of kVectors vectors of columns.
 template <int kVectors>
@@ -235,88 +195,14 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
   return odd;
 }
 
-// ---- Codes to bytes. kFull: a whole block of 8 rows and a whole vector of columns.
-struct BlockShape {
-  int64_t block, rows, cols;  // number of the block, rows of the group, columns left
-};
-
-// Writes one plane: of codes shifted by `shift` and masked, or, with kOnly, as they are and each
-// one too large by 1.
-template <int kWidth, bool kOnly, bool kFull>
-HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t stride,
-                           const BlockShape& at) {
-  constexpr int per_byte = 8 / kWidth;
-  constexpr uint32_t excess = kWidth == 8 ? 1 : kWidth == 4 ? 0x11 : kWidth == 2 ? 0x55 : 0xff;
-  const DU du;
-  const D8 d8;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
-  const int64_t byte_rows =
-      kFull ? kWidth : (std::min<int64_t>(8, at.rows - at.block * 8) * kWidth + 7) / 8;
-  for (int i = 0; i < kWidth; ++i) {
-    if (!kFull && i >= byte_rows) return;
-    VU sum = hn::Zero(du);
-    for (int k = per_byte - 1; k >= 0; --k) {
-      VU part = codes[i * per_byte + k];
-      if constexpr (!kOnly)
-        part = hn::And(hn::ShiftRightSame(part, shift), hn::Set(du, (1u << kWidth) - 1));
-      sum = k == per_byte - 1 ? part : hn::Add(hn::ShiftLeft<kWidth % 8>(sum), part);
-    }
-    // One subtraction a byte instead of one a code.
-    if constexpr (kOnly) sum = hn::Sub(sum, hn::Set(du, excess));
-    uint8_t* to = out + i * stride;
-    if (kFull || at.cols >= lanes) {
-      hn::StoreU(hn::TruncateTo(d8, sum), d8, to);
-    } else {
-      uint8_t all[kLanes];
-      hn::StoreU(hn::TruncateTo(d8, sum), d8, all);
-      std::memcpy(to, all, static_cast<size_t>(at.cols));
-    }
-  }
-}
-
-// kBits: a width of one plane, or 0 for any (layout.bits).
-template <int kBits, bool kFull>
-HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
-                           const BlockShape& at) {
-  const int64_t stride = layout.cols;
-  if constexpr (kBits != 0) {
-    StorePlane<kBits, true, kFull>(codes, 0, out + at.block * kBits * stride, stride, at);
-  } else {
-    for (int r = 0; r < 8; ++r) codes[r] = hn::Sub(codes[r], hn::Set(DU(), 1u));
-    const Planes planes = planes_of(layout.bits);
-    int shift = 0;
-    for (int p = 0; p < planes.count; ++p) {
-      const int w = planes.width[static_cast<size_t>(p)];
-      uint8_t* to = out + at.block * w * stride;
-      if (w == 8) StorePlane<8, false, kFull>(codes, shift, to, stride, at);
-      if (w == 4) StorePlane<4, false, kFull>(codes, shift, to, stride, at);
-      if (w == 2) StorePlane<2, false, kFull>(codes, shift, to, stride, at);
-      if (w == 1) StorePlane<1, false, kFull>(codes, shift, to, stride, at);
-      shift += w;
-      out += (at.rows * w + 7) / 8 * stride;
-    }
-  }
-}
-
 // ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns from `j` on.
-struct BlockWords {  // where its random words come from; none with nearest rounding
-  const RoundKeys& keys;
-  const RowWords& row;
-  const ColumnWords& columns;
-  bool stochastic;
-};
-
 template <int kBits, bool kFull>
 HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& layout,
                           const Columns& columns, size_t j, const BlockWords& words, uint8_t* codes,
                           const BlockShape& at) {
   const DF d;
   VF dither[8];
-  if (kBits != 0 || words.stochastic) {
-    Dither(words.keys, words.row, words.columns, j, dither);
-  } else {
-    for (int r = 0; r < 8; ++r) dither[r] = hn::Set(d, 1.5f);
-  }
+  LoadDither<kBits != 0>(words, j, dither);
   const VF base = hn::Load(d, columns.base + j), inverse = hn::Load(d, columns.inverse + j);
   const VF top = hn::Set(d, static_cast<float>(1 << layout.bits));
   VU code[8];

@@ -65,10 +65,46 @@ GroupParameters group_parameters(float mn, float mx, bool has_nan, int bits) {
   return p;
 }
 
+float element_dither(const CodeStream& stream, bool stochastic, int64_t row, int64_t column) {
+  if (!stochastic) return 0.5f;
+  const auto words =
+      code_words(stream, static_cast<uint32_t>(row / 8), static_cast<uint32_t>(column));
+  const uint32_t word = words[static_cast<size_t>(row % 8 / 2)];
+  const uint32_t h = row % 2 == 0 ? word & 0xffffu : word >> 16;
+  return (static_cast<float>(h) + 0.5f) / 65536.0f;
+}
+
+uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r,
+                   int64_t column) {
+  const Planes planes = planes_of(layout.bits);
+  uint32_t code = 0;
+  int shift = 0;
+  for (int p = 0; p < planes.count; ++p) {
+    const int w = planes.width[static_cast<size_t>(p)];
+    const uint32_t byte = codes[r * w / 8 * layout.cols + column];
+    code |= (byte >> (r * w % 8) & ((1u << w) - 1)) << shift;
+    shift += w;
+    codes += (n * w + 7) / 8 * layout.cols;
+  }
+  return code;
+}
+
+void write_code(uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r, int64_t column,
+                uint32_t code) {
+  const Planes planes = planes_of(layout.bits);
+  for (int p = 0; p < planes.count; ++p) {
+    const int w = planes.width[static_cast<size_t>(p)];
+    const uint32_t part = (code & ((1u << w) - 1)) << (r * w % 8);
+    uint8_t& byte = codes[r * w / 8 * layout.cols + column];
+    byte = static_cast<uint8_t>(byte | part);
+    code >>= w;
+    codes += (n * w + 7) / 8 * layout.cols;
+  }
+}
+
 int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStream& stream,
                        bool stochastic, uint8_t* payload) {
   int64_t nonfinite = 0;
-  const Planes planes = planes_of(layout.bits);
   const float top = static_cast<float>(1 << layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g) {
     const int64_t n = layout.rows_of(g), row0 = g * layout.group_rows;
@@ -102,33 +138,16 @@ int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStre
         const GroupParameters& p = parameters[layout.shared ? 0 : static_cast<size_t>(c)];
         if (i < 0 || p.nonfinite) continue;
         const int64_t row = row0 + r;
-        float u = 0.5f;
-        if (stochastic) {
-          const auto words =
-              code_words(stream, static_cast<uint32_t>(row / 8), static_cast<uint32_t>(c));
-          const uint32_t word = words[static_cast<size_t>(row % 8 / 2)];
-          const uint32_t h = row % 2 == 0 ? word & 0xffffu : word >> 16;
-          u = (static_cast<float>(h) + 0.5f) / 65536.0f;
-        }
+        const float u = element_dither(stream, stochastic, row, c);
         const float d = x[i] * p.half - p.lo * p.half;
         const float v = std::min(std::fma(d, 1.0f / p.step, 1.0f + u), top);
-        uint32_t q = static_cast<uint32_t>(v) - 1;
-        uint8_t* plane = codes;
-        for (int j = 0; j < planes.count; ++j) {
-          const int w = planes.width[static_cast<size_t>(j)];
-          const uint32_t part = (q & ((1u << w) - 1)) << (r * w % 8);
-          uint8_t& byte = plane[r * w / 8 * layout.cols + c];
-          byte = static_cast<uint8_t>(byte | part);
-          q >>= w;
-          plane += (n * w + 7) / 8 * layout.cols;
-        }
+        write_code(codes, layout, n, r, c, static_cast<uint32_t>(v) - 1);
       }
   }
   return nonfinite;
 }
 
 void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x) {
-  const Planes planes = planes_of(layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g) {
     const int64_t n = layout.rows_of(g), row0 = g * layout.group_rows;
     for (int64_t r = 0; r < n; ++r)
@@ -139,16 +158,7 @@ void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* 
         const uint8_t* meta = payload + layout.meta_offset(g) + (layout.shared ? 0 : c) * 2;
         std::memcpy(&lo, meta, 2);
         std::memcpy(&scale, meta + layout.metas() * 2, 2);
-        uint32_t q = 0;
-        int shift = 0;
-        const uint8_t* plane = payload + layout.code_offset(g);
-        for (int j = 0; j < planes.count; ++j) {
-          const int w = planes.width[static_cast<size_t>(j)];
-          const uint32_t byte = plane[r * w / 8 * layout.cols + c];
-          q |= (byte >> (r * w % 8) & ((1u << w) - 1)) << shift;
-          shift += w;
-          plane += (n * w + 7) / 8 * layout.cols;
-        }
+        const uint32_t q = read_code(payload + layout.code_offset(g), layout, n, r, c);
         x[i] = std::fma(static_cast<float>(q), float_of(uint32_t{scale} << 16),
                         float_of(uint32_t{lo} << 16));
       }

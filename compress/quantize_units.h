@@ -1,6 +1,7 @@
 // How the CPU kernels cut a layout into units of work: a row group of up to 64 columns. Internal.
 #pragma once
 #include <algorithm>
+#include <utility>
 
 #include "compress/group_layout.h"
 
@@ -26,6 +27,32 @@ inline Unit unit_at(const GroupLayout& layout, int64_t index) {
 }
 
 inline int64_t units_of(const GroupLayout& layout) { return layout.groups * strips_of(layout); }
+
+// The units that hold elements of [begin, end) of the view.
+inline std::pair<int64_t, int64_t> units_in(const GroupLayout& layout, int64_t begin, int64_t end) {
+  if (begin >= end) return {0, 0};
+  const int64_t group = layout.group_rows * layout.cols;
+  return {begin / group * strips_of(layout), ((end - 1) / group + 1) * strips_of(layout)};
+}
+
+// The blocks of 8 rows of `unit` that hold elements of [begin, end). REQUIRES: `begin` starts one.
+struct BlockRange {
+  int64_t begin, end;
+};
+inline BlockRange blocks_in(const GroupLayout& layout, const Unit& unit, int64_t begin,
+                            int64_t end) {
+  const int64_t first = begin / layout.cols - unit.row0;
+  const int64_t rows = (end + layout.cols - 1) / layout.cols - unit.row0;
+  return {std::max<int64_t>(first, 0) / 8, (std::min(rows, unit.rows) + 7) / 8};
+}
+
+// Past the caches' size, writes that bypass them save reading what is overwritten. Streaming stores
+// want whole aligned vectors.
+inline bool bypasses_caches(const GroupLayout& layout, const void* x, int64_t elements) {
+  constexpr int64_t kLarge = int64_t{8} << 20;
+  return layout.cols % kLanes == 0 && reinterpret_cast<uintptr_t>(x) % 64 == 0 &&
+         elements >= kLarge;
+}
 
 // Units per thread at least: 64 Ki elements.
 inline int64_t grain_of(const GroupLayout& layout) {

@@ -37,6 +37,17 @@ HWY_INLINE VF Fma(VF a, VF b, VF c) {
 #endif
 }
 
+// Truncates values in [0, 2^31): ConvertTo would spend three instructions on the rest.
+HWY_INLINE VU Truncate(VF v) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_cvttps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return VU{_mm256_cvttps_epi32(v.raw)};
+#else
+  return hn::BitCast(DU(), hn::ConvertTo(DI(), v));
+#endif
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace frugal::compress
 HWY_AFTER_NAMESPACE();

@@ -1,0 +1,195 @@
+// Unpack of split groups, and their bits alone: one pass, bound by the writes.
+#include <cstring>
+
+#include "compress/quantize_kernels.h"
+#include "core/parallel.h"
+
+// Scalable vectors cannot be array elements; aarch64 runs NEON.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compress/quantize_split_unpack.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "compress/planes-inl.h"
+#include "compress/split-inl.h"
+#include "compress/staging-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+
+// Per column of a unit and class.
+struct SplitSteps {
+  alignas(64) uint32_t meta[4][kStrip] = {};  // lo0, range0, lo1, range1 as f32 bits
+  alignas(64) float step[2][kStrip];
+  alignas(64) uint32_t first[kStrip];  // codes of class 0
+};
+
+HWY_INLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
+  const DF d;
+  const DU du;
+  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
+  const uint16_t* meta =
+      reinterpret_cast<const uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) +
+      unit.col0;
+  for (int i = 0; i < 4; ++i, meta += job.layout.metas())
+    for (size_t j = 0; j < cols; ++j) steps.meta[i][j] = uint32_t{meta[j]} << 16;
+  for (size_t j = 0; j < cols; j += lanes) {
+    const VF range[2] = {hn::BitCast(d, hn::Load(du, steps.meta[1] + j)),
+                         hn::BitCast(d, hn::Load(du, steps.meta[3] + j))};
+    const SplitVectors s = SplitCodesOf(range[0], range[1], job.weights, job.layout.bits);
+    for (int k = 0; k < 2; ++k) {
+      const VF step = hn::Div(range[k], hn::Sub(s.count[k], hn::Set(d, 1.0f)));
+      hn::Store(hn::IfThenElseZero(s.spread[k], step), d, steps.step[k] + j);
+    }
+    hn::Store(Truncate(s.count[0]), du, steps.first + j);
+  }
+}
+
+// Codes are below 2^16, so that signed comparisons, which every machine has, do.
+HWY_INLINE MF IsClass0(VU code, VU first) {
+  return hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), first), hn::BitCast(DI(), code)));
+}
+
+// The rows of `unit` that lie in [job.begin, job.end).
+template <class T, int kBits, bool kStream>
+HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
+  const DF d;
+  const DU du;
+  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
+  const GroupLayout& layout = job.layout;
+  const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
+  const int64_t limit = job.end - job.begin;
+  const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
+  SplitSteps steps;
+  ReadSteps(job, unit, steps);
+  const Planes planes = planes_of(layout.bits);
+  const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b)
+    for (size_t j = 0; j < cols; j += lanes) {
+      const int64_t cols_left = static_cast<int64_t>(cols - j);
+      VU code[8];
+      LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
+      const VU first = hn::Load(du, steps.first + j);
+      const VF lo0 = hn::BitCast(d, hn::Load(du, steps.meta[0] + j));
+      const VF lo1 = hn::BitCast(d, hn::Load(du, steps.meta[2] + j));
+      const VF step0 = hn::Load(d, steps.step[0] + j), step1 = hn::Load(d, steps.step[1] + j);
+      VF value[8];
+      for (int r = 0; r < 8; ++r) {
+        const MF class0 = IsClass0(code[r], first);
+        const VU level = hn::Sub(code[r], hn::IfThenZeroElse(hn::RebindMask(du, class0), first));
+        value[r] = Fma(hn::ConvertTo(d, hn::BitCast(DI(), level)),
+                       hn::IfThenElse(class0, step0, step1), hn::IfThenElse(class0, lo0, lo1));
+      }
+      const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
+      StoreBlock<T, kStream>(value, stride, 8, cols_left, limit - at, static_cast<T*>(job.x) + at);
+    }
+}
+
+template <int kBits>
+HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
+  const DU du;
+  const size_t lanes = hn::Lanes(du), cols = static_cast<size_t>(unit.cols);
+  const GroupLayout& layout = job.layout;
+  const int64_t stride = layout.cols;
+  const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
+  uint8_t* mask = static_cast<uint8_t*>(job.x) + unit.col0;
+  SplitSteps steps;
+  ReadSteps(job, unit, steps);
+  const Planes planes = planes_of(layout.bits);
+  const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b)
+    for (size_t j = 0; j < cols; j += lanes) {
+      const int64_t cols_left = static_cast<int64_t>(cols - j);
+      VU code[8];
+      LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
+      const VU first = hn::Load(du, steps.first + j);
+      VU byte = hn::Zero(du);
+      for (int r = 0; r < 8; ++r) {
+        const auto class0 = hn::RebindMask(du, IsClass0(code[r], first));
+        byte = hn::Or(byte, hn::IfThenZeroElse(class0, hn::Set(du, 1u << r)));
+      }
+      uint8_t* to =
+          mask + (unit.row0 / 8 + b - job.begin / stride / 8) * stride + static_cast<int64_t>(j);
+      StoreBytes(byte, cols_left, to);
+    }
+}
+
+template <class T, int kBits, bool kStream>
+void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i)
+    SplitUnpackUnit<T, kBits, kStream>(job, unit_at(job.layout, i));
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+template <int kBits>
+void SplitUnpackFloats(const UnpackJob& job, int64_t begin, int64_t end) {
+  if (bypasses_caches(job.layout, job.x, job.end - job.begin))
+    return SplitUnpackRange<float, kBits, true>(job, begin, end);
+  SplitUnpackRange<float, kBits, false>(job, begin, end);
+}
+
+void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
+  if (job.dtype == DType::f64) return SplitUnpackRange<double, 0, false>(job, begin, end);
+  if (job.dtype == DType::bf16) return SplitUnpackRange<BFloat16, 0, false>(job, begin, end);
+  if (job.dtype == DType::f16) return SplitUnpackRange<Float16, 0, false>(job, begin, end);
+  switch (job.layout.bits) {
+    case 2:
+      return SplitUnpackFloats<2>(job, begin, end);
+    case 3:
+      return SplitUnpackFloats<3>(job, begin, end);
+    case 4:
+      return SplitUnpackFloats<4>(job, begin, end);
+    case 8:
+      return SplitUnpackFloats<8>(job, begin, end);
+    default:
+      return SplitUnpackFloats<0>(job, begin, end);
+  }
+}
+
+template <int kBits>
+void SignRange(const UnpackJob& job, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) SignUnit<kBits>(job, unit_at(job.layout, i));
+}
+
+void SplitSignUnits(const UnpackJob& job, int64_t begin, int64_t end) {
+  switch (job.layout.bits) {
+    case 2:
+      return SignRange<2>(job, begin, end);
+    case 3:
+      return SignRange<3>(job, begin, end);
+    case 4:
+      return SignRange<4>(job, begin, end);
+    case 8:
+      return SignRange<8>(job, begin, end);
+    default:
+      return SignRange<0>(job, begin, end);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace frugal::compress {
+
+HWY_EXPORT(SplitUnpackUnits);
+HWY_EXPORT(SplitSignUnits);
+
+void split_dequantize_kernel(Cpu, const UnpackJob& job) {
+  const auto [first, last] = units_in(job.layout, job.begin, job.end);
+  parallel_for(first, last, grain_of(job.layout), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SplitUnpackUnits)(job, begin, end);
+  });
+}
+
+void split_sign_kernel(Cpu, const UnpackJob& job) {
+  const auto [first, last] = units_in(job.layout, job.begin, job.end);
+  parallel_for(first, last, grain_of(job.layout), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SplitSignUnits)(job, begin, end);
+  });
+}
+
+}  // namespace frugal::compress
+#endif
