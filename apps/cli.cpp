@@ -129,6 +129,25 @@ void add_bench(CLI::App& app) {
       ->excludes(config);
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });
+  CLI::App* gradient = common(
+      command(*bench, "gradient", "Bias and variance of the gradient by how activations are kept"));
+  gradient->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  gradient->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  gradient->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
+      ->check(CLI::Range(8, 100000))
+      ->capture_default_str();
+  gradient->add_option("--bits", a.bits, "Widths, as 4,3,2")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  add_sets(gradient, a.sets);
+  gradient->callback([] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw ConfigError("", "--repeats: expected at least 8 draws");
+    bench_gradient(a);
+  });
 }
 
 int complain(const std::string& what, int status) {

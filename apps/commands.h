@@ -44,12 +44,16 @@ void compare_command(const std::vector<std::string>& folders, bool json);
 struct BenchArguments {
   std::string what, config, workload;
   std::vector<std::string> sets;
-  int64_t repeats = 0;      // 0: what suits
-  int64_t mebibytes = 256;  // quantizer: bytes of f32
+  int64_t repeats = 0;                      // 0: what suits
+  int64_t mebibytes = 256;                  // quantizer: bytes of f32
+  int64_t train_steps = 400, batches = 32;  // gradient: before, and for the unit
+  std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
 void bench_ops(const BenchArguments& arguments);  // walks the tests' table of ops
 void bench_step(const BenchArguments& arguments);
+// Bias and variance of the gradient of CONFIG's network under each way to keep activations.
+void bench_gradient(const BenchArguments& arguments);
 
 }  // namespace frugal::apps

@@ -1,0 +1,167 @@
+// Bias and variance of the gradient under each way to keep activations, beside the variance that
+// the choice of the minibatch has anyway.
+#include <cstdio>
+
+#include "apps/commands.h"
+#include "apps/config_error.h"
+#include "apps/gradient_noise.h"
+#include "apps/makers.h"
+#include "apps/progress.h"
+#include "apps/report.h"
+#include "apps/training_step.h"
+#include "core/parallel.h"
+#include "models/state.h"
+
+namespace frugal::apps {
+namespace {
+
+struct Scheme {
+  const char* name;
+  bool recipes;
+  const char* signs;
+};
+constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
+                               {"recipes, rebuilt signs", true, "rebuilt"},
+                               {"recipes, masks", true, "masks"},
+                               {"recipes, signs in codes", true, "codes"}};
+
+class Bench {
+ public:
+  explicit Bench(const Config& config)
+      : config_(config),
+        device_(set_up_device(config.run)),
+        loader_(make_dataset(config, true), loader_options(config, true)),
+        model_(make_model(config, image_spec(config.data).shape, device_)),
+        rng_(static_cast<uint64_t>(config.run.seed)) {
+    context_.rng = &rng_;
+  }
+
+  // Some steps of plain training, so that activations look like those of a network that learns.
+  void train(int64_t steps) {
+    const auto optimizer = make_optimizer(config_.optim, *model_);
+    for (int64_t i = 0; i < steps; ++i) {
+      const RngKey now = rng_.state();
+      gradient(next(), nullptr, static_cast<uint64_t>(i), now);
+      optimizer->step(config_.optim.lr);
+    }
+  }
+
+  Batch next() {
+    std::optional<Batch> batch = loader_.next();
+    // The end of an epoch, or its short last batch.
+    while (!batch || batch->input.size(0) != config_.data.batch_size) batch = loader_.next();
+    return *batch;
+  }
+
+  // Of the whole batch, all parameters one after the other. `start`: the generator's state.
+  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start) {
+    model_->zero_grad();
+    rng_.restore(start);
+    begin_step(step);
+    const BatchResult result =
+        forward_backward(*model_, batch, context_, policy, {config_.train.label_smoothing, 1});
+    memory_ = result.memory;
+    std::vector<float> all;
+    for (const auto& p : model_->parameters()) {
+      const Tensor g = p.parameter->grad();
+      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
+    }
+    return all;
+  }
+
+  const StepMemory& memory() const { return memory_; }
+  Rng& rng() { return rng_; }
+
+ private:
+  Config config_;
+  Device device_;
+  data::Loader loader_;
+  std::shared_ptr<Module> model_;
+  Rng rng_;
+  Context context_;
+  StepMemory memory_;
+};
+
+// What minibatches differ by: the variance of their gradients around their mean.
+double minibatch_variance(Bench& bench, int64_t batches, RngKey key) {
+  const std::vector<float> first = bench.gradient(bench.next(), nullptr, 0, key);
+  GradientNoise noise(std::vector<float>(first.size(), 0.0f));
+  noise.add(first);
+  for (int64_t i = 1; i < batches; ++i) noise.add(bench.gradient(bench.next(), nullptr, 0, key));
+  return noise.variance().value;
+}
+
+Json json(const Estimate& e, double unit) {
+  return {{"value", e.value / unit}, {"standard_error", e.error / unit}};
+}
+std::string text(const Estimate& e, double unit) {
+  return fmt::format("{:.4f} +- {:.4f}", e.value / unit, 1.96 * e.error / unit);
+}
+
+}  // namespace
+
+void bench_gradient(const BenchArguments& arguments) {
+  Config config = load_config(arguments.config, arguments.sets);
+  resolve(config);
+  if (config.run.device != "cpu")
+    throw ConfigError("device", fmt::format("expected cpu here, got {}", config.run.device));
+  const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
+  Bench bench(config);
+  bench.train(arguments.train_steps);
+  const RngKey key = bench.rng().state();
+  const double unit = minibatch_variance(bench, arguments.batches, key);
+  const Batch batch = bench.next();
+  const std::vector<float> exact = bench.gradient(batch, nullptr, 0, key);
+  const auto plain = static_cast<double>(bench.memory().saved());
+
+  Json results = Json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {"", "bits", "activations", "L0's over these", "variance", "squared bias", "unbiased"}};
+  for (const Scheme& scheme : kSchemes)
+    for (const int64_t bits : arguments.bits) {
+      CompressionConfig compression = config.compression;
+      compression.level = "L1";
+      compression.bits = bits;
+      compression.recipes = scheme.recipes;
+      compression.signs = scheme.signs;
+      const auto policy = make_policy(compression, static_cast<uint64_t>(config.run.seed));
+      GradientNoise noise(exact);
+      for (int64_t draw = 0; draw < draws; ++draw)
+        noise.add(bench.gradient(batch, policy.get(), static_cast<uint64_t>(draw), key));
+      const Estimate variance = noise.variance(), bias = noise.squared_bias();
+      const bool unbiased = bias.value < 1.96 * bias.error;
+      const auto bytes = static_cast<double>(bench.memory().saved());
+      results.push_back({{"scheme", scheme.name},
+                         {"recipes", scheme.recipes},
+                         {"signs", scheme.signs},
+                         {"bits", bits},
+                         {"activation_bytes", bench.memory().saved()},
+                         {"L0_activations_over_these", plain / bytes},
+                         {"variance", json(variance, unit)},
+                         {"squared_bias", json(bias, unit)},
+                         {"unbiased", unbiased}});
+      rows.push_back({scheme.name, std::to_string(bits), readable_bytes(bench.memory().saved()),
+                      fmt::format("{:.2f}x", plain / bytes), text(variance, unit), text(bias, unit),
+                      unbiased ? "yes" : "no"});
+      std::fprintf(stderr, "%s, %d bits: done\n", scheme.name, static_cast<int>(bits));
+    }
+  if (arguments.json) {
+    const Json document = {{"model", config.model.name},
+                           {"batch_size", config.data.batch_size},
+                           {"train_steps", arguments.train_steps},
+                           {"draws", draws},
+                           {"batches", arguments.batches},
+                           {"minibatch_variance", unit},
+                           {"schemes", results}};
+    std::printf("%s\n", document.dump(2).c_str());
+    return;
+  }
+  std::printf(
+      "%s, batch %lld, after %lld steps; %lld draws; over the variance of the gradient between "
+      "minibatches (of %lld); intervals of 95 %%\n%s",
+      config.model.name.c_str(), static_cast<long long>(config.data.batch_size),
+      static_cast<long long>(arguments.train_steps), static_cast<long long>(draws),
+      static_cast<long long>(arguments.batches), table(rows).c_str());
+}
+
+}  // namespace frugal::apps

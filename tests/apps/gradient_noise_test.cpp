@@ -1,0 +1,59 @@
+#include "apps/gradient_noise.h"
+
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "core/rng.h"
+#include "tests/apps/run.h"
+
+using frugal::normal;
+using namespace frugal::apps;
+
+TEST_CASE("bias and variance of known noise are found within their errors") {
+  constexpr size_t kElements = 400;
+  constexpr double kDeviation = 0.5;
+  for (const double bias : {0.0, 0.1}) {
+    CAPTURE(bias);
+    std::vector<float> exact(kElements);
+    for (size_t i = 0; i < kElements; ++i) exact[i] = normal({1, 0}, i);
+    GradientNoise noise(exact);
+    for (uint64_t draw = 0; draw < 101; ++draw) {
+      std::vector<float> values = exact;
+      for (size_t i = 0; i < kElements; ++i)
+        values[i] +=
+            static_cast<float>(bias + kDeviation * static_cast<double>(normal({2, draw}, i)));
+      noise.add(values);
+    }
+    CHECK(noise.draws() == 101);
+    const Estimate variance = noise.variance(), square = noise.squared_bias();
+    const double expected = kElements * kDeviation * kDeviation;
+    CHECK(std::abs(variance.value - expected) < 4 * variance.error);
+    CHECK(variance.error < 0.02 * expected);
+    CHECK(std::abs(square.value - kElements * bias * bias) < 4 * square.error);
+    CHECK((square.value > 1.96 * square.error) == (bias > 0));
+  }
+}
+
+TEST_CASE("bench gradient gives a row for each scheme and width, and the bytes fall with both") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
+      "batch_size": 8, "shape": [16, 16, 3], "workers": 0, "train_samples": 256},
+      "compression": {"min_elements": 0}, "threads": 1})");
+  const Ran ran = frugal::apps::frugal("bench gradient " + (folder / "c.json") +
+                         " --train-steps 2 --batches 8 --repeats 8 --bits 4,2 --json");
+  REQUIRE(ran.status == 0);
+  const Json document = Json::parse(ran.out);
+  REQUIRE(document["schemes"].size() == 8);
+  double previous = 0;
+  for (const Json& row : document["schemes"]) {
+    CHECK(row["variance"]["value"] > 0);
+    if (row["bits"] == 2) CHECK(row["activation_bytes"] < previous);
+    previous = row["activation_bytes"];
+  }
+  // Recipes keep less than packing everything.
+  CHECK(document["schemes"][4]["activation_bytes"] < document["schemes"][0]["activation_bytes"]);
+
+  const Ran few = frugal::apps::frugal("bench gradient " + (folder / "c.json") + " --repeats 2");
+  CHECK(few.status == 2);
+  CHECK(few.err.find("--repeats: expected at least 8") != std::string::npos);
+}
