@@ -83,6 +83,8 @@ void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
       return UnpackFloats<1>(job, begin, end);
     case 2:
       return UnpackFloats<2>(job, begin, end);
+    case 3:
+      return UnpackFloats<3>(job, begin, end);
     case 4:
       return UnpackFloats<4>(job, begin, end);
     case 8:
