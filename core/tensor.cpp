@@ -3,34 +3,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/dtype_switch.h"
+
 namespace frugal {
 namespace {
 
 std::atomic<uint64_t> next_storage_id{1};
-
-// Calls f with a zero of the C++ type behind `dtype`.
-template <class F>
-auto with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f64:
-      return f(double{});
-    case DType::f32:
-      return f(float{});
-    case DType::bf16:
-      return f(BFloat16{});
-    case DType::f16:
-      return f(Float16{});
-    case DType::i64:
-      return f(int64_t{});
-    case DType::i32:
-      return f(int32_t{});
-    case DType::u8:
-      return f(uint8_t{});
-    case DType::bool_:
-      return f(bool{});
-  }
-  throw InternalError("unknown dtype");
-}
 
 template <class T>
 double as_double(T value) {
@@ -84,7 +62,7 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   Tensor tensor = empty(shape, dtype, device);
   dispatch(device, [&](auto backend) {
     static_assert(std::is_same_v<decltype(backend), Cpu>, "core's fills run on the host");
-    with_type(dtype, [&](auto zero) {
+    with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       std::fill_n(tensor.mut<T>(), tensor.numel(), from_double<T>(value));
     });
@@ -204,7 +182,7 @@ double Tensor::item(int64_t flat_index) const {
     position += flat_index % shape_[axis] * strides_[axis];
     flat_index /= shape_[axis];
   }
-  return with_type(dtype_, [&](auto zero) {
+  return with_dtype(dtype_, [&](auto zero) {
     using T = decltype(zero);
     return as_double(data<T>()[position]);
   });

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
-#include "ops/dtype_switch.h"
 #include "ops/simd_loops.h"
 
 namespace frugal::ops {

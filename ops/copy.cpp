@@ -5,9 +5,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
-#include "ops/dtype_switch.h"
 
 namespace frugal::ops {
 namespace {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <vector>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
 #include "ops/reduce.h"
 #include "ops/softmax_loops.h"
 

@@ -1,9 +1,9 @@
 #include "ops/inplace.h"
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
 
 namespace frugal::ops {
 namespace {

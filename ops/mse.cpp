@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
 
 namespace frugal::ops {
 namespace {

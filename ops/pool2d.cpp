@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
 #include "ops/pool2d_loops.h"
 #include "ops/reduce.h"
 

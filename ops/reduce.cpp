@@ -4,10 +4,10 @@
 #include <array>
 #include <limits>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
 
 namespace frugal::ops {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "core/dtype_switch.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/dtype_switch.h"
 
 namespace frugal::ops {
 namespace {

@@ -4,10 +4,10 @@
 #include "core/dtype.h"
 #include "core/error.h"
 
-namespace frugal::ops {
+namespace frugal {
 
 template <class F>
-void with_dtype(DType dtype, F&& f) {
+auto with_dtype(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f64:
       return f(double{});
@@ -26,14 +26,15 @@ void with_dtype(DType dtype, F&& f) {
     case DType::bool_:
       return f(bool{});
   }
+  throw InternalError("unknown dtype");
 }
 
-// f32 and f64 only. REQUIRES: checked before, see check_real().
+// f32 and f64 only. REQUIRES: checked before.
 template <class F>
-void with_real(DType dtype, F&& f) {
+auto with_real(DType dtype, F&& f) {
   if (dtype == DType::f64) return f(double{});
   FRUGAL_ASSERT(dtype == DType::f32);
   return f(float{});
 }
 
-}  // namespace frugal::ops
+}  // namespace frugal
