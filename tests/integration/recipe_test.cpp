@@ -12,6 +12,7 @@
 #include "ops/batch_norm.h"
 #include "ops/bitmask.h"
 #include "optim/sgd.h"
+#include "tests/integration/bias.h"
 
 using namespace frugal;
 
@@ -31,36 +32,6 @@ compress::FixedPolicyOptions options(std::string_view level, uint64_t seed) {
   o.seed = seed;
   return o;
 }
-
-// How far the mean of many draws lies from the exact values, in standard errors: squared, averaged
-// over the elements. About 1 without bias; it grows with the number of draws under bias.
-struct Bias {
-  explicit Bias(std::vector<double> exact)
-      : exact_(std::move(exact)), sum_(exact_.size()), squares_(exact_.size()) {}
-  void add(const std::vector<double>& draw) {
-    ++draws_;
-    for (size_t i = 0; i < draw.size(); ++i) {
-      const double error = draw[i] - exact_[i];
-      sum_[i] += error;
-      squares_[i] += error * error;
-    }
-  }
-  double chi_square() const {
-    double total = 0, counted = 0;
-    for (size_t i = 0; i < sum_.size(); ++i) {
-      const double mean = sum_[i] / draws_, variance = squares_[i] / draws_ - mean * mean;
-      if (variance <= 1e-20) continue;
-      total += mean * mean / (variance / (draws_ - 1));
-      ++counted;
-    }
-    REQUIRE(counted > 0);
-    return total / counted;
-  }
-
- private:
-  double draws_ = 0;
-  std::vector<double> exact_, sum_, squares_;
-};
 
 }  // namespace
 
