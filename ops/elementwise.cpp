@@ -101,6 +101,12 @@ int64_t offset_of(const Tensor& t, int64_t index) {
   return offset;
 }
 
+bool smooth(Unary op) {
+  bool answer = false;
+  with_unary(op, [&](auto f) { answer = is_smooth<decltype(f)>; });
+  return answer;
+}
+
 }  // namespace
 
 void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
@@ -153,6 +159,40 @@ void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved,
   });
 }
 
+void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& variance,
+                           const Tensor& y) {
+  if (x.dtype() == DType::f64) {
+    with_unary(op, [&](auto f) {
+      if constexpr (is_smooth<decltype(f)>)
+        for (int64_t i = 0; i < x.numel(); ++i)
+          y.mut<double>()[i] = estimate(f, x.data<double>()[i], variance.data<double>()[i]);
+    });
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary_estimate(op, x.data<float>() + begin, variance.data<float>() + begin,
+                         y.mut<float>() + begin, end - begin);
+  });
+}
+
+void unary_backward_estimate_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& x,
+                                    const Tensor& variance, const Tensor& dx) {
+  if (x.dtype() == DType::f64) {
+    with_unary(op, [&](auto f) {
+      if constexpr (is_smooth<decltype(f)>)
+        for (int64_t i = 0; i < x.numel(); ++i)
+          dx.mut<double>()[i] = backward_estimate(f, dy.data<double>()[i], x.data<double>()[i],
+                                                  variance.data<double>()[i]);
+    });
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary_backward_estimate(op, dy.data<float>() + begin, x.data<float>() + begin,
+                                  variance.data<float>() + begin, dx.mut<float>() + begin,
+                                  end - begin);
+  });
+}
+
 Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
   const char* name = kBinaryNames[static_cast<size_t>(op)];
   check_real(name, "a", a);
@@ -193,6 +233,31 @@ Tensor unary_backward(Unary op, const Tensor& dy, const Tensor& saved) {
   Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
   dispatch(dy.device(),
            [&](auto backend) { unary_backward_kernel(backend, op, gradient, kept, dx); });
+  return dx;
+}
+
+Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance) {
+  FRUGAL_ASSERT(smooth(op));
+  check_real(name_of(op), "x", x);
+  check_shape(name_of(op), "the variance", variance, x.shape());
+  check_same(name_of(op), x, {&variance});
+  const Tensor in = contiguous(x), squares = contiguous(variance);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { unary_estimate_kernel(backend, op, in, squares, y); });
+  return y;
+}
+
+Tensor unary_backward_estimate(Unary op, const Tensor& dy, const Tensor& x,
+                               const Tensor& variance) {
+  FRUGAL_ASSERT(smooth(op));
+  check_shape(name_of(op), "dy", dy, x.shape());
+  check_shape(name_of(op), "the variance", variance, x.shape());
+  check_same(name_of(op), dy, {&x, &variance});
+  const Tensor gradient = contiguous(dy), in = contiguous(x), squares = contiguous(variance);
+  Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  dispatch(dy.device(), [&](auto backend) {
+    unary_backward_estimate_kernel(backend, op, gradient, in, squares, dx);
+  });
   return dx;
 }
 

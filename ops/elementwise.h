@@ -30,6 +30,19 @@ Tensor unary_backward(Unary op, const Tensor& dy, const Tensor& saved);
 void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx);
 void unary_backward_kernel(Cuda, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx);
 
+// f and its gradient at a value of which x is an unbiased estimate with this variance, to second
+// order in its error: f(x) - d2f(x) variance / 2, and dy (df(x) - d3f(x) variance / 2). For gelu
+// and silu. REQUIRES: `variance` like x.
+Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance);
+void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& variance, const Tensor& y);
+void unary_estimate_kernel(Cuda, Unary op, const Tensor& x, const Tensor& variance,
+                           const Tensor& y);
+Tensor unary_backward_estimate(Unary op, const Tensor& dy, const Tensor& x, const Tensor& variance);
+void unary_backward_estimate_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& x,
+                                    const Tensor& variance, const Tensor& dx);
+void unary_backward_estimate_kernel(Cuda, Unary op, const Tensor& dy, const Tensor& x,
+                                    const Tensor& variance, const Tensor& dx);
+
 const char* name_of(Unary op);
 
 }  // namespace frugal::ops

@@ -43,6 +43,19 @@ HWY_ATTR void MapBackward(F f, const float* HWY_RESTRICT dy, const float* HWY_RE
   for (int64_t i = 0; i < n; ++i) dx[i] = f.df(dy[i], saved[i]);
 }
 
+template <class F>
+HWY_ATTR void MapEstimate(F f, const float* HWY_RESTRICT x, const float* HWY_RESTRICT variance,
+                          float* HWY_RESTRICT y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = estimate(f, x[i], variance[i]);
+}
+
+template <class F>
+HWY_ATTR void MapBackwardEstimate(F f, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x,
+                                  const float* HWY_RESTRICT variance, float* HWY_RESTRICT dx,
+                                  int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dx[i] = backward_estimate(f, dy[i], x[i], variance[i]);
+}
+
 void BinaryOp(Binary op, const float* a, const float* b, float* y, const Operands& layout) {
   with_binary(op, [&](auto f) HWY_ATTR { BinaryRows(f, a, b, y, layout); });
 }
@@ -54,6 +67,19 @@ void UnaryOp(Unary op, const float* x, float* y, int64_t n) {
 void UnaryBackward(Unary op, const float* dy, const float* saved, float* dx, int64_t n) {
   with_unary(op, [&](auto f) HWY_ATTR {
     if constexpr (requires { f.df(0.0f, 0.0f); }) MapBackward(f, dy, saved, dx, n);
+  });
+}
+
+void UnaryEstimate(Unary op, const float* x, const float* variance, float* y, int64_t n) {
+  with_unary(op, [&](auto f) HWY_ATTR {
+    if constexpr (is_smooth<decltype(f)>) MapEstimate(f, x, variance, y, n);
+  });
+}
+
+void UnaryBackwardEstimate(Unary op, const float* dy, const float* x, const float* variance,
+                           float* dx, int64_t n) {
+  with_unary(op, [&](auto f) HWY_ATTR {
+    if constexpr (is_smooth<decltype(f)>) MapBackwardEstimate(f, dy, x, variance, dx, n);
   });
 }
 
@@ -116,6 +142,8 @@ namespace frugal::ops::simd {
 HWY_EXPORT(BinaryOp);
 HWY_EXPORT(UnaryOp);
 HWY_EXPORT(UnaryBackward);
+HWY_EXPORT(UnaryEstimate);
+HWY_EXPORT(UnaryBackwardEstimate);
 HWY_EXPORT(Affine);
 HWY_EXPORT(Dropout);
 
@@ -127,6 +155,13 @@ void unary(Unary op, const float* x, float* y, int64_t n) {
 }
 void unary_backward(Unary op, const float* dy, const float* saved, float* dx, int64_t n) {
   HWY_DYNAMIC_DISPATCH(UnaryBackward)(op, dy, saved, dx, n);
+}
+void unary_estimate(Unary op, const float* x, const float* variance, float* y, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(UnaryEstimate)(op, x, variance, y, n);
+}
+void unary_backward_estimate(Unary op, const float* dy, const float* x, const float* variance,
+                             float* dx, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(UnaryBackwardEstimate)(op, dy, x, variance, dx, n);
 }
 void affine(const float* x, float factor, float term, float* y, int64_t n) {
   HWY_DYNAMIC_DISPATCH(Affine)(x, factor, term, y, n);

@@ -17,6 +17,9 @@ void binary(Binary op, const float* a, const float* b, float* y, const Operands&
 void unary(Unary op, const float* x, float* y, int64_t n);
 // REQUIRES: an op with a gradient.
 void unary_backward(Unary op, const float* dy, const float* saved, float* dx, int64_t n);
+void unary_estimate(Unary op, const float* x, const float* variance, float* y, int64_t n);
+void unary_backward_estimate(Unary op, const float* dy, const float* x, const float* variance,
+                             float* dx, int64_t n);
 void affine(const float* x, float factor, float term, float* y, int64_t n);
 
 // y = x * scale where the 24-bit word of uniform(key, i) is at least `bound`, else 0, for elements

@@ -1,6 +1,7 @@
 // The scalar functions behind the elementwise ops, written once for every backend: the list of ops.
 // A unary op has f(x) and, unless it is linear, the gradient df(dy, s), where s is what the op
-// saves: its input or its output.
+// saves: its input or its output. Smooth ones that save their input have d2f(x) and d3f(x), the
+// second and third derivatives, to correct what noise in x does on average.
 #pragma once
 #include "ops/scalar_math.h"
 
@@ -94,14 +95,25 @@ struct Tanh {  // saves y
 };
 struct GeluExact {  // saves x. Ref: Hendrycks & Gimpel 2016, equation 1
   template <class T>
+  FRUGAL_HD T density(T x) const {
+    constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // 1 / sqrt(2 pi)
+    return math::exp(-x * x / 2) * static_cast<T>(kDensity);
+  }
+  template <class T>
   FRUGAL_HD T f(T x) const {
     return x * math::normal_cdf(x);
   }
   template <class T>
   FRUGAL_HD T df(T dy, T x) const {
-    constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // 1 / sqrt(2 pi)
-    const T density = math::exp(-x * x / 2) * static_cast<T>(kDensity);
-    return dy * (math::normal_cdf(x) + x * density);
+    return dy * (math::normal_cdf(x) + x * density(x));
+  }
+  template <class T>
+  FRUGAL_HD T d2f(T x) const {
+    return density(x) * (2 - x * x);
+  }
+  template <class T>
+  FRUGAL_HD T d3f(T x) const {
+    return density(x) * x * (x * x - 4);
   }
 };
 struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
@@ -121,6 +133,14 @@ struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
     const T slope = static_cast<T>(kScale) * (1 + 3 * static_cast<T>(kCubic) * x * x);
     return dy * ((1 + t) / 2 + x / 2 * (1 - t * t) * slope);
   }
+  template <class T>  // those of the exact form: close enough for a correction
+  FRUGAL_HD T d2f(T x) const {
+    return GeluExact{}.d2f(x);
+  }
+  template <class T>
+  FRUGAL_HD T d3f(T x) const {
+    return GeluExact{}.d3f(x);
+  }
 };
 struct Silu {  // saves x. Ref: Elfwing et al. 2017
   template <class T>
@@ -132,9 +152,34 @@ struct Silu {  // saves x. Ref: Elfwing et al. 2017
     const T s = 1 / (1 + math::exp(-x));
     return dy * s * (1 + x * (1 - s));
   }
+  template <class T>
+  FRUGAL_HD T d2f(T x) const {
+    const T s = 1 / (1 + math::exp(-x));
+    return s * (1 - s) * (2 + x * (1 - 2 * s));
+  }
+  template <class T>
+  FRUGAL_HD T d3f(T x) const {
+    const T s = 1 / (1 + math::exp(-x));
+    return s * (1 - s) * (3 * (1 - 2 * s) + x * (1 - 6 * s * (1 - s)));
+  }
 };
 
 }  // namespace functors
+
+template <class F>
+inline constexpr bool is_smooth = requires(F f) {
+  f.d3f(0.0f);
+};
+
+// See unary_estimate().
+template <class F, class T>
+FRUGAL_HD T estimate(F f, T x, T variance) {
+  return f.f(x) - f.d2f(x) * variance / 2;
+}
+template <class F, class T>
+FRUGAL_HD T backward_estimate(F f, T dy, T x, T variance) {
+  return f.df(dy, x) - dy * f.d3f(x) * variance / 2;
+}
 
 // Calls f with the functor behind `op`.
 template <class F>

@@ -240,4 +240,42 @@ TEST_CASE("elementwise: errors name the op") {
                        doctest::Contains("[scale] expected x of dtype f32 or f64"), Error);
 }
 
+TEST_CASE("an estimate takes away what noise adds on average, in the value and in the gradient") {
+  // x is known to +-h, each with probability 1/2: variance h^2. What is left is of fourth order.
+  const double h = 0.1;
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Unary op : {Unary::gelu_exact, Unary::gelu_tanh, Unary::silu}) {
+      CAPTURE(static_cast<int>(op));
+      const Tensor x = ramp(1000, -5, 5, dtype), dy = Tensor::full(x.shape(), 3, dtype);
+      const Tensor low = affine(x, 1, -h), high = affine(x, 1, h);
+      const Tensor variance = Tensor::full(x.shape(), h * h, dtype);
+      const auto mean = [](const Tensor& a, const Tensor& b) {
+        return affine(add(a, b), 0.5, 0).to_vector();
+      };
+      const auto exact = unary(op, x).to_vector(), slope = unary_backward(op, dy, x).to_vector();
+      const auto plain = mean(unary(op, low), unary(op, high));
+      const auto plain_slope = mean(unary_backward(op, dy, low), unary_backward(op, dy, high));
+      const auto corrected =
+          mean(unary_estimate(op, low, variance), unary_estimate(op, high, variance));
+      const auto corrected_slope = mean(unary_backward_estimate(op, dy, low, variance),
+                                        unary_backward_estimate(op, dy, high, variance));
+      double before = 0, after = 0, before_slope = 0, after_slope = 0;
+      for (size_t i = 0; i < exact.size(); ++i) {
+        before = std::max(before, std::abs(plain[i] - exact[i]));
+        after = std::max(after, std::abs(corrected[i] - exact[i]));
+        before_slope = std::max(before_slope, std::abs(plain_slope[i] - slope[i]));
+        after_slope = std::max(after_slope, std::abs(corrected_slope[i] - slope[i]));
+      }
+      // The tanh form's derivatives are approximated by the exact form's.
+      const double share = op == Unary::gelu_tanh ? 0.06 : 0.02;
+      CHECK(after < share * before);
+      CHECK(after_slope < 2 * share * before_slope);
+      CHECK(before > 1e-3);
+    }
+  CHECK_THROWS_WITH_AS(unary_estimate(Unary::silu, Tensor::zeros({2}), Tensor::zeros({3})),
+                       doctest::Contains("[silu] expected the variance of shape [2]"), Error);
+  CHECK_THROWS_AS(unary_estimate(Unary::exp, Tensor::zeros({2}), Tensor::zeros({2})),
+                  InternalError);
+}
+
 }  // namespace frugal::ops
