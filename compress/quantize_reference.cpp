@@ -74,9 +74,8 @@ float element_dither(const CodeStream& stream, bool stochastic, int64_t row, int
   return (static_cast<float>(h) + 0.5f) / 65536.0f;
 }
 
-uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r,
-                   int64_t column) {
-  const Planes planes = planes_of(layout.bits);
+uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
+                   int64_t r, int64_t column) {
   uint32_t code = 0;
   int shift = 0;
   for (int p = 0; p < planes.count; ++p) {
@@ -89,9 +88,8 @@ uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, int64_t n, i
   return code;
 }
 
-void write_code(uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r, int64_t column,
-                uint32_t code) {
-  const Planes planes = planes_of(layout.bits);
+void write_code(uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
+                int64_t r, int64_t column, uint32_t code) {
   for (int p = 0; p < planes.count; ++p) {
     const int w = planes.width[static_cast<size_t>(p)];
     const uint32_t part = (code & ((1u << w) - 1)) << (r * w % 8);
@@ -105,6 +103,7 @@ void write_code(uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r,
 int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStream& stream,
                        bool stochastic, uint8_t* payload) {
   int64_t nonfinite = 0;
+  const Planes planes = planes_of(layout.bits);
   const float top = static_cast<float>(1 << layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g) {
     const int64_t n = layout.rows_of(g), row0 = g * layout.group_rows;
@@ -141,13 +140,14 @@ int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStre
         const float u = element_dither(stream, stochastic, row, c);
         const float d = x[i] * p.half - p.lo * p.half;
         const float v = std::min(std::fma(d, 1.0f / p.step, 1.0f + u), top);
-        write_code(codes, layout, n, r, c, static_cast<uint32_t>(v) - 1);
+        write_code(codes, layout, planes, n, r, c, static_cast<uint32_t>(v) - 1);
       }
   }
   return nonfinite;
 }
 
 void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x) {
+  const Planes planes = planes_of(layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g) {
     const int64_t n = layout.rows_of(g), row0 = g * layout.group_rows;
     for (int64_t r = 0; r < n; ++r)
@@ -158,7 +158,7 @@ void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* 
         const uint8_t* meta = payload + layout.meta_offset(g) + (layout.shared ? 0 : c) * 2;
         std::memcpy(&lo, meta, 2);
         std::memcpy(&scale, meta + layout.metas() * 2, 2);
-        const uint32_t q = read_code(payload + layout.code_offset(g), layout, n, r, c);
+        const uint32_t q = read_code(payload + layout.code_offset(g), layout, planes, n, r, c);
         x[i] = std::fma(static_cast<float>(q), float_of(uint32_t{scale} << 16),
                         float_of(uint32_t{lo} << 16));
       }

@@ -57,11 +57,11 @@ void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* 
 // Parts that both formats share.
 // u of an element of the view.
 float element_dither(const CodeStream& stream, bool stochastic, int64_t row, int64_t column);
-// The code of row `r` of a row group of `n` rows; `codes` is where the group's codes begin. Writing
-// wants zeros there.
-uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r,
-                   int64_t column);
-void write_code(uint8_t* codes, const GroupLayout& layout, int64_t n, int64_t r, int64_t column,
-                uint32_t code);
+// The code of row `r` of a row group of `n` rows; `codes` is where the group's codes begin,
+// `planes` planes_of(layout.bits). Writing wants zeros there.
+uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
+                   int64_t r, int64_t column);
+void write_code(uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
+                int64_t r, int64_t column, uint32_t code);
 
 }  // namespace frugal::compress

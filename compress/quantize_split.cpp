@@ -47,13 +47,14 @@ bool bit_of(const uint8_t* mask, const GroupLayout& layout, int64_t row, int64_t
 template <class F>
 void for_codes(const uint8_t* payload, const GroupLayout& layout, const SplitWeights& weights,
                F f) {
+  const Planes planes = planes_of(layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g)
     for (int64_t c = 0; c < layout.cols; ++c) {
       const Classes classes = read_classes(payload, layout, weights, g, c);
       for (int64_t r = 0; r < layout.rows_of(g); ++r) {
         const uint8_t* codes = payload + layout.code_offset(g);
         f(g * layout.group_rows + r, c, classes,
-          static_cast<int>(read_code(codes, layout, layout.rows_of(g), r, c)));
+          static_cast<int>(read_code(codes, layout, planes, layout.rows_of(g), r, c)));
       }
     }
 }
@@ -92,6 +93,7 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
                              const SplitWeights& weights, const CodeStream& stream, bool stochastic,
                              uint8_t* payload) {
   int64_t nonfinite = 0;
+  const Planes planes = planes_of(layout.bits);
   std::memset(payload, 0, static_cast<size_t>(layout.bytes()));
   for (int64_t g = 0; g < layout.groups; ++g)
     for (int64_t c = 0; c < layout.cols; ++c) {
@@ -130,7 +132,8 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
                                    static_cast<float>(classes.codes.count[k]));
           code += static_cast<int>(v) - 1;
         }
-        write_code(payload + layout.code_offset(g), layout, n, r, c, static_cast<uint32_t>(code));
+        write_code(payload + layout.code_offset(g), layout, planes, n, r, c,
+                   static_cast<uint32_t>(code));
       }
     }
   return nonfinite;

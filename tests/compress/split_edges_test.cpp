@@ -57,9 +57,8 @@ TEST_CASE("values of all signs and sizes keep the bound of their class, whatever
   inputs.back()[5] = 0x1p126f, inputs.back()[9] = -0x1p126f;
   for (const std::vector<float>& x : inputs)
     for (Bits kind : {Bits::sign, Bits::random, Bits::clear, Bits::set, Bits::one})
-      for (double slope : {0.0, 0.1, 1.0, 5.0})
-        for (int bits : {2, 3, 4, 8, 16})
-          check_bound(x, kShape, mask_of(x, kShape, kind), slope, bits);
+      for (double slope : {0.0, 0.1, 5.0})
+        for (int bits : {2, 4, 16}) check_bound(x, kShape, mask_of(x, kShape, kind), slope, bits);
 }
 
 TEST_CASE("a class of one value that bf16 holds returns exactly, beside any other class") {
@@ -104,7 +103,7 @@ TEST_CASE("NaN, infinities and huge values make their group NaN, and its bits st
   const Shape shape{512, 20};
   for (float bad : {std::nanf(""), inf, -inf, 0x1.02p126f, -3e38f})
     for (Bits kind : {Bits::sign, Bits::random, Bits::clear, Bits::set})
-      for (int bits : {2, 3, 4, 6, 8, 16})
+      for (int bits : {2, 3, 4, 16})
         for (size_t column : {size_t{7}, size_t{19}}) {
           CAPTURE(bad);
           CAPTURE(bits);

@@ -1,5 +1,6 @@
 // Inputs that the tests of split groups share.
 #pragma once
+#include <algorithm>
 #include <functional>
 
 #include "compress/quantize_split.h"
@@ -38,7 +39,7 @@ inline Tensor mask_of(const Shape& shape, const std::function<bool(size_t)>& bit
   const ops::BitmaskLayout layout = ops::bitmask_layout(shape);
   Tensor mask = ops::empty_bitmask(shape, kCpu);
   uint8_t* bytes = mask.mut<uint8_t>();
-  std::memset(bytes, 0, static_cast<size_t>(mask.numel()));
+  std::fill(bytes, bytes + mask.numel(), uint8_t{0});
   for (int64_t i = 0; i < shape.numel(); ++i) {
     const int64_t row = i / layout.cols;
     uint8_t& byte = bytes[row / 8 * layout.cols + i % layout.cols];

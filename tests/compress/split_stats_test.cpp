@@ -17,11 +17,11 @@ double bonferroni(double n) { return std::sqrt(2 * std::log(2 * n / 1e-6)); }
 }  // namespace
 
 TEST_CASE("each element of both classes is unbiased and has the variance f (1 - f) step^2") {
-  constexpr int draws = 2000;
+  constexpr int draws = 1000;
   const Shape shape{128, 6};
   for (Bits kind : {Bits::sign, Bits::random})
     for (int bits : {2, 3, 4, 8})
-      for (double slope : {0.0, 0.1, 1.0}) {
+      for (double slope : {0.0, 0.3}) {
         if (slope > 0 && bits == 2) continue;  // 2 and 2 codes whatever the slope
         CAPTURE(static_cast<int>(kind));
         CAPTURE(bits);
@@ -66,7 +66,7 @@ TEST_CASE("each element of both classes is unbiased and has the variance f (1 - 
           // The elements of a class together: a common drift, and the mean variance.
           REQUIRE(count[k] > 20);
           CHECK(std::abs(z_sum[k]) / std::sqrt(count[k]) < 5);
-          CHECK(observed[k] == doctest::Approx(expected[k]).epsilon(0.015));
+          CHECK(observed[k] == doctest::Approx(expected[k]).epsilon(0.02));
         }
       }
 }
