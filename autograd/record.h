@@ -48,6 +48,7 @@ class Backward {
       : dy_(dy), slots_(slots), needs_(std::move(needs)) {}
   const Tensor& dy() const { return dy_; }
   Tensor saved(int slot) const { return slots_.unpack(slot); }
+  Tensor variance(int slot) const { return slots_.variance(slot); }  // see SavedTensor
   bool needs(int input) const {
     return needs_[static_cast<size_t>(input)];
   }  // does that input need a gradient?
@@ -59,14 +60,15 @@ class Backward {
 };
 using BackwardFn = std::function<Grads(const Backward&)>;
 
-// How the output is rebuilt from this op's slots. `linear`: linear (affine) in its activation
-// slots, so unbiased slots give an unbiased output.
+// How the output is rebuilt from this op's slots, and what unbiased slots make of it. `linear`
+// (affine) in its activation slots: unbiased. `smooth`: corrected by the slots' variance.
 struct ReplaySpec {
   ReplayFn fn;
-  bool linear = false;
+  Replay lossy = Replay::biased;
 };
-inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), false}; }
-inline ReplaySpec linear_replay(ReplayFn fn) { return {std::move(fn), true}; }
+inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), Replay::biased}; }
+inline ReplaySpec linear_replay(ReplayFn fn) { return {std::move(fn), Replay::unbiased}; }
+inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::corrected}; }
 
 // The output as a Variable; when any input requires grad and grad mode is on, with a Node that
 // keeps `saves`.

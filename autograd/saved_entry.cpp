@@ -49,6 +49,17 @@ Tensor SavedEntry::rebuild() {
   return value;
 }
 
+Tensor SavedEntry::unpack_variance() const {
+  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
+  CategoryScope scope(Category::workspace);
+  return packed != nullptr ? (*packed)->unpack_variance() : Tensor();
+}
+
+bool SavedEntry::knows_variance() const {
+  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
+  return packed != nullptr ? (*packed)->knows_variance() : quality() == Replay::exact;
+}
+
 Replay SavedEntry::quality() const {
   if (is_lossless()) return Replay::exact;
   return recipe() != nullptr ? recipe()->quality : Replay::unbiased;

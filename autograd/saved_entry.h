@@ -37,6 +37,8 @@ class SavedEntry {
   // A recipe that passes through an entry which others will ask for leaves it kept: nothing is
   // rebuilt twice.
   Tensor unpack();
+  Tensor unpack_variance() const;  // these two: see SavedTensor
+  bool knows_variance() const;
   Replay quality() const;
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
   bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }

@@ -89,7 +89,7 @@ class SaveContext {
     std::vector<SavedTensor> slots;
     for (int i = 0; i < node.slots.size(); ++i)
       slots.push_back(i == node.sign_slot ? SavedTensor() : node.slots[i]);
-    SavedEntry::Recipe recipe = recipe_of(Slots(slots), {mask.rebuild, false});
+    SavedEntry::Recipe recipe = recipe_of(Slots(slots), replay(mask.rebuild));
     if (recipe.quality == Replay::exact) return;  // the kept mask is as good
     slots[static_cast<size_t>(node.sign_slot)] =
         handle(std::make_shared<SavedEntry>(std::move(recipe)), mask.value);
@@ -117,7 +117,10 @@ class SaveContext {
       recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
       recipe.elements += slots[i].rebuilt_elements();
     }
-    if (recipe.quality != Replay::exact && !replay.linear) recipe.quality = Replay::biased;
+    if (recipe.quality != Replay::exact) recipe.quality = std::max(recipe.quality, replay.lossy);
+    if (replay.lossy == Replay::corrected)
+      for (int i = 0; i < slots.size(); ++i)
+        if (!slots[i].knows_variance()) recipe.quality = Replay::biased;
     return recipe;
   }
 
@@ -214,6 +217,12 @@ Tensor SavedTensor::unpack() const {
 }
 
 Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Replay::exact; }
+Tensor SavedTensor::unpack_variance() const {
+  if (!defined()) return {};
+  const Tensor whole = entry_->unpack_variance();
+  return whole.defined() ? whole.as_strided(shape_, strides_, whole.offset()) : whole;
+}
+bool SavedTensor::knows_variance() const { return !defined() || entry_->knows_variance(); }
 bool SavedTensor::is_raw() const { return defined() && entry_->is_raw(); }
 void SavedTensor::prefetch() const {
   if (defined()) entry_->prefetch();

@@ -15,10 +15,11 @@ namespace frugal {
 enum class Role : uint8_t { activation, weight, mask, index, stat };
 
 // What rebuilding a saved tensor from its producer's slots would give.
-//   exact:    bit-equal, every source slot is kept without loss
-//   unbiased: sources are lossy but unbiased, and the replay is linear in them
-//   biased:   sources are lossy and the replay is not linear
-enum class Replay : uint8_t { none, exact, unbiased, biased };
+//   exact:     bit-equal, every source slot is kept without loss
+//   unbiased:  sources are lossy but unbiased, and the replay is linear in them
+//   corrected: the replay is smooth in them and takes away what their known variance adds
+//   biased:    sources are lossy and the replay is neither
+enum class Replay : uint8_t { none, exact, unbiased, corrected, biased };
 
 // What an activation function did to each element of a tensor that is saved, or to the value made
 // from it. A codec may write the bits into its codes; then nobody keeps the mask.
@@ -50,6 +51,10 @@ class Packed {
   // it.
   virtual Tensor unpack_sign() const { return {}; }
   virtual bool carries_sign() const { return false; }
+  // The expected squared error of each element of unpack(), averaged over where a value may lie
+  // between two levels; like unpack(). Undefined if unknown.
+  virtual Tensor unpack_variance() const { return {}; }
+  virtual bool knows_variance() const { return false; }
 };
 
 class Codec {
@@ -108,6 +113,9 @@ class SavedTensor {
   // Errors: a raw entry whose storage was written since, naming the op that saved it.
   Tensor unpack() const;
   bool defined() const { return entry_ != nullptr; }
+  // Of what unpack() gives: undefined if it has none (kept without loss) or it is unknown.
+  Tensor unpack_variance() const;
+  bool knows_variance() const;  // true also where there is none
   Replay quality() const;  // of what unpack gives: exact, unbiased or biased (nothing kept: exact)
   bool is_raw() const;
   void prefetch() const;
@@ -129,6 +137,7 @@ class Slots {
   explicit Slots(std::vector<SavedTensor> slots) : slots_(std::move(slots)) {}
   Tensor unpack(int slot) const { return slots_[static_cast<size_t>(slot)].unpack(); }
   int size() const { return static_cast<int>(slots_.size()); }
+  Tensor variance(int slot) const { return slots_[static_cast<size_t>(slot)].unpack_variance(); }
   Slots as_sources() const;
   const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }
   void clear() { slots_.clear(); }

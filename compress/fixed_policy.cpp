@@ -16,6 +16,9 @@ int bits_of(const FixedPolicyOptions& options) {
   return options.bits != 0 ? options.bits : level;
 }
 
+// From where on what a correction of second order leaves of the bias is lost in the noise.
+constexpr int kCorrectedBits = 4;
+
 QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
   QuantizeOptions options;
   if (bits_of(wanted) != 0) options.bits = bits_of(wanted);
@@ -69,6 +72,8 @@ bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
       return true;
     case Replay::unbiased:
       return bits_ > 0;
+    case Replay::corrected:
+      return bits_ >= kCorrectedBits;
     case Replay::biased:
       return bits_ > 0 && signs_ == Signs::rebuilt;
   }

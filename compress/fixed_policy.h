@@ -7,9 +7,10 @@
 // | L1.2  | 2 bits                 |
 //
 // With recipes, an activation that its producer can rebuild exactly or without bias is not kept at
-// all; a biased rebuild is never used. At L0 all sources are raw, so rebuilt values are bit-equal.
-// Recipes chain: the outputs of a stage of residual blocks are rebuilt together when backward
-// enters it, and wait packed for their consumers.
+// all; a biased rebuild is never used, one whose bias is corrected from 4 bits on. At L0 all
+// sources are raw, so rebuilt values are bit-equal. Recipes chain: the outputs of a stage of
+// residual blocks are rebuilt together when backward enters it, and wait packed for their
+// consumers.
 #pragma once
 #include <span>
 #include <string_view>

@@ -77,7 +77,7 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
     layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
   });
   return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype(),
-                                     slope);
+                                     options_.rounding, slope);
 }
 
 void Quantized::run(int64_t begin, int64_t end, void* x, bool sign) const {

@@ -49,11 +49,12 @@ class Quantized final : public Packed {
  public:
   // slope: of SaveInfo::sign, where layout.split.
   Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype,
-            double slope = 0)
+            Rounding rounding, double slope = 0)
       : payload_(std::move(payload)),
         layout_(layout),
         shape_(shape),
         dtype_(dtype),
+        rounding_(rounding),
         slope_(slope) {}
   Tensor unpack() const override;
   // Into `out`, contiguous, of the packed shape, dtype and device. Errors: anything else.
@@ -69,6 +70,14 @@ class Quantized final : public Packed {
   // else its bits are moved one by one. Undefined if the codes do not carry it. Errors: as
   // unpack_rows.
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const;
+
+  // scale^2 / 6: the mean of f (1 - f) scale^2 over f. Known for f32 and f64 that were rounded
+  // stochastically in groups that carry no sign.
+  Tensor unpack_variance() const override;
+  bool knows_variance() const override {
+    return rounding_ == Rounding::stochastic && !layout_.split &&
+           (dtype_ == DType::f32 || dtype_ == DType::f64);
+  }
 
   const Tensor& payload() const { return payload_; }
   const GroupLayout& layout() const { return layout_; }
@@ -88,6 +97,7 @@ class Quantized final : public Packed {
   GroupLayout layout_;
   Shape shape_;
   DType dtype_;
+  Rounding rounding_;
   double slope_;
 };
 

@@ -44,6 +44,10 @@ void split_dequantize_kernel(Cuda, const UnpackJob& job);
 void split_sign_kernel(Cpu, const UnpackJob& job);
 void split_sign_kernel(Cuda, const UnpackJob& job);
 
+// Quantized::unpack_variance() of the whole tensor, f32 or f64, not split.
+void variance_kernel(Cpu, const UnpackJob& job);
+void variance_kernel(Cuda, const UnpackJob& job);
+
 // For tests: names of the instruction sets this machine can run, best first, and a choice of one
 // ("" chooses freely again). Not thread-safe.
 std::vector<std::string> simd_targets();

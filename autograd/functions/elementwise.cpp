@@ -23,12 +23,22 @@ Variable from_output(Unary op, const Variable& x) {
   });
 }
 
-// An op whose gradient comes from its input, from which its output is cheap to rebuild.
+// An op whose gradient comes from its input, from which its output is cheap to rebuild. It is
+// smooth, not linear: noise in the input would bias both, so its variance corrects them.
 Variable from_input(Unary op, const Variable& x) {
   return record(
       ops::name_of(op), {x}, ops::unary(op, x.value()), {save(x)},
-      [op](const Backward& b) { return Grads{ops::unary_backward(op, b.dy(), b.saved(0))}; },
-      replay([op](const Slots& s) { return ops::unary(op, s.unpack(0)); }));
+      [op](const Backward& b) {
+        const Tensor variance = b.variance(0);
+        return Grads{variance.defined()
+                         ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
+                         : ops::unary_backward(op, b.dy(), b.saved(0))};
+      },
+      smooth_replay([op](const Slots& s) {
+        const Tensor variance = s.variance(0);
+        return variance.defined() ? ops::unary_estimate(op, s.unpack(0), variance)
+                                  : ops::unary(op, s.unpack(0));
+      }));
 }
 
 // x where it is positive, else slope * x: both passes and the replay go through the exact sign.

@@ -95,6 +95,17 @@ TEST_CASE("a recipe passes through no more than the chain's multiple of its own 
   CHECK(lossless.decide(info_with(Replay::exact), large).codec == nullptr);
 }
 
+TEST_CASE("recipes whose bias is corrected are taken from 4 bits on") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (int bits : {2, 3, 4, 8}) {
+    FixedPolicyOptions options = options_of("L1", true);
+    options.bits = bits;
+    FixedPolicy policy(options);
+    CHECK((policy.decide(info_with(Replay::corrected), large).what == Decision::replay) ==
+          (bits >= 4));
+  }
+}
+
 TEST_CASE("signs go into codes, into masks, or are rebuilt with the bias that this has") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
   for (Signs signs : {Signs::codes, Signs::masks, Signs::rebuilt}) {

@@ -172,3 +172,71 @@ TEST_CASE("every level trains: the loss of a small network falls") {
     CHECK(last < 0.5 * first);
   }
 }
+
+TEST_CASE("gelu and silu of packed values: the correction takes the mean bias away") {
+  constexpr int kDraws = 64;
+  // A mean over many elements: what a weight's gradient sees.
+  const Variable x(noise({4096, 16}, 12, 1.5), true);
+  for (const auto& [name, op] :
+       std::initializer_list<std::pair<const char*, std::function<Variable(const Variable&)>>>{
+           {"gelu", [](const Variable& v) { return gelu(v); }},
+           {"gelu tanh", [](const Variable& v) { return gelu(v, Gelu::tanh); }},
+           {"silu", [](const Variable& v) { return silu(v); }}})
+    for (int bits : {3, 4}) {
+      CAPTURE(std::string(name));
+      CAPTURE(bits);
+      // The sums over rows of y^ and of dx, per channel; with the packed x's variance or without.
+      auto sums = [&](SavePolicy* policy, uint64_t step) {
+        PolicyScope scope(policy);
+        begin_step(step);
+        Variable(x).zero_grad();
+        Tensor seen;
+        const Variable y = op(scale(x, 1));
+        const Variable z = record("read", {y}, y.value(), {save(y)}, [&](const Backward& b) {
+          seen = b.saved(0);
+          return Grads{b.dy()};
+        });
+        backward(sum(z));
+        std::vector<double> out(32, 0.0);
+        for (int64_t i = 0; i < seen.numel(); ++i) {
+          out[static_cast<size_t>(i % 16)] += static_cast<double>(seen.data<float>()[i]);
+          out[static_cast<size_t>(16 + i % 16)] += static_cast<double>(x.grad().data<float>()[i]);
+        }
+        return out;
+      };
+      const std::vector<double> exact = sums(nullptr, 0);
+      compress::FixedPolicyOptions o = options("L1", 5);
+      o.bits = bits;
+      compress::FixedPolicy policy(o);
+      // The same codec whose noise is not known: what comes out is not corrected.
+      class Unknown : public SavePolicy, public Codec {
+       public:
+        explicit Unknown(const compress::FixedPolicyOptions& wanted) : known_(wanted) {}
+        Decision decide(const SaveInfo& info, const Tensor&) override {
+          return {info.replay == Replay::biased ? Decision::replay : Decision::pack, this};
+        }
+        std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
+          struct Hidden : Packed {
+            std::unique_ptr<Packed> inner;
+            Tensor unpack() const override { return inner->unpack(); }
+          };
+          auto hidden = std::make_unique<Hidden>();
+          hidden->inner = known_.codec().pack(tensor, info);
+          return hidden;
+        }
+
+       private:
+        compress::FixedPolicy known_;
+      };
+      Unknown unknown(o);
+      Bias corrected(exact), plain(exact);
+      for (uint64_t step = 0; step < kDraws; ++step) {
+        corrected.add(sums(&policy, step));
+        plain.add(sums(&unknown, step));
+      }
+      // Of 32 sums; plain ones lie many standard errors off.
+      CHECK(plain.chi_square() > 10);
+      CHECK(corrected.chi_square() < 0.25 * plain.chi_square());
+      if (bits == 4) CHECK(corrected.chi_square() < 3);
+    }
+}

@@ -1,0 +1,60 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "compress/quantize.h"
+#include "tests/compress/samples.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+TEST_CASE("the variance that a packed tensor tells is the mean squared error over draws") {
+  constexpr int kDraws = 100;
+  for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
+    for (int bits : {3, 4, 8}) {
+      CAPTURE(static_cast<int>(axis));
+      CAPTURE(bits);
+      const Shape shape{513, 5};
+      const std::vector<float> x = normals(shape.numel(), 3, 2);
+      std::vector<double> squares(x.size());
+      Tensor told;
+      for (uint64_t seed = 0; seed < kDraws; ++seed) {
+        QuantizeOptions options;
+        options.bits = bits;
+        options.axis = axis;
+        options.seed = seed;
+        const PackedCase result = pack(Quantizer(options), x, shape, {});
+        REQUIRE(result.packed->knows_variance());
+        told = result.packed->unpack_variance();
+        const Tensor y = result.packed->unpack();
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double error = static_cast<double>(y.data<float>()[i]) - static_cast<double>(x[i]);
+          squares[i] += error * error / kDraws;
+        }
+      }
+      REQUIRE(told.shape() == shape);
+      double measured = 0, expected = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        measured += squares[i];
+        expected += static_cast<double>(told.data<float>()[i]);
+      }
+      // Values fall anywhere between two levels, but for the ends of each group's range.
+      CHECK(measured == doctest::Approx(expected).epsilon(0.05));
+    }
+}
+
+TEST_CASE("nothing is told where it is not known") {
+  const Tensor x = Tensor::full({64, 4}, 1);
+  QuantizeOptions nearest;
+  nearest.rounding = Rounding::nearest;
+  const auto packed = Quantizer(nearest).pack(x, {});
+  CHECK(!packed->knows_variance());
+  CHECK(!packed->unpack_variance().defined());
+  CHECK(!Quantizer().pack(Tensor::zeros({64, 4}, DType::bf16), {})->knows_variance());
+  const Tensor mask = Tensor::zeros({8, 4}, DType::u8);
+  const Sign sign{mask, 0};
+  SaveInfo info;
+  info.sign = &sign;
+  CHECK(!Quantizer().pack(x, info)->knows_variance());
+  CHECK(Quantizer().pack(Tensor::zeros({0, 4}), {})->unpack_variance().numel() == 0);
+}
