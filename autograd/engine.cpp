@@ -52,10 +52,19 @@ void check_gradient(const Node& node, size_t input, const Tensor& gradient) {
                node.op, node.inputs[input].shape, input, describe(gradient));
 }
 
-void run(Node& node, const Tensor& dy, std::unordered_map<const Node*, Tensor>& gradients) {
+// dy has no other owner here, so that backward may take it.
+void run(Node& node, Tensor dy, std::unordered_map<const Node*, Tensor>& gradients) {
   std::vector<bool> needs;
-  for (const Edge& edge : node.inputs) needs.push_back(edge.wanted());
-  Grads grads = node.backward(Backward(dy, node.slots, std::move(needs)));
+  std::vector<Tensor> partials;
+  for (const Edge& edge : node.inputs) {
+    needs.push_back(edge.wanted());
+    const auto found = gradients.find(edge.node.get());
+    const bool mine = found != gradients.end() && is_sole_owner(found->second);
+    partials.push_back(mine ? found->second : Tensor());
+  }
+  Grads grads = node.backward(
+      Backward(dy, node.slots, std::move(needs), std::move(partials), node.slice_bytes));
+  dy = {};
   FRUGAL_CHECK(grads.size() <= node.inputs.size(),
                "[{}] expected backward to return at most {} gradients, got {}", node.op,
                node.inputs.size(), grads.size());
@@ -111,7 +120,7 @@ void backward(const Variable& root, const Tensor& dy) {
     if (found != gradients.end()) {
       Tensor gradient = std::move(found->second);
       gradients.erase(found);
-      run(node, gradient, gradients);
+      run(node, std::move(gradient), gradients);
     }
     node.slots.clear();
     node.backward = nullptr;

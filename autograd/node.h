@@ -22,6 +22,7 @@ struct Node {
   Shape shape;  // of the output
   DType dtype{};
   Device device{};
+  int64_t slice_bytes = 0;  // see SavePolicy
   int sign_slot = -1;   // which slot holds the mask of an activation function, the output's sign
   bool walked = false;  // a backward freed it
 
@@ -41,6 +42,9 @@ Variable make_output(Tensor value, std::shared_ptr<Node> producer);
 
 // Keeps `request` for backward on behalf of slot `slot` of `op`, as the thread's policy decides.
 SavedTensor keep(const char* op, int slot, const Save& request);
+
+// What the thread's policy says; 0 without one.
+int64_t slice_bytes();
 
 // Replaces the mask in node.sign_slot by its rebuild from the other slots, if the policy wants
 // that.

@@ -44,6 +44,17 @@ Save for_replay(const Variable& x) {
   return {x.value(), x.is_parameter() ? Role::weight : Role::activation, x.producer(), true};
 }
 
+int64_t Backward::slice_items(int slot, int64_t item_bytes, int64_t unit) const {
+  const SavedTensor& saved = slots_[slot];
+  if (!saved.defined() || saved.shape().dim() == 0) return 1;
+  const int64_t n = saved.shape()[0], all = std::max<int64_t>(n, 1);
+  if (slice_bytes_ <= 0 || saved.is_raw()) return all;
+  const int64_t fit = std::max<int64_t>(slice_bytes_ / std::max<int64_t>(item_bytes, 1), 1);
+  const int64_t step = (fit + unit - 1) / unit * unit;
+  if (step >= n) return all;
+  return has_rows(slot, step, n) ? step : all;
+}
+
 std::vector<Edge> edges_to(const Variables& inputs) {
   std::vector<Edge> edges;
   for (const Variable& x : inputs) {
@@ -67,6 +78,7 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
   node->shape = output.shape();
   node->dtype = output.dtype();
   node->device = output.device();
+  node->slice_bytes = slice_bytes();
   std::vector<SavedTensor> slots;
   for (const Save& request : saves)
     slots.push_back(keep(op, static_cast<int>(slots.size()), request));

@@ -44,30 +44,64 @@ Save for_replay(const Variable& x);
 
 class Backward {
  public:
-  Backward(const Tensor& dy, const Slots& slots, std::vector<bool> needs)
-      : dy_(dy), slots_(slots), needs_(std::move(needs)) {}
+  // dy goes with take_dy(). partials: for each input the gradient that it has already, or null.
+  Backward(Tensor& dy, const Slots& slots, std::vector<bool> needs, std::vector<Tensor> partials,
+           int64_t slice_bytes)
+      : dy_(dy),
+        slots_(slots),
+        needs_(std::move(needs)),
+        partials_(std::move(partials)),
+        slice_bytes_(slice_bytes) {}
   const Tensor& dy() const { return dy_; }
+  // dy, which leaves this: undefined afterwards. Its sole owner may write over it.
+  Tensor take_dy() const { return std::move(dy_); }
   Tensor saved(int slot) const { return slots_.unpack(slot); }
   Tensor variance(int slot) const { return slots_.variance(slot); }  // see SavedTensor
   bool needs(int input) const {
     return needs_[static_cast<size_t>(input)];
   }  // does that input need a gradient?
 
+  // The gradient that an input has from its other consumers, where nobody else holds it: a backward
+  // may add to that and return none. Else undefined.
+  Tensor partial(int input) const { return partials_[static_cast<size_t>(input)]; }
+
+  // saved(slot) from `begin` to before `end` of its leading axis, of `of` items.
+  Tensor saved_rows(int slot, int64_t begin, int64_t end, int64_t of) const {
+    return slots_[slot].unpack_rows({begin, end, of});
+  }
+  // How many items of saved(slot)'s leading axis to take at once, a multiple of `unit`, or all: as
+  // the policy bounds bytes, for items of item_bytes. All where slices would save nothing.
+  int64_t slice_items(int slot, int64_t item_bytes, int64_t unit) const;
+  // Can slices of `step` items be given without the rest? The first and the last tell for all.
+  bool has_rows(int slot, int64_t step, int64_t of) const {
+    const int64_t last = (of - 1) / step * step;
+    return slots_[slot].has_rows({0, step, of}) && slots_[slot].has_rows({last, of, of});
+  }
+  bool keeps(int slot) const { return slots_[slot].defined(); }
+  bool is_recipe(int slot) const { return slots_[slot].is_recipe(); }  // is saved(slot) rebuilt?
+
  private:
-  const Tensor& dy_;
+  Tensor& dy_;
   const Slots& slots_;
   std::vector<bool> needs_;
+  std::vector<Tensor> partials_;
+  int64_t slice_bytes_;
 };
 using BackwardFn = std::function<Grads(const Backward&)>;
 
 // How the output is rebuilt from this op's slots, and what unbiased slots make of it. `linear`
 // (affine) in its activation slots: unbiased. `smooth`: corrected by the slots' variance.
+// `by_rows`: item i of the output's leading axis comes from items i of the activation and mask
+// slots and all of the others, so that slices can be rebuilt.
 struct ReplaySpec {
   ReplayFn fn;
   Replay lossy = Replay::biased;
+  bool by_rows = false;
 };
 inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), Replay::biased}; }
-inline ReplaySpec linear_replay(ReplayFn fn) { return {std::move(fn), Replay::unbiased}; }
+inline ReplaySpec linear_replay(ReplayFn fn, bool by_rows = false) {
+  return {std::move(fn), Replay::unbiased, by_rows};
+}
 inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::corrected}; }
 
 // The output as a Variable; when any input requires grad and grad mode is on, with a Node that

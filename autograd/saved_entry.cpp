@@ -1,5 +1,7 @@
 #include "autograd/saved_entry.h"
 
+#include <algorithm>
+
 #include "ops/copy.h"
 
 namespace frugal {
@@ -34,19 +36,104 @@ Tensor SavedEntry::unpack() {
 
 Tensor SavedEntry::rebuild() {
   Recipe& recipe = std::get<Recipe>(content_);
+  if (!recipe.parts.empty()) return unpack_rows({0, shape_[0], shape_[0]});
   Tensor value;
   {
     ReplayScope scope;
     value = ops::contiguous(recipe.fn(recipe.sources));
   }
-  const bool for_itself = replays == 0;  // then one of the claims is the caller's
-  if (claims_ > (for_itself ? 1 : 0)) {
+  if (others_claim()) {
     if (recipe.codec != nullptr)
       content_ = std::shared_ptr<Packed>(recipe.codec->pack(value, recipe.info));
     else
       content_ = Raw{value, value.storage()->version(), recipe.info.op};
   }
   return value;
+}
+
+// Outside of a replay one of the claims is the caller's.
+bool SavedEntry::others_claim() const { return claims_ > (replays == 0 ? 1 : 0); }
+
+bool SavedEntry::has_rows(const Rows& rows) const {
+  if (shape_.dim() == 0 || shape_[0] != rows.of) return false;
+  if (recipe() == nullptr) return !std::holds_alternative<SignOf>(content_);
+  if (!recipe()->by_rows) return false;
+  for (int i = 0; i < recipe()->sources.size(); ++i)
+    if (!recipe()->sources[i].has_rows(rows)) return false;
+  return true;
+}
+
+// Bytes of a mask hold eight rows of elements; of those that do not go by rows there is one row,
+// which nothing but the whole begins and ends at.
+bool SavedEntry::has_mask_rows(const Rows& rows) const {
+  if (recipe() != nullptr || shape_.dim() != 2 || rows.of == 0) return false;
+  const int64_t elements = 8 * shape_[0];
+  if (elements % rows.of != 0) return false;
+  const int64_t each = elements / rows.of;
+  if (rows.begin * each % 8 != 0 || rows.end * each % 8 != 0) return false;
+  const SignOf* sign = std::get_if<SignOf>(&content_);
+  return sign == nullptr || sign->items == rows.of;
+}
+
+Tensor SavedEntry::unpack_mask_rows(const Rows& rows) {
+  const int64_t each = 8 * shape_[0] / rows.of;
+  if (const SignOf* sign = std::get_if<SignOf>(&content_)) {
+    CategoryScope scope(Category::workspace);
+    const Tensor mask = sign->packed->unpack_sign_rows(rows.begin, rows.end);
+    if (mask.defined()) return mask;
+  }
+  return unpack().slice(0, rows.begin * each / 8, rows.end * each / 8);
+}
+
+Tensor SavedEntry::unpack_rows(const Rows& rows) {
+  if (is_raw()) return unpack().slice(0, rows.begin, rows.end);
+  CategoryScope scope(Category::workspace);
+  if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_))
+    return (*packed)->unpack_rows(rows.begin, rows.end);
+  const Recipe* now = recipe();
+  // A tensor that waits raw is needed whole.
+  const bool whole = rows.begin == 0 && rows.end == rows.of;
+  if (now->parts.empty() && (whole || (others_claim() && now->codec == nullptr)))
+    return unpack().slice(0, rows.begin, rows.end);
+  // What waits already, and what lies between.
+  std::vector<Tensor> found;
+  int64_t row = rows.begin;
+  const std::vector<PackedPart> parts = now->parts;
+  for (const PackedPart& part : parts) {
+    if (part.end <= row || part.begin >= rows.end) continue;
+    if (row < part.begin) found.push_back(rebuild_rows({row, part.begin, rows.of}));
+    row = std::max(row, part.begin);
+    const int64_t to = std::min(part.end, rows.end);
+    found.push_back(part.packed->unpack_rows(row - part.begin, to - part.begin));
+    row = to;
+  }
+  if (row < rows.end) found.push_back(rebuild_rows({row, rows.end, rows.of}));
+  return join_rows(found);
+}
+
+Tensor SavedEntry::rebuild_rows(const Rows& rows) {
+  Tensor value;
+  {
+    ReplayScope scope;
+    const Recipe& now = std::get<Recipe>(content_);
+    value = ops::contiguous(now.fn(now.sources.at(rows)));
+  }
+  if (others_claim()) keep_part(rows, value);
+  return value;
+}
+
+void SavedEntry::keep_part(const Rows& rows, const Tensor& value) {
+  Recipe& now = std::get<Recipe>(content_);
+  if (now.codec == nullptr) return;
+  SaveInfo info = now.info;
+  info.seq += static_cast<uint64_t>(rows.begin) << 32;  // a random stream of its own
+  const auto at = std::find_if(now.parts.begin(), now.parts.end(),
+                               [&](const PackedPart& part) { return part.begin > rows.begin; });
+  now.parts.insert(at, {rows.begin, rows.end, now.codec->pack(value, info)});
+  int64_t covered = 0;
+  for (const PackedPart& part : now.parts) covered += part.end - part.begin;
+  if (covered == shape_[0])
+    content_ = std::shared_ptr<Packed>(std::make_shared<PackedParts>(std::move(now.parts)));
 }
 
 Tensor SavedEntry::unpack_variance() const {

@@ -2,7 +2,7 @@
 #pragma once
 #include <variant>
 
-#include "autograd/saved_tensor.h"
+#include "autograd/packed_parts.h"
 
 namespace frugal {
 
@@ -20,23 +20,33 @@ class SavedEntry {
     Slots sources;
     ReplayFn fn;
     Replay quality = Replay::none;
-    int depth = 1;                 // recipes on the way, this one included
-    int64_t elements = 0;          // of the tensors rebuilt on the way, without this one
-    SaveInfo info;                 // of the decision, and
-    const Codec* codec = nullptr;  // how a rebuilt tensor waits for its consumers; null: raw
+    int depth = 1;                       // recipes on the way, this one included
+    int64_t elements = 0;                // of the tensors rebuilt on the way, without this one
+    SaveInfo info;                       // of the decision, and
+    const Codec* codec = nullptr;        // how a rebuilt tensor waits for its consumers; null: raw
+    bool by_rows = false;                // rows of the sources give rows of the output
+    std::vector<PackedPart> parts = {};  // what rebuilds by rows have left to wait so far, in order
   };
   struct SignOf {
     std::shared_ptr<Packed> packed;  // whose codes carry the mask
+    int64_t items = 0;               // the leading extent of what they hold
   };
   using Content = std::variant<Raw, std::shared_ptr<Packed>, Recipe, SignOf>;
 
-  explicit SavedEntry(Content content) : content_(std::move(content)) {}
+  // shape: of the kept tensor.
+  SavedEntry(Content content, const Shape& shape) : content_(std::move(content)), shape_(shape) {}
   SavedEntry(const SavedEntry&) = delete;
   SavedEntry& operator=(const SavedEntry&) = delete;
 
   // A recipe that passes through an entry which others will ask for leaves it kept: nothing is
   // rebuilt twice.
   Tensor unpack();
+  // Rows of it, contiguous. REQUIRES: has_rows(rows).
+  Tensor unpack_rows(const Rows& rows);
+  // The same of a bitmask, whose rows are those of its elements.
+  Tensor unpack_mask_rows(const Rows& rows);
+  bool has_rows(const Rows& rows) const;
+  bool has_mask_rows(const Rows& rows) const;
   Tensor unpack_variance() const;  // these two: see SavedTensor
   bool knows_variance() const;
   Replay quality() const;
@@ -54,7 +64,11 @@ class SavedEntry {
 
  private:
   Tensor rebuild();
+  Tensor rebuild_rows(const Rows& rows);
+  bool others_claim() const;
+  void keep_part(const Rows& rows, const Tensor& value);
   Content content_;
+  Shape shape_;
   std::shared_ptr<SavedEntry> mask_;
   int claims_ = 0;
 };

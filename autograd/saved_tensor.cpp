@@ -71,15 +71,16 @@ class SaveContext {
       if (entry == nullptr) return {};
     } else if (request.role != Role::activation) {
       if (entry == nullptr)
-        entry = add(key, raw);
+        entry = add(key, raw, raw.tensor.shape());
       else if (!entry->is_lossless())
         entry->replace(raw);  // the strictest request wins
     } else if (entry == nullptr) {
       std::shared_ptr<SavedEntry> carried;
-      entry = add(key, decide(op, slot, request, raw, carried));
+      entry = add(key, decide(op, slot, request, raw, carried), raw.tensor.shape());
       entry->hold(std::move(carried));
     }
     SavedTensor saved = handle(std::move(entry), layout);
+    saved.role_ = request.role;
     if (!request.only_for_replay) saved.claim_ = saved.entry_->claim();
     return saved;
   }
@@ -91,8 +92,9 @@ class SaveContext {
       slots.push_back(i == node.sign_slot ? SavedTensor() : node.slots[i]);
     SavedEntry::Recipe recipe = recipe_of(Slots(slots), replay(mask.rebuild));
     if (recipe.quality == Replay::exact) return;  // the kept mask is as good
-    slots[static_cast<size_t>(node.sign_slot)] =
-        handle(std::make_shared<SavedEntry>(std::move(recipe)), mask.value);
+    SavedTensor& slot = slots[static_cast<size_t>(node.sign_slot)];
+    slot = handle(std::make_shared<SavedEntry>(std::move(recipe), mask.value.shape()), mask.value);
+    slot.role_ = mask.role;
     node.slots = Slots(std::move(slots));
   }
 
@@ -111,7 +113,8 @@ class SaveContext {
   }
 
   static SavedEntry::Recipe recipe_of(const Slots& slots, const ReplaySpec& replay) {
-    SavedEntry::Recipe recipe{slots.as_sources(), replay.fn, Replay::exact, 1, 0, {}, nullptr};
+    SavedEntry::Recipe recipe{slots.as_sources(), replay.fn, Replay::exact, 1, 0, {}, nullptr,
+                              replay.by_rows};
     for (int i = 0; i < slots.size(); ++i) {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
@@ -126,10 +129,10 @@ class SaveContext {
 
   // A source that costs nothing: a parameter, or what the producer can rebuild.
   static std::shared_ptr<SavedEntry> source_of(const Save& request, const SavedEntry::Raw& raw) {
-    if (request.role == Role::weight) return std::make_shared<SavedEntry>(raw);
+    if (request.role == Role::weight) return std::make_shared<SavedEntry>(raw, raw.tensor.shape());
     if (request.producer == nullptr || !request.producer->has_recipe()) return nullptr;
     return std::make_shared<SavedEntry>(
-        recipe_of(request.producer->slots, request.producer->replay));
+        recipe_of(request.producer->slots, request.producer->replay), raw.tensor.shape());
   }
 
   SavedEntry::Content decide(const char* op, int slot, const Save& request,
@@ -168,10 +171,11 @@ class SaveContext {
     if (sign.mask.defined() && decision.carry_sign) info.sign = &sign;
     const std::shared_ptr<Packed> packed = decision.codec->pack(tensor, info);
     if (packed->carries_sign()) {
+      const SavedEntry::SignOf content{packed, tensor.dim() == 0 ? 1 : tensor.size(0)};
       if (kept_mask != nullptr)
-        kept_mask->replace(SavedEntry::SignOf{packed});
+        kept_mask->replace(content);
       else
-        carried = add(key_of(sign.mask), SavedEntry::SignOf{packed});
+        carried = add(key_of(sign.mask), content, sign.mask.shape());
     }
     return packed;
   }
@@ -187,9 +191,9 @@ class SaveContext {
     return found == entries_.end() ? nullptr : found->second.lock();
   }
 
-  std::shared_ptr<SavedEntry> add(const Key& key, SavedEntry::Content content) {
+  std::shared_ptr<SavedEntry> add(const Key& key, SavedEntry::Content content, const Shape& shape) {
     if (entries_.size() >= prune_at_) prune();
-    auto entry = std::make_shared<SavedEntry>(std::move(content));
+    auto entry = std::make_shared<SavedEntry>(std::move(content), shape);
     entries_[key] = entry;
     return entry;
   }
@@ -215,6 +219,28 @@ Tensor SavedTensor::unpack() const {
   const Tensor whole = entry_->unpack();
   return whole.as_strided(shape_, strides_, whole.offset());
 }
+
+bool SavedTensor::has_rows(const Rows& rows) const {
+  if (!defined() || role_ == Role::weight || role_ == Role::stat) return true;
+  if (role_ == Role::mask) return entry_->has_mask_rows(rows);
+  // Of an entry in another layout the rows lie apart.
+  return shape_.dim() > 0 && shape_[0] == rows.of && strides_ == contiguous_strides(shape_) &&
+         entry_->has_rows(rows);
+}
+
+Tensor SavedTensor::unpack_rows(const Rows& rows) const {
+  if (!defined() || role_ == Role::weight || role_ == Role::stat) return unpack();
+  if (role_ == Role::mask) {
+    FRUGAL_ASSERT(has_rows(rows));
+    return entry_->unpack_mask_rows(rows);
+  }
+  if (!has_rows(rows)) return unpack().slice(0, rows.begin, rows.end);
+  Shape shape = shape_;
+  shape[0] = rows.end - rows.begin;
+  return entry_->unpack_rows(rows).view(shape);
+}
+
+bool SavedTensor::is_recipe() const { return defined() && entry_->recipe() != nullptr; }
 
 Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Replay::exact; }
 Tensor SavedTensor::unpack_variance() const {
@@ -244,6 +270,17 @@ Slots Slots::as_sources() const {
   std::vector<SavedTensor> sources;
   for (const SavedTensor& slot : slots_) sources.push_back(slot.as_source());
   return Slots(std::move(sources));
+}
+
+Slots Slots::at(const Rows& rows) const {
+  Slots slice = *this;
+  slice.rows_ = rows;
+  return slice;
+}
+
+int64_t slice_bytes() {
+  const SavePolicy* policy = SaveContext::current().policy;
+  return policy != nullptr ? policy->slice_bytes() : 0;
 }
 
 PolicyScope::PolicyScope(SavePolicy* policy) : previous_(SaveContext::current().policy) {

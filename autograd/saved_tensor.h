@@ -46,11 +46,18 @@ class Packed {
   virtual ~Packed() = default;
   virtual Tensor unpack()
       const = 0;  // the shape, dtype and device that were packed; allocated as `workspace`
+  // unpack() from `begin` to before `end` of the leading axis.
+  virtual Tensor unpack_rows(int64_t begin, int64_t end) const {
+    return unpack().slice(0, begin, end);
+  }
   virtual void prefetch() {}
   // The mask of SaveInfo::sign, bit for bit, as `workspace`; undefined if the codes do not carry
   // it.
   virtual Tensor unpack_sign() const { return {}; }
   virtual bool carries_sign() const { return false; }
+  // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape; undefined if it takes
+  // the whole.
+  virtual Tensor unpack_sign_rows(int64_t, int64_t) const { return {}; }
   // The expected squared error of each element of unpack(), averaged over where a value may lie
   // between two levels; like unpack(). Undefined if unknown.
   virtual Tensor unpack_variance() const { return {}; }
@@ -81,6 +88,9 @@ class SavePolicy {
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
   // Biased, to compare with: no signs are kept, they are taken from rebuilt values.
   virtual bool rebuilds_signs() const { return false; }
+  // Backward takes tensors that are not kept raw in slices of about so many bytes; 0: whole.
+  virtual int64_t slice_bytes() const { return kSliceBytes; }
+  static constexpr int64_t kSliceBytes = int64_t{4} << 20;
 };
 
 // Saves of this thread go through `policy` while it lives; nullptr keeps everything raw (level L0
@@ -106,13 +116,24 @@ using ReplayFn = std::function<Tensor(const Slots&)>;
 // One kept tensor, shared by all that saved it. Internal: autograd/saved_entry.h.
 class SavedEntry;
 
+// A slice of the leading axis, of `of` items. Of `of` 0: everything.
+struct Rows {
+  int64_t begin = 0, end = 0, of = 0;
+};
+
 // A handle to a shared entry plus the layout its saver saw, so that a reshape shares the bytes.
 class SavedTensor {
  public:
   SavedTensor() = default;
   // Errors: a raw entry whose storage was written since, naming the op that saved it.
   Tensor unpack() const;
+  // unpack()'s rows, without the rest where has_rows(); a bitmask's rows are its elements', and all
+  // of a weight or statistic belongs to each row.
+  Tensor unpack_rows(const Rows& rows) const;
+  bool has_rows(const Rows& rows) const;
+  bool is_recipe() const;
   bool defined() const { return entry_ != nullptr; }
+  const Shape& shape() const { return shape_; }
   // Of what unpack() gives: undefined if it has none (kept without loss) or it is unknown.
   Tensor unpack_variance() const;
   bool knows_variance() const;  // true also where there is none
@@ -129,21 +150,27 @@ class SavedTensor {
   std::shared_ptr<SavedEntry> entry_;
   std::shared_ptr<void> claim_;  // counts this consumer while it lives; goes before the entry
   Shape shape_, strides_;
+  Role role_ = Role::activation;
 };
 
 class Slots {
  public:
   Slots() = default;
   explicit Slots(std::vector<SavedTensor> slots) : slots_(std::move(slots)) {}
-  Tensor unpack(int slot) const { return slots_[static_cast<size_t>(slot)].unpack(); }
+  Tensor unpack(int slot) const {
+    const SavedTensor& saved = slots_[static_cast<size_t>(slot)];
+    return rows_.of == 0 ? saved.unpack() : saved.unpack_rows(rows_);
+  }
   int size() const { return static_cast<int>(slots_.size()); }
   Tensor variance(int slot) const { return slots_[static_cast<size_t>(slot)].unpack_variance(); }
   Slots as_sources() const;
+  Slots at(const Rows& rows) const;  // whose unpack() gives these rows alone
   const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }
   void clear() { slots_.clear(); }
 
  private:
   std::vector<SavedTensor> slots_;
+  Rows rows_;
 };
 
 }  // namespace frugal

@@ -61,7 +61,7 @@ class Quantized final : public Packed {
   void unpack_into(const Tensor& out) const;
   // unpack() from `begin` to before `end` of the leading axis, bit for bit, at the cost of those
   // rows. Errors: a range outside the axis, a scalar.
-  Tensor unpack_rows(int64_t begin, int64_t end) const;
+  Tensor unpack_rows(int64_t begin, int64_t end) const override;
 
   bool carries_sign() const override { return layout_.split; }
   Tensor unpack_sign() const override;
@@ -69,7 +69,7 @@ class Quantized final : public Packed {
   // range begins at a row of [rows, C] that is a multiple of 8 and has a multiple of 8 of them;
   // else its bits are moved one by one. Undefined if the codes do not carry it. Errors: as
   // unpack_rows.
-  Tensor unpack_sign_rows(int64_t begin, int64_t end) const;
+  Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
 
   // scale^2 / 6: the mean of f (1 - f) scale^2 over f. Known for f32 and f64 that were rounded
   // stochastically in groups that carry no sign.

@@ -1,6 +1,7 @@
 #include "ops/batch_norm.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ops/batch_norm_kernels.h"
 #include "ops/bitmask.h"
@@ -158,42 +159,100 @@ Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
   return y;
 }
 
+int64_t batch_norm_slice_unit(const Shape& shape) {
+  const int64_t rows = shape.numel() / std::max<int64_t>(shape.back(), 1);
+  const int64_t each = std::max<int64_t>(rows / std::max<int64_t>(shape[0], 1), 1);
+  const int64_t chunk = chunk_rows(shape.back());
+  return chunk / std::gcd(chunk, each);
+}
+
+BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters,
+                                       const BatchNormSlice& mask, int64_t step, bool training,
+                                       bool want_residual, bool overwrite) {
+  const int64_t c = check_x(dy), n = dy.size(0), rows = dy.numel() / c;
+  check_channels(
+      dy, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
+  const bool whole = step >= n;
+  FRUGAL_ASSERT(whole || (step > 0 && step % batch_norm_slice_unit(dy.shape()) == 0));
+  const Tensor gradient = contiguous(dy);
+  const bool mine = overwrite || gradient.storage() != dy.storage();
+  auto fresh = [&] { return Tensor::empty(dy.shape(), dy.dtype(), dy.device()); };
+  BatchNormGradients out;
+  Tensor g;  // where the masked dy is written, if it is
+  if (want_residual) out.dresidual = g = mine ? gradient : fresh();
+  out.dx = mine && !want_residual ? gradient : fresh();
+  // Masks of slices may take time to come: not twice.
+  if (!whole && mask && !g.defined()) g = out.dx;
+  out.dweight = Tensor::empty({c}, dy.dtype(), dy.device());
+  out.dbias = Tensor::empty({c}, dy.dtype(), dy.device());
+  const int64_t chunk = chunk_rows(c);
+  const Tensor partial = dy.dtype() == DType::f64 ? Tensor()
+                                                  : workspace({(rows + chunk - 1) / chunk, 2, c},
+                                                              DType::f32, dy.device());
+  const Tensor sums = workspace({2, c}, DType::f64, dy.device());
+  const Tensor affine = workspace({4, c}, dy.dtype(), dy.device());
+  fill(sums, 0);
+  const BatchNormMoments m = contiguous_moments(moments);
+  Tensor xs, ms;
+  auto fetch = [&](int64_t begin, int64_t end, bool want_mask) {
+    xs = ms = Tensor();  // the last slice goes first
+    Shape shape = dy.shape();
+    shape[0] = end - begin;
+    if (want_mask && mask) {
+      ms = mask(begin, end);
+      check_mask(Tensor(dy).slice(0, begin, end), ms);
+    }
+    xs = contiguous(x(begin, end));
+    check_shape(kOp, "x", xs, shape);
+    check_same(kOp, dy, {&xs});
+  };
+  auto part = [&](const Tensor& t, int64_t begin, int64_t end) {
+    return t.defined() ? t.slice(0, begin, end) : t;
+  };
+  const int64_t each = n == 0 ? 0 : rows / n;
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t end = std::min(n, begin + step);
+    fetch(begin, end, true);
+    dispatch(dy.device(), [&](auto backend) {
+      gradient_sums_kernel(backend, part(gradient, begin, end), ms, xs, m.mean, part(g, begin, end),
+                           begin * each, partial, sums);
+    });
+  }
+  dispatch(dy.device(), [&](auto backend) {
+    if (partial.defined()) combine_sums_kernel(backend, partial, sums);
+    fold_gradient_kernel(backend, sums, rows, m, contiguous_parameters(parameters), training,
+                         affine, out.dweight, out.dbias);
+  });
+  const Tensor& flowing = g.defined() ? g : gradient;
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t end = std::min(n, begin + step);
+    if (!whole) fetch(begin, end, !g.defined());
+    dispatch(dy.device(), [&](auto backend) {
+      input_gradient_kernel(backend, part(flowing, begin, end), g.defined() ? Tensor() : ms, xs,
+                            affine, part(out.dx, begin, end));
+    });
+  }
+  if (overwrite) dy.bump_version();
+  return out;
+}
+
 BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters, const Tensor& mask,
-                                       bool training, bool want_residual) {
-  const int64_t c = check_x(x), rows = x.numel() / c;
+                                       bool training, bool want_residual, bool overwrite) {
+  check_x(x);
   check_shape(kOp, "dy", dy, x.shape());
   check_same(kOp, x, {&dy});
-  check_channels(
-      x, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
   if (mask.defined()) check_mask(x, mask);
-  Tensor gradient = contiguous(dy), applied = mask;
-  const Tensor in = contiguous(x);
-  BatchNormGradients out;
-  if (mask.defined() && !by_rows(x)) {
-    gradient = select_by_mask(gradient, mask, 0);
-    applied = Tensor();
-  }
-  if (want_residual)
-    out.dresidual = applied.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : gradient;
-  out.dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-  out.dweight = Tensor::empty({c}, x.dtype(), x.device());
-  out.dbias = Tensor::empty({c}, x.dtype(), x.device());
-  const Tensor sums = workspace({2, c}, DType::f64, x.device());
-  const Tensor affine = workspace({4, c}, x.dtype(), x.device());
-  dispatch(x.device(), [&](auto backend) {
-    const Tensor masked = applied.defined() ? out.dresidual : Tensor();
-    gradient_sums_kernel(backend, gradient, applied, in, contiguous(moments.mean), masked, sums);
-    fold_gradient_kernel(backend, sums, rows, contiguous_moments(moments),
-                         contiguous_parameters(parameters), training, affine, out.dweight,
-                         out.dbias);
-    if (masked.defined())
-      input_gradient_kernel(backend, masked, {}, in, affine, out.dx);
-    else
-      input_gradient_kernel(backend, gradient, applied, in, affine, out.dx);
-  });
-  return out;
+  const bool apart = mask.defined() && !by_rows(x);
+  const Tensor gradient = apart ? select_by_mask(contiguous(dy), mask, 0) : dy;
+  const BatchNormSlice masks = [&](int64_t, int64_t) { return mask; };
+  return batch_norm_backward(
+      gradient, [&](int64_t, int64_t) { return x; }, moments, parameters,
+      mask.defined() && !apart ? masks : BatchNormSlice(), std::max<int64_t>(x.size(0), 1),
+      training, want_residual, overwrite || apart);
 }
 
 }  // namespace frugal::ops

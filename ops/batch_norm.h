@@ -2,6 +2,8 @@
 // relu. f32 (SIMD, one pass for the statistics and one for the rest) and f64 (plain loops). Ref:
 // Ioffe & Szegedy 2015.
 #pragma once
+#include <functional>
+
 #include "core/tensor.h"
 #include "ops/options.h"
 
@@ -38,13 +40,24 @@ Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
                           const Tensor& mask);
 
 // mask undefined: no relu. dresidual, the masked dy, only if asked for. `training`: the statistics
-// depend on x.
+// depend on x. `overwrite`: dy, contiguous, becomes dresidual where that is asked for, else dx.
 struct BatchNormGradients {
   Tensor dx, dweight, dbias, dresidual;
 };
 BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters, const Tensor& mask,
-                                       bool training, bool want_residual);
+                                       bool training, bool want_residual, bool overwrite = false);
+
+// The same, bit for bit, from an x that comes in slices of dy's leading axis, twice: `x` and `mask`
+// give the elements from begin to before end, a mask as the bitmask of that slice. REQUIRES: `step`
+// a multiple of batch_norm_slice_unit(dy's shape); masks of the by-rows layout.
+using BatchNormSlice = std::function<Tensor(int64_t begin, int64_t end)>;
+BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters,
+                                       const BatchNormSlice& mask, int64_t step, bool training,
+                                       bool want_residual, bool overwrite);
+int64_t batch_norm_slice_unit(const Shape& shape);
 
 }  // namespace frugal::ops

@@ -13,12 +13,6 @@ namespace {
 constexpr int64_t kChunkElements = 1 << 15;
 constexpr int64_t kColumnGrain = 512;  // channels a thread combines at least
 
-// Rows of a chunk: a multiple of 8, a function of C alone, so that sums have the same order for
-// every thread count.
-int64_t chunk_rows(int64_t c) {
-  return std::clamp<int64_t>(kChunkElements / std::max<int64_t>(c, 1) / 8 * 8, 8, 512);
-}
-
 int64_t channels(const Tensor& x) { return x.shape().back(); }
 int64_t rows_of(const Tensor& x) { return x.numel() / channels(x); }
 
@@ -93,6 +87,11 @@ void normalize_reference(const Tensor& x, const Tensor& residual, const double* 
 
 }  // namespace
 
+// A multiple of 8; of C alone, so that sums have the same order for every thread count.
+int64_t chunk_rows(int64_t c) {
+  return std::clamp<int64_t>(kChunkElements / std::max<int64_t>(c, 1) / 8 * 8, 8, 512);
+}
+
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance) {
   double *m = mean.mut<double>(), *v = variance.mut<double>();
   if (x.dtype() == DType::f64) return moments_reference(x, m, v);
@@ -158,11 +157,11 @@ void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, cons
 }
 
 void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
-                          const Tensor& affine, const Tensor& g, const Tensor& sums) {
+                          const Tensor& affine, const Tensor& g, int64_t first,
+                          const Tensor& partial, const Tensor& sums) {
   const int64_t c = channels(x);
-  double* total = sums.mut<double>();
-  std::fill_n(total, 2 * c, 0.0);
   if (x.dtype() == DType::f64) {
+    double* total = sums.mut<double>();
     for (int64_t row = 0; row < rows_of(x); ++row)
       for (int64_t k = 0; k < c; ++k) {
         const double d = kept(mask, row, k) ? at<double>(dy, row)[k] : 0;
@@ -173,13 +172,18 @@ void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tenso
     return;
   }
   const float* mean = affine.data<float>();
-  const Tensor partial = chunk_sums(x);
   const simd::Output out = output_of(g);
+  float* chunks = partial.mut<float>() + first / chunk_rows(c) * 2 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
-    float* sum = partial.mut<float>() + 2 * chunk * c;
+    float* sum = chunks + 2 * chunk * c;
     simd::chunk_gradients(at<float>(dy, row), mask_at(mask, row), at<float>(x, row), mean,
                           g.defined() ? out.from(row * c) : out, sum, sum + c, rows, c);
   });
+}
+
+void combine_sums_kernel(Cpu, const Tensor& partial, const Tensor& sums) {
+  const int64_t c = sums.size(1);
+  double* total = sums.mut<double>();
   parallel_for(0, 2 * c, kColumnGrain, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = 0; chunk < partial.size(0); ++chunk) {
       const float* sum = partial.data<float>() + 2 * chunk * c;

@@ -11,10 +11,17 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
                       const Tensor& y, const Tensor& mask);
 void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine,
                               const Tensor& mask, const Tensor& y);
-// sums [2, C] f64: of g = masked dy, and of g * (x - mean). g is written where defined.
+// Rows that a chunk of gradient_sums_kernel takes: a function of C alone.
+int64_t chunk_rows(int64_t c);
+// Sums of g = masked dy and of g * (x - mean), for the rows from `first` of the whole; g is written
+// where defined, and may be dy. f32: to `partial` [chunks of the whole, 2, C], `first` a multiple
+// of chunk_rows; f64: added to `sums` [2, C].
 void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
-                          const Tensor& affine, const Tensor& g, const Tensor& sums);
-// affine [4, C] of x's dtype: mean, of_g, of_x, constant.
+                          const Tensor& affine, const Tensor& g, int64_t first,
+                          const Tensor& partial, const Tensor& sums);
+// sums [2, C] f64 += partial over its chunks, in order.
+void combine_sums_kernel(Cpu, const Tensor& partial, const Tensor& sums);
+// affine [4, C] of x's dtype: mean, of_g, of_x, constant. dx may be dy.
 void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
                            const Tensor& affine, const Tensor& dx);
 
@@ -40,7 +47,9 @@ void normalize_kernel(Cuda, const Tensor& x, const Tensor& residual, const Tenso
 void normalize_by_mask_kernel(Cuda, const Tensor& x, const Tensor& residual, const Tensor& affine,
                               const Tensor& mask, const Tensor& y);
 void gradient_sums_kernel(Cuda, const Tensor& dy, const Tensor& mask, const Tensor& x,
-                          const Tensor& affine, const Tensor& g, const Tensor& sums);
+                          const Tensor& affine, const Tensor& g, int64_t first,
+                          const Tensor& partial, const Tensor& sums);
+void combine_sums_kernel(Cuda, const Tensor& partial, const Tensor& sums);
 void input_gradient_kernel(Cuda, const Tensor& dy, const Tensor& mask, const Tensor& x,
                            const Tensor& affine, const Tensor& dx);
 void finish_moments_kernel(Cuda, const Tensor& mean, const Tensor& variance, int64_t rows,

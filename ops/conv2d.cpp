@@ -232,16 +232,35 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return y;
 }
 
-Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
-                             const Conv2dOptions& options) {
+namespace {
+
+void check_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
+                          const Conv2dOptions& options) {
   check_real(kBackward, "dy", dy);
   check_dim(kBackward, "weight", weight, 4);
   check_same(kBackward, dy, {&weight});
   check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x_shape, weight.shape(), options));
+}
+
+}  // namespace
+
+void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
+                                const Conv2dOptions& options) {
+  check_dim(kBackward, "dx", dx, 4);
+  check_backward_input(dy, weight, dx.shape(), options);
+  check_same(kBackward, dy, {&dx});
+  FRUGAL_CHECK(dx.is_contiguous(), "[conv2d backward] expected a contiguous dx, got strides {}",
+               dx.strides());
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
-  Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
   dispatch(dy.device(),
            [&](auto backend) { conv2d_backward_input_kernel(backend, dx, gradient, w, options); });
+}
+
+Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
+                             const Conv2dOptions& options) {
+  check_backward_input(dy, weight, x_shape, options);
+  Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+  conv2d_backward_input_into(dx, dy, weight, options);
   return dx;
 }
 

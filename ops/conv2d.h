@@ -20,6 +20,10 @@ Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape
 Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
                               const Conv2dOptions& options);
 
+// dx into `dx`, contiguous, of the input's shape, like dy.  Errors: anything else.
+void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
+                                const Conv2dOptions& options);
+
 // Shape of y.  Errors: as conv2d, naming `op`.
 Shape conv2d_shape(const char* op, const Shape& x, const Shape& weight,
                    const Conv2dOptions& options);

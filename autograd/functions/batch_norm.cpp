@@ -1,5 +1,7 @@
 #include "ops/batch_norm.h"
 
+#include <algorithm>
+
 #include "autograd/checkpoint.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
@@ -40,6 +42,33 @@ Tensor rebuild_mask(const Slots& s) {
       .mask;
 }
 
+Grads backward(const Backward& b, bool training, bool residual_form) {
+  const bool want_residual = residual_form && b.needs(3);
+  const Tensor dy = b.take_dy();
+  const bool overwrite = dy.storage().use_count() == 1 && dy.is_contiguous();
+  const ops::BatchNormMoments moments{b.saved(kMean), b.saved(kInvstd)};
+  const ops::BatchNormParameters parameters{b.saved(kWeight), {}};
+  const int64_t n = dy.size(0), all = std::max<int64_t>(n, 1);
+  int64_t step = all;
+  // Two passes take x: what would have to be rebuilt twice is taken whole.
+  if (!b.is_recipe(kX) && dy.numel() > 0)
+    step = b.slice_items(kX, dy.numel() / all * static_cast<int64_t>(size_of(dy.dtype())),
+                         ops::batch_norm_slice_unit(dy.shape()));
+  ops::BatchNormGradients g;
+  if (step < n && b.has_rows(kMask, step, n)) {
+    ops::BatchNormSlice masks;
+    if (b.keeps(kMask))
+      masks = [&](int64_t begin, int64_t end) { return b.saved_rows(kMask, begin, end, n); };
+    g = ops::batch_norm_backward(
+        dy, [&](int64_t begin, int64_t end) { return b.saved_rows(kX, begin, end, n); }, moments,
+        parameters, masks, step, training, want_residual, overwrite);
+  } else {
+    g = ops::batch_norm_backward(dy, b.saved(kX), moments, parameters, b.saved(kMask), training,
+                                 want_residual, overwrite);
+  }
+  return {g.dx, g.dweight, g.dbias, g.dresidual};
+}
+
 Variable normalize(const char* op, const Variable& x, const Variable& residual,
                    const Variable& weight, const Variable& bias, const BatchNormStats& stats,
                    const BatchNormOptions& options, bool relu) {
@@ -58,12 +87,9 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
        save_stat(moments.invstd), save_sign(out.mask, rebuild_mask),
        residual_form ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {
-        const ops::BatchNormGradients g = ops::batch_norm_backward(
-            b.dy(), b.saved(kX), {b.saved(kMean), b.saved(kInvstd)}, {b.saved(kWeight), {}},
-            b.saved(kMask), training, residual_form && b.needs(3));
-        return Grads{g.dx, g.dweight, g.dbias, g.dresidual};
+        return backward(b, training, residual_form);
       },
-      linear_replay(rebuild));
+      linear_replay(rebuild, true));
 }
 
 }  // namespace

@@ -1,7 +1,12 @@
+#include <algorithm>
+#include <numeric>
+
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "ops/conv2d.h"
 #include "ops/conv_transpose2d.h"
+#include "ops/copy.h"
+#include "ops/inplace.h"
 #include "ops/reduce.h"
 
 namespace frugal {
@@ -9,6 +14,71 @@ namespace {
 
 // The gradient of a bias [K]: dy summed over all but its last axis.
 Tensor bias_gradient(const Tensor& dy) { return ops::sum_to(dy, {dy.shape().back()}); }
+
+bool is_sole_owner(const Tensor& tensor) {
+  return tensor.storage().use_count() == 1 && tensor.is_contiguous();
+}
+
+// The gradients, slice by slice of the batch: x is never whole, dx goes to what its other consumers
+// gave already, over dy, or else to a tensor of its own.
+Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
+                         const Shape& w_shape, const Conv2dOptions& options) {
+  Grads grads(3);
+  const int64_t n = x_shape[0];
+  const Tensor dy = b.take_dy(), weight = b.saved(1), partial = b.partial(0);
+  if (b.needs(2)) grads[2] = bias_gradient(dy);
+  const bool over_dy = !partial.defined() && x_shape == dy.shape() && is_sole_owner(dy);
+  Tensor dx;
+  if (b.needs(0) && !partial.defined())
+    dx = over_dy ? dy : Tensor::empty(x_shape, dy.dtype(), dy.device());
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t end = std::min(n, begin + step);
+    const Tensor part = dy.slice(0, begin, end);
+    if (b.needs(1)) {
+      Tensor dw =
+          ops::conv2d_backward_weight(part, b.saved_rows(0, begin, end, n), w_shape, options);
+      if (grads[1].defined())
+        ops::accumulate(grads[1], dw);
+      else
+        grads[1] = std::move(dw);
+    }
+    if (!b.needs(0)) continue;
+    if (!partial.defined() && !over_dy) {
+      ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, options);
+      continue;
+    }
+    Shape shape = x_shape;
+    shape[0] = end - begin;
+    CategoryScope scope(Category::workspace);
+    const Tensor slice = ops::conv2d_backward_input(part, weight, shape, options);
+    if (over_dy)
+      ops::copy_into(part, slice);
+    else
+      ops::accumulate(partial.slice(0, begin, end), slice);
+  }
+  if (over_dy && b.needs(0)) dy.bump_version();
+  grads[0] = dx;
+  return grads;
+}
+
+Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
+               const Conv2dOptions& options) {
+  const int64_t n = x_shape[0];
+  if (b.needs(1) && n > 0) {
+    const int64_t larger = std::max(x_shape.numel(), b.dy().numel());
+    const int64_t bytes = larger / n * static_cast<int64_t>(size_of(b.dy().dtype()));
+    // Masks that x is rebuilt through hold eight rows in a byte.
+    const int64_t unit = 8 / std::gcd<int64_t>(8, x_shape[1] * x_shape[2]);
+    const int64_t step = b.slice_items(0, bytes, unit);
+    if (step < n) return backward_by_slices(b, step, x_shape, w_shape, options);
+  }
+  Grads grads(3);
+  // The weight's comes first: x has gone when dx comes.
+  if (b.needs(1)) grads[1] = ops::conv2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
+  if (b.needs(0)) grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
+  if (b.needs(2)) grads[2] = bias_gradient(b.dy());
+  return grads;
+}
 
 }  // namespace
 
@@ -18,13 +88,7 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
       ops::conv2d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
   return record("conv2d", {x, weight, bias}, y, {save(x), save(weight)},
                 [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
-                  Grads grads(3);
-                  if (b.needs(0))
-                    grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
-                  if (b.needs(1))
-                    grads[1] = ops::conv2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
-                  if (b.needs(2)) grads[2] = bias_gradient(b.dy());
-                  return grads;
+                  return backward(b, x_shape, w_shape, options);
                 });
 }
 

@@ -47,9 +47,9 @@ Variable rectifier(const char* op, const Variable& x, double slope) {
   return record(
       op, {x}, out.y, {save_sign(out.mask), for_replay(x)},
       [slope](const Backward& b) { return Grads{ops::select_by_mask(b.dy(), b.saved(0), slope)}; },
-      linear_replay([slope](const Slots& s) {
-        return ops::select_by_mask(s.unpack(1), s.unpack(0), slope);
-      }));
+      linear_replay(
+          [slope](const Slots& s) { return ops::select_by_mask(s.unpack(1), s.unpack(0), slope); },
+          true));
 }
 
 }  // namespace
@@ -60,7 +60,8 @@ Variable add(const Variable& a, const Variable& b) {
       [as = a.shape(), bs = b.shape()](const Backward& back) {
         return Grads{to_shape(back, 0, back.dy(), as), to_shape(back, 1, back.dy(), bs)};
       },
-      linear_replay([](const Slots& s) { return ops::add(s.unpack(0), s.unpack(1)); }));
+      linear_replay([](const Slots& s) { return ops::add(s.unpack(0), s.unpack(1)); },
+                    a.shape() == b.shape()));
 }
 
 Variable sub(const Variable& a, const Variable& b) {
@@ -71,7 +72,8 @@ Variable sub(const Variable& a, const Variable& b) {
         if (back.needs(1)) grads[1] = ops::unary(Unary::neg, ops::sum_to(back.dy(), bs));
         return grads;
       },
-      linear_replay([](const Slots& s) { return ops::sub(s.unpack(0), s.unpack(1)); }));
+      linear_replay([](const Slots& s) { return ops::sub(s.unpack(0), s.unpack(1)); },
+                    a.shape() == b.shape()));
 }
 
 Variable mul(const Variable& a, const Variable& b) {
@@ -106,21 +108,22 @@ Variable scale(const Variable& x, double factor) {
   return record(
       "scale", {x}, ops::affine(x.value(), factor, 0), {for_replay(x)},
       [factor](const Backward& b) { return Grads{ops::affine(b.dy(), factor, 0)}; },
-      linear_replay([factor](const Slots& s) { return ops::affine(s.unpack(0), factor, 0); }));
+      linear_replay([factor](const Slots& s) { return ops::affine(s.unpack(0), factor, 0); },
+                    true));
 }
 
 Variable add_scalar(const Variable& x, double term) {
   return record(
       "add_scalar", {x}, ops::affine(x.value(), 1, term), {for_replay(x)},
       [](const Backward& b) { return Grads{b.dy()}; },
-      linear_replay([term](const Slots& s) { return ops::affine(s.unpack(0), 1, term); }));
+      linear_replay([term](const Slots& s) { return ops::affine(s.unpack(0), 1, term); }, true));
 }
 
 Variable neg(const Variable& x) {
   return record(
       "neg", {x}, ops::unary(Unary::neg, x.value()), {for_replay(x)},
       [](const Backward& b) { return Grads{ops::unary(Unary::neg, b.dy())}; },
-      linear_replay([](const Slots& s) { return ops::unary(Unary::neg, s.unpack(0)); }));
+      linear_replay([](const Slots& s) { return ops::unary(Unary::neg, s.unpack(0)); }, true));
 }
 
 Variable exp(const Variable& x) { return from_output(Unary::exp, x); }

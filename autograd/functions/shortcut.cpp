@@ -11,9 +11,11 @@ Variable subsample_pad(const Variable& x, int64_t stride, int64_t before, int64_
       [x_shape = x.shape(), stride, before](const Backward& b) {
         return Grads{ops::subsample_pad_backward(b.dy(), x_shape, stride, before)};
       },
-      linear_replay([stride, before, after](const Slots& s) {
-        return ops::subsample_pad(s.unpack(0), stride, before, after);
-      }));
+      linear_replay(
+          [stride, before, after](const Slots& s) {
+            return ops::subsample_pad(s.unpack(0), stride, before, after);
+          },
+          true));
 }
 
 }  // namespace frugal
