@@ -46,9 +46,12 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
       signs_(options.signs),
       chain_(options.chain),
       min_elements_(options.min_elements),
+      slice_bytes_(options.slice_bytes),
       codec_(codec_options(options)) {
   FRUGAL_CHECK(options.min_elements >= 0, "[compression] expected min_elements >= 0, got {}",
                options.min_elements);
+  FRUGAL_CHECK(options.slice_bytes >= 0, "[compression] expected slice_bytes >= 0, got {}",
+               options.slice_bytes);
   FRUGAL_CHECK(options.chain >= 0, "[compression] expected chain >= 0, got {}", options.chain);
 }
 

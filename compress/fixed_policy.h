@@ -46,6 +46,8 @@ struct FixedPolicyOptions {
   // classifier, which quantizing hurts most, is among them. Ref: Liu et al. 2022 (GACT).
   int64_t min_elements = 16384;
   int64_t group = 256;  // see QuantizeOptions
+  // Backward takes packed and rebuilt tensors in slices of about so many bytes; 0: whole.
+  int64_t slice_bytes = SavePolicy::kSliceBytes;
   Rounding rounding = Rounding::stochastic;
   uint64_t seed = 0;
 };
@@ -55,6 +57,7 @@ class FixedPolicy final : public SavePolicy {
  public:
   explicit FixedPolicy(const FixedPolicyOptions& options = {});  // Errors: unknown level
   bool rebuilds_signs() const override { return signs_ == Signs::rebuilt; }
+  int64_t slice_bytes() const override { return slice_bytes_; }
   // Raw: the batch (its storage is of category `input` and alive anyway), other dtypes, small ones.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int bits() const { return bits_; }                 // 0: raw
@@ -66,7 +69,7 @@ class FixedPolicy final : public SavePolicy {
   bool recipes_;
   Signs signs_;
   double chain_;
-  int64_t min_elements_;
+  int64_t min_elements_, slice_bytes_;
   Quantizer codec_;
 };
 

@@ -226,13 +226,15 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
   for (size_t j = 0; j < cols; j += lanes) {
     const VF range[2] = {hn::BitCast(d, hn::Load(du, columns.range[0] + j)),
                          hn::BitCast(d, hn::Load(du, columns.range[1] + j))};
-    const SplitVectors s = SplitCodesOf(range[0], range[1], job.weights, job.layout.bits);
+    VF count[2];
+    MF spread[2];
+    SplitCodesOf(range[0], range[1], job.weights, job.layout.bits, count, spread);
     for (int k = 0; k < 2; ++k) {
-      const VF inverse = hn::Div(hn::Sub(s.count[k], one), range[k]);
+      const VF inverse = hn::Div(hn::Sub(count[k], one), range[k]);
       const VF lo = hn::BitCast(d, hn::Load(du, columns.lo[k] + j));
-      hn::Store(hn::IfThenElseZero(s.spread[k], inverse), d, columns.inverse[k] + j);
+      hn::Store(hn::IfThenElseZero(spread[k], inverse), d, columns.inverse[k] + j);
       hn::Store(hn::IfThenElseZero(hn::Eq(lo, lo), lo), d, columns.base[k] + j);
-      hn::Store(s.count[k], d, columns.count[k] + j);
+      hn::Store(count[k], d, columns.count[k] + j);
     }
   }
   uint16_t* meta =

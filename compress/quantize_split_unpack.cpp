@@ -37,12 +37,14 @@ HWY_INLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& st
   for (size_t j = 0; j < cols; j += lanes) {
     const VF range[2] = {hn::BitCast(d, hn::Load(du, steps.meta[1] + j)),
                          hn::BitCast(d, hn::Load(du, steps.meta[3] + j))};
-    const SplitVectors s = SplitCodesOf(range[0], range[1], job.weights, job.layout.bits);
+    VF count[2];
+    MF spread[2];
+    SplitCodesOf(range[0], range[1], job.weights, job.layout.bits, count, spread);
     for (int k = 0; k < 2; ++k) {
-      const VF step = hn::Div(range[k], hn::Sub(s.count[k], hn::Set(d, 1.0f)));
-      hn::Store(hn::IfThenElseZero(s.spread[k], step), d, steps.step[k] + j);
+      const VF step = hn::Div(range[k], hn::Sub(count[k], hn::Set(d, 1.0f)));
+      hn::Store(hn::IfThenElseZero(spread[k], step), d, steps.step[k] + j);
     }
-    hn::Store(Truncate(s.count[0]), du, steps.first + j);
+    hn::Store(Truncate(count[0]), du, steps.first + j);
   }
 }
 

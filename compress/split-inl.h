@@ -17,11 +17,8 @@ namespace HWY_NAMESPACE {
 using MF = hn::Mask<DF>;
 
 // split_codes() of a vector of columns, as floats; and which classes spread over several codes.
-struct SplitVectors {
-  VF count[2];
-  MF spread[2];
-};
-HWY_INLINE SplitVectors SplitCodesOf(VF range0, VF range1, const SplitWeights& weights, int bits) {
+HWY_INLINE void SplitCodesOf(VF range0, VF range1, const SplitWeights& weights, int bits,
+                             VF (&count)[2], MF (&spread)[2]) {
   const DF d;
   const DU du;
   const VF zero = hn::Zero(d), one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f);
@@ -30,16 +27,14 @@ HWY_INLINE SplitVectors SplitCodesOf(VF range0, VF range1, const SplitWeights& w
   const MF empty0 = hn::RebindMask(d, hn::Eq(hn::BitCast(du, range0), empty));
   const MF empty1 = hn::RebindMask(d, hn::Eq(hn::BitCast(du, range1), empty));
   const VF few0 = hn::IfThenElse(empty0, zero, one), few1 = hn::IfThenElse(empty1, zero, one);
-  SplitVectors s;
-  s.spread[0] = hn::Gt(range0, zero), s.spread[1] = hn::Gt(range1, zero);
+  spread[0] = hn::Gt(range0, zero), spread[1] = hn::Gt(range1, zero);
   const VF a = hn::Mul(hn::Set(d, weights.class0), range0);
   const VF share = hn::Div(a, Fma(hn::Set(d, weights.class1), range1, a));
   VF both = hn::Round(hn::Mul(all, share));
   both = hn::Min(hn::Max(both, two), hn::Sub(all, two));
-  const VF first = hn::IfThenElse(s.spread[1], both, hn::Sub(all, few1));
-  s.count[0] = hn::IfThenElse(s.spread[0], first, few0);
-  s.count[1] = hn::IfThenElse(s.spread[1], hn::Sub(all, s.count[0]), few1);
-  return s;
+  const VF first = hn::IfThenElse(spread[1], both, hn::Sub(all, few1));
+  count[0] = hn::IfThenElse(spread[0], first, few0);
+  count[1] = hn::IfThenElse(spread[1], hn::Sub(all, count[0]), few1);
 }
 
 }  // namespace HWY_NAMESPACE
