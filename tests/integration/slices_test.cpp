@@ -1,0 +1,102 @@
+// Slices of codes, and what backward holds at most.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "compress/fixed_policy.h"
+
+using namespace frugal;
+
+namespace {
+
+compress::FixedPolicyOptions sliced_options(int bits, int64_t slice_bytes) {
+  compress::FixedPolicyOptions options;
+  options.bits = bits;
+  options.min_elements = 0;
+  options.slice_bytes = slice_bytes;
+  return options;
+}
+
+constexpr int64_t kN = 24, kSide = 16, kC = 16;
+constexpr int64_t kImage = kSide * kSide * kC * 4, kFull = kN * kImage;
+
+Tensor values(const Shape& shape, Device device, int seed) {
+  Tensor x = Tensor::empty(shape, DType::f32, device);
+  for (int64_t i = 0; device == kCpu && i < x.numel(); ++i)
+    x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i * 7 + seed * 31) * 0.37));
+  return x;
+}
+
+// A step of `blocks` residual blocks. The leaves are gone from the bytes counted: they are inputs.
+struct Net {
+  Net(Device on, int blocks) : device(on) {
+    CategoryScope scope(Category::input);
+    x = Variable(values({kN, kSide, kSide, kC}, device, 1), true);
+    for (int i = 0; i < 2 * blocks; ++i)
+      weights.push_back(Variable::parameter(values({kC, 3, 3, kC}, device, i + 2)));
+  }
+  // The peak of backward over what lay there before forward.
+  int64_t step(SavePolicy* policy) {
+    PolicyScope scope(policy);
+    begin_step(1);
+    const int64_t before = allocator(device).report().live_total;
+    Conv2dOptions options;
+    options.padding = {1, 1};
+    Variable y = batch_norm_relu(scale(x, 1), {}, {}, {});
+    for (size_t i = 0; i < weights.size(); i += 2) {
+      const Variable a = batch_norm_relu(conv2d(y, weights[i], {}, options), {}, {}, {});
+      y = batch_norm_add_relu(conv2d(a, weights[i + 1], {}, options), y, {}, {}, {});
+    }
+    const Variable loss = sum(y);
+    y = {};
+    kept = allocator(device).report().live_total - before;
+    allocator(device).reset_peak();
+    backward(loss);
+    return allocator(device).report().peak_total - before;
+  }
+  Device device;
+  Variable x;
+  Variables weights;
+  int64_t kept = 0;
+};
+
+}  // namespace
+
+TEST_CASE("slices of codes give the gradients that whole codes give") {
+  for (int bits : {2, 4}) {
+    CAPTURE(bits);
+    // One block: what a rebuild passes through is rounded anew, in groups of its own slice.
+    Net net(kCpu, 1), other(kCpu, 1);
+    compress::FixedPolicy whole(sliced_options(bits, 0)), sliced(sliced_options(bits, 5 * kImage));
+    net.step(&whole);
+    other.step(&sliced);
+    CHECK(net.x.grad().to_vector() == other.x.grad().to_vector());
+    for (size_t i = 0; i < net.weights.size(); ++i) {
+      const auto a = net.weights[i].grad().to_vector(), b = other.weights[i].grad().to_vector();
+      double off = 0, largest = 0;
+      for (size_t k = 0; k < a.size(); ++k) {
+        off = std::max(off, std::abs(a[k] - b[k]));
+        largest = std::max(largest, std::abs(a[k]));
+      }
+      CHECK(off <= 1e-5 * largest);
+    }
+  }
+}
+
+TEST_CASE("backward holds two full tensors and slices") {
+  Net net(kMeta, 3);
+  compress::FixedPolicy sliced(sliced_options(2, kImage)), whole(sliced_options(2, 0));
+  const int64_t peak = net.step(&sliced), kept = net.kept;
+  const int64_t unsliced = Net(kMeta, 3).step(&whole);
+  CHECK(peak < kept + 2 * kFull + 4 * kImage);
+  CHECK(unsliced > kept + 3 * kFull);
+}
+
+TEST_CASE("a negative number of bytes is no slice") {
+  CHECK_THROWS_WITH_AS(compress::FixedPolicy(sliced_options(2, -1)),
+                       doctest::Contains("[compression] expected slice_bytes >= 0, got -1"), Error);
+}
