@@ -87,9 +87,14 @@ void Sequential::append(std::shared_ptr<Module> module) {
 
 Variable Sequential::forward(const Variable& x, Context& context) {
   Variable y = x;
+  apply(y, context);
+  return y;
+}
+
+void Sequential::apply(Variable& y, Context& context) {
   if (!context.checkpointing || !context.training) {
     for (const auto& module : modules_) y = module->forward(y, context);
-    return y;
+    return;
   }
   Context inner = context;
   inner.checkpointing = false;  // once is enough: the recomputation's own saves are short-lived
@@ -99,7 +104,6 @@ Variable Sequential::forward(const Variable& x, Context& context) {
     };
     y = checkpoint(run, {y}, context.rng);
   }
-  return y;
 }
 
 }  // namespace frugal::models

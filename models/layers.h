@@ -60,6 +60,8 @@ class Sequential : public Module {
  public:
   void append(std::shared_ptr<Module> module);
   Variable forward(const Variable& x, Context& context) override;
+  // y becomes the output. Nobody holds what y was, as a caller of forward() holds x.
+  void apply(Variable& y, Context& context);
   bool empty() const { return modules_.empty(); }
 
  private:

@@ -137,7 +137,7 @@ Variable ResNet::forward(const Variable& x, Context& context) {
     pool.padding = {1, 1};
     y = max_pool2d(y, pool);
   }
-  for (const auto& layer : layers_) y = layer->forward(y, context);
+  for (const auto& layer : layers_) layer->apply(y, context);
   return fc_->forward(global_avg_pool2d(y), context);
 }
 

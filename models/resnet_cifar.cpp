@@ -127,7 +127,7 @@ CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact
 Variable CifarResNet::forward(const Variable& x, Context& context) {
   Variable y = conv1_->forward(x, context);
   if (!preact_) y = bn1_->forward_relu(y, context);
-  for (const auto& layer : layers_) y = layer->forward(y, context);
+  for (const auto& layer : layers_) layer->apply(y, context);
   if (preact_) y = bn1_->forward_relu(y, context);
   return linear_->forward(global_avg_pool2d(y), context);
 }
