@@ -266,6 +266,7 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_
                   : config.signs == "masks" ? compress::Signs::masks
                                             : compress::Signs::rebuilt;
   options.chain = config.chain;
+  options.slice_bytes = config.slice_bytes;
   options.min_elements = config.min_elements;
   options.group = config.group_size;
   options.rounding =
