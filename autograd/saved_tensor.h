@@ -90,7 +90,7 @@ class SavePolicy {
   virtual bool rebuilds_signs() const { return false; }
   // Backward takes tensors that are not kept raw in slices of about so many bytes; 0: whole.
   virtual int64_t slice_bytes() const { return kSliceBytes; }
-  static constexpr int64_t kSliceBytes = int64_t{4} << 20;
+  static constexpr int64_t kSliceBytes = int64_t{8} << 20;
 };
 
 // Saves of this thread go through `policy` while it lives; nullptr keeps everything raw (level L0
