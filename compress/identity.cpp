@@ -1,5 +1,6 @@
 #include "compress/identity.h"
 
+#include "compress/movable.h"
 #include "ops/copy.h"
 
 namespace frugal::compress {
@@ -11,10 +12,15 @@ Tensor copy(const Tensor& tensor, Category category) {
   return ops::clone(tensor);
 }
 
-class Copied final : public Packed {
+class Copied final : public Movable {
  public:
   explicit Copied(Tensor payload) : payload_(std::move(payload)) {}
   Tensor unpack() const override { return copy(payload_, Category::workspace); }
+  Tensor unpack_rows(int64_t begin, int64_t end) const override {
+    return copy(payload_.slice(0, begin, end), Category::workspace);
+  }
+  Tensor take_payload() override { return std::move(payload_); }
+  void put_payload(Tensor payload) override { payload_ = std::move(payload); }
 
  private:
   Tensor payload_;

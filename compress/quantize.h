@@ -25,8 +25,8 @@
 #pragma once
 #include <atomic>
 
-#include "autograd/saved_tensor.h"
 #include "compress/group_layout.h"
+#include "compress/movable.h"
 
 namespace frugal::compress {
 
@@ -45,7 +45,7 @@ struct QuantizeOptions {
 float max_magnitude(int bits);
 
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
-class Quantized final : public Packed {
+class Quantized final : public Movable {
  public:
   // slope: of SaveInfo::sign, where layout.split.
   Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype,
@@ -79,6 +79,8 @@ class Quantized final : public Packed {
            (dtype_ == DType::f32 || dtype_ == DType::f64);
   }
 
+  Tensor take_payload() override { return std::move(payload_); }
+  void put_payload(Tensor payload) override { payload_ = std::move(payload); }
   const Tensor& payload() const { return payload_; }
   const GroupLayout& layout() const { return layout_; }
   double slope() const { return slope_; }

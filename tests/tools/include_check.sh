@@ -27,7 +27,7 @@ declare -A libraries=(
   [Random123/]="core/ ops/ compress/"
   [spdlog/]="core/"
   [fmt/]=""
-  [zlib.h]="data/"
+  [zlib.h]="data/ compress/file_store"
   [omp.h]="core/parallel.cpp"
   [doctest]=""
 )

@@ -1,0 +1,36 @@
+#include "compress/offload_policy.h"
+
+namespace frugal::compress {
+
+OffloadPolicy::OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
+                             int64_t min_elements)
+    : inner_(std::move(inner)),
+      store_(std::make_shared<PayloadStore>(options)),
+      min_elements_(min_elements) {
+  FRUGAL_CHECK(min_elements >= 0, "[offload] expected min_elements >= 0, got {}", min_elements);
+}
+
+bool OffloadPolicy::may_move(const Tensor& value) const {
+  return is_floating(value.dtype()) && value.numel() > min_elements_ &&
+         value.storage()->category() != Category::input;
+}
+
+const Codec* OffloadPolicy::moved(const Codec& codec) {
+  return &codecs_.try_emplace(&codec, codec, store_).first->second;
+}
+
+Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
+  SaveInfo seen = info;
+  if (exact_ && info.replay != Replay::none) seen.replay = Replay::exact;
+  Decision decision = inner_->decide(seen, value);
+  if (decision.codec != nullptr) {
+    if (decision.what == Decision::pack) exact_ = false;
+    decision.codec = moved(*decision.codec);
+  } else if (may_move(value)) {
+    decision.codec = moved(identity_);
+    if (decision.what == Decision::raw) decision = {Decision::pack, decision.codec, false};
+  }
+  return decision;
+}
+
+}  // namespace frugal::compress

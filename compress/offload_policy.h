@@ -1,0 +1,40 @@
+// OffloadPolicy: any policy, with what it keeps moved to a file.
+//
+// Packed tensors go with their codec's payload. What the policy keeps raw goes too, as it is, if it
+// has more than min_elements; so do values that a recipe passes through on the way and that would
+// wait raw. The batch stays: it is in memory anyway. While the policy has packed nothing, all that
+// is kept is exact, and so are the recipes that it is offered, which it may then use as if nothing
+// had been moved.
+//
+// Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
+#pragma once
+#include "compress/identity.h"
+#include "compress/offload.h"
+
+namespace frugal::compress {
+
+class OffloadPolicy final : public SavePolicy {
+ public:
+  // Errors: those of PayloadStore; min_elements below 0.
+  OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
+                int64_t min_elements = 16384);
+  Decision decide(const SaveInfo& info, const Tensor& value) override;
+  bool rebuilds_signs() const override { return inner_->rebuilds_signs(); }
+  int64_t slice_bytes() const override { return inner_->slice_bytes(); }
+
+  SavePolicy& inner() const { return *inner_; }
+  const PayloadStore& store() const { return *store_; }
+
+ private:
+  bool may_move(const Tensor& value) const;
+  const Codec* moved(const Codec& codec);
+
+  std::shared_ptr<SavePolicy> inner_;
+  std::shared_ptr<PayloadStore> store_;
+  int64_t min_elements_;
+  bool exact_ = true;  // nothing was packed yet
+  Identity identity_;
+  std::map<const Codec*, Offload> codecs_;
+};
+
+}  // namespace frugal::compress
