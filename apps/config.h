@@ -69,6 +69,8 @@ struct CompressionConfig {
   int64_t min_elements = 16384;
   int64_t group_size = 256;
   std::string rounding = "stochastic";
+  std::string offload;
+  int64_t offload_window = int64_t{256} << 20;
 };
 
 struct TrainConfig {

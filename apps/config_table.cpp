@@ -62,6 +62,20 @@ Json or_null(Json schema) {
   return schema;
 }
 
+// Bytes, as a number or as "2 GiB".
+template <class S>
+Field bytes_field(S Config::*section, const char* key, int64_t S::*member, const char* doc,
+                  const std::string& path) {
+  Field f =
+      field(section, key, member,
+            {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", kBytesPattern}}, doc);
+  f.set = [=](Config& c, const Json& json) {
+    c.*section.*member =
+        json.is_string() ? parse_bytes(json.get<std::string>(), path) : json.get<int64_t>();
+  };
+  return f;
+}
+
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr int64_t kBatch = 1 << 20;
 
@@ -180,7 +194,13 @@ Section compression() {
        field(s, "group_size", &C::group_size, group_size(),
              "Values of one channel that share a minimum and a scale."),
        field(s, "rounding", &C::rounding, choice({"stochastic", "nearest"}),
-             "stochastic is unbiased; nearest is closer but biased.")}};
+             "stochastic is unbiased; nearest is closer but biased."),
+       field(s, "offload", &C::offload, text(),
+             "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
+             "memory. The file has no name and vanishes with the run."),
+       without_effect(bytes_field(s, "offload_window", &C::offload_window,
+                                  "What of them stays in memory at most (\"256 MiB\").",
+                                  "compression.offload_window"))}};
 }
 
 Section train() {
@@ -209,14 +229,6 @@ Section train() {
 Section run() {
   constexpr auto s = &Config::run;
   using C = RunConfig;
-  Field limit = without_effect(
-      field(s, "memory_limit", &C::memory_limit,
-            {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", kBytesPattern}},
-            "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit."));
-  limit.set = [](Config& c, const Json& json) {
-    c.run.memory_limit =
-        json.is_string() ? parse_bytes(json.get<std::string>()) : json.get<int64_t>();
-  };
   return {"",
           "The whole run.",
           {field(s, "seed", &C::seed, integer(0, INT64_MAX), "Everything random follows from it."),
@@ -224,7 +236,9 @@ Section run() {
                  "Where to compute; meta: nowhere, only memory is counted (bench step)."),
            without_effect(field(s, "threads", &C::threads, integer(0, 4096),
                                 "Threads to compute with; 0: one per core.")),
-           limit}};
+           without_effect(bytes_field(
+               s, "memory_limit", &C::memory_limit,
+               "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit.", "memory_limit"))}};
 }
 
 }  // namespace

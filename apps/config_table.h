@@ -32,8 +32,9 @@ const std::vector<Section>& config_sections();
 void validate(const Json& schema, const Json& value, const std::string& path);
 std::string describe_schema(const Json& schema);  // "an integer in [1, 8]"
 
-// "2 GiB", "512MB", "1048576" as bytes. REQUIRES: matches kBytesPattern.
+// "2 GiB", "512MB", "1048576" as bytes. REQUIRES: matches kBytesPattern. Errors: 8 EiB or more,
+// ConfigError with `path`.
 inline constexpr const char* kBytesPattern = "^[0-9]+([.][0-9]+)? *([KMGT]i?B|B)?$";
-int64_t parse_bytes(const std::string& text);
+int64_t parse_bytes(const std::string& text, const std::string& path = "memory_limit");
 
 }  // namespace frugal::apps

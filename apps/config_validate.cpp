@@ -123,7 +123,7 @@ void validate(const Json& schema, const Json& value, const std::string& path) {
     validate(schema["items"], value[i], fmt::format("{}[{}]", path, i));
 }
 
-int64_t parse_bytes(const std::string& text) {
+int64_t parse_bytes(const std::string& text, const std::string& path) {
   size_t used = 0;
   const double amount = std::stod(text, &used);
   std::string unit = text.substr(used);
@@ -134,8 +134,7 @@ int64_t parse_bytes(const std::string& text) {
     const auto power = static_cast<double>(std::string("KMGT").find(unit[0]) + 1);
     factor = std::pow(unit.size() == 3 ? 1024.0 : 1000.0, power);
   }
-  if (amount * factor >= 9.2e18)
-    throw ConfigError("memory_limit", "expected less than 8 EiB, got " + text);
+  if (amount * factor >= 9.2e18) throw ConfigError(path, "expected less than 8 EiB, got " + text);
   return static_cast<int64_t>(amount * factor);
 }
 

@@ -6,6 +6,7 @@
 
 #include "apps/random_dataset.h"
 #include "compress/fixed_policy.h"
+#include "compress/offload_policy.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "data/cifar.h"
@@ -272,7 +273,12 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_
   options.rounding =
       config.rounding == "nearest" ? compress::Rounding::nearest : compress::Rounding::stochastic;
   options.seed = seed;
-  return std::make_unique<compress::FixedPolicy>(options);
+  auto policy = std::make_unique<compress::FixedPolicy>(options);
+  if (config.offload.empty()) return policy;
+  compress::OffloadOptions file;
+  file.directory = config.offload;
+  file.window = config.offload_window;
+  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
 }
 
 Device set_up_device(const RunConfig& config) {

@@ -36,7 +36,7 @@ data::LoaderOptions loader_options(const Config& config, bool train);
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model);
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
 
-// `seed` drives stochastic rounding.
+// `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
 
 // Applies threads and the memory limit, and gives the device.

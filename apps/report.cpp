@@ -22,28 +22,35 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-Json summary_json(const Config& config, const RunState& state, const Speed& speed) {
+Json summary_json(const Config& config, const RunState& state, const Speed& speed,
+                  const std::optional<compress::OffloadStats>& offload) {
   const EpochResult last = state.last.value_or(EpochResult{});
   const EpochResult best = state.best.value_or(EpochResult{});
-  return {{"final",
-           {{"train_loss", last.train_loss},
-            {"test_loss", last.test.loss},
-            {"test_accuracy", last.test.accuracy}}},
-          {"best",
-           {{"epoch", best.epoch},
-            {"step", best.step},
-            {"train_loss", best.train_loss},
-            {"test_loss", best.test.loss},
-            {"test_accuracy", best.test.accuracy}}},
-          {"memory", memory_json(state.memory)},
-          {"speed",
-           {{"samples_per_second", speed.samples_per_second},
-            {"step_ms_median", speed.step_ms_median}}},
-          {"steps", state.step},
-          {"epochs", last.epoch},
-          {"seed", config.run.seed},
-          {"config_sha256", config_sha256(config)},
-          {"version", kVersion}};
+  Json summary = {{"final",
+                   {{"train_loss", last.train_loss},
+                    {"test_loss", last.test.loss},
+                    {"test_accuracy", last.test.accuracy}}},
+                  {"best",
+                   {{"epoch", best.epoch},
+                    {"step", best.step},
+                    {"train_loss", best.train_loss},
+                    {"test_loss", best.test.loss},
+                    {"test_accuracy", best.test.accuracy}}},
+                  {"memory", memory_json(state.memory)},
+                  {"speed",
+                   {{"samples_per_second", speed.samples_per_second},
+                    {"step_ms_median", speed.step_ms_median}}},
+                  {"steps", state.step},
+                  {"epochs", last.epoch},
+                  {"seed", config.run.seed},
+                  {"config_sha256", config_sha256(config)},
+                  {"version", kVersion}};
+  if (offload)
+    summary["offload"] = {{"written_bytes", offload->written},
+                          {"read_bytes", offload->read},
+                          {"pack_wait_seconds", offload->pack_seconds},
+                          {"unpack_wait_seconds", offload->unpack_seconds}};
+  return summary;
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
@@ -113,6 +120,18 @@ std::string summary_table(const std::vector<std::string>& names,
   });
   number("samples per second", "/speed/samples_per_second", "{:.0f}", 1);
   number("steps", "/steps", "{:.0f}", 1);
+  const auto offloads = [](const Json& s) { return s.contains("offload"); };
+  if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows);
+  add("written to the file", [&](const Json& s) {
+    return offloads(s) ? readable_bytes(s.at(Pointer("/offload/written_bytes")).get<int64_t>())
+                       : "-";
+  });
+  add("  waited for it", [&](const Json& s) {
+    if (!offloads(s)) return std::string("-");
+    const Json& o = s.at("offload");
+    return fmt::format("{:.1f} s", o.at("pack_wait_seconds").get<double>() +
+                                       o.at("unpack_wait_seconds").get<double>());
+  });
   return table(rows);
 }
 
@@ -127,6 +146,8 @@ std::string explain(const OutOfMemory& error, const Config& config) {
                         config.compression.level);
   if (!config.compression.recipes) text += "; turn on compression.recipes";
   if (!config.train.checkpointing) text += "; turn on train.checkpointing";
+  if (config.compression.offload.empty())
+    text += "; move activations to a disk: compression.offload (a folder)";
   if (config.run.memory_limit > 0)
     text +=
         fmt::format("; or raise memory_limit (now {})", readable_bytes(config.run.memory_limit));

@@ -1,10 +1,12 @@
 // Reports for people and for scripts.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/config.h"
 #include "apps/run_state.h"
+#include "compress/payload_store.h"
 #include "core/memory.h"
 
 namespace frugal::apps {
@@ -14,8 +16,9 @@ struct Speed {
   double step_ms_median = 0;
 };
 
-// summary.json.
-Json summary_json(const Config& config, const RunState& state, const Speed& speed);
+// summary.json. `offload`: what this process wrote and read, if anything lay in a file.
+Json summary_json(const Config& config, const RunState& state, const Speed& speed,
+                  const std::optional<compress::OffloadStats>& offload = {});
 
 // Columns padded to their widest cell; the first row is a heading. Columns after the first are
 // right-aligned.

@@ -6,6 +6,7 @@
 #include "apps/evaluate.h"
 #include "apps/makers.h"
 #include "apps/signals.h"
+#include "compress/offload_policy.h"
 #include "optim/clip.h"
 
 namespace frugal::apps {
@@ -76,7 +77,10 @@ Json Trainer::run() {
     step();
     if (every > 0 && state_.step % every == 0 && !epoch_over()) checkpoint();
   }
-  const Json summary = summary_json(config_, state_, speed());
+  const auto* moving = dynamic_cast<const compress::OffloadPolicy*>(policy_.get());
+  std::optional<compress::OffloadStats> offload;
+  if (moving != nullptr) offload = moving->store().stats();
+  const Json summary = summary_json(config_, state_, speed(), offload);
   if (folder_ != nullptr) folder_->write("summary.json", summary);
   return summary;
 }
