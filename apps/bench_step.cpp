@@ -88,9 +88,9 @@ void bench_step(const BenchArguments& arguments) {
           {make_policy(config.compression, static_cast<uint64_t>(config.run.seed)), {}, {}});
     }
     // Alternating, so that a slow moment of the machine meets every variant; the first round warms
-    // up.
+    // up, and makes the optimizer's state.
     uint64_t step = 0;
-    for (int64_t round = runs ? -1 : 0; round < repeats; ++round) {
+    for (int64_t round = -1; round < repeats; ++round) {
       for (Measured& m : measured) {
         const auto begin = std::chrono::steady_clock::now();
         begin_peak(device);

@@ -30,10 +30,6 @@ std::vector<std::shared_ptr<Node>> nodes_from(const Variable& root) {
   return nodes;
 }
 
-bool is_sole_owner(const Tensor& tensor) {
-  return tensor.storage().use_count() == 1 && tensor.is_contiguous();
-}
-
 void add_to(Tensor& sum, Tensor term) {
   if (!sum.defined()) {
     sum = std::move(term);
@@ -46,41 +42,61 @@ void add_to(Tensor& sum, Tensor term) {
   }
 }
 
-void check_gradient(const Node& node, size_t input, const Tensor& gradient) {
-  FRUGAL_CHECK(gradient.shape() == node.inputs[input].shape,
-               "[{}] expected backward to return a gradient of shape {} for input {}, got {}",
-               node.op, node.inputs[input].shape, input, describe(gradient));
+void add_to(Gradient& sum, Gradient term) {
+  if (!sum.defined()) {
+    sum = std::move(term);
+    return;
+  }
+  Tensor whole = std::move(sum).take();
+  add_to(whole, std::move(term).take());
+  sum = std::move(whole);
+}
+
+using Gradients = std::unordered_map<const Node*, Gradient>;
+
+void check_gradients(const Node& node, const Grads& grads) {
+  FRUGAL_CHECK(grads.size() <= node.inputs.size(),
+               "[{}] expected backward to return at most {} gradients, got {}", node.op,
+               node.inputs.size(), grads.size());
+  for (size_t i = 0; i < grads.size(); ++i)
+    FRUGAL_CHECK(
+        !grads[i].defined() || !node.inputs[i].wanted() || grads[i].shape() == node.inputs[i].shape,
+        "[{}] expected backward to return a gradient of shape {} for input {}, got {}", node.op,
+        node.inputs[i].shape, i, grads[i].shape());
 }
 
 // dy has no other owner here, so that backward may take it.
-void run(Node& node, Tensor dy, std::unordered_map<const Node*, Tensor>& gradients) {
+void run(Node& node, const Node* next, Gradient dy, Gradients& gradients) {
   std::vector<bool> needs;
   std::vector<Tensor> partials;
   for (const Edge& edge : node.inputs) {
     needs.push_back(edge.wanted());
     const auto found = gradients.find(edge.node.get());
-    const bool mine = found != gradients.end() && is_sole_owner(found->second);
-    partials.push_back(mine ? found->second : Tensor());
+    Tensor partial;
+    if (found != gradients.end() && is_sole_owner(found->second.whole()))
+      partial = found->second.whole();
+    partials.push_back(std::move(partial));
   }
   Grads grads = node.backward(
       Backward(dy, node.slots, std::move(needs), std::move(partials), node.slice_bytes));
   dy = {};
-  FRUGAL_CHECK(grads.size() <= node.inputs.size(),
-               "[{}] expected backward to return at most {} gradients, got {}", node.op,
-               node.inputs.size(), grads.size());
   node.slots.clear();
+  check_gradients(node, grads);
+  // Only the next node to run takes slices: what they are made from is not to be held for longer.
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (node.inputs[i].wanted() && node.inputs[i].node.get() != next) grads[i].whole();
   for (size_t i = 0; i < grads.size(); ++i) {
     const Edge& edge = node.inputs[i];
     if (!grads[i].defined() || !edge.wanted()) continue;
-    check_gradient(node, i, grads[i]);
-    Tensor gradient = std::move(grads[i]);
     if (edge.node != nullptr) {
-      add_to(gradients[edge.node.get()], std::move(gradient));
-    } else if (edge.leaf->grad.defined() || is_sole_owner(gradient)) {
-      add_to(edge.leaf->grad, std::move(gradient));
-    } else {
-      edge.leaf->grad = ops::clone(gradient);  // a leaf owns its gradient
+      add_to(gradients[edge.node.get()], std::move(grads[i]));
+      continue;
     }
+    Tensor gradient = std::move(grads[i]).take();
+    if (edge.leaf->grad.defined() || is_sole_owner(gradient))
+      add_to(edge.leaf->grad, std::move(gradient));
+    else
+      edge.leaf->grad = ops::clone(gradient);  // a leaf owns its gradient
   }
 }
 
@@ -98,7 +114,7 @@ void backward(const Variable& root, const Tensor& dy) {
                  "[backward] expected a graph that was not walked yet, got one whose {} has freed "
                  "its saved tensors; run the forward pass again",
                  node->op);
-  std::unordered_map<const Node*, Tensor> gradients;
+  Gradients gradients;
   if (dy.defined()) {
     FRUGAL_CHECK(dy.shape() == root.shape() && dy.dtype() == root.dtype(),
                  "[backward] expected dy like the root, {}, got {}", describe(root.value()),
@@ -118,9 +134,10 @@ void backward(const Variable& root, const Tensor& dy) {
     node.walked = true;
     const auto found = gradients.find(&node);
     if (found != gradients.end()) {
-      Tensor gradient = std::move(found->second);
+      Gradient gradient = std::move(found->second);
       gradients.erase(found);
-      run(node, std::move(gradient), gradients);
+      run(node, i + 1 < nodes.size() ? nodes[i + 1].get() : nullptr, std::move(gradient),
+          gradients);
     }
     node.slots.clear();
     node.backward = nullptr;

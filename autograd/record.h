@@ -10,6 +10,7 @@
 // `backward` is a pure function of (dy, saved slots). It captures numbers, never tensors: edges and
 // closures carry no data.
 #pragma once
+#include "autograd/gradient.h"
 #include "autograd/saved_tensor.h"
 #include "autograd/variable.h"
 
@@ -45,17 +46,22 @@ Save for_replay(const Variable& x);
 class Backward {
  public:
   // dy goes with take_dy(). partials: for each input the gradient that it has already, or null.
-  Backward(Tensor& dy, const Slots& slots, std::vector<bool> needs, std::vector<Tensor> partials,
+  Backward(Gradient& dy, const Slots& slots, std::vector<bool> needs, std::vector<Tensor> partials,
            int64_t slice_bytes)
       : dy_(dy),
         slots_(slots),
         needs_(std::move(needs)),
         partials_(std::move(partials)),
         slice_bytes_(slice_bytes) {}
-  const Tensor& dy() const { return dy_; }
+  const Tensor& dy() const { return dy_.whole(); }
+  const Shape& dy_shape() const { return dy_.shape(); }
+  DType dtype() const { return dy_.dtype(); }  // of dy
   // dy, which leaves this: undefined afterwards. Its sole owner may write over it.
-  Tensor take_dy() const { return std::move(dy_); }
+  Tensor take_dy() const { return std::move(dy_).take(); }
+  // The same, perhaps in slices alone.
+  Gradient take_gradient() const { return std::exchange(dy_, {}); }
   Tensor saved(int slot) const { return slots_.unpack(slot); }
+  const SavedTensor& slot(int slot) const { return slots_[slot]; }
   Tensor variance(int slot) const { return slots_.variance(slot); }  // see SavedTensor
   bool needs(int input) const {
     return needs_[static_cast<size_t>(input)];
@@ -81,7 +87,7 @@ class Backward {
   bool is_recipe(int slot) const { return slots_[slot].is_recipe(); }  // is saved(slot) rebuilt?
 
  private:
-  Tensor& dy_;
+  Gradient& dy_;
   const Slots& slots_;
   std::vector<bool> needs_;
   std::vector<Tensor> partials_;

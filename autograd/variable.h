@@ -49,6 +49,5 @@ class Variable {
 };
 
 using Variables = std::vector<Variable>;
-using Grads = std::vector<Tensor>;  // undefined where an input needs none
 
 }  // namespace frugal

@@ -31,9 +31,7 @@ Conv2d::Conv2d(Init& init, int64_t in, int64_t out, int64_t kernel, const Conv2d
         "bias", uniform(init, {out}, bound_of(kernel * kernel * in / options.groups)));
 }
 
-Variable Conv2d::forward(const Variable& x, Context&) {
-  return conv2d(x, weight_, bias_, options_);
-}
+Variable Conv2d::forward(Variable x, Context&) { return conv2d(x, weight_, bias_, options_); }
 
 std::shared_ptr<Conv2d> conv_same(Init& init, int64_t in, int64_t out, int64_t kernel,
                                   int64_t stride, ConvInit weights, int64_t groups) {
@@ -61,7 +59,7 @@ BatchNormOptions BatchNorm2d::prepare(const Context& context) {
   return {context.training, momentum_, eps_};
 }
 
-Variable BatchNorm2d::forward(const Variable& x, Context& context) {
+Variable BatchNorm2d::forward(Variable x, Context& context) {
   return batch_norm(x, weight_, bias_, stats(), prepare(context));
 }
 
@@ -78,23 +76,17 @@ Linear::Linear(Init& init, int64_t in, int64_t out)
     : weight_(register_parameter("weight", uniform(init, {out, in}, bound_of(in)))),
       bias_(register_parameter("bias", uniform(init, {out}, bound_of(in)))) {}
 
-Variable Linear::forward(const Variable& x, Context&) { return linear(x, weight_, bias_); }
+Variable Linear::forward(Variable x, Context&) { return linear(x, weight_, bias_); }
 
 void Sequential::append(std::shared_ptr<Module> module) {
   register_module(std::to_string(modules_.size()), module);
   modules_.push_back(std::move(module));
 }
 
-Variable Sequential::forward(const Variable& x, Context& context) {
-  Variable y = x;
-  apply(y, context);
-  return y;
-}
-
-void Sequential::apply(Variable& y, Context& context) {
+Variable Sequential::forward(Variable x, Context& context) {
   if (!context.checkpointing || !context.training) {
-    for (const auto& module : modules_) y = module->forward(y, context);
-    return;
+    for (const auto& module : modules_) x = module->forward(std::move(x), context);
+    return x;
   }
   Context inner = context;
   inner.checkpointing = false;  // once is enough: the recomputation's own saves are short-lived
@@ -102,8 +94,9 @@ void Sequential::apply(Variable& y, Context& context) {
     const auto run = [module, inner](const Variables& in) mutable {
       return module->forward(in[0], inner);
     };
-    y = checkpoint(run, {y}, context.rng);
+    x = checkpoint(run, {std::move(x)}, context.rng);
   }
+  return x;
 }
 
 }  // namespace frugal::models

@@ -17,7 +17,7 @@ class Conv2d : public Module {
  public:
   Conv2d(Init& init, int64_t in, int64_t out, int64_t kernel, const Conv2dOptions& options = {},
          bool bias = false, ConvInit weights = ConvInit::pytorch);
-  Variable forward(const Variable& x, Context& context) override;
+  Variable forward(Variable x, Context& context) override;
 
  private:
   Conv2dOptions options_;
@@ -33,7 +33,7 @@ std::shared_ptr<Conv2d> conv_same(Init& init, int64_t in, int64_t out, int64_t k
 class BatchNorm2d : public Module {
  public:
   BatchNorm2d(Init& init, int64_t channels, double eps = 1e-5, double momentum = 0.1);
-  Variable forward(const Variable& x, Context& context) override;
+  Variable forward(Variable x, Context& context) override;
   Variable forward_relu(const Variable& x, Context& context);
   Variable forward_add_relu(const Variable& x, const Variable& residual, Context& context);
 
@@ -49,7 +49,7 @@ class BatchNorm2d : public Module {
 class Linear : public Module {
  public:
   Linear(Init& init, int64_t in, int64_t out);
-  Variable forward(const Variable& x, Context& context) override;
+  Variable forward(Variable x, Context& context) override;
 
  private:
   Variable weight_, bias_;
@@ -59,9 +59,7 @@ class Linear : public Module {
 class Sequential : public Module {
  public:
   void append(std::shared_ptr<Module> module);
-  Variable forward(const Variable& x, Context& context) override;
-  // y becomes the output. Nobody holds what y was, as a caller of forward() holds x.
-  void apply(Variable& y, Context& context);
+  Variable forward(Variable x, Context& context) override;
   bool empty() const { return modules_.empty(); }
 
  private:

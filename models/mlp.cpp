@@ -13,7 +13,7 @@ Mlp::Mlp(Init& init, const MlpOptions& options) : options_(options) {
   append(options.num_classes);
 }
 
-Variable Mlp::forward(const Variable& x, Context& context) {
+Variable Mlp::forward(Variable x, Context& context) {
   const int64_t n = x.size(0);
   FRUGAL_CHECK(x.value().numel() == n * options_.in_features,
                "[mlp] expected {} features a sample, got {}", options_.in_features,

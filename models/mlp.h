@@ -16,7 +16,7 @@ struct MlpOptions {
 class Mlp : public Module {
  public:
   Mlp(Init& init, const MlpOptions& options);
-  Variable forward(const Variable& x, Context& context) override;
+  Variable forward(Variable x, Context& context) override;
 
  private:
   MlpOptions options_;

@@ -26,7 +26,8 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  virtual Variable forward(const Variable& x, Context& context) = 0;
+  // A caller that moves x in lets its bytes go as soon as no layer needs them.
+  virtual Variable forward(Variable x, Context& context) = 0;
 
   // What a parameter is, so that files in PyTorch's layouts can be converted where they are read or
   // written.

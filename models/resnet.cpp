@@ -29,11 +29,12 @@ class BasicBlock : public Module {
     if (downsample_ != nullptr) register_module("downsample", downsample_);
   }
 
-  Variable forward(const Variable& x, Context& context) override {
+  Variable forward(Variable x, Context& context) override {
     Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
+    if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
+    // Last, so that in backward it takes the norm's gradient in slices.
     y = conv2_->forward(y, context);
-    return bn2_->forward_add_relu(y, downsample_ != nullptr ? downsample_->forward(x, context) : x,
-                                  context);
+    return bn2_->forward_add_relu(y, x, context);
   }
 
  private:
@@ -61,12 +62,13 @@ class Bottleneck : public Module {
     if (downsample_ != nullptr) register_module("downsample", downsample_);
   }
 
-  Variable forward(const Variable& x, Context& context) override {
+  Variable forward(Variable x, Context& context) override {
     Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
     y = bn2_->forward_relu(conv2_->forward(y, context), context);
+    if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
+    // Last, so that in backward it takes the norm's gradient in slices.
     y = conv3_->forward(y, context);
-    return bn3_->forward_add_relu(y, downsample_ != nullptr ? downsample_->forward(x, context) : x,
-                                  context);
+    return bn3_->forward_add_relu(y, x, context);
   }
 
  private:
@@ -128,8 +130,8 @@ ResNet::ResNet(Init& init, const ResNetOptions& options) : stem_(options.stem) {
   fc_ = register_module("fc", std::make_shared<Linear>(init, channels, options.num_classes));
 }
 
-Variable ResNet::forward(const Variable& x, Context& context) {
-  Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
+Variable ResNet::forward(Variable x, Context& context) {
+  Variable y = bn1_->forward_relu(conv1_->forward(std::move(x), context), context);
   if (stem_ == Stem::imagenet) {
     Pool2dOptions pool;
     pool.kernel = {3, 3};
@@ -137,7 +139,7 @@ Variable ResNet::forward(const Variable& x, Context& context) {
     pool.padding = {1, 1};
     y = max_pool2d(y, pool);
   }
-  for (const auto& layer : layers_) layer->apply(y, context);
+  for (const auto& layer : layers_) y = layer->forward(std::move(y), context);
   return fc_->forward(global_avg_pool2d(y), context);
 }
 

@@ -29,7 +29,7 @@ ResNetOptions resnet_options(const std::string& name);
 class ResNet : public Module {
  public:
   ResNet(Init& init, const ResNetOptions& options);
-  Variable forward(const Variable& x, Context& context) override;
+  Variable forward(Variable x, Context& context) override;
 
  private:
   Stem stem_;

@@ -20,7 +20,7 @@ class ShortcutPath {
 
   const std::shared_ptr<Sequential>& projection() const { return projection_; }
 
-  Variable forward(const Variable& x, Context& context) const {
+  Variable forward(Variable x, Context& context) const {
     if (projection_ != nullptr) return projection_->forward(x, context);
     if (identity()) return x;
     return subsample_pad(x, stride_, extra_ / 2, extra_ - extra_ / 2);
@@ -43,10 +43,12 @@ class Block : public Module {
     if (shortcut_.projection() != nullptr) register_module("shortcut", shortcut_.projection());
   }
 
-  Variable forward(const Variable& x, Context& context) override {
+  Variable forward(Variable x, Context& context) override {
     Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
+    x = shortcut_.forward(std::move(x), context);
+    // Last, so that in backward it takes the norm's gradient in slices.
     y = conv2_->forward(y, context);
-    return bn2_->forward_add_relu(y, shortcut_.forward(x, context), context);
+    return bn2_->forward_add_relu(y, x, context);
   }
 
  private:
@@ -68,7 +70,7 @@ class PreactBlock : public Module {
     if (shortcut_.projection() != nullptr) register_module("shortcut", shortcut_.projection());
   }
 
-  Variable forward(const Variable& x, Context& context) override {
+  Variable forward(Variable x, Context& context) override {
     Variable y = conv1_->forward(bn1_->forward_relu(x, context), context);
     y = conv2_->forward(bn2_->forward_relu(y, context), context);
     return add(y, shortcut_.forward(x, context));
@@ -124,10 +126,10 @@ CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact
       register_module("linear", std::make_shared<Linear>(init, channels, options.num_classes));
 }
 
-Variable CifarResNet::forward(const Variable& x, Context& context) {
-  Variable y = conv1_->forward(x, context);
+Variable CifarResNet::forward(Variable x, Context& context) {
+  Variable y = conv1_->forward(std::move(x), context);
   if (!preact_) y = bn1_->forward_relu(y, context);
-  for (const auto& layer : layers_) layer->apply(y, context);
+  for (const auto& layer : layers_) y = layer->forward(std::move(y), context);
   if (preact_) y = bn1_->forward_relu(y, context);
   return linear_->forward(global_avg_pool2d(y), context);
 }

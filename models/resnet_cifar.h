@@ -32,7 +32,7 @@ CifarResNetOptions cifar_resnet_options(const std::string& name);
 class CifarResNet : public Module {
  public:
   CifarResNet(Init& init, const CifarResNetOptions& options);
-  Variable forward(const Variable& x, Context& context) override;
+  Variable forward(Variable x, Context& context) override;
 
  private:
   std::shared_ptr<Conv2d> conv1_;

@@ -166,72 +166,139 @@ int64_t batch_norm_slice_unit(const Shape& shape) {
   return chunk / std::gcd(chunk, each);
 }
 
+namespace {
+
+// x and the mask, from `begin` to before `end` of dy's leading axis, as they come.
+struct Fetched {
+  Tensor x, mask;
+};
+class Fetch {
+ public:
+  Fetch(const Tensor& dy, const BatchNormSlice& x, const BatchNormSlice& mask)
+      : dy_(dy), x_(x), mask_(mask) {}
+  Fetched operator()(int64_t begin, int64_t end, bool want_mask) const {
+    Fetched out;
+    const Tensor part = dy_.slice(0, begin, end);
+    if (want_mask && mask_) {
+      out.mask = mask_(begin, end);
+      check_mask(part, out.mask);
+    }
+    out.x = contiguous(x_(begin, end));
+    check_shape(kOp, "x", out.x, part.shape());
+    check_same(kOp, dy_, {&out.x});
+    return out;
+  }
+
+ private:
+  const Tensor& dy_;
+  const BatchNormSlice &x_, &mask_;
+};
+
+// The first pass. `gradient`: dy, contiguous. `g`: where the masked dy is written, if it is.
+// `fetched` is what remains of the last slice.
+BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetch,
+                      const BatchNormMoments& moments, const BatchNormParameters& parameters,
+                      int64_t step, bool training, Fetched& fetched) {
+  const int64_t c = gradient.size(-1), n = gradient.size(0), rows = gradient.numel() / c;
+  const int64_t each = n == 0 ? 0 : rows / n, chunk = chunk_rows(c);
+  const DType dtype = gradient.dtype();
+  const Device device = gradient.device();
+  BatchNormSums out{g, Tensor::empty({c}, dtype, device), Tensor::empty({c}, dtype, device),
+                    workspace({4, c}, dtype, device)};
+  const Tensor partial = dtype == DType::f64
+                             ? Tensor()
+                             : workspace({(rows + chunk - 1) / chunk, 2, c}, DType::f32, device);
+  const Tensor sums = workspace({2, c}, DType::f64, device);
+  fill(sums, 0);
+  const BatchNormMoments m = contiguous_moments(moments);
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t end = std::min(n, begin + step);
+    fetched = {};  // the last slice goes first
+    fetched = fetch(begin, end, true);
+    dispatch(device, [&](auto backend) {
+      gradient_sums_kernel(backend, gradient.slice(0, begin, end), fetched.mask, fetched.x, m.mean,
+                           g.defined() ? g.slice(0, begin, end) : g, begin * each, partial, sums);
+    });
+  }
+  dispatch(device, [&](auto backend) {
+    if (partial.defined()) combine_sums_kernel(backend, partial, sums);
+    fold_gradient_kernel(backend, sums, rows, m, contiguous_parameters(parameters), training,
+                         out.affine, out.dweight, out.dbias);
+  });
+  return out;
+}
+
+void check_backward(const Tensor& dy, const BatchNormMoments& moments,
+                    const BatchNormParameters& parameters, int64_t step) {
+  check_x(dy);
+  check_channels(
+      dy, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
+  FRUGAL_ASSERT(step >= dy.size(0) || (step > 0 && step % batch_norm_slice_unit(dy.shape()) == 0));
+}
+
+}  // namespace
+
+BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters,
+                                       const BatchNormSlice& mask, int64_t step, bool training,
+                                       bool overwrite) {
+  check_backward(dy, moments, parameters, step);
+  const Tensor gradient = contiguous(dy);
+  const bool mine = overwrite || gradient.storage() != dy.storage();
+  const Tensor g = mine ? gradient : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  Fetched last;
+  BatchNormSums out =
+      sums_of(gradient, g, Fetch(dy, x, mask), moments, parameters, step, training, last);
+  if (overwrite) dy.bump_version();
+  return out;
+}
+
+void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Tensor& x,
+                                    const Tensor& affine) {
+  check_x(g);
+  check_shape(kOp, "x", x, g.shape());
+  check_shape(kOp, "dx", dx, g.shape());
+  check_shape(kOp, "affine", affine, {4, g.size(-1)});
+  check_same(kOp, g, {&x, &dx, &affine});
+  FRUGAL_CHECK(dx.is_contiguous(), "[batch_norm] expected a contiguous dx, got strides {}",
+               dx.strides());
+  const Tensor gradient = contiguous(g), in = contiguous(x);
+  dispatch(g.device(), [&](auto backend) {
+    input_gradient_kernel(backend, gradient, Tensor(), in, affine, dx);
+  });
+}
+
 BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool want_residual, bool overwrite) {
-  const int64_t c = check_x(dy), n = dy.size(0), rows = dy.numel() / c;
-  check_channels(
-      dy, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
+  check_backward(dy, moments, parameters, step);
+  const int64_t n = dy.size(0);
   const bool whole = step >= n;
-  FRUGAL_ASSERT(whole || (step > 0 && step % batch_norm_slice_unit(dy.shape()) == 0));
   const Tensor gradient = contiguous(dy);
   const bool mine = overwrite || gradient.storage() != dy.storage();
   auto fresh = [&] { return Tensor::empty(dy.shape(), dy.dtype(), dy.device()); };
   BatchNormGradients out;
-  Tensor g;  // where the masked dy is written, if it is
+  Tensor g;
   if (want_residual) out.dresidual = g = mine ? gradient : fresh();
   out.dx = mine && !want_residual ? gradient : fresh();
   // Masks of slices may take time to come: not twice.
   if (!whole && mask && !g.defined()) g = out.dx;
-  out.dweight = Tensor::empty({c}, dy.dtype(), dy.device());
-  out.dbias = Tensor::empty({c}, dy.dtype(), dy.device());
-  const int64_t chunk = chunk_rows(c);
-  const Tensor partial = dy.dtype() == DType::f64 ? Tensor()
-                                                  : workspace({(rows + chunk - 1) / chunk, 2, c},
-                                                              DType::f32, dy.device());
-  const Tensor sums = workspace({2, c}, DType::f64, dy.device());
-  const Tensor affine = workspace({4, c}, dy.dtype(), dy.device());
-  fill(sums, 0);
-  const BatchNormMoments m = contiguous_moments(moments);
-  Tensor xs, ms;
-  auto fetch = [&](int64_t begin, int64_t end, bool want_mask) {
-    xs = ms = Tensor();  // the last slice goes first
-    Shape shape = dy.shape();
-    shape[0] = end - begin;
-    if (want_mask && mask) {
-      ms = mask(begin, end);
-      check_mask(Tensor(dy).slice(0, begin, end), ms);
-    }
-    xs = contiguous(x(begin, end));
-    check_shape(kOp, "x", xs, shape);
-    check_same(kOp, dy, {&xs});
-  };
-  auto part = [&](const Tensor& t, int64_t begin, int64_t end) {
-    return t.defined() ? t.slice(0, begin, end) : t;
-  };
-  const int64_t each = n == 0 ? 0 : rows / n;
-  for (int64_t begin = 0; begin < n; begin += step) {
-    const int64_t end = std::min(n, begin + step);
-    fetch(begin, end, true);
-    dispatch(dy.device(), [&](auto backend) {
-      gradient_sums_kernel(backend, part(gradient, begin, end), ms, xs, m.mean, part(g, begin, end),
-                           begin * each, partial, sums);
-    });
-  }
-  dispatch(dy.device(), [&](auto backend) {
-    if (partial.defined()) combine_sums_kernel(backend, partial, sums);
-    fold_gradient_kernel(backend, sums, rows, m, contiguous_parameters(parameters), training,
-                         affine, out.dweight, out.dbias);
-  });
+  const Fetch fetch(dy, x, mask);
+  Fetched at;
+  const BatchNormSums sums = sums_of(gradient, g, fetch, moments, parameters, step, training, at);
+  out.dweight = sums.dweight;
+  out.dbias = sums.dbias;
   const Tensor& flowing = g.defined() ? g : gradient;
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
-    if (!whole) fetch(begin, end, !g.defined());
+    if (!whole) at = {};
+    if (!whole) at = fetch(begin, end, !g.defined());
     dispatch(dy.device(), [&](auto backend) {
-      input_gradient_kernel(backend, part(flowing, begin, end), g.defined() ? Tensor() : ms, xs,
-                            affine, part(out.dx, begin, end));
+      input_gradient_kernel(backend, flowing.slice(0, begin, end), g.defined() ? Tensor() : at.mask,
+                            at.x, sums.affine, out.dx.slice(0, begin, end));
     });
   }
   if (overwrite) dy.bump_version();

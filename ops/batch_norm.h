@@ -60,4 +60,18 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x
                                        bool want_residual, bool overwrite);
 int64_t batch_norm_slice_unit(const Shape& shape);
 
+// Its two passes apart, so that dx may be made in slices when it is asked for. g: the masked dy, in
+// dy's place if `overwrite`. affine [4, C]: what dx needs to know of the whole batch.
+struct BatchNormSums {
+  Tensor g, dweight, dbias, affine;
+};
+BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters,
+                                       const BatchNormSlice& mask, int64_t step, bool training,
+                                       bool overwrite);
+// Any items of g, x and dx, contiguous, of g's shape.  Errors: anything else.
+void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Tensor& x,
+                                    const Tensor& affine);
+
 }  // namespace frugal::ops

@@ -45,7 +45,7 @@ Tensor rebuild_mask(const Slots& s) {
 Grads backward(const Backward& b, bool training, bool residual_form) {
   const bool want_residual = residual_form && b.needs(3);
   const Tensor dy = b.take_dy();
-  const bool overwrite = dy.storage().use_count() == 1 && dy.is_contiguous();
+  const bool overwrite = is_sole_owner(dy);
   const ops::BatchNormMoments moments{b.saved(kMean), b.saved(kInvstd)};
   const ops::BatchNormParameters parameters{b.saved(kWeight), {}};
   const int64_t n = dy.size(0), all = std::max<int64_t>(n, 1);
@@ -59,9 +59,23 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
     ops::BatchNormSlice masks;
     if (b.keeps(kMask))
       masks = [&](int64_t begin, int64_t end) { return b.saved_rows(kMask, begin, end, n); };
-    g = ops::batch_norm_backward(
-        dy, [&](int64_t begin, int64_t end) { return b.saved_rows(kX, begin, end, n); }, moments,
-        parameters, masks, step, training, want_residual, overwrite);
+    const ops::BatchNormSlice xs = [x = b.slot(kX), n](int64_t begin, int64_t end) {
+      return x.unpack_rows({begin, end, n});
+    };
+    if (want_residual && b.needs(0) && b.has_rows(kX, 1, n)) {
+      // The residual's gradient and x's are both large: x's waits until somebody takes it.
+      const ops::BatchNormSums sums = ops::batch_norm_backward_sums(
+          dy, xs, moments, parameters, masks, step, training, overwrite);
+      const Gradient dx(
+          dy, step,
+          [xs, g = sums.g, affine = sums.affine](int64_t begin, int64_t end, const Tensor& out) {
+            ops::batch_norm_backward_input_into(out, g.slice(0, begin, end), xs(begin, end),
+                                                affine);
+          });
+      return {dx, sums.dweight, sums.dbias, sums.g};
+    }
+    g = ops::batch_norm_backward(dy, xs, moments, parameters, masks, step, training, want_residual,
+                                 overwrite);
   } else {
     g = ops::batch_norm_backward(dy, b.saved(kX), moments, parameters, b.saved(kMask), training,
                                  want_residual, overwrite);

@@ -15,32 +15,30 @@ namespace {
 // The gradient of a bias [K]: dy summed over all but its last axis.
 Tensor bias_gradient(const Tensor& dy) { return ops::sum_to(dy, {dy.shape().back()}); }
 
-bool is_sole_owner(const Tensor& tensor) {
-  return tensor.storage().use_count() == 1 && tensor.is_contiguous();
-}
-
 // The gradients, slice by slice of the batch: x is never whole, dx goes to what its other consumers
 // gave already, over dy, or else to a tensor of its own.
 Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
                          const Shape& w_shape, const Conv2dOptions& options) {
   Grads grads(3);
   const int64_t n = x_shape[0];
-  const Tensor dy = b.take_dy(), weight = b.saved(1), partial = b.partial(0);
-  if (b.needs(2)) grads[2] = bias_gradient(dy);
-  const bool over_dy = !partial.defined() && x_shape == dy.shape() && is_sole_owner(dy);
-  Tensor dx;
+  Gradient dy = b.take_gradient();
+  const Tensor weight = b.saved(1), partial = b.partial(0);
+  if (b.needs(2)) grads[2] = bias_gradient(dy.whole());
+  const bool over_dy =
+      !partial.defined() && x_shape == dy.shape() && dy.is_whole() && is_sole_owner(dy.whole());
+  Tensor dw, dx;
   if (b.needs(0) && !partial.defined())
-    dx = over_dy ? dy : Tensor::empty(x_shape, dy.dtype(), dy.device());
+    dx = over_dy ? dy.whole() : Tensor::empty(x_shape, dy.dtype(), dy.device());
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
-    const Tensor part = dy.slice(0, begin, end);
+    const Tensor part = dy.rows(begin, end);
     if (b.needs(1)) {
-      Tensor dw =
+      Tensor term =
           ops::conv2d_backward_weight(part, b.saved_rows(0, begin, end, n), w_shape, options);
-      if (grads[1].defined())
-        ops::accumulate(grads[1], dw);
+      if (dw.defined())
+        ops::accumulate(dw, term);
       else
-        grads[1] = std::move(dw);
+        dw = std::move(term);
     }
     if (!b.needs(0)) continue;
     if (!partial.defined() && !over_dy) {
@@ -56,8 +54,9 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     else
       ops::accumulate(partial.slice(0, begin, end), slice);
   }
-  if (over_dy && b.needs(0)) dy.bump_version();
+  if (over_dy && b.needs(0)) dx.bump_version();
   grads[0] = dx;
+  grads[1] = dw;
   return grads;
 }
 
@@ -65,8 +64,8 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
                const Conv2dOptions& options) {
   const int64_t n = x_shape[0];
   if (b.needs(1) && n > 0) {
-    const int64_t larger = std::max(x_shape.numel(), b.dy().numel());
-    const int64_t bytes = larger / n * static_cast<int64_t>(size_of(b.dy().dtype()));
+    const int64_t larger = std::max(x_shape.numel(), b.dy_shape().numel());
+    const int64_t bytes = larger / n * static_cast<int64_t>(size_of(b.dtype()));
     // Masks that x is rebuilt through hold eight rows in a byte.
     const int64_t unit = 8 / std::gcd<int64_t>(8, x_shape[1] * x_shape[2]);
     const int64_t step = b.slice_items(0, bytes, unit);
