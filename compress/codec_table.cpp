@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "compress/entropy.h"
 #include "compress/identity.h"
 #include "compress/quantize.h"
 
@@ -36,6 +38,12 @@ std::unique_ptr<Codec> make_quantizer(const CodecRow& row, uint64_t seed) {
   return std::make_unique<Quantizer>(options);
 }
 
+// Codes whatever it costs, so that those who walk the table see the coder.
+std::unique_ptr<Codec> make_entropy(const CodecRow& row, uint64_t seed) {
+  return std::make_unique<Entropy>(make_quantizer(row, seed),
+                                   EntropyOptions{-std::numeric_limits<double>::infinity(), 0});
+}
+
 std::vector<CodecRow> build() {
   std::vector<CodecRow> rows;
   rows.push_back({"identity", 0, true, true, false, no_error, make_identity});
@@ -46,6 +54,9 @@ std::vector<CodecRow> build() {
             {fmt::format("q{}{}{}", bits, shares_lanes ? "-row" : "", unbiased ? "" : "-nearest"),
              static_cast<double>(bits), false, unbiased, shares_lanes,
              unbiased ? step_bound : half_step_bound, make_quantizer});
+  for (int bits : {2, 4, 8})
+    rows.push_back({fmt::format("q{}-entropy", bits), static_cast<double>(bits), false, true, false,
+                    step_bound, make_entropy});
   return rows;
 }
 

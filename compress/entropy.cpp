@@ -1,0 +1,409 @@
+#include "compress/entropy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "compress/rans.h"
+#include "core/parallel.h"
+
+namespace frugal::compress {
+
+namespace {
+
+constexpr int64_t kBlockBytes = 16384;
+constexpr int64_t kPieces = 32, kSampleBytes = 32768;  // of a sample, per plane
+constexpr int64_t kGrain = 4;                          // blocks
+// A plane is coded if it shrinks by this share: else decoding it is for nothing.
+constexpr double kPlaneSaving = 0.01;
+
+// Payload: the metadata, the end of each block's stream (int64), a table for each plane, the
+// streams, and kReadBeyond bytes. A stream is the bytes of raw planes, then those of the coder; or,
+// if that is no less, the codes as they are.
+int64_t groups_per_block(const GroupLayout& layout) {
+  const int64_t bytes = std::max<int64_t>(layout.code_bytes(layout.group_rows), 1);
+  return (kBlockBytes + bytes - 1) / bytes;
+}
+int64_t blocks_of(const GroupLayout& layout) {
+  const int64_t groups = groups_per_block(layout);
+  return (layout.groups + groups - 1) / groups;
+}
+
+// Bytes [offset, offset + size) of the payload: one plane of one row group.
+struct Segment {
+  size_t plane;
+  int64_t offset, size;
+};
+
+// Of row groups [first, last), in order.
+template <class F>
+void for_segments(const GroupLayout& layout, int64_t first, int64_t last, F&& f) {
+  const Planes planes = planes_of(layout.bits);
+  for (int64_t g = first; g < last; ++g) {
+    int64_t offset = layout.code_offset(g);
+    for (size_t p = 0; p < static_cast<size_t>(planes.count); ++p) {
+      const int64_t size = (layout.rows_of(g) * planes.width[p] + 7) / 8 * layout.cols;
+      f(Segment{p, offset, size});
+      offset += size;
+    }
+  }
+}
+
+struct Block {
+  int64_t first, last;    // row groups
+  int64_t offset, bytes;  // of their codes
+};
+Block block_at(const GroupLayout& layout, int64_t index) {
+  const int64_t groups = groups_per_block(layout);
+  const int64_t first = index * groups, last = std::min(first + groups, layout.groups);
+  const int64_t end = last == layout.groups ? layout.bytes() : layout.code_offset(last);
+  return {first, last, layout.code_offset(first), end - layout.code_offset(first)};
+}
+
+enum class Kind : uint8_t { raw, constant, coded };
+
+// What is done with a plane.
+struct Plan {
+  Kind kind = Kind::raw;
+  uint8_t byte = 0;  // constant
+  rans::Frequencies frequencies{};
+  double bits = 0;  // predicted
+  int64_t table_bytes() const {
+    if (kind == Kind::raw) return 1;
+    if (kind == Kind::constant) return 2;
+    return 33 + 2 * std::count_if(frequencies.begin(), frequencies.end(),
+                                  [](uint16_t f) { return f > 0; });
+  }
+};
+
+using Histograms = std::array<rans::Histogram, 4>;
+
+int64_t total(const rans::Histogram& histogram) {
+  return std::accumulate(histogram.begin(), histogram.end(), int64_t{0});
+}
+
+Plan plan_of(const rans::Histogram& histogram) {
+  Plan plan;
+  const int64_t count = total(histogram);
+  plan.bits = 8 * static_cast<double>(count);
+  const auto most = std::max_element(histogram.begin(), histogram.end());
+  if (*most == count) {
+    plan.kind = Kind::constant;
+    plan.byte = static_cast<uint8_t>(most - histogram.begin());
+    plan.bits = 0;
+    return plan;
+  }
+  plan.frequencies = rans::frequencies(histogram);
+  const double coded = rans::coded_bits(histogram, plan.frequencies);
+  if (coded > plan.bits * (1 - kPlaneSaving)) return plan;
+  plan.kind = Kind::coded;
+  plan.bits = coded;
+  return plan;
+}
+
+uint8_t* write_table(const Plan& plan, uint8_t* to) {
+  *to++ = static_cast<uint8_t>(plan.kind);
+  if (plan.kind == Kind::constant) *to++ = plan.byte;
+  if (plan.kind != Kind::coded) return to;
+  uint8_t* present = to;
+  std::memset(present, 0, 32);
+  to += 32;
+  for (size_t b = 0; b < 256; ++b) {
+    if (plan.frequencies[b] == 0) continue;
+    present[b / 8] = static_cast<uint8_t>(present[b / 8] | 1u << b % 8);
+    std::memcpy(to, &plan.frequencies[b], 2);
+    to += 2;
+  }
+  return to;
+}
+
+const uint8_t* read_table(const uint8_t* from, Plan& plan) {
+  plan.kind = static_cast<Kind>(*from++);
+  if (plan.kind == Kind::constant) plan.byte = *from++;
+  if (plan.kind != Kind::coded) return from;
+  const uint8_t* present = from;
+  from += 32;
+  for (size_t b = 0; b < 256; ++b) {
+    if ((present[b / 8] >> b % 8 & 1) == 0) continue;
+    std::memcpy(&plan.frequencies[b], from, 2);
+    from += 2;
+  }
+  return from;
+}
+
+// The share of the payload that coding would save, guessed from evenly spread pieces of it.
+double estimate(const uint8_t* payload, const GroupLayout& layout) {
+  const int64_t every = (layout.groups + kPieces - 1) / kPieces;
+  const int64_t piece = kSampleBytes / ((layout.groups + every - 1) / every);
+  Histograms seen{};
+  std::array<double, 4> bytes{};
+  for (int64_t g = 0; g < layout.groups; g += every)
+    for_segments(layout, g, g + 1, [&](const Segment& s) {
+      const int64_t size = std::min(s.size, piece);
+      bytes[s.plane] += static_cast<double>(s.size);
+      rans::count_bytes(payload + s.offset + (s.size - size) / 2, static_cast<size_t>(size),
+                        seen[s.plane]);
+    });
+  double saved = 0, all = 0;
+  for (size_t p = 0; p < seen.size(); ++p) {
+    saved += bytes[p] * (1 - rans::entropy(seen[p]) / 8);
+    all += bytes[p];
+  }
+  return saved / all;
+}
+
+Histograms count(const uint8_t* payload, const GroupLayout& layout) {
+  Histograms all{};
+  std::mutex mutex;
+  parallel_for(0, blocks_of(layout), kGrain, [&](int64_t begin, int64_t end) {
+    Histograms mine{};
+    for_segments(layout, block_at(layout, begin).first, block_at(layout, end - 1).last,
+                 [&](const Segment& s) {
+                   rans::count_bytes(payload + s.offset, static_cast<size_t>(s.size),
+                                     mine[s.plane]);
+                 });
+    const std::lock_guard lock(mutex);  // sums of whole numbers: any order
+    for (size_t p = 0; p < all.size(); ++p)
+      for (size_t b = 0; b < 256; ++b) all[p][b] += mine[p][b];
+  });
+  return all;
+}
+
+Tensor bytes_of(int64_t size, Category category) {
+  CategoryScope scope(category);
+  return Tensor::empty({size}, DType::u8, kCpu);
+}
+
+// Replaces the codes of each block by its stream, at its beginning. Returns their lengths.
+std::vector<int64_t> encode(uint8_t* payload, const GroupLayout& layout,
+                            const std::vector<Plan>& plans) {
+  std::vector<std::optional<rans::EncodeTable>> tables;
+  for (const Plan& plan : plans) {
+    tables.emplace_back();
+    if (plan.kind == Kind::coded) tables.back().emplace(plan.frequencies);
+  }
+  std::vector<int64_t> lengths(static_cast<size_t>(blocks_of(layout)));
+  const auto room =
+      static_cast<int64_t>(rans::stream_bound(static_cast<size_t>(block_at(layout, 0).bytes)));
+  parallel_for(0, blocks_of(layout), kGrain, [&](int64_t begin, int64_t end) {
+    const Tensor scratch = bytes_of(room, Category::workspace);
+    std::vector<Segment> segments;
+    for (int64_t b = begin; b < end; ++b) {
+      const Block block = block_at(layout, b);
+      segments.clear();
+      for_segments(layout, block.first, block.last,
+                   [&](const Segment& s) { segments.push_back(s); });
+      uint8_t* const until = scratch.mut<uint8_t>() + room;
+      rans::Encoder encoder(until);
+      int64_t raw = 0;
+      for (size_t s = segments.size(); s-- > 0;) {
+        const Segment& segment = segments[s];
+        if (tables[segment.plane].has_value())
+          encoder.put(payload + segment.offset, static_cast<size_t>(segment.size),
+                      *tables[segment.plane]);
+        if (plans[segment.plane].kind == Kind::raw) raw += segment.size;
+      }
+      const uint8_t* const stream = encoder.finish();
+      int64_t& length = lengths[static_cast<size_t>(b)];
+      length = raw + (until - stream);
+      if (length >= block.bytes) {
+        length = block.bytes;
+        continue;
+      }
+      // Raw planes close up: they only move down.
+      uint8_t* to = payload + block.offset;
+      for (const Segment& segment : segments) {
+        if (plans[segment.plane].kind != Kind::raw) continue;
+        std::memmove(to, payload + segment.offset, static_cast<size_t>(segment.size));
+        to += segment.size;
+      }
+      std::memcpy(to, stream, static_cast<size_t>(until - stream));
+    }
+  });
+  return lengths;
+}
+
+int64_t end_of_stream(const uint8_t* ends, int64_t block) {
+  int64_t end;
+  std::memcpy(&end, ends + block * 8, 8);
+  return end;
+}
+
+}  // namespace
+
+Entropy::Entropy(std::unique_ptr<const Codec> inner, const EntropyOptions& options)
+    : inner_(std::move(inner)), options_(options) {
+  FRUGAL_CHECK(inner_ != nullptr, "[entropy] expected an inner codec, got none");
+  FRUGAL_CHECK(options.min_saving < 1, "[entropy] expected min_saving below 1, got {}",
+               options.min_saving);
+}
+
+std::unique_ptr<Packed> Entropy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  std::unique_ptr<Packed> packed = inner_->pack(tensor, info);
+  const auto* plain = dynamic_cast<const Quantized*>(packed.get());
+  if (plain == nullptr || plain->payload().device() != kCpu) return packed;
+  const GroupLayout& layout = plain->layout();
+  const int64_t bytes = layout.bytes();
+  if (bytes == 0 || bytes < options_.min_bytes) return packed;
+  auto* codes = plain->payload().mut<uint8_t>();
+  if (estimate(codes, layout) < options_.min_saving) return packed;
+
+  const Histograms histograms = count(codes, layout);
+  std::vector<Plan> plans;
+  const int64_t blocks = blocks_of(layout), ends = layout.meta_offset(layout.groups);
+  int64_t streams = ends + blocks * 8;  // where they begin
+  double predicted = static_cast<double>(blocks * rans::kStates * 4);
+  for (int p = 0; p < planes_of(layout.bits).count; ++p) {
+    plans.push_back(plan_of(histograms[static_cast<size_t>(p)]));
+    streams += plans.back().table_bytes();
+    predicted += plans.back().bits / 8;
+  }
+  predicted += static_cast<double>(streams);
+  if (predicted > (1 - options_.min_saving) * static_cast<double>(bytes)) return packed;
+
+  const std::vector<int64_t> lengths = encode(codes, layout, plans);
+  const int64_t size = std::accumulate(lengths.begin(), lengths.end(), streams);
+  const Tensor payload = bytes_of(size + static_cast<int64_t>(rans::kReadBeyond), Category::packed);
+  auto* to = payload.mut<uint8_t>();
+  std::memcpy(to, codes, static_cast<size_t>(ends));
+  uint8_t* table = to + ends + blocks * 8;
+  for (const Plan& plan : plans) table = write_table(plan, table);
+  int64_t at = streams;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t length = lengths[static_cast<size_t>(b)];
+    std::memcpy(to + at, codes + block_at(layout, b).offset, static_cast<size_t>(length));
+    at += length;
+    std::memcpy(to + ends + b * 8, &at, 8);
+  }
+  std::memset(to + at, 0, rans::kReadBeyond);
+  return std::make_unique<EntropyCoded>(payload, *plain, tensor.shape(), tensor.dtype());
+}
+
+EntropyCoded::EntropyCoded(Tensor payload, const Quantized& quantized, const Shape& shape,
+                           DType dtype)
+    : payload_(std::move(payload)),
+      layout_(quantized.layout()),
+      shape_(shape),
+      dtype_(dtype),
+      slope_(quantized.slope()),
+      knows_variance_(quantized.knows_variance()) {}
+
+Quantized EntropyCoded::quantized(Tensor payload, const GroupLayout& layout,
+                                  const Shape& shape) const {
+  // How codes were rounded matters only to whether the variance is known.
+  return {std::move(payload),
+          layout,
+          shape,
+          dtype_,
+          knows_variance_ ? Rounding::stochastic : Rounding::nearest,
+          slope_};
+}
+
+Quantized EntropyCoded::decode(int64_t first, int64_t groups, const Shape& shape) const {
+  GroupLayout part = layout_;
+  const int64_t row0 = first * layout_.group_rows, last = first + groups;
+  part.groups = groups;
+  part.rows = std::min(layout_.rows, last * layout_.group_rows) - row0;
+  part.numel =
+      std::min(layout_.numel, last * layout_.group_rows * layout_.cols) - row0 * layout_.cols;
+  const Tensor plain = bytes_of(part.bytes(), Category::workspace);
+  if (groups == 0) return quantized(plain, part, shape);
+
+  const auto* from = payload_.data<uint8_t>();
+  auto* to = plain.mut<uint8_t>();
+  std::memcpy(to, from + layout_.meta_offset(first), static_cast<size_t>(part.meta_offset(groups)));
+  const uint8_t* const ends = from + layout_.meta_offset(layout_.groups);
+  const uint8_t* table = ends + blocks_of(layout_) * 8;
+  std::array<Plan, 4> plans;
+  std::vector<std::optional<rans::DecodeTable>> tables(plans.size());
+  for (size_t p = 0; p < static_cast<size_t>(planes_of(layout_.bits).count); ++p) {
+    table = read_table(table, plans[p]);
+    if (plans[p].kind == Kind::coded) tables[p].emplace(plans[p].frequencies);
+  }
+  const int64_t streams = table - from, block0 = first / groups_per_block(layout_);
+  const int64_t shift = part.code_offset(0) - layout_.code_offset(first);  // from whole to part
+  parallel_for(block0, block0 + blocks_of(part), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const Block block = block_at(layout_, b);
+      const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
+      if (end_of_stream(ends, b) - at == block.bytes) {
+        std::memcpy(to + block.offset + shift, from + at, static_cast<size_t>(block.bytes));
+        continue;
+      }
+      const uint8_t* raw = from + at;
+      int64_t raw_bytes = 0;
+      for_segments(layout_, block.first, block.last, [&](const Segment& s) {
+        if (plans[s.plane].kind == Kind::raw) raw_bytes += s.size;
+      });
+      rans::Decoder decoder(raw + raw_bytes);
+      for_segments(layout_, block.first, block.last, [&](const Segment& s) {
+        uint8_t* const out = to + s.offset + shift;
+        const auto size = static_cast<size_t>(s.size);
+        switch (plans[s.plane].kind) {
+          case Kind::raw:
+            std::memcpy(out, raw, size);
+            raw += size;
+            break;
+          case Kind::constant:
+            std::memset(out, plans[s.plane].byte, size);
+            break;
+          case Kind::coded:
+            decoder.get(out, size, *tables[s.plane]);
+            break;
+        }
+      });
+    }
+  });
+  return quantized(plain, part, shape);
+}
+
+EntropyCoded::Slice EntropyCoded::slice(int64_t begin, int64_t end) const {
+  FRUGAL_CHECK(shape_.dim() > 0 && begin >= 0 && begin <= end && end <= shape_[0],
+               "[entropy] expected a range within the leading axis of {}, got {} to {}", shape_,
+               begin, end);
+  Shape shape = shape_;
+  if (begin == end) {
+    shape[0] = 0;
+    return {decode(0, 0, shape), 0};
+  }
+  const int64_t item = layout_.numel / shape_[0], group = layout_.group_rows * layout_.cols;
+  const int64_t block = groups_per_block(layout_) * group;
+  const int64_t period =
+      block / std::gcd(block, item);  // items from one common beginning to the next
+  const int64_t from = begin / period * period;
+  const int64_t to = std::min((end + period - 1) / period * period, shape_[0]);
+  const int64_t first = from * item / group;
+  shape[0] = to - from;
+  return {
+      decode(first, to == shape_[0] ? layout_.groups - first : to * item / group - first, shape),
+      from};
+}
+
+Tensor EntropyCoded::unpack() const { return whole().unpack(); }
+
+Tensor EntropyCoded::unpack_rows(int64_t begin, int64_t end) const {
+  const Slice part = slice(begin, end);
+  return begin == end ? part.quantized.unpack_rows(0, 0)
+                      : part.quantized.unpack_rows(begin - part.begin, end - part.begin);
+}
+
+Tensor EntropyCoded::unpack_sign() const {
+  return layout_.split ? whole().unpack_sign() : Tensor();
+}
+
+Tensor EntropyCoded::unpack_sign_rows(int64_t begin, int64_t end) const {
+  if (!layout_.split) return {};
+  const Slice part = slice(begin, end);
+  return begin == end ? part.quantized.unpack_sign_rows(0, 0)
+                      : part.quantized.unpack_sign_rows(begin - part.begin, end - part.begin);
+}
+
+// The variance is in the metadata alone, which lies where it does in a plain payload.
+Tensor EntropyCoded::unpack_variance() const {
+  return quantized(payload_, layout_, shape_).unpack_variance();
+}
+
+}  // namespace frugal::compress

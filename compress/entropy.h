@@ -1,0 +1,77 @@
+// Entropy stage: packs with another codec, then shrinks its codes without loss where that pays.
+//
+// A symbol is a byte of a plane of codes (group_layout.h): 2 codes of 4 bits, neighbours in a
+// column, or 4 of 2 bits, or one of 8. Each plane of a tensor has one table, or is kept as it is,
+// or is one byte throughout. Row groups are coded in blocks of at least 16 KiB, each on its own,
+// with rANS (rans.h); metadata stays as it is. A sample of the codes decides whether to go on, all
+// of them decide whether the tensor is coded; otherwise the inner codec's result is kept, no copy
+// made.
+//
+// Unpacking decodes into a payload of the inner codec, as `workspace`: for a range of rows only the
+// blocks around it (which begin where both an item of the leading axis and a block do).
+//
+// Only results of type Quantized on the CPU are coded; others, and those on `meta`, are the inner
+// codec's. So `meta` gives an upper bound of the bytes.
+// Thread safety: as Quantizer. Bytes do not depend on the number of threads.
+#pragma once
+#include "compress/quantize.h"
+
+namespace frugal::compress {
+
+struct EntropyOptions {
+  double min_saving = 0.05;   // of the packed bytes; smaller: not coded. -infinity: always coded
+  int64_t min_bytes = 16384;  // packed tensors of fewer bytes are not coded
+};
+
+// A quantized tensor with coded codes: one u8 payload, category `packed`. What it unpacks to is bit
+// for bit what `quantized` would have. Errors: as Quantized.
+class EntropyCoded final : public Movable {
+ public:
+  // `payload`: as Entropy writes it, of a tensor like `quantized`.
+  EntropyCoded(Tensor payload, const Quantized& quantized, const Shape& shape, DType dtype);
+  Tensor unpack() const override;
+  Tensor unpack_rows(int64_t begin, int64_t end) const override;
+  bool carries_sign() const override { return layout_.split; }
+  Tensor unpack_sign() const override;
+  Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
+  Tensor unpack_variance() const override;
+  bool knows_variance() const override { return knows_variance_; }
+
+  Tensor take_payload() override { return std::move(payload_); }
+  void put_payload(Tensor payload) override { payload_ = std::move(payload); }
+  const Tensor& payload() const { return payload_; }
+
+ private:
+  // `groups` row groups from `first` on, which begins a block, as a tensor of `shape`.
+  Quantized decode(int64_t first, int64_t groups, const Shape& shape) const;
+  Quantized whole() const { return decode(0, layout_.groups, shape_); }
+  // Items of the leading axis around [begin, end), and where in them the range begins.
+  struct Slice {
+    Quantized quantized;
+    int64_t begin = 0;
+  };
+  Slice slice(int64_t begin, int64_t end) const;
+  Quantized quantized(Tensor payload, const GroupLayout& layout, const Shape& shape) const;
+
+  Tensor payload_;
+  GroupLayout layout_;
+  Shape shape_;
+  DType dtype_;
+  double slope_;
+  bool knows_variance_;
+};
+
+class Entropy final : public Codec {
+ public:
+  // Errors: no inner codec, a min_saving that is not below 1.
+  explicit Entropy(std::unique_ptr<const Codec> inner, const EntropyOptions& options = {});
+  // Errors: as the inner codec's.
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  const Codec& inner() const { return *inner_; }
+
+ private:
+  std::unique_ptr<const Codec> inner_;
+  EntropyOptions options_;
+};
+
+}  // namespace frugal::compress
