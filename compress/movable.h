@@ -7,7 +7,7 @@ namespace frugal::compress {
 // While its payload is away, only carries_sign(), knows_variance() and put_payload() may be called.
 class Movable : public Packed {
  public:
-  // The one tensor that holds the packed bytes: contiguous, category `packed`, shared with nobody.
+  // The one tensor that holds the packed bytes: contiguous, and written by nobody from here on.
   virtual Tensor take_payload() = 0;
   // The same bytes again, in a tensor like the one taken. They may be shared, and are only read.
   virtual void put_payload(Tensor payload) = 0;

@@ -1,14 +1,15 @@
 // OffloadPolicy: any policy, with what it keeps moved to a file.
 //
-// Packed tensors go with their codec's payload. What the policy keeps raw goes too, as it is, if it
-// has more than min_elements; so do values that a recipe passes through on the way and that would
-// wait raw. The batch stays: it is in memory anyway. While the policy has packed nothing, all that
-// is kept is exact, and so are the recipes that it is offered, which it may then use as if nothing
-// had been moved.
+// Packed tensors go with their codec's payload. What the policy keeps raw goes too, if it has more
+// than min_elements; so do values that a recipe passes through on the way and that would wait raw.
+// Raw ones are not copied: the window holds the tensor itself, which lives on beside it as long as
+// forward or backward use it, and which nobody may write to until then. The batch stays: it is in
+// memory anyway. While the policy has packed
+// nothing, all that is kept is exact, and so are the recipes that it is offered, which it may then
+// use as if nothing had been moved.
 //
 // Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
 #pragma once
-#include "compress/identity.h"
 #include "compress/offload.h"
 
 namespace frugal::compress {
@@ -33,7 +34,7 @@ class OffloadPolicy final : public SavePolicy {
   std::shared_ptr<PayloadStore> store_;
   int64_t min_elements_;
   bool exact_ = true;  // nothing was packed yet
-  Identity identity_;
+  std::unique_ptr<Codec> raw_;
   std::map<const Codec*, Offload> codecs_;
 };
 

@@ -72,6 +72,7 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
   item.dtype = payload.dtype();
   item.device = payload.device();
   item.bytes = bytes;
+  item.version = payload.storage()->version();
   item.payload = std::move(payload);
   item.in_file = item.device == kMeta;
   resident_ += bytes;
@@ -83,6 +84,10 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
 Tensor PayloadStore::pin(Id id) {
   Lock lock(mutex_);
   Item& item = items_.at(id);
+  FRUGAL_CHECK(
+      !was_changed(item),
+      "[offload] expected a saved {} {} unchanged until backward, got one written in place",
+      item.shape, name_of(item.dtype));
   if (!item.payload.defined() && item.error.empty()) {
     make_room(item.bytes, 0);  // if it can be made: this one is needed now
     for (;;) {
@@ -200,7 +205,14 @@ bool PayloadStore::make_room(int64_t bytes, Id prefetched) {
   return true;
 }
 
+// Asked on the threads that call: the one that writes to the file reads no versions.
+bool PayloadStore::was_changed(const Item& item) {
+  return item.changed ||
+         (item.payload.defined() && item.payload.storage()->version() != item.version);
+}
+
 void PayloadStore::let_go(Item& item) {
+  item.changed = was_changed(item);
   item.payload = {};
   item.ahead = false;
   resident_ -= item.bytes;
@@ -215,6 +227,7 @@ void PayloadStore::load(Id id, Item& item, bool at_once) {
     item.transfer = Transfer::queued;
     work_.notify_one();
   }
+  item.version = payload.storage()->version();
   item.payload = std::move(payload);
   resident_ += item.bytes;
 }

@@ -1,16 +1,16 @@
 // PayloadStore: packed payloads between a window of memory and a file.
 //
 // In memory: at most `window` bytes of payloads, category `packed`, plus the one that waits to be
-// taken in or was unpacked last; one larger than the window goes alone. Below half a window nothing is written. Beyond,
-// one thread writes the oldest payloads, which backward needs last, and they stay in memory until
-// their room is needed. Out of memory go first, of what is in the file: payloads that were used,
-// the longest unused first; then the oldest unused; then those asked for ahead. A payload is
-// written once, its bytes in the file are released when it is dropped, and one that is dropped
-// before is never written.
-// prefetch() reads where the window has room or holds what was used or is older, else later, as
-// soon as payloads are dropped. pin() goes before everything else.
-// A window that does not hold what one node of backward uses makes it read payloads again.
-// On `meta`, payloads come and go as elsewhere, and nothing is written or read.
+// taken in or was unpacked last; one larger than the window goes alone. Below half a window nothing
+// is written. Beyond, one thread writes the oldest payloads, which backward needs last, and they
+// stay in memory until their room is needed. Out of memory go first, of what is in the file:
+// payloads that were used, the longest unused first; then the oldest unused; then those asked for
+// ahead. A payload is written once, its bytes in the file are released when it is dropped, and one
+// that is dropped before is never written. prefetch() reads where the window has room or holds what
+// was used or is older, else later, as soon as payloads are dropped. pin() goes before everything
+// else. A window that does not hold what one node of backward uses makes it read payloads again. A
+// payload may be somebody else's tensor too, who must not write to it while it is in memory. On
+// `meta`, payloads come and go as elsewhere, and nothing is written or read.
 //
 // A file that takes no more is no error while the window has room; each put() tries again.
 // Thread safety: all functions. Memory is taken by callers alone, never by the thread that writes.
@@ -49,7 +49,8 @@ class PayloadStore {
   // Takes `payload` in, waiting for room. Errors: the window is full of what the file does not
   // take, see FileStore::write; then nothing was taken in.
   Id put(Tensor payload);
-  // The payload, in memory until unpin(). Errors: OutOfMemory, those of FileStore::read; the
+  // The payload, in memory until unpin(). Errors: a payload that was written in place; OutOfMemory,
+  // those of FileStore::read, after which the
   // payload can be asked for again.
   Tensor pin(Id id);
   void unpin(Id id) noexcept;
@@ -69,7 +70,9 @@ class PayloadStore {
     Device device{};
     int64_t bytes = 0;
     FileStore::Region region;
+    uint64_t version = 0;  // of the payload's storage
     bool in_file = false;  // on `meta`: as if
+    bool changed = false;  // it was written in place before it left
     Transfer transfer = Transfer::none;
     bool wished = false;  // waits in wishes_
     bool ahead = false;   // asked for, not used since
@@ -86,6 +89,7 @@ class PayloadStore {
   std::map<Id, Item>::iterator first_to_go(Id prefetched);
   bool make_room(int64_t bytes, Id prefetched);
   void let_go(Item& item);
+  static bool was_changed(const Item& item);
   void load(Id id, Item& item, bool at_once);
   void grant_wishes() noexcept;
   void run();

@@ -209,6 +209,29 @@ TEST_CASE("a payload that was spoiled on the disk is an error for it alone") {
   CHECK(store.resident_bytes() == 0);
 }
 
+TEST_CASE("a payload that is written in place before it leaves memory is an error") {
+  const TempFolder folder;
+  PayloadStore store(in(folder, 30 * kKiB));
+  std::vector<Tensor> own;
+  std::vector<PayloadStore::Id> ids;
+  for (uint64_t i = 0; i < 2; ++i) {
+    own.push_back(payload(10 * kKiB, i));
+    ids.push_back(store.put(own.back()));
+  }
+  own[0].bump_version();  // in memory
+  CHECK_THROWS_WITH_AS(
+      store.pin(ids[0]),
+      "[offload] expected a saved [10240] u8 unchanged until backward, got one written in place",
+      Error);
+  CHECK(holds(store, ids[1], 10 * kKiB, 1));
+  for (uint64_t i = 2; i < 9; ++i) ids.push_back(store.put(payload(10 * kKiB, i)));
+  own[1].bump_version();  // it left: what happens to its owner's is no matter
+  CHECK(holds(store, ids[1], 10 * kKiB, 1));
+  for (int i = 0; i < 2; ++i)
+    CHECK_THROWS_AS(store.pin(ids[0]), Error);  // whenever it is asked for
+  for (const auto id : ids) store.drop(id);
+}
+
 TEST_CASE("without memory to read into, others make room or the error is raised") {
   const TempFolder folder;
   const int64_t before = live(Category::packed);
