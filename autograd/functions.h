@@ -28,8 +28,8 @@ Variable matmul(const Variable& a, const Variable& b);
 // ---- normalisation (functions/batch_norm.cpp): x [..., C] over all rows, weight and bias [C].
 // In training mode running_mean and running_var [C] are updated in place (unbiased variance),
 // unless recomputing(). Saves: x, weight, bias, mean and 1/std (2C numbers), and for the relu forms
-// the sign of y, 1 bit each. Recipe: linear, y = sign * (weight * (x - mean) * invstd + bias); the
-// residual form has none.
+// the sign of y, 1 bit each. Recipe: linear, y = sign * (weight * (x - mean) * invstd + bias
+// [+ residual]), in the residual form where the residual has one too.
 struct BatchNormStats {
   Tensor running_mean, running_var;  // [C]
 };
@@ -37,7 +37,8 @@ Variable batch_norm(const Variable& x, const Variable& weight, const Variable& b
                     const BatchNormStats& stats, const BatchNormOptions& options = {});
 Variable batch_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
                          const BatchNormStats& stats, const BatchNormOptions& options = {});
-Variable batch_norm_add_relu(const Variable& x, const Variable& residual, const Variable& weight,
+// A residual that is moved in, whose bytes nobody else holds, gives them to y.
+Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variable& weight,
                              const Variable& bias, const BatchNormStats& stats,
                              const BatchNormOptions& options = {});
 

@@ -39,7 +39,8 @@ class Variable {
 
   const std::shared_ptr<Node>& producer() const;  // nullptr for a leaf
   const std::shared_ptr<GradAccumulator>& accumulator()
-      const;                                            // nullptr unless a leaf that requires grad
+      const;  // nullptr unless a leaf that requires grad
+  bool is_sole_handle() const { return impl_.use_count() == 1; }
   const void* identity() const { return impl_.get(); }  // equal for handles of one variable
 
  private:

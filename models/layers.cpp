@@ -67,9 +67,8 @@ Variable BatchNorm2d::forward_relu(const Variable& x, Context& context) {
   return batch_norm_relu(x, weight_, bias_, stats(), prepare(context));
 }
 
-Variable BatchNorm2d::forward_add_relu(const Variable& x, const Variable& residual,
-                                       Context& context) {
-  return batch_norm_add_relu(x, residual, weight_, bias_, stats(), prepare(context));
+Variable BatchNorm2d::forward_add_relu(const Variable& x, Variable residual, Context& context) {
+  return batch_norm_add_relu(x, std::move(residual), weight_, bias_, stats(), prepare(context));
 }
 
 Linear::Linear(Init& init, int64_t in, int64_t out)

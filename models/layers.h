@@ -35,7 +35,7 @@ class BatchNorm2d : public Module {
   BatchNorm2d(Init& init, int64_t channels, double eps = 1e-5, double momentum = 0.1);
   Variable forward(Variable x, Context& context) override;
   Variable forward_relu(const Variable& x, Context& context);
-  Variable forward_add_relu(const Variable& x, const Variable& residual, Context& context);
+  Variable forward_add_relu(const Variable& x, Variable residual, Context& context);
 
  private:
   BatchNormOptions prepare(const Context& context);

@@ -34,7 +34,7 @@ class BasicBlock : public Module {
     if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
     // Last, so that in backward it takes the norm's gradient in slices.
     y = conv2_->forward(y, context);
-    return bn2_->forward_add_relu(y, x, context);
+    return bn2_->forward_add_relu(y, std::move(x), context);
   }
 
  private:
@@ -68,7 +68,7 @@ class Bottleneck : public Module {
     if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
     // Last, so that in backward it takes the norm's gradient in slices.
     y = conv3_->forward(y, context);
-    return bn3_->forward_add_relu(y, x, context);
+    return bn3_->forward_add_relu(y, std::move(x), context);
   }
 
  private:

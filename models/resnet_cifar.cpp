@@ -48,7 +48,7 @@ class Block : public Module {
     x = shortcut_.forward(std::move(x), context);
     // Last, so that in backward it takes the norm's gradient in slices.
     y = conv2_->forward(y, context);
-    return bn2_->forward_add_relu(y, x, context);
+    return bn2_->forward_add_relu(y, std::move(x), context);
   }
 
  private:

@@ -122,13 +122,16 @@ BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& ru
 
 BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moments,
                                  const BatchNormParameters& parameters, const Tensor& residual,
-                                 bool relu, bool want_mask) {
+                                 bool relu, bool want_mask, bool over_residual) {
   check_x(x);
   FRUGAL_CHECK(relu || !want_mask, "[batch_norm] expected a mask to go with a relu, got none");
   check_residual(x, residual);
+  FRUGAL_CHECK(!over_residual || (residual.defined() && residual.is_contiguous()),
+               "[batch_norm] expected a contiguous residual to write over");
   const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
   const Tensor added = residual.defined() ? contiguous(residual) : residual;
-  BatchNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()), {}};
+  BatchNormOutput out{over_residual ? residual : Tensor::empty(x.shape(), x.dtype(), x.device()),
+                      {}};
   const bool fused = by_rows(x);
   if (want_mask && fused) out.mask = empty_bitmask(x.shape(), x.device());
   if (x.numel() == 0) return out;

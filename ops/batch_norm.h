@@ -27,12 +27,13 @@ BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& ru
 
 // z = weight (x - mean) invstd + bias [+ residual]; y = z, or with relu z where it is not <= 0,
 // else 0. The mask (ops/bitmask.h) says where y was kept; undefined unless asked for.
+// `over_residual`: y takes the place of the residual, contiguous, whose version stays.
 struct BatchNormOutput {
   Tensor y, mask;
 };
 BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moments,
                                  const BatchNormParameters& parameters, const Tensor& residual,
-                                 bool relu, bool want_mask);
+                                 bool relu, bool want_mask, bool over_residual = false);
 // z where the mask is set, else 0: linear in x and residual, and bit-equal to batch_norm_apply's y
 // for the same x and its mask.
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,

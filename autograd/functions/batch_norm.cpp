@@ -85,7 +85,7 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
 
 Variable normalize(const char* op, const Variable& x, const Variable& residual,
                    const Variable& weight, const Variable& bias, const BatchNormStats& stats,
-                   const BatchNormOptions& options, bool relu) {
+                   const BatchNormOptions& options, bool relu, bool over_residual = false) {
   const Variables inputs{x, weight, bias, residual};
   const ops::BatchNormMoments moments = moments_of(x, stats, options);
   const ops::BatchNormParameters parameters{weight.defined() ? weight.value() : Tensor(),
@@ -93,8 +93,8 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
   const bool residual_form = residual.defined();
   const ops::BatchNormOutput out = ops::batch_norm_apply(
       x.value(), moments, parameters, residual_form ? residual.value() : Tensor(), relu,
-      relu && recording(inputs));
-  return record(
+      relu && recording(inputs), over_residual);
+  const Variable y = record(
       op, inputs, out.y,
       // Where the relu is 0, x counts only through the statistics of the whole batch.
       {save(x).with_sign(out.mask, 0), save(weight), save(bias), save_stat(moments.mean),
@@ -104,6 +104,9 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
         return backward(b, training, residual_form);
       },
       linear_replay(rebuild, true));
+  // The residual's slot was found by its version; y is another tensor in its place.
+  if (over_residual) out.y.bump_version();
+  return y;
 }
 
 }  // namespace
@@ -118,10 +121,11 @@ Variable batch_norm_relu(const Variable& x, const Variable& weight, const Variab
   return normalize("batch_norm_relu", x, {}, weight, bias, stats, options, true);
 }
 
-Variable batch_norm_add_relu(const Variable& x, const Variable& residual, const Variable& weight,
+Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variable& weight,
                              const Variable& bias, const BatchNormStats& stats,
                              const BatchNormOptions& options) {
-  return normalize("batch_norm_add_relu", x, residual, weight, bias, stats, options, true);
+  const bool mine = residual.is_sole_handle() && is_sole_owner(residual.value());
+  return normalize("batch_norm_add_relu", x, residual, weight, bias, stats, options, true, mine);
 }
 
 }  // namespace frugal

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "ops/bitmask.h"
+#include "ops/copy.h"
 #include "samples.h"
 
 namespace frugal::ops {
@@ -103,6 +104,14 @@ void check_against_reference(const Problem& p, const BatchNormMoments& moments =
   const double sum_bound = bound * (1 + std::sqrt(static_cast<double>(expected.rows)));
   CHECK(error(r.grads.dweight, expected.dweight) < sum_bound);
   CHECK(error(r.grads.dbias, expected.dbias) < sum_bound);
+  if (p.residual.defined()) {
+    const Tensor place = clone(p.residual);
+    const BatchNormOutput over =
+        batch_norm_apply(p.x, r.moments, {p.weight, p.bias}, place, p.relu, p.relu, true);
+    CHECK(over.y.to_vector() == r.out.y.to_vector());
+    if (bitmask_layout(p.x.shape()).by_rows) CHECK(over.y.storage() == place.storage());
+    CHECK_THROWS_AS(batch_norm_apply(p.x, r.moments, {}, {}, p.relu, false, true), Error);
+  }
   CHECK(r.grads.dresidual.defined() == p.residual.defined());
   if (p.residual.defined()) CHECK(error(r.grads.dresidual, expected.dresidual) < bound);
   CHECK(r.out.mask.defined() == p.relu);
