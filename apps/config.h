@@ -47,6 +47,7 @@ struct OptimConfig {
   double weight_decay = 1e-4;
   bool no_decay_norms = true;
   double clip_norm = 0;
+  bool in_backward = false;
 };
 
 struct ScheduleConfig {

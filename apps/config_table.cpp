@@ -146,7 +146,10 @@ Section optim() {
            field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
                  "Leave biases and the norms' parameters without weight decay."),
            field(s, "clip_norm", &C::clip_norm, number(0, 1e12),
-                 "Scale gradients down to this global norm; 0: off.")}};
+                 "Scale gradients down to this global norm; 0: off."),
+           field(s, "in_backward", &C::in_backward, boolean(),
+                 "Update each parameter as soon as its gradient is complete, so that gradients are "
+                 "never all in memory. Without clip_norm, gradient accumulation, checkpointing.")}};
 }
 
 Section schedule() {

@@ -167,6 +167,17 @@ void resolve(Config& config) {
     throw ConfigError("model.in_channels",
                       fmt::format("expected {}, the channels of {}, got {}", spec.shape[2],
                                   row.name, *model.in_channels));
+  if (config.optim.in_backward) {
+    const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
+                        : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
+                        : config.train.checkpointing             ? "train.checkpointing"
+                                                                 : nullptr;
+    if (other != nullptr)
+      throw ConfigError("optim.in_backward",
+                        fmt::format("expected false with {}, which needs all gradients or "
+                                    "parameters until backward has ended",
+                                    other));
+  }
   if (!config.data.dir && row.open != nullptr) {
     if (const char* folder = std::getenv("FRUGAL_DATA"); folder != nullptr && *folder != '\0')
       config.data.dir = folder;

@@ -97,6 +97,9 @@ void Trainer::step() {
   StepOptions options;
   options.label_smoothing = config_.train.label_smoothing;
   options.weight = 1.0 / static_cast<double>(parts);
+  const double lr = schedule_->lr(state_.step);
+  UpdateInBackward update(*optimizer_, lr);
+  if (config_.optim.in_backward) options.leaf_done = update.leaf_done();
   StepMemory memory;
   int64_t samples = 0;
   for (int64_t i = 0; i < parts; ++i) {
@@ -112,11 +115,11 @@ void Trainer::step() {
     memory.raise(result.memory);
     samples += result.samples;
   }
-  const double norm = config_.optim.clip_norm > 0
+  const double norm = config_.optim.in_backward ? update.norm()
+                      : config_.optim.clip_norm > 0
                           ? optim::clip_grad_norm(parameters_, config_.optim.clip_norm)
                           : optim::grad_norm(parameters_);
   check_finite(norm, "gradient norm");
-  const double lr = schedule_->lr(state_.step);
   optimizer_->step(lr);
   ++state_.step;
   end_peak(device_, memory);

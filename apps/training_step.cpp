@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "ops/cross_entropy.h"
 #include "ops/reduce.h"
+#include "ops/sgd.h"
 
 namespace frugal::apps {
 namespace {
@@ -87,14 +87,23 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
   batch = {};
   measure_saved(device, result.memory);
   if (!std::isfinite(result.loss)) return result;
-  if (options.weight == 1) {
-    backward(loss);
-  } else {
+  Tensor dy;
+  if (options.weight != 1) {
     CategoryScope scope(Category::gradient);
-    backward(loss, Tensor::full(loss.shape(), options.weight, loss.dtype(), device));
+    dy = Tensor::full(loss.shape(), options.weight, loss.dtype(), device);
   }
+  backward(loss, dy, options.leaf_done);
   return result;
 }
+
+LeafFn UpdateInBackward::leaf_done() {
+  return [this](GradAccumulator& leaf) {
+    if (leaf.grad.device().type != DeviceType::meta) squares_ += ops::sum_of_squares(leaf.grad);
+    if (std::isfinite(squares_) && optimizer_.step_leaf(leaf, lr_)) leaf.grad = {};
+  };
+}
+
+double UpdateInBackward::norm() const { return std::sqrt(squares_); }
 
 std::string find_nonfinite(Module& model, const Batch& batch, Context& context) {
   for (const auto& p : model.parameters())

@@ -1,10 +1,12 @@
 // One batch forward and backward, in the order that keeps memory low.
 #pragma once
 #include "apps/json.h"
+#include "autograd/engine.h"
 #include "autograd/saved_tensor.h"
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "models/module.h"
+#include "optim/optimizer.h"
 
 namespace frugal::apps {
 
@@ -36,13 +38,28 @@ struct BatchResult {
 
 struct StepOptions {
   double label_smoothing = 0;
-  double weight = 1;  // of this batch's loss in the gradient
+  double weight = 1;      // of this batch's loss in the gradient
+  LeafFn leaf_done = {};  // see backward()
 };
 
 // Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
 // there is no backward. On meta the loss is 0 and nothing is counted as correct.
 BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
                              const StepOptions& options);
+
+// Updates each parameter as soon as its gradient is complete, and drops the gradient, so that
+// gradients are never all alive. Parameters stay as they are from the first gradient on that is not
+// finite.
+class UpdateInBackward {
+ public:
+  UpdateInBackward(Optimizer& optimizer, double lr) : optimizer_(optimizer), lr_(lr) {}
+  LeafFn leaf_done();   // REQUIRES: this outlives the backward pass
+  double norm() const;  // of the whole gradient
+
+ private:
+  Optimizer& optimizer_;
+  double lr_, squares_ = 0;
+};
 
 // Looks for the first value that is not finite: in the parameters, their gradients, the batch's
 // input, in what a forward pass of the batch saves, in its order, the buffers and the output.

@@ -64,6 +64,7 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
     return grads;
   };
   auto node = make_node("checkpoint", inputs, output, saves, std::move(backward_fn), {});
+  node->hides_leaves = true;
   return make_output(std::move(output), std::move(node));
 }
 

@@ -1,6 +1,7 @@
 #include "autograd/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -100,9 +101,32 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients) {
   }
 }
 
+// Edges to each leaf that are still to be walked.
+class PendingLeaves {
+ public:
+  explicit PendingLeaves(const std::vector<std::shared_ptr<Node>>& nodes) {
+    for (const auto& node : nodes) {
+      FRUGAL_CHECK(!node->hides_leaves,
+                   "[backward] expected a graph without checkpoints where leaves are used up as "
+                   "their gradients are complete, got {}",
+                   node->op);
+      for (const Edge& edge : node->inputs)
+        if (edge.leaf != nullptr) ++edges_[edge.leaf.get()];
+    }
+  }
+  void walked(const Node& node, const LeafFn& leaf_done) {
+    for (const Edge& edge : node.inputs)
+      if (edge.leaf != nullptr && --edges_[edge.leaf.get()] == 0 && edge.leaf->grad.defined())
+        leaf_done(*edge.leaf);
+  }
+
+ private:
+  std::unordered_map<const GradAccumulator*, int> edges_;
+};
+
 }  // namespace
 
-void backward(const Variable& root, const Tensor& dy) {
+void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done) {
   FRUGAL_CHECK(root.producer() != nullptr,
                "[backward] expected the output of a recorded op, got {}",
                root.defined() ? "a leaf" : "an undefined variable");
@@ -114,6 +138,8 @@ void backward(const Variable& root, const Tensor& dy) {
                  "[backward] expected a graph that was not walked yet, got one whose {} has freed "
                  "its saved tensors; run the forward pass again",
                  node->op);
+  std::optional<PendingLeaves> leaves;
+  if (leaf_done) leaves.emplace(nodes);
   Gradients gradients;
   if (dy.defined()) {
     FRUGAL_CHECK(dy.shape() == root.shape() && dy.dtype() == root.dtype(),
@@ -142,6 +168,7 @@ void backward(const Variable& root, const Tensor& dy) {
     node.slots.clear();
     node.backward = nullptr;
     node.replay = {};
+    if (leaves) leaves->walked(node, leaf_done);
   }
 }
 

@@ -25,6 +25,7 @@ struct Node {
   int64_t slice_bytes = 0;  // see SavePolicy
   int sign_slot = -1;   // which slot holds the mask of an activation function, the output's sign
   bool walked = false;  // a backward freed it
+  bool hides_leaves = false;  // backward uses leaves that `inputs` do not show
 
   Node() = default;
   Node(const Node&) = delete;

@@ -22,6 +22,8 @@ class Optimizer {
   // One update at learning rate `lr` (before lr_scale); parameters without a gradient are left
   // alone.
   virtual void step(double lr) = 0;
+  // The same of the one parameter whose gradient this is. False if it is none of the optimizer's.
+  virtual bool step_leaf(const GradAccumulator& leaf, double lr) = 0;
   // State for checkpoints: names and tensors, in category `optimizer`; empty before the first step.
   virtual NamedTensors state() const = 0;
   // Errors: unexpected names or wrong shapes; the optimizer is then unchanged.

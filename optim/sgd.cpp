@@ -18,22 +18,33 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : option
   for (ParameterGroup& group : groups) {
     FRUGAL_CHECK(group.weight_decay >= 0, "[sgd] expected a weight decay of at least 0, got {}",
                  group.weight_decay);
-    for (auto& [name, parameter] : group.parameters)
+    for (auto& [name, parameter] : group.parameters) {
+      slot_of_[parameter.accumulator().get()] = slots_.size();
       slots_.push_back({name, parameter, {}, group.lr_scale, group.weight_decay});
+    }
   }
 }
 
-void Sgd::step(double lr) {
+void Sgd::update(Slot& slot, double lr) {
+  const Tensor& gradient = slot.parameter.grad();
+  if (!gradient.defined()) return;
+  const Tensor& value = slot.parameter.value();
   CategoryScope scope(Category::optimizer);
-  for (Slot& slot : slots_) {
-    const Tensor& gradient = slot.parameter.grad();
-    if (!gradient.defined()) continue;
-    const Tensor& value = slot.parameter.value();
-    if (options_.momentum != 0 && !slot.velocity.defined())
-      slot.velocity = Tensor::zeros(value.shape(), value.dtype(), value.device());
-    ops::sgd_step(value, gradient, slot.velocity,
-                  {lr * slot.lr_scale, options_.momentum, slot.weight_decay, options_.nesterov});
-  }
+  if (options_.momentum != 0 && !slot.velocity.defined())
+    slot.velocity = Tensor::zeros(value.shape(), value.dtype(), value.device());
+  ops::sgd_step(value, gradient, slot.velocity,
+                {lr * slot.lr_scale, options_.momentum, slot.weight_decay, options_.nesterov});
+}
+
+void Sgd::step(double lr) {
+  for (Slot& slot : slots_) update(slot, lr);
+}
+
+bool Sgd::step_leaf(const GradAccumulator& leaf, double lr) {
+  const auto found = slot_of_.find(&leaf);
+  if (found == slot_of_.end()) return false;
+  update(slots_[found->second], lr);
+  return true;
 }
 
 Optimizer::NamedTensors Sgd::state() const {

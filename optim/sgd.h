@@ -1,6 +1,8 @@
 // Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as PyTorch
 // defines them. Ref: Sutskever et al. 2013.
 #pragma once
+#include <unordered_map>
+
 #include "optim/optimizer.h"
 
 namespace frugal::optim {
@@ -15,6 +17,7 @@ class Sgd : public Optimizer {
   // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay.
   Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options);
   void step(double lr) override;
+  bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // "momentum/<parameter>"
   void load_state(const NamedTensors& state) override;
 
@@ -25,7 +28,9 @@ class Sgd : public Optimizer {
     Tensor velocity;  // undefined before the first step and without momentum
     double lr_scale, weight_decay;
   };
+  void update(Slot& slot, double lr);
   std::vector<Slot> slots_;
+  std::unordered_map<const GradAccumulator*, size_t> slot_of_;
   SgdOptions options_;
 };
 

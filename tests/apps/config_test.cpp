@@ -96,6 +96,11 @@ TEST_CASE("values that contradict each other") {
   CHECK_THROWS_AS(resolving(R"({"model": {"num_classes": 9}})"), ConfigError);
   CHECK_THROWS_AS(resolving(R"({"model": {"in_channels": 3}})"), ConfigError);
   CHECK_THROWS_AS(resolving(R"({"data": {"classes": 3}})"), ConfigError);
+  for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",
+                            R"({"optim": {"in_backward": true}, "train": {"checkpointing": true}})",
+                            R"({"optim": {"in_backward": true},
+                                "train": {"gradient_accumulation": 2}})"})
+    CHECK_THROWS_WITH_AS(resolving(other), doctest::Contains("optim.in_backward"), ConfigError);
   const Config c = resolving(R"({"data": {"name": "random", "shape": [4, 5, 6], "classes": 3}})");
   CHECK(*c.model.in_channels == 6);
   CHECK(*c.model.num_classes == 3);

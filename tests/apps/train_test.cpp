@@ -213,6 +213,24 @@ TEST_CASE("gradient accumulation gives the gradient of the whole batch") {
   CHECK(steps == 5);
 }
 
+TEST_CASE("parameters updated in backward end as they would after it, in less memory") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string train = "train " + folder / "c.json" + " --json --set optim.clip_norm=0 --out ";
+  const Ran after = frugal(train + folder / "a");
+  const Ran in = frugal(train + folder / "b" + " --set optim.in_backward=true");
+  REQUIRE_MESSAGE(after.status == 0, after.err);
+  REQUIRE_MESSAGE(in.status == 0, in.err);
+  const Json a = Json::parse(after.out), b = Json::parse(in.out);
+  CHECK(a["final"] == b["final"]);
+  CHECK(a["best"] == b["best"]);
+  CHECK(b["memory"]["peak_bytes"] < a["memory"]["peak_bytes"]);
+  const Ran lost =
+      frugal(train + folder / "c" + " --set optim.in_backward=true --set optim.lr=9999");
+  CHECK(lost.status == 1);
+  CHECK(lost.err.find("finite") != std::string::npos);
+}
+
 TEST_CASE("bench step measures every level, and meta counts the same bytes without computing") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
