@@ -102,14 +102,16 @@ Encoder::Encoder(uint8_t* end) : at_(end) { states_.fill(kLow); }
 
 namespace {
 
+// All bits if a < b, else none. No branch, which would be taken at random. REQUIRES: below 2^31.
+inline uint32_t mask_less(uint32_t a, uint32_t b) { return 0u - ((a - b) >> 31); }
+
 inline uint32_t encode(uint32_t x, const EncodeTable::Entry& entry, uint8_t*& at) {
-  // Without a branch, which would be taken at random: the word is always written, and counts if the
-  // state was too large.
+  // The word is always written, and counts if the state was too large.
   const auto word = static_cast<uint16_t>(x);
   std::memcpy(at - 2, &word, 2);
-  const bool large = x >= entry.limit;
-  at -= large ? 2 : 0;
-  x = large ? x >> 16 : x;
+  const uint32_t large = ~mask_less(x, entry.limit);
+  at -= large & 2;
+  x ^= (x ^ x >> 16) & large;
   const auto quotient = static_cast<uint32_t>(uint64_t{x} * entry.reciprocal >> entry.shift);
   return x + entry.start + quotient * entry.rest;
 }
@@ -120,9 +122,9 @@ inline uint32_t decode(uint32_t x, uint8_t& byte, const uint32_t* table, const u
   x = (entry >> 8) % kScale * (x >> kScaleBits) + (entry >> 20);
   uint16_t word;
   std::memcpy(&word, at, 2);
-  const bool small = x < kLow;
-  at += small ? 2 : 0;
-  return small ? x << 16 | word : x;
+  const uint32_t small = mask_less(x, kLow);
+  at += small & 2;
+  return x ^ ((x ^ (x << 16 | word)) & small);
 }
 
 }  // namespace
@@ -152,14 +154,14 @@ Decoder::Decoder(const uint8_t* stream) : at_(stream + sizeof states_) {
 }
 
 void Decoder::get(uint8_t* bytes, size_t size, const DecodeTable& table) {
-  std::array<uint32_t, kStates> x = states_;
+  // In memory: eight states and what a step needs are more than the registers of x86-64.
+  uint32_t* const x = states_.data();
   const uint8_t* at = at_;
   const uint32_t* of = table.of.data();
   size_t i = 0;
   for (; i + kStates <= size; i += kStates)
     for (size_t k = 0; k < kStates; ++k) x[k] = decode(x[k], bytes[i + k], of, at);
   for (; i < size; ++i) x[i % kStates] = decode(x[i % kStates], bytes[i], of, at);
-  states_ = x;
   at_ = at;
 }
 
