@@ -307,21 +307,10 @@ void PackRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void PackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::f64) return PackRange<double, 0>(job, begin, end);
-  if (job.dtype == DType::bf16) return PackRange<BFloat16, 0>(job, begin, end);
-  if (job.dtype == DType::f16) return PackRange<Float16, 0>(job, begin, end);
-  switch (job.stochastic ? job.layout.bits : 0) {
-    case 1:
-      return PackRange<float, 1>(job, begin, end);
-    case 2:
-      return PackRange<float, 2>(job, begin, end);
-    case 4:
-      return PackRange<float, 4>(job, begin, end);
-    case 8:
-      return PackRange<float, 8>(job, begin, end);
-    default:
-      return PackRange<float, 0>(job, begin, end);
-  }
+  WithKernel<1, 2, 4, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
+                         [&](auto zero, auto width) {
+                           PackRange<decltype(zero), decltype(width)::value>(job, begin, end);
+                         });
 }
 
 }  // namespace HWY_NAMESPACE

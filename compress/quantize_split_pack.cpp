@@ -353,21 +353,10 @@ void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void SplitPackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::f64) return SplitRange<double, 0>(job, begin, end);
-  if (job.dtype == DType::bf16) return SplitRange<BFloat16, 0>(job, begin, end);
-  if (job.dtype == DType::f16) return SplitRange<Float16, 0>(job, begin, end);
-  switch (job.stochastic ? job.layout.bits : 0) {
-    case 2:
-      return SplitRange<float, 2>(job, begin, end);
-    case 3:
-      return SplitRange<float, 3>(job, begin, end);
-    case 4:
-      return SplitRange<float, 4>(job, begin, end);
-    case 8:
-      return SplitRange<float, 8>(job, begin, end);
-    default:
-      return SplitRange<float, 0>(job, begin, end);
-  }
+  WithKernel<2, 3, 4, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
+                         [&](auto zero, auto width) {
+                           SplitRange<decltype(zero), decltype(width)::value>(job, begin, end);
+                         });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -124,49 +124,24 @@ void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
   if constexpr (kStream) hwy::FlushStream();
 }
 
-template <int kBits>
-void SplitUnpackFloats(const UnpackJob& job, int64_t begin, int64_t end) {
-  if (bypasses_caches(job.layout, job.x, job.end - job.begin))
-    return SplitUnpackRange<float, kBits, true>(job, begin, end);
-  SplitUnpackRange<float, kBits, false>(job, begin, end);
-}
-
 void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  if (job.dtype == DType::f64) return SplitUnpackRange<double, 0, false>(job, begin, end);
-  if (job.dtype == DType::bf16) return SplitUnpackRange<BFloat16, 0, false>(job, begin, end);
-  if (job.dtype == DType::f16) return SplitUnpackRange<Float16, 0, false>(job, begin, end);
-  switch (job.layout.bits) {
-    case 2:
-      return SplitUnpackFloats<2>(job, begin, end);
-    case 3:
-      return SplitUnpackFloats<3>(job, begin, end);
-    case 4:
-      return SplitUnpackFloats<4>(job, begin, end);
-    case 8:
-      return SplitUnpackFloats<8>(job, begin, end);
-    default:
-      return SplitUnpackFloats<0>(job, begin, end);
-  }
+  WithKernel<2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int kBits = decltype(width)::value;
+    if constexpr (std::is_same_v<T, float>) {
+      if (bypasses_caches(job.layout, job.x, job.end - job.begin))
+        return SplitUnpackRange<T, kBits, true>(job, begin, end);
+    }
+    SplitUnpackRange<T, kBits, false>(job, begin, end);
+  });
 }
 
-template <int kBits>
-void SignRange(const UnpackJob& job, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) SignUnit<kBits>(job, unit_at(job.layout, i));
-}
-
+// Bits have no element type.
 void SplitSignUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  switch (job.layout.bits) {
-    case 2:
-      return SignRange<2>(job, begin, end);
-    case 3:
-      return SignRange<3>(job, begin, end);
-    case 4:
-      return SignRange<4>(job, begin, end);
-    case 8:
-      return SignRange<8>(job, begin, end);
-    default:
-      return SignRange<0>(job, begin, end);
-  }
+  WithKernel<2, 3, 4, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
+    for (int64_t i = begin; i < end; ++i)
+      SignUnit<decltype(width)::value>(job, unit_at(job.layout, i));
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -60,38 +60,16 @@ void UnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
   if constexpr (kStream) hwy::FlushStream();
 }
 
-template <int kBits>
-void UnpackFloats(const UnpackJob& job, int64_t begin, int64_t end) {
-  if (bypasses_caches(job.layout, job.x, job.end - job.begin))
-    return UnpackRange<float, kBits, true>(job, begin, end);
-  UnpackRange<float, kBits, false>(job, begin, end);
-}
-
 void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  switch (job.dtype) {
-    case DType::f64:
-      return UnpackRange<double, 0, false>(job, begin, end);
-    case DType::bf16:
-      return UnpackRange<BFloat16, 0, false>(job, begin, end);
-    case DType::f16:
-      return UnpackRange<Float16, 0, false>(job, begin, end);
-    default:
-      break;
-  }
-  switch (job.layout.bits) {
-    case 1:
-      return UnpackFloats<1>(job, begin, end);
-    case 2:
-      return UnpackFloats<2>(job, begin, end);
-    case 3:
-      return UnpackFloats<3>(job, begin, end);
-    case 4:
-      return UnpackFloats<4>(job, begin, end);
-    case 8:
-      return UnpackFloats<8>(job, begin, end);
-    default:
-      return UnpackFloats<0>(job, begin, end);
-  }
+  WithKernel<1, 2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int kBits = decltype(width)::value;
+    if constexpr (std::is_same_v<T, float>) {
+      if (bypasses_caches(job.layout, job.x, job.end - job.begin))
+        return UnpackRange<T, kBits, true>(job, begin, end);
+    }
+    UnpackRange<T, kBits, false>(job, begin, end);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "compress/quantize_units.h"
 
@@ -46,6 +47,19 @@ HWY_INLINE VU Truncate(VF v) {
 #else
   return hn::BitCast(DU(), hn::ConvertTo(DI(), v));
 #endif
+}
+
+// Calls f(zero, width): zero of the element type; width a constant, `bits` if it is one of kWidths
+// and the elements are f32, else 0, which stands for any.
+template <int... kWidths, class F>
+void WithKernel(DType dtype, int bits, F&& f) {
+  const std::integral_constant<int, 0> any;
+  if (dtype == DType::f64) return f(double{}, any);
+  if (dtype == DType::bf16) return f(BFloat16{}, any);
+  if (dtype == DType::f16) return f(Float16{}, any);
+  const bool known =
+      ((bits == kWidths && (f(float{}, std::integral_constant<int, kWidths>()), true)) || ...);
+  if (!known) f(float{}, any);
 }
 
 }  // namespace HWY_NAMESPACE
