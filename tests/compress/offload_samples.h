@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "compress/file_store.h"
-#include "core/rng.h"
+#include "core/tensor.h"
 
 namespace frugal::compress {
 
@@ -35,11 +35,9 @@ class TempFolder {
 inline Tensor payload(int64_t bytes, uint64_t seed) {
   CategoryScope scope(Category::packed);
   Tensor tensor = Tensor::empty({bytes}, DType::u8);
-  Rng rng(seed);
-  const RngKey key = rng.state();
   auto* data = static_cast<uint8_t*>(tensor.raw());
-  for (int64_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<uint8_t>(key.seed * 131 + static_cast<uint64_t>(i * i) + (i >> 8));
+  for (uint64_t i = 0; i < static_cast<uint64_t>(bytes); ++i)
+    data[i] = static_cast<uint8_t>(seed * 131 + i * i + (i >> 8));
   return tensor;
 }
 

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <map>
 
+#include "core/rng.h"
 #include "tests/compress/offload_samples.h"
 
 using namespace frugal;
