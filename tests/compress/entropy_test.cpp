@@ -78,7 +78,8 @@ void check_same(const Packed& coded, const Packed& plain, const Shape& shape) {
   const int64_t n = shape[0];
   const std::pair<int64_t, int64_t> ranges[] = {
       {0, n}, {0, 1}, {n - 1, n}, {n / 3, n / 3}, {n / 2, n}, {n / 3, n / 2}, {0, 0}, {n, n}};
-  for (const auto& [begin, end] : ranges) {
+  for (const auto& range : ranges) {
+    const int64_t begin = range.first, end = range.second;
     CAPTURE(begin);
     CAPTURE(end);
     const Tensor rows = coded.unpack_rows(begin, end);
@@ -276,4 +277,20 @@ TEST_CASE("errors") {
   CHECK_THROWS_AS(packed->unpack_rows(5, 4), Error);
   CHECK_THROWS_AS(coder(quantizer(4)).pack(Tensor::zeros({300, 8}).transpose(0, 1), entry(1)),
                   Error);
+}
+
+TEST_CASE("a coded payload can lie elsewhere for a while") {
+  const Tensor x = Tensor::from(draw(Values::relu, 1 << 14), {1 << 10, 16});
+  const auto packed = coder(quantizer(4)).pack(x, entry(1));
+  const Tensor before = packed->unpack();
+  auto* movable = dynamic_cast<Movable*>(packed.get());
+  REQUIRE(movable != nullptr);
+  const int64_t live = allocator(kCpu).report().of(Category::packed);
+  Tensor payload = movable->take_payload();
+  const std::vector<uint8_t> bytes(payload.data<uint8_t>(),
+                                   payload.data<uint8_t>() + payload.nbytes());
+  payload = Tensor();
+  CHECK(allocator(kCpu).report().of(Category::packed) < live);  // nothing else held it
+  movable->put_payload(Tensor::from(bytes, {static_cast<int64_t>(bytes.size())}));
+  CHECK(same_bytes(packed->unpack(), before));
 }
