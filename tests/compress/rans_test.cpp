@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <numeric>
 #include <vector>
 
@@ -62,7 +63,7 @@ TEST_CASE("histograms and their entropy") {
 
 TEST_CASE("frequencies add up, leave no byte out and cost little more than the entropy") {
   for (double ratio : {0.01, 0.3, 0.8, 0.97, 1.0})
-    for (size_t size : {2, 300, 100000}) {
+    for (size_t size : std::initializer_list<size_t>{2, 300, 100000}) {
       CAPTURE(ratio);
       CAPTURE(size);
       auto bytes = draw(size, ratio, 5);
@@ -79,7 +80,7 @@ TEST_CASE("frequencies add up, leave no byte out and cost little more than the e
 
 TEST_CASE("streams of any length and distribution come back and are as long as predicted") {
   for (double ratio : {0.001, 0.3, 0.9, 1.0})
-    for (size_t size : {1, 7, 8, 9, 100, 4099, 70000}) {
+    for (size_t size : std::initializer_list<size_t>{1, 7, 8, 9, 100, 4099, 70000}) {
       CAPTURE(ratio);
       CAPTURE(size);
       auto bytes = draw(size, ratio, size);
