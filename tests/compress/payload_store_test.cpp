@@ -240,8 +240,10 @@ TEST_CASE("without memory to read into, others make room or the error is raised"
   std::vector<PayloadStore::Id> ids;
   for (uint64_t i = 0; i < 8; ++i) ids.push_back(store.put(payload(20 * kKiB, i)));
   REQUIRE(written(store, 7 * 20 * kKiB));
+  CHECK(holds(store, ids[6], 20 * kKiB, 6));  // may go for what is asked for
   allocator(kCpu).fail_after(0);
   store.prefetch(ids[0]);  // no error: it is a wish
+  CHECK(store.resident_bytes() == 40 * kKiB);
   allocator(kCpu).fail_after(-1);
   allocator(kCpu).set_limit(allocator(kCpu).report().live_total + kKiB);
   CHECK_NOTHROW(store.pin(ids[1]));  // took the place of another
@@ -259,6 +261,14 @@ TEST_CASE("without memory to read into, others make room or the error is raised"
   }
   allocator(kCpu).set_limit(0);
   for (size_t i = 0; i < ids.size(); ++i) CHECK(holds(store, ids[i], 20 * kKiB, i));
+  while (store.resident_bytes() > 20 * kKiB) {  // the window has room, memory has none
+    store.drop(ids.back());
+    ids.pop_back();
+  }
+  allocator(kCpu).set_limit(allocator(kCpu).report().live_total + kKiB);
+  CHECK_NOTHROW(store.pin(ids[0]));
+  store.unpin(ids[0]);
+  allocator(kCpu).set_limit(0);
   for (const auto id : ids) store.drop(id);
   CHECK(live(Category::packed) == before);
 }
@@ -275,6 +285,7 @@ TEST_CASE("what is dropped early is never written, and a write under way is brok
     CHECK(live(Category::packed) == before);
     CHECK(store.file().used_bytes() == 0);
   }
+  CHECK(store.stats().written < 5 * (int64_t{30} << 20));
 }
 
 TEST_CASE("on meta payloads take room and no file") {
