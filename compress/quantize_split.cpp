@@ -62,8 +62,21 @@ void for_codes(const uint8_t* payload, const GroupLayout& layout, const SplitWei
 }  // namespace
 
 SplitWeights split_weights(double slope) {
-  const float s = std::fabs(static_cast<float>(slope));
-  return {std::min(s, 1.0f) / 4, std::min(s == 0 ? 1.0f : 1.0f / s, 1.0f) / 4};
+  constexpr float kLeast = 1.0f / 9;
+  const float s = std::clamp(std::fabs(static_cast<float>(slope)), kLeast, 1 / kLeast);
+  return {std::min(s, 1.0f) / 4, std::min(1.0f / s, 1.0f) / 4};
+}
+
+double split_variance(double slope, int bits) {
+  const SplitWeights weights = split_weights(slope);
+  const SplitCodes codes = split_codes(1, 1, weights, bits);
+  const double of[2] = {weights.class0 * 4.0, weights.class1 * 4.0};
+  double sum = 0;
+  for (int k = 0; k < 2; ++k) {
+    const double steps = codes.count[k] - 1;
+    sum += of[k] * of[k] * of[k] / (steps * steps);
+  }
+  return sum;
 }
 
 SplitCodes split_codes(float range0, float range1, const SplitWeights& weights, int bits) {
