@@ -3,14 +3,11 @@
 #include <cstdio>
 
 #include "apps/commands.h"
-#include "apps/config_error.h"
+#include "apps/gradient_bench.h"
 #include "apps/gradient_noise.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
 #include "apps/report.h"
-#include "apps/training_step.h"
-#include "core/parallel.h"
-#include "models/state.h"
 
 namespace frugal::apps {
 namespace {
@@ -25,72 +22,6 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, masks", true, "masks"},
                                {"recipes, signs in codes", true, "codes"}};
 
-class Bench {
- public:
-  explicit Bench(const Config& config)
-      : config_(config),
-        device_(set_up_device(config.run)),
-        loader_(make_dataset(config, true), loader_options(config, true)),
-        model_(make_model(config, image_spec(config.data).shape, device_)),
-        rng_(static_cast<uint64_t>(config.run.seed)) {
-    context_.rng = &rng_;
-  }
-
-  // Some steps of plain training, so that activations look like those of a network that learns.
-  void train(int64_t steps) {
-    const auto optimizer = make_optimizer(config_.optim, *model_);
-    for (int64_t i = 0; i < steps; ++i) {
-      const RngKey now = rng_.state();
-      gradient(next(), nullptr, static_cast<uint64_t>(i), now);
-      optimizer->step(config_.optim.lr);
-    }
-  }
-
-  Batch next() {
-    std::optional<Batch> batch = loader_.next();
-    // The end of an epoch, or its short last batch.
-    while (!batch || batch->input.size(0) != config_.data.batch_size) batch = loader_.next();
-    return *batch;
-  }
-
-  // Of the whole batch, all parameters one after the other. `start`: the generator's state.
-  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start) {
-    model_->zero_grad();
-    rng_.restore(start);
-    begin_step(step);
-    const BatchResult result =
-        forward_backward(*model_, batch, context_, policy, {config_.train.label_smoothing, 1});
-    memory_ = result.memory;
-    std::vector<float> all;
-    for (const auto& p : model_->parameters()) {
-      const Tensor g = p.parameter->grad();
-      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-    }
-    return all;
-  }
-
-  const StepMemory& memory() const { return memory_; }
-  Rng& rng() { return rng_; }
-
- private:
-  Config config_;
-  Device device_;
-  data::Loader loader_;
-  std::shared_ptr<Module> model_;
-  Rng rng_;
-  Context context_;
-  StepMemory memory_;
-};
-
-// What minibatches differ by: the variance of their gradients around their mean.
-double minibatch_variance(Bench& bench, int64_t batches, RngKey key) {
-  const std::vector<float> first = bench.gradient(bench.next(), nullptr, 0, key);
-  GradientNoise noise(std::vector<float>(first.size(), 0.0f));
-  noise.add(first);
-  for (int64_t i = 1; i < batches; ++i) noise.add(bench.gradient(bench.next(), nullptr, 0, key));
-  return noise.variance().value;
-}
-
 Json json(const Estimate& e, double unit) {
   return {{"value", e.value / unit}, {"standard_error", e.error / unit}};
 }
@@ -103,13 +34,11 @@ std::string text(const Estimate& e, double unit) {
 void bench_gradient(const BenchArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
-  if (config.run.device != "cpu")
-    throw ConfigError("device", fmt::format("expected cpu here, got {}", config.run.device));
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
-  Bench bench(config);
+  GradientBench bench(config);
   bench.train(arguments.train_steps);
-  const RngKey key = bench.rng().state();
-  const double unit = minibatch_variance(bench, arguments.batches, key);
+  const RngKey key = bench.rng();
+  const double unit = bench.minibatch_variance(arguments.batches, key);
   const Batch batch = bench.next();
   const std::vector<float> exact = bench.gradient(batch, nullptr, 0, key);
   const auto plain = static_cast<double>(bench.memory().saved());

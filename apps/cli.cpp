@@ -148,6 +148,22 @@ void add_bench(CLI::App& app) {
       throw ConfigError("", "--repeats: expected at least 8 draws");
     bench_gradient(a);
   });
+  CLI::App* sensitivity = common(command(
+      *bench, "sensitivity", "How well training measures which tensors need bits, at L2 to L3"));
+  sensitivity->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sensitivity->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  sensitivity
+      ->add_option("--references", a.references, "Measurements with whole batches to compare with")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  add_sets(sensitivity, a.sets);
+  sensitivity->callback([] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw ConfigError("", "--repeats: expected at least 8 draws");
+    bench_sensitivity(a);
+  });
 }
 
 int complain(const std::string& what, int status) {

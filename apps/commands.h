@@ -48,6 +48,7 @@ struct BenchArguments {
   int64_t mebibytes = 256;                  // quantizer: bytes of f32
   int64_t train_steps = 400, batches = 32;  // gradient: before, and for the unit
   std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
+  int64_t references = 8;                   // sensitivity: measurements with whole batches
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
@@ -55,5 +56,7 @@ void bench_ops(const BenchArguments& arguments);  // walks the tests' table of o
 void bench_step(const BenchArguments& arguments);
 // Bias and variance of the gradient of CONFIG's network under each way to keep activations.
 void bench_gradient(const BenchArguments& arguments);
+// Sensitivities of CONFIG's network as training measures them, beside the reference.
+void bench_sensitivity(const BenchArguments& arguments);
 
 }  // namespace frugal::apps

@@ -70,6 +70,10 @@ struct CompressionConfig {
   int64_t min_elements = 16384;
   int64_t group_size = 256;
   std::string rounding = "stochastic";
+  double average_bits = 0;
+  int64_t adapt_interval = 1000;
+  int64_t adapt_samples = 32;
+  double adapt_share = 0.01;
   std::string offload;
   int64_t offload_window = int64_t{256} << 20;
 };

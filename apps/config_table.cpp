@@ -179,8 +179,19 @@ Section compression() {
       "compression",
       "How activations are kept until the backward pass.",
       {field(s, "level", &C::level, choice(level_names()),
-             "L0: as they are; L1: 4 bits, L1.1: 8 bits, L1.2: 2 bits."),
+             "L0: as they are; L1: 4 bits, L1.1: 8, L1.2: 2; L2, L2.1, L2.2: 4, 3, 2 bits on "
+             "average, by measured sensitivity; L3: L2 with offload; CB1, CB2: L1 with "
+             "checkpointing."),
        field(s, "bits", &C::bits, integer(0, 16), "Instead of the level's bits, unless 0."),
+       field(s, "average_bits", &C::average_bits, number(0, 16),
+             "L2, L3: instead of the level's average, such as 2.5, unless 0."),
+       field(s, "adapt_interval", &C::adapt_interval, integer(1, kMany),
+             "L2, L3: steps from one measurement of sensitivities to the next."),
+       field(s, "adapt_samples", &C::adapt_samples, integer(2, kMany),
+             "L2, L3: samples of the batch that measure."),
+       field(s, "adapt_share", &C::adapt_share, number(0, 1),
+             "L2, L3: the share of an interval's samples that may be used to measure; tensors take "
+             "turns where it does not suffice for all."),
        field(s, "recipes", &C::recipes, boolean(),
              "Rebuild cheap tensors from what is kept anyway, instead of keeping them."),
        field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),

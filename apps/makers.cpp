@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "apps/random_dataset.h"
-#include "compress/fixed_policy.h"
+#include "compress/adaptive_policy.h"
 #include "compress/offload_policy.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -167,6 +167,22 @@ void resolve(Config& config) {
     throw ConfigError("model.in_channels",
                       fmt::format("expected {}, the channels of {}, got {}", spec.shape[2],
                                   row.name, *model.in_channels));
+  const compress::Level& level = compress::parse_level(config.compression.level);
+  if (level.checkpointing) config.train.checkpointing = true;
+  if (level.offload && config.compression.offload.empty())
+    throw ConfigError("compression.offload",
+                      fmt::format("expected a folder, to which level {} moves activations",
+                                  config.compression.level));
+  const double average = config.compression.average_bits;
+  if (average != 0 && (!level.adaptive || average < 1))
+    throw ConfigError("compression.average_bits",
+                      fmt::format("expected 0, or from 1 on with a level of L2 to L3, got {} with "
+                                  "{}",
+                                  average, config.compression.level));
+  if (level.adaptive && config.compression.bits != 0)
+    throw ConfigError("compression.bits",
+                      fmt::format("expected 0 with level {}, whose average_bits may be set",
+                                  config.compression.level));
   if (config.optim.in_backward) {
     const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
@@ -269,6 +285,11 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
   return warm > 0 ? optim::warmup(rest, warm) : rest;
 }
 
+compress::AdaptivePolicy* adaptive_in(SavePolicy& policy) {
+  auto* moving = dynamic_cast<compress::OffloadPolicy*>(&policy);
+  return dynamic_cast<compress::AdaptivePolicy*>(moving != nullptr ? &moving->inner() : &policy);
+}
+
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
   compress::FixedPolicyOptions options;
   options.level = config.level;
@@ -284,7 +305,16 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_
   options.rounding =
       config.rounding == "nearest" ? compress::Rounding::nearest : compress::Rounding::stochastic;
   options.seed = seed;
-  auto policy = std::make_unique<compress::FixedPolicy>(options);
+  const compress::Level& level = compress::parse_level(config.level);
+  std::unique_ptr<SavePolicy> policy;
+  if (level.adaptive) {
+    compress::AdaptiveOptions adaptive;
+    adaptive.keep = options;
+    adaptive.average = config.average_bits > 0 ? config.average_bits : level.bits;
+    policy = std::make_unique<compress::AdaptivePolicy>(adaptive);
+  } else {
+    policy = std::make_unique<compress::FixedPolicy>(options);
+  }
   if (config.offload.empty()) return policy;
   compress::OffloadOptions file;
   file.directory = config.offload;

@@ -32,6 +32,28 @@ std::optional<EpochResult> result_from(const Json& json) {
   return result;
 }
 
+Json widths_json(const std::vector<compress::AdaptivePolicy::State>& widths) {
+  Json all = Json::array();
+  for (const auto& each : widths)
+    all.push_back({{"seq", each.seq},
+                   {"bits", each.bits},
+                   {"sensitivity", each.sensitivity ? Json(*each.sensitivity) : Json(nullptr)},
+                   {"measured", each.measured}});
+  return all;
+}
+
+std::vector<compress::AdaptivePolicy::State> widths_from(const Json& json) {
+  std::vector<compress::AdaptivePolicy::State> widths;
+  for (const Json& entry : json) {
+    auto& each = widths.emplace_back();
+    entry.at("seq").get_to(each.seq);
+    entry.at("bits").get_to(each.bits);
+    if (const Json& c = entry.at("sensitivity"); !c.is_null()) each.sensitivity = c.get<double>();
+    entry.at("measured").get_to(each.measured);
+  }
+  return widths;
+}
+
 }  // namespace
 
 void Totals::add(const BatchResult& batch) {
@@ -64,6 +86,7 @@ Json to_json(const RunState& s) {
             {"packed", s.memory.packed},
             {"peak", s.memory.peak},
             {"at_peak", s.memory.at_peak}}},
+          {"widths", widths_json(s.widths)},
           {"metrics_bytes", s.metrics_bytes},
           {"finished", s.finished}};
 }
@@ -85,6 +108,7 @@ RunState run_state_from(const Json& json) {
   memory.at("packed").get_to(s.memory.packed);
   memory.at("peak").get_to(s.memory.peak);
   memory.at("at_peak").get_to(s.memory.at_peak);
+  s.widths = widths_from(json.at("widths"));
   json.at("metrics_bytes").get_to(s.metrics_bytes);
   json.at("finished").get_to(s.finished);
   return s;

@@ -4,6 +4,7 @@
 
 #include "apps/json.h"
 #include "apps/training_step.h"
+#include "compress/adaptive_policy.h"
 #include "data/loader.h"
 
 namespace frugal::apps {
@@ -39,6 +40,7 @@ struct RunState {
   Totals interval, epoch;
   std::optional<EpochResult> last, best;
   StepMemory memory;
+  std::vector<compress::AdaptivePolicy::State> widths;  // of an adaptive policy
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;
 };

@@ -40,6 +40,15 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   test_ = std::make_unique<data::Loader>(test, loader_options(config_, false));
   optimizer_ = make_optimizer(config_.optim, *model_);
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
+  adaptive_ = adaptive_in(*policy_);
+  if (adaptive_ != nullptr) {
+    SensitivityOptions measuring;
+    measuring.interval = config_.compression.adapt_interval;
+    measuring.first = std::min(measuring.first, measuring.interval);
+    measuring.samples = config_.compression.adapt_samples;
+    measuring.share = config_.compression.adapt_share;
+    adaptation_.emplace(*model_, *adaptive_, measuring);
+  }
   for (const auto& p : model_->parameters()) parameters_.push_back(*p.parameter);
   const int64_t per_epoch = ceil_div(train_->batches(), config_.train.gradient_accumulation);
   steps_ = config_.train.steps > 0 ? config_.train.steps : config_.train.epochs * per_epoch;
@@ -50,6 +59,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     state_ = folder_->load(config_, *model_, *optimizer_);
     rng_.restore(state_.rng);
     train_->seek(state_.loader);
+    if (adaptive_ != nullptr) adaptive_->restore(state_.widths);
   }
   if (folder_ != nullptr) folder_->start_metrics(state_.metrics_bytes);
   if (!options_.quiet) progress_ = std::make_unique<Progress>();
@@ -102,12 +112,16 @@ void Trainer::step() {
   if (config_.optim.in_backward) options.leaf_done = update.leaf_done();
   StepMemory memory;
   int64_t samples = 0;
+  const bool adapt = adaptation_ && adaptation_->due(state_.step + 1);
+  Batch kept;
   for (int64_t i = 0; i < parts; ++i) {
     last_batch_ = train_->state();
     last_rng_ = rng_.state();
     begin_step(static_cast<uint64_t>(state_.batches));
+    Batch batch = *train_->next();
+    if (adapt && i + 1 == parts) kept = batch;
     const BatchResult result =
-        forward_backward(*model_, *train_->next(), context, policy_.get(), options);
+        forward_backward(*model_, std::move(batch), context, policy_.get(), options);
     check_finite(result.loss, "loss");
     ++state_.batches;
     state_.interval.add(result);
@@ -126,6 +140,14 @@ void Trainer::step() {
   state_.memory.raise(memory);
   step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   samples_ += samples;
+  if (adapt) {
+    const auto start = Clock::now();
+    adaptation_->refresh(kept, state_.step,
+                         {static_cast<uint64_t>(state_.batches - 1), last_rng_,
+                          config_.train.label_smoothing, config_.train.checkpointing});
+    adapt_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+    log_widths();
+  }
   show();
   if (state_.step % config_.train.log_interval == 0) log_step(lr, norm);
 }
@@ -179,6 +201,17 @@ void Trainer::log_step(double lr, double norm) {
   state_.interval = {};
 }
 
+void Trainer::log_widths() {
+  if (folder_ == nullptr) return;
+  Json bits = Json::array();
+  for (const auto& item : adaptive_->items()) bits.push_back(item.bits);
+  folder_->append_metrics({{"type", "widths"},
+                           {"step", state_.step},
+                           {"average_bits", adaptive_->average_bits()},
+                           {"predicted_variance", adaptive_->predicted_variance()},
+                           {"bits", bits}});
+}
+
 bool Trainer::finish_epoch() {
   const int64_t epoch = train_->state().epoch + 1;
   const bool last = state_.step == steps_;
@@ -215,6 +248,7 @@ void Trainer::checkpoint() {
   if (folder_ == nullptr) return;
   state_.loader = train_->state();
   state_.rng = rng_.state();
+  if (adaptive_ != nullptr) state_.widths = adaptive_->state();
   folder_->save(config_, state_, *model_, *optimizer_);
 }
 
@@ -222,6 +256,7 @@ Speed Trainer::speed() const {
   Speed speed;
   const double seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
   if (seconds > 0) speed.samples_per_second = static_cast<double>(samples_) / seconds;
+  if (seconds > 0) speed.adaptation_share = adapt_seconds_ / (seconds + adapt_seconds_);
   speed.step_ms_median = 1000 * median(step_seconds_);
   return speed;
 }

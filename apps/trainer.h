@@ -10,6 +10,7 @@
 #include "apps/report.h"
 #include "apps/run_folder.h"
 #include "apps/run_state.h"
+#include "apps/sensitivity.h"
 #include "data/loader.h"
 #include "optim/schedule.h"
 
@@ -39,6 +40,7 @@ class Trainer {
   bool finish_epoch();  // false: a signal came during the evaluation
   bool epoch_over() const;
   void log_step(double lr, double norm);
+  void log_widths();
   void show();
   void checkpoint();
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
@@ -53,6 +55,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   optim::SchedulePtr schedule_;
   std::unique_ptr<SavePolicy> policy_;
+  compress::AdaptivePolicy* adaptive_ = nullptr;  // in policy_, if it is one
+  std::optional<Adaptation> adaptation_;
   std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<Progress> progress_;
   std::vector<Variable> parameters_;
@@ -63,6 +67,7 @@ class Trainer {
   int64_t epochs_ = 0, steps_ = 0;
   std::vector<double> step_seconds_;
   int64_t samples_ = 0;  // in step_seconds_
+  double adapt_seconds_ = 0;
 };
 
 }  // namespace frugal::apps

@@ -18,4 +18,13 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
 // True inside a recomputation: layers must not update running statistics twice.
 bool recomputing();
 
+// A recomputation, or any forward pass that must leave no trace in the layers, while it lives.
+class RecomputeScope {
+ public:
+  RecomputeScope();
+  ~RecomputeScope();
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+};
+
 }  // namespace frugal

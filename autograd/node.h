@@ -54,13 +54,4 @@ void rebuild_sign(Node& node, const Save& mask);
 // Recipes of recipes: rebuilding and freeing them recurse.
 inline constexpr int kMaxReplayDepth = 64;
 
-// Counts recomputations in progress on this thread.
-class RecomputeScope {
- public:
-  RecomputeScope();
-  ~RecomputeScope();
-  RecomputeScope(const RecomputeScope&) = delete;
-  RecomputeScope& operator=(const RecomputeScope&) = delete;
-};
-
 }  // namespace frugal

@@ -1,16 +1,8 @@
 #include "compress/fixed_policy.h"
 
-#include <array>
-#include <string>
-
 namespace frugal::compress {
 
 namespace {
-constexpr std::array<Level, 4> kLevels = {{{"L0", 0, "activations are kept raw"},
-                                           {"L1", 4, "activations in 4 bits"},
-                                           {"L1.1", 8, "activations in 8 bits"},
-                                           {"L1.2", 2, "activations in 2 bits"}}};
-
 int bits_of(const FixedPolicyOptions& options) {
   const int level = parse_level(options.level).bits;
   return options.bits != 0 ? options.bits : level;
@@ -29,20 +21,10 @@ QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
 }
 }  // namespace
 
-std::span<const Level> levels() { return kLevels; }
-
-const Level& parse_level(std::string_view name) {
-  std::string known;
-  for (const Level& level : kLevels) {
-    if (level.name == name) return level;
-    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", level.name, level.summary);
-  }
-  throw Error(fmt::format("[compression] expected a level of {}, got \"{}\"", known, name));
-}
-
 FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
     : bits_(bits_of(options)),
       recipes_(options.recipes),
+      corrected_(options.corrected),
       signs_(options.signs),
       chain_(options.chain),
       min_elements_(options.min_elements),
@@ -76,7 +58,7 @@ bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
     case Replay::unbiased:
       return bits_ > 0;
     case Replay::corrected:
-      return bits_ >= kCorrectedBits;
+      return corrected_ && bits_ >= kCorrectedBits;
     case Replay::biased:
       return bits_ > 0 && signs_ == Signs::rebuilt;
   }

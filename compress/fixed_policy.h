@@ -1,31 +1,17 @@
 // Fixed policy: one width for every activation, with or without recipes.
 //
-// | level | activations            |
-// | L0    | raw                    |
-// | L1    | 4 bits                 |
-// | L1.1  | 8 bits                 |
-// | L1.2  | 2 bits                 |
-//
 // With recipes, an activation that its producer can rebuild exactly or without bias is not kept at
 // all; a biased rebuild is never used, one whose bias is corrected from 4 bits on. At L0 all
 // sources are raw, so rebuilt values are bit-equal. Recipes chain: the outputs of a stage of
 // residual blocks are rebuilt together when backward enters it, and wait packed for their
 // consumers.
 #pragma once
-#include <span>
 #include <string_view>
 
+#include "compress/levels.h"
 #include "compress/quantize.h"
 
 namespace frugal::compress {
-
-struct Level {
-  std::string_view name;
-  int bits = 0;  // 0: raw
-  std::string_view summary;
-};
-std::span<const Level> levels();
-const Level& parse_level(std::string_view name);  // Errors: unknown name, listing the levels
 
 // Where the exact signs of activation functions are kept.
 //   codes:   in the codes of the function's input or output, at no cost (quantize.h); else
@@ -34,9 +20,10 @@ const Level& parse_level(std::string_view name);  // Errors: unknown name, listi
 enum class Signs : uint8_t { codes, masks, rebuilt };
 
 struct FixedPolicyOptions {
-  std::string_view level = "L1";
-  int bits = 0;  // instead of the level's, where not 0
+  std::string_view level = "L1";  // see levels.h; of an adaptive one, the average
+  int bits = 0;                   // instead of the level's, where not 0
   bool recipes = true;
+  bool corrected = true;  // recipes whose bias is corrected, from 4 bits on
   Signs signs = Signs::codes;
   // A recipe may pass through so many times its own elements that must be rebuilt on the way: they
   // cost time once, and packed memory while backward is among them. 0: recipes start from what is
@@ -66,7 +53,7 @@ class FixedPolicy final : public SavePolicy {
  private:
   bool may_replay(const SaveInfo& info, const Tensor& value) const;
   int bits_;
-  bool recipes_;
+  bool recipes_, corrected_;
   Signs signs_;
   double chain_;
   int64_t min_elements_, slice_bytes_;

@@ -117,9 +117,15 @@ TEST_CASE("a run leaves its configuration, metrics, summary and checkpoints") {
 }
 
 TEST_CASE("a run killed at any moment ends with the same bytes as one that was not") {
+  const char* level = "L1";
+  SUBCASE("of a fixed width") {}
+  SUBCASE("of widths that adapt") { level = "L2"; }
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
-  const std::vector<std::string> arguments = {"train", folder / "c.json", "--set", "train.epochs=6",
+  const std::vector<std::string> arguments = {"train", folder / "c.json",
+                                              "--set", "train.epochs=6",
+                                              "--set", std::string("compression.level=") + level,
+                                              "--set", "compression.adapt_interval=7",
                                               "--out"};
   auto with = [&](const std::string& out) {
     std::vector<std::string> all = arguments;

@@ -1,0 +1,93 @@
+#include "apps/sensitivity.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/checkpoint.h"
+#include "ops/elementwise.h"
+#include "ops/sgd.h"
+
+namespace frugal::apps {
+namespace {
+
+// The gradient of `batch`, which leaves the parameters.
+std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& batch,
+                             const StepReplay& step) {
+  RecomputeScope no_trace;
+  Rng stream;
+  stream.restore(step.rng);
+  Context context;
+  context.rng = &stream;
+  context.checkpointing = step.checkpointing;
+  model.zero_grad();
+  begin_step(step.number);
+  forward_backward(model, batch, context, &policy, {step.label_smoothing, 1, {}});
+  std::vector<Tensor> all;
+  for (const auto& p : model.parameters()) all.push_back(p.parameter->grad());
+  model.zero_grad();
+  return all;
+}
+
+double squared_distance(const std::vector<Tensor>& a, std::vector<Tensor> b) {
+  CategoryScope scope(Category::workspace);
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() && b[i].defined()) sum += ops::sum_of_squares(ops::sub(a[i], b[i]));
+    b[i] = {};
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy& policy,
+                                        const Batch& batch, int64_t of, const StepReplay& step,
+                                        const std::vector<uint64_t>& seqs) {
+  std::map<uint64_t, const compress::AdaptivePolicy::Item> items;
+  for (const auto& item : policy.items()) items.emplace(item.seq, item);
+  const double share = static_cast<double>(batch.input.size(0)) / static_cast<double>(of);
+  auto with_other = [&](std::optional<uint64_t> seq) {
+    const compress::AdaptivePolicy::Probe probe(policy, seq);
+    return gradient(model, policy, batch, step);
+  };
+  const std::vector<Tensor> base = with_other({});
+  std::vector<double> all;
+  for (const uint64_t seq : seqs) {
+    const auto& item = items.at(seq);
+    const double distance = squared_distance(base, with_other(seq));
+    FRUGAL_CHECK(std::isfinite(distance), "[sensitivity] the gradient is not finite");
+    all.push_back(share * distance / (2 * compress::AdaptivePolicy::variance(item, item.bits)));
+  }
+  return all;
+}
+
+bool Adaptation::due(int64_t step) const {
+  return step == options_.first || step % options_.interval == 0;
+}
+
+void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
+  std::vector<compress::AdaptivePolicy::Item> items = policy_.items();
+  if (items.empty()) return;
+  const int64_t n = batch.input.size(0), samples = std::min(n, options_.samples);
+  std::stable_sort(items.begin(), items.end(),
+                   [](const auto& a, const auto& b) { return a.measured < b.measured; });
+  const bool started = std::any_of(items.begin(), items.end(),
+                                   [](const auto& item) { return item.sensitivity.has_value(); });
+  if (started) {
+    // One pass more for the gradient that the others are compared with.
+    const double passes =
+        options_.share * static_cast<double>(options_.interval * n) / static_cast<double>(samples);
+    const auto affordable = std::max<int64_t>(static_cast<int64_t>(passes) - 1, 1);
+    if (affordable < static_cast<int64_t>(items.size()))
+      items.resize(static_cast<size_t>(affordable));
+  }
+  std::vector<uint64_t> seqs;
+  for (const auto& item : items) seqs.push_back(item.seq);
+  const Batch part{batch.input.slice(0, 0, samples), batch.target.slice(0, 0, samples)};
+  const std::vector<double> found = measure_sensitivity(model_, policy_, part, n, replay, seqs);
+  for (size_t i = 0; i < seqs.size(); ++i)
+    policy_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
+  policy_.allocate();
+}
+
+}  // namespace frugal::apps

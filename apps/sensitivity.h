@@ -1,0 +1,54 @@
+// Measures how much the rounding of each packed tensor adds to the gradient's variance, and gives
+// an adaptive policy its widths. Ref: Liu et al. 2022 (GACT), algorithm 1.
+//
+// The gradient is taken twice, with all seeds equal but tensor l's: c_l = |g0 - g1|^2 / (2 S_l(b)).
+// That costs a forward and a backward pass for each tensor. Here the passes take `samples` of the
+// batch: samples add independent terms to a mean, so c_l goes with 1 / batch, and the same number
+// costs samples / batch of the price. A refresh takes as many tensors as `share` of the samples of
+// an interval allow, those that were measured longest ago first; the first one takes them all.
+#pragma once
+#include "apps/training_step.h"
+#include "compress/adaptive_policy.h"
+
+namespace frugal::apps {
+
+struct SensitivityOptions {
+  int64_t interval = 1000;  // steps between refreshes
+  int64_t first = 50;       // the step of the first
+  int64_t samples = 32;     // of the batch; all if the batch is smaller
+  double share = 0.01;      // of the samples of an interval
+};
+
+// How a step was made, to make it again.
+struct StepReplay {
+  uint64_t number = 0;  // of begin_step()
+  RngKey rng;           // of dropout, before it
+  double label_smoothing = 0;
+  bool checkpointing = false;
+};
+
+// c_l of the tensors `seqs` for the whole batch of `of` samples, measured with `batch`, a part of
+// it. Gradients are dropped before and after, and one copy of them lives meanwhile; parameters,
+// buffers, the policy's state and random streams stay as they are. REQUIRES: the policy decided a
+// whole step of this model. Errors: a gradient that is not finite.
+std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy& policy,
+                                        const Batch& batch, int64_t of, const StepReplay& step,
+                                        const std::vector<uint64_t>& seqs);
+
+class Adaptation {
+ public:
+  Adaptation(Module& model, compress::AdaptivePolicy& policy, const SensitivityOptions& options)
+      : model_(model), policy_(policy), options_(options) {}
+  // Is there something to do after step `step`, counted from 1?
+  bool due(int64_t step) const;
+  // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
+  // batch.
+  void refresh(const Batch& batch, int64_t step, const StepReplay& replay);
+
+ private:
+  Module& model_;
+  compress::AdaptivePolicy& policy_;
+  SensitivityOptions options_;
+};
+
+}  // namespace frugal::apps

@@ -1,0 +1,186 @@
+#include "compress/adaptive_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compress/allocate.h"
+#include "compress/quantize_split.h"
+
+namespace frugal::compress {
+namespace {
+
+constexpr int kMaxBits = 16;
+// Any other stream of roundings.
+constexpr uint64_t kOtherSeed = 0x9e3779b97f4a7c15;
+
+FixedPolicyOptions at_average(const AdaptiveOptions& options) {
+  FRUGAL_CHECK(options.average >= 1 && options.average <= kMaxBits,
+               "[compression] expected 1 to 16 bits on average, got {}", options.average);
+  FRUGAL_CHECK(1 <= options.min_bits && options.min_bits <= options.average &&
+                   options.average <= options.max_bits && options.max_bits <= kMaxBits,
+               "[compression] expected widths of 1 to 16 bits around the average {}, got {} to {}",
+               options.average, options.min_bits, options.max_bits);
+  FixedPolicyOptions keep = options.keep;
+  keep.bits = static_cast<int>(options.average);
+  keep.corrected = false;
+  return keep;
+}
+
+std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t seed) {
+  std::deque<Quantizer> all;  // codecs do not move
+  for (int bits = 1; bits <= kMaxBits; ++bits) {
+    QuantizeOptions each;
+    each.bits = bits;
+    each.group = options.group;
+    each.rounding = options.rounding;
+    each.seed = seed;
+    all.emplace_back(each);
+  }
+  return all;
+}
+
+}  // namespace
+
+AdaptivePolicy::AdaptivePolicy(const AdaptiveOptions& options)
+    : options_(options),
+      keep_(at_average(options)),
+      quantizers_(quantizers(options.keep, options.keep.seed)),
+      others_(quantizers(options.keep, options.keep.seed ^ kOtherSeed)) {}
+
+Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
+  if (probing_) {
+    const auto found = decisions_.find(info.seq);
+    if (found != decisions_.end()) return found->second;
+  }
+  Decision decision = keep_.decide(info, value);
+  if (decision.codec != nullptr) decision.codec = this;
+  if (probing_) return decision;
+  if (info.seq == 0) decisions_.clear();
+  decisions_[info.seq] = decision;
+  return decision;
+}
+
+std::unique_ptr<Packed> AdaptivePolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  const int average = keep_.bits();
+  const auto decided = decisions_.find(info.seq);
+  // What a rebuild passes through waits in the average width.
+  if (decided == decisions_.end() || decided->second.what != Decision::pack)
+    return quantizer(average, false).pack(tensor, info);
+  const auto [place, fresh] = items_.try_emplace(info.seq);
+  Item& item = place->second;
+  if (!probing_) {
+    item.seq = info.seq;
+    item.elements = tensor.numel();
+    item.shape = tensor.shape();
+    item.has_sign = info.sign != nullptr && quantizer(2, false).can_carry_sign(tensor.shape());
+    item.slope = item.has_sign ? info.sign->slope : 0;
+  }
+  if (fresh) item.bits = std::max(average, least_bits(item));
+  return quantizer(item.bits, probing_ && other_ == info.seq).pack(tensor, info);
+}
+
+std::vector<AdaptivePolicy::Item> AdaptivePolicy::items() const {
+  std::vector<Item> all;
+  for (const auto& [seq, item] : items_)
+    if (decisions_.contains(seq) && decisions_.at(seq).what == Decision::pack) all.push_back(item);
+  return all;
+}
+
+int AdaptivePolicy::least_bits(const Item& item) const {
+  return item.has_sign ? std::max(options_.min_bits, 2) : options_.min_bits;
+}
+
+double AdaptivePolicy::variance(const Item& item, int bits) {
+  return item.has_sign ? split_variance(item.slope, bits) : step_variance(bits);
+}
+
+double AdaptivePolicy::predicted_variance() const {
+  double sum = 0;
+  for (const Item& item : items()) sum += item.sensitivity.value_or(0) * variance(item, item.bits);
+  return sum;
+}
+
+double AdaptivePolicy::average_bits() const {
+  double bits = 0, elements = 0;
+  for (const Item& item : items()) {
+    bits += static_cast<double>(item.bits) * static_cast<double>(item.elements);
+    elements += static_cast<double>(item.elements);
+  }
+  return elements > 0 ? bits / elements : 0;
+}
+
+AdaptivePolicy::Probe::Probe(AdaptivePolicy& policy, std::optional<uint64_t> other)
+    : policy_(policy) {
+  FRUGAL_CHECK(!policy.probing_, "[compression] expected one probe at a time");
+  policy.probing_ = true;
+  policy.other_ = other;
+}
+AdaptivePolicy::Probe::~Probe() {
+  policy_.probing_ = false;
+  policy_.other_.reset();
+}
+
+void AdaptivePolicy::measured(uint64_t seq, double sensitivity, int64_t step) {
+  const auto found = items_.find(seq);
+  FRUGAL_CHECK(found != items_.end(), "[compression] expected a tensor that was packed, got {}",
+               seq);
+  FRUGAL_CHECK(sensitivity >= 0 && std::isfinite(sensitivity),
+               "[compression] expected a finite sensitivity of at least 0, got {}", sensitivity);
+  found->second.sensitivity = sensitivity;
+  found->second.measured = step;
+}
+
+void AdaptivePolicy::allocate() {
+  const std::vector<Item> all = items();
+  double known = 0, elements = 0;
+  for (const Item& item : all) {
+    if (!item.sensitivity) continue;
+    known += *item.sensitivity;
+    elements += static_cast<double>(item.elements);
+  }
+  if (elements == 0) return;
+  std::vector<std::vector<Option>> options;
+  double budget = 0;
+  const int floor_bits = static_cast<int>(options_.average);
+  const double above = options_.average - floor_bits;
+  for (const Item& item : all) {
+    const double c =
+        item.sensitivity.value_or(known / elements * static_cast<double>(item.elements));
+    const int least = least_bits(item), base = std::max(floor_bits, least);
+    auto bytes = [&](int bits) {
+      return quantizer(bits, false).packed_bytes(item.shape, item.has_sign);
+    };
+    auto& each = options.emplace_back();
+    for (int bits = least; bits <= options_.max_bits; ++bits)
+      each.push_back({c * variance(item, bits), bytes(bits)});
+    budget += static_cast<double>(bytes(base));
+    if (above > 0 && base == floor_bits)
+      budget += above * static_cast<double>(bytes(base + 1) - bytes(base));
+  }
+  const Allocation best = compress::allocate(options, static_cast<int64_t>(budget));
+  for (size_t i = 0; i < all.size(); ++i)
+    items_.at(all[i].seq).bits = least_bits(all[i]) + best.choice[i];
+}
+
+std::vector<AdaptivePolicy::State> AdaptivePolicy::state() const {
+  std::vector<State> all;
+  for (const auto& [seq, item] : items_)
+    all.push_back({seq, item.bits, item.sensitivity, item.measured});
+  return all;
+}
+
+void AdaptivePolicy::restore(const std::vector<State>& state) {
+  std::map<uint64_t, Item> items;
+  for (const State& each : state) {
+    FRUGAL_CHECK(each.bits >= 1 && each.bits <= kMaxBits,
+                 "[compression] expected 1 to 16 bits for tensor {}, got {}", each.seq, each.bits);
+    Item& item = items[each.seq];
+    item.seq = each.seq;
+    item.bits = each.bits;
+    item.sensitivity = each.sensitivity;
+    item.measured = each.measured;
+  }
+  items_ = std::move(items);
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,100 @@
+// Adaptive policy: a width for each packed tensor, so that the gradient's variance is least for a
+// given number of bits on average.
+//
+// Tensor l adds c_l S_l(b_l) to the variance, S_l the relative variance of b bits; somebody
+// measures the sensitivities c_l (apps/sensitivity.h) and tells them here. What is kept raw or
+// rebuilt is as with the fixed policy of the same average, except that biased-but-corrected replays
+// are not used: their correction needs 4 bits of every source.
+//
+// Tensors are known by SaveInfo::seq, so the network must save the same tensors in every step; one
+// that saves others gets the average width for those that are new.
+// Ref: Liu et al. 2022 (GACT), section 4.
+#pragma once
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "compress/fixed_policy.h"
+
+namespace frugal::compress {
+
+struct AdaptiveOptions {
+  FixedPolicyOptions keep;  // level and bits do not count
+  double average = 4;       // bits per element of what is packed, in [1, 16], without metadata
+  int min_bits = 1, max_bits = 16;
+};
+
+// Thread safety: as SavePolicy. Must outlive the graphs it decided for.
+class AdaptivePolicy final : public SavePolicy, private Codec {
+ public:
+  // Errors: an average or widths out of range; those of FixedPolicy.
+  explicit AdaptivePolicy(const AdaptiveOptions& options);
+  Decision decide(const SaveInfo& info, const Tensor& value) override;
+  bool rebuilds_signs() const override { return keep_.rebuilds_signs(); }
+  int64_t slice_bytes() const override { return keep_.slice_bytes(); }
+
+  // A tensor that the last step packed.
+  struct Item {
+    uint64_t seq = 0;
+    int64_t elements = 0;
+    int bits = 0;
+    std::optional<double> sensitivity = {};  // c, where it was measured
+    int64_t measured = -1;                   // the step of that
+    Shape shape = {};
+    bool has_sign = false;  // its codes carry one, whose other class counts `slope`
+    double slope = 0;
+  };
+  std::vector<Item> items() const;  // by seq
+  // S of an item's group at `bits`: 1 / (2^b - 1)^2, or with a sign split_variance(), from 2 bits
+  // on: with 1 bit, codes carry none, and the mask that must then be kept takes the other one.
+  static double variance(const Item& item, int bits);
+  // sum c S(b) over the items.
+  double predicted_variance() const;
+  double average_bits() const;  // over the items' elements
+
+  // While it lives, steps repeat the last whole step's decisions, also for smaller batches, and
+  // change nothing here; tensor `other`, if given, is rounded with another seed.
+  class Probe {
+   public:
+    explicit Probe(AdaptivePolicy& policy, std::optional<uint64_t> other = {});
+    ~Probe();
+    Probe(const Probe&) = delete;
+    Probe& operator=(const Probe&) = delete;
+
+   private:
+    AdaptivePolicy& policy_;
+  };
+
+  void measured(uint64_t seq, double sensitivity, int64_t step);
+  // The widths of least predicted variance within the average, from now on. Items that were never
+  // measured count like the mean of the others, by element. Nothing happens while none was.
+  void allocate();
+
+  // For checkpoints: restored before the first step, it goes on as if there had been no stop.
+  struct State {
+    uint64_t seq = 0;
+    int bits = 0;
+    std::optional<double> sensitivity;
+    int64_t measured = -1;
+  };
+  std::vector<State> state() const;
+  void restore(const std::vector<State>& state);  // Errors: bits out of range
+
+ private:
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  int least_bits(const Item& item) const;
+  const Quantizer& quantizer(int bits, bool other) const {
+    return (other ? others_ : quantizers_)[static_cast<size_t>(bits - 1)];
+  }
+
+  AdaptiveOptions options_;
+  FixedPolicy keep_;
+  std::deque<Quantizer> quantizers_, others_;  // of 1 to 16 bits, of two seeds
+  std::map<uint64_t, Decision> decisions_;     // of the last whole step, by seq
+  mutable std::map<uint64_t, Item> items_;
+  bool probing_ = false;
+  std::optional<uint64_t> other_;
+};
+
+}  // namespace frugal::compress

@@ -1,0 +1,174 @@
+#include "apps/sensitivity.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "apps/gradient_noise.h"
+#include "apps/makers.h"
+#include "ops/copy.h"
+#include "run.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+using compress::AdaptivePolicy;
+
+namespace {
+
+constexpr int64_t kBatch = 64;
+
+struct Problem {
+  std::shared_ptr<Module> model;
+  Batch batch;
+  std::unique_ptr<AdaptivePolicy> policy;
+  StepReplay replay{3, {5, 0}, 0, false};
+
+  explicit Problem(double average = 3) {
+    Config config = parse_config(Json::parse(R"({
+      "model": {"name": "resnet20", "shortcut": "A"},
+      "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 64,
+               "train_samples": 64}})"));
+    resolve(config);
+    model = make_model(config, {8, 8, 3}, kCpu);
+    data::Loader loader(make_dataset(config, true), loader_options(config, true));
+    batch = *loader.next();
+    compress::AdaptiveOptions options;
+    options.average = average;
+    options.keep.min_elements = 1024;
+    policy = std::make_unique<AdaptivePolicy>(options);
+    gradient(0);
+  }
+  std::vector<float> gradient(uint64_t number, bool packed = true) {
+    Rng rng;
+    rng.restore(replay.rng);
+    Context context;
+    context.rng = &rng;
+    model->zero_grad();
+    begin_step(number);
+    forward_backward(*model, batch, context, packed ? policy.get() : nullptr, {});
+    std::vector<float> all;
+    for (const auto& p : model->parameters()) {
+      const Tensor g = p.parameter->grad();
+      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
+    }
+    return all;
+  }
+  std::vector<uint64_t> seqs() const {
+    std::vector<uint64_t> all;
+    for (const auto& item : policy->items()) all.push_back(item.seq);
+    return all;
+  }
+  std::vector<double> state() {
+    std::vector<double> all;
+    for (const auto& p : model->parameters())
+      for (double v : p.parameter->value().to_vector()) all.push_back(v);
+    for (const auto& b : model->buffers())
+      for (double v : ops::cast(*b.buffer, DType::f64).to_vector()) all.push_back(v);
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("sensitivities predict the variance of the gradient, from the batch or a part of it") {
+  Problem p;
+  const std::vector<uint64_t> seqs = p.seqs();
+  REQUIRE(seqs.size() > 10);
+  GradientNoise noise(p.gradient(0, false));
+  for (uint64_t draw = 0; draw < 48; ++draw) noise.add(p.gradient(draw));
+  const double drawn = noise.variance().value;
+  const Batch part{p.batch.input.slice(0, 0, 16), p.batch.target.slice(0, 0, 16)};
+  for (const Batch& by : {p.batch, part}) {
+    double predicted = 0;
+    for (uint64_t repeat = 0; repeat < 3; ++repeat) {
+      p.replay.number = repeat;
+      const auto c = measure_sensitivity(*p.model, *p.policy, by, kBatch, p.replay, seqs);
+      for (size_t i = 0; i < seqs.size(); ++i) p.policy->measured(seqs[i], c[i], 0);
+      predicted += p.policy->predicted_variance() / 3;
+    }
+    CAPTURE(predicted / drawn);
+    CHECK(predicted < 1.5 * drawn);
+    CHECK(predicted > drawn / 1.5);
+  }
+}
+
+TEST_CASE("measuring leaves no trace and holds one copy of the gradients") {
+  Problem p;
+  const std::vector<double> before = p.state();
+  const std::vector<float> gradient = p.gradient(11);
+  int64_t bytes = 0;
+  for (const auto& parameter : p.model->parameters())
+    bytes += parameter.parameter->value().nbytes();
+  const std::vector<double> buffers = p.state();
+  p.model->zero_grad();
+  allocator(kCpu).reset_peak();
+  measure_sensitivity(*p.model, *p.policy, p.batch, kBatch, p.replay, p.seqs());
+  const MemoryReport report = allocator(kCpu).report();
+  CHECK(p.state() == buffers);
+  CHECK(p.state() != before);  // as a step changes them
+  CHECK(report.of(Category::gradient) == 0);
+  // Those of parameters, twice, and of a few activations.
+  const int64_t activations = 4 * kBatch * 8 * 8 * 16 * 4;
+  CHECK(report.peak[static_cast<size_t>(Category::gradient)] < 2 * bytes + activations);
+  CHECK(p.gradient(11) == gradient);
+}
+
+TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
+  Problem p;
+  SensitivityOptions options;
+  options.interval = 10;
+  options.first = 3;
+  options.samples = 16;
+  options.share = 0.1;  // 1 batch: 4 passes of 16 samples
+  Adaptation adaptation(*p.model, *p.policy, options);
+  CHECK(!adaptation.due(1));
+  CHECK(adaptation.due(3));
+  CHECK(adaptation.due(10));
+  CHECK(!adaptation.due(13));
+  adaptation.refresh(p.batch, 3, p.replay);
+  for (const auto& item : p.policy->items()) CHECK(item.measured == 3);
+  CHECK(p.policy->average_bits() <= 3);
+  CHECK(p.policy->average_bits() > 2.5);
+  auto count = [&](int64_t step) {
+    int found = 0;
+    for (const auto& item : p.policy->items()) found += item.measured == step;
+    return found;
+  };
+  adaptation.refresh(p.batch, 10, p.replay);
+  CHECK(count(10) == 3);
+  adaptation.refresh(p.batch, 20, p.replay);
+  CHECK(count(10) == 3);
+  CHECK(count(20) == 3);
+}
+
+TEST_CASE("widths from sensitivities beat one width") {
+  Problem p(2);
+  auto drawn = [&] {
+    GradientNoise noise(p.gradient(0, false));
+    for (uint64_t draw = 0; draw < 32; ++draw) noise.add(p.gradient(draw));
+    return noise.variance().value;
+  };
+  const double uniform = drawn();
+  SensitivityOptions options;
+  Adaptation(*p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
+  CHECK(drawn() < uniform);
+}
+
+TEST_CASE("an adaptive run writes its widths down and does not depend on threads") {
+  const TempFolder folder;
+  Json config = Json::parse(kTinyConfig);
+  config["compression"] = {{"level", "L2"}, {"min_elements", 96}, {"adapt_interval", 7}};
+  write_file(folder / "c.json", config.dump());
+  const std::string train = "train " + folder / "c.json" + " --json";
+  const Ran whole = apps::frugal(train + " --out " + folder / "a");
+  REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  const Ran threads = apps::frugal(train + " --set threads=2 --out " + folder / "b");
+  Json a = Json::parse(whole.out), b = Json::parse(threads.out);
+  CHECK(a["final"] == b["final"]);
+  CHECK(a["speed"]["adaptation_share"] > 0);
+  int widths = 0;
+  std::stringstream lines(read_file(folder / "a/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    widths += Json::parse(line)["type"] == "widths";
+  CHECK(widths == 80 / 7);
+}
