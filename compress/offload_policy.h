@@ -4,9 +4,8 @@
 // than min_elements; so do values that a recipe passes through on the way and that would wait raw.
 // Raw ones are not copied: the window holds the tensor itself, which lives on beside it as long as
 // forward or backward use it, and which nobody may write to until then. The batch stays: it is in
-// memory anyway. While the policy has packed
-// nothing, all that is kept is exact, and so are the recipes that it is offered, which it may then
-// use as if nothing had been moved.
+// memory anyway. While the policy has packed nothing, all that is kept is exact, and so are the
+// recipes that it is offered, which it may then use as if nothing had been moved.
 //
 // Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
 #pragma once

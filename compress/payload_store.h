@@ -50,8 +50,7 @@ class PayloadStore {
   // take, see FileStore::write; then nothing was taken in.
   Id put(Tensor payload);
   // The payload, in memory until unpin(). Errors: a payload that was written in place; OutOfMemory,
-  // those of FileStore::read, after which the
-  // payload can be asked for again.
+  // those of FileStore::read, after which the payload can be asked for again.
   Tensor pin(Id id);
   void unpin(Id id) noexcept;
   void prefetch(Id id) noexcept;  // the order of calls is the order of use

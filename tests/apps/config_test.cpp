@@ -96,6 +96,15 @@ TEST_CASE("values that contradict each other") {
   CHECK_THROWS_AS(resolving(R"({"model": {"num_classes": 9}})"), ConfigError);
   CHECK_THROWS_AS(resolving(R"({"model": {"in_channels": 3}})"), ConfigError);
   CHECK_THROWS_AS(resolving(R"({"data": {"classes": 3}})"), ConfigError);
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L3"}})"),
+                       doctest::Contains("compression.offload"), ConfigError);
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L1", "average_bits": 3}})"),
+                       doctest::Contains("compression.average_bits"), ConfigError);
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L2", "average_bits": 0.5}})"),
+                       doctest::Contains("compression.average_bits"), ConfigError);
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L2", "bits": 3}})"),
+                       doctest::Contains("compression.bits"), ConfigError);
+  CHECK(resolving(R"({"compression": {"level": "CB1"}})").train.checkpointing);
   for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",
                             R"({"optim": {"in_backward": true}, "train": {"checkpointing": true}})",
                             R"({"optim": {"in_backward": true},
