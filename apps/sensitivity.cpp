@@ -21,7 +21,9 @@ std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& bat
   context.checkpointing = step.checkpointing;
   model.zero_grad();
   begin_step(step.number);
-  forward_backward(model, batch, context, &policy, {step.label_smoothing, 1, {}});
+  const BatchResult result =
+      forward_backward(model, batch, context, &policy, {step.label_smoothing, 1, {}});
+  FRUGAL_CHECK(std::isfinite(result.loss), "[sensitivity] the loss is not finite");
   std::vector<Tensor> all;
   for (const auto& p : model.parameters()) all.push_back(p.parameter->grad());
   model.zero_grad();
@@ -68,7 +70,8 @@ bool Adaptation::due(int64_t step) const {
 void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
   std::vector<compress::AdaptivePolicy::Item> items = policy_.items();
   if (items.empty()) return;
-  const int64_t n = batch.input.size(0), samples = std::min(n, options_.samples);
+  // The last batch of an epoch may be shorter: sensitivities stay those of whole ones.
+  const int64_t n = options_.batch, samples = std::min(batch.input.size(0), options_.samples);
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.measured < b.measured; });
   const bool started = std::any_of(items.begin(), items.end(),

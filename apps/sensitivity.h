@@ -15,6 +15,7 @@ namespace frugal::apps {
 struct SensitivityOptions {
   int64_t interval = 1000;  // steps between refreshes
   int64_t first = 50;       // the step of the first
+  int64_t batch = 0;        // samples of a whole batch
   int64_t samples = 32;     // of the batch; all if the batch is smaller
   double share = 0.01;      // of the samples of an interval
 };
@@ -30,7 +31,7 @@ struct StepReplay {
 // c_l of the tensors `seqs` for the whole batch of `of` samples, measured with `batch`, a part of
 // it. Gradients are dropped before and after, and one copy of them lives meanwhile; parameters,
 // buffers, the policy's state and random streams stay as they are. REQUIRES: the policy decided a
-// whole step of this model. Errors: a gradient that is not finite.
+// whole step of this model. Errors: a loss or a gradient that is not finite.
 std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy& policy,
                                         const Batch& batch, int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs);

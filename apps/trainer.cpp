@@ -45,6 +45,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     SensitivityOptions measuring;
     measuring.interval = config_.compression.adapt_interval;
     measuring.first = std::min(measuring.first, measuring.interval);
+    measuring.batch = config_.data.batch_size;
     measuring.samples = config_.compression.adapt_samples;
     measuring.share = config_.compression.adapt_share;
     adaptation_.emplace(*model_, *adaptive_, measuring);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "apps/gradient_noise.h"
@@ -116,6 +117,7 @@ TEST_CASE("measuring leaves no trace and holds one copy of the gradients") {
 TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
   Problem p;
   SensitivityOptions options;
+  options.batch = kBatch;
   options.interval = 10;
   options.first = 3;
   options.samples = 16;
@@ -141,6 +143,27 @@ TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
   CHECK(count(20) == 3);
 }
 
+TEST_CASE("sensitivities of a short batch are those of whole ones") {
+  Problem p;
+  SensitivityOptions options;
+  options.batch = kBatch;
+  options.samples = 16;
+  const Batch part{p.batch.input.slice(0, 0, 16), p.batch.target.slice(0, 0, 16)};
+  Adaptation(*p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
+  const double whole = p.policy->items().front().sensitivity.value();
+  Problem q;
+  Adaptation(*q.model, *q.policy, options).refresh(part, 1, q.replay);
+  CHECK(q.policy->items().front().sensitivity.value() == whole);
+}
+
+TEST_CASE("a loss that is not finite has no sensitivities") {
+  Problem p;
+  for (const auto& each : p.model->parameters())
+    Tensor(each.parameter->value()).mut<float>()[0] = NAN;
+  CHECK_THROWS_AS(measure_sensitivity(*p.model, *p.policy, p.batch, kBatch, p.replay, p.seqs()),
+                  Error);
+}
+
 TEST_CASE("widths from sensitivities beat one width") {
   Problem p(2);
   auto drawn = [&] {
@@ -150,6 +173,7 @@ TEST_CASE("widths from sensitivities beat one width") {
   };
   const double uniform = drawn();
   SensitivityOptions options;
+  options.batch = kBatch;
   Adaptation(*p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
   CHECK(drawn() < uniform);
 }
