@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
+#include "copy_codec.h"
 
 using namespace frugal;
 
@@ -23,20 +23,13 @@ Tensor counting(const Shape& shape, double first = 0) {
 }
 
 // Packs everything, exactly, and asks for slices of one item.
-class Copies : public SavePolicy, public Codec {
+class Copies : public SavePolicy {
  public:
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
-    struct Copy : Packed {
-      Tensor kept;
-      Tensor unpack() const override { return ops::clone(kept); }
-    };
-    CategoryScope scope(Category::packed);
-    auto packed = std::make_unique<Copy>();
-    packed->kept = ops::clone(tensor);
-    return packed;
-  }
-  Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, this}; }
+  Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, &codec_}; }
   int64_t slice_bytes() const override { return 1; }
+
+ private:
+  CopyCodec codec_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
+#include "copy_codec.h"
 
 using namespace frugal;
 
@@ -20,20 +20,14 @@ Tensor waves(const Shape& shape, double phase) {
 }
 
 // Rebuilds what it can and packs the rest, exactly.
-class Replays : public SavePolicy, public Codec {
+class Replays : public SavePolicy {
  public:
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
-    struct Copy : Packed {
-      Tensor kept;
-      Tensor unpack() const override { return ops::clone(kept); }
-    };
-    auto packed = std::make_unique<Copy>();
-    packed->kept = ops::clone(tensor);
-    return packed;
-  }
   Decision decide(const SaveInfo& info, const Tensor&) override {
-    return {info.replay != Replay::none ? Decision::replay : Decision::pack, this};
+    return {info.replay != Replay::none ? Decision::replay : Decision::pack, &codec_};
   }
+
+ private:
+  CopyCodec codec_;
 };
 
 struct Result {

@@ -6,7 +6,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
+#include "copy_codec.h"
 
 using namespace frugal;
 
@@ -28,23 +28,6 @@ class Policy : public SavePolicy {
   const Codec* codec_;
   bool recipes_;
   int64_t bytes_;
-};
-
-// Exact, so that what is rebuilt twice or in another order is still equal.
-class CopyCodec : public Codec {
- public:
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
-    struct Copy : Packed {
-      Tensor kept;
-      Tensor unpack() const override { return ops::clone(kept); }
-    };
-    ++packs;
-    CategoryScope scope(Category::packed);
-    auto packed = std::make_unique<Copy>();
-    packed->kept = ops::clone(tensor);
-    return packed;
-  }
-  mutable int packs = 0;
 };
 
 Tensor noise(const Shape& shape, int seed, DType dtype = DType::f32) {
