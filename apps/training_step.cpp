@@ -92,7 +92,7 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
     CategoryScope scope(Category::gradient);
     dy = Tensor::full(loss.shape(), options.weight, loss.dtype(), device);
   }
-  backward(loss, dy, options.leaf_done);
+  backward(loss, dy, options.leaf_done, policy != nullptr ? policy->observer() : nullptr);
   return result;
 }
 

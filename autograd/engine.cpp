@@ -67,7 +67,8 @@ void check_gradients(const Node& node, const Grads& grads) {
 }
 
 // dy has no other owner here, so that backward may take it.
-void run(Node& node, const Node* next, Gradient dy, Gradients& gradients) {
+void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
+         BackwardObserver* observer) {
   std::vector<bool> needs;
   std::vector<Tensor> partials;
   for (const Edge& edge : node.inputs) {
@@ -78,11 +79,17 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients) {
       partial = found->second.whole();
     partials.push_back(std::move(partial));
   }
+  if (observer != nullptr) observer->before({node.op, node.slots}, dy.whole());
   Grads grads = node.backward(
       Backward(dy, node.slots, std::move(needs), std::move(partials), node.slice_bytes));
   dy = {};
-  node.slots.clear();
   check_gradients(node, grads);
+  if (observer != nullptr) {
+    for (Gradient& gradient : grads)
+      if (gradient.defined()) gradient.whole();
+    observer->after({node.op, node.slots}, grads);
+  }
+  node.slots.clear();
   // Only the next node to run takes slices: what they are made from is not to be held for longer.
   for (size_t i = 0; i < grads.size(); ++i)
     if (node.inputs[i].wanted() && node.inputs[i].node.get() != next) grads[i].whole();
@@ -126,7 +133,8 @@ class PendingLeaves {
 
 }  // namespace
 
-void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done) {
+void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done,
+              BackwardObserver* observer) {
   FRUGAL_CHECK(root.producer() != nullptr,
                "[backward] expected the output of a recorded op, got {}",
                root.defined() ? "a leaf" : "an undefined variable");
@@ -162,8 +170,8 @@ void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done) {
     if (found != gradients.end()) {
       Gradient gradient = std::move(found->second);
       gradients.erase(found);
-      run(node, i + 1 < nodes.size() ? nodes[i + 1].get() : nullptr, std::move(gradient),
-          gradients);
+      run(node, i + 1 < nodes.size() ? nodes[i + 1].get() : nullptr, std::move(gradient), gradients,
+          observer);
     }
     node.slots.clear();
     node.backward = nullptr;

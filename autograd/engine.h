@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 
+#include "autograd/observer.h"
 #include "autograd/variable.h"
 
 namespace frugal {
@@ -13,7 +14,9 @@ using LeafFn = std::function<void(GradAccumulator& leaf)>;
 // dy: [root's shape], default ones; a root with more than one element needs it.
 // Errors: root outside any graph; a graph that was already walked (its slots are gone);
 // with leaf_done, a checkpoint in the graph: its recomputation needs leaves that nobody else shows.
-void backward(const Variable& root, const Tensor& dy = {}, const LeafFn& leaf_done = {});
+// observer: shown every op's gradients, which then come whole, and not in slices.
+void backward(const Variable& root, const Tensor& dy = {}, const LeafFn& leaf_done = {},
+              BackwardObserver* observer = nullptr);
 
 // The names of the ops reachable from root, newest first. For tests and reports.
 std::vector<const char*> graph_ops(const Variable& root);

@@ -26,6 +26,12 @@ struct Save {
   bool is_output_sign = false;  // a mask: the sign of this op's output
   ReplayFn rebuild = nullptr;   // a mask: how rebuilt values would give it (biased)
 
+  Use use = {};
+
+  Save with_use(const Use& how) && {
+    use = how;
+    return std::move(*this);
+  }
   Save with_sign(const Tensor& mask, double slope) && {
     sign = {mask, slope};
     return std::move(*this);

@@ -152,6 +152,17 @@ Replay SavedEntry::quality() const {
   return recipe() != nullptr ? recipe()->quality : Replay::unbiased;
 }
 
+void SavedEntry::collect_sources(std::vector<uint64_t>& seqs) const {
+  if (recipe() != nullptr) {
+    for (int i = 0; i < recipe()->sources.size(); ++i) {
+      const std::vector<uint64_t> found = recipe()->sources[i].rests_on();
+      seqs.insert(seqs.end(), found.begin(), found.end());
+    }
+  } else if (seq_) {
+    seqs.push_back(*seq_);
+  }
+}
+
 void SavedEntry::prefetch() const {
   // Prefetching changes where a payload lies, not what it is.
   if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_)) (*packed)->prefetch();

@@ -50,6 +50,9 @@ class SavedEntry {
   Tensor unpack_variance() const;  // these two: see SavedTensor
   bool knows_variance() const;
   Replay quality() const;
+  // See SavedTensor. `seq`: of the policy's decision.
+  void collect_sources(std::vector<uint64_t>& seqs) const;
+  void set_seq(uint64_t seq) { seq_ = seq; }
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
   bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }
   const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
@@ -71,6 +74,7 @@ class SavedEntry {
   Shape shape_;
   std::shared_ptr<SavedEntry> mask_;
   int claims_ = 0;
+  std::optional<uint64_t> seq_;
 };
 
 }  // namespace frugal

@@ -76,11 +76,14 @@ class SaveContext {
         entry->replace(raw);  // the strictest request wins
     } else if (entry == nullptr) {
       std::shared_ptr<SavedEntry> carried;
+      const uint64_t seq = seq_;
       entry = add(key, decide(op, slot, request, raw, carried), raw.tensor.shape());
+      if (policy != nullptr) entry->set_seq(seq);
       entry->hold(std::move(carried));
     }
     SavedTensor saved = handle(std::move(entry), layout);
     saved.role_ = request.role;
+    saved.use_ = request.use;
     if (!request.only_for_replay) saved.claim_ = saved.entry_->claim();
     return saved;
   }
@@ -139,6 +142,7 @@ class SaveContext {
                              const SavedEntry::Raw& raw, std::shared_ptr<SavedEntry>& carried) {
     if (policy == nullptr) return raw;
     SaveInfo info{op, slot, request.role, seq_++, step};
+    info.use = request.use;
     SavedEntry::Recipe recipe;
     if (request.producer != nullptr && request.producer->has_recipe()) {
       recipe = recipe_of(request.producer->slots, request.producer->replay);
@@ -238,6 +242,14 @@ Tensor SavedTensor::unpack_rows(const Rows& rows) const {
   Shape shape = shape_;
   shape[0] = rows.end - rows.begin;
   return entry_->unpack_rows(rows).view(shape);
+}
+
+std::vector<uint64_t> SavedTensor::rests_on() const {
+  std::vector<uint64_t> seqs;
+  if (defined()) entry_->collect_sources(seqs);
+  std::sort(seqs.begin(), seqs.end());
+  seqs.erase(std::unique(seqs.begin(), seqs.end()), seqs.end());
+  return seqs;
 }
 
 bool SavedTensor::is_recipe() const { return defined() && entry_->recipe() != nullptr; }

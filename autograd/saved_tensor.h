@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/tensor.h"
@@ -28,6 +29,21 @@ struct Sign {
   double slope = 0;  // the derivative elsewhere: how much errors of those elements count
 };
 
+// How errors of a saved activation reach the gradients that its op gives.
+//   other:      not told
+//   product:    the gradient of input `input`, a parameter, is a sum of products with dy. Each
+//               element of dy meets `fan` elements, each element `gain` positions of dy, so that
+//               errors d of the tensor make errors of squared norm at most gain |d|^2 |dy|^2, and
+//               independent ones of variance v make fan v |dy|^2.
+//   normalized: the tensor is normalized by channel and scaled, with slots `weight` and `invstd`;
+//               the weight is input `input`
+struct Use {
+  enum Kind : uint8_t { other, product, normalized } kind = other;
+  int input = -1;
+  double gain = 1, fan = 1;
+  int weight = -1, invstd = -1;
+};
+
 struct SaveInfo {
   const char* op = "";  // who saves
   int slot = 0;         // which of its slots
@@ -39,6 +55,7 @@ struct SaveInfo {
   // For replay: elements of the other tensors that must be rebuilt on the way to this one.
   int64_t replay_elements = 0;
   const Sign* sign = nullptr;  // of the saved tensor's elements, where one is known
+  Use use = {};                // of the saver; others that share the entry may differ
 };
 
 class Packed {
@@ -80,6 +97,8 @@ struct Decision {
   bool carry_sign = true;        // may the codes carry the sign?
 };
 
+class BackwardObserver;
+
 class SavePolicy {
  public:
   virtual ~SavePolicy() = default;
@@ -90,6 +109,8 @@ class SavePolicy {
   virtual bool rebuilds_signs() const { return false; }
   // Backward takes tensors that are not kept raw in slices of about so many bytes; 0: whole.
   virtual int64_t slice_bytes() const { return kSliceBytes; }
+  // Who is to be told of this step's gradients (autograd/observer.h); null: nobody.
+  virtual BackwardObserver* observer() { return nullptr; }
   static constexpr int64_t kSliceBytes = int64_t{8} << 20;
 };
 
@@ -134,6 +155,11 @@ class SavedTensor {
   bool is_recipe() const;
   bool defined() const { return entry_ != nullptr; }
   const Shape& shape() const { return shape_; }
+  Role role() const { return role_; }
+  const Use& use() const { return use_; }
+  // SaveInfo::seq of the activations whose kept bytes unpack() reads: its own, or a recipe's
+  // sources.
+  std::vector<uint64_t> rests_on() const;
   // Of what unpack() gives: undefined if it has none (kept without loss) or it is unknown.
   Tensor unpack_variance() const;
   bool knows_variance() const;  // true also where there is none
@@ -151,6 +177,7 @@ class SavedTensor {
   std::shared_ptr<void> claim_;  // counts this consumer while it lives; goes before the entry
   Shape shape_, strides_;
   Role role_ = Role::activation;
+  Use use_;
 };
 
 class Slots {

@@ -21,6 +21,7 @@ class OffloadPolicy final : public SavePolicy {
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   bool rebuilds_signs() const override { return inner_->rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_->slice_bytes(); }
+  BackwardObserver* observer() override { return inner_->observer(); }
 
   SavePolicy& inner() const { return *inner_; }
   const PayloadStore& store() const { return *store_; }

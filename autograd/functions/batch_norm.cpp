@@ -12,6 +12,7 @@ namespace {
 
 // Slots of every form; the mask is empty without relu, the residual but for a recipe.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
+constexpr Use kUse{Use::normalized, 1, 1, 1, kWeight, kInvstd};
 
 ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {
@@ -97,8 +98,8 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
   const Variable y = record(
       op, inputs, out.y,
       // Where the relu is 0, x counts only through the statistics of the whole batch.
-      {save(x).with_sign(out.mask, 0), save(weight), save(bias), save_stat(moments.mean),
-       save_stat(moments.invstd), save_sign(out.mask, rebuild_mask),
+      {save(x).with_sign(out.mask, 0).with_use(kUse), save(weight), save(bias),
+       save_stat(moments.mean), save_stat(moments.invstd), save_sign(out.mask, rebuild_mask),
        residual_form ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);

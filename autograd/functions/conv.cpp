@@ -12,6 +12,10 @@
 namespace frugal {
 namespace {
 
+// What a window of the weight [K, R, S, C/groups] reaches, and how many of them are moved by one.
+double window(const Shape& weight) { return static_cast<double>(weight[1] * weight[2]); }
+double area(const Pair& stride) { return static_cast<double>(stride[0] * stride[1]); }
+
 // The gradient of a bias [K]: dy summed over all but its last axis.
 Tensor bias_gradient(const Tensor& dy) { return ops::sum_to(dy, {dy.shape().back()}); }
 
@@ -85,7 +89,10 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options) {
   Tensor y =
       ops::conv2d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
-  return record("conv2d", {x, weight, bias}, y, {save(x), save(weight)},
+  const Shape& w = weight.shape();
+  const Use use{Use::product, 1, window(w) / area(options.stride),
+                window(w) * static_cast<double>(w[3])};
+  return record("conv2d", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
                 [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
                   return backward(b, x_shape, w_shape, options);
                 });
@@ -95,8 +102,12 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
                           const ConvTranspose2dOptions& options) {
   Tensor y = ops::conv_transpose2d(x.value(), weight.value(),
                                    bias.defined() ? bias.value() : Tensor(), options);
+  // The roles of x and dy are a convolution's, exchanged.
+  const Shape& w = weight.shape();
+  const Use use{Use::product, 1, window(w),
+                window(w) / area(options.stride) * static_cast<double>(w[0] / options.groups)};
   return record(
-      "conv_transpose2d", {x, weight, bias}, y, {save(x), save(weight)},
+      "conv_transpose2d", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
       [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
         Grads grads(3);
         if (b.needs(0))

@@ -8,13 +8,15 @@ namespace frugal {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
-  return record("linear", {x, weight, bias}, y, {save(x), save(weight)}, [](const Backward& b) {
-    Grads grads(3);
-    if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
-    if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
-    if (b.needs(2)) grads[2] = ops::sum_to(b.dy(), {b.dy().shape().back()});
-    return grads;
-  });
+  const Use use{Use::product, 1, 1, static_cast<double>(weight.shape().back())};
+  return record("linear", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
+                [](const Backward& b) {
+                  Grads grads(3);
+                  if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
+                  if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
+                  if (b.needs(2)) grads[2] = ops::sum_to(b.dy(), {b.dy().shape().back()});
+                  return grads;
+                });
 }
 
 Variable matmul(const Variable& a, const Variable& b) {
