@@ -1,0 +1,39 @@
+// GradientSketch: a short stand-in for all gradients (or weights) of a model, from which squared
+// norms and inner products are estimated without keeping the gradients themselves.
+//
+// Element e of the joint vector is added with a random sign to bucket e mod kBuckets. The map is
+// linear, and <S(x), S(y)> = <x, y> in expectation over the signs, with a standard error of at most
+// sqrt(2 / kBuckets) |x| |y|, 1.1 %, where no few elements hold most of the norm; a vector of at
+// most kBuckets elements is held exactly. All sketches have the same signs, so those of different
+// steps may be subtracted.
+// Ref: Charikar, Chen, Farach-Colton 2002 (count sketch); Alon, Matias, Szegedy 1996.
+#pragma once
+#include <vector>
+
+#include "autograd/variable.h"
+
+namespace frugal::optim {
+
+class GradientSketch {
+ public:
+  static constexpr int64_t kBuckets = 16381;  // odd, so that no layer's width divides it
+
+  GradientSketch() : buckets_(kBuckets, 0.0) {}
+  // Adds elements [offset, offset + values.numel()) of the joint vector. Errors: a dtype that is
+  // not floating.
+  void add(const Tensor& values, int64_t offset);
+
+  GradientSketch operator-(const GradientSketch& other) const;
+  double dot(const GradientSketch& other) const;
+  double squared_norm() const { return dot(*this); }
+
+ private:
+  std::vector<double> buckets_;
+};
+
+// Of the parameters' values, one after the other.
+GradientSketch sketch_of_values(const std::vector<Variable>& parameters);
+// Of their gradients at the same places; what is undefined counts as 0.
+GradientSketch sketch_of_gradients(const std::vector<Variable>& parameters);
+
+}  // namespace frugal::optim
