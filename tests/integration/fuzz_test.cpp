@@ -1,0 +1,252 @@
+// Random graphs: whatever keeps their saved tensors without loss gives the gradients of plain raw
+// ones bit for bit, and nothing stays behind.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "compress/adaptive_policy.h"
+#include "compress/identity.h"
+#include "compress/offload_policy.h"
+#include "tests/integration/random_graph.h"
+#include "tests/op_table/op_table.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+constexpr uint64_t kGraphs = 250;
+
+CategoryBytes live(Device device = kCpu) { return allocator(device).report().live; }
+
+// Keeps each entry in one of the ways that are open to it, by its number.
+class Mixed final : public SavePolicy {
+ public:
+  explicit Mixed(uint64_t seed) : seed_(seed) {}
+  Decision decide(const SaveInfo& info, const Tensor&) override {
+    const Codec* codec = uniform_int({seed_, 1}, info.seq, 2) == 0 ? nullptr : &identity_;
+    const uint64_t way = uniform_int({seed_, 2}, info.seq, 4);
+    // Rebuilt from exact copies, a recipe of any kind is exact.
+    if (info.replay != Replay::none && way < 3) {
+      ++replays;
+      return {Decision::replay, codec};
+    }
+    if (codec == nullptr) return {Decision::raw};
+    return {Decision::pack, codec};
+  }
+  int replays = 0;
+
+ private:
+  uint64_t seed_;
+  Identity identity_;
+};
+
+class PackAll final : public SavePolicy {
+ public:
+  explicit PackAll(int64_t slice_bytes = kSliceBytes) : slice_bytes_(slice_bytes) {}
+  Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, &identity_}; }
+  int64_t slice_bytes() const override { return slice_bytes_; }
+
+ private:
+  int64_t slice_bytes_;
+  Identity identity_;
+};
+
+FixedPolicyOptions keep(std::string_view level, bool recipes, int64_t slice_bytes) {
+  FixedPolicyOptions options;
+  options.level = level;
+  options.recipes = recipes;
+  options.min_elements = 0;
+  options.slice_bytes = slice_bytes;
+  return options;
+}
+
+std::shared_ptr<OffloadPolicy> moved(std::shared_ptr<SavePolicy> policy, int64_t window) {
+  OffloadOptions options;
+  options.directory = std::filesystem::temp_directory_path().string();
+  options.window = window;
+  return std::make_shared<OffloadPolicy>(std::move(policy), options, 0);
+}
+
+// Two batches, one after the other, whose gradients add up.
+Numbers gradients(RandomGraph& graph, SavePolicy* policy, uint64_t step) {
+  graph.zero_grad();
+  for (uint64_t batch = 0; batch < 2; ++batch) {
+    Variables roots;
+    {
+      PolicyScope scope(policy);
+      begin_step(2 * step + batch);
+      roots = graph.forward(batch);
+    }
+    graph.backward(std::move(roots));
+  }
+  Numbers all = graph.gradients();
+  graph.zero_grad();
+  return all;
+}
+
+bool finite(const Numbers& numbers) {
+  for (const auto& leaf : numbers)
+    for (double value : leaf)
+      if (!std::isfinite(value)) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: the gradient of their loss is its slope") {
+  int counted = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    RandomGraph graph(seed, DType::f64);
+    graph.backward(graph.forward());
+    double slope = 0;
+    std::vector<Tensor> directions;
+    for (size_t k = 0; k < graph.leaves().size(); ++k) {
+      const Variable& x = graph.leaves()[k];
+      directions.push_back(random_values({seed, 77 + k}, x.shape(), DType::f64, kCpu));
+      if (!x.grad().defined()) continue;
+      for (int64_t i = 0; i < x.value().numel(); ++i)
+        slope += x.grad().data<double>()[i] * directions[k].data<double>()[i];
+    }
+    auto at = [&](double step) {
+      auto move = [&](double by) {
+        for (size_t k = 0; k < graph.leaves().size(); ++k)
+          for (int64_t i = 0; i < directions[k].numel(); ++i)
+            graph.leaves()[k].value().mut<double>()[i] += by * directions[k].data<double>()[i];
+      };
+      move(step);
+      const double value = graph.value(graph.forward());
+      move(-step);
+      return value;
+    };
+    constexpr double kStep = 1e-7;
+    const double expected = (at(kStep) - at(-kStep)) / (2 * kStep);
+    CHECK(slope == doctest::Approx(expected).epsilon(1e-4));
+    counted += std::abs(slope) > 1e-3;
+  }
+  CHECK(counted > 50);
+}
+
+TEST_CASE("random graphs are deep and hold every function") {
+  std::map<std::string, int> nodes;
+  int total = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    RandomGraph graph(seed);
+    for (const Variable& root : graph.forward())
+      if (root.producer() != nullptr)
+        for (const char* op : graph_ops(root)) ++nodes[op], ++total;
+  }
+  CHECK(total > 20 * static_cast<int>(kGraphs));
+  CHECK(nodes["checkpoint"] > 50);
+  for (const op_table::Op& op : op_table::rows()) {
+    CAPTURE(op.name);
+    CHECK(nodes[op.name] >= 5);
+  }
+}
+
+TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave nothing") {
+  PackAll identity;
+  FixedPolicy recipes(keep("L0", true, 0));
+  const auto away = moved(std::make_shared<FixedPolicy>(keep("L0", false, 0)), 0);
+  const auto window = moved(std::make_shared<FixedPolicy>(keep("L0", true, 0)), 4096);
+  int replays = 0;
+  size_t with_gradients = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    CAPTURE(seed);
+    RandomGraph graph(seed);
+    const CategoryBytes before = live();
+    const Numbers raw = gradients(graph, nullptr, seed);
+    REQUIRE(finite(raw));
+    for (const auto& leaf : raw) with_gradients += !leaf.empty();
+    CHECK(live() == before);
+    auto check = [&](const char* way, SavePolicy& policy) {
+      CAPTURE(way);
+      const bool equal = gradients(graph, &policy, seed) == raw;
+      CHECK(equal);
+      const bool clean = live() == before;
+      CHECK(clean);
+    };
+    check("identity", identity);
+    check("recipes", recipes);
+    Mixed mixed(seed);
+    check("mixed", mixed);
+    replays += mixed.replays;
+    check("offload", *away);
+    check("offload with a window and recipes", *window);
+    for (const OffloadPolicy* policy : {away.get(), window.get()}) {
+      CHECK(policy->store().resident_bytes() == 0);
+      CHECK(policy->store().file().used_bytes() == 0);
+    }
+  }
+  CHECK(replays > static_cast<int>(kGraphs));
+  CHECK(with_gradients > 2 * kGraphs);
+  CHECK(away->store().stats().written > 0);
+}
+
+TEST_CASE("random graphs: slices change gradients by the rounding of sums") {
+  PackAll sliced(256);
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    CAPTURE(seed);
+    RandomGraph graph(seed);
+    const CategoryBytes before = live();
+    const Numbers raw = gradients(graph, nullptr, seed), slices = gradients(graph, &sliced, seed);
+    const bool clean = live() == before;
+    CHECK(clean);
+    for (size_t k = 0; k < raw.size(); ++k) {
+      REQUIRE(raw[k].size() == slices[k].size());
+      double largest = 0, off = 0;
+      for (size_t i = 0; i < raw[k].size(); ++i) {
+        largest = std::max(largest, std::abs(raw[k][i]));
+        off = std::max(off, std::abs(raw[k][i] - slices[k][i]));
+      }
+      CAPTURE(k);
+      CHECK(off <= 1e-4 * largest + 1e-6);
+    }
+  }
+}
+
+TEST_CASE("random graphs: codes of any width give the same gradients twice and leave nothing") {
+  for (const std::string_view level : {"L1", "L1.2"}) {
+    FixedPolicy fixed(keep(level, true, 512));
+    AdaptiveOptions options;
+    options.keep = keep(level, true, 0);
+    options.average = 3;
+    for (uint64_t seed = 0; seed < kGraphs / 2; ++seed) {
+      CAPTURE(level);
+      CAPTURE(seed);
+      RandomGraph graph(seed);
+      const CategoryBytes before = live();
+      AdaptivePolicy adaptive(options);
+      for (SavePolicy* policy : std::initializer_list<SavePolicy*>{&fixed, &adaptive}) {
+        const Numbers first = gradients(graph, policy, seed);
+        const bool equal = gradients(graph, policy, seed) == first;
+        CHECK(equal);
+        CHECK(finite(first));
+        const bool clean = live() == before;
+        CHECK(clean);
+      }
+    }
+  }
+}
+
+TEST_CASE("random graphs: meta counts the bytes that cpu keeps") {
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    CAPTURE(seed);
+    auto kept = [&](Device device) {
+      RandomGraph graph(seed, DType::f32, device);
+      FixedPolicy policy(keep("L1", true, 0));
+      PolicyScope scope(&policy);
+      const CategoryBytes before = live(device);
+      begin_step(0);
+      const Variables roots = graph.forward();
+      CategoryBytes bytes = live(device);
+      for (size_t c = 0; c < bytes.size(); ++c) bytes[c] -= before[c];
+      return bytes;
+    };
+    const bool equal = kept(kCpu) == kept(kMeta);
+    CHECK(equal);
+  }
+}
