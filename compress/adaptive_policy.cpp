@@ -54,35 +54,47 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
   }
   Decision decision = keep_.decide(info, value);
   if (decision.codec != nullptr) decision.codec = this;
+  const auto known = items_.find(info.seq);
+  const bool raw =
+      decision.what == Decision::pack && known != items_.end() && known->second.bits == kRaw;
+  if (raw) decision = {Decision::raw};
   if (probing_) return decision;
+  if (raw) describe(known->second, info.seq, value);
   if (info.seq == 0) decisions_.clear();
   decisions_[info.seq] = decision;
   return decision;
 }
 
+void AdaptivePolicy::describe(Item& item, uint64_t seq, const Tensor& tensor) {
+  item.seq = seq;
+  item.elements = tensor.numel();
+  item.shape = tensor.shape();
+  item.raw_bytes = tensor.nbytes();
+}
+
 std::unique_ptr<Packed> AdaptivePolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
-  const int average = keep_.bits();
   const auto decided = decisions_.find(info.seq);
-  // What a rebuild passes through waits in the average width.
   if (decided == decisions_.end() || decided->second.what != Decision::pack)
-    return quantizer(average, false).pack(tensor, info);
+    return quantizer(waiting_bits_ > 0 ? waiting_bits_ : keep_.bits(), false).pack(tensor, info);
   const auto [place, fresh] = items_.try_emplace(info.seq);
   Item& item = place->second;
   if (!probing_) {
-    item.seq = info.seq;
-    item.elements = tensor.numel();
-    item.shape = tensor.shape();
+    describe(item, info.seq, tensor);
     item.has_sign = info.sign != nullptr && quantizer(2, false).can_carry_sign(tensor.shape());
     item.slope = item.has_sign ? info.sign->slope : 0;
   }
-  if (fresh) item.bits = std::max(average, least_bits(item));
+  if (fresh) item.bits = std::max(keep_.bits(), least_bits(item));
   return quantizer(item.bits, probing_ && other_ == info.seq).pack(tensor, info);
 }
 
 std::vector<AdaptivePolicy::Item> AdaptivePolicy::items() const {
   std::vector<Item> all;
-  for (const auto& [seq, item] : items_)
-    if (decisions_.contains(seq) && decisions_.at(seq).what == Decision::pack) all.push_back(item);
+  for (const auto& [seq, item] : items_) {
+    const auto decided = decisions_.find(seq);
+    if (decided == decisions_.end()) continue;
+    const auto now = item.bits == kRaw ? Decision::raw : Decision::pack;
+    if (decided->second.what == now) all.push_back(item);
+  }
   return all;
 }
 
@@ -91,7 +103,26 @@ int AdaptivePolicy::least_bits(const Item& item) const {
 }
 
 double AdaptivePolicy::variance(const Item& item, int bits) {
+  if (bits == kRaw) return 0;
   return item.has_sign ? split_variance(item.slope, bits) : step_variance(bits);
+}
+
+int64_t AdaptivePolicy::bytes(const Item& item, int bits) const {
+  if (bits == kRaw) return item.raw_bytes + (item.has_sign ? item.elements / 8 : 0);
+  return quantizer(bits, false).packed_bytes(item.shape, item.has_sign);
+}
+
+void AdaptivePolicy::set_bits(uint64_t seq, int bits) {
+  FRUGAL_CHECK((bits >= 1 && bits <= kMaxBits) || bits == kRaw,
+               "[compression] expected 1 to 16 bits for tensor {}, or {} for raw, got {}", seq,
+               kRaw, bits);
+  items_[seq].seq = seq;
+  items_[seq].bits = bits;
+}
+
+void AdaptivePolicy::set_waiting_bits(int bits) {
+  FRUGAL_CHECK(bits >= 1 && bits <= kMaxBits, "[compression] expected 1 to 16 bits, got {}", bits);
+  waiting_bits_ = bits;
 }
 
 double AdaptivePolicy::predicted_variance() const {
@@ -147,19 +178,28 @@ void AdaptivePolicy::allocate() {
     const double c =
         item.sensitivity.value_or(known / elements * static_cast<double>(item.elements));
     const int least = least_bits(item), base = std::max(floor_bits, least);
-    auto bytes = [&](int bits) {
-      return quantizer(bits, false).packed_bytes(item.shape, item.has_sign);
-    };
     auto& each = options.emplace_back();
     for (int bits = least; bits <= options_.max_bits; ++bits)
-      each.push_back({c * variance(item, bits), bytes(bits)});
-    budget += static_cast<double>(bytes(base));
+      each.push_back({c * variance(item, bits), bytes(item, bits)});
+    budget += static_cast<double>(bytes(item, base));
     if (above > 0 && base == floor_bits)
-      budget += above * static_cast<double>(bytes(base + 1) - bytes(base));
+      budget += above * static_cast<double>(bytes(item, base + 1) - bytes(item, base));
   }
   const Allocation best = compress::allocate(options, static_cast<int64_t>(budget));
   for (size_t i = 0; i < all.size(); ++i)
     items_.at(all[i].seq).bits = least_bits(all[i]) + best.choice[i];
+}
+
+void AdaptivePolicy::set_average(double average) {
+  FRUGAL_CHECK(options_.min_bits <= average && average <= options_.max_bits,
+               "[compression] expected {} to {} bits on average, got {}", options_.min_bits,
+               options_.max_bits, average);
+  options_.average = average;
+  keep_.set_bits(static_cast<int>(average));
+  // Until something is measured, as a new tensor.
+  for (auto& [seq, item] : items_)
+    if (!item.sensitivity) item.bits = std::max(keep_.bits(), least_bits(item));
+  allocate();
 }
 
 std::vector<AdaptivePolicy::State> AdaptivePolicy::state() const {
@@ -172,7 +212,7 @@ std::vector<AdaptivePolicy::State> AdaptivePolicy::state() const {
 void AdaptivePolicy::restore(const std::vector<State>& state) {
   std::map<uint64_t, Item> items;
   for (const State& each : state) {
-    FRUGAL_CHECK(each.bits >= 1 && each.bits <= kMaxBits,
+    FRUGAL_CHECK((each.bits >= 1 && each.bits <= kMaxBits) || each.bits == kRaw,
                  "[compression] expected 1 to 16 bits for tensor {}, got {}", each.seq, each.bits);
     Item& item = items[each.seq];
     item.seq = each.seq;

@@ -34,24 +34,41 @@ class AdaptivePolicy final : public SavePolicy, private Codec {
   bool rebuilds_signs() const override { return keep_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
 
-  // A tensor that the last step packed.
+  static constexpr int kRaw = 32;  // instead of a width: kept as it is
+
+  // A tensor that the last step packed, or would have but for kRaw.
   struct Item {
     uint64_t seq = 0;
     int64_t elements = 0;
-    int bits = 0;
+    int bits = 0;                            // or kRaw
     std::optional<double> sensitivity = {};  // c, where it was measured
     int64_t measured = -1;                   // the step of that
     Shape shape = {};
     bool has_sign = false;  // its codes carry one, whose other class counts `slope`
     double slope = 0;
+    int64_t raw_bytes = 0;  // of the tensor as it is
   };
   std::vector<Item> items() const;  // by seq
   // S of an item's group at `bits`: 1 / (2^b - 1)^2, or with a sign split_variance(), from 2 bits
-  // on: with 1 bit, codes carry none, and the mask that must then be kept takes the other one.
+  // on: with 1 bit, codes carry none, and the mask that must then be kept takes the other one. 0
+  // for kRaw.
   static double variance(const Item& item, int bits);
   // sum c S(b) over the items.
   double predicted_variance() const;
   double average_bits() const;  // over the items' elements
+  int least_bits(const Item& item) const;
+  // What it takes at `bits`, or kRaw, with the mask that then is not in its codes.
+  int64_t bytes(const Item& item, int bits) const;
+
+  // For planners: this width, or kRaw, from the next step on. Errors: anything else.
+  void set_bits(uint64_t seq, int bits);
+  // The width of what a rebuild passes through and that waits for its consumers; before it is
+  // set, the average. Errors: outside 1 to 16.
+  void set_waiting_bits(int bits);
+  double average() const { return options_.average; }
+  // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
+  // Errors: outside the range of widths.
+  void set_average(double average);
 
   // While it lives, steps repeat the last whole step's decisions, also for smaller batches, and
   // change nothing here; tensor `other`, if given, is rounded with another seed.
@@ -83,7 +100,7 @@ class AdaptivePolicy final : public SavePolicy, private Codec {
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
-  int least_bits(const Item& item) const;
+  static void describe(Item& item, uint64_t seq, const Tensor& tensor);
   const Quantizer& quantizer(int bits, bool other) const {
     return (other ? others_ : quantizers_)[static_cast<size_t>(bits - 1)];
   }
@@ -93,6 +110,7 @@ class AdaptivePolicy final : public SavePolicy, private Codec {
   std::deque<Quantizer> quantizers_, others_;  // of 1 to 16 bits, of two seeds
   std::map<uint64_t, Decision> decisions_;     // of the last whole step, by seq
   mutable std::map<uint64_t, Item> items_;
+  int waiting_bits_ = 0;  // 0: the average's
   bool probing_ = false;
   std::optional<uint64_t> other_;
 };

@@ -29,7 +29,7 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
       chain_(options.chain),
       min_elements_(options.min_elements),
       slice_bytes_(options.slice_bytes),
-      codec_(codec_options(options)) {
+      codec_(std::make_unique<Quantizer>(codec_options(options))) {
   FRUGAL_CHECK(options.min_elements >= 0, "[compression] expected min_elements >= 0, got {}",
                options.min_elements);
   FRUGAL_CHECK(options.slice_bytes >= 0, "[compression] expected slice_bytes >= 0, got {}",
@@ -37,11 +37,21 @@ FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
   FRUGAL_CHECK(options.chain >= 0, "[compression] expected chain >= 0, got {}", options.chain);
 }
 
+void FixedPolicy::set_bits(int bits) {
+  FRUGAL_CHECK(bits_ > 0 && bits >= 1 && bits <= 16,
+               "[compression] expected to change 1 to 16 bits to 1 to 16, got {} to {}", bits_,
+               bits);
+  QuantizeOptions options = codec_->options();
+  options.bits = bits;
+  codec_ = std::make_unique<Quantizer>(options);
+  bits_ = bits;
+}
+
 Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (!is_floating(value.dtype()) || value.storage()->category() == Category::input)
     return {Decision::raw};
   const bool lossy = bits_ > 0, large = value.numel() > min_elements_;
-  const Codec* codec = lossy && large ? &codec_ : nullptr;
+  const Codec* codec = lossy && large ? codec_.get() : nullptr;
   if (recipes_ && may_replay(info, value)) return {Decision::replay, codec};
   if (codec == nullptr) return {Decision::raw};
   return {Decision::pack, codec, signs_ == Signs::codes};

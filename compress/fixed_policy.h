@@ -47,8 +47,11 @@ class FixedPolicy final : public SavePolicy {
   int64_t slice_bytes() const override { return slice_bytes_; }
   // Raw: the batch (its storage is of category `input` and alive anyway), other dtypes, small ones.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  int bits() const { return bits_; }                 // 0: raw
-  const Quantizer& codec() const { return codec_; }  // unused without bits
+  int bits() const { return bits_; }                  // 0: raw
+  const Quantizer& codec() const { return *codec_; }  // unused without bits
+  // From now on. REQUIRES: no graph of this policy is alive. Errors: not in 1..16; a policy that
+  // keeps tensors raw.
+  void set_bits(int bits);
 
  private:
   bool may_replay(const SaveInfo& info, const Tensor& value) const;
@@ -57,7 +60,7 @@ class FixedPolicy final : public SavePolicy {
   Signs signs_;
   double chain_;
   int64_t min_elements_, slice_bytes_;
-  Quantizer codec_;
+  std::unique_ptr<Quantizer> codec_;
 };
 
 }  // namespace frugal::compress

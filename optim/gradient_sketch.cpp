@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kWord = 64;  // signs that one hash gives
 constexpr int64_t kWords = (GradientSketch::kBuckets + kWord - 1) / kWord;
+constexpr int64_t kManyElements = 1 << 18;  // that pay for waking threads
 
 // Ref: Steele, Lea, Flood 2014 (SplitMix64).
 uint64_t signs_of(int64_t word) {
@@ -25,7 +26,8 @@ template <class T>
 void add_values(double* buckets, const T* values, int64_t offset, int64_t n) {
   constexpr int64_t k = GradientSketch::kBuckets;
   const int64_t first = offset / k, last = (offset + n - 1) / k;
-  parallel_for(0, kWords, 64, [&](int64_t from, int64_t to) {
+  const int64_t grain = n < kManyElements ? kWords : 64;
+  parallel_for(0, kWords, grain, [&](int64_t from, int64_t to) {
     for (int64_t row = first; row <= last; ++row)
       for (int64_t word = from; word < to; ++word) {
         const int64_t begin = std::max(word * kWord, offset - row * k);

@@ -82,6 +82,25 @@ TEST_CASE("bits go where they matter, within the average") {
   CHECK(total <= 3 * Quantizer({4}).packed_bytes({256, 8}));
 }
 
+TEST_CASE("the average can change in mid-run") {
+  const std::vector<Tensor> tensors = {waves({256, 8}), waves({256, 8})};
+  AdaptivePolicy policy(options_of(4));
+  step(policy, tensors);
+  policy.set_average(2.5);  // nothing is measured yet: rounded down
+  CHECK(policy.average() == 2.5);
+  for (const auto& item : policy.items()) CHECK(item.bits == 2);
+  policy.measured(0, 100, 1);
+  policy.measured(1, 1, 1);
+  policy.set_average(5);
+  CHECK(policy.average_bits() > 4.4);
+  CHECK(policy.average_bits() <= 5);
+  CHECK(policy.items()[0].bits > policy.items()[1].bits);
+  CHECK(bytes(*step(policy, tensors).at(0)) ==
+        Quantizer({policy.items()[0].bits}).packed_bytes({256, 8}));
+  CHECK_THROWS_AS(policy.set_average(0.5), Error);
+  CHECK_THROWS_AS(policy.set_average(17), Error);
+}
+
 TEST_CASE("tensors that were never measured count like the mean of the others") {
   AdaptivePolicy policy(options_of(4));
   step(policy, {waves({256, 8}), waves({256, 8})});

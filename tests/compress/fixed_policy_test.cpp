@@ -77,6 +77,24 @@ TEST_CASE("bits replace the level's") {
   }
 }
 
+TEST_CASE("the width can change in mid-run") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  FixedPolicyOptions options = options_of("L1", true);
+  options.group = 128;
+  options.seed = 7;
+  FixedPolicy policy(options);
+  policy.set_bits(2);
+  CHECK(policy.bits() == 2);
+  CHECK(policy.codec().options().bits == 2);
+  CHECK(policy.codec().options().group == 128);
+  CHECK(policy.codec().options().seed == 7);
+  CHECK(policy.decide(info_with(Replay::none), large).codec == &policy.codec());
+  CHECK(policy.decide(info_with(Replay::corrected), large).what == Decision::pack);
+  CHECK_THROWS_AS(policy.set_bits(0), Error);
+  CHECK_THROWS_AS(policy.set_bits(17), Error);
+  CHECK_THROWS_AS(FixedPolicy(options_of("L0", true)).set_bits(4), Error);
+}
+
 TEST_CASE("a recipe passes through no more than the chain's multiple of its own elements") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
   for (double chain : {0.0, 2.0}) {

@@ -30,7 +30,7 @@ GradientSketch sketch(const std::vector<double>& values) {
 // The loss beta |w|^2 / 2 of a batch, seen through samples whose gradients vary by sigma^2 and
 // roundings that add `added` to the variance of the whole batch's gradient.
 struct Quadratic {
-  static constexpr int64_t kSize = 1500;
+  static constexpr int64_t kSize = 1000;
   double beta = 3, sigma2 = 2, added = 0.4, share = 0.25;
   std::vector<double> w = std::vector<double>(kSize, 0.05);
   uint64_t draws = 0;
@@ -91,12 +91,12 @@ TEST_CASE("a sketch is exact below its size, linear, and unbiased above") {
   CHECK((s - parts).squared_norm() < 1e-18 * xx);
   // The mean over many pieces of other signs has none of one sketch's error.
   double ratio = 0;
-  for (int64_t k = 0; k < 60; ++k) {
+  for (int64_t k = 0; k < 30; ++k) {
     GradientSketch each;
     each.add(x, k * GradientSketch::kBuckets * 8);
-    ratio += each.squared_norm() / xx / 60;
+    ratio += each.squared_norm() / xx / 30;
   }
-  CHECK(ratio == doctest::Approx(1).epsilon(0.006));
+  CHECK(ratio == doctest::Approx(1).epsilon(0.008));
   CHECK_THROWS_WITH(a.add(Tensor::zeros({2}, DType::i32), 0),
                     doctest::Contains("expected a floating dtype, got i32"));
 }
@@ -122,7 +122,7 @@ TEST_CASE("variances, smoothness and the gradient of a known quadratic are found
     ConvergenceTracker tracker;
     const double square = 0.05 * 0.05 * Quadratic::kSize * 9;
     double first = 0;
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 24; ++i) {
       const GradientMoments moments = problem.measure(alpha);
       if (i == 0) first = moments.gradient_square;
       tracker.stepped(alpha, 5);
@@ -140,7 +140,7 @@ TEST_CASE("variances, smoothness and the gradient of a known quadratic are found
     const ConvergenceBound bound = tracker.bound();
     CHECK(bound.applies);
     CHECK(bound.uncompressed ==
-          doctest::Approx(2 * 5 / (alpha * 40) + alpha * 3 * 2).epsilon(0.05));
+          doctest::Approx(2 * 5 / (alpha * 24) + alpha * 3 * 2).epsilon(0.05));
     CHECK(bound.value - bound.uncompressed ==
           doctest::Approx(alpha * tracker.smoothness() * tracker.added_variance()));
     // The theorem holds of what it bounds.
