@@ -5,6 +5,7 @@
 #include "apps/commands.h"
 #include "apps/gradient_bench.h"
 #include "apps/gradient_noise.h"
+#include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
 #include "apps/report.h"

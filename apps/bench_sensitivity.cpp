@@ -8,6 +8,7 @@
 #include "apps/commands.h"
 #include "apps/gradient_bench.h"
 #include "apps/gradient_noise.h"
+#include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/report.h"
 #include "apps/sensitivity.h"
@@ -55,7 +56,7 @@ void bench_sensitivity(const BenchArguments& arguments) {
   const int64_t samples = std::min(n, config.compression.adapt_samples);
 
   const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
-  compress::AdaptivePolicy& adaptive = *adaptive_in(*policy);
+  compress::AdaptivePolicy& adaptive = *find_in<compress::AdaptivePolicy>(*policy);
   bench.gradient(batch, policy.get(), 0, key);  // the policy sees what there is
   auto begin = Clock::now();
   bench.gradient(batch, policy.get(), 0, key);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "apps/commands.h"
+#include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
 #include "apps/report.h"

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
 #include "apps/report.h"

@@ -61,6 +61,7 @@ struct ScheduleConfig {
 };
 
 struct CompressionConfig {
+  std::string policy = "gact";
   std::string level = "L1";
   int64_t bits = 0;
   bool recipes = true;
@@ -74,6 +75,7 @@ struct CompressionConfig {
   int64_t adapt_interval = 1000;
   int64_t adapt_samples = 32;
   double adapt_share = 0.01;
+  bool entropy = false;
   std::string offload;
   int64_t offload_window = int64_t{256} << 20;
 };

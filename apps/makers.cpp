@@ -5,8 +5,7 @@
 #include <cstdlib>
 
 #include "apps/random_dataset.h"
-#include "compress/adaptive_policy.h"
-#include "compress/offload_policy.h"
+#include "compress/levels.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "data/cifar.h"
@@ -283,43 +282,6 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
     rest = optim::step_schedule(lr, milestones, c.gamma);
   }
   return warm > 0 ? optim::warmup(rest, warm) : rest;
-}
-
-compress::AdaptivePolicy* adaptive_in(SavePolicy& policy) {
-  auto* moving = dynamic_cast<compress::OffloadPolicy*>(&policy);
-  return dynamic_cast<compress::AdaptivePolicy*>(moving != nullptr ? &moving->inner() : &policy);
-}
-
-std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
-  compress::FixedPolicyOptions options;
-  options.level = config.level;
-  options.bits = static_cast<int>(config.bits);
-  options.recipes = config.recipes;
-  options.signs = config.signs == "codes"   ? compress::Signs::codes
-                  : config.signs == "masks" ? compress::Signs::masks
-                                            : compress::Signs::rebuilt;
-  options.chain = config.chain;
-  options.slice_bytes = config.slice_bytes;
-  options.min_elements = config.min_elements;
-  options.group = config.group_size;
-  options.rounding =
-      config.rounding == "nearest" ? compress::Rounding::nearest : compress::Rounding::stochastic;
-  options.seed = seed;
-  const compress::Level& level = compress::parse_level(config.level);
-  std::unique_ptr<SavePolicy> policy;
-  if (level.adaptive) {
-    compress::AdaptiveOptions adaptive;
-    adaptive.keep = options;
-    adaptive.average = config.average_bits > 0 ? config.average_bits : level.bits;
-    policy = std::make_unique<compress::AdaptivePolicy>(adaptive);
-  } else {
-    policy = std::make_unique<compress::FixedPolicy>(options);
-  }
-  if (config.offload.empty()) return policy;
-  compress::OffloadOptions file;
-  file.directory = config.offload;
-  file.window = config.offload_window;
-  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
 }
 
 Device set_up_device(const RunConfig& config) {

@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "apps/config.h"
-#include "autograd/saved_tensor.h"
-#include "compress/adaptive_policy.h"
 #include "data/loader.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
@@ -36,12 +34,6 @@ DatasetPtr make_dataset(const Config& config, bool train);
 data::LoaderOptions loader_options(const Config& config, bool train);
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model);
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
-
-// The adaptive policy in `policy`, or nullptr if there is none.
-compress::AdaptivePolicy* adaptive_in(SavePolicy& policy);
-
-// `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
-std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
 
 // Applies threads and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);

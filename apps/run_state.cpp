@@ -87,6 +87,7 @@ Json to_json(const RunState& s) {
             {"peak", s.memory.peak},
             {"at_peak", s.memory.at_peak}}},
           {"widths", widths_json(s.widths)},
+          {"learned", s.learned},
           {"metrics_bytes", s.metrics_bytes},
           {"finished", s.finished}};
 }
@@ -109,6 +110,7 @@ RunState run_state_from(const Json& json) {
   memory.at("peak").get_to(s.memory.peak);
   memory.at("at_peak").get_to(s.memory.at_peak);
   s.widths = widths_from(json.at("widths"));
+  json.at("learned").get_to(s.learned);
   json.at("metrics_bytes").get_to(s.metrics_bytes);
   json.at("finished").get_to(s.finished);
   return s;

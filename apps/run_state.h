@@ -41,6 +41,7 @@ struct RunState {
   std::optional<EpochResult> last, best;
   StepMemory memory;
   std::vector<compress::AdaptivePolicy::State> widths;  // of an adaptive policy
+  std::vector<double> learned;                          // of a Learner
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;
 };

@@ -69,6 +69,8 @@ bool Adaptation::due(int64_t step) const {
 
 void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
   std::vector<compress::AdaptivePolicy::Item> items = policy_.items();
+  std::erase_if(items,
+                [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
   if (items.empty()) return;
   // The last batch of an epoch may be shorter: sensitivities stay those of whole ones.
   const int64_t n = options_.batch, samples = std::min(batch.input.size(0), options_.samples);
@@ -90,7 +92,7 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   const std::vector<double> found = measure_sensitivity(model_, policy_, part, n, replay, seqs);
   for (size_t i = 0; i < seqs.size(); ++i)
     policy_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
-  policy_.allocate();
+  options_.allocate ? options_.allocate() : policy_.allocate();
 }
 
 }  // namespace frugal::apps

@@ -6,7 +6,10 @@
 // batch: samples add independent terms to a mean, so c_l goes with 1 / batch, and the same number
 // costs samples / batch of the price. A refresh takes as many tensors as `share` of the samples of
 // an interval allow, those that were measured longest ago first; the first one takes them all.
+// Tensors that the policy keeps raw for now are not measured and keep the sensitivity they had.
 #pragma once
+#include <functional>
+
 #include "apps/training_step.h"
 #include "compress/adaptive_policy.h"
 
@@ -18,6 +21,8 @@ struct SensitivityOptions {
   int64_t batch = 0;        // samples of a whole batch
   int64_t samples = 32;     // of the batch; all if the batch is smaller
   double share = 0.01;      // of the samples of an interval
+  // Gives the policy its widths after a refresh; none: its own allocate().
+  std::function<void()> allocate = {};
 };
 
 // How a step was made, to make it again.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "apps/evaluate.h"
+#include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/signals.h"
 #include "compress/offload_policy.h"
@@ -40,7 +41,8 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   test_ = std::make_unique<data::Loader>(test, loader_options(config_, false));
   optimizer_ = make_optimizer(config_.optim, *model_);
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
-  adaptive_ = adaptive_in(*policy_);
+  adaptive_ = find_in<compress::AdaptivePolicy>(*policy_);
+  learner_ = find_in<compress::Learner>(*policy_);
   if (adaptive_ != nullptr) {
     SensitivityOptions measuring;
     measuring.interval = config_.compression.adapt_interval;
@@ -61,6 +63,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     rng_.restore(state_.rng);
     train_->seek(state_.loader);
     if (adaptive_ != nullptr) adaptive_->restore(state_.widths);
+    if (learner_ != nullptr) learner_->restore_learned(state_.learned);
   }
   if (folder_ != nullptr) folder_->start_metrics(state_.metrics_bytes);
   if (!options_.quiet) progress_ = std::make_unique<Progress>();
@@ -88,7 +91,7 @@ Json Trainer::run() {
     step();
     if (every > 0 && state_.step % every == 0 && !epoch_over()) checkpoint();
   }
-  const auto* moving = dynamic_cast<const compress::OffloadPolicy*>(policy_.get());
+  const auto* moving = find_in<compress::OffloadPolicy>(*policy_);
   std::optional<compress::OffloadStats> offload;
   if (moving != nullptr) offload = moving->store().stats();
   const Json summary = summary_json(config_, state_, speed(), offload);
@@ -250,6 +253,7 @@ void Trainer::checkpoint() {
   state_.loader = train_->state();
   state_.rng = rng_.state();
   if (adaptive_ != nullptr) state_.widths = adaptive_->state();
+  if (learner_ != nullptr) state_.learned = learner_->learned();
   folder_->save(config_, state_, *model_, *optimizer_);
 }
 

@@ -11,6 +11,7 @@
 #include "apps/run_folder.h"
 #include "apps/run_state.h"
 #include "apps/sensitivity.h"
+#include "compress/learner.h"
 #include "data/loader.h"
 #include "optim/schedule.h"
 
@@ -55,7 +56,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   optim::SchedulePtr schedule_;
   std::unique_ptr<SavePolicy> policy_;
-  compress::AdaptivePolicy* adaptive_ = nullptr;  // in policy_, if it is one
+  compress::AdaptivePolicy* adaptive_ = nullptr;  // these two: in policy_, if it is one
+  compress::Learner* learner_ = nullptr;
   std::optional<Adaptation> adaptation_;
   std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<Progress> progress_;

@@ -78,7 +78,7 @@ int64_t end_of_stream(const uint8_t* ends, int64_t block) {
 
 }  // namespace
 
-Entropy::Entropy(std::unique_ptr<const Codec> inner, const EntropyOptions& options)
+Entropy::Entropy(std::shared_ptr<const Codec> inner, const EntropyOptions& options)
     : inner_(std::move(inner)), options_(options) {
   FRUGAL_CHECK(inner_ != nullptr, "[entropy] expected an inner codec, got none");
   FRUGAL_CHECK(options.min_saving < 1, "[entropy] expected min_saving below 1, got {}",

@@ -64,13 +64,13 @@ class EntropyCoded final : public Movable {
 class Entropy final : public Codec {
  public:
   // Errors: no inner codec, a min_saving that is not below 1.
-  explicit Entropy(std::unique_ptr<const Codec> inner, const EntropyOptions& options = {});
+  explicit Entropy(std::shared_ptr<const Codec> inner, const EntropyOptions& options = {});
   // Errors: as the inner codec's.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
   const Codec& inner() const { return *inner_; }
 
  private:
-  std::unique_ptr<const Codec> inner_;
+  std::shared_ptr<const Codec> inner_;
   EntropyOptions options_;
 };
 

@@ -26,7 +26,7 @@ class RawCodec final : public Codec {
 
 OffloadPolicy::OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
                              int64_t min_elements)
-    : inner_(std::move(inner)),
+    : WrappingPolicy(std::move(inner)),
       store_(std::make_shared<PayloadStore>(options)),
       min_elements_(min_elements),
       raw_(std::make_unique<RawCodec>()) {
@@ -45,7 +45,7 @@ const Codec* OffloadPolicy::moved(const Codec& codec) {
 Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
   SaveInfo seen = info;
   if (exact_ && info.replay != Replay::none) seen.replay = Replay::exact;
-  Decision decision = inner_->decide(seen, value);
+  Decision decision = inner().decide(seen, value);
   if (decision.codec != nullptr) {
     if (decision.what == Decision::pack) exact_ = false;
     decision.codec = moved(*decision.codec);

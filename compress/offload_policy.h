@@ -10,27 +10,23 @@
 // Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
 #pragma once
 #include "compress/offload.h"
+#include "compress/wrapping_policy.h"
 
 namespace frugal::compress {
 
-class OffloadPolicy final : public SavePolicy {
+class OffloadPolicy final : public WrappingPolicy {
  public:
   // Errors: those of PayloadStore; min_elements below 0.
   OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
                 int64_t min_elements = 16384);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  bool rebuilds_signs() const override { return inner_->rebuilds_signs(); }
-  int64_t slice_bytes() const override { return inner_->slice_bytes(); }
-  BackwardObserver* observer() override { return inner_->observer(); }
 
-  SavePolicy& inner() const { return *inner_; }
   const PayloadStore& store() const { return *store_; }
 
  private:
   bool may_move(const Tensor& value) const;
   const Codec* moved(const Codec& codec);
 
-  std::shared_ptr<SavePolicy> inner_;
   std::shared_ptr<PayloadStore> store_;
   int64_t min_elements_;
   bool exact_ = true;  // nothing was packed yet

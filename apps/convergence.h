@@ -1,0 +1,85 @@
+// Watches, now and then, how noisy a run's gradients are and what compression adds, and lets a
+// guard choose the bits by it. Ref: optim/convergence.h, optim/variance_guard.h.
+//
+// A measurement takes four passes over `samples` of the batch, three before a step and one after
+// it. They leave no trace: streams, statistics, the policy's state and the weights are as without
+// it. Of each gradient only a sketch is kept, and where leaves are told of (training without
+// checkpoints) each parameter's gradient is dropped as soon as it is complete.
+#pragma once
+#include <optional>
+
+#include "apps/config.h"
+#include "apps/training_step.h"
+#include "compress/adaptive_policy.h"
+#include "compress/learner.h"
+#include "optim/convergence.h"
+#include "optim/variance_guard.h"
+
+namespace frugal::apps {
+
+struct TrackingOptions {
+  int64_t interval = 200;  // steps between measurements
+  int64_t samples = 32;    // of a batch, in a pass; at most half of the batch
+  int64_t batch = 0;       // samples of a whole step
+  double momentum = 0, label_smoothing = 0;
+  bool checkpointing = false;
+  uint64_t seed = 0;     // of dropout in the passes
+  double guard = 0;      // the allowed added over minibatch variance; 0: bits stay as they are
+  double least_bits = 1;  // of the guard
+};
+
+// Of a configuration that asks for it.
+std::optional<TrackingOptions> tracking_options(const Config& config);
+
+class Tracking {
+ public:
+  // Errors: a guard of a policy that has no settable width.
+  Tracking(Module& model, SavePolicy& policy, const TrackingOptions& options);
+
+  // Is there something to measure at step `step`, counted from 1? With a guard also at an eighth, a
+  // quarter and half of the first interval.
+  bool due(int64_t step) const;
+  // Before the forward pass of such a step, with its first batch. REQUIRES: no gradients. Nothing
+  // is measured with a batch of one sample or a gradient that is not finite.
+  void before(const Batch& batch, int64_t step);
+  // After its optimizer's step. True if bits changed.
+  bool after(int64_t step);
+  // After every step, in any case.
+  void stepped(double lr, double loss);
+
+  // Null before the first measurement; else {"gradient_square", "mean_gradient_square",
+  // "minibatch_variance", "added_variance", "added_share", "smoothness", "alpha", "bound",
+  // "bound_uncompressed", "bound_applies", "bits"}; bits null where no width can be set.
+  Json json() const;
+  double seconds() const { return seconds_; }  // spent here
+  const optim::ConvergenceTracker& tracker() const { return tracker_; }
+
+  std::vector<double> state() const;
+  // REQUIRES: before the policy's own state. Errors: numbers of another form.
+  void restore(const std::vector<double>& numbers);
+
+ private:
+  // The gradient of `batch`; `draw` numbers the roundings. nullopt: not finite.
+  std::optional<optim::GradientSketch> gradient(const Batch& batch, int64_t step, uint64_t draw);
+  double bits() const;  // 0: none
+  void set_bits(double bits);
+
+  Module& model_;
+  SavePolicy& policy_;
+  compress::FixedPolicy* fixed_;        // in policy_, if it is one
+  compress::AdaptivePolicy* adaptive_;  // the same
+  compress::Learner* learner_;          // the same
+  TrackingOptions options_;
+  std::vector<Variable> parameters_;
+  optim::ConvergenceTracker tracker_;
+  std::optional<optim::VarianceGuard> guard_;
+  struct Pending {
+    Batch part;
+    optim::GradientSamples samples;
+  };
+  std::optional<Pending> pending_;  // between before() and after()
+  int64_t packed_ = 0;              // bytes that the last pass packed
+  double seconds_ = 0;
+};
+
+}  // namespace frugal::apps

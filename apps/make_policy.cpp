@@ -1,0 +1,51 @@
+#include "apps/make_policy.h"
+
+#include "compress/adaptive_policy.h"
+#include "compress/entropy_policy.h"
+#include "compress/offload_policy.h"
+
+namespace frugal::apps {
+namespace {
+
+compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
+  compress::FixedPolicyOptions options;
+  options.level = config.level;
+  options.bits = static_cast<int>(config.bits);
+  options.recipes = config.recipes;
+  options.signs = config.signs == "codes"   ? compress::Signs::codes
+                  : config.signs == "masks" ? compress::Signs::masks
+                                            : compress::Signs::rebuilt;
+  options.chain = config.chain;
+  options.slice_bytes = config.slice_bytes;
+  options.min_elements = config.min_elements;
+  options.group = config.group_size;
+  options.rounding =
+      config.rounding == "nearest" ? compress::Rounding::nearest : compress::Rounding::stochastic;
+  options.seed = seed;
+  return options;
+}
+
+// The fixed and the adaptive levels.
+std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t seed) {
+  const compress::FixedPolicyOptions keep = keep_options(config, seed);
+  const compress::Level& level = compress::parse_level(config.level);
+  if (!level.adaptive) return std::make_unique<compress::FixedPolicy>(keep);
+  compress::AdaptiveOptions adaptive;
+  adaptive.keep = keep;
+  adaptive.average = config.average_bits > 0 ? config.average_bits : level.bits;
+  return std::make_unique<compress::AdaptivePolicy>(adaptive);
+}
+
+}  // namespace
+
+std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
+  std::unique_ptr<SavePolicy> policy = make_gact(config, seed);
+  if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
+  if (config.offload.empty()) return policy;
+  compress::OffloadOptions file;
+  file.directory = config.offload;
+  file.window = config.offload_window;
+  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
+}
+
+}  // namespace frugal::apps

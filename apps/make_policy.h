@@ -1,0 +1,21 @@
+// From the configuration to the policy that keeps activations.
+#pragma once
+#include <memory>
+
+#include "apps/config.h"
+#include "compress/wrapping_policy.h"
+
+namespace frugal::apps {
+
+// `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
+std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
+
+// The P that `policy` is or wraps, or nullptr.
+template <class P>
+P* find_in(SavePolicy& policy) {
+  if (auto* found = dynamic_cast<P*>(&policy)) return found;
+  auto* around = dynamic_cast<compress::WrappingPolicy*>(&policy);
+  return around != nullptr ? find_in<P>(around->inner()) : nullptr;
+}
+
+}  // namespace frugal::apps
