@@ -27,6 +27,7 @@ declare -A libraries=(
   [Random123/]="core/ ops/ compress/"
   [spdlog/]="core/"
   [fmt/]=""
+  [zfp.h]="compress/zfp_codec."
   [zlib.h]="data/ compress/file_store"
   [omp.h]="core/parallel.cpp"
   [doctest]=""
