@@ -24,7 +24,8 @@ CategoryBytes live(Device device = kCpu) { return allocator(device).report().liv
 // Keeps each entry in one of the ways that are open to it, by its number.
 class Mixed final : public SavePolicy {
  public:
-  explicit Mixed(uint64_t seed) : seed_(seed) {}
+  explicit Mixed(uint64_t seed, int64_t slice_bytes = 0) : seed_(seed), slice_bytes_(slice_bytes) {}
+  int64_t slice_bytes() const override { return slice_bytes_; }
   Decision decide(const SaveInfo& info, const Tensor&) override {
     const Codec* codec = uniform_int({seed_, 1}, info.seq, 2) == 0 ? nullptr : &identity_;
     const uint64_t way = uniform_int({seed_, 2}, info.seq, 4);
@@ -40,6 +41,7 @@ class Mixed final : public SavePolicy {
 
  private:
   uint64_t seed_;
+  int64_t slice_bytes_;
   Identity identity_;
 };
 
@@ -80,11 +82,27 @@ Numbers gradients(RandomGraph& graph, SavePolicy* policy, uint64_t step) {
       begin_step(2 * step + batch);
       roots = graph.forward(batch);
     }
+    const RngKey drawn = graph.rng();
     graph.backward(std::move(roots));
+    CHECK(graph.rng() == drawn);  // recomputation draws from where it began
   }
   Numbers all = graph.gradients();
   graph.zero_grad();
   return all;
+}
+
+bool close(const Numbers& a, const Numbers& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t k = 0; k < a.size(); ++k) {
+    if (a[k].size() != b[k].size()) return false;
+    double largest = 0, off = 0;
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      largest = std::max(largest, std::abs(a[k][i]));
+      off = std::max(off, std::abs(a[k][i] - b[k][i]));
+    }
+    if (off > 1e-4 * largest + 1e-6) return false;
+  }
+  return true;
 }
 
 bool finite(const Numbers& numbers) {
@@ -100,7 +118,7 @@ TEST_CASE("random graphs: the gradient of their loss is its slope") {
   int counted = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    RandomGraph graph(seed, DType::f64);
+    RandomGraph graph(seed, {.dtype = DType::f64});
     graph.backward(graph.forward());
     double slope = 0;
     std::vector<Tensor> directions;
@@ -174,6 +192,7 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
     Mixed mixed(seed);
     check("mixed", mixed);
     replays += mixed.replays;
+    if (seed % 3 != 0) continue;
     check("offload", *away);
     check("offload with a window and recipes", *window);
     for (const OffloadPolicy* policy : {away.get(), window.get()}) {
@@ -186,25 +205,21 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
   CHECK(away->store().stats().written > 0);
 }
 
-TEST_CASE("random graphs: slices change gradients by the rounding of sums") {
-  PackAll sliced(256);
+TEST_CASE("random graphs: slices and recomputation change gradients by the rounding of sums") {
+  PackAll sliced(1024);
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     CAPTURE(seed);
-    RandomGraph graph(seed);
+    const bool large = seed % 4 == 0;
+    RandomGraph graph(seed, {.large = large});
+    RandomGraph plain(seed, {.large = large, .checkpoints = false});
     const CategoryBytes before = live();
-    const Numbers raw = gradients(graph, nullptr, seed), slices = gradients(graph, &sliced, seed);
+    const Numbers raw = gradients(plain, nullptr, seed);
+    CHECK(close(gradients(graph, nullptr, seed), raw));
+    CHECK(close(gradients(graph, &sliced, seed), raw));
+    Mixed mixed(seed, 1024);
+    CHECK(close(gradients(graph, &mixed, seed), raw));
     const bool clean = live() == before;
     CHECK(clean);
-    for (size_t k = 0; k < raw.size(); ++k) {
-      REQUIRE(raw[k].size() == slices[k].size());
-      double largest = 0, off = 0;
-      for (size_t i = 0; i < raw[k].size(); ++i) {
-        largest = std::max(largest, std::abs(raw[k][i]));
-        off = std::max(off, std::abs(raw[k][i] - slices[k][i]));
-      }
-      CAPTURE(k);
-      CHECK(off <= 1e-4 * largest + 1e-6);
-    }
   }
 }
 
@@ -236,7 +251,7 @@ TEST_CASE("random graphs: meta counts the bytes that cpu keeps") {
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     CAPTURE(seed);
     auto kept = [&](Device device) {
-      RandomGraph graph(seed, DType::f32, device);
+      RandomGraph graph(seed, {.device = device});
       FixedPolicy policy(keep("L1", true, 0));
       PolicyScope scope(&policy);
       const CategoryBytes before = live(device);

@@ -36,12 +36,14 @@ class GraphBuilder {
     return chance(60) ? parameter(shape) : Variable();
   }
   Tensor constant(const Shape& shape, double limit = 1) {
-    return random_values({key_.seed + 1, key_.offset ^ (drawn_++ << 32)}, shape, graph_.dtype_,
-                         graph_.device_, limit);
+    return random_values({key_.seed + 1, key_.offset ^ (drawn_++ << 32)}, shape,
+                         graph_.options_.dtype, graph_.options_.device, limit);
   }
   RngKey dropout_key() { return graph_.rng_.next(); }
   int axis(const Variable& x) { return static_cast<int>(pick(0, x.value().dim() - 1)); }
-  DType dtype() const { return graph_.dtype_; }
+  DType dtype() const { return graph_.options_.dtype; }
+  Device device() const { return graph_.options_.device; }
+  int64_t max_elements() const { return graph_.options_.large ? 32768 : 3000; }
 
   void step();
   Variable loss();
@@ -63,7 +65,6 @@ class GraphBuilder {
 namespace {
 
 using Builder = GraphBuilder;
-constexpr int64_t kMaxElements = 3000;
 
 // What a step may do. `adds` to the magnitude, or, where it is negative, the result's is -adds - 1.
 struct Choice {
@@ -78,7 +79,7 @@ BatchNormOptions norm_options(Builder& b) {
 }
 BatchNormStats norm_stats(Builder& b, int64_t c, const BatchNormOptions& options) {
   if (options.training) return {};
-  return {b.constant({c}), Tensor::full({c}, 0.75, b.dtype(), b.constant({1}).device())};
+  return {b.constant({c}), Tensor::full({c}, 0.75, b.dtype(), b.device())};
 }
 bool has_rows(const Variable& x) { return x.value().numel() / x.size(-1) >= 2; }
 bool is_image(const Variable& x, int64_t side = 1) {
@@ -145,6 +146,15 @@ const Choice kUnary[] = {
      -4},
 };
 
+// Half of the residuals are moved in, so that y may take their bytes.
+Variable residual_norm(Builder& b, const Variable& x) {
+  if (!has_rows(x)) return {};
+  const int64_t c = x.size(-1);
+  const Variable weight = b.maybe_parameter({c}), bias = b.maybe_parameter({c});
+  Builder::Item residual = b.partner(x, b.chance(60));
+  return batch_norm_add_relu(x, std::move(residual.variable), weight, bias, {});
+}
+
 const Choice kBinary[] = {
     {[](Builder& b, const Variable& x) { return add(x, b.partner(x, false).variable); }, 1},
     {[](Builder& b, const Variable& x) { return sub(x, b.partner(x, false).variable); }, 1},
@@ -156,21 +166,25 @@ const Choice kBinary[] = {
      0},
     {[](Builder& b, const Variable& x) {
        const int a = b.axis(x);
-       if (2 * x.value().numel() > kMaxElements) return Variable();
+       if (2 * x.value().numel() > b.max_elements()) return Variable();
        return concat({x, b.partner(x, false).variable}, a);
      },
      0},
-    {[](Builder& b, const Variable& x) {
-       if (!has_rows(x)) return Variable();
-       const int64_t c = x.size(-1);
-       const Variable weight = b.maybe_parameter({c}), bias = b.maybe_parameter({c});
-       Builder::Item residual = b.partner(x, b.chance(50));
-       return batch_norm_add_relu(x, std::move(residual.variable), weight, bias, {});
-     },
-     1},
+    {residual_norm, 1},
+    {residual_norm, 1},
+    {residual_norm, 1},
 };
 
 const Choice kImage[] = {
+    // Gradients of both branches meet in x.
+    {[](Builder& b, const Variable& x) {
+       if (!is_image(x, 2)) return Variable();
+       const int64_t c = x.size(3);
+       const Variable weight = b.parameter({c, 1, 1, c}, 0.5);
+       const Variable other = b.partner(x, false).variable, y = conv2d(x, weight, {});
+       return b.chance(50) ? add(y, x) : add(add(x, other), y);
+     },
+     2},
     {[](Builder& b, const Variable& x) {
        if (!is_image(x, 3)) return Variable();
        Conv2dOptions options;
@@ -184,7 +198,7 @@ const Choice kImage[] = {
      },
      2},
     {[](Builder& b, const Variable& x) {
-       if (!is_image(x) || 8 * x.value().numel() > kMaxElements) return Variable();
+       if (!is_image(x) || 8 * x.value().numel() > b.max_elements()) return Variable();
        ConvTranspose2dOptions options;
        options.stride = {2, 2};
        const int64_t c = x.size(3), k = b.pick(1, 4);
@@ -216,6 +230,19 @@ const Choice kImage[] = {
 };
 
 const Choice kShape[] = {
+    // Two views of one storage, both saved.
+    {[](Builder& b, const Variable& x) {
+       const int a = b.axis(x);
+       const int64_t half = x.size(a) / 2;
+       if (half == 0) return Variable();
+       return mul(slice(x, a, 0, half), tanh(slice(x, a, x.size(a) - half, x.size(a))));
+     },
+     0},
+    {[](Builder&, const Variable& x) {
+       const int64_t half = x.size(0) / 2;
+       return half == 0 ? Variable() : mul(slice(x, 0, 0, half), slice(x, 0, half, 2 * half));
+     },
+     3},
     {[](Builder&, const Variable& x) {
        return reshape(x, {-1, x.size(-1)});
      },
@@ -243,7 +270,7 @@ const Choice kShape[] = {
      },
      0},
     {[](Builder& b, const Variable& x) {
-       if (2 * x.value().numel() > kMaxElements) return Variable();
+       if (2 * x.value().numel() > b.max_elements()) return Variable();
        std::vector<std::pair<int64_t, int64_t>> padding(static_cast<size_t>(x.value().dim()));
        padding[static_cast<size_t>(b.axis(x))] = {b.pick(0, 1), 1};
        return pad(x, padding, 0.25);
@@ -324,7 +351,7 @@ void GraphBuilder::segment() {
     *end = inner.next_leaf();
     return tanh(inner.last().variable);
   };
-  const Variable y = checkpoint(f, inputs, &graph_.rng_);
+  const Variable y = graph_.options_.checkpoints ? checkpoint(f, inputs, &graph_.rng_) : f(inputs);
   next_leaf_ = *end;
   put(y, 0);
 }
@@ -364,15 +391,16 @@ Variable GraphBuilder::loss() {
   return total;
 }
 
-RandomGraph::RandomGraph(uint64_t seed, DType dtype, Device device)
-    : seed_(seed), dtype_(dtype), device_(device) {
+RandomGraph::RandomGraph(uint64_t seed, const RandomGraphOptions& options)
+    : seed_(seed), options_(options) {
   forward();
 }
 
 Variable RandomGraph::leaf(size_t index, const Shape& shape, bool parameter, double limit) {
   if (index == leaves_.size()) {
     CategoryScope scope(parameter ? Category::parameter : Category::input);
-    const Tensor value = random_values({seed_ + 2, index}, shape, dtype_, device_, limit);
+    const Tensor value =
+        random_values({seed_ + 2, index}, shape, options_.dtype, options_.device, limit);
     leaves_.push_back(parameter ? Variable::parameter(value) : Variable(value, true));
   }
   FRUGAL_CHECK(leaves_.at(index).shape() == shape, "[random_graph] leaf {} is {}, not {}", index,
@@ -384,9 +412,11 @@ Variables RandomGraph::forward(uint64_t batch) {
   rng_.restore({seed_, batch << 32});
   GraphBuilder frame(*this, 0, 0, 0);
   const int64_t graphs = frame.chance(25) ? 2 : 1;
-  const Shape image{frame.pick(1, 4), frame.pick(1, 9), frame.pick(1, 9), frame.pick(1, 9)};
+  const Shape image = options_.large ? Shape{frame.pick(5, 9), 16, 16, frame.pick(1, 8)}
+                                     : Shape{frame.pick(1, 4), frame.pick(1, 9), frame.pick(1, 9),
+                                             frame.pick(1, 9)};
   const Shape rows{frame.pick(2, 17), frame.pick(1, 20)};
-  const Variable x = leaf(0, frame.chance(75) ? image : rows, false, 1);
+  const Variable x = leaf(0, options_.large || frame.chance(75) ? image : rows, false, 1);
   // Saved by an op, the leaf itself is the batch, whose bytes are alive anyway.
   const bool direct = frame.chance(20) && batch == 0;
   Variables roots;

@@ -8,9 +8,17 @@ namespace frugal {
 
 using Numbers = std::vector<std::vector<double>>;  // of each leaf; empty without a gradient
 
+// large: tensors of up to 2^15 elements, enough for slices of every kind; else of up to 3000.
+struct RandomGraphOptions {
+  DType dtype = DType::f32;
+  Device device = kCpu;
+  bool large = false;
+  bool checkpoints = true;  // false: segments run like the rest
+};
+
 class RandomGraph {
  public:
-  explicit RandomGraph(uint64_t seed, DType dtype = DType::f32, Device device = kCpu);
+  explicit RandomGraph(uint64_t seed, const RandomGraphOptions& options = {});
 
   // The roots, each of a graph of its own over the same leaves. `batch` changes what enters and
   // what dropout draws, not the graph.
@@ -20,6 +28,7 @@ class RandomGraph {
   // sum <dy, root>: what backward() differentiates.
   double value(const Variables& roots) const;
 
+  RngKey rng() const { return rng_.state(); }
   const Variables& leaves() const { return leaves_; }
   Numbers gradients() const;
   void zero_grad();
@@ -29,8 +38,7 @@ class RandomGraph {
   Variable leaf(size_t index, const Shape& shape, bool parameter, double limit);
 
   uint64_t seed_;
-  DType dtype_;
-  Device device_;
+  RandomGraphOptions options_;
   Rng rng_;
   Variables leaves_;
 };
