@@ -102,10 +102,10 @@ Code tight_code(float min, float max, double bound, const ErrorBoundedOptions& o
   const double ulp = std::max(std::fabs(lo), std::fabs(static_cast<double>(max))) * 0x1p-22;
   const bool nearest = options.rounding == Rounding::nearest;
   const auto middle = static_cast<float>(lo + range / 2);
-  if (nearest && range / 2 + ulp <= bound) return {middle, 0, 0};
+  if (nearest && options.min_bits == 0 && range / 2 + ulp <= bound) return {middle, 0, 0};
   if (range < 0x1p126) {
     const double share = nearest ? 0.5 : 1;
-    for (int width = 1; width <= options.max_bits; ++width) {
+    for (int width = std::max(options.min_bits, 1); width <= options.max_bits; ++width) {
       const double levels = (1 << width) - 1;
       auto step = static_cast<float>(range / levels);
       if (levels * static_cast<double>(step) < range) step = std::nextafter(step, kHuge);

@@ -26,15 +26,18 @@ constexpr int kMaxWidth = 16;
 constexpr double kMostSteps = 65536;  // from zero: beyond, f32 cannot tell them apart well enough
 
 // `lo` is the least q, or where the width is 0 the value.
-Code step_code(const Range& range, double bound, Rounding rounding) {
+Code step_code(const Range& range, double bound, const ErrorBoundedOptions& options) {
   const double min = range.min, max = range.max, most = std::max(std::fabs(min), std::fabs(max));
   if (!range.finite) return {0, 0, kRaw};
   if (min == max) return {range.min, 0, 0};
-  const bool nearest = rounding == Rounding::nearest;
-  if (nearest && most <= bound) return {0, 0, 0};
+  const bool nearest = options.rounding == Rounding::nearest;
+  if (nearest && options.min_bits == 0 && most <= bound) return {0, 0, 0};
   // The roundings of f32: of x / step, up to 2^-6 for 2^16 steps, and of the result.
   const double room = std::min(bound, 2 * most) - most * 0x1p-22;
-  const auto step = static_cast<float>(room / ((nearest ? 0.5 : 1.0) + 0x1p-6));
+  double widest = room / ((nearest ? 0.5 : 1.0) + 0x1p-6);
+  if (options.min_bits > 0)
+    widest = std::min(widest, (max - min) / (std::ldexp(1.0, options.min_bits) - 1));
+  const auto step = static_cast<float>(widest);
   if (!(step >= std::numeric_limits<float>::min()) || !(most < 0x1p120) ||
       most / static_cast<double>(step) >= kMostSteps)
     return {0, 0, kRaw};
@@ -221,7 +224,7 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
   const std::vector<Range> ranges = ranges_of(values, view, false);
   for (int64_t c = 0; c < view.codes(); ++c) {
     const Range& range = ranges[static_cast<size_t>(c)];
-    codes.push_back(range.values == 0 ? Code{} : step_code(range, bound.at(c), options_.rounding));
+    codes.push_back(range.values == 0 ? Code{} : step_code(range, bound.at(c), options_));
   }
   const Lanes lanes = make_lanes(view, codes);
   const Layout layout(view, lanes);

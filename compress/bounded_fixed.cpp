@@ -216,6 +216,9 @@ int published_width(double max_abs, double bound) {
 BoundedFixed::BoundedFixed(const BoundedFixedOptions& options) : options_(options) {
   FRUGAL_CHECK(options.of.max_bits >= 1 && options.of.max_bits <= 16,
                "[bounded_fixed] expected max_bits in 1..16, got {}", options.of.max_bits);
+  FRUGAL_CHECK(options.of.min_bits >= 0 && options.of.min_bits <= options.of.max_bits,
+               "[bounded_fixed] expected min_bits in 0..{}, got {}", options.of.max_bits,
+               options.of.min_bits);
 }
 
 std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBound& bound,

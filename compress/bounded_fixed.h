@@ -31,7 +31,7 @@ struct BoundedFixedOptions {
 
 class BoundedFixed final : public ErrorBounded {
  public:
-  explicit BoundedFixed(const BoundedFixedOptions& options = {});  // Errors: max_bits not in 1..16
+  explicit BoundedFixed(const BoundedFixedOptions& options = {});  // Errors: widths not in 0..16
   std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
                                const SaveInfo& info) const override;
 

@@ -24,7 +24,7 @@ std::unique_ptr<ErrorBounded> make_error_bounded(std::string_view name,
     return std::make_unique<BoundedFixed>(
         BoundedFixedOptions{options, WidthRule::tight, name == "fixed_z"});
   if (name == "entropy") return std::make_unique<BoundedEntropy>(options);
-  if (name == "zfp" && has_zfp()) return make_zfp();
+  if (name == "zfp" && has_zfp()) return make_zfp(options);
   throw Error(fmt::format("[error_bounded] expected {}, got \"{}\"",
                           fmt::join(error_bounded_names(), ", "), name));
 }

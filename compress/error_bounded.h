@@ -55,6 +55,8 @@ struct ErrorBoundedOptions {
   // (the bound holds), or with so many bits after all.
   int max_bits = 16;
   bool clip = false;
+  // Codes are not coarser than so many bits over a channel's range, however large the bound.
+  int min_bits = 0;
 };
 // fixed, fixed_z, entropy, zfp where built.
 std::vector<std::string> error_bounded_names();

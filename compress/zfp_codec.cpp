@@ -16,7 +16,7 @@ namespace frugal::compress {
 #ifndef FRUGAL_ZFP
 
 bool has_zfp() { return false; }
-std::unique_ptr<ErrorBounded> make_zfp() {
+std::unique_ptr<ErrorBounded> make_zfp(const ErrorBoundedOptions&) {
   throw Error(
       "[zfp] expected a build with libzfp, got one without; install it and configure again");
 }
@@ -147,6 +147,7 @@ class PackedZfp final : public Payload {
 
 class Zfp final : public ErrorBounded {
  public:
+  explicit Zfp(int min_bits) : min_bits_(min_bits) {}
   std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
                                const SaveInfo&) const override {
     const Tensor x = bounded::checked("zfp", tensor, bound);
@@ -182,8 +183,8 @@ class Zfp final : public ErrorBounded {
   }
 
  private:
-  static Tensor coded(const Grid& grid, int64_t chunk, const float* values, double bound,
-                      uint8_t& mode) {
+  Tensor coded(const Grid& grid, int64_t chunk, const float* values, double bound,
+               uint8_t& mode) const {
     const int64_t n = grid.values(chunk);
     float most = 0;
     bool finite = true;
@@ -193,6 +194,7 @@ class Zfp final : public ErrorBounded {
       most = std::max(most, std::fabs(value));
     }
     const auto largest = static_cast<double>(most);
+    if (min_bits_ > 0) bound = std::min(bound, std::ldexp(largest, -min_bits_));
     if (finite && largest <= bound) {
       mode = kZero;
       return Tensor::empty({0}, DType::u8);
@@ -222,12 +224,16 @@ class Zfp final : public ErrorBounded {
     std::memcpy(all.mut<uint8_t>() + kToleranceBytes, buffer.data(), bytes);
     return all;
   }
+
+  int min_bits_;
 };
 
 }  // namespace
 
 bool has_zfp() { return true; }
-std::unique_ptr<ErrorBounded> make_zfp() { return std::make_unique<Zfp>(); }
+std::unique_ptr<ErrorBounded> make_zfp(const ErrorBoundedOptions& options) {
+  return std::make_unique<Zfp>(options.min_bits);
+}
 
 #endif
 

@@ -12,6 +12,6 @@ namespace frugal::compress {
 
 bool has_zfp();  // built with the library?
 // Errors: not built with it.
-std::unique_ptr<ErrorBounded> make_zfp();
+std::unique_ptr<ErrorBounded> make_zfp(const ErrorBoundedOptions& options = {});  // min_bits counts
 
 }  // namespace frugal::compress

@@ -1,0 +1,158 @@
+#include "compress/acgc_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/parallel.h"
+#include "ops/copy.h"
+
+namespace frugal::compress::acgc {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+// Variance of stochastic rounding with a step of B: at most a quarter of its square.
+constexpr double kVariance = 0.25;
+constexpr double kFloor = 0x1p-16;  // of the published bounds of normalizations, squared
+
+// The root of a b + c b^2 = e, infinity where nothing is lost.
+double root(double a, double c, double e) {
+  if (a == 0 && c == 0) return kInf;
+  if (!std::isfinite(e)) return kInf;
+  return 2 * e / (a + std::sqrt(a * a + 4 * c * e));
+}
+
+double ratio(double allowed, double price) { return price > 0 ? allowed / price : kInf; }
+
+struct Pair {
+  double x, g;
+};
+
+constexpr int64_t kSamples = 4096;
+constexpr size_t kBins = 64;
+// Of g's variance, what may be left within bins of equal x: functions are smooth.
+constexpr double kScatter = 0.05;
+constexpr double kSafety = 2;  // slopes between the samples
+
+}  // namespace
+
+double product_price(double rows, double fan, double dy2, Count count) {
+  return fan * dy2 * (count == Count::worst ? rows : kVariance);
+}
+double published_price(double numel, double gain, double dy2) { return 2 * numel * gain * dy2; }
+double fast_price(double numel, double gain, double dy2) { return numel * gain * dy2 / 2; }
+
+double normalized_bound2(const Channel& c, double rows, double channels, double allowed_dx,
+                         double allowed_dw, Count count) {
+  const double r = c.invstd, w = std::fabs(c.weight), dx2 = allowed_dx / channels;
+  const double dw2 = allowed_dw / channels;
+  if (count == Count::worst) {
+    const double dy = std::sqrt(c.dy2), w_r2 = w * r * r;
+    const double by_dx =
+        root(w_r2 * (dy + std::fabs(c.dw) / std::sqrt(rows)), w_r2 * r * dy, std::sqrt(dx2));
+    return std::min(by_dx * by_dx, ratio(dw2, r * r * rows * c.dy2));
+  }
+  const double w2_r4 = w * w * r * r * r * r / rows;
+  const double variance =
+      root(w2_r4 * (c.dy2 + (1 + 2 / rows) * c.dw * c.dw), w2_r4 * r * r * c.dy2, dx2);
+  return std::min(variance, ratio(dw2, r * r * c.dy2)) / kVariance;
+}
+
+double published_normalized_bound2(const Channel& c, double rows, double channels,
+                                   double allowed_dx, double max_dy2) {
+  const double r2 = c.invstd * c.invstd, half = c.max_x / 2;
+  const double g2 = c.dw * c.dw + r2 * c.nonzeros * c.nonzeros * max_dy2 * half * half;
+  return std::max(ratio(allowed_dx * rows, channels * c.weight * c.weight * r2 * r2 * g2), kFloor);
+}
+
+std::optional<double> elementwise_slope(const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  if (!(x.shape() == dy.shape() && x.shape() == dx.shape()) || x.numel() == 0) return {};
+  const Tensor a = ops::contiguous(x), b = ops::contiguous(dy), c = ops::contiguous(dx);
+  const int64_t n = std::min(a.numel(), kSamples), step = a.numel() / n;
+  double most = 0;
+  for (int64_t i = 0; i < n; ++i) most = std::max(most, std::fabs(b.item(i * step)));
+  std::vector<Pair> pairs;
+  for (int64_t i = 0; i < n; ++i) {
+    const double of = b.item(i * step);
+    // Quotients by almost nothing are noise.
+    if (std::fabs(of) > 1e-4 * most) pairs.push_back({a.item(i * step), c.item(i * step) / of});
+  }
+  if (pairs.size() < 4 * kBins) return {};
+  for (const Pair& pair : pairs)
+    if (!std::isfinite(pair.x) || !std::isfinite(pair.g)) return {};
+  std::sort(pairs.begin(), pairs.end(),
+            [](const Pair& p, const Pair& q) { return p.x != q.x ? p.x < q.x : p.g < q.g; });
+  double mean = 0;
+  for (const Pair& pair : pairs) mean += pair.g / static_cast<double>(pairs.size());
+  double total = 0, within = 0, slope = 0;
+  Pair before{};
+  for (size_t bin = 0; bin < kBins; ++bin) {
+    const size_t begin = bin * pairs.size() / kBins, end = (bin + 1) * pairs.size() / kBins;
+    const auto count = static_cast<double>(end - begin);
+    // A line through the bin's pairs: what it leaves over is scatter.
+    double sx = 0, sg = 0, sxx = 0, sxg = 0, sgg = 0;
+    for (size_t i = begin; i < end; ++i) sx += pairs[i].x / count, sg += pairs[i].g / count;
+    for (size_t i = begin; i < end; ++i) {
+      const double u = pairs[i].x - sx, v = pairs[i].g - sg;
+      sxx += u * u, sxg += u * v, sgg += v * v;
+      total += (pairs[i].g - mean) * (pairs[i].g - mean);
+    }
+    const double line = sxx > 0 ? sxg / sxx : 0;
+    within += sgg - line * sxg;
+    slope = std::max(slope, std::fabs(line));
+    if (bin > 0 && sx > before.x)
+      slope = std::max(slope, std::fabs((sg - before.g) / (sx - before.x)));
+    before = {sx, sg};
+  }
+  if (within > kScatter * total) return {};
+  return kSafety * slope;
+}
+
+double elementwise_bound2(double slope, double allowed_dx, double dy2, Count count) {
+  return ratio(allowed_dx, slope * slope * dy2 * (count == Count::worst ? 1 : kVariance));
+}
+
+double linear_bound2(double numel, double mean_x2, double e2, double dx2, double dy2, Count count) {
+  if (count == Count::expected) return e2 * mean_x2 / kVariance;
+  return ratio(e2 * dx2, numel * dy2);
+}
+
+double ChannelSums::all() const { return std::accumulate(squares.begin(), squares.end(), 0.0); }
+
+ChannelSums channel_sums(const Tensor& x) {
+  const Tensor values = ops::contiguous(ops::cast(x, DType::f32));
+  const int64_t channels = x.dim() == 0 ? 1 : std::max<int64_t>(x.shape().back(), 1);
+  const int64_t rows = x.numel() / channels;
+  constexpr int64_t kRows = 2048;  // of a part, whose sums are added in order
+  const int64_t parts = (rows + kRows - 1) / kRows;
+  const auto width = static_cast<size_t>(channels);
+  std::vector<double> squares(static_cast<size_t>(parts) * width, 0), nonzeros(squares),
+      max(squares);
+  const auto* from = values.data<float>();
+  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      double* const sum = squares.data() + static_cast<size_t>(p) * width;
+      double* const count = nonzeros.data() + static_cast<size_t>(p) * width;
+      double* const most = max.data() + static_cast<size_t>(p) * width;
+      for (int64_t r = p * kRows; r < std::min(rows, (p + 1) * kRows); ++r)
+        for (size_t c = 0; c < width; ++c) {
+          const auto value = static_cast<double>(from[static_cast<size_t>(r) * width + c]);
+          sum[c] += value * value;
+          count[c] += value != 0 ? 1 : 0;
+          most[c] = std::max(most[c], std::fabs(value));
+        }
+    }
+  });
+  ChannelSums sums{std::vector<double>(width, 0), std::vector<double>(width, 0),
+                   std::vector<double>(width, 0)};
+  for (size_t i = 0; i < squares.size(); ++i) {
+    sums.squares[i % width] += squares[i];
+    sums.nonzeros[i % width] += nonzeros[i];
+    sums.max[i % width] = std::max(sums.max[i % width], max[i]);
+  }
+  return sums;
+}
+
+}  // namespace frugal::compress::acgc

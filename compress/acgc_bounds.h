@@ -1,0 +1,84 @@
+// AC-GC's bounds: how far a saved tensor may be off, so that the gradient's error stays within e^2
+// of its squared norm. Then the gradient's expected squared norm grows by at most 1 + e^2 where
+// errors are unbiased (stochastic rounding), and by (1 + e)^2 whatever they are.
+//
+// Each bound B is for |d| <= B, d the error of one element. Two ways to count:
+//   worst      no d breaks it (Cauchy-Schwarz): what was published
+//   expected   for independent unbiased d of variance v <= B^2 / 4 (stochastic rounding, B its
+//              step), the *expected* squared error keeps it. Larger by about the square root of the
+//              number of rows.
+//
+// Product (dW = sum of x dy). An entry of dW is a sum over positions p: |sum d_p dy_p|^2 <= n B^2
+// sum |dy_p|^2, n = rows of dy; each dy meets `fan` elements, each for another entry. So
+//   |error of dW|^2 <= n fan B^2 |dy|^2,   with equality where d = B sign(dy), |dy| constant and
+//   fan meets all;   expected: <= v fan |dy|^2.
+// Published: B^2 = e^2 |dW|^2 / (2 numel gain |dy|^2), numel gain = n fan where nothing is cut off:
+// a factor 2 below what would do, so it holds. The speed version of the published code has 2
+// instead of 1/2: it allows twice the squared error that it promises.
+//
+// Normalization (dx = w r (dy - mean(dy) - x^ dw / m), x^ = r (x - mean), r = 1/std, m rows, the
+// moments kept). d makes x^ off by r d, dw = sum dy x^ by s with |s| <= r B sqrt(m) |dy|, and
+//   |error of dx| = |w| r / m |x^ s + r d dw + r d s|
+//                <= |w| r^2 B (|dy| + |dw| / sqrt(m) + r B |dy|)
+// since |x^| = sqrt(m); all by channel. Each of K channels gets e^2 |dx|^2 / K, which makes the sum
+// of bits least, and the same of |dw|^2. Expected, for variance v:
+//   |w|^2 r^4 v / m ((1 + r^2 v) |dy|^2 + (1 + 2 / m) dw^2),   and r^2 v |dy|^2 for dw.
+//
+// Any other op. Where its gradient is dy g(x) element by element, as of activation functions and
+// products of elements, samples of (x, dx / dy) give the largest slope L of g:
+//   |error of dx| <= L B |dy|;   expected: L^2 v |dy|^2.
+// Else the gradient is taken to be linear in x, each product of an element of x and one of dy
+// counting once with factor 1 at most (matrix products, softmax and losses are within that):
+//   |error of dx| <= sqrt(numel) B |dy|;   expected: the relative error of x becomes the
+//   gradient's, v = e^2 mean x^2.
+// Ref: Evans & Aamodt 2021 (AC-GC).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace frugal::compress::acgc {
+
+enum class Count : uint8_t { worst, expected };
+//   derived:    as above
+//   published:  products and normalizations as published
+enum class Rule : uint8_t { derived, published };
+
+// What a squared bound of 1 costs in squared error, for a product: B^2 = e^2 sum |dW|^2 / sum of
+// prices over all that read the tensor.
+double product_price(double rows, double fan, double dy2, Count count);
+double published_price(double numel, double gain, double dy2);
+double fast_price(double numel, double gain, double dy2);  // of the published code's speed version
+
+// One channel of a normalization.
+struct Channel {
+  double weight = 1, invstd = 1;
+  double dy2 = 0;                  // |dy|^2
+  double dw = 0;                   // the gradient of the weight
+  double nonzeros = 0, max_x = 0;  // of dy; largest |x|: for the published rule
+};
+// `allowed`: of the whole dx and dw, e^2 |dx|^2 and e^2 |dw|^2; infinity: does not count.
+double normalized_bound2(const Channel& channel, double rows, double channels, double allowed_dx,
+                         double allowed_dw, Count count);
+// `max_dy2`: of the whole dy. At least 2^-16.
+double published_normalized_bound2(const Channel& channel, double rows, double channels,
+                                   double allowed_dx, double max_dy2);
+
+// The largest slope of g where dx = dy g(x), seen in samples; none if dx / dy is no function of x.
+// Tensors of equal shape, f32 or f64 on the CPU.
+std::optional<double> elementwise_slope(const Tensor& x, const Tensor& dy, const Tensor& dx);
+double elementwise_bound2(double slope, double allowed_dx, double dy2, Count count);
+double linear_bound2(double numel, double mean_x2, double e2, double dx2, double dy2, Count count);
+
+// Sums of squares, counts of what is not zero and largest magnitudes by channel (last axis); the
+// order of additions depends on the shape alone.
+struct ChannelSums {
+  std::vector<double> squares, nonzeros, max;
+  double all() const;  // squares
+};
+ChannelSums channel_sums(const Tensor& x);
+
+}  // namespace frugal::compress::acgc
