@@ -378,6 +378,7 @@ void ActnnPolicy::restore_learned(const std::vector<double>& numbers) {
     if (sensitivity >= 0) item.sensitivity = sensitivity;
   }
   items_ = std::move(items);
+  observed_ = false;
 }
 
 }  // namespace frugal::compress

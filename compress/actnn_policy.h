@@ -97,7 +97,7 @@ class ActnnPolicy final : public SavePolicy,
   double predicted_variance() const;
   double average_bits() const;  // over the elements of the last step's tensors
 
-  // Sensitivities and bits, as of the last backward.
+  // Sensitivities and bits, as of the last backward. Restoring drops what was seen since.
   std::vector<double> learned() const override;
   void restore_learned(const std::vector<double>& numbers) override;
 
