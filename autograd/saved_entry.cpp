@@ -136,6 +136,17 @@ void SavedEntry::keep_part(const Rows& rows, const Tensor& value) {
     content_ = std::shared_ptr<Packed>(std::make_shared<PackedParts>(std::move(now.parts)));
 }
 
+Tensor SavedEntry::unpack_affine_rows(const SavedEntry& mask, const Rows& rows,
+                                      const Tensor& affine) const {
+  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
+  const SignOf* sign = std::get_if<SignOf>(&mask.content_);
+  if (packed == nullptr || sign == nullptr || sign->packed != *packed || shape_.dim() == 0)
+    return {};
+  CategoryScope scope(Category::workspace);
+  return rows.of == 0 ? (*packed)->unpack_affine_rows(0, shape_[0], affine)
+                      : (*packed)->unpack_affine_rows(rows.begin, rows.end, affine);
+}
+
 Tensor SavedEntry::unpack_variance() const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
   CategoryScope scope(Category::workspace);

@@ -47,6 +47,8 @@ class SavedEntry {
   Tensor unpack_mask_rows(const Rows& rows);
   bool has_rows(const Rows& rows) const;
   bool has_mask_rows(const Rows& rows) const;
+  // See Packed::unpack_affine_rows(). Undefined unless this is packed and its codes carry `mask`.
+  Tensor unpack_affine_rows(const SavedEntry& mask, const Rows& rows, const Tensor& affine) const;
   Tensor unpack_variance() const;  // these two: see SavedTensor
   bool knows_variance() const;
   Replay quality() const;

@@ -252,6 +252,17 @@ std::vector<uint64_t> SavedTensor::rests_on() const {
   return seqs;
 }
 
+Tensor SavedTensor::unpack_affine(const SavedTensor& mask, const Rows& rows,
+                                  const Tensor& affine) const {
+  if (!defined() || !mask.defined() || strides_ != contiguous_strides(shape_)) return {};
+  if (rows.of != 0 && !has_rows(rows)) return {};
+  const Tensor part = entry_->unpack_affine_rows(*mask.entry_, rows, affine);
+  if (!part.defined()) return {};
+  Shape shape = shape_;
+  if (rows.of != 0) shape[0] = rows.end - rows.begin;
+  return part.view(shape);
+}
+
 bool SavedTensor::is_recipe() const { return defined() && entry_->recipe() != nullptr; }
 
 Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Replay::exact; }

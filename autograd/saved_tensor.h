@@ -75,6 +75,9 @@ class Packed {
   // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape; undefined if it takes
   // the whole.
   virtual Tensor unpack_sign_rows(int64_t, int64_t) const { return {}; }
+  // unpack_rows(begin, end) and its sign in one pass: (x - affine[0]) affine[1] + affine[2] where
+  // the bit is set, else 0, for `affine` [3, channels]. Undefined if it takes two.
+  virtual Tensor unpack_affine_rows(int64_t, int64_t, const Tensor& /*affine*/) const { return {}; }
   // The expected squared error of each element of unpack(), averaged over where a value may lie
   // between two levels; like unpack(). Undefined if unknown.
   virtual Tensor unpack_variance() const { return {}; }
@@ -152,6 +155,8 @@ class SavedTensor {
   // of a weight or statistic belongs to each row.
   Tensor unpack_rows(const Rows& rows) const;
   bool has_rows(const Rows& rows) const;
+  // Packed::unpack_affine_rows() where its codes carry `mask`, else undefined.
+  Tensor unpack_affine(const SavedTensor& mask, const Rows& rows, const Tensor& affine) const;
   bool is_recipe() const;
   bool defined() const { return entry_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -187,6 +192,12 @@ class Slots {
   Tensor unpack(int slot) const {
     const SavedTensor& saved = slots_[static_cast<size_t>(slot)];
     return rows_.of == 0 ? saved.unpack() : saved.unpack_rows(rows_);
+  }
+  // unpack(slot) through an affine map of its channels where the bit of unpack(mask) is set, else
+  // 0, where that takes one pass; else undefined. See Packed::unpack_affine_rows().
+  Tensor unpack_affine(int slot, int mask, const Tensor& affine) const {
+    return slots_[static_cast<size_t>(slot)].unpack_affine(slots_[static_cast<size_t>(mask)], rows_,
+                                                           affine);
   }
   int size() const { return static_cast<int>(slots_.size()); }
   Tensor variance(int slot) const { return slots_[static_cast<size_t>(slot)].unpack_variance(); }

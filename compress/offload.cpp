@@ -21,6 +21,9 @@ class Offloaded final : public Packed {
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override {
     return Here(*this)->unpack_sign_rows(begin, end);
   }
+  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override {
+    return Here(*this)->unpack_affine_rows(begin, end, affine);
+  }
   Tensor unpack_variance() const override {
     return knows_variance() ? Here(*this)->unpack_variance() : Tensor();
   }

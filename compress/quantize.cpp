@@ -80,7 +80,7 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
                                      options_.rounding, slope);
 }
 
-void Quantized::run(int64_t begin, int64_t end, void* x, bool sign) const {
+void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
   UnpackJob job;
   job.payload = static_cast<const uint8_t*>(payload_.raw());
   job.x = x;
@@ -89,6 +89,7 @@ void Quantized::run(int64_t begin, int64_t end, void* x, bool sign) const {
   job.begin = begin;
   job.end = end;
   job.weights = split_weights(slope_);
+  if (affine.defined()) job.affine = static_cast<const float*>(affine.raw());
   dispatch(payload_.device(), [&](auto backend) {
     sign            ? split_sign_kernel(backend, job)
     : layout_.split ? split_dequantize_kernel(backend, job)
@@ -126,7 +127,20 @@ Quantized::Rows Quantized::rows(int64_t begin, int64_t end) const {
 }
 
 Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
+  return unpack_range(rows(begin, end), {});
+}
+
+Tensor Quantized::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
   const Rows range = rows(begin, end);
+  if (!layout_.split || dtype_ != DType::f32 || affine.dtype() != DType::f32) return {};
+  FRUGAL_CHECK((affine.shape() == Shape{3, layout_.cols}) && affine.is_contiguous() &&
+                   affine.device() == payload_.device(),
+               "[quantize] expected a contiguous affine map of shape [3, {}], got {}", layout_.cols,
+               describe(affine));
+  return unpack_range(range, affine);
+}
+
+Tensor Quantized::unpack_range(const Rows& range, const Tensor& affine) const {
   CategoryScope scope(Category::workspace);
   Tensor out = Tensor::empty(range.shape, dtype_, payload_.device());
   if (range.begin == range.end) return out;
@@ -138,12 +152,12 @@ Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
     direct = std::min(round_up(direct, block), range.end);
     const int64_t from = range.begin / block * block;
     const Tensor staged = Tensor::empty({direct - from}, dtype_, payload_.device());
-    run(from, direct, staged.raw(), false);
+    run(from, direct, staged.raw(), false, affine);
     if (payload_.device() != kMeta)
       std::memcpy(x, static_cast<const char*>(staged.raw()) + (range.begin - from) * size,
                   static_cast<size_t>((direct - range.begin) * size));
   }
-  if (direct < range.end) run(direct, range.end, x + (direct - range.begin) * size, false);
+  if (direct < range.end) run(direct, range.end, x + (direct - range.begin) * size, false, affine);
   return out;
 }
 

@@ -72,6 +72,10 @@ class Quantized final : public Movable {
   // unpack_rows.
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
 
+  // Of an f32 tensor whose codes carry the sign, for an f32 `affine`; one pass, at the cost of
+  // unpack_rows. Errors: as unpack_rows, an affine of another shape.
+  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
+
   // scale^2 / 6: the mean of f (1 - f) scale^2 over f. Known for f32 and f64 that were rounded
   // stochastically in groups that carry no sign.
   Tensor unpack_variance() const override;
@@ -92,9 +96,11 @@ class Quantized final : public Movable {
     int64_t begin = 0, end = 0;  // elements
   };
   Rows rows(int64_t begin, int64_t end) const;
-  // Elements [begin, end) of the view, or their bits, to `x`. REQUIRES: `begin` at a block of 8
-  // rows, where no rows are left out of the last block if it is bits.
-  void run(int64_t begin, int64_t end, void* x, bool sign) const;
+  // Elements [begin, end) of the view, through `affine` if it is defined, or their bits, to `x`.
+  // REQUIRES: `begin` at a block of 8 rows, where no rows are left out of the last block if it is
+  // bits.
+  void run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine = {}) const;
+  Tensor unpack_range(const Rows& range, const Tensor& affine) const;
 
   Tensor payload_;
   GroupLayout layout_;

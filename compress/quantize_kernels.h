@@ -28,6 +28,9 @@ struct UnpackJob {
   GroupLayout layout;
   int64_t begin = 0, end = 0;  // elements of the view to unpack; `begin` starts a block of 8 rows
   SplitWeights weights;        // layout.split
+  // layout.split, unless null: [3, cols], gives (x - a[0]) a[1] + a[2] for elements of class 1 and
+  // 0 for others.
+  const float* affine = nullptr;
 };
 
 void quantize_kernel(Cpu, const PackJob& job);

@@ -62,8 +62,10 @@ ClassRange class_range(float mn, float mx);
 int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLayout& layout,
                              const SplitWeights& weights, const CodeStream& stream, bool stochastic,
                              uint8_t* payload);
+// affine, unless null: [3, cols], applied to elements of class 1, the others become 0, by
+//   lo' = fma(lo - affine[0], affine[1], affine[2]), step' = step affine[1] (0 for class 0).
 void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
-                            const SplitWeights& weights, float* x);
+                            const SplitWeights& weights, float* x, const float* affine = nullptr);
 void reference_split_sign(const uint8_t* payload, const GroupLayout& layout,
                           const SplitWeights& weights, uint8_t* mask);
 

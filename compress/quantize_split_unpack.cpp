@@ -25,6 +25,24 @@ struct SplitSteps {
   alignas(64) uint32_t first[kStrip];  // codes of class 0
 };
 
+// Codes of class 1 stand for the mapped values, those of class 0 for 0.
+HWY_INLINE void Map(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
+  const DF d;
+  const DU du;
+  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
+  alignas(64) float map[3][kStrip] = {};
+  for (int64_t i = 0; i < 3; ++i)
+    std::memcpy(map[i], job.affine + i * job.layout.cols + unit.col0, cols * sizeof(float));
+  for (size_t j = 0; j < cols; j += lanes) {
+    const VF lo = hn::BitCast(d, hn::Load(du, steps.meta[2] + j)), by = hn::Load(d, map[1] + j);
+    const VF mapped = Fma(hn::Sub(lo, hn::Load(d, map[0] + j)), by, hn::Load(d, map[2] + j));
+    hn::Store(hn::BitCast(du, mapped), du, steps.meta[2] + j);
+    hn::Store(hn::Mul(hn::Load(d, steps.step[1] + j), by), d, steps.step[1] + j);
+    hn::Store(hn::Zero(du), du, steps.meta[0] + j);
+    hn::Store(hn::Zero(d), d, steps.step[0] + j);
+  }
+}
+
 HWY_INLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
   const DF d;
   const DU du;
@@ -46,6 +64,7 @@ HWY_INLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& st
     }
     hn::Store(Truncate(count[0]), du, steps.first + j);
   }
+  if (job.affine != nullptr) Map(job, unit, steps);
 }
 
 // Codes are below 2^16, so that signed comparisons, which every machine has, do.

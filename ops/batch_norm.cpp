@@ -145,6 +145,10 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
   return out;
 }
 
+Tensor batch_norm_affine(const BatchNormMoments& moments, const BatchNormParameters& parameters) {
+  return folded(moments.mean, moments, parameters);
+}
+
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
                           const BatchNormParameters& parameters, const Tensor& residual,
                           const Tensor& mask) {

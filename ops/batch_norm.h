@@ -34,6 +34,8 @@ struct BatchNormOutput {
 BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moments,
                                  const BatchNormParameters& parameters, const Tensor& residual,
                                  bool relu, bool want_mask, bool over_residual = false);
+// [3, C], f32 or f64: z = (x - affine[0]) affine[1] + affine[2] without a residual.
+Tensor batch_norm_affine(const BatchNormMoments& moments, const BatchNormParameters& parameters);
 // z where the mask is set, else 0: linear in x and residual, and bit-equal to batch_norm_apply's y
 // for the same x and its mask.
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,

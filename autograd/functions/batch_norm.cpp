@@ -27,9 +27,14 @@ ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
 // Rebuilds y: linear in x and in the residual, through the exact sign where there was a relu. The
 // residual comes first: it may have to be rebuilt too.
 Tensor rebuild(const Slots& s) {
-  const Tensor residual = s.unpack(kResidual), mask = s.unpack(kMask);
+  const Tensor residual = s.unpack(kResidual);
   const ops::BatchNormMoments moments{s.unpack(kMean), s.unpack(kInvstd)};
   const ops::BatchNormParameters parameters{s.unpack(kWeight), s.unpack(kBias)};
+  if (!residual.defined()) {
+    const Tensor y = s.unpack_affine(kX, kMask, ops::batch_norm_affine(moments, parameters));
+    if (y.defined()) return y;
+  }
+  const Tensor mask = s.unpack(kMask);
   const Tensor x = s.unpack(kX);
   if (mask.defined()) return ops::batch_norm_by_mask(x, moments, parameters, residual, mask);
   return ops::batch_norm_apply(x, moments, parameters, residual, false, false).y;

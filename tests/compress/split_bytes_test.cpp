@@ -42,6 +42,13 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape, co
   REQUIRE(y.shape() == shape);
   REQUIRE(std::memcmp(y.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
 
+  std::vector<float> map(static_cast<size_t>(3 * layout.cols));
+  for (size_t i = 0; i < map.size(); ++i) map[i] = 0.3f * static_cast<float>(i % 7) - 1;
+  reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), map.data());
+  const Tensor affine = Tensor::from(map, {3, layout.cols});
+  const Tensor mapped = result.quantized().unpack_affine_rows(0, shape[0], affine);
+  REQUIRE(std::memcmp(mapped.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
+
   REQUIRE(result.quantized().carries_sign());
   const Tensor bits = result.quantized().unpack_sign();
   REQUIRE(bits.storage()->category() == Category::workspace);

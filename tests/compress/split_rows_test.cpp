@@ -28,6 +28,24 @@ void check_rows(const Quantized& quantized, const Shape& shape, int64_t begin, i
                         static_cast<size_t>(part.nbytes())) == 0);
 }
 
+void check_affine_rows(const SplitCase& result, const Shape& shape, int64_t begin, int64_t end) {
+  CAPTURE(begin);
+  CAPTURE(end);
+  const int64_t cols = shape.back(), row = shape.numel() / shape[0];
+  std::vector<float> map(static_cast<size_t>(3 * cols));
+  for (size_t i = 0; i < map.size(); ++i) map[i] = 0.25f * static_cast<float>(i % 9) - 1;
+  const Tensor x = result.quantized().unpack_rows(begin, end);
+  const Tensor y = result.quantized().unpack_affine_rows(begin, end, Tensor::from(map, {3, cols}));
+  REQUIRE(y.shape() == x.shape());
+  REQUIRE(y.storage()->category() == Category::workspace);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float* a = map.data() + i % cols;
+    const double z = (double{x.data<float>()[i]} - a[0]) * a[cols] + a[2 * cols];
+    const double expected = bit_at(result.mask, shape, begin * row + i) ? z : 0;
+    REQUIRE(y.data<float>()[i] == doctest::Approx(expected).epsilon(1e-5));
+  }
+}
+
 void check_sign_rows(const SplitCase& result, const Shape& shape, int64_t begin, int64_t end) {
   CAPTURE(begin);
   CAPTURE(end);
@@ -68,6 +86,7 @@ TEST_CASE("a range of rows is that part of the whole, bit for bit") {
         for (const auto& [begin, end] : ranges(shape[0])) {
           check_rows(plain.quantized(), shape, begin, end);
           if (!split.quantized().carries_sign()) continue;
+          if (bits % 4 != 1) check_affine_rows(split, shape, begin, end);
           check_rows(split.quantized(), shape, begin, end);
           check_sign_rows(split, shape, begin, end);
         }

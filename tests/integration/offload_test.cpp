@@ -158,13 +158,14 @@ TEST_CASE("a step with its saved tensors in a file gives the same bits") {
       const bool equal = there.step(moved.policy.get()) == expected;
       CHECK(equal);
       CHECK(moved.is_empty());
-      // Gradients accumulate, and the second step finds the file as it was.
+      // Gradients accumulate, and the second step takes the places that the first one left, up to
+      // the order in which the thread gave them back.
       const int64_t length = moved.policy->store().file().file_bytes();
       CHECK(there.step(moved.policy.get()) == here.step(alone != nullptr ? alone : plain.get()));
       CHECK(moved.is_empty());
       if (window == 0) {
         CHECK(moved.policy->store().stats().written > 0);
-        CHECK(moved.policy->store().file().file_bytes() == length);
+        CHECK(moved.policy->store().file().file_bytes() < 3 * length / 2);
       }
       there.x.zero_grad();
       for (Variable& w : there.weights) w.zero_grad();
