@@ -62,6 +62,8 @@ struct ScheduleConfig {
 
 struct CompressionConfig {
   std::string policy = "gact";
+  std::string memory_budget;
+  bool budget_recompute = false;
   std::string level = "L1";
   int64_t bits = 0;
   bool recipes = true;

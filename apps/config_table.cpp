@@ -178,8 +178,16 @@ Section compression() {
   return {
       "compression",
       "How activations are kept until the backward pass.",
-      {field(s, "policy", &C::policy, choice({"gact"}),
-             "Who decides how each tensor is kept. gact: the level."),
+      {field(s, "policy", &C::policy, choice({"gact", "budget"}),
+             "Who decides how each tensor is kept. gact: the level. budget: a plan within "
+             "memory_budget."),
+       field(s, "memory_budget", &C::memory_budget, text(),
+             "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
+             "raw, \"1/6\" or \"6x\"; with \" activations\" only what is kept for backward counts. A "
+             "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
+             "Means policy budget; empty: none."),
+       field(s, "budget_recompute", &C::budget_recompute, boolean(),
+             "budget: recompute blocks as with checkpointing if nothing else fits."),
        field(s, "level", &C::level, choice(level_names()),
              "L0: as they are; L1: 4 bits, L1.1: 8, L1.2: 2; L2, L2.1, L2.2: 4, 3, 2 bits on "
              "average, by measured sensitivity; L3: L2 with offload; CB1, CB2: L1 with "

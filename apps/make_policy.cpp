@@ -1,6 +1,7 @@
 #include "apps/make_policy.h"
 
 #include "compress/adaptive_policy.h"
+#include "compress/budget_policy.h"
 #include "compress/entropy_policy.h"
 #include "compress/offload_policy.h"
 
@@ -36,12 +37,22 @@ std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t 
   return std::make_unique<compress::AdaptivePolicy>(adaptive);
 }
 
+// It moves what it wants to itself.
+std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
+  compress::BudgetPolicyOptions options;
+  options.keep = keep_options(config, seed);
+  options.file.directory = config.offload;
+  options.file.window = config.offload_window;
+  return std::make_unique<compress::BudgetPolicy>(options);
+}
+
 }  // namespace
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
-  std::unique_ptr<SavePolicy> policy = make_gact(config, seed);
+  const bool budget = config.policy == "budget";
+  std::unique_ptr<SavePolicy> policy = budget ? make_budget(config, seed) : make_gact(config, seed);
   if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
-  if (config.offload.empty()) return policy;
+  if (config.offload.empty() || budget) return policy;
   compress::OffloadOptions file;
   file.directory = config.offload;
   file.window = config.offload_window;

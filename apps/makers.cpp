@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "apps/planner.h"
 #include "apps/random_dataset.h"
 #include "compress/levels.h"
 #include "core/memory.h"
@@ -178,6 +179,15 @@ void resolve(Config& config) {
                       fmt::format("expected 0, or from 1 on with a level of L2 to L3, got {} with "
                                   "{}",
                                   average, config.compression.level));
+  if (!config.compression.memory_budget.empty()) {
+    config.compression.policy = "budget";
+    parse_budget(config.compression.memory_budget, "compression.memory_budget");
+    if (config.compression.entropy && !config.compression.offload.empty())
+      throw ConfigError("compression.entropy",
+                        "expected false with a budget and a folder for offload");
+  } else if (config.compression.policy == "budget") {
+    throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
+  }
   if (level.adaptive && config.compression.bits != 0)
     throw ConfigError("compression.bits",
                       fmt::format("expected 0 with level {}, whose average_bits may be set",

@@ -29,6 +29,10 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     : config_(config), options_(options), device_(set_up_device(config.run)) {
   if (device_.type == DeviceType::meta)
     throw ConfigError("device", "expected cpu: nothing can be trained on meta");
+  if (config_.compression.policy == "budget") {
+    planner_.emplace(config_);
+    planner_->apply(config_);
+  }
   // The folder first: what cannot be written should say so before the data are read.
   if (!options_.out.empty()) {
     folder_ = std::make_unique<RunFolder>(options_.out, options_.resume);
@@ -43,8 +47,13 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
   adaptive_ = find_in<compress::AdaptivePolicy>(*policy_);
   learner_ = find_in<compress::Learner>(*policy_);
-  if (adaptive_ != nullptr) {
+  if (planner_) {
+    budget_ = find_in<compress::BudgetPolicy>(*policy_);
+    planner_->adopt(*budget_);
+  }
+  if (adaptive_ != nullptr && (!planner_ || planner_->may_measure())) {
     SensitivityOptions measuring;
+    if (planner_) measuring.allocate = [this] { planner_->plan_again(*budget_); };
     measuring.interval = config_.compression.adapt_interval;
     measuring.first = std::min(measuring.first, measuring.interval);
     measuring.batch = config_.data.batch_size;
@@ -64,8 +73,10 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     train_->seek(state_.loader);
     if (adaptive_ != nullptr) adaptive_->restore(state_.widths);
     if (learner_ != nullptr) learner_->restore_learned(state_.learned);
+    if (planner_) planner_->resume(*budget_);
   }
   if (folder_ != nullptr) folder_->start_metrics(state_.metrics_bytes);
+  if (state_.step == 0) log_plan();
   if (!options_.quiet) progress_ = std::make_unique<Progress>();
   if (progress_ != nullptr && state_.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state_.step, steps_));
@@ -142,6 +153,7 @@ void Trainer::step() {
   ++state_.step;
   end_peak(device_, memory);
   state_.memory.raise(memory);
+  if (planner_ && planner_->observe(memory, *budget_)) log_plan();
   step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   samples_ += samples;
   if (adapt) {
@@ -151,6 +163,7 @@ void Trainer::step() {
                           config_.train.label_smoothing, config_.train.checkpointing});
     adapt_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
     log_widths();
+    log_plan();
   }
   show();
   if (state_.step % config_.train.log_interval == 0) log_step(lr, norm);
@@ -214,6 +227,14 @@ void Trainer::log_widths() {
                            {"average_bits", adaptive_->average_bits()},
                            {"predicted_variance", adaptive_->predicted_variance()},
                            {"bits", bits}});
+}
+
+void Trainer::log_plan() {
+  if (!planner_ || folder_ == nullptr) return;
+  Json line = planner_->report();
+  line["type"] = "plan";
+  line["step"] = state_.step;
+  folder_->append_metrics(line);
 }
 
 bool Trainer::finish_epoch() {

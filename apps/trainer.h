@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/config.h"
+#include "apps/planner.h"
 #include "apps/progress.h"
 #include "apps/report.h"
 #include "apps/run_folder.h"
@@ -42,6 +43,7 @@ class Trainer {
   bool epoch_over() const;
   void log_step(double lr, double norm);
   void log_widths();
+  void log_plan();
   void show();
   void checkpoint();
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
@@ -59,6 +61,8 @@ class Trainer {
   compress::AdaptivePolicy* adaptive_ = nullptr;  // these two: in policy_, if it is one
   compress::Learner* learner_ = nullptr;
   std::optional<Adaptation> adaptation_;
+  std::optional<Planner> planner_;  // with the policy `budget`
+  compress::BudgetPolicy* budget_ = nullptr;
   std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<Progress> progress_;
   std::vector<Variable> parameters_;

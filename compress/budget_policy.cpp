@@ -31,21 +31,6 @@ std::shared_ptr<AdaptivePolicy> adaptive_of(const BudgetPolicyOptions& options) 
   return std::make_shared<AdaptivePolicy>(adaptive);
 }
 
-// Sensitivities by item.
-std::vector<double> sensitivities(const std::vector<Item>& items) {
-  double known = 0, elements = 0;
-  for (const Item& item : items) {
-    if (!item.sensitivity) continue;
-    known += *item.sensitivity;
-    elements += static_cast<double>(item.elements);
-  }
-  const double each = known > 0 ? known / elements : 1;
-  std::vector<double> all;
-  for (const Item& item : items)
-    all.push_back(item.sensitivity.value_or(each * static_cast<double>(item.elements)));
-  return all;
-}
-
 }  // namespace
 
 BudgetPolicy::BudgetPolicy(const BudgetPolicyOptions& options)
@@ -77,24 +62,36 @@ void BudgetPolicy::adopt(const BudgetPlan& plan) {
   plan_ = plan;
 }
 
-bool BudgetPolicy::allocate(const std::vector<Item>& items, int64_t bytes, BudgetPlan& plan) {
-  const std::vector<double> sensitivity = sensitivities(items);
+std::vector<Item> BudgetPolicy::items() const {
+  std::vector<Item> all = adaptive_->items();
+  double known = 0, elements = 0;
+  for (const Item& item : all) {
+    if (!item.sensitivity) continue;
+    known += *item.sensitivity;
+    elements += static_cast<double>(item.elements);
+  }
+  const double each = known > 0 ? known / elements : 1;
+  for (Item& item : all)
+    if (!item.sensitivity) item.sensitivity = each * static_cast<double>(item.elements);
+  return all;
+}
+
+bool BudgetPolicy::allocate(const std::vector<Item>& items, int64_t bytes, BudgetPlan& plan) const {
   double sum = 0, elements = 0;
-  for (size_t i = 0; i < items.size(); ++i) {
-    sum += sensitivity[i];
-    elements += static_cast<double>(items[i].elements);
+  for (const Item& item : items) {
+    sum += *item.sensitivity;
+    elements += static_cast<double>(item.elements);
   }
   const double time = elements > 0 ? sum / elements * step_variance(kTimeBits) : 0;
   std::vector<std::vector<Option>> options;
   std::vector<std::vector<int>> widths;
-  for (size_t i = 0; i < items.size(); ++i) {
-    const Item& item = items[i];
+  for (const Item& item : items) {
     const bool moves = item.seq < plan.moved;
     auto& each = options.emplace_back();
     auto& width = widths.emplace_back();
     const int least = adaptive_->least_bits(item);
     for (int bits = least; bits <= (moves ? std::max(kMovedBits, least) : kMaxBits); ++bits) {
-      const double cost = sensitivity[i] * AdaptivePolicy::variance(item, bits) +
+      const double cost = *item.sensitivity * AdaptivePolicy::variance(item, bits) +
                           time * static_cast<double>(item.elements);
       each.push_back({cost, moves ? 0 : adaptive_->bytes(item, bits)});
       width.push_back(bits);
@@ -112,10 +109,9 @@ bool BudgetPolicy::allocate(const std::vector<Item>& items, int64_t bytes, Budge
 
 double BudgetPolicy::variance(const std::vector<Item>& items, const BudgetPlan& plan) {
   if (plan.mode != BudgetPlan::mixed) return 0;
-  const std::vector<double> sensitivity = sensitivities(items);
   double sum = 0;
-  for (size_t i = 0; i < items.size(); ++i)
-    sum += sensitivity[i] * AdaptivePolicy::variance(items[i], plan.bits.at(items[i].seq));
+  for (const Item& item : items)
+    sum += *item.sensitivity * AdaptivePolicy::variance(item, plan.bits.at(item.seq));
   return sum;
 }
 
@@ -123,7 +119,8 @@ std::vector<double> BudgetPolicy::learned() const {
   if (!plan_) return {};
   std::vector<double> numbers = {
       static_cast<double>(plan_->mode), static_cast<double>(plan_->slice_bytes),
-      static_cast<double>(plan_->waiting_bits), static_cast<double>(plan_->moved)};
+      static_cast<double>(plan_->waiting_bits), static_cast<double>(plan_->moved),
+      static_cast<double>(plan_->margin)};
   for (const auto& [seq, bits] : plan_->bits) {
     numbers.push_back(static_cast<double>(seq));
     numbers.push_back(bits);
@@ -134,18 +131,20 @@ std::vector<double> BudgetPolicy::learned() const {
 void BudgetPolicy::restore_learned(const std::vector<double>& numbers) {
   if (numbers.empty()) return;
   constexpr double kLargest = 0x1p53;
+  constexpr size_t kHead = 5;
   const bool whole = std::all_of(numbers.begin(), numbers.end(), [](double number) {
     return number >= 0 && number <= kLargest && number == std::trunc(number);
   });
-  FRUGAL_CHECK(whole && numbers.size() >= 4 && numbers.size() % 2 == 0 && numbers[0] <= 2 &&
-                   numbers[2] <= kMaxBits,
+  FRUGAL_CHECK(whole && numbers.size() >= kHead && numbers.size() % 2 == kHead % 2 &&
+                   numbers[0] <= 2 && numbers[2] <= kMaxBits,
                "[budget] expected a plan as learned() gives it, got {} numbers", numbers.size());
   BudgetPlan plan;
   plan.mode = static_cast<BudgetPlan::Mode>(numbers[0]);
   plan.slice_bytes = static_cast<int64_t>(numbers[1]);
   plan.waiting_bits = static_cast<int>(numbers[2]);
   plan.moved = static_cast<uint64_t>(numbers[3]);
-  for (size_t i = 4; i < numbers.size(); i += 2)
+  plan.margin = static_cast<int64_t>(numbers[4]);
+  for (size_t i = kHead; i < numbers.size(); i += 2)
     plan.bits[static_cast<uint64_t>(numbers[i])] =
         static_cast<int>(std::min<double>(numbers[i + 1], kLargest / (1 << 30)));
   adopt(plan);

@@ -20,6 +20,7 @@ struct BudgetPlan {
   int64_t slice_bytes = SavePolicy::kSliceBytes;  // 0 with `plain`
   int waiting_bits = 4;                           // mixed: see AdaptivePolicy
   uint64_t moved = 0;  // mixed: codes of tensors before this SaveInfo::seq go to the file
+  int64_t margin = 0;  // bytes that steps took more than planned, for the next plan
   std::map<uint64_t, int> bits = {};  // mixed: by SaveInfo::seq, a width or AdaptivePolicy::kRaw
 };
 
@@ -43,11 +44,14 @@ class BudgetPolicy final : public WrappingPolicy, public Learner {
   AdaptivePolicy& adaptive() const { return *adaptive_; }
   bool can_move() const { return store_ != nullptr; }
 
+  // The tensors of the last step under a mixed plan, each with a sensitivity: where none was
+  // measured the mean of the others, by element, or 1 an element.
+  std::vector<AdaptivePolicy::Item> items() const;
   // Widths of least predicted variance for the tensors of `items` within `bytes` of kept memory;
   // tensors that are moved take none. Where variance hardly differs, raw is preferred: it takes no
-  // time. An item without sensitivity counts like the mean of the others, by element, or 1 an
-  // element. False, and no change: not even the least widths fit.
-  bool allocate(const std::vector<AdaptivePolicy::Item>& items, int64_t bytes, BudgetPlan& plan);
+  // time. False, and no change: not even the least widths fit.
+  bool allocate(const std::vector<AdaptivePolicy::Item>& items, int64_t bytes,
+                BudgetPlan& plan) const;
   // The predicted variance of a plan, in the unit of the sensitivities.
   static double variance(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan);
 

@@ -65,7 +65,7 @@ TEST_CASE("a tensor is kept as the plan says") {
   };
   CHECK(bytes(0) == Quantizer({3}).packed_bytes({64, 8}));
   CHECK(bytes(2) == Quantizer({4}).packed_bytes({128, 8}));  // the plan does not know it
-  const auto items = policy.adaptive().items();
+  const auto items = policy.items();
   REQUIRE(items.size() == 3);
   CHECK(items[1].bits == kRaw);
   CHECK(items[1].raw_bytes == 64 * 8 * 4);
@@ -97,7 +97,7 @@ TEST_CASE("bytes go where they matter, and what is left over makes tensors raw")
   BudgetPolicy policy(small());
   policy.adopt(mixed({}));
   step(policy, {waves({256, 8}), waves({256, 8}), waves({256, 8})});
-  const auto items = policy.adaptive().items();
+  const auto items = policy.items();
   const int64_t four = Quantizer({4}).packed_bytes({256, 8}), raw = 256 * 8 * 4;
   auto planned = [&](int64_t bytes) {
     BudgetPlan plan = mixed({});
@@ -127,7 +127,7 @@ TEST_CASE("bytes go where they matter, and what is left over makes tensors raw")
   policy.adaptive().measured(0, 1, 1);
   policy.adaptive().measured(2, 1e6, 1);
   BudgetPlan measured = mixed({});
-  CHECK(policy.allocate(policy.adaptive().items(), 3 * four, measured));
+  CHECK(policy.allocate(policy.items(), 3 * four, measured));
   CHECK(measured.bits.at(0) < measured.bits.at(1));  // the one in the middle counts like their mean
   CHECK(measured.bits.at(1) <= measured.bits.at(2));
 }
@@ -139,7 +139,7 @@ TEST_CASE("the bytes and the variance that were predicted are those of the packe
   std::fill_n(Tensor(mask).mut<uint8_t>(), mask.numel(), uint8_t{0x5a});
   const Sign sign{mask, 0};
   step(policy, {x}, &sign);
-  const auto items = policy.adaptive().items();
+  const auto items = policy.items();
   REQUIRE(items.size() == 1);
   CHECK(policy.adaptive().least_bits(items[0]) == 2);  // codes of 1 bit carry no sign
   for (int bits : {2, 5, 16}) {
@@ -172,7 +172,7 @@ TEST_CASE("tensors before a number go to the file and come back as they were") {
   for (uint64_t seq : {0u, 1u})
     CHECK(a.at(seq)->unpack().to_vector() == b.at(seq)->unpack().to_vector());
   // Moved ones take no bytes of the budget.
-  const auto items = policy.adaptive().items();
+  const auto items = policy.items();
   REQUIRE(items.size() == 2);
   CHECK(policy.allocate(items, policy.adaptive().bytes(items[1], 2), plan));
   CHECK(plan.bits.at(0) == 8);
@@ -188,21 +188,24 @@ TEST_CASE("a plan survives as numbers") {
   BudgetPlan plan = mixed({{0, 3}, {2, kRaw}});
   plan.slice_bytes = 12345;
   plan.waiting_bits = 6;
+  plan.margin = 77;
   a.adopt(plan);
   b.restore_learned(a.learned());
   REQUIRE(b.plan());
   CHECK(b.plan()->bits == plan.bits);
+  CHECK(b.plan()->margin == 77);
   CHECK(b.learned() == a.learned());
   CHECK(b.slice_bytes() == 12345);
-  for (const std::vector<double>& wrong : std::vector<std::vector<double>>{{1},
-                                                                           {2, 0, 4, 0, 1},
-                                                                           {3, 0, 4, 0},
-                                                                           {2, 0, 17, 0},
-                                                                           {2, 0, 4, 0, 0, 17},
-                                                                           {2, 0, 4, 0, 0, 1e300},
-                                                                           {2, 0, 4, 0, -1, 4},
-                                                                           {2, 0.5, 4, 0},
-                                                                           {2, 0, NAN, 0}})
+  for (const std::vector<double>& wrong :
+       std::vector<std::vector<double>>{{1},
+                                        {2, 0, 4, 0, 1},
+                                        {3, 0, 4, 0},
+                                        {2, 0, 17, 0},
+                                        {2, 0, 4, 0, 0, 17},
+                                        {2, 0, 4, 0, 0, 0, 1e300},
+                                        {2, 0, 4, 0, 0, -1, 4},
+                                        {2, 0.5, 4, 0, 0},
+                                        {2, 0, NAN, 0, 0}})
     CHECK_THROWS_AS(b.restore_learned(wrong), Error);
 }
 

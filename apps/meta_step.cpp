@@ -1,0 +1,130 @@
+#include "apps/meta_step.h"
+
+#include "apps/makers.h"
+#include "autograd/checkpoint.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr double kRate = 1e-3;  // of updates, which compute nothing
+
+int64_t live(Device device) { return allocator(device).report().live_total; }
+
+// The peak of what is done while it lives, without what was alive before beyond `own`.
+class Peak {
+ public:
+  Peak(Device device, int64_t own) : device_(device), foreign_(live(device) - own) {
+    begin_peak(device);
+  }
+  StepMemory end() const {
+    StepMemory memory;
+    end_peak(device_, memory);
+    memory.peak -= foreign_;
+    return memory;
+  }
+
+ private:
+  Device device_;
+  int64_t foreign_;
+};
+
+}  // namespace
+
+MetaStep::MetaStep(const Config& config) : config_(config), device_(Device::parse("meta")) {
+  sample_ = image_spec(config.data).shape;
+  const int64_t before = live(device_);
+  model_ = make_model(config, sample_, device_);
+  optimizer_ = make_optimizer(config.optim, *model_);
+  own_ = live(device_) - before;
+  step(nullptr, config.data.batch_size, false);  // makes the optimizer's state
+  own_ = live(device_) - before;
+}
+
+Batch MetaStep::batch(int64_t samples) const {
+  CategoryScope scope(Category::input);
+  Shape shape{samples};
+  for (const int64_t extent : sample_) shape.push_back(extent);
+  return {Tensor::empty(shape, DType::f32, device_), Tensor::empty({samples}, DType::i64, device_)};
+}
+
+int64_t MetaStep::parameter_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& p : model_->parameters()) bytes += p.parameter->value().nbytes();
+  return bytes;
+}
+
+StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, bool checkpointing) {
+  ++steps_;
+  const Peak peak(device_, own_);
+  std::vector<Batch> ahead;
+  const data::LoaderOptions loader = loader_options(config_, true);
+  for (int i = 0; i < (loader.threads > 0 ? loader.prefetch : 0); ++i)
+    ahead.push_back(batch(samples));
+  Rng rng(0);
+  Context context;
+  context.rng = &rng;
+  context.checkpointing = checkpointing;
+  UpdateInBackward update(*optimizer_, kRate);
+  StepOptions options;
+  options.label_smoothing = config_.train.label_smoothing;
+  options.weight = 1.0 / static_cast<double>(config_.train.gradient_accumulation);
+  if (config_.optim.in_backward) options.leaf_done = update.leaf_done();
+  StepMemory memory;
+  // From the second part on, every one finds gradients.
+  for (int64_t part = 0; part < std::min<int64_t>(config_.train.gradient_accumulation, 2); ++part) {
+    begin_step(0);
+    const Batch kept = batch(samples);
+    memory.raise(forward_backward(*model_, kept, context, policy, options).memory);
+  }
+  optimizer_->step(kRate);
+  const StepMemory highest = peak.end();
+  memory.peak = highest.peak;
+  memory.at_peak = highest.at_peak;
+  model_->zero_grad();
+  return memory;
+}
+
+int64_t MetaStep::evaluation(int64_t samples) {
+  ++steps_;
+  const Peak peak(device_, own_);
+  std::vector<Batch> ahead;
+  const data::LoaderOptions loader = loader_options(config_, false);
+  for (int i = 0; i < (loader.threads > 0 ? loader.prefetch : 0); ++i)
+    ahead.push_back(batch(samples));
+  {
+    NoGrad no_grad;
+    Context context;
+    context.training = false;
+    Batch now = batch(samples);
+    const Variable output = model_->forward(Variable(std::move(now.input)), context);
+    cross_entropy(output, now.target);
+  }
+  // The last step's gradients are still there.
+  return peak.end().peak + (config_.optim.in_backward ? 0 : parameter_bytes());
+}
+
+int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
+                            int64_t whole, bool checkpointing) {
+  ++steps_;
+  const Peak peak(device_, own_);
+  std::vector<Batch> held;
+  const data::LoaderOptions loader = loader_options(config_, true);
+  for (int i = 0; i < 1 + (loader.threads > 0 ? loader.prefetch : 0); ++i)
+    held.push_back(batch(whole));
+  {
+    const compress::AdaptivePolicy::Probe probe(adaptive);
+    RecomputeScope no_trace;
+    Rng rng(0);
+    Context context;
+    context.rng = &rng;
+    context.checkpointing = checkpointing;
+    begin_step(0);
+    forward_backward(*model_, batch(samples), context, &policy, {});
+  }
+  model_->zero_grad();
+  return peak.end().peak + parameter_bytes();  // the gradient to compare with
+}
+
+}  // namespace frugal::apps

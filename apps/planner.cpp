@@ -1,0 +1,271 @@
+#include "apps/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "apps/planner_search.h"
+
+namespace frugal::apps {
+namespace {
+
+using compress::AdaptivePolicy;
+using compress::BudgetPlan;
+using compress::BudgetPolicy;
+constexpr int kRaw = AdaptivePolicy::kRaw;
+// What costs time, smaller slices or a file, must leave at most this share of the variance, and is
+// not tried where that is no more than so many bits everywhere would add.
+constexpr double kWorthwhile = 0.75;
+constexpr int kEnoughBits = 8;
+// Tensors go to a file while widths that fit add more than so many bits would.
+constexpr int kFileBits = 4;
+constexpr int kMovedBits = 8;
+constexpr int kRounds = 4;
+constexpr int64_t kLeastSlice = int64_t{128} << 10;
+
+double average_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan) {
+  double bits = 0, elements = 0;
+  for (const auto& item : items) {
+    bits += plan.bits.at(item.seq) * static_cast<double>(item.elements);
+    elements += static_cast<double>(item.elements);
+  }
+  return elements > 0 ? bits / elements : kRaw;
+}
+
+// What waits in the midst of a rebuild has about the width of what is packed.
+int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan) {
+  std::vector<AdaptivePolicy::Item> packed;
+  for (const auto& item : items)
+    if (plan.bits.at(item.seq) != kRaw) packed.push_back(item);
+  return static_cast<int>(std::clamp(std::round(average_bits(packed, plan)), 2.0, 8.0));
+}
+
+}  // namespace
+
+int64_t Planner::measure(const StepMemory& memory) const {
+  return budget_.activations ? memory.saved() : memory.peak;
+}
+
+StepMemory Planner::run(const BudgetPlan& plan, int64_t batch) {
+  draft_->adopt(plan);
+  return meta_.step(draft_, batch, checkpointing_);
+}
+
+std::vector<int64_t> Planner::slices() const {
+  const int64_t largest = config_.compression.slice_bytes;
+  std::vector<int64_t> all{largest};
+  const int64_t from = largest > 0 ? largest / 4 : SavePolicy::kSliceBytes;
+  for (int64_t slice = from; all.size() < 3 && slice >= kLeastSlice; slice /= 4)
+    all.push_back(slice);
+  return all;
+}
+
+// The tensors that a mixed plan has widths for. All are packed at first: what raw ones would be
+// is known then.
+void Planner::learn_items() {
+  BudgetPlan plan;
+  plan.mode = BudgetPlan::mixed;
+  plan.slice_bytes = config_.compression.slice_bytes;
+  for (const auto& item : items_) plan.bits[item.seq] = draft_->adaptive().least_bits(item);
+  run(plan);
+  items_ = draft_->items();
+}
+
+BudgetPlan Planner::least(const Kind& kind) const {
+  BudgetPlan plan;
+  plan.mode = BudgetPlan::mixed;
+  plan.slice_bytes = kind.slice_bytes;
+  plan.moved = kind.moved;
+  plan.margin = margin_;
+  for (const auto& item : items_) plan.bits[item.seq] = draft_->adaptive().least_bits(item);
+  plan.waiting_bits = waiting_bits(items_, plan);
+  return plan;
+}
+
+std::optional<Planned> Planner::find_mixed(const Kind& kind) {
+  Planned found;
+  found.plan = least(kind);
+  found.memory = run(found.plan);
+  if (!fits(found.memory)) return {};
+  search_bytes(draft_->adaptive(), items_, found.plan, [&](int64_t bytes) {
+    BudgetPlan plan = found.plan;
+    if (!draft_->allocate(items_, bytes, plan)) return false;
+    plan.waiting_bits = waiting_bits(items_, plan);
+    const StepMemory memory = run(plan);
+    if (!fits(memory)) return false;
+    found.plan = std::move(plan);
+    found.memory = memory;
+    return true;
+  });
+  settle(found);
+  found.variance = BudgetPolicy::variance(items_, found.plan);
+  found.average_bits = average_bits(items_, found.plan);
+  found.items = items_;
+  for (auto& item : found.items) item.bits = found.plan.bits.at(item.seq);
+  return found;
+}
+
+void Planner::settle(Planned& found) {
+  std::set<uint64_t> settled;
+  for (int round = 0; round < kRounds; ++round) {
+    Items free;
+    for (const auto& item : items_) {
+      if (settled.contains(item.seq)) continue;
+      const int bits = found.plan.bits.at(item.seq);
+      const bool moves = item.seq < found.plan.moved;
+      BudgetPlan more = found.plan;
+      more.bits[item.seq] = bits == 16 ? kRaw : bits + 1;
+      const bool highest = bits == kRaw || (moves && bits >= kMovedBits);
+      if (highest || !fits(run(more)))
+        settled.insert(item.seq);
+      else
+        free.push_back(item);
+    }
+    if (free.empty()) return;
+    bool better = false;
+    search_bytes(draft_->adaptive(), free, found.plan, [&](int64_t bytes) {
+      BudgetPlan plan = found.plan;
+      if (!draft_->allocate(free, bytes, plan)) return false;
+      const StepMemory memory = run(plan);
+      if (!fits(memory)) return false;
+      better = better || plan.bits != found.plan.bits;
+      found.plan = std::move(plan);
+      found.memory = memory;
+      return true;
+    });
+    if (!better) return;
+  }
+}
+
+double Planner::variance_at(int bits) const {
+  BudgetPlan plan;
+  plan.mode = BudgetPlan::mixed;
+  for (const auto& item : items_)
+    plan.bits[item.seq] = std::max(bits, draft_->adaptive().least_bits(item));
+  return BudgetPolicy::variance(items_, plan);
+}
+
+// The fewest tensors in the file with which widths as good as kFileBits fit, or all of them.
+std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
+  const double enough = variance_at(kFileBits);
+  if (items_.empty() || (unmoved != nullptr && unmoved->variance <= enough)) return {};
+  for (const int64_t slice : slices()) {
+    auto with = [&](size_t count) { return find_mixed({slice, items_[count - 1].seq + 1}); };
+    size_t few = 0, many = items_.size();
+    std::optional<Planned> best = with(many);
+    if (!best) continue;
+    while (best->variance <= enough && many - few > 1) {
+      const size_t middle = few + (many - few) / 2;
+      std::optional<Planned> found = with(middle);
+      if (found && found->variance <= enough) {
+        best = std::move(found);
+        many = middle;
+      } else {
+        few = middle;
+      }
+    }
+    if (unmoved == nullptr || best->variance <= kWorthwhile * unmoved->variance) return best;
+  }
+  return {};
+}
+
+std::optional<Planned> Planner::find() {
+  for (const BudgetPlan::Mode mode : {BudgetPlan::plain, BudgetPlan::exact}) {
+    Planned found;
+    found.plan.mode = mode;
+    found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : config_.compression.slice_bytes;
+    found.plan.margin = margin_;
+    found.memory = run(found.plan);
+    if (fits(found.memory)) return found;
+  }
+  learn_items();
+  std::optional<Planned> best;
+  for (const int64_t slice : slices()) {
+    std::optional<Planned> found = find_mixed({slice, 0});
+    if (found && (!best || found->variance <= kWorthwhile * best->variance))
+      best = std::move(found);
+    // Slices are of the time after forward.
+    if (best && (budget_.activations || best->variance <= variance_at(kEnoughBits))) break;
+  }
+  if (draft_->can_move())
+    if (std::optional<Planned> moved = find_moved(best ? &*best : nullptr)) best = std::move(moved);
+  return best;
+}
+
+StepMemory Planner::smallest(int64_t batch) {
+  std::vector<BudgetPlan> plans(1);
+  plans[0].slice_bytes = 0;
+  BudgetPlan exact;
+  exact.mode = BudgetPlan::exact;
+  plans.push_back(exact);
+  for (const int64_t slice : slices()) {
+    plans.push_back(least({slice, 0}));
+    if (draft_->can_move() && !items_.empty())
+      plans.push_back(least({slice, items_.back().seq + 1}));
+  }
+  StepMemory best;
+  for (const BudgetPlan& plan : plans) {
+    const StepMemory memory = run(plan, batch);
+    if (&plan == plans.data() || measure(memory) < measure(best)) best = memory;
+  }
+  return best;
+}
+
+void Planner::plan_again(BudgetPolicy& policy) {
+  if (policy.plan()) margin_ = std::max(margin_, policy.plan()->margin);
+  learn_items();
+  std::set<uint64_t> known;
+  for (const auto& item : items_) known.insert(item.seq);
+  for (const auto& item : policy.adaptive().state())
+    if (item.sensitivity && known.contains(item.seq))
+      draft_->adaptive().measured(item.seq, *item.sensitivity, item.measured);
+  items_ = draft_->items();
+  if (std::optional<Planned> found = find()) planned_ = std::move(*found);
+  adopt(policy);
+}
+
+void Planner::resume(const BudgetPolicy& policy) {
+  if (!policy.plan()) return;
+  planned_ = {};
+  planned_.plan = *policy.plan();
+  margin_ = planned_.plan.margin;
+  planned_.memory = run(planned_.plan);
+}
+
+bool Planner::observe(const StepMemory& taken, BudgetPolicy& policy) {
+  const int64_t more = measure(taken) - measure(planned_.memory);
+  if (measure(taken) <= limit_ || more <= 0) return false;
+  margin_ = std::max(margin_, more);
+  plan_again(policy);
+  return true;
+}
+
+Json Planner::report() const {
+  static constexpr const char* kModes[] = {"plain", "exact", "mixed"};
+  const BudgetPlan& plan = planned_.plan;
+  int64_t raw = 0;
+  for (const auto& [seq, bits] : plan.bits) raw += bits == kRaw;
+  return {{"kind", kModes[plan.mode]},
+          {"limit_bytes", limit_},
+          {"of", budget_.activations ? "activations" : "peak"},
+          {"peak_bytes", planned_.memory.peak},
+          {"activation_bytes", planned_.memory.saved()},
+          {"predicted_variance", planned_.variance},
+          {"average_bits", planned_.average_bits},
+          {"tensors", plan.bits.size()},
+          {"raw_tensors", raw},
+          {"moved_before", plan.moved},
+          {"slice_bytes", plan.slice_bytes},
+          {"waiting_bits", plan.waiting_bits},
+          {"checkpointing", checkpointing_},
+          {"margin_bytes", plan.margin},
+          {"meta_steps", meta_.steps()}};
+}
+
+void Planner::apply(Config& config) const {
+  config.train.checkpointing = checkpointing_;
+  config.data.test_batch_size = test_batch_;
+  if (may_measure()) config.compression.adapt_samples = adapt_samples_;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,111 @@
+// Planner: from a number of bytes to a plan of how each saved tensor is kept.
+//
+// A forward and a backward pass on `meta` gives the exact peak of any plan in about a millisecond,
+// so plans are tried. From the fastest kind of plan to the smallest, the first that fits is taken:
+//   everything raw; raw and recipes; recipes and, for each tensor, raw or 1 to 16 bits, or 1 to 8
+//   in a file (compression.offload); the last with every block recomputed
+//   (compression.budget_recompute).
+// Widths are those of least predicted variance (compress/allocate.h) for a number of kept bytes,
+// the largest whose peak fits. Then what is not alive at the peak takes what room it has: tensors
+// that cannot have a bit more are settled, the others share what is left, and so on. Smaller slices
+// (compression.slice_bytes, to a sixteenth) and a file for the tensors that wait longest are used
+// where they lower the variance by much, since they cost time. Until sensitivities are measured,
+// each element counts alike.
+//
+// With equal configurations and sensitivities, plans are equal.
+#pragma once
+#include "apps/meta_step.h"
+#include "compress/budget_policy.h"
+
+namespace frugal::apps {
+
+// What compression.memory_budget says: bytes ("2 GiB", "500 MB"), or a share of what the same run
+// takes with everything raw ("1/6", or the same as "6x"); of the peak, or with " activations" of
+// what is kept when backward begins ("13 MiB activations", "1/16 activations").
+struct Budget {
+  int64_t bytes = 0;
+  double share = 0;  // instead of bytes, where not 0
+  bool activations = false;
+};
+Budget parse_budget(const std::string& text, const std::string& path);  // Errors: ConfigError
+
+struct Planned {
+  compress::BudgetPlan plan;
+  StepMemory memory;    // of a step, as meta counts it
+  double variance = 0;  // predicted, in the unit of the sensitivities
+  std::vector<compress::AdaptivePolicy::Item> items = {};  // of a mixed plan, with its bits
+  double average_bits = 32;
+};
+
+class Planner {
+ public:
+  // A first plan. REQUIRES: resolved, compression.memory_budget set, policy `budget`.
+  // Errors: ConfigError at compression.memory_budget if there is no plan within the budget: by how
+  // much the smallest misses it, and which settings would fit, each tried.
+  explicit Planner(const Config& config);
+  // Is there a plan? Errors: ConfigError for a budget that says nothing.
+  static bool is_feasible(const Config& config);
+
+  const Planned& planned() const { return planned_; }
+  int64_t limit() const { return limit_; }  // of the peak, or of activations
+  bool of_activations() const { return budget_.activations; }
+  // Settings of the run that the budget asks for: checkpointing, and smaller batches where an
+  // evaluation or the measuring of sensitivities would take more than the budget.
+  void apply(Config& config) const;
+  // False: measuring sensitivities takes more than the budget even with the fewest samples.
+  bool may_measure() const { return adapt_samples_ > 0; }
+
+  // Gives `policy` the plan; then plans again with its sensitivities, which may have changed.
+  // Keeps the plan it has where there is none within the budget any more.
+  void adopt(compress::BudgetPolicy& policy) const { policy.adopt(planned_.plan); }
+  void plan_again(compress::BudgetPolicy& policy);
+  // Goes on with the plan that `policy` has from a checkpoint.
+  void resume(const compress::BudgetPolicy& policy);
+  // After a step of the run: if it took more than planned and than the budget, plans again with
+  // so much less, and says true.
+  bool observe(const StepMemory& taken, compress::BudgetPolicy& policy);
+
+  Json report() const;  // the plan in numbers, for metrics
+
+ private:
+  using Items = std::vector<compress::AdaptivePolicy::Item>;
+  struct Kind {
+    int64_t slice_bytes = 0;
+    uint64_t moved = 0;
+  };
+  struct Unplanned {};
+  Planner(const Config& config, Unplanned);
+  bool has_room();
+  int64_t measure(const StepMemory& memory) const;
+  bool fits(const StepMemory& memory) const { return measure(memory) + margin_ <= limit_; }
+  StepMemory run(const compress::BudgetPlan& plan, int64_t batch);
+  StepMemory run(const compress::BudgetPlan& plan) { return run(plan, batch_); }
+  std::optional<Planned> find();
+  std::optional<Planned> find_mixed(const Kind& kind);
+  std::optional<Planned> find_moved(const Planned* unmoved);
+  void settle(Planned& found);
+  double variance_at(int bits) const;  // with these everywhere
+  void learn_items();
+  compress::BudgetPlan least(const Kind& kind) const;
+  std::vector<int64_t> slices() const;
+  StepMemory smallest(int64_t batch);
+  std::string advice();
+  void reduce_batches();
+
+  Config config_;
+  Budget budget_;
+  MetaStep meta_;
+  std::unique_ptr<SavePolicy> policy_;
+  compress::BudgetPolicy* draft_ = nullptr;  // in policy_
+  bool checkpointing_ = false;
+  int64_t batch_ = 0, limit_ = 0, margin_ = 0;
+  int64_t test_batch_ = 0, adapt_samples_ = 0;  // 0: no measuring
+  Items items_;
+  Planned planned_;
+};
+
+// The policy `budget` of a configuration, with its first plan; other policies stay as they are.
+// For who trains without a Trainer. Errors: as Planner.
+void plan_if_budget(const Config& config, SavePolicy& policy);
+
+}  // namespace frugal::apps

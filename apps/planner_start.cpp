@@ -1,0 +1,150 @@
+// What a planner does once: reads the budget, finds the first plan, or says what would be feasible.
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "apps/config_table.h"
+#include "apps/make_policy.h"
+#include "apps/makers.h"
+#include "apps/planner.h"
+#include "apps/planner_search.h"
+#include "apps/progress.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kPath = "compression.memory_budget";
+constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
+
+std::unique_ptr<SavePolicy> draft_of(const Config& config) {
+  CompressionConfig compression = config.compression;
+  compression.entropy = false;  // what it saves is known only when there are values
+  return make_policy(compression, static_cast<uint64_t>(config.run.seed));
+}
+
+}  // namespace
+
+Budget parse_budget(const std::string& text, const std::string& path) {
+  static const std::regex whole("(.*?)( activations)?"), ratio("([0-9.]+) */ *([0-9.]+)"),
+      times("([0-9]+([.][0-9]+)?) *x"), number("[0-9]+([.][0-9]+)?");
+  auto wrong = [&] {
+    return ConfigError(path, fmt::format("expected bytes such as \"2 GiB\", or a share of what "
+                                         "takes no compression such as \"1/6\" or \"6x\", with "
+                                         "\" activations\" not of the peak; got \"{}\"",
+                                         text));
+  };
+  Budget budget;
+  std::smatch parts, pieces;
+  std::regex_match(text, parts, whole);
+  budget.activations = parts[2].matched;
+  const std::string amount = parts[1];
+  if (std::regex_match(amount, pieces, times)) {
+    budget.share = 1 / std::stod(pieces[1]);
+  } else if (std::regex_match(amount, pieces, ratio)) {
+    const std::string over = pieces[1], under = pieces[2];
+    if (!std::regex_match(over, number) || !std::regex_match(under, number)) throw wrong();
+    budget.share = std::stod(over) / std::stod(under);
+  } else if (std::regex_match(amount, std::regex(kBytesPattern))) {
+    budget.bytes = parse_bytes(amount, path);
+    if (budget.bytes <= 0) throw wrong();
+    return budget;
+  } else {
+    throw wrong();
+  }
+  if (!(budget.share > 0 && budget.share <= 1)) throw wrong();
+  return budget;
+}
+
+Planner::Planner(const Config& config, Unplanned)
+    : config_(config),
+      budget_(parse_budget(config.compression.memory_budget, kPath)),
+      meta_(config),
+      policy_(draft_of(config)),
+      draft_(find_in<compress::BudgetPolicy>(*policy_)),
+      checkpointing_(config.train.checkpointing),
+      batch_(config.data.batch_size),
+      test_batch_(config.data.test_batch_size),
+      adapt_samples_(config.compression.adapt_samples) {
+  FRUGAL_ASSERT(draft_ != nullptr);
+  limit_ = budget_.bytes;
+  if (budget_.share > 0) {
+    const StepMemory whole = meta_.step(nullptr, batch_, checkpointing_);
+    limit_ = static_cast<int64_t>(static_cast<double>(measure(whole)) * budget_.share);
+  }
+  learn_items();
+}
+
+Planner::Planner(const Config& config) : Planner(config, Unplanned{}) {
+  if (!has_room()) throw ConfigError(kPath, advice());
+  if (std::optional<Planned> found = find()) planned_ = std::move(*found);
+  if (!budget_.activations) reduce_batches();
+}
+
+bool Planner::has_room() {
+  if (fits(smallest(batch_))) return true;
+  if (checkpointing_ || !config_.compression.budget_recompute) return false;
+  checkpointing_ = true;
+  items_.clear();  // other tensors are saved
+  learn_items();
+  return fits(smallest(batch_));
+}
+
+bool Planner::is_feasible(const Config& config) { return Planner(config, Unplanned{}).has_room(); }
+
+std::string Planner::advice() {
+  const StepMemory least = smallest(batch_);
+  std::string text = fmt::format(
+      "expected at least {} bytes ({}), the smallest {} found for batches of {}; {} bytes ({}) are "
+      "{} too few",
+      measure(least), readable_bytes(measure(least)), budget_.activations ? "activations" : "peak",
+      batch_, limit_, readable_bytes(limit_), readable_bytes(measure(least) - limit_));
+  Config fixed = config_;  // a share is of what this configuration takes
+  fixed.compression.memory_budget =
+      fmt::format("{} B{}", limit_, budget_.activations ? " activations" : "");
+  std::vector<std::string> ways;
+  auto offer = [&](const std::string& way, const std::function<void(Config&)>& change) {
+    Config other = fixed;
+    change(other);
+    if (is_feasible(other)) ways.push_back(way);
+  };
+  const int64_t batch = largest(batch_ - 1, [&](int64_t samples) {
+    Config other = fixed;
+    other.data.batch_size = samples;
+    return samples > 0 && is_feasible(other);
+  });
+  if (batch > 0) ways.push_back(fmt::format("data.batch_size = {}", batch));
+  if (!checkpointing_ && !config_.optim.in_backward)
+    offer("compression.budget_recompute = true",
+          [](Config& other) { other.compression.budget_recompute = true; });
+  if (!draft_->can_move())
+    offer("a folder for compression.offload with a window of 0", [](Config& other) {
+      other.compression.offload = std::filesystem::temp_directory_path().string();
+      other.compression.offload_window = 0;
+    });
+  if (!config_.optim.in_backward && config_.optim.clip_norm == 0 &&
+      config_.train.gradient_accumulation == 1 && !checkpointing_)
+    offer("optim.in_backward = true", [](Config& other) { other.optim.in_backward = true; });
+  if (ways.empty()) return text;
+  text += ". What fits: ";
+  for (size_t i = 0; i < ways.size(); ++i) text += (i == 0 ? "" : ", or ") + ways[i];
+  return text;
+}
+
+void Planner::reduce_batches() {
+  while (test_batch_ > 1 && meta_.evaluation(test_batch_) > limit_) test_batch_ /= 2;
+  if (planned_.plan.mode != compress::BudgetPlan::mixed) return;
+  run(planned_.plan);  // whose decisions measuring repeats
+  auto peak = [&] {
+    return meta_.measuring(*draft_, draft_->adaptive(), std::min(adapt_samples_, batch_), batch_,
+                           checkpointing_);
+  };
+  while (adapt_samples_ > 0 && peak() > limit_)
+    adapt_samples_ =
+        adapt_samples_ > kLeastSamples ? std::max(adapt_samples_ / 2, kLeastSamples) : 0;
+}
+
+void plan_if_budget(const Config& config, SavePolicy& policy) {
+  if (auto* budget = find_in<compress::BudgetPolicy>(policy)) Planner(config).adopt(*budget);
+}
+
+}  // namespace frugal::apps
