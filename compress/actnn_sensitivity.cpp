@@ -12,6 +12,7 @@ namespace frugal::compress {
 namespace {
 
 constexpr int64_t kColumnRows = 32;  // fewer rows have no range to speak of
+constexpr int64_t kLookedRows = 64;
 constexpr int kStripColumns = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -52,14 +53,15 @@ template <class T>
 void column_ranges(const T* x, int64_t rows, int64_t cols, int64_t group, double* sums) {
   Strip strip;
   for (int64_t r = 0; r < rows; r += group) {
-    const int64_t take = std::min(group, rows - r);
+    const int64_t take = std::min(group, rows - r),
+                  every = std::max<int64_t>(take / kLookedRows, 1);
     for (int64_t c = 0; c < cols; c += kStripColumns) {
       const auto width = static_cast<size_t>(std::min<int64_t>(kStripColumns, cols - c));
       const T* from = x + r * cols + c;
       if (width == kStripColumns)
-        extremes<true>(from, cols, take, width, strip);
+        extremes<true>(from, every * cols, take / every, width, strip);
       else
-        extremes<false>(from, cols, take, width, strip);
+        extremes<false>(from, every * cols, take / every, width, strip);
       for (size_t j = 0; j < width; ++j)
         sums[c + static_cast<int64_t>(j)] +=
             static_cast<double>(take) * squared_range(strip.mn[j], strip.mx[j]);

@@ -34,6 +34,14 @@ void for_segments(const MixedLayout& layout, const F& f) {
     run(0, n);
 }
 
+// How many samples from order[first] on are neighbours in the tensor.
+int64_t neighbours(const std::vector<int32_t>& order, int64_t first) {
+  const auto from = order.begin() + first;
+  const auto end =
+      std::adjacent_find(from, order.end(), [](int32_t a, int32_t b) { return b != a + 1; });
+  return end == order.end() ? end - from : end - from + 1;
+}
+
 void check_sign(const Sign& sign, const Tensor& tensor) {
   const int64_t bytes = ops::bitmask_layout(tensor.shape()).bytes();
   const Tensor& mask = sign.mask;
@@ -267,6 +275,8 @@ MixedLayout MixedQuantizer::layout_of(const Shape& shape, std::span<const int> w
     while (first < last) {
       int64_t take = std::min(chunk, last - first);
       if (last - first - take < chunk / 2) take = last - first;
+      // Samples of whole row groups need not lie together: neighbours are packed where they are.
+      if (whole == 1) take = std::min(take, neighbours(layout.order, first));
       const int32_t end = layout.order[static_cast<size_t>(first + take - 1)];
       // The last sample of all is the last of its segment, and may be larger.
       const int64_t numel = (take - 1) * samples.size() + samples.end(end) - samples.begin(end);

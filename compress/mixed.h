@@ -1,10 +1,11 @@
 // Mixed widths: a tensor whose samples are packed at different widths, in one payload.
 //
 // Samples of one width are gathered, in their order, into segments of whole row groups
-// (group_layout.h) as far as they go, about 64 Ki elements each. A segment is packed as a tensor of
-// its own, with its own random stream; a sample is thus rounded together with others of its width
-// only. Widths and places are beside the payload, 4 bytes a sample. Where all samples have one
-// width, the result is the plain quantizer's.
+// (group_layout.h) as far as they go, about 64 Ki elements each; neighbours that are whole row
+// groups are taken where they lie. A segment is packed as a tensor of its own, with its own random
+// stream; a sample is thus rounded together with others of its width only. Widths and places are
+// beside the payload, 4 bytes a sample. Where all samples have one width, the result is the plain
+// quantizer's.
 #pragma once
 #include <atomic>
 #include <deque>
