@@ -78,6 +78,9 @@ struct CompressionConfig {
   int64_t adapt_samples = 32;
   double adapt_share = 0.01;
   bool entropy = false;
+  int64_t track_interval = 0;
+  double guard = 0;
+  int64_t guard_min_bits = 1;
   std::string offload;
   int64_t offload_window = int64_t{256} << 20;
 };

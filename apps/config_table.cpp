@@ -178,8 +178,8 @@ Section compression() {
   return {
       "compression",
       "How activations are kept until the backward pass.",
-      {field(s, "policy", &C::policy, choice({"gact", "budget"}),
-             "Who decides how each tensor is kept. gact: the level. budget: a plan within "
+      {field(s, "policy", &C::policy, choice({"gact", "budget", "actnn"}),
+             "Who decides how each tensor is kept. gact, actnn: the level. budget: a plan within "
              "memory_budget."),
        field(s, "memory_budget", &C::memory_budget, text(),
              "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
@@ -191,12 +191,13 @@ Section compression() {
        field(s, "level", &C::level, choice(level_names()),
              "L0: as they are; L1: 4 bits, L1.1: 8, L1.2: 2; L2, L2.1, L2.2: 4, 3, 2 bits on "
              "average, by measured sensitivity; L3: L2 with offload; CB1, CB2: L1 with "
-             "checkpointing."),
+             "checkpointing. actnn: L1: only what products read, 4 bits; L2: all; L3: 2 bits on "
+             "average, by tensor and sample; L4, L5: L3 with offload."),
        field(s, "bits", &C::bits, integer(0, 16), "Instead of the level's bits, unless 0."),
        field(s, "average_bits", &C::average_bits, number(0, 16),
-             "L2, L3: instead of the level's average, such as 2.5, unless 0."),
+             "L2, L3, actnn: instead of the level's average, such as 2.5, unless 0."),
        field(s, "adapt_interval", &C::adapt_interval, integer(1, kMany),
-             "L2, L3: steps from one measurement of sensitivities to the next."),
+             "L2, L3, actnn: steps from one measurement of sensitivities to the next."),
        field(s, "adapt_samples", &C::adapt_samples, integer(2, kMany),
              "L2, L3: samples of the batch that measure."),
        field(s, "adapt_share", &C::adapt_share, number(0, 1),
@@ -222,6 +223,16 @@ Section compression() {
        field(s, "entropy", &C::entropy, boolean(),
              "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
              "but time."),
+       field(
+           s, "track_interval", &C::track_interval, integer(0, kMany),
+           "Steps from one measurement of the gradient's variance, of what compression adds to it "
+           "and of the loss's smoothness to the next; 0: none, or with guard 200."),
+       field(s, "guard", &C::guard, number(0, 1e3),
+             "The share of the minibatch's variance that compression may add to the gradient's, "
+             "such as 0.1: bits rise while it adds more and fall where it adds far less; 0: off. "
+             "Of gact."),
+       field(s, "guard_min_bits", &C::guard_min_bits, integer(1, 16),
+             "Below which the guard does not go."),
        field(s, "offload", &C::offload, text(),
              "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
              "memory. The file has no name and vanishes with the run."),

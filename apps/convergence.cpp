@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kRoundings = uint64_t{1} << 62;  // apart from the steps' numbers
 constexpr uint64_t kDropout = uint64_t{1} << 61;    // apart from the run's streams
+constexpr uint64_t kKeysOfPass = 1 << 20;           // more than a pass takes
 constexpr double kAdaptiveStep = 0.25;              // bits on average
 
 // Adds the time until its end.
@@ -30,8 +31,8 @@ class Stopwatch {
   Clock::time_point begin_;
 };
 
-// Decides for a part of a batch what the policy would for all of it: thresholds of size would keep
-// more of a part raw. Nobody is shown the gradients.
+// Decides for a part of a batch what the policy would for all of it: thresholds
+// of size would keep more of a part raw. Nobody is shown the gradients.
 class PartPolicy final : public SavePolicy {
  public:
   PartPolicy(SavePolicy& policy, int64_t samples, int64_t of)
@@ -39,8 +40,7 @@ class PartPolicy final : public SavePolicy {
   bool rebuilds_signs() const override { return policy_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return policy_.slice_bytes(); }
   Decision decide(const SaveInfo& info, const Tensor& value) override {
-    if (value.shape().rank() == 0 || value.size(0) % samples_ != 0)
-      return policy_.decide(info, value);
+    if (value.dim() == 0 || value.size(0) % samples_ != 0) return policy_.decide(info, value);
     Shape shape = value.shape();
     shape[0] = shape[0] / samples_ * of_;
     SaveInfo whole = info;
@@ -65,6 +65,10 @@ Batch copy_of(const Batch& batch, int64_t begin, int64_t end) {
 std::optional<TrackingOptions> tracking_options(const Config& config) {
   const CompressionConfig& c = config.compression;
   if (c.track_interval == 0 && c.guard == 0) return std::nullopt;
+  if (c.guard > 0 && c.policy != "gact")
+    throw ConfigError(
+        "compression.guard",
+        fmt::format("expected 0 with policy {}: only the widths of gact can be set", c.policy));
   TrackingOptions options;
   if (c.track_interval > 0) options.interval = c.track_interval;
   options.samples = c.adapt_samples;
@@ -74,7 +78,7 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   options.checkpointing = config.train.checkpointing;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.guard = c.guard;
-  options.least_bits = c.guard_min_bits;
+  options.least_bits = static_cast<double>(c.guard_min_bits);
   return options;
 }
 
@@ -85,16 +89,20 @@ Tracking::Tracking(Module& model, SavePolicy& policy, const TrackingOptions& opt
       adaptive_(find_in<compress::AdaptivePolicy>(policy)),
       learner_(find_in<compress::Learner>(policy)),
       options_(options) {
-  for (const auto& p : model.parameters()) parameters_.push_back(*p.parameter);
+  int64_t offset = 0;
+  for (const auto& p : model.parameters()) {
+    parameters_.push_back(*p.parameter);
+    offsets_.emplace(p.parameter->accumulator().get(), offset);
+    offset += p.parameter->value().numel();
+  }
   if (options.guard == 0) return;
   if (bits() == 0)
     throw ConfigError("compression.guard",
                       "expected a policy with a width to set: gact at a level other than L0");
   if (bits() < options.least_bits)
-    throw ConfigError(
-        "compression.guard_min_bits",
-        fmt::format("expected at most the {} bits to start with, got {}", bits(),
-                    options.least_bits));
+    throw ConfigError("compression.guard_min_bits",
+                      fmt::format("expected at most the {} bits to start with, got {}", bits(),
+                                  options.least_bits));
   guard_.emplace(optim::VarianceGuardOptions{options.guard, options.least_bits, 16,
                                              adaptive_ != nullptr ? kAdaptiveStep : 1});
 }
@@ -107,34 +115,134 @@ bool Tracking::due(int64_t step) const {
   return false;
 }
 
-std::optional<optim::GradientSketch> Tracking::gradient(const Batch& batch, int64_t step,
-                                                        uint64_t draw) {
+std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64_t of, int64_t step,
+                                                        Draw draw) {
   const RecomputeScope no_trace;
   std::optional<compress::AdaptivePolicy::Probe> probe;
   if (adaptive_ != nullptr) probe.emplace(*adaptive_);
+  const std::vector<double> learned =
+      learner_ != nullptr ? learner_->learned() : std::vector<double>{};
+  // Other samples drop other units.
   Rng stream;
-  // Samples that differ have dropout that differs.
-  stream.restore({options_.seed, kDropout + static_cast<uint64_t>(step) * (1 << 20) +
-                                     (draw == kOther ? 1 << 19 : 0)});
+  stream.restore(
+      {options_.seed, kDropout + static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass});
   Context context;
   context.rng = &stream;
   context.checkpointing = options_.checkpointing;
   begin_step(kRoundings + static_cast<uint64_t>(step) * kDraws + draw);
   optim::GradientSketch sketch;
-  StepOptions step_options;
-  step_options.label_smoothing = options_.label_smoothing;
+  StepOptions how;
+  how.label_smoothing = options_.label_smoothing;
   if (!options_.checkpointing)
-    step_options.leaf_done = [&](GradAccumulator& leaf) {
-      sketch.add(leaf.grad, offsets_.at(&leaf));
+    how.leaf_done = [&](GradAccumulator& leaf) {
+      const auto found = offsets_.find(&leaf);
+      if (found != offsets_.end()) sketch.add(leaf.grad, found->second);
       leaf.grad = {};
     };
-  PartPolicy part(policy_, batch.input.size(0), whole_);
-  const BatchResult result = forward_backward(model_, batch, context, &part, step_options);
+  model_.zero_grad();
+  PartPolicy policy(policy_, part.input.size(0), of);
+  const BatchResult result = forward_backward(model_, part, context, &policy, how);
   if (options_.checkpointing) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();
+  if (learner_ != nullptr) learner_->restore_learned(learned);
   packed_ = result.memory.packed;
   if (!std::isfinite(result.loss) || !std::isfinite(sketch.squared_norm())) return std::nullopt;
   return sketch;
+}
+
+void Tracking::before(const Batch& batch, int64_t step) {
+  const Stopwatch watch(seconds_);
+  const int64_t of = batch.input.size(0), n = std::min(options_.samples, of / 2);
+  if (n == 0) return;
+  Pending pending{copy_of(batch, 0, n), of, {}};
+  optim::GradientSamples& samples = pending.samples;
+  auto draw = [&](optim::GradientSketch& sketch, const Batch& part, Draw which) {
+    const auto found = gradient(part, of, step, which);
+    if (found) sketch = *found;
+    return found.has_value();
+  };
+  if (!draw(samples.first, pending.part, kFirst)) return;
+  // Where nothing is packed nothing is rounded.
+  if (packed_ == 0)
+    samples.second = samples.first;
+  else if (!draw(samples.second, pending.part, kSecond))
+    return;
+  if (!draw(samples.other, copy_of(batch, n, 2 * n), kOther)) return;
+  samples.weights_before = optim::sketch_of_values(parameters_);
+  pending_ = std::move(pending);
+}
+
+bool Tracking::after(int64_t step) {
+  const Stopwatch watch(seconds_);
+  if (!pending_) return false;
+  Pending pending = std::move(*pending_);
+  pending_.reset();
+  const auto later = gradient(pending.part, pending.of, step, kLater);
+  if (!later) return false;
+  pending.samples.later = *later;
+  pending.samples.weights_after = optim::sketch_of_values(parameters_);
+  const auto n = static_cast<double>(pending.part.input.size(0));
+  if (measured_bits_ != bits()) tracker_.forget_added_variance();
+  tracker_.measured(optim::moments_of(pending.samples, n / static_cast<double>(options_.batch)));
+  const double now = bits();
+  measured_bits_ = now;
+  if (!guard_ || tracker_.minibatch_variance() <= 0) return false;
+  const double next = guard_->next(now, tracker_.added_share(), tracker_.added_measurements());
+  if (next == now) return false;
+  set_bits(next);
+  return true;
+}
+
+void Tracking::stepped(double lr, double loss) {
+  tracker_.stepped(lr / (1 - options_.momentum), loss);
+}
+
+double Tracking::bits() const {
+  if (adaptive_ != nullptr) return adaptive_->average();
+  return fixed_ != nullptr ? fixed_->bits() : 0;
+}
+
+void Tracking::set_bits(double bits) {
+  if (adaptive_ != nullptr)
+    adaptive_->set_average(bits);
+  else
+    fixed_->set_bits(static_cast<int>(bits));
+}
+
+Json Tracking::json() const {
+  if (tracker_.measurements() == 0) return nullptr;
+  const optim::ConvergenceBound bound = tracker_.bound();
+  return {{"gradient_square", tracker_.gradient_square()},
+          {"mean_gradient_square", tracker_.mean_gradient_square()},
+          {"minibatch_variance", tracker_.minibatch_variance()},
+          {"added_variance", tracker_.added_variance()},
+          {"added_share", tracker_.added_share()},
+          {"smoothness", tracker_.smoothness()},
+          {"alpha", tracker_.alpha()},
+          {"bound", bound.value},
+          {"bound_uncompressed", bound.uncompressed},
+          {"bound_applies", bound.applies},
+          {"bits", measured_bits_ > 0 ? Json(measured_bits_) : Json(nullptr)},
+          {"next_bits", bits() > 0 ? Json(bits()) : Json(nullptr)}};
+}
+
+std::vector<double> Tracking::state() const {
+  std::vector<double> numbers{bits(), measured_bits_};
+  const std::vector<double> guard = guard_ ? guard_->state() : std::vector<double>{0, 0};
+  numbers.insert(numbers.end(), guard.begin(), guard.end());
+  const std::vector<double> tracked = tracker_.state();
+  numbers.insert(numbers.end(), tracked.begin(), tracked.end());
+  return numbers;
+}
+
+void Tracking::restore(const std::vector<double>& numbers) {
+  FRUGAL_CHECK(numbers.size() > 4, "[tracking] expected more than 4 numbers, got {}",
+               numbers.size());
+  tracker_.restore({numbers.begin() + 4, numbers.end()});
+  measured_bits_ = numbers[1];
+  if (!guard_) return;
+  set_bits(numbers[0]);
+  guard_->restore({numbers[2], numbers[3]});
 }
 
 }  // namespace frugal::apps

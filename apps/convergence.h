@@ -3,9 +3,10 @@
 //
 // A measurement takes four passes over `samples` of the batch, three before a step and one after
 // it. They leave no trace: streams, statistics, the policy's state and the weights are as without
-// it. Of each gradient only a sketch is kept, and where leaves are told of (training without
-// checkpoints) each parameter's gradient is dropped as soon as it is complete.
+// it. Of each gradient only a sketch is kept, and without checkpointing each parameter's gradient
+// is dropped as soon as it is complete.
 #pragma once
+#include <map>
 #include <optional>
 
 #include "apps/config.h"
@@ -23,12 +24,12 @@ struct TrackingOptions {
   int64_t batch = 0;       // samples of a whole step
   double momentum = 0, label_smoothing = 0;
   bool checkpointing = false;
-  uint64_t seed = 0;     // of dropout in the passes
-  double guard = 0;      // the allowed added over minibatch variance; 0: bits stay as they are
+  uint64_t seed = 0;      // of dropout in the passes
+  double guard = 0;       // the allowed added over minibatch variance; 0: bits stay as they are
   double least_bits = 1;  // of the guard
 };
 
-// Of a configuration that asks for it.
+// Of a configuration that asks for it. Errors: a guard of a policy other than gact.
 std::optional<TrackingOptions> tracking_options(const Config& config);
 
 class Tracking {
@@ -42,14 +43,15 @@ class Tracking {
   // Before the forward pass of such a step, with its first batch. REQUIRES: no gradients. Nothing
   // is measured with a batch of one sample or a gradient that is not finite.
   void before(const Batch& batch, int64_t step);
-  // After its optimizer's step. True if bits changed.
+  // After its optimizer's step, whose gradients it drops. True if bits changed.
   bool after(int64_t step);
   // After every step, in any case.
   void stepped(double lr, double loss);
 
   // Null before the first measurement; else {"gradient_square", "mean_gradient_square",
   // "minibatch_variance", "added_variance", "added_share", "smoothness", "alpha", "bound",
-  // "bound_uncompressed", "bound_applies", "bits"}; bits null where no width can be set.
+  // "bound_uncompressed", "bound_applies", "bits", "next_bits"}: bits of the last measurement, and
+  // those that the guard chose by it; null where no width can be set.
   Json json() const;
   double seconds() const { return seconds_; }  // spent here
   const optim::ConvergenceTracker& tracker() const { return tracker_; }
@@ -59,9 +61,12 @@ class Tracking {
   void restore(const std::vector<double>& numbers);
 
  private:
-  // The gradient of `batch`; `draw` numbers the roundings. nullopt: not finite.
-  std::optional<optim::GradientSketch> gradient(const Batch& batch, int64_t step, uint64_t draw);
-  double bits() const;  // 0: none
+  enum Draw : uint64_t { kFirst, kSecond, kOther, kLater, kDraws };
+  // The gradient of `part` of a batch of `of` samples, rounded anew for each draw. nullopt: not
+  // finite.
+  std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t of, int64_t step,
+                                                Draw draw);
+  double bits() const;  // 0: none that can be set
   void set_bits(double bits);
 
   Module& model_;
@@ -71,14 +76,17 @@ class Tracking {
   compress::Learner* learner_;          // the same
   TrackingOptions options_;
   std::vector<Variable> parameters_;
+  std::map<const GradAccumulator*, int64_t> offsets_;  // of parameters in the joint gradient
   optim::ConvergenceTracker tracker_;
   std::optional<optim::VarianceGuard> guard_;
   struct Pending {
     Batch part;
+    int64_t of = 0;
     optim::GradientSamples samples;
   };
   std::optional<Pending> pending_;  // between before() and after()
   int64_t packed_ = 0;              // bytes that the last pass packed
+  double measured_bits_ = 0;        // at the last measurement
   double seconds_ = 0;
 };
 

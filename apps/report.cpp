@@ -40,7 +40,8 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                   {"speed",
                    {{"samples_per_second", speed.samples_per_second},
                     {"step_ms_median", speed.step_ms_median},
-                    {"adaptation_share", speed.adaptation_share}}},
+                    {"adaptation_share", speed.adaptation_share},
+                    {"tracking_share", speed.tracking_share}}},
                   {"steps", state.step},
                   {"epochs", last.epoch},
                   {"seed", config.run.seed},
@@ -121,6 +122,29 @@ std::string summary_table(const std::vector<std::string>& names,
   });
   number("samples per second", "/speed/samples_per_second", "{:.0f}", 1);
   number("steps", "/steps", "{:.0f}", 1);
+  const auto tracks = [](const Json& s) {
+    return s.contains("convergence") && !s["convergence"].is_null();
+  };
+  if (std::any_of(summaries.begin(), summaries.end(), tracks)) {
+    auto estimate = [&](const std::string& title, auto cell) {
+      add(title,
+          [&](const Json& s) { return tracks(s) ? cell(s["convergence"]) : std::string("-"); });
+    };
+    auto value = [](const Json& c, const char* key) { return c.at(key).get<double>(); };
+    estimate("minibatch variance of gradients",
+             [&](const Json& c) { return fmt::format("{:.3g}", value(c, "minibatch_variance")); });
+    estimate("  compression adds",
+             [&](const Json& c) { return fmt::format("{:.2f} %", 100 * value(c, "added_share")); });
+    estimate("smoothness along the steps",
+             [&](const Json& c) { return fmt::format("{:.3g}", value(c, "smoothness")); });
+    estimate("mean |gradient|^2", [&](const Json& c) {
+      return fmt::format("{:.3g}", value(c, "mean_gradient_square"));
+    });
+    estimate("  bound of theorem 2", [&](const Json& c) {
+      return fmt::format("{:.3g}{}", value(c, "bound"),
+                         c.at("bound_applies").get<bool>() ? "" : " (steps too long)");
+    });
+  }
   const auto offloads = [](const Json& s) { return s.contains("offload"); };
   if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows);
   add("written to the file", [&](const Json& s) {

@@ -15,6 +15,7 @@ struct Speed {
   double samples_per_second = 0;  // of training, without evaluation
   double step_ms_median = 0;
   double adaptation_share = 0;  // of the time of training, to measure sensitivities
+  double tracking_share = 0;    // and to watch convergence
 };
 
 // summary.json. `offload`: what this process wrote and read, if anything lay in a file.

@@ -88,6 +88,7 @@ Json to_json(const RunState& s) {
             {"at_peak", s.memory.at_peak}}},
           {"widths", widths_json(s.widths)},
           {"learned", s.learned},
+          {"tracking", s.tracking},
           {"metrics_bytes", s.metrics_bytes},
           {"finished", s.finished}};
 }
@@ -111,6 +112,7 @@ RunState run_state_from(const Json& json) {
   memory.at("at_peak").get_to(s.memory.at_peak);
   s.widths = widths_from(json.at("widths"));
   json.at("learned").get_to(s.learned);
+  json.at("tracking").get_to(s.tracking);
   json.at("metrics_bytes").get_to(s.metrics_bytes);
   json.at("finished").get_to(s.finished);
   return s;

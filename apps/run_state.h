@@ -42,6 +42,7 @@ struct RunState {
   StepMemory memory;
   std::vector<compress::AdaptivePolicy::State> widths;  // of an adaptive policy
   std::vector<double> learned;                          // of a Learner
+  std::vector<double> tracking;                         // see Tracking::state()
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;
 };

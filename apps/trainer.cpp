@@ -61,6 +61,8 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     measuring.share = config_.compression.adapt_share;
     adaptation_.emplace(*model_, *adaptive_, measuring);
   }
+  if (const auto tracked = tracking_options(config_))
+    tracking_.emplace(*model_, *policy_, *tracked);
   for (const auto& p : model_->parameters()) parameters_.push_back(*p.parameter);
   const int64_t per_epoch = ceil_div(train_->batches(), config_.train.gradient_accumulation);
   steps_ = config_.train.steps > 0 ? config_.train.steps : config_.train.epochs * per_epoch;
@@ -71,6 +73,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     state_ = folder_->load(config_, *model_, *optimizer_);
     rng_.restore(state_.rng);
     train_->seek(state_.loader);
+    if (tracking_) tracking_->restore(state_.tracking);
     if (adaptive_ != nullptr) adaptive_->restore(state_.widths);
     if (learner_ != nullptr) learner_->restore_learned(state_.learned);
     if (planner_) planner_->resume(*budget_);
@@ -105,13 +108,15 @@ Json Trainer::run() {
   const auto* moving = find_in<compress::OffloadPolicy>(*policy_);
   std::optional<compress::OffloadStats> offload;
   if (moving != nullptr) offload = moving->store().stats();
-  const Json summary = summary_json(config_, state_, speed(), offload);
+  Json summary = summary_json(config_, state_, speed(), offload);
+  if (tracking_) summary["convergence"] = tracking_->json();
   if (folder_ != nullptr) folder_->write("summary.json", summary);
   return summary;
 }
 
 void Trainer::step() {
   const auto begin = Clock::now();
+  const double tracked = tracking_ ? tracking_->seconds() : 0;
   begin_peak(device_);
   model_->zero_grad();
   Context context;
@@ -128,16 +133,20 @@ void Trainer::step() {
   StepMemory memory;
   int64_t samples = 0;
   const bool adapt = adaptation_ && adaptation_->due(state_.step + 1);
+  const bool track = tracking_ && tracking_->due(state_.step + 1);
   Batch kept;
+  double loss = 0;
   for (int64_t i = 0; i < parts; ++i) {
     last_batch_ = train_->state();
     last_rng_ = rng_.state();
-    begin_step(static_cast<uint64_t>(state_.batches));
     Batch batch = *train_->next();
+    if (track && i == 0) tracking_->before(batch, state_.step + 1);
+    begin_step(static_cast<uint64_t>(state_.batches));
     if (adapt && i + 1 == parts) kept = batch;
     const BatchResult result =
         forward_backward(*model_, std::move(batch), context, policy_.get(), options);
     check_finite(result.loss, "loss");
+    loss += result.loss / static_cast<double>(parts);
     ++state_.batches;
     state_.interval.add(result);
     state_.epoch.add(result);
@@ -154,8 +163,14 @@ void Trainer::step() {
   end_peak(device_, memory);
   state_.memory.raise(memory);
   if (planner_ && planner_->observe(memory, *budget_)) log_plan();
-  step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  const double spent = tracking_ ? tracking_->seconds() - tracked : 0;
+  step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count() - spent);
   samples_ += samples;
+  if (tracking_) tracking_->stepped(lr, loss);
+  if (track) {
+    tracking_->after(state_.step);
+    log_convergence();
+  }
   if (adapt) {
     const auto start = Clock::now();
     adaptation_->refresh(kept, state_.step,
@@ -229,6 +244,14 @@ void Trainer::log_widths() {
                            {"bits", bits}});
 }
 
+void Trainer::log_convergence() {
+  Json line = tracking_->json();
+  if (folder_ == nullptr || line.is_null()) return;
+  line["type"] = "convergence";
+  line["step"] = state_.step;
+  folder_->append_metrics(line);
+}
+
 void Trainer::log_plan() {
   if (!planner_ || folder_ == nullptr) return;
   Json line = planner_->report();
@@ -275,6 +298,7 @@ void Trainer::checkpoint() {
   state_.rng = rng_.state();
   if (adaptive_ != nullptr) state_.widths = adaptive_->state();
   if (learner_ != nullptr) state_.learned = learner_->learned();
+  if (tracking_) state_.tracking = tracking_->state();
   folder_->save(config_, state_, *model_, *optimizer_);
 }
 
@@ -282,7 +306,10 @@ Speed Trainer::speed() const {
   Speed speed;
   const double seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
   if (seconds > 0) speed.samples_per_second = static_cast<double>(samples_) / seconds;
-  if (seconds > 0) speed.adaptation_share = adapt_seconds_ / (seconds + adapt_seconds_);
+  const double watched = tracking_ ? tracking_->seconds() : 0;
+  const double all = seconds + adapt_seconds_ + watched;
+  if (all > 0) speed.adaptation_share = adapt_seconds_ / all;
+  if (all > 0) speed.tracking_share = watched / all;
   speed.step_ms_median = 1000 * median(step_seconds_);
   return speed;
 }

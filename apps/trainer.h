@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/config.h"
+#include "apps/convergence.h"
 #include "apps/planner.h"
 #include "apps/progress.h"
 #include "apps/report.h"
@@ -44,6 +45,7 @@ class Trainer {
   void log_step(double lr, double norm);
   void log_widths();
   void log_plan();
+  void log_convergence();
   void show();
   void checkpoint();
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
@@ -63,6 +65,7 @@ class Trainer {
   std::optional<Adaptation> adaptation_;
   std::optional<Planner> planner_;  // with the policy `budget`
   compress::BudgetPolicy* budget_ = nullptr;
+  std::optional<Tracking> tracking_;
   std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<Progress> progress_;
   std::vector<Variable> parameters_;
