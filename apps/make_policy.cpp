@@ -1,5 +1,6 @@
 #include "apps/make_policy.h"
 
+#include "compress/actnn_policy.h"
 #include "compress/adaptive_policy.h"
 #include "compress/budget_policy.h"
 #include "compress/entropy_policy.h"
@@ -37,6 +38,15 @@ std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t 
   return std::make_unique<compress::AdaptivePolicy>(adaptive);
 }
 
+std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t seed) {
+  compress::ActnnOptions options;
+  options.keep = keep_options(config, seed);
+  options.level = config.level;
+  options.average = config.average_bits;
+  options.interval = config.adapt_interval;
+  return std::make_unique<compress::ActnnPolicy>(options);
+}
+
 // It moves what it wants to itself.
 std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
   compress::BudgetPolicyOptions options;
@@ -50,7 +60,9 @@ std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
   const bool budget = config.policy == "budget";
-  std::unique_ptr<SavePolicy> policy = budget ? make_budget(config, seed) : make_gact(config, seed);
+  std::unique_ptr<SavePolicy> policy = budget                     ? make_budget(config, seed)
+                                       : config.policy == "actnn" ? make_actnn(config, seed)
+                                                                  : make_gact(config, seed);
   if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
   if (config.offload.empty() || budget) return policy;
   compress::OffloadOptions file;

@@ -6,6 +6,7 @@
 
 #include "apps/planner.h"
 #include "apps/random_dataset.h"
+#include "compress/actnn_policy.h"
 #include "compress/levels.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -147,8 +148,32 @@ ImageSpec image_spec(const DataConfig& config) {
 std::vector<std::string> level_names() {
   std::vector<std::string> names;
   for (const compress::Level& level : compress::levels()) names.emplace_back(level.name);
+  for (const char* actnn : {"L4", "L5"}) names.emplace_back(actnn);
   return names;
 }
+
+namespace {
+
+// What a level asks of other keys.
+struct LevelNeeds {
+  bool adaptive = false, offload = false, checkpointing = false;
+  double max_average = 16;
+  const char* averages = "L2 to L3";  // the levels that have one
+};
+LevelNeeds needs_of(const CompressionConfig& config) {
+  try {
+    if (config.policy == "actnn") {
+      const compress::ActnnLevel& level = compress::parse_actnn_level(config.level);
+      return {level.mixed, level.offload, false, 8, "L3 to L5"};
+    }
+    const compress::Level& level = compress::parse_level(config.level);
+    return {level.adaptive, level.offload, level.checkpointing};
+  } catch (const Error& error) {
+    throw ConfigError("compression.level", error.what());
+  }
+}
+
+}  // namespace
 
 void resolve(Config& config) {
   const ImageSpec spec = image_spec(config.data);
@@ -167,18 +192,18 @@ void resolve(Config& config) {
     throw ConfigError("model.in_channels",
                       fmt::format("expected {}, the channels of {}, got {}", spec.shape[2],
                                   row.name, *model.in_channels));
-  const compress::Level& level = compress::parse_level(config.compression.level);
+  const LevelNeeds level = needs_of(config.compression);
   if (level.checkpointing) config.train.checkpointing = true;
   if (level.offload && config.compression.offload.empty())
     throw ConfigError("compression.offload",
                       fmt::format("expected a folder, to which level {} moves activations",
                                   config.compression.level));
   const double average = config.compression.average_bits;
-  if (average != 0 && (!level.adaptive || average < 1))
-    throw ConfigError("compression.average_bits",
-                      fmt::format("expected 0, or from 1 on with a level of L2 to L3, got {} with "
-                                  "{}",
-                                  average, config.compression.level));
+  if (average != 0 && (!level.adaptive || average < 1 || average > level.max_average))
+    throw ConfigError(
+        "compression.average_bits",
+        fmt::format("expected 0, or 1 to {} with a level of {}, got {} with {}", level.max_average,
+                    level.averages, average, config.compression.level));
   if (!config.compression.memory_budget.empty()) {
     config.compression.policy = "budget";
     parse_budget(config.compression.memory_budget, "compression.memory_budget");
