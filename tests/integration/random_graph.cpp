@@ -176,6 +176,15 @@ const Choice kBinary[] = {
 };
 
 const Choice kImage[] = {
+    // One gradient goes to a norm and to somebody else.
+    {[](Builder& b, const Variable& x) {
+       if (!is_image(x) || !has_rows(x)) return Variable();
+       const Variable weight = b.maybe_parameter({x.size(3)});
+       const Variable other = b.partner(x, false).variable;
+       return add(b.chance(50) ? batch_norm(x, weight, {}, {}) : batch_norm_relu(x, weight, {}, {}),
+                  other);
+     },
+     2},
     // Gradients of both branches meet in x.
     {[](Builder& b, const Variable& x) {
        if (!is_image(x, 2)) return Variable();
@@ -438,12 +447,12 @@ Tensor projection(const Variable& root) {
 }
 }  // namespace
 
-void RandomGraph::backward(Variables roots) const {
+void RandomGraph::backward(Variables roots, BackwardObserver* observer) const {
   // The second first, where the seed is odd.
   if (seed_ % 2 == 1) std::reverse(roots.begin(), roots.end());
   for (Variable& root : roots) {
     const Variable walked = std::exchange(root, {});
-    if (walked.producer() != nullptr) frugal::backward(walked, projection(walked));
+    if (walked.producer() != nullptr) frugal::backward(walked, projection(walked), {}, observer);
   }
 }
 

@@ -24,7 +24,7 @@ class RandomGraph {
   // what dropout draws, not the graph.
   Variables forward(uint64_t batch = 0);
   // Backward of all roots, each of which goes when it was walked; adds to the leaves' gradients.
-  void backward(Variables roots) const;
+  void backward(Variables roots, BackwardObserver* observer = nullptr) const;
   // sum <dy, root>: what backward() differentiates.
   double value(const Variables& roots) const;
 
