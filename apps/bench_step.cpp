@@ -1,35 +1,63 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <sstream>
 
 #include "apps/commands.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "apps/planner.h"
 #include "apps/progress.h"
 #include "apps/report.h"
+#include "apps/sensitivity.h"
 #include "apps/training_step.h"
 #include "core/parallel.h"
 
 namespace frugal::apps {
 namespace {
 
-struct Variant {
-  const char* name;
-  const char* level;
-  bool recipes;
-};
-constexpr Variant kVariants[] = {{"L0", "L0", false},
-                                 {"L0 + recipes", "L0", true},
-                                 {"L1 + recipes", "L1", true},
-                                 {"L1.2 + recipes", "L1.2", true}};
+constexpr const char* kBase = "L0: compression.level=L0 compression.recipes=false";
+const std::vector<std::string> kUsual = {"L0 + recipes: compression.level=L0",
+                                         "L1 + recipes: compression.level=L1",
+                                         "L1.2 + recipes: compression.level=L1.2"};
 
 constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
+// The steps that count begin here: far from the first, in which policies look more often.
+constexpr uint64_t kFirstStep = 1'000'001;
 
-struct Measured {
+// A row of the table: the benchmark's configuration with some keys of its own.
+struct Variant {
+  std::string name;
+  std::vector<std::string> sets;
   std::unique_ptr<SavePolicy> policy;
+  Context context;
+  Config config;
   std::vector<double> milliseconds;
+  double adapting = 0;  // milliseconds a step, of measuring now and then
   StepMemory memory;
 };
+
+// Errors: other keys than those that say how activations are kept.
+Variant parse_variant(const std::string& text, const Json& document) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos)
+    throw ConfigError("", fmt::format("--variant: expected NAME: PATH=VALUE ..., got '{}'", text));
+  Variant variant;
+  variant.name = text.substr(0, colon);
+  Json own = document;
+  std::istringstream words(text.substr(colon + 1));
+  for (std::string set; words >> set; variant.sets.push_back(set)) {
+    if (set.rfind("compression.", 0) != 0 && set.rfind("train.checkpointing=", 0) != 0)
+      throw ConfigError(
+          "",
+          fmt::format("--variant: expected keys of compression, or train.checkpointing, got '{}'",
+                      set));
+    apply_set(own, set);
+  }
+  variant.config = parse_config(own);
+  resolve(variant.config);
+  return variant;
+}
 
 // The networks and batches of the README's figures.
 Json workload(const std::string& name) {
@@ -44,6 +72,25 @@ Json workload(const std::string& name) {
   if (found == known.end())
     throw ConfigError("", fmt::format("--workload: expected one of r18, r20, r50, got '{}'", name));
   return Json::parse(found->second);
+}
+
+using Clock = std::chrono::steady_clock;
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Gives an adaptive policy its widths. Returns what that takes of each step of an interval: the
+// second refresh, since the first is one of its own. REQUIRES: the policy decided step 0.
+double adapt(Variant& v, Module& model, const Batch& batch) {
+  auto* adaptive = find_in<compress::AdaptivePolicy>(*v.policy);
+  if (adaptive == nullptr) return 0;
+  const SensitivityOptions options = sensitivity_options(v.config);
+  Adaptation adaptation(model, *adaptive, options);
+  const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointing};
+  adaptation.refresh(batch, options.first, replay);
+  const auto begin = Clock::now();
+  adaptation.refresh(batch, options.interval, replay);
+  return milliseconds_since(begin) / static_cast<double>(options.interval);
 }
 
 Batch first_batch(const Config& config, Device device) {
@@ -61,19 +108,19 @@ Batch first_batch(const Config& config, Device device) {
 }  // namespace
 
 void bench_step(const BenchArguments& arguments) {
-  Config config;
-  if (!arguments.config.empty()) {
-    config = load_config(arguments.config, arguments.sets);
-  } else {
-    Json document = workload(arguments.workload.empty() ? "r20" : arguments.workload);
-    for (const std::string& set : arguments.sets) apply_set(document, set);
-    config = parse_config(document);
-  }
+  Json document = arguments.config.empty()
+                      ? workload(arguments.workload.empty() ? "r20" : arguments.workload)
+                      : read_json(arguments.config);
+  for (const std::string& set : arguments.sets) apply_set(document, set);
+  Config config = parse_config(document);
   resolve(config);
+  std::vector<Variant> variants;
+  variants.push_back(parse_variant(kBase, document));
+  for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
+    variants.push_back(parse_variant(text, document));
   const Device device = set_up_device(config.run);
   const bool runs = device.type != DeviceType::meta;
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;
-  std::vector<Measured> measured;
   int64_t parameter_count = 0;
   try {
     const auto model = make_model(config, image_spec(config.data).shape, device);
@@ -81,76 +128,77 @@ void bench_step(const BenchArguments& arguments) {
     const auto optimizer = make_optimizer(config.optim, *model);
     const Batch batch = first_batch(config, device);
     Rng rng(static_cast<uint64_t>(config.run.seed));
-    Context context;
-    context.rng = &rng;
-    context.checkpointing = config.train.checkpointing;
-    for (const Variant& variant : kVariants) {
-      config.compression.level = variant.level;
-      config.compression.recipes = variant.recipes;
-      measured.push_back(
-          {make_policy(config.compression, static_cast<uint64_t>(config.run.seed)), {}, {}});
+    for (Variant& v : variants) {
+      v.policy = make_policy(v.config.compression, static_cast<uint64_t>(config.run.seed));
+      plan_if_budget(v.config, *v.policy);
+      v.context.rng = &rng;
+      v.context.checkpointing = v.config.train.checkpointing;
     }
     // Alternating, so that a slow moment of the machine meets every variant; the first round warms
     // up, and makes the optimizer's state.
-    uint64_t step = 0;
+    uint64_t step = kFirstStep;
     for (int64_t round = -1; round < repeats; ++round) {
-      for (Measured& m : measured) {
-        const auto begin = std::chrono::steady_clock::now();
+      for (Variant& v : variants) {
+        const auto begin = Clock::now();
         begin_peak(device);
         model->zero_grad();
-        begin_step(step++);
+        const uint64_t number = round < 0 ? 0 : step++;
+        begin_step(number);
         UpdateInBackward update(*optimizer, kRate);
         StepOptions options;
         if (config.optim.in_backward) options.leaf_done = update.leaf_done();
-        BatchResult result = forward_backward(*model, batch, context, m.policy.get(), options);
+        BatchResult result = forward_backward(*model, batch, v.context, v.policy.get(), options);
         optimizer->step(kRate);
         end_peak(device, result.memory);
-        const std::chrono::duration<double, std::milli> took =
-            std::chrono::steady_clock::now() - begin;
-        if (round < 0) continue;
-        m.milliseconds.push_back(took.count());
-        m.memory.raise(result.memory);
+        const double took = milliseconds_since(begin);
+        if (round < 0) {
+          if (runs) v.adapting = adapt(v, *model, batch);
+          continue;
+        }
+        v.milliseconds.push_back(took);
+        v.memory.raise(result.memory);
       }
     }
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }
-  Json variants = Json::array();
+  Json results = Json::array();
   std::vector<std::vector<std::string>> rows = {
       {"", "step", "time", "activations", "less", "packed", "peak", "less"}};
-  const Measured& base = measured[0];
-  for (size_t i = 0; i < measured.size(); ++i) {
-    const Measured& m = measured[i];
+  const Variant& base = variants.front();
+  for (const Variant& v : variants) {
     auto over = [](double a, double b) { return b > 0 ? a / b : 0; };
-    const double ms = median(m.milliseconds);
+    const double ms = median(v.milliseconds) + v.adapting;
     const double slower = runs ? over(ms, median(base.milliseconds)) : 0;
     const double less =
-        over(static_cast<double>(base.memory.saved()), static_cast<double>(m.memory.saved()));
+        over(static_cast<double>(base.memory.saved()), static_cast<double>(v.memory.saved()));
     const double lower =
-        over(static_cast<double>(base.memory.peak), static_cast<double>(m.memory.peak));
-    variants.push_back({{"name", kVariants[i].name},
-                        {"level", kVariants[i].level},
-                        {"recipes", kVariants[i].recipes},
-                        {"step_ms_median", runs ? Json(ms) : Json(nullptr)},
-                        {"time_over_L0", runs ? Json(slower) : Json(nullptr)},
-                        {"L0_activations_over_these", less},
-                        {"L0_peak_over_this", lower},
-                        {"memory", memory_json(m.memory)}});
-    rows.push_back({kVariants[i].name, runs ? fmt::format("{:.1f} ms", ms) : "-",
-                    runs ? fmt::format("{:.2f}x", slower) : "-", readable_bytes(m.memory.saved()),
-                    fmt::format("{:.2f}x", less), readable_bytes(m.memory.packed),
-                    readable_bytes(m.memory.peak), fmt::format("{:.2f}x", lower)});
+        over(static_cast<double>(base.memory.peak), static_cast<double>(v.memory.peak));
+    results.push_back({{"name", v.name},
+                       {"level", v.config.compression.level},
+                       {"recipes", v.config.compression.recipes},
+                       {"sets", v.sets},
+                       {"step_ms_median", runs ? Json(ms) : Json(nullptr)},
+                       {"adapting_ms", v.adapting},
+                       {"time_over_L0", runs ? Json(slower) : Json(nullptr)},
+                       {"L0_activations_over_these", less},
+                       {"L0_peak_over_this", lower},
+                       {"memory", memory_json(v.memory)}});
+    rows.push_back({v.name, runs ? fmt::format("{:.1f} ms", ms) : "-",
+                    runs ? fmt::format("{:.2f}x", slower) : "-", readable_bytes(v.memory.saved()),
+                    fmt::format("{:.2f}x", less), readable_bytes(v.memory.packed),
+                    readable_bytes(v.memory.peak), fmt::format("{:.2f}x", lower)});
   }
   const Shape image = image_spec(config.data).shape;
   if (arguments.json) {
-    const Json document = {{"model", config.model.name},
-                           {"parameters", parameter_count},
-                           {"batch_size", config.data.batch_size},
-                           {"image", std::vector<int64_t>(image.begin(), image.end())},
-                           {"threads", num_threads()},
-                           {"repeats", repeats},
-                           {"variants", variants}};
-    std::printf("%s\n", document.dump(2).c_str());
+    const Json report = {{"model", config.model.name},
+                         {"parameters", parameter_count},
+                         {"batch_size", config.data.batch_size},
+                         {"image", std::vector<int64_t>(image.begin(), image.end())},
+                         {"threads", num_threads()},
+                         {"repeats", repeats},
+                         {"variants", results}};
+    std::printf("%s\n", report.dump(2).c_str());
     return;
   }
   std::printf("%s, batch %lld of %s, %d threads\n%s", config.model.name.c_str(),

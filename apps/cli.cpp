@@ -127,6 +127,11 @@ void add_bench(CLI::App& app) {
           "--workload", a.workload,
           "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels)")
       ->excludes(config);
+  step->add_option("--variant", a.variants,
+                   "A row beside L0, instead of the usual ones, such as "
+                   "\"adaptive: compression.level=L2\"; repeatable")
+      ->type_name("NAME: PATH=VALUE ...")
+      ->allow_extra_args(false);
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });
   CLI::App* gradient = common(
@@ -142,11 +147,34 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
+  gradient->add_flag("--policies", a.policies,
+                     "Compare policies, at 2 bits unless --bits says more");
   add_sets(gradient, a.sets);
-  gradient->callback([] {
+  gradient->callback([gradient] {
     if (a.repeats != 0 && a.repeats < 8)
       throw ConfigError("", "--repeats: expected at least 8 draws");
-    bench_gradient(a);
+    if (!a.policies) return bench_gradient(a);
+    if (gradient->get_option("--bits")->count() == 0) a.bits = {2};
+    bench_policies(a);
+  });
+  CLI::App* levels = common(command(
+      *bench, "levels", "What ways to round lose at equal bytes, in activations and gradients"));
+  levels->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  levels->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  levels->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
+      ->check(CLI::Range(8, 100000))
+      ->capture_default_str();
+  levels->add_option("--bits", a.bits, "Widths, as 4,2")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 8))
+      ->capture_default_str();
+  add_sets(levels, a.sets);
+  levels->callback([] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw ConfigError("", "--repeats: expected at least 8 draws");
+    bench_levels(a);
   });
   CLI::App* sensitivity = common(command(
       *bench, "sensitivity", "How well training measures which tensors need bits, at L2 to L3"));
@@ -164,6 +192,14 @@ void add_bench(CLI::App& app) {
       throw ConfigError("", "--repeats: expected at least 8 draws");
     bench_sensitivity(a);
   });
+  CLI::App* bounds = common(
+      command(*bench, "bounds", "Error-bounded codecs at AC-GC's bounds, and whether they hold"));
+  bounds->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  bounds->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  add_sets(bounds, a.sets);
+  bounds->callback([] { bench_bounds(a); });
 }
 
 int complain(const std::string& what, int status) {

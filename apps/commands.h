@@ -49,6 +49,8 @@ struct BenchArguments {
   int64_t train_steps = 400, batches = 32;  // gradient: before, and for the unit
   std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
   int64_t references = 8;                   // sensitivity: measurements with whole batches
+  std::vector<std::string> variants;        // step: "NAME: path=value path=value"
+  bool policies = false;                    // gradient: these, and not ways to keep signs
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
@@ -56,7 +58,14 @@ void bench_ops(const BenchArguments& arguments);  // walks the tests' table of o
 void bench_step(const BenchArguments& arguments);
 // Bias and variance of the gradient of CONFIG's network under each way to keep activations.
 void bench_gradient(const BenchArguments& arguments);
+// The same of each policy at equal bits.
+void bench_policies(const BenchArguments& arguments);
+// Ways to round CONFIG's activations, side by side at equal bytes.
+void bench_levels(const BenchArguments& arguments);
 // Sensitivities of CONFIG's network as training measures them, beside the reference.
 void bench_sensitivity(const BenchArguments& arguments);
+// Error-bounded codecs at AC-GC's bounds on the activations of CONFIG's network, and whether its
+// gradients keep what was allowed.
+void bench_bounds(const BenchArguments& arguments);
 
 }  // namespace frugal::apps

@@ -42,6 +42,16 @@ double squared_distance(const std::vector<Tensor>& a, std::vector<Tensor> b) {
 
 }  // namespace
 
+SensitivityOptions sensitivity_options(const Config& config) {
+  SensitivityOptions options;
+  options.interval = config.compression.adapt_interval;
+  options.first = std::min(options.first, options.interval);
+  options.batch = config.data.batch_size;
+  options.samples = config.compression.adapt_samples;
+  options.share = config.compression.adapt_share;
+  return options;
+}
+
 std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy& policy,
                                         const Batch& batch, int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs) {

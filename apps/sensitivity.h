@@ -10,6 +10,7 @@
 #pragma once
 #include <functional>
 
+#include "apps/config.h"
 #include "apps/training_step.h"
 #include "compress/adaptive_policy.h"
 
@@ -24,6 +25,8 @@ struct SensitivityOptions {
   // Gives the policy its widths after a refresh; none: its own allocate().
   std::function<void()> allocate = {};
 };
+
+SensitivityOptions sensitivity_options(const Config& config);
 
 // How a step was made, to make it again.
 struct StepReplay {

@@ -52,13 +52,8 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     planner_->adopt(*budget_);
   }
   if (adaptive_ != nullptr && (!planner_ || planner_->may_measure())) {
-    SensitivityOptions measuring;
+    SensitivityOptions measuring = sensitivity_options(config_);
     if (planner_) measuring.allocate = [this] { planner_->plan_again(*budget_); };
-    measuring.interval = config_.compression.adapt_interval;
-    measuring.first = std::min(measuring.first, measuring.interval);
-    measuring.batch = config_.data.batch_size;
-    measuring.samples = config_.compression.adapt_samples;
-    measuring.share = config_.compression.adapt_share;
     adaptation_.emplace(*model_, *adaptive_, measuring);
   }
   if (const auto tracked = tracking_options(config_))
@@ -79,7 +74,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     if (planner_) planner_->resume(*budget_);
   }
   if (folder_ != nullptr) folder_->start_metrics(state_.metrics_bytes);
-  if (state_.step == 0) log_plan();
+  if (state_.metrics_bytes == 0) log_plan();
   if (!options_.quiet) progress_ = std::make_unique<Progress>();
   if (progress_ != nullptr && state_.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state_.step, steps_));

@@ -256,6 +256,30 @@ TEST_CASE("bench step measures every level, and meta counts the same bytes witho
   CHECK(a[2]["memory"]["activation_bytes"] < a[1]["memory"]["activation_bytes"]);
 }
 
+TEST_CASE("bench step takes rows of its caller's") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
+  const Ran ran = frugal(bench +
+                         " --variant 'adaptive: compression.level=L2 compression.min_elements=0'"
+                         " --variant 'packed: compression.level=L1 compression.recipes=false'");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json rows = Json::parse(ran.out)["variants"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["name"] == "L0");
+  CHECK(rows[1]["name"] == "adaptive");
+  CHECK(rows[1]["adapting_ms"].get<double>() > 0);
+  CHECK(rows[2]["adapting_ms"] == 0);
+  CHECK(rows[2]["recipes"] == false);
+  CHECK(rows[1]["memory"]["activation_bytes"] < rows[2]["memory"]["activation_bytes"]);
+  const Ran nameless = frugal(bench + " --variant compression.level=L2");
+  CHECK(nameless.status == 2);
+  CHECK(nameless.err.find("NAME") != std::string::npos);
+  const Ran other = frugal(bench + " --variant 'a: optim.lr=1'");
+  CHECK(other.status == 2);
+  CHECK(other.err.find("optim.lr=1") != std::string::npos);
+}
+
 TEST_CASE("bench quantizer reports each width") {
   const Ran ran = frugal("bench quantizer --mebibytes 1 --repeats 1 --json");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
