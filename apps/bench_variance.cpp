@@ -1,5 +1,6 @@
 // The gradient's variance under each policy at equal bits, beside the one that the choice of the
 // minibatch has anyway: ActNN's table, from groups that mix channels to bits by sensitivity.
+// AC-GC has a bound instead of bits.
 // Ref: Chen et al. 2021 (ActNN), section 6.1, "gradient variance".
 #include <cstdio>
 
@@ -8,58 +9,98 @@
 #include "apps/gradient_noise.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "apps/planner.h"
 #include "apps/progress.h"
 #include "apps/report.h"
 #include "apps/sensitivity.h"
+#include "compress/acgc_policy.h"
+#include "compress/actnn_policy.h"
 
 namespace frugal::apps {
 namespace {
 
-// What a row changes in the configuration's compression, at so many bits.
-using Change = void (*)(CompressionConfig& c, int64_t bits);
+using PolicyPtr = std::unique_ptr<SavePolicy>;
+
+struct Setting {
+  const Config& config;
+  int64_t bits = 0;
+  int64_t bytes = 0;  // that groups in a channel keep at these bits
+  uint64_t seed() const { return static_cast<uint64_t>(config.run.seed); }
+};
+
+// As published: every tensor packed, signs in masks.
+compress::FixedPolicyOptions packed(const Setting& s) {
+  compress::FixedPolicyOptions options;
+  options.bits = static_cast<int>(s.bits);
+  options.recipes = false;
+  options.signs = compress::Signs::masks;
+  options.min_elements = s.config.compression.min_elements;
+  options.group = s.config.compression.group_size;
+  options.seed = s.seed();
+  return options;
+}
+PolicyPtr fixed(const Setting& s) { return std::make_unique<compress::FixedPolicy>(packed(s)); }
+PolicyPtr gact(const Setting& s, bool recipes) {
+  compress::AdaptiveOptions options;
+  options.keep = packed(s);
+  options.keep.recipes = recipes;
+  if (recipes) options.keep.signs = compress::Signs::codes;
+  options.average = static_cast<double>(s.bits);
+  return std::make_unique<compress::AdaptivePolicy>(options);
+}
+PolicyPtr actnn(const Setting& s, bool by_tensor) {
+  compress::ActnnOptions options;
+  options.keep = packed(s);
+  options.average = static_cast<double>(s.bits);
+  options.by_tensor = by_tensor;
+  return std::make_unique<compress::ActnnPolicy>(options);
+}
+PolicyPtr acgc(const Setting& s) {
+  compress::AcgcOptions options;
+  options.keep = packed(s);
+  return std::make_unique<compress::AcgcPolicy>(options);
+}
+Config budgeted(const Setting& s) {
+  Config config = s.config;
+  config.compression.policy = "budget";
+  config.compression.memory_budget = fmt::format("{} B activations", s.bytes);
+  config.compression.recipes = true;
+  config.compression.signs = "codes";
+  resolve(config);
+  return config;
+}
+PolicyPtr budget(const Setting& s) { return make_policy(budgeted(s).compression, s.seed()); }
 
 struct Row {
   const char* name;
-  Change change;
-  compress::GroupAxis axis = compress::GroupAxis::column;
+  PolicyPtr (*make)(const Setting&);
+  // Not 0: groups of so many neighbours. Elements lie as [N, H, W, C], so they mix channels.
+  int64_t neighbours = 0;
 };
-
-void fixed(CompressionConfig& c, int64_t bits) {
-  c.level = "L1";
-  c.bits = bits;
-}
-void gact(CompressionConfig& c, int64_t bits) {
-  c.level = "L2";
-  c.average_bits = static_cast<double>(bits);
-}
-
-// As published: every tensor packed, signs in masks. A range of the largest group that codes have
-// stands for one of the whole tensor; like the published groups it mixes channels, while elements
-// lie as [N, H, W, C].
+// 65536 is the largest group that codes have; it stands for a range of the whole tensor.
 constexpr Row kRows[] = {
-    {"a range per 65536 neighbours",
-     [](CompressionConfig& c, int64_t bits) {
-       fixed(c, bits);
-       c.group_size = 65536;
-     },
-     compress::GroupAxis::row},
-    {"groups across channels", fixed, compress::GroupAxis::row},
+    {"a range per 65536 neighbours", fixed, 65536},
+    {"a range per 256 neighbours", fixed, 256},
     {"groups in a channel", fixed},
-    {"gact", gact},
+    {"actnn, by sample", [](const Setting& s) { return actnn(s, false); }},
+    {"actnn, by sample and tensor", [](const Setting& s) { return actnn(s, true); }},
+    {"gact", [](const Setting& s) { return gact(s, false); }},
+    {"acgc, e = 1", acgc},
+    {"gact on recipes", [](const Setting& s) { return gact(s, true); }},
+    {"budget, the bytes of groups in a channel", budget},
 };
 
 // Counts what another policy packs, and may cut its groups along the other axis.
 class CountingPolicy final : public compress::WrappingPolicy {
  public:
-  CountingPolicy(std::shared_ptr<SavePolicy> inner, const Row& row, const CompressionConfig& c,
-                 uint64_t seed)
+  CountingPolicy(PolicyPtr inner, const Row& row, const Setting& setting)
       : WrappingPolicy(std::move(inner)) {
-    if (row.axis == compress::GroupAxis::column) return;
+    if (row.neighbours == 0) return;
     compress::QuantizeOptions options;
-    options.bits = static_cast<int>(c.bits);
-    options.group = c.group_size;
-    options.axis = row.axis;
-    options.seed = seed;
+    options.bits = static_cast<int>(setting.bits);
+    options.group = row.neighbours;
+    options.axis = compress::GroupAxis::row;
+    options.seed = setting.seed();
     codec_.emplace(options);
   }
   Decision decide(const SaveInfo& info, const Tensor& value) override {
@@ -78,8 +119,11 @@ class CountingPolicy final : public compress::WrappingPolicy {
 };
 
 // What it decides by, from steps like those of training.
-void let_learn(GradientBench& bench, SavePolicy& policy, const Config& config, RngKey key) {
+void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting, RngKey key) {
   constexpr int64_t kSteps = 16;
+  std::optional<Planner> planner;
+  auto* budget = find_in<compress::BudgetPolicy>(policy);
+  if (budget != nullptr) planner.emplace(budgeted(setting)).adopt(*budget);
   Batch batch;
   for (int64_t i = 0; i < kSteps; ++i)
     bench.gradient(batch = bench.next(), &policy, static_cast<uint64_t>(i), key);
@@ -87,9 +131,10 @@ void let_learn(GradientBench& bench, SavePolicy& policy, const Config& config, R
   if (adaptive == nullptr) return;
   SensitivityOptions options;
   options.batch = batch.input.size(0);
-  options.samples = config.compression.adapt_samples;
+  options.samples = setting.config.compression.adapt_samples;
+  if (planner) options.allocate = [&] { planner->plan_again(*budget); };
   Adaptation(bench.model(), *adaptive, options)
-      .refresh(batch, 1, {0, key, config.train.label_smoothing, config.train.checkpointing});
+      .refresh(batch, 1, {0, key, setting.config.train.label_smoothing, false});
 }
 
 Json json(const Estimate& e, double unit) {
@@ -103,12 +148,9 @@ std::string text(const Estimate& e, double unit) {
 
 void bench_policies(const BenchArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
-  config.compression.recipes = false;
-  config.compression.signs = "masks";
   config.compression.offload.clear();
   resolve(config);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 32;
-  const auto seed = static_cast<uint64_t>(config.run.seed);
   GradientBench bench(config);
   bench.train(arguments.train_steps);
   const RngKey key = bench.rng();
@@ -120,18 +162,17 @@ void bench_policies(const BenchArguments& arguments) {
   Json results = Json::array();
   std::vector<std::vector<std::string>> rows = {{"", "bits", "bits per element", "activations",
                                                  "L0's over these", "variance", "squared bias"}};
-  for (const int64_t bits : arguments.bits)
+  for (const int64_t bits : arguments.bits) {
+    Setting setting{config, bits};
     for (const Row& row : kRows) {
-      Config changed = config;
-      row.change(changed.compression, bits);
-      resolve(changed);
-      CountingPolicy policy(make_policy(changed.compression, seed), row, changed.compression, seed);
-      let_learn(bench, policy, changed, key);
+      CountingPolicy policy(row.make(setting), row, setting);
+      let_learn(bench, policy, setting, key);
       GradientNoise noise(exact);
       for (int64_t draw = 0; draw < draws; ++draw)
         noise.add(bench.gradient(batch, &policy, static_cast<uint64_t>(1000 + draw), key));
       const Estimate variance = noise.variance(), bias = noise.squared_bias();
       const StepMemory& memory = bench.memory();
+      if (row.make == fixed && row.neighbours == 0) setting.bytes = memory.saved();
       const double each = 8 * static_cast<double>(memory.packed) /
                           static_cast<double>(std::max<int64_t>(policy.elements(), 1));
       const double over = plain / static_cast<double>(memory.saved());
@@ -147,6 +188,7 @@ void bench_policies(const BenchArguments& arguments) {
                       text(variance, unit), text(bias, unit)});
       std::fprintf(stderr, "%s, %d bits: done\n", row.name, static_cast<int>(bits));
     }
+  }
   if (arguments.json) {
     const Json document = {{"model", config.model.name},
                            {"batch_size", config.data.batch_size},
@@ -159,7 +201,7 @@ void bench_policies(const BenchArguments& arguments) {
     return;
   }
   std::printf(
-      "%s, batch %lld, after %lld steps; %lld draws; every tensor packed; over the variance of the "
+      "%s, batch %lld, after %lld steps; %lld draws; over the variance of the "
       "gradient between minibatches (of %lld); intervals of 95 %%\n%s",
       config.model.name.c_str(), static_cast<long long>(config.data.batch_size),
       static_cast<long long>(arguments.train_steps), static_cast<long long>(draws),

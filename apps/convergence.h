@@ -5,6 +5,8 @@
 // it. They leave no trace: streams, statistics, the policy's state and the weights are as without
 // it. Of each gradient only a sketch is kept, and without checkpointing each parameter's gradient
 // is dropped as soon as it is complete.
+// Variance is what differs between two roundings: a policy that rounds to nearest (AC-GC) has none,
+// and its bias is not seen here.
 #pragma once
 #include <map>
 #include <optional>
