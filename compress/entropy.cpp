@@ -135,31 +135,24 @@ EntropyCoded::EntropyCoded(Tensor payload, const Quantized& quantized, const Sha
       slope_(quantized.slope()),
       knows_variance_(quantized.knows_variance()) {}
 
-Quantized EntropyCoded::quantized(Tensor payload, const GroupLayout& layout,
-                                  const Shape& shape) const {
+Quantized EntropyCoded::quantized(Tensor payload) const {
   // How codes were rounded matters only to whether the variance is known.
   return {std::move(payload),
-          layout,
-          shape,
+          layout_,
+          shape_,
           dtype_,
           knows_variance_ ? Rounding::stochastic : Rounding::nearest,
           slope_};
 }
 
-Quantized EntropyCoded::decode(int64_t first, int64_t groups, const Shape& shape) const {
-  GroupLayout part = layout_;
-  const int64_t row0 = first * layout_.group_rows, last = first + groups;
-  part.groups = groups;
-  part.rows = std::min(layout_.rows, last * layout_.group_rows) - row0;
-  part.numel =
-      std::min(layout_.numel, last * layout_.group_rows * layout_.cols) - row0 * layout_.cols;
-  const Tensor plain = bytes_of(part.bytes(), Category::workspace);
-  if (groups == 0) return quantized(plain, part, shape);
-
+const Quantized& EntropyCoded::decoded() const {
+  if (decoded_ != nullptr) return *decoded_;
+  const Tensor plain = bytes_of(layout_.bytes(), Category::workspace);
   const auto* from = payload_.data<uint8_t>();
   auto* to = plain.mut<uint8_t>();
-  std::memcpy(to, from + layout_.meta_offset(first), static_cast<size_t>(part.meta_offset(groups)));
-  const uint8_t* const ends = from + layout_.meta_offset(layout_.groups);
+  const int64_t metadata = layout_.meta_offset(layout_.groups);
+  std::memcpy(to, from, static_cast<size_t>(metadata));
+  const uint8_t* const ends = from + metadata;
   const uint8_t* table = ends + blocks_of(layout_) * 8;
   std::array<Plan, 4> plans;
   std::vector<std::optional<rans::DecodeTable>> tables(plans.size());
@@ -167,14 +160,13 @@ Quantized EntropyCoded::decode(int64_t first, int64_t groups, const Shape& shape
     table = read_table(table, plans[p]);
     if (plans[p].kind == Kind::coded) tables[p].emplace(plans[p].frequencies);
   }
-  const int64_t streams = table - from, block0 = first / groups_per_block(layout_);
-  const int64_t shift = part.code_offset(0) - layout_.code_offset(first);  // from whole to part
-  parallel_for(block0, block0 + blocks_of(part), kGrain, [&](int64_t begin, int64_t end) {
+  const int64_t streams = table - from;
+  parallel_for(0, blocks_of(layout_), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const Block block = block_at(layout_, b);
       const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
       if (end_of_stream(ends, b) - at == block.bytes) {
-        std::memcpy(to + block.offset + shift, from + at, static_cast<size_t>(block.bytes));
+        std::memcpy(to + block.offset, from + at, static_cast<size_t>(block.bytes));
         continue;
       }
       const uint8_t* raw = from + at;
@@ -184,7 +176,7 @@ Quantized EntropyCoded::decode(int64_t first, int64_t groups, const Shape& shape
       });
       rans::Decoder decoder(raw + raw_bytes);
       for_segments(layout_, block.first, block.last, [&](const Segment& s) {
-        uint8_t* const out = to + s.offset + shift;
+        uint8_t* const out = to + s.offset;
         const auto size = static_cast<size_t>(s.size);
         switch (plans[s.plane].kind) {
           case Kind::raw:
@@ -201,53 +193,23 @@ Quantized EntropyCoded::decode(int64_t first, int64_t groups, const Shape& shape
       });
     }
   });
-  return quantized(plain, part, shape);
+  decoded_ = std::make_unique<Quantized>(quantized(plain));
+  return *decoded_;
 }
 
-EntropyCoded::Slice EntropyCoded::slice(int64_t begin, int64_t end) const {
-  FRUGAL_CHECK(shape_.dim() > 0 && begin >= 0 && begin <= end && end <= shape_[0],
-               "[entropy] expected a range within the leading axis of {}, got {} to {}", shape_,
-               begin, end);
-  Shape shape = shape_;
-  if (begin == end) {
-    shape[0] = 0;
-    return {decode(0, 0, shape), 0};
-  }
-  const int64_t item = layout_.numel / shape_[0], group = layout_.group_rows * layout_.cols;
-  const int64_t block = groups_per_block(layout_) * group;
-  const int64_t period =
-      block / std::gcd(block, item);  // items from one common beginning to the next
-  const int64_t from = begin / period * period;
-  const int64_t to = std::min((end + period - 1) / period * period, shape_[0]);
-  const int64_t first = from * item / group;
-  shape[0] = to - from;
-  return {
-      decode(first, to == shape_[0] ? layout_.groups - first : to * item / group - first, shape),
-      from};
-}
-
-Tensor EntropyCoded::unpack() const { return whole().unpack(); }
-
+Tensor EntropyCoded::unpack() const { return decoded().unpack(); }
 Tensor EntropyCoded::unpack_rows(int64_t begin, int64_t end) const {
-  const Slice part = slice(begin, end);
-  return begin == end ? part.quantized.unpack_rows(0, 0)
-                      : part.quantized.unpack_rows(begin - part.begin, end - part.begin);
+  return decoded().unpack_rows(begin, end);
 }
-
-Tensor EntropyCoded::unpack_sign() const {
-  return layout_.split ? whole().unpack_sign() : Tensor();
-}
-
+Tensor EntropyCoded::unpack_sign() const { return decoded().unpack_sign(); }
 Tensor EntropyCoded::unpack_sign_rows(int64_t begin, int64_t end) const {
-  if (!layout_.split) return {};
-  const Slice part = slice(begin, end);
-  return begin == end ? part.quantized.unpack_sign_rows(0, 0)
-                      : part.quantized.unpack_sign_rows(begin - part.begin, end - part.begin);
+  return decoded().unpack_sign_rows(begin, end);
+}
+Tensor EntropyCoded::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
+  return decoded().unpack_affine_rows(begin, end, affine);
 }
 
 // The variance is in the metadata alone, which lies where it does in a plain payload.
-Tensor EntropyCoded::unpack_variance() const {
-  return quantized(payload_, layout_, shape_).unpack_variance();
-}
+Tensor EntropyCoded::unpack_variance() const { return quantized(payload_).unpack_variance(); }
 
 }  // namespace frugal::compress

@@ -7,12 +7,13 @@
 // of them decide whether the tensor is coded; otherwise the inner codec's result is kept, no copy
 // made.
 //
-// Unpacking decodes into a payload of the inner codec, as `workspace`: for a range of rows only the
-// blocks around it (which begin where both an item of the leading axis and a block do).
+// The first unpacking decodes all of it into a payload of the inner codec, as `workspace`, which
+// stays for the next ones until the packed tensor goes: backward asks several times within moments.
 //
 // Only results of type Quantized on the CPU are coded; others, and those on `meta`, are the inner
 // codec's. So `meta` gives an upper bound of the bytes.
-// Thread safety: as Quantizer. Bytes do not depend on the number of threads.
+// Thread safety: packing as Quantizer; one packed tensor belongs to one thread. Bytes do not depend
+// on the number of threads.
 #pragma once
 #include "compress/quantize.h"
 
@@ -37,21 +38,18 @@ class EntropyCoded final : public Movable {
   Tensor unpack_variance() const override;
   bool knows_variance() const override { return knows_variance_; }
 
-  Tensor take_payload() override { return std::move(payload_); }
+  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
+
+  Tensor take_payload() override {
+    decoded_ = nullptr;
+    return std::move(payload_);
+  }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
   const Tensor& payload() const { return payload_; }
 
  private:
-  // `groups` row groups from `first` on, which begins a block, as a tensor of `shape`.
-  Quantized decode(int64_t first, int64_t groups, const Shape& shape) const;
-  Quantized whole() const { return decode(0, layout_.groups, shape_); }
-  // Items of the leading axis around [begin, end), and where in them the range begins.
-  struct Slice {
-    Quantized quantized;
-    int64_t begin = 0;
-  };
-  Slice slice(int64_t begin, int64_t end) const;
-  Quantized quantized(Tensor payload, const GroupLayout& layout, const Shape& shape) const;
+  const Quantized& decoded() const;
+  Quantized quantized(Tensor payload) const;
 
   Tensor payload_;
   GroupLayout layout_;
@@ -59,6 +57,7 @@ class EntropyCoded final : public Movable {
   DType dtype_;
   double slope_;
   bool knows_variance_;
+  mutable std::unique_ptr<const Quantized> decoded_;
 };
 
 class Entropy final : public Codec {

@@ -238,6 +238,7 @@ TEST_CASE("memory: categories, the plain payload goes, and a failing allocation 
   CHECK(held < bytes_of(*packed) + 64);
   CHECK(live(Category::workspace) == work_before);
 
+  const int64_t decoded = Quantizer(quantizer(4)).packed_bytes(shape) + 64;
   int failures = 0;
   const auto fails = [&](int64_t n, auto&& f) {
     allocator(kCpu).fail_after(n);
@@ -250,7 +251,7 @@ TEST_CASE("memory: categories, the plain payload goes, and a failing allocation 
     }
     allocator(kCpu).fail_after(-1);
     CHECK(live(Category::packed) - packed_before == held);
-    CHECK(live(Category::workspace) == work_before);
+    CHECK(live(Category::workspace) - work_before <= decoded);
     return failed;
   };
   for (int64_t n = 0; fails(n, [&] { coder(quantizer(4)).pack(x, entry(1)); }); ++n) {
@@ -259,7 +260,13 @@ TEST_CASE("memory: categories, the plain payload goes, and a failing allocation 
   for (int64_t n = 0; fails(n, [&] { packed->unpack_rows(100, 30000); }); ++n) {
   }
   CHECK(failures >= 5);
+  // What was decoded stays, no larger than what the inner codec would hold.
+  CHECK(live(Category::workspace) - work_before > held);
+  allocator(kCpu).fail_after(1);  // the result, and nothing decoded
+  packed->unpack_rows(0, 8);
+  allocator(kCpu).fail_after(-1);
   packed = nullptr;
+  CHECK(live(Category::workspace) == work_before);
   CHECK(live(Category::packed) == packed_before);
 }
 
@@ -273,7 +280,7 @@ TEST_CASE("errors") {
   REQUIRE(is_coded(*packed));
   CHECK_THROWS_WITH_AS(
       packed->unpack_rows(0, 301),
-      "[entropy] expected a range within the leading axis of [300, 8], got 0 to 301", Error);
+      "[quantize] expected a range within the leading axis of [300, 8], got 0 to 301", Error);
   CHECK_THROWS_AS(packed->unpack_rows(5, 4), Error);
   CHECK_THROWS_AS(coder(quantizer(4)).pack(Tensor::zeros({300, 8}).transpose(0, 1), entry(1)),
                   Error);
