@@ -1,7 +1,6 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
-#include <sstream>
 
 #include "apps/commands.h"
 #include "apps/make_policy.h"
@@ -30,12 +29,30 @@ struct Variant {
   std::string name;
   std::vector<std::string> sets;
   std::unique_ptr<SavePolicy> policy;
+  std::unique_ptr<Planner> planner;  // of the policy `budget`
   Context context;
   Config config;
   std::vector<double> milliseconds;
   double adapting = 0;  // milliseconds a step, of measuring now and then
   StepMemory memory;
 };
+
+// Separated by spaces outside of double quotes, as JSON's texts are.
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> all;
+  bool quoted = false, inside = false;
+  for (const char c : text) {
+    if (c == '"') quoted = !quoted;
+    if (c == ' ' && !quoted) {
+      inside = false;
+      continue;
+    }
+    if (!inside) all.emplace_back();
+    inside = true;
+    all.back() += c;
+  }
+  return all;
+}
 
 // Errors: other keys than those that say how activations are kept.
 Variant parse_variant(const std::string& text, const Json& document) {
@@ -45,14 +62,14 @@ Variant parse_variant(const std::string& text, const Json& document) {
   Variant variant;
   variant.name = text.substr(0, colon);
   Json own = document;
-  std::istringstream words(text.substr(colon + 1));
-  for (std::string set; words >> set; variant.sets.push_back(set)) {
+  for (const std::string& set : words(text.substr(colon + 1))) {
     if (set.rfind("compression.", 0) != 0 && set.rfind("train.checkpointing=", 0) != 0)
       throw ConfigError(
           "",
           fmt::format("--variant: expected keys of compression, or train.checkpointing, got '{}'",
                       set));
     apply_set(own, set);
+    variant.sets.push_back(set);
   }
   variant.config = parse_config(own);
   resolve(variant.config);
@@ -84,7 +101,9 @@ double milliseconds_since(Clock::time_point begin) {
 double adapt(Variant& v, Module& model, const Batch& batch) {
   auto* adaptive = find_in<compress::AdaptivePolicy>(*v.policy);
   if (adaptive == nullptr) return 0;
-  const SensitivityOptions options = sensitivity_options(v.config);
+  SensitivityOptions options = sensitivity_options(v.config);
+  if (v.planner != nullptr)
+    options.allocate = [&] { v.planner->plan_again(*find_in<compress::BudgetPolicy>(*v.policy)); };
   Adaptation adaptation(model, *adaptive, options);
   const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointing};
   adaptation.refresh(batch, options.first, replay);
@@ -130,7 +149,10 @@ void bench_step(const BenchArguments& arguments) {
     Rng rng(static_cast<uint64_t>(config.run.seed));
     for (Variant& v : variants) {
       v.policy = make_policy(v.config.compression, static_cast<uint64_t>(config.run.seed));
-      plan_if_budget(v.config, *v.policy);
+      if (v.config.compression.policy == "budget") {
+        v.planner = std::make_unique<Planner>(v.config);
+        v.planner->adopt(*find_in<compress::BudgetPolicy>(*v.policy));
+      }
       v.context.rng = &rng;
       v.context.checkpointing = v.config.train.checkpointing;
     }
