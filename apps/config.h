@@ -77,6 +77,11 @@ struct CompressionConfig {
   int64_t adapt_interval = 1000;
   int64_t adapt_samples = 32;
   double adapt_share = 0.01;
+  double acgc_growth = 1;
+  std::string acgc_rule = "derived";
+  std::string acgc_count = "worst";
+  std::string acgc_codec = "fixed_z";
+  int64_t acgc_interval = 100;
   bool entropy = false;
   int64_t track_interval = 0;
   double guard = 0;

@@ -1,6 +1,7 @@
 #include "apps/config_table.h"
 
 #include "apps/makers.h"
+#include "compress/error_bounded.h"
 
 namespace frugal::apps {
 namespace {
@@ -178,14 +179,15 @@ Section compression() {
   return {
       "compression",
       "How activations are kept until the backward pass.",
-      {field(s, "policy", &C::policy, choice({"gact", "budget", "actnn"}),
+      {field(s, "policy", &C::policy, choice({"gact", "budget", "actnn", "acgc"}),
              "Who decides how each tensor is kept. gact, actnn: the level. budget: a plan within "
-             "memory_budget."),
-       field(s, "memory_budget", &C::memory_budget, text(),
-             "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
-             "raw, \"1/6\" or \"6x\"; with \" activations\" only what is kept for backward counts. A "
-             "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
-             "Means policy budget; empty: none."),
+             "memory_budget. acgc: an error bound for each from acgc_growth."),
+       field(
+           s, "memory_budget", &C::memory_budget, text(),
+           "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
+           "raw, \"1/6\" or \"6x\"; with \" activations\" only what is kept for backward counts. A "
+           "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
+           "Means policy budget; empty: none."),
        field(s, "budget_recompute", &C::budget_recompute, boolean(),
              "budget: recompute blocks as with checkpointing if nothing else fits."),
        field(s, "level", &C::level, choice(level_names()),
@@ -203,6 +205,20 @@ Section compression() {
        field(s, "adapt_share", &C::adapt_share, number(0, 1),
              "L2, L3: the share of an interval's samples that may be used to measure; tensors take "
              "turns where it does not suffice for all."),
+       field(s, "acgc_growth", &C::acgc_growth, number(1e-6, 1e6),
+             "acgc: e; errors of e^2 of the squared gradient are allowed."),
+       field(
+           s, "acgc_rule", &C::acgc_rule, choice({"derived", "published"}),
+           "acgc: bounds that hold; published: those of the paper, its widths and rounding, and no "
+           "recipes."),
+       field(s, "acgc_count", &C::acgc_count, choice({"worst", "expected"}),
+             "acgc: what is bounded: errors in the worst case, or, of stochastic rounding, what is "
+             "expected of them, which takes far fewer bits."),
+       field(s, "acgc_codec", &C::acgc_codec, choice(compress::error_bounded_names()),
+             "acgc: fixed: a width for each channel; fixed_z: the same, zeros as masks where that "
+             "is less; entropy: steps coded by their entropy; zfp where built with it."),
+       field(s, "acgc_interval", &C::acgc_interval, integer(1, kMany),
+             "acgc: steps from one look at the gradients to the next."),
        field(s, "recipes", &C::recipes, boolean(),
              "Rebuild cheap tensors from what is kept anyway, instead of keeping them."),
        field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),

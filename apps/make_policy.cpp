@@ -1,5 +1,6 @@
 #include "apps/make_policy.h"
 
+#include "compress/acgc_policy.h"
 #include "compress/actnn_policy.h"
 #include "compress/adaptive_policy.h"
 #include "compress/budget_policy.h"
@@ -47,6 +48,22 @@ std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t
   return std::make_unique<compress::ActnnPolicy>(options);
 }
 
+std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t seed) {
+  compress::AcgcOptions options;
+  options.e = config.acgc_growth;
+  options.keep = keep_options(config, seed);
+  options.rounding = options.keep.rounding;
+  options.codec = config.acgc_codec;
+  options.interval = config.acgc_interval;
+  if (config.acgc_count == "expected") options.count = compress::acgc::Count::expected;
+  if (config.acgc_rule == "published") {
+    options.rule = compress::acgc::Rule::published;
+    options.rounding = compress::Rounding::nearest;
+    options.keep.recipes = false;
+  }
+  return std::make_unique<compress::AcgcPolicy>(options);
+}
+
 // It moves what it wants to itself.
 std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
   compress::BudgetPolicyOptions options;
@@ -62,6 +79,7 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_
   const bool budget = config.policy == "budget";
   std::unique_ptr<SavePolicy> policy = budget                     ? make_budget(config, seed)
                                        : config.policy == "actnn" ? make_actnn(config, seed)
+                                       : config.policy == "acgc"  ? make_acgc(config, seed)
                                                                   : make_gact(config, seed);
   if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
   if (config.offload.empty() || budget) return policy;
