@@ -92,7 +92,7 @@ double at_equal_bytes(double ratio, const Result& result, const Result& first, d
 // Those whose gradients are worth their time.
 bool is_candidate(const RoundingScheme& scheme) {
   if (scheme.axis == compress::GroupAxis::row) return false;
-  if (scheme.kind == RoundingScheme::uniform) return scheme.group == 256;
+  if (scheme.kind == RoundingScheme::uniform) return scheme.group == 256 || scheme.group == 128;
   return scheme.kind != RoundingScheme::outliers || scheme.parameter == 2;
 }
 
