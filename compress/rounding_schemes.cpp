@@ -163,15 +163,18 @@ double RoundingScheme::bits_per_element(bool with_sign) const {
 std::vector<RoundingScheme> rounding_schemes(int bits) {
   using S = RoundingScheme;
   constexpr GroupAxis kColumn = GroupAxis::column, kRow = GroupAxis::row;
-  return {
-      {S::uniform, bits, 256, kColumn, 0, false},    {S::uniform, bits, 256, kColumn, 0, true},
-      {S::uniform, bits, 64, kColumn, 0, false},     {S::uniform, bits, 128, kColumn, 0, false},
-      {S::uniform, bits, 512, kColumn, 0, false},    {S::uniform, bits, 1024, kColumn, 0, false},
-      {S::uniform, bits, 256, kRow, 0, false},       {S::subtractive, bits, 256, kColumn, 0, false},
-      {S::subtractive, bits, 256, kColumn, 0, true}, {S::subtractive, bits, 512, kColumn, 0, false},
-      {S::table, bits, 256, kColumn, 0, false},      {S::outliers, bits, 256, kColumn, 1, false},
-      {S::outliers, bits, 256, kColumn, 2, false},   {S::outliers, bits, 256, kColumn, 4, false},
-      {S::averages, bits, 256, kColumn, 4, false}};
+  std::vector<S> all;
+  for (const int64_t group : {256, 128})
+    for (const S::Kind kind : {S::uniform, S::subtractive})
+      for (const bool split : {false, true}) all.push_back({kind, bits, group, kColumn, 0, split});
+  for (const int64_t group : {64, 512, 1024})
+    all.push_back({S::uniform, bits, group, kColumn, 0, false});
+  all.push_back({S::uniform, bits, 256, kRow, 0, false});
+  all.push_back({S::subtractive, bits, 512, kColumn, 0, false});
+  all.push_back({S::table, bits, 256, kColumn, 0, false});
+  for (const int apart : {1, 2, 4}) all.push_back({S::outliers, bits, 256, kColumn, apart, false});
+  all.push_back({S::averages, bits, 256, kColumn, 4, false});
+  return all;
 }
 
 std::vector<float> fit_levels(const std::vector<double>& histogram, int count) {
