@@ -86,6 +86,15 @@ void add_grad(CLI::App& app) {
   sub->callback([] { grad_command(a); });
 }
 
+void add_plan(CLI::App& app) {
+  static PlanArguments a;
+  CLI::App* sub = command(app, "plan", "How tensors are kept within compression.memory_budget");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print the plan as JSON");
+  sub->callback([] { plan_command(a); });
+}
+
 void add_files(CLI::App& app) {
   static std::string file;
   static std::vector<std::string> folders;
@@ -219,6 +228,7 @@ int run_cli(int argc, char** argv) {
     add_train(app);
     add_eval(app);
     add_grad(app);
+    add_plan(app);
     add_files(app);
     add_bench(app);
     app.parse(argc, argv);

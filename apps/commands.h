@@ -36,6 +36,14 @@ struct GradArguments {
 };
 void grad_command(const GradArguments& arguments);
 
+// How each saved tensor would be kept within CONFIG's memory_budget, before anything is measured.
+struct PlanArguments {
+  std::string config;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+void plan_command(const PlanArguments& arguments);
+
 void inspect_command(const std::string& file, bool json);
 
 // Summaries of finished runs side by side, with ratios to the first.

@@ -8,7 +8,8 @@
 namespace frugal::apps {
 namespace {
 
-constexpr double kRate = 1e-3;  // of updates, which compute nothing
+constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
+constexpr double kRate = 1e-3;         // of updates, which compute nothing
 
 int64_t live(Device device) { return allocator(device).report().live_total; }
 
@@ -49,19 +50,32 @@ Batch MetaStep::batch(int64_t samples) const {
   return {Tensor::empty(shape, DType::f32, device_), Tensor::empty({samples}, DType::i64, device_)};
 }
 
+// What a loader's threads prepare.
+std::vector<Batch> MetaStep::in_flight(bool train, int64_t samples) const {
+  const data::LoaderOptions loader = loader_options(config_, train);
+  std::vector<Batch> all;
+  if (loader.threads == 0) return all;
+  for (int i = 0; i < loader.prefetch; ++i) all.push_back(batch(samples));
+  all.push_back(batch(loader.threads * kSamplesAtWork));
+  return all;
+}
+
 int64_t MetaStep::parameter_bytes() const {
   int64_t bytes = 0;
   for (const auto& p : model_->parameters()) bytes += p.parameter->value().nbytes();
   return bytes;
 }
 
+int64_t MetaStep::largest_parameter() const {
+  int64_t bytes = 0;
+  for (const auto& p : model_->parameters()) bytes = std::max(bytes, p.parameter->value().nbytes());
+  return bytes;
+}
+
 StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, bool checkpointing) {
   ++steps_;
   const Peak peak(device_, own_);
-  std::vector<Batch> ahead;
-  const data::LoaderOptions loader = loader_options(config_, true);
-  for (int i = 0; i < (loader.threads > 0 ? loader.prefetch : 0); ++i)
-    ahead.push_back(batch(samples));
+  const std::vector<Batch> ahead = in_flight(true, samples);
   Rng rng(0);
   Context context;
   context.rng = &rng;
@@ -89,10 +103,7 @@ StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, bool checkpointin
 int64_t MetaStep::evaluation(int64_t samples) {
   ++steps_;
   const Peak peak(device_, own_);
-  std::vector<Batch> ahead;
-  const data::LoaderOptions loader = loader_options(config_, false);
-  for (int i = 0; i < (loader.threads > 0 ? loader.prefetch : 0); ++i)
-    ahead.push_back(batch(samples));
+  const std::vector<Batch> ahead = in_flight(false, samples);
   {
     NoGrad no_grad;
     Context context;
@@ -109,10 +120,8 @@ int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adapti
                             int64_t whole, bool checkpointing) {
   ++steps_;
   const Peak peak(device_, own_);
-  std::vector<Batch> held;
-  const data::LoaderOptions loader = loader_options(config_, true);
-  for (int i = 0; i < 1 + (loader.threads > 0 ? loader.prefetch : 0); ++i)
-    held.push_back(batch(whole));
+  std::vector<Batch> held = in_flight(true, whole);
+  held.push_back(batch(whole));
   {
     const compress::AdaptivePolicy::Probe probe(adaptive);
     RecomputeScope no_trace;

@@ -23,10 +23,12 @@ class MetaStep {
   // `adaptive` is, decided a whole step.
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                     int64_t batch, bool checkpointing);
+  int64_t largest_parameter() const;        // bytes
   int64_t steps() const { return steps_; }  // so far, with evaluations and measurements
 
  private:
   Batch batch(int64_t samples) const;
+  std::vector<Batch> in_flight(bool train, int64_t samples) const;
   int64_t parameter_bytes() const;
 
   Config config_;

@@ -43,7 +43,7 @@ int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPla
 }  // namespace
 
 int64_t Planner::measure(const StepMemory& memory) const {
-  return budget_.activations ? memory.saved() : memory.peak;
+  return budget_.activations ? memory.saved() : memory.peak + reserve_;
 }
 
 StepMemory Planner::run(const BudgetPlan& plan, int64_t batch) {
@@ -233,8 +233,9 @@ void Planner::resume(const BudgetPolicy& policy) {
 }
 
 bool Planner::observe(const StepMemory& taken, BudgetPolicy& policy) {
-  const int64_t more = measure(taken) - measure(planned_.memory);
-  if (measure(taken) <= limit_ || more <= 0) return false;
+  const int64_t all = budget_.activations ? taken.saved() : taken.peak;
+  const int64_t more = all - measure(planned_.memory);
+  if (all <= limit_ || more <= 0) return false;
   margin_ = std::max(margin_, more);
   plan_again(policy);
   return true;
@@ -249,6 +250,7 @@ Json Planner::report() const {
           {"limit_bytes", limit_},
           {"of", budget_.activations ? "activations" : "peak"},
           {"peak_bytes", planned_.memory.peak},
+          {"reserve_bytes", reserve_},
           {"activation_bytes", planned_.memory.saved()},
           {"predicted_variance", planned_.variance},
           {"average_bits", planned_.average_bits},
@@ -258,8 +260,7 @@ Json Planner::report() const {
           {"slice_bytes", plan.slice_bytes},
           {"waiting_bits", plan.waiting_bits},
           {"checkpointing", checkpointing_},
-          {"margin_bytes", plan.margin},
-          {"meta_steps", meta_.steps()}};
+          {"margin_bytes", plan.margin}};
 }
 
 void Planner::apply(Config& config) const {

@@ -1,7 +1,8 @@
 // Planner: from a number of bytes to a plan of how each saved tensor is kept.
 //
-// A forward and a backward pass on `meta` gives the exact peak of any plan in about a millisecond,
-// so plans are tried. From the fastest kind of plan to the smallest, the first that fits is taken:
+// A forward and a backward pass on `meta` gives the peak of any plan in about a millisecond,
+// exactly but for what kernels take for themselves, for which reserve() is left. So plans are
+// tried. From the fastest kind of plan to the smallest, the first that fits is taken:
 //   everything raw; raw and recipes; recipes and, for each tensor, raw or 1 to 16 bits, or 1 to 8
 //   in a file (compression.offload); the last with every block recomputed
 //   (compression.budget_recompute).
@@ -47,7 +48,8 @@ class Planner {
   static bool is_feasible(const Config& config);
 
   const Planned& planned() const { return planned_; }
-  int64_t limit() const { return limit_; }  // of the peak, or of activations
+  int64_t limit() const { return limit_; }  // of the peak and the reserve, or of activations
+  int64_t reserve() const { return reserve_; }
   bool of_activations() const { return budget_.activations; }
   // Settings of the run that the budget asks for: checkpointing, and smaller batches where an
   // evaluation or the measuring of sensitivities would take more than the budget.
@@ -65,7 +67,8 @@ class Planner {
   // so much less, and says true.
   bool observe(const StepMemory& taken, compress::BudgetPolicy& policy);
 
-  Json report() const;  // the plan in numbers, for metrics
+  Json report() const;                                  // the plan in numbers, for metrics
+  int64_t meta_steps() const { return meta_.steps(); }  // so far
 
  private:
   using Items = std::vector<compress::AdaptivePolicy::Item>;
@@ -98,7 +101,7 @@ class Planner {
   std::unique_ptr<SavePolicy> policy_;
   compress::BudgetPolicy* draft_ = nullptr;  // in policy_
   bool checkpointing_ = false;
-  int64_t batch_ = 0, limit_ = 0, margin_ = 0;
+  int64_t batch_ = 0, reserve_ = 0, limit_ = 0, margin_ = 0;
   int64_t test_batch_ = 0, adapt_samples_ = 0;  // 0: no measuring
   Items items_;
   Planned planned_;

@@ -14,6 +14,9 @@ namespace frugal::apps {
 namespace {
 
 constexpr const char* kPath = "compression.memory_budget";
+// What kernels take for themselves: partial sums of a weight's gradient, and less. It depends on
+// the machine and its threads; the plan must not.
+constexpr int64_t kWeights = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 
 std::unique_ptr<SavePolicy> draft_of(const Config& config) {
@@ -66,6 +69,7 @@ Planner::Planner(const Config& config, Unplanned)
       test_batch_(config.data.test_batch_size),
       adapt_samples_(config.compression.adapt_samples) {
   FRUGAL_ASSERT(draft_ != nullptr);
+  reserve_ = kWeights * meta_.largest_parameter() + kLittle;
   limit_ = budget_.bytes;
   if (budget_.share > 0) {
     const StepMemory whole = meta_.step(nullptr, batch_, checkpointing_);
@@ -131,14 +135,14 @@ std::string Planner::advice() {
 }
 
 void Planner::reduce_batches() {
-  while (test_batch_ > 1 && meta_.evaluation(test_batch_) > limit_) test_batch_ /= 2;
+  while (test_batch_ > 1 && meta_.evaluation(test_batch_) + reserve_ > limit_) test_batch_ /= 2;
   if (planned_.plan.mode != compress::BudgetPlan::mixed) return;
   run(planned_.plan);  // whose decisions measuring repeats
   auto peak = [&] {
     return meta_.measuring(*draft_, draft_->adaptive(), std::min(adapt_samples_, batch_), batch_,
                            checkpointing_);
   };
-  while (adapt_samples_ > 0 && peak() > limit_)
+  while (adapt_samples_ > 0 && peak() + reserve_ > limit_)
     adapt_samples_ =
         adapt_samples_ > kLeastSamples ? std::max(adapt_samples_ / 2, kLeastSamples) : 0;
 }

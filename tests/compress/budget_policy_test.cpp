@@ -198,10 +198,10 @@ TEST_CASE("a plan survives as numbers") {
   CHECK(b.slice_bytes() == 12345);
   for (const std::vector<double>& wrong :
        std::vector<std::vector<double>>{{1},
-                                        {2, 0, 4, 0, 1},
-                                        {3, 0, 4, 0},
-                                        {2, 0, 17, 0},
-                                        {2, 0, 4, 0, 0, 17},
+                                        {2, 0, 4, 0, 0, 1},
+                                        {3, 0, 4, 0, 0},
+                                        {2, 0, 17, 0, 0},
+                                        {2, 0, 4, 0, 0, 0, 17},
                                         {2, 0, 4, 0, 0, 0, 1e300},
                                         {2, 0, 4, 0, 0, -1, 4},
                                         {2, 0.5, 4, 0, 0},
