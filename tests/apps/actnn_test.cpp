@@ -1,0 +1,87 @@
+// Runs whose bits follow ActNN's sensitivities.
+#include <doctest/doctest.h>
+
+#include "apps/config.h"
+#include "apps/make_policy.h"
+#include "apps/makers.h"
+#include "compress/actnn_policy.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+// A level of ActNN on tensors of any size.
+std::string with_level(const std::string& level) {
+  return fmt::format(" --set compression.policy=actnn --set compression.level={}", level);
+}
+
+std::string complaint(const std::string& compression) {
+  try {
+    Config config = parse_config(Json::parse(
+        fmt::format(R"({{"data": {{"name": "random"}}, "compression": {}}})", compression)));
+    resolve(config);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a run that is stopped and resumed learns the same sensitivities and bits") {
+  const TempFolder folder;
+  write_file(folder / "config.json", kTinyConfig);
+  const std::string train = "train " + (folder / "config.json") + with_level("L3") +
+                            " --set compression.average_bits=2.5"
+                            " --set compression.adapt_interval=2 --set train.epochs=4";
+  REQUIRE(frugal(train + " --out " + (folder / "whole")).status == 0);
+  // Stopped by a signal now and then, wherever that is.
+  const Ran parts = shell("b=FRUGAL; c='" + train + " --resume --out " + (folder / "parts") +
+                          "'; for t in 0.1 0.2 0.3 0.4; do timeout -s TERM $t $b $c; done; $b $c");
+  REQUIRE(parts.status == 0);
+  CHECK(read_file(folder / "whole/checkpoint/last.safetensors") ==
+        read_file(folder / "parts/checkpoint/last.safetensors"));
+}
+
+TEST_CASE("bits by sample and tensor keep fewer bytes than raw ones, and all is in the run") {
+  const TempFolder folder;
+  write_file(folder / "config.json", kTinyConfig);
+  const std::string train = "train " + (folder / "config.json");
+  for (const char* level : {"L0", "L1", "L2", "L3"})
+    REQUIRE(frugal(train + with_level(level) + " --out " + (folder / level)).status == 0);
+  auto bytes = [&](const std::string& level) {
+    return Json::parse(read_file(folder / level + "/summary.json"))
+        .at("memory")
+        .at("activation_bytes")
+        .get<int64_t>();
+  };
+  CHECK(bytes("L3") < bytes("L2"));
+  CHECK(bytes("L2") <= bytes("L1"));
+  CHECK(bytes("L1") <= bytes("L0"));
+}
+
+TEST_CASE("the configuration makes the policy") {
+  Config config = parse_config(Json::parse(
+      R"({"data": {"name": "random"}, "compression": {"policy": "actnn", "level": "L3"}})"));
+  resolve(config);
+  const auto policy = make_policy(config.compression, 0);
+  CHECK(find_in<compress::ActnnPolicy>(*policy) != nullptr);
+  CHECK(find_in<compress::Learner>(*policy) != nullptr);
+}
+
+TEST_CASE("keys that contradict a level of ActNN") {
+  auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "CB1"})"), "compression.level"));
+  CHECK(has(complaint(R"({"policy": "gact", "level": "L5"})"), "compression.level"));
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L4"})"), "compression.offload"));
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L2", "average_bits": 2})"),
+            "compression.average_bits: expected 0, or 1 to 8 with a level of L3 to L5"));
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L3", "average_bits": 9})"),
+            "compression.average_bits"));
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L3", "bits": 2})"), "compression.bits"));
+  CHECK(complaint(R"({"policy": "actnn", "level": "L3", "average_bits": 1.25})").empty());
+}
+
+}  // namespace frugal::apps
