@@ -303,3 +303,30 @@ TEST_CASE("a guarded run that was stopped goes on as if it had not been") {
   CHECK(refused.status == 2);
   CHECK(refused.err.find("compression.guard: expected") != std::string::npos);
 }
+
+TEST_CASE("policies side by side: ranges that mix channels lose most, a budget gains most") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
+      "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 256},
+      "compression": {"min_elements": 256}, "threads": 1})");
+  const Ran ran = apps::frugal("bench gradient " + folder / "c.json" +
+                               " --policies --train-steps 2 --batches 8 --repeats 8 --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  std::map<std::string, Json> rows;
+  const Json document = Json::parse(ran.out);
+  for (const Json& row : document["policies"]) {
+    CHECK(row["bits"] == 2);
+    CHECK(row["bits_per_element"] > 2);
+    rows[row["policy"]] = row;
+  }
+  REQUIRE(rows.size() == 9);
+  auto variance = [&](const char* name) {
+    return rows.at(name)["variance"]["value"].get<double>();
+  };
+  const char* ours = "budget, the bytes of groups in a channel";
+  CHECK(variance("a range per 65536 neighbours") > 1.5 * variance("a range per 256 neighbours"));
+  CHECK(variance("a range per 256 neighbours") > variance("groups in a channel"));
+  CHECK(variance("groups in a channel") > 4 * variance(ours));
+  CHECK(rows[ours]["activation_bytes"] <= rows["groups in a channel"]["activation_bytes"]);
+  CHECK(rows["acgc, e = 1"]["squared_bias"]["value"] > 0);  // rounds to nearest
+}
