@@ -1,0 +1,310 @@
+#include "apps/planner.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <regex>
+#include <sstream>
+
+#include "apps/make_policy.h"
+#include "apps/makers.h"
+#include "run.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+using compress::AdaptivePolicy;
+using compress::BudgetPlan;
+using compress::BudgetPolicy;
+
+namespace {
+
+constexpr const char* kResNet = R"({
+  "model": {"name": "resnet20", "shortcut": "A"},
+  "data": {"name": "random", "shape": [16, 16, 3], "classes": 4, "batch_size": 32,
+           "train_samples": 64, "test_samples": 32, "workers": 0},
+  "compression": {"min_elements": 1024}})";
+constexpr const char* kMlp = R"({
+  "model": {"name": "mlp", "hidden": [256, 256, 128], "dropout": 0.1},
+  "data": {"name": "random", "shape": [8, 8, 1], "classes": 4, "batch_size": 256,
+           "train_samples": 512, "test_samples": 32, "workers": 0},
+  "compression": {"min_elements": 1024}})";
+
+Config config_of(const char* text, const std::string& budget,
+                 const std::vector<std::string>& sets = {}) {
+  Json document = Json::parse(text);
+  document["compression"]["memory_budget"] = budget;
+  for (const std::string& set : sets) apply_set(document, set);
+  Config config = parse_config(document);
+  resolve(config);
+  return config;
+}
+
+struct Took {
+  StepMemory memory;
+  std::vector<float> gradients;
+};
+
+// The second step on the CPU, as the trainer makes it.
+Took real_step(const Config& config, SavePolicy* policy) {
+  data::Loader loader(make_dataset(config, true), loader_options(config, true));
+  const int64_t before = allocator(kCpu).report().live_total;
+  const auto model = make_model(config, image_spec(config.data).shape, kCpu);
+  const auto optimizer = make_optimizer(config.optim, *model);
+  Took took;
+  Rng rng(1);
+  for (uint64_t step = 0; step < 2; ++step) {
+    begin_peak(kCpu);
+    Context context;
+    context.rng = &rng;
+    context.checkpointing = config.train.checkpointing;
+    begin_step(step);
+    const Batch kept = *loader.next();
+    took.memory = forward_backward(*model, kept, context, policy, {}).memory;
+    took.gradients.clear();
+    for (const auto& p : model->parameters()) {
+      const Tensor g = p.parameter->grad();
+      took.gradients.insert(took.gradients.end(), g.data<float>(), g.data<float>() + g.numel());
+    }
+    optimizer->step(0);
+    end_peak(kCpu, took.memory);
+    model->zero_grad();
+  }
+  took.memory.peak -= before;
+  return took;
+}
+
+}  // namespace
+
+TEST_CASE("a budget is bytes or a share, of the peak or of activations") {
+  auto parsed = [](const std::string& text) { return parse_budget(text, "p"); };
+  CHECK(parsed("2 GiB").bytes == int64_t{2} << 30);
+  CHECK(parsed("500 MiB").bytes == 500 << 20);
+  CHECK(parsed("1000000").bytes == 1000000);
+  CHECK(parsed("1/16").share == 1.0 / 16);
+  CHECK(parsed("2/3").share == doctest::Approx(2.0 / 3));
+  CHECK(parsed("12x").share == doctest::Approx(1.0 / 12));
+  CHECK(parsed("1.5x").share == doctest::Approx(1 / 1.5));
+  CHECK(!parsed("1/4").activations);
+  CHECK(parsed("1/4 activations").activations);
+  CHECK(parsed("13 MiB activations").activations);
+  CHECK(parsed("13 MiB activations").bytes == 13 << 20);
+  for (const char* wrong :
+       {"", "much", "0", "0 B", "1/0", "0/4", "4/1", "0.5x", "x", "1/", "/4", "1//4", "-1 GiB",
+        "1 PiB", "1.2.3/4", "1/4 peak", "activations", "99999999 TiB", "1/4\nactivations"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(parsed(wrong), ConfigError);
+  }
+  CHECK_THROWS_AS(config_of(kMlp, "lots"), ConfigError);
+  CHECK(config_of(kMlp, "1/2").compression.policy == "budget");
+  Json alone = Json::parse(kMlp);
+  alone["compression"]["policy"] = "budget";
+  Config config = parse_config(alone);
+  CHECK_THROWS_AS(resolve(config), ConfigError);
+}
+
+TEST_CASE("real steps take what was planned, and tighter budgets give less memory and more noise") {
+  using Budgets = std::vector<const char*>;
+  const Budgets activations{"1x activations", "1/2 activations", "1/4 activations",
+                            "1/8 activations"};
+  const std::vector<std::pair<const char*, Budgets>> cases{
+      {kResNet, {"1x", "1/1.3", "1/1.7", "1/2.2"}}, {kResNet, activations}, {kMlp, activations}};
+  for (const auto& [text, budgets] : cases) {
+    double variance = -1;
+    int64_t last = INT64_MAX;
+    for (const char* budget : budgets) {
+      const Config config = config_of(text, budget);
+      const Planner planner(config);
+      CAPTURE(std::string(text) + budget);
+      const StepMemory& planned = planner.planned().memory;
+      const int64_t taken =
+          planner.of_activations() ? planned.saved() : planned.peak + planner.reserve();
+      CHECK(taken <= planner.limit());
+      CHECK(2 * taken > planner.limit());
+      const auto policy = make_policy(config.compression, 1);
+      planner.adopt(*find_in<BudgetPolicy>(*policy));
+      const StepMemory real = real_step(config, policy.get()).memory;
+      CHECK(real.saved() == planned.saved());
+      CHECK(real.peak >= planned.peak);
+      CHECK(real.peak <= planned.peak + planner.reserve());
+      CHECK(planner.planned().variance >= variance);
+      CHECK(taken < last);
+      variance = planner.planned().variance;
+      last = taken;
+    }
+    CHECK(variance > 0);
+  }
+}
+
+TEST_CASE("with room for everything, gradients are those without a policy, bit for bit") {
+  for (const char* text : {kResNet, kMlp}) {
+    const Config config = config_of(text, "1 TiB");
+    const Planner planner(config);
+    CHECK(planner.planned().plan.mode == BudgetPlan::plain);
+    const auto policy = make_policy(config.compression, 1);
+    planner.adopt(*find_in<BudgetPolicy>(*policy));
+    const Took a = real_step(config, policy.get()), b = real_step(config, nullptr);
+    CHECK(a.gradients == b.gradients);
+    CHECK(a.memory.peak == b.memory.peak);
+    // Recipes alone are as exact; the mlp has next to none.
+    if (text == kMlp) continue;
+    const Config less = config_of(text, "1/1.2 activations");
+    const Planner exact(less);
+    CHECK(exact.planned().plan.mode == BudgetPlan::exact);
+    const auto other = make_policy(less.compression, 1);
+    exact.adopt(*find_in<BudgetPolicy>(*other));
+    const Took c = real_step(less, other.get());
+    REQUIRE(c.gradients.size() == b.gradients.size());
+    CHECK(c.memory.saved() < b.memory.saved());
+    // Sums over slices are in another order.
+    double distance = 0, norm = 0;
+    for (size_t i = 0; i < b.gradients.size(); ++i) {
+      distance += std::pow(c.gradients[i] - b.gradients[i], 2);
+      norm += std::pow(b.gradients[i], 2);
+    }
+    CHECK(distance <= 1e-10 * norm);
+  }
+}
+
+TEST_CASE("an infeasible budget says what is, and that is so") {
+  auto complaint = [](const Config& config) -> std::string {
+    try {
+      const Planner planner(config);
+    } catch (const ConfigError& e) {
+      CHECK(e.path() == "compression.memory_budget");
+      return e.what();
+    }
+    return "";
+  };
+  std::smatch found;
+  const std::string far = complaint(config_of(kResNet, "1000"));
+  CAPTURE(far);
+  REQUIRE(std::regex_search(far, found, std::regex("at least ([0-9]+) bytes")));
+  const int64_t least = std::stoll(found[1]);
+  CHECK(far.find("What fits") == std::string::npos);  // parameters alone take more
+  const Planner fits(config_of(kResNet, std::to_string(least)));
+  CHECK(fits.planned().memory.peak + fits.reserve() <= least);
+  CHECK_THROWS_AS(Planner(config_of(kResNet, std::to_string(least - 1))), ConfigError);
+
+  const std::string near = std::to_string(least - 100000);
+  const std::string message = complaint(config_of(kResNet, near));
+  CAPTURE(message);
+  CHECK(message.find(std::to_string(least)) != std::string::npos);
+  CHECK(message.find("97.7 KiB too few") != std::string::npos);
+  REQUIRE(std::regex_search(message, found, std::regex("batch_size = ([0-9]+)")));
+  const int64_t batch = std::stoll(found[1]);
+  auto with = [&](int64_t samples) {
+    return config_of(kResNet, near, {"data.batch_size=" + std::to_string(samples)});
+  };
+  CHECK(Planner(with(batch)).planned().memory.peak < least - 100000);
+  CHECK_THROWS_AS(Planner(with(batch + 1)), ConfigError);
+  for (const char* way : {"compression.budget_recompute", "optim.in_backward"}) {
+    const std::string set = std::string(way) + "=true";
+    const bool offered = message.find(way) != std::string::npos;
+    CHECK(Planner::is_feasible(config_of(kResNet, near, {set})) == offered);
+  }
+}
+
+TEST_CASE("blocks are recomputed and tensors moved to a file only where nothing else helps") {
+  Planner whole(config_of(kResNet, "1/2", {"compression.budget_recompute=true"}));
+  Config applied = config_of(kResNet, "1/2");
+  whole.apply(applied);
+  CHECK(!applied.train.checkpointing);
+  // Between the smallest peaks without and with recomputation.
+  int64_t least = 0;
+  for (int64_t kib = 4096; least == 0 && kib > 64; kib -= kib / 16)
+    if (!Planner::is_feasible(config_of(kResNet, std::to_string(kib) + " KiB"))) least = kib;
+  REQUIRE(least > 0);
+  const std::string tight = std::to_string(least) + " KiB";
+  const std::vector<std::string> file{
+      "compression.offload=" + std::filesystem::temp_directory_path().string(),
+      "compression.offload_window=0"};
+  if (Planner::is_feasible(config_of(kResNet, tight, {"compression.budget_recompute=true"}))) {
+    const Config config = config_of(kResNet, tight, {"compression.budget_recompute=true"});
+    Planner planner(config);
+    planner.apply(applied);
+    CHECK(applied.train.checkpointing);
+    CHECK(planner.planned().memory.peak <= planner.limit());
+  }
+  Planner room(config_of(kResNet, "1/2 activations", file));
+  CHECK(room.planned().plan.moved == 0);
+  Planner moved(config_of(kResNet, "1/40 activations", file));
+  CHECK(moved.planned().plan.moved > 0);
+  CHECK(moved.planned().memory.saved() <= moved.limit());
+}
+
+TEST_CASE("a step that took more than planned is planned again with so much less") {
+  const Config config = config_of(kResNet, "1/4 activations");
+  Planner planner(config);
+  const auto policy = make_policy(config.compression, 1);
+  auto& budget = *find_in<BudgetPolicy>(*policy);
+  planner.adopt(budget);
+  StepMemory taken = planner.planned().memory;
+  CHECK(!planner.observe(taken, budget));
+  taken.packed += 10000 + planner.limit() - taken.saved();
+  const int64_t more = taken.saved() - planner.planned().memory.saved();
+  CHECK(planner.observe(taken, budget));
+  CHECK(planner.planned().memory.saved() <= planner.limit() - more);
+  CHECK(budget.plan()->margin == more);
+  CHECK(budget.plan()->bits == planner.planned().plan.bits);
+  // Another planner goes on from what a checkpoint keeps.
+  Planner other(config);
+  other.resume(budget);
+  CHECK(other.planned().memory.saved() == planner.planned().memory.saved());
+}
+
+TEST_CASE("sensitivities move bits") {
+  const Config config = config_of(kResNet, "1/8 activations");
+  Planner planner(config);
+  const auto policy = make_policy(config.compression, 1);
+  auto& budget = *find_in<BudgetPolicy>(*policy);
+  planner.adopt(budget);
+  real_step(config, policy.get());
+  const auto items = budget.adaptive().items();
+  REQUIRE(items.size() > 4);
+  for (const auto& item : items)
+    budget.adaptive().measured(item.seq, &item == &items[3] ? 1e6 : 1, 1);
+  const int before = planner.planned().plan.bits.at(items[3].seq);
+  planner.plan_again(budget);
+  const auto& bits = budget.plan()->bits;
+  CHECK(bits.at(items[3].seq) > before);
+  for (const auto& item : items) CHECK(bits.at(item.seq) <= bits.at(items[3].seq));
+  CHECK(planner.planned().memory.saved() <= planner.limit());
+}
+
+TEST_CASE("a run within a budget stays within it, and goes on where it was") {
+  const TempFolder folder;
+  Json config = Json::parse(kTinyConfig);
+  config["compression"] = {
+      {"memory_budget", "1/2 activations"}, {"min_elements", 96}, {"adapt_interval", 7}};
+  write_file(folder / "c.json", config.dump());
+  const std::string train = "train " + folder / "c.json" + " --json --out ";
+  const Ran whole = apps::frugal(train + folder / "a");
+  REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  // Interrupted ever later, it ends with the same bytes.
+  int interrupted = 0, status = -1;
+  for (double seconds = 0.02; status != 0; seconds *= 1.3) {
+    REQUIRE(seconds < 600);
+    status =
+        shell(fmt::format("timeout -s INT {} FRUGAL {} --resume", seconds, train + folder / "b"))
+            .status;
+    interrupted += status != 0;
+  }
+  CHECK(interrupted > 0);
+  const std::string last = "/checkpoint/last.safetensors";
+  CHECK(read_file(folder / ("a" + last)) == read_file(folder / ("b" + last)));
+  CHECK(read_file(folder / "a/metrics.jsonl") == read_file(folder / "b/metrics.jsonl"));
+  int plans = 0;
+  int64_t limit = 0;
+  std::stringstream lines(read_file(folder / "a/metrics.jsonl"));
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text);
+    if (line["type"] != "plan") continue;
+    ++plans;
+    limit = line["limit_bytes"];
+    CHECK(line["activation_bytes"] <= line["limit_bytes"]);
+    CHECK(line["margin_bytes"] == 0);
+  }
+  CHECK(plans == 1 + 80 / 7);
+  const Json memory = Json::parse(whole.out)["memory"];
+  CHECK(memory["activation_bytes"] <= limit);
+}
