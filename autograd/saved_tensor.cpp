@@ -30,14 +30,15 @@ DenseView dense_view(const Tensor& tensor) {
 }
 
 struct Key {
+  const SavePolicy* policy;  // which decided: another one may want no loss
   uint64_t storage, version;
   int64_t begin, end;  // bytes
   auto operator<=>(const Key&) const = default;
 };
 
-Key key_of(const Tensor& dense) {
+Key key_of(const SavePolicy* policy, const Tensor& dense) {
   const int64_t begin = dense.offset() * static_cast<int64_t>(size_of(dense.dtype()));
-  return {dense.storage()->id(), dense.storage()->version(), begin, begin + dense.nbytes()};
+  return {policy, dense.storage()->id(), dense.storage()->version(), begin, begin + dense.nbytes()};
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ class SaveContext {
   void begin(uint64_t new_step) {
     step = new_step;
     seq_ = 0;
-    prune();
+    // What an older graph keeps was rounded as of its own step.
+    entries_.clear();
   }
 
   SavedTensor keep(const char* op, int slot, const Save& request) {
@@ -63,7 +65,7 @@ class SaveContext {
       if (request.only_for_replay) return {};
       view.ordered = layout = ops::contiguous(request.value);
     }
-    const Key key = key_of(view.ordered);
+    const Key key = key_of(policy, view.ordered);
     std::shared_ptr<SavedEntry> entry = find(key);
     const SavedEntry::Raw raw{view.ordered, view.ordered.storage()->version(), op};
     if (request.only_for_replay) {
@@ -179,7 +181,7 @@ class SaveContext {
       if (kept_mask != nullptr)
         kept_mask->replace(content);
       else
-        carried = add(key_of(sign.mask), content, sign.mask.shape());
+        carried = add(key_of(policy, sign.mask), content, sign.mask.shape());
     }
     return packed;
   }

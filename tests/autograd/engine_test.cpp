@@ -301,3 +301,31 @@ TEST_CASE(
   CHECK(stats.running_mean.to_vector() == mean);
   CHECK(x.grad().defined());
 }
+
+TEST_CASE("graphs of different steps or policies share no entries") {
+  const ShiftCodec codec(0.5);
+  Recorder lossy, exact;
+  lossy.answer = {Decision::pack, &codec};
+  const Variable w = filled({4}, 3);
+  const Variable x(Tensor::full({4}, 2.0));  // alive throughout, and never written
+  const auto product = [&](SavePolicy* policy) {
+    PolicyScope scope(policy);
+    return sum(mul(x, w));
+  };
+  const auto gradient = [&](const Variable& loss) {
+    w.accumulator()->grad = {};
+    backward(loss);
+    return w.grad().to_vector().front();
+  };
+  begin_step(0);
+  const Variable older = product(&lossy);
+  CHECK(gradient(product(nullptr)) == 2.0);
+  CHECK(gradient(product(&exact)) == 2.0);
+  begin_step(1);
+  const size_t asked = lossy.asked.size();
+  const Variable newer = product(&lossy);
+  CHECK(lossy.asked.size() > asked);
+  CHECK(lossy.asked.back().step == 1);
+  CHECK(gradient(newer) == 2.5);
+  CHECK(gradient(older) == 2.5);
+}
