@@ -107,8 +107,4 @@ class Planner {
   Planned planned_;
 };
 
-// The policy `budget` of a configuration, with its first plan; other policies stay as they are.
-// For who trains without a Trainer. Errors: as Planner.
-void plan_if_budget(const Config& config, SavePolicy& policy);
-
 }  // namespace frugal::apps

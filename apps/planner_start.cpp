@@ -147,8 +147,4 @@ void Planner::reduce_batches() {
         adapt_samples_ > kLeastSamples ? std::max(adapt_samples_ / 2, kLeastSamples) : 0;
 }
 
-void plan_if_budget(const Config& config, SavePolicy& policy) {
-  if (auto* budget = find_in<compress::BudgetPolicy>(policy)) Planner(config).adopt(*budget);
-}
-
 }  // namespace frugal::apps
