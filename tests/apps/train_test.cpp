@@ -262,7 +262,8 @@ TEST_CASE("bench step takes rows of its caller's") {
   const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
   const Ran ran = frugal(bench +
                          " --variant 'adaptive: compression.level=L2 compression.min_elements=0'"
-                         " --variant 'packed: compression.level=L1 compression.recipes=false'");
+                         " --variant 'packed: compression.level=L1.1 compression.recipes=false"
+                         " compression.min_elements=0'");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   const Json rows = Json::parse(ran.out)["variants"];
   REQUIRE(rows.size() == 3);
