@@ -65,6 +65,10 @@ void grad_command(const GradArguments& arguments) {
   const Device device = set_up_device(config.run);
   if (device.type == DeviceType::meta)
     throw ConfigError("device", "expected cpu: nothing can be computed on meta");
+  if (config.compression.policy == "budget" || !config.compression.memory_budget.empty())
+    throw ConfigError(
+        "compression.policy",
+        "expected gact, actnn or acgc for a single gradient, got budget, which plans whole runs");
   const auto weights = data::SafetensorsFile::open(arguments.weights);
   StepMemory memory;
   double loss_value = 0;

@@ -128,6 +128,11 @@ TEST_CASE_FIXTURE(Grad, "bad batches and weights") {
   fails("10");
   data::write_safetensors(folder / "b", {{"input", noise({4, 1, 3, 3}, 3)}});
   fails("wrong shape");
+  prepare(R"({"model": {"name": "mlp"}, "compression": {"memory_budget": "1 GiB"}})", {2, 3, 1},
+          noise({4, 1, 2, 3}, 3), true);
+  const Ran planned = run();
+  CHECK(planned.status == 2);
+  CHECK_MESSAGE(planned.err.find("compression.policy") != std::string::npos, planned.err);
 }
 
 }  // namespace frugal::apps
