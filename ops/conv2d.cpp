@@ -118,6 +118,19 @@ std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& ba
   return plan;
 }
 
+// oneDNN gathers the pixels that a 1x1 window with a stride meets; of a number of channels that is
+// no multiple of 16 it writes beyond its scratchpad (2.6, the weight's gradient). Those are
+// gathered here.
+bool skips_pixels(const Shape& weight, const Conv2dOptions& o) {
+  return weight[1] == 1 && weight[2] == 1 && weight[3] % 16 != 0 && o.padding == Pair{0, 0} &&
+         o.stride != Pair{1, 1};
+}
+Tensor pixels_met(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
+  const Shape& from = x.strides();
+  return x.as_strided({y[0], y[1], y[2], x.size(3)},
+                      {from[0], from[1] * o.stride[0], from[2] * o.stride[1], from[3]}, x.offset());
+}
+
 }  // namespace
 
 void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -173,6 +186,13 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   if (dweight.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cpu{}, dweight, 0);
   if (dy.dtype() == DType::f64) return reference::conv2d_backward_weight<double>(dweight, dy, x, o);
+  if (skips_pixels(dweight.shape(), o)) {
+    Conv2dOptions dense = o;
+    dense.stride = {1, 1};
+    CategoryScope scope(Category::workspace);
+    return conv2d_backward_weight_kernel(Cpu{}, dweight, dy,
+                                         contiguous(pixels_met(x, dy.shape(), o)), dense);
+  }
   const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
   if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
   onednn::guarded(kBackward, [&] {
