@@ -4,7 +4,7 @@
 
 #include "apps/commands.h"
 #include "apps/gradient_bench.h"
-#include "apps/gradient_noise.h"
+#include "apps/gradient_report.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
@@ -22,13 +22,6 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, rebuilt signs", true, "rebuilt"},
                                {"recipes, masks", true, "masks"},
                                {"recipes, signs in codes", true, "codes"}};
-
-Json json(const Estimate& e, double unit) {
-  return {{"value", e.value / unit}, {"standard_error", e.error / unit}};
-}
-std::string text(const Estimate& e, double unit) {
-  return fmt::format("{:.4f} +- {:.4f}", e.value / unit, 1.96 * e.error / unit);
-}
 
 }  // namespace
 
@@ -67,31 +60,15 @@ void bench_gradient(const BenchArguments& arguments) {
                          {"bits", bits},
                          {"activation_bytes", bench.memory().saved()},
                          {"L0_activations_over_these", plain / bytes},
-                         {"variance", json(variance, unit)},
-                         {"squared_bias", json(bias, unit)},
+                         {"variance", estimate_json(variance, unit)},
+                         {"squared_bias", estimate_json(bias, unit)},
                          {"unbiased", unbiased}});
       rows.push_back({scheme.name, std::to_string(bits), readable_bytes(bench.memory().saved()),
-                      fmt::format("{:.2f}x", plain / bytes), text(variance, unit), text(bias, unit),
-                      unbiased ? "yes" : "no"});
+                      fmt::format("{:.2f}x", plain / bytes), estimate_text(variance, unit),
+                      estimate_text(bias, unit), unbiased ? "yes" : "no"});
       std::fprintf(stderr, "%s, %d bits: done\n", scheme.name, static_cast<int>(bits));
     }
-  if (arguments.json) {
-    const Json document = {{"model", config.model.name},
-                           {"batch_size", config.data.batch_size},
-                           {"train_steps", arguments.train_steps},
-                           {"draws", draws},
-                           {"batches", arguments.batches},
-                           {"minibatch_variance", unit},
-                           {"schemes", results}};
-    std::printf("%s\n", document.dump(2).c_str());
-    return;
-  }
-  std::printf(
-      "%s, batch %lld, after %lld steps; %lld draws; over the variance of the gradient between "
-      "minibatches (of %lld); intervals of 95 %%\n%s",
-      config.model.name.c_str(), static_cast<long long>(config.data.batch_size),
-      static_cast<long long>(arguments.train_steps), static_cast<long long>(draws),
-      static_cast<long long>(arguments.batches), table(rows).c_str());
+  print_gradients({arguments, config, draws, unit}, "schemes", results, rows);
 }
 
 }  // namespace frugal::apps

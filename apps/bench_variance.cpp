@@ -6,7 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/gradient_bench.h"
-#include "apps/gradient_noise.h"
+#include "apps/gradient_report.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/planner.h"
@@ -137,13 +137,6 @@ void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting,
       .refresh(batch, 1, {0, key, setting.config.train.label_smoothing, false});
 }
 
-Json json(const Estimate& e, double unit) {
-  return {{"value", e.value / unit}, {"standard_error", e.error / unit}};
-}
-std::string text(const Estimate& e, double unit) {
-  return fmt::format("{:.4f} +- {:.4f}", e.value / unit, 1.96 * e.error / unit);
-}
-
 }  // namespace
 
 void bench_policies(const BenchArguments& arguments) {
@@ -181,31 +174,15 @@ void bench_policies(const BenchArguments& arguments) {
                          {"bits_per_element", each},
                          {"activation_bytes", memory.saved()},
                          {"L0_activations_over_these", over},
-                         {"variance", json(variance, unit)},
-                         {"squared_bias", json(bias, unit)}});
+                         {"variance", estimate_json(variance, unit)},
+                         {"squared_bias", estimate_json(bias, unit)}});
       rows.push_back({row.name, std::to_string(bits), fmt::format("{:.2f}", each),
                       readable_bytes(memory.saved()), fmt::format("{:.2f}x", over),
-                      text(variance, unit), text(bias, unit)});
+                      estimate_text(variance, unit), estimate_text(bias, unit)});
       std::fprintf(stderr, "%s, %d bits: done\n", row.name, static_cast<int>(bits));
     }
   }
-  if (arguments.json) {
-    const Json document = {{"model", config.model.name},
-                           {"batch_size", config.data.batch_size},
-                           {"train_steps", arguments.train_steps},
-                           {"draws", draws},
-                           {"batches", arguments.batches},
-                           {"minibatch_variance", unit},
-                           {"policies", results}};
-    std::printf("%s\n", document.dump(2).c_str());
-    return;
-  }
-  std::printf(
-      "%s, batch %lld, after %lld steps; %lld draws; over the variance of the "
-      "gradient between minibatches (of %lld); intervals of 95 %%\n%s",
-      config.model.name.c_str(), static_cast<long long>(config.data.batch_size),
-      static_cast<long long>(arguments.train_steps), static_cast<long long>(draws),
-      static_cast<long long>(arguments.batches), table(rows).c_str());
+  print_gradients({arguments, config, draws, unit}, "policies", results, rows);
 }
 
 }  // namespace frugal::apps

@@ -6,7 +6,7 @@
 // batch: samples add independent terms to a mean, so c_l goes with 1 / batch, and the same number
 // costs samples / batch of the price. A refresh takes as many tensors as `share` of the samples of
 // an interval allow, those that were measured longest ago first; the first one takes them all.
-// Tensors that the policy keeps raw for now are not measured and keep the sensitivity they had.
+// A tensor that the policy keeps raw has no rounding to measure: its last sensitivity stays.
 #pragma once
 #include <functional>
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/bitmask.h"
+#include "tests/compress/one_step.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -23,21 +24,6 @@ AdaptiveOptions options_of(double average) {
   options.average = average;
   options.keep.min_elements = 100;
   return options;
-}
-
-// One step that saves these tensors; what was packed, by seq.
-std::map<uint64_t, std::unique_ptr<Packed>> step(AdaptivePolicy& policy,
-                                                 const std::vector<Tensor>& tensors,
-                                                 const Sign* sign = nullptr) {
-  std::map<uint64_t, std::unique_ptr<Packed>> all;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    SaveInfo info;
-    info.seq = i;
-    const Decision decision = policy.decide(info, tensors[i]);
-    info.sign = sign;
-    if (decision.what == Decision::pack) all[i] = decision.codec->pack(tensors[i], info);
-  }
-  return all;
 }
 
 int64_t bytes(const Packed& packed) {

@@ -7,6 +7,7 @@
 
 #include "compress/allocate.h"
 #include "ops/bitmask.h"
+#include "tests/compress/one_step.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -26,21 +27,6 @@ BudgetPolicyOptions small() {
   BudgetPolicyOptions options;
   options.keep.min_elements = 100;
   return options;
-}
-
-// One step that saves these tensors; what was packed, by seq.
-std::map<uint64_t, std::unique_ptr<Packed>> step(BudgetPolicy& policy,
-                                                 const std::vector<Tensor>& tensors,
-                                                 const Sign* sign = nullptr) {
-  std::map<uint64_t, std::unique_ptr<Packed>> all;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    SaveInfo info;
-    info.seq = i;
-    const Decision decision = policy.decide(info, tensors[i]);
-    info.sign = sign;
-    if (decision.what == Decision::pack) all[i] = decision.codec->pack(tensors[i], info);
-  }
-  return all;
 }
 
 BudgetPlan mixed(std::map<uint64_t, int> bits) {
