@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/named_tensors.h"
 #include "core/rng.h"
-#include "core/tensor.h"
 
 namespace frugal {
 
@@ -14,11 +14,17 @@ struct Sample {
   int64_t label = 0;
 };
 
-// A batch: input [N, H, W, C] f32, target [N] i64; both in category `input`.
+// A batch, all in category `input`. Targets that the loss leaves out are kIgnored.
+//   images      input [N, H, W, C] f32, target [N] i64
+//   sequences   input [N, T] i64 (token ids), target [N] or [N, T] i64; extras attention_mask and
+//               token_type_ids [N, T] i64, where there are any
+//   a graph     input [V, F] f32, target [V] i64; extras edge_index [2, E] i64 (from, to)
 struct Batch {
   Tensor input;
   Tensor target;
+  NamedTensors extras = {};
 };
+constexpr int64_t kIgnored = -100;
 
 // Thread safety: get() and get_into() may be called from several threads at once.
 class Dataset {

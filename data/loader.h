@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/batch_source.h"
 
 namespace frugal::data {
 
@@ -18,32 +18,23 @@ struct LoaderOptions {
   int prefetch = 2;        // batches in flight beside the caller's, when there are threads
 };
 
-// Where the consumer stands; all a checkpoint needs.
-struct LoaderState {
-  int64_t epoch = 0;
-  int64_t next_batch = 0;
-  bool operator==(const LoaderState&) const = default;
-};
-
 // Thread safety: one consumer. The buffers in flight are allocated by the consumer's thread, so
 // memory peaks do not depend on timing either.
-class Loader {
+class Loader : public BatchSource {
  public:
   // Errors: an empty dataset, batch_size < 1, threads < 0, prefetch < 1, drop_last leaving nothing.
   Loader(DatasetPtr dataset, const LoaderOptions& options = {});
-  ~Loader();  // also in the middle of an epoch
+  ~Loader() override;  // also in the middle of an epoch
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch, or nothing once at the end of an epoch; then the next epoch begins.
   // Errors: what the dataset threw for a sample of this batch, again at each call.
-  std::optional<Batch> next();
+  std::optional<Batch> next() override;
 
-  int64_t batches() const;  // per epoch
-  int64_t samples() const;  // per epoch: less than the dataset's with drop_last
-  LoaderState state() const;
-  // Continues from `state`, exactly as if its batches had been taken. Errors: outside the epoch.
-  void seek(const LoaderState& state);
+  int64_t batches() const override;
+  int64_t samples() const override;  // less than the dataset's with drop_last
+  LoaderState state() const override;
+  void seek(const LoaderState& state) override;
 
  private:
   struct Impl;

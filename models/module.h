@@ -8,15 +8,19 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "core/named_tensors.h"
 #include "core/rng.h"
 
 namespace frugal {
 
-// What a forward pass needs beside its input. `rng` gives dropout its keys.
+// What a forward pass needs beside its input. `rng` gives dropout its keys; `extras` are the
+// batch's other tensors, by the names that models document.
 struct Context {
   bool training = true;
   Rng* rng = nullptr;
   bool checkpointing = false;  // each block of a stage keeps only its input and is recomputed
+  NamedTensors extras = {};
+  Tensor extra(std::string_view name) const { return find_tensor(extras, name); }  // or undefined
 };
 
 class Module {

@@ -15,6 +15,8 @@ const std::vector<Op>& rows() {
     add_loss(all);
     add_pool(all);
     add_shape(all);
+    add_transformer(all);
+    add_graph(all);
     return all;
   }();
   return table;

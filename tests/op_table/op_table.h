@@ -57,6 +57,8 @@ void add_reduce(std::vector<Op>& rows);
 void add_loss(std::vector<Op>& rows);
 void add_pool(std::vector<Op>& rows);
 void add_shape(std::vector<Op>& rows);
+void add_transformer(std::vector<Op>& rows);
+void add_graph(std::vector<Op>& rows);
 
 // ---- shorthands for rows
 using Saved = std::function<std::vector<int64_t>(int64_t)>;

@@ -1,0 +1,54 @@
+// The differentiable functions of sequence models. Tokens are rows: x [..., H]; heads are the axis
+// before the last. f32 and f64; each function's formula, saved bytes and recipe stand in its .cpp
+// (autograd/functions/).
+#pragma once
+#include <optional>
+
+#include "autograd/variable.h"
+#include "core/rng.h"
+#include "ops/options.h"
+
+namespace frugal {
+
+// ---- lookup (functions/embedding.cpp)
+// ids [...] i64, weight [V, H] -> [..., H]. Rows equal to padding_idx get no gradient.
+// Saves: ids.  Errors: an id outside [0, V).
+Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx = -1);
+
+// ---- normalisation over the last axis (functions/layer_norm.cpp): x [..., H], weight and bias [H]
+// or undefined.  Saves: x, mean and 1/std of each row (rms_norm: 1/rms).  Recipe: linear in x.
+Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias,
+                    double eps = 1e-5);
+Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
+                         double eps = 1e-5);
+Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
+
+// ---- linear(x) and an activation in one pass over the rows (functions/linear_activation.cpp).
+// Saves: x, weight, and the linear output; recipe: the activation of that.
+Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias,
+                     Gelu kind = Gelu::exact);
+Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias);
+
+// ---- attention (functions/attention.cpp)
+struct AttentionOptions {
+  bool causal = false;
+  double scale = 0;    // 0: 1 / sqrt(D)
+  double dropout = 0;  // of the probabilities; REQUIRES `key` where it is not 0
+  RngKey key{};
+};
+// softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads, D] -> [N, T, heads, D].
+// mask: undefined; [N, S] i64, 0 hides a key (padding); or [heads or 1, T, S] or
+// [N, heads or 1, T, S] of q's dtype, added to the scores (a constant: no gradient). `bias`
+// [heads, T, S], added likewise, has one. A row whose keys are all hidden gives zeros.
+// Computed in tiles: no [T, S] matrix of all heads is ever held.
+// Saves: q, k, v, the output, one log-sum-exp a row.
+Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+                                      const Tensor& mask = {}, const Variable& bias = {},
+                                      const AttentionOptions& options = {});
+
+// Rotary positions: x [N, T, heads, D], pairs (i, i + D/2) turned by position * base^(-2i/D);
+// positions [T] i64 or undefined (0..T-1).  Saves: nothing.
+// Ref: Su et al. 2021, eq. 34 (pairing of halves as in GPT-NeoX).
+Variable rotary_embedding(const Variable& x, const Tensor& positions = {}, double base = 10000);
+
+}  // namespace frugal
