@@ -26,7 +26,7 @@ bool recording(const Variables& inputs) {
 
 Save save(const Variable& x) {
   if (!x.defined()) return {};
-  if (x.is_parameter()) return {x.value(), Role::weight};
+  if (x.is_held()) return {x.value(), Role::weight};
   if (!is_floating(x.dtype())) return save_index(x.value());
   return {x.value(), Role::activation, x.producer()};
 }
@@ -41,7 +41,7 @@ Save save_sign(const Tensor& mask, ReplayFn rebuild) {
 Save save_index(const Tensor& index) { return {index, Role::index}; }
 Save save_stat(const Tensor& stat) { return {stat, Role::stat}; }
 Save for_replay(const Variable& x) {
-  return {x.value(), x.is_parameter() ? Role::weight : Role::activation, x.producer(), true};
+  return {x.value(), x.is_held() ? Role::weight : Role::activation, x.producer(), true};
 }
 
 int64_t Backward::slice_items(int slot, int64_t item_bytes, int64_t unit) const {

@@ -37,7 +37,7 @@ struct Save {
     return std::move(*this);
   }
 };
-Save save(const Variable& x);        // an input: weight if it is a parameter, else activation
+Save save(const Variable& x);        // an input: weight if it is held, else activation
 Save save_output(const Tensor& y);   // this op's own output, as activation
 Save save_mask(const Tensor& mask);  // lossless
 // The mask of an activation function, lossless. Kept once: by the codes of a tensor saved before

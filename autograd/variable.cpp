@@ -8,7 +8,7 @@ struct Variable::Impl {
   Tensor value;
   std::shared_ptr<Node> producer;
   std::shared_ptr<GradAccumulator> accumulator;
-  bool is_parameter = false;
+  bool is_held = false;
 };
 
 Variable::Variable(Tensor value, bool requires_grad) : impl_(std::make_shared<Impl>()) {
@@ -18,7 +18,13 @@ Variable::Variable(Tensor value, bool requires_grad) : impl_(std::make_shared<Im
 
 Variable Variable::parameter(Tensor value) {
   Variable variable(std::move(value), true);
-  variable.impl_->is_parameter = true;
+  variable.impl_->is_held = true;
+  return variable;
+}
+
+Variable Variable::constant(Tensor value) {
+  Variable variable(std::move(value));
+  variable.impl_->is_held = true;
   return variable;
 }
 
@@ -37,7 +43,7 @@ bool Variable::requires_grad() const {
   return defined() && (impl_->producer != nullptr || impl_->accumulator != nullptr);
 }
 
-bool Variable::is_parameter() const { return defined() && impl_->is_parameter; }
+bool Variable::is_held() const { return defined() && impl_->is_held; }
 
 void Variable::set_requires_grad(bool requires_grad) {
   FRUGAL_CHECK(impl_->producer == nullptr, "[requires_grad] expected a leaf, got the output of {}",

@@ -19,7 +19,8 @@ class Variable {
  public:
   Variable() = default;                                         // undefined
   explicit Variable(Tensor value, bool requires_grad = false);  // a leaf
-  static Variable parameter(Tensor value);  // a leaf that requires grad; saved raw at no cost
+  static Variable parameter(Tensor value);  // a leaf that requires grad, and is held
+  static Variable constant(Tensor value);   // a leaf that requires none, and is held
 
   bool defined() const { return impl_ != nullptr; }
   const Tensor& value() const;
@@ -29,7 +30,7 @@ class Variable {
   Device device() const { return value().device(); }
 
   bool requires_grad() const;  // itself or through its producer
-  bool is_parameter() const;
+  bool is_held() const;        // its bytes live beyond the step: saved raw at no cost
   void set_requires_grad(bool requires_grad);  // leaves only
   const Tensor& grad() const;                  // undefined until a backward reached this leaf
   void set_grad(Tensor grad);

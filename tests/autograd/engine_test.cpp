@@ -151,6 +151,23 @@ TEST_CASE("the strictest request wins: an index or mask is never lossy") {
   CHECK(x.grad().item() == 2 + 1);
 }
 
+TEST_CASE("a constant is saved as it is, whatever the policy, and another leaf is asked about") {
+  const Variable weight = Variable::parameter(Tensor::full({8}, 2));
+  const ShiftCodec codec(5);
+  Recorder policy;
+  policy.answer = {Decision::pack, &codec};
+  PolicyScope scope(&policy);
+  const Variable constant = Variable::constant(Tensor::full({8}, 3));
+  CHECK(!constant.requires_grad());
+  CHECK(constant.is_held());
+  backward(sum(mul(constant, weight)));
+  CHECK(policy.asked.empty());
+  CHECK(weight.grad().data<float>()[0] == 3);
+  backward(sum(mul(Variable(Tensor::full({8}, 3)), weight)));
+  CHECK(policy.asked.size() == 1);
+  CHECK(weight.grad().data<float>()[0] == 3 + 3 + 5);
+}
+
 TEST_CASE("a saved tensor written in place is refused, naming the op that saved it") {
   const Variable x = filled({4}, 1);
   const Variable y = scale(x, 1);

@@ -69,7 +69,7 @@ TEST_CASE("an input's layout does not matter") {
       for (int axis = value.dim() - 1; axis >= 0; --axis) axes.push_back(axis);
       const Tensor view = room.select(-1, 0).permute(axes);
       ops::copy_into(view, value);
-      strided.push_back(x.is_parameter() ? Variable::parameter(view) : Variable(view, true));
+      strided.push_back(x.is_held() ? Variable::parameter(view) : Variable(view, true));
     }
     const Result a = run(c.run, dense), b = run(c.run, strided);
     CHECK(a.output == b.output);
