@@ -28,10 +28,14 @@ Tensor uniform(Init& init, const Shape& shape, double bound) {
   });
 }
 
+Tensor normal(Init& init, const Shape& shape, double deviation) {
+  return filled(init, shape, [factor = static_cast<float>(deviation)](RngKey key, uint64_t i) {
+    return factor * frugal::normal(key, i);
+  });
+}
+
 Tensor kaiming_normal(Init& init, const Shape& shape, int64_t fan) {
-  const auto deviation = static_cast<float>(std::sqrt(2.0 / static_cast<double>(fan)));
-  return filled(init, shape,
-                [deviation](RngKey key, uint64_t i) { return deviation * normal(key, i); });
+  return normal(init, shape, std::sqrt(2.0 / static_cast<double>(fan)));
 }
 
 Tensor constant(Init& init, const Shape& shape, double value, DType dtype) {

@@ -14,6 +14,7 @@ struct Init {
 // All return f32 tensors of category `parameter`. fan_in counts the inputs of one output, fan_out
 // the reverse.
 Tensor uniform(Init& init, const Shape& shape, double bound);  // U(-bound, bound)
+Tensor normal(Init& init, const Shape& shape, double deviation);
 // N(0, 2/fan). Ref: He et al. 2015, equation 10.
 Tensor kaiming_normal(Init& init, const Shape& shape, int64_t fan);
 Tensor constant(Init& init, const Shape& shape, double value, DType dtype = DType::f32);

@@ -37,7 +37,8 @@ class Module {
   // written.
   enum class Layout : uint8_t {
     plain,
-    conv_weight,  // [K, R, S, C] here, [K, C, R, S] in files
+    conv_weight,        // [K, R, S, C] here, [K, C, R, S] in files
+    transposed_linear,  // [out, in] here, [in, out] in files
   };
   struct NamedParameter {
     std::string name;

@@ -17,9 +17,27 @@ std::string list(const char* title, const std::vector<std::string>& names) {
   return text;
 }
 
-Shape file_shape(const Shape& shape, Module::Layout layout) {
-  if (layout == Module::Layout::plain) return shape;
-  return {shape[0], shape[3], shape[1], shape[2]};
+// Views in the other layout.
+Tensor as_file(const Tensor& tensor, Module::Layout layout) {
+  switch (layout) {
+    case Module::Layout::conv_weight:
+      return tensor.permute({0, 3, 1, 2});
+    case Module::Layout::transposed_linear:
+      return tensor.transpose(0, 1);
+    default:
+      return tensor;
+  }
+}
+
+Tensor from_file(const Tensor& tensor, Module::Layout layout) {
+  switch (layout) {
+    case Module::Layout::conv_weight:
+      return tensor.permute({0, 2, 3, 1});
+    case Module::Layout::transposed_linear:
+      return tensor.transpose(0, 1);
+    default:
+      return tensor;
+  }
 }
 
 struct Target {
@@ -37,11 +55,11 @@ std::map<std::string, Target> targets_of(Module& module) {
 }  // namespace
 
 Tensor to_file_layout(const Tensor& tensor, Module::Layout layout) {
-  return ops::clone(layout == Module::Layout::plain ? tensor : tensor.permute({0, 3, 1, 2}));
+  return ops::clone(as_file(tensor, layout));
 }
 
 Tensor from_file_layout(const Tensor& tensor, Module::Layout layout) {
-  return ops::clone(layout == Module::Layout::plain ? tensor : tensor.permute({0, 2, 3, 1}));
+  return ops::clone(from_file(tensor, layout));
 }
 
 NamedTensors state_dict(Module& module) {
@@ -64,7 +82,7 @@ void load_state_dict(Module& module, const NamedTensors& state) {
       if (!name.ends_with("num_batches_tracked")) missing.push_back(name);
       continue;
     }
-    const Shape expected = file_shape(target.tensor.shape(), target.layout);
+    const Shape expected = as_file(target.tensor, target.layout).shape();
     if (found->second->shape() != expected)
       wrong.push_back(
           fmt::format("{}: expected {}, got {}", name, expected, found->second->shape()));
@@ -76,8 +94,7 @@ void load_state_dict(Module& module, const NamedTensors& state) {
                list("unexpected", unexpected), list("wrong shape", wrong));
   for (const auto& [name, tensor] : given) {
     const Target& target = targets.at(name);
-    const bool conv = target.layout == Module::Layout::conv_weight;
-    ops::copy_into(target.tensor, conv ? tensor->permute({0, 2, 3, 1}) : *tensor);
+    ops::copy_into(target.tensor, from_file(*tensor, target.layout));
     target.tensor.bump_version();
   }
 }

@@ -11,7 +11,8 @@ namespace frugal::models {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // A parameter-shaped tensor (the parameter or its gradient) as files hold it, and back.
-// conv_weight: [K, R, S, C] here, [K, C, R, S] there; contiguous copies.
+// conv_weight: [K, R, S, C] here, [K, C, R, S] there; transposed_linear: [out, in] here, [in, out]
+// there; contiguous copies.
 Tensor to_file_layout(const Tensor& tensor, Module::Layout layout);
 Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
 

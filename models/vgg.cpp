@@ -1,0 +1,116 @@
+#include "models/vgg.h"
+
+#include <map>
+
+#include "models/checkpointed.h"
+
+namespace frugal::models {
+namespace {
+
+constexpr int64_t kPooled = 7;  // the classifier's side, whatever the image's
+
+// Children by the positions that torchvision's Sequential gives them.
+class Numbered : public Module {
+ public:
+  template <class M>
+  std::shared_ptr<M> add(int64_t position, std::shared_ptr<M> module) {
+    return register_module(std::to_string(position), std::move(module));
+  }
+  Variable forward(Variable x, Context&) override { return x; }
+};
+
+}  // namespace
+
+// A convolution, its norm if there is one, and relu.
+class Vgg::Layer {
+ public:
+  // Takes its positions in `features`.
+  Layer(Init& init, Numbered& features, int64_t& position, int64_t in, int64_t out, bool norm) {
+    const int64_t fan_out = 9 * out;
+    conv_ = features.add(position++,
+                         std::make_shared<Conv>(kaiming_normal(init, {out, 3, 3, in}, fan_out),
+                                                constant(init, {out}, 0)));
+    if (norm) norm_ = features.add(position++, std::make_shared<BatchNorm2d>(init, out));
+    ++position;  // relu
+  }
+
+  Variable forward(const Variable& x, Context& context) const {
+    const Variable y = conv_->forward(x, context);
+    return norm_ != nullptr ? norm_->forward_relu(y, context) : relu(y);
+  }
+
+ private:
+  class Conv : public Module {
+   public:
+    Conv(Tensor weight, Tensor bias)
+        : weight_(register_parameter("weight", std::move(weight), Layout::conv_weight)),
+          bias_(register_parameter("bias", std::move(bias))) {}
+    Variable forward(Variable x, Context&) override {
+      Conv2dOptions options;
+      options.padding = {1, 1};
+      return conv2d(x, weight_, bias_, options);
+    }
+
+   private:
+    Variable weight_, bias_;
+  };
+
+  std::shared_ptr<Conv> conv_;
+  std::shared_ptr<BatchNorm2d> norm_;
+};
+
+VggOptions vgg_options(const std::string& name) {
+  static const std::map<std::string, VggOptions> known = {
+      {"vgg11", {{1, 1, 2, 2, 2}, false}}, {"vgg11_bn", {{1, 1, 2, 2, 2}, true}},
+      {"vgg13", {{2, 2, 2, 2, 2}, false}}, {"vgg13_bn", {{2, 2, 2, 2, 2}, true}},
+      {"vgg16", {{2, 2, 3, 3, 3}, false}}, {"vgg16_bn", {{2, 2, 3, 3, 3}, true}},
+      {"vgg19", {{2, 2, 4, 4, 4}, false}}, {"vgg19_bn", {{2, 2, 4, 4, 4}, true}},
+  };
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  std::string names;
+  for (const auto& [each, options] : known) names += (names.empty() ? "" : ", ") + each;
+  throw Error(fmt::format("[vgg] expected one of {}, got '{}'", names, name));
+}
+
+Vgg::Vgg(Init& init, const VggOptions& options) : dropout_(options.dropout) {
+  const auto features = register_module("features", std::make_shared<Numbered>());
+  int64_t position = 0, channels = options.in_channels;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const int64_t width = std::min<int64_t>(int64_t{64} << s, 512);
+    stages_[s] = std::make_shared<Stage>();
+    for (int64_t i = 0; i < options.depths[s]; ++i) {
+      stages_[s]->push_back(
+          std::make_shared<Layer>(init, *features, position, channels, width, options.batch_norm));
+      channels = width;
+    }
+    ++position;  // max-pool
+  }
+  const auto classifier = register_module("classifier", std::make_shared<Numbered>());
+  const auto dense = [&](int64_t at, int64_t in, int64_t out) {
+    return classifier->add(at, normal_dense(init, in, out, 0.01));
+  };
+  classifier_ = {dense(0, channels * kPooled * kPooled, 4096), dense(3, 4096, 4096),
+                 dense(6, 4096, options.num_classes)};
+}
+
+Variable Vgg::forward(Variable x, Context& context) {
+  FRUGAL_CHECK(x.value().dim() == 4 && x.size(1) >= 32 && x.size(2) >= 32,
+               "[vgg] expected images [N, H, W, C] of at least 32 x 32, got {}",
+               describe(x.value()));
+  for (const auto& stage : stages_)
+    x = checkpointed(context, {std::move(x)}, [stage](Variables in, Context& inner) {
+      Variable y = std::move(in[0]);
+      for (const auto& layer : *stage) y = layer->forward(y, inner);
+      return max_pool2d(y, {});
+    });
+  x = adaptive_avg_pool2d(x, kPooled, kPooled);
+  // torchvision flattens [C, H, W].
+  x = transpose(transpose(x, 2, 3), 1, 2);
+  x = reshape(x, {x.size(0), -1});
+  x = drop(relu(classifier_[0]->forward(x, context)), dropout_, context);
+  x = drop(relu(classifier_[1]->forward(x, context)), dropout_, context);
+  return classifier_[2]->forward(x, context);
+}
+
+}  // namespace frugal::models

@@ -1,0 +1,39 @@
+// torchvision's VGG-11/13/16/19, with and without batch normalisation, with its parameter names.
+// Ref: Simonyan & Zisserman 2015, table 1 (A, B, D, E).
+#pragma once
+#include <array>
+#include <string>
+
+#include "models/dense.h"
+#include "models/layers.h"
+
+namespace frugal::models {
+
+struct VggOptions {
+  std::array<int64_t, 5> depths{1, 1, 2, 2, 2};  // convolutions before each max-pool
+  bool batch_norm = false;
+  double dropout = 0.5;
+  int64_t in_channels = 3;
+  int64_t num_classes = 1000;
+};
+
+// The options of "vgg11", "vgg13", "vgg16", "vgg19" and the same with "_bn".
+// Errors: unknown name, listing the known ones.
+VggOptions vgg_options(const std::string& name);
+
+// [N, H, W, in_channels] -> [N, num_classes], H and W at least 32.
+// Names: features.{i}, classifier.{0,3,6}.
+class Vgg : public Module {
+ public:
+  Vgg(Init& init, const VggOptions& options);
+  Variable forward(Variable x, Context& context) override;
+
+ private:
+  class Layer;
+  using Stage = std::vector<std::shared_ptr<Layer>>;
+  double dropout_;
+  std::array<std::shared_ptr<Stage>, 5> stages_;
+  std::array<std::shared_ptr<Dense>, 3> classifier_;
+};
+
+}  // namespace frugal::models
