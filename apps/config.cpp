@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "apps/config_table.h"
-#include "apps/sha256.h"
+#include "data/sha256.h"
 
 namespace frugal::apps {
 namespace {
@@ -217,7 +217,7 @@ std::string config_help() {
 
 std::string config_text(const Config& config) { return to_json(config).dump(2) + "\n"; }
 
-std::string config_sha256(const Config& config) { return sha256_hex(config_text(config)); }
+std::string config_sha256(const Config& config) { return data::sha256_hex(config_text(config)); }
 
 std::string first_difference(const Config& a, const Config& b) {
   for (const Section& section : config_sections())

@@ -4,7 +4,7 @@
 
 #include "apps/config_table.h"
 #include "apps/makers.h"
-#include "apps/sha256.h"
+#include "data/sha256.h"
 #include "run.h"
 
 namespace frugal::apps {
@@ -151,10 +151,11 @@ TEST_CASE("sizes with units") {
 
 TEST_CASE("the hash names a configuration") {
   // The two examples of FIPS 180-4's publisher, and the empty text.
-  CHECK(sha256_hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  CHECK(sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
+  CHECK(data::sha256_hex("abc") ==
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(data::sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  CHECK(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(data::sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   Config a, b;
   CHECK(config_sha256(a) == config_sha256(b));
   b.optim.lr = 0.2;

@@ -19,7 +19,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ data/safetensors"
+  [nlohmann/]="apps/ data/safetensors data/byte_bpe.cpp"
   [CLI/]="apps/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."
@@ -29,6 +29,10 @@ declare -A libraries=(
   [fmt/]=""
   [zfp.h]="compress/zfp_codec."
   [zlib.h]="data/ compress/file_store"
+  [unicode/]="data/unicode."
+  [curl/]="data/fetch.cpp"
+  [archive.h]="data/archive.cpp"
+  [archive_entry.h]="data/archive.cpp"
   [omp.h]="core/parallel.cpp"
   [doctest]=""
 )

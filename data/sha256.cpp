@@ -1,11 +1,13 @@
-#include "apps/sha256.h"
+#include "data/sha256.h"
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <vector>
 
-namespace frugal::apps {
+#include "core/error.h"
+#include "data/file_bytes.h"
+
+namespace frugal::data {
 namespace {
 
 // The constants are the first 32 fractional bits of roots of the first primes (FIPS 180-4, 4.2.2
@@ -63,21 +65,60 @@ void compress(std::array<uint32_t, 8>& state, const uint8_t* block, const Consta
   for (size_t i = 0; i < 8; ++i) state[i] += add[i];
 }
 
+const Constants& constants() {
+  static const Constants made;
+  return made;
+}
+
 }  // namespace
 
-std::string sha256_hex(std::string_view text) {
-  static const Constants constants;
-  std::vector<uint8_t> bytes(text.begin(), text.end());
-  const uint64_t bits = static_cast<uint64_t>(bytes.size()) * 8;
-  bytes.push_back(0x80);
-  while (bytes.size() % 64 != 56) bytes.push_back(0);
-  for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<uint8_t>(bits >> shift));
-  auto state = constants.start;
-  for (size_t i = 0; i < bytes.size(); i += 64) compress(state, &bytes[i], constants);
+Sha256::Sha256() : state_(constants().start) {}
+
+void Sha256::update(const void* data, size_t bytes) {
+  const auto* in = static_cast<const uint8_t*>(data);
+  bytes_ += bytes;
+  while (bytes > 0) {
+    const size_t take = std::min(bytes, block_.size() - filled_);
+    std::copy_n(in, take, block_.begin() + static_cast<std::ptrdiff_t>(filled_));
+    filled_ += take;
+    in += take;
+    bytes -= take;
+    if (filled_ < block_.size()) return;
+    compress(state_, block_.data(), constants());
+    filled_ = 0;
+  }
+}
+
+std::string Sha256::hex() const {
+  Sha256 end = *this;
+  const uint64_t bits = bytes_ * 8;
+  constexpr uint8_t one = 0x80, zero = 0;
+  end.update(&one, 1);
+  while (end.filled_ != 56) end.update(&zero, 1);
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    const auto byte = static_cast<uint8_t>(bits >> shift);
+    end.update(&byte, 1);
+  }
   std::string hex;
-  for (uint32_t word : state)
+  for (uint32_t word : end.state_)
     for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[word >> shift & 15];
   return hex;
 }
 
-}  // namespace frugal::apps
+std::string sha256_hex(std::string_view text) {
+  Sha256 sum;
+  sum.update(text.data(), text.size());
+  return sum.hex();
+}
+
+std::string sha256_of_file(const std::string& path) {
+  const FileHandle file = open_file("sha256", path);
+  std::vector<uint8_t> buffer(size_t{1} << 20);
+  Sha256 sum;
+  while (const size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get()))
+    sum.update(buffer.data(), got);
+  FRUGAL_CHECK(!std::ferror(file.get()), "[sha256] cannot read {}", path);
+  return sum.hex();
+}
+
+}  // namespace frugal::data
