@@ -72,10 +72,16 @@ Variable max(const Variable& x, int axis, bool keep_dim = false);
 // ---- softmax and losses (functions/softmax.cpp, functions/loss.cpp)
 Variable softmax(const Variable& x, int axis = -1);      // Saves: y
 Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y
-// logits [N, C], target [N] i64 -> scalar mean over the targets that are not ignored. Saves:
-// logits, target, one log-sum-exp a row.
+// logits [..., C], target [...] i64, row_weights like target or undefined -> scalar: the (weighted)
+// mean or sum over the targets that are not ignored. Saves: logits, target, one log-sum-exp a row,
+// row_weights. Backward writes over the logits where nobody else holds them.
 Variable cross_entropy(const Variable& logits, const Tensor& target,
-                       const CrossEntropyOptions& options = {});
+                       const CrossEntropyOptions& options = {}, const Tensor& row_weights = {});
+// logits and target of one shape, row_weights like its leading axis or undefined -> scalar: the
+// (weighted) mean or sum of -t log sigmoid(x) - (1 - t) log sigmoid(-x). Saves: d(loss)/d(logits).
+Variable binary_cross_entropy(const Variable& logits, const Tensor& target,
+                              const BinaryCrossEntropyOptions& options = {},
+                              const Tensor& row_weights = {});
 Variable mse_loss(const Variable& x, const Variable& target);  // scalar mean. Saves: the difference
 
 // ---- pooling (functions/pool.cpp), NHWC

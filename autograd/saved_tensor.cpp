@@ -275,6 +275,10 @@ Tensor SavedTensor::unpack_variance() const {
 }
 bool SavedTensor::knows_variance() const { return !defined() || entry_->knows_variance(); }
 bool SavedTensor::is_raw() const { return defined() && entry_->is_raw(); }
+bool SavedTensor::is_sole_owner() const {
+  // The entry's own handle and the one that is looked at.
+  return is_raw() && entry_.use_count() == 1 && entry_->unpack().storage().use_count() == 2;
+}
 void SavedTensor::prefetch() const {
   if (defined()) entry_->prefetch();
 }

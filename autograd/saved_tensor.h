@@ -170,6 +170,9 @@ class SavedTensor {
   bool knows_variance() const;  // true also where there is none
   Replay quality() const;  // of what unpack gives: exact, unbiased or biased (nothing kept: exact)
   bool is_raw() const;
+  // Does nobody else hold the bytes behind unpack()? Then a backward may write over them, after
+  // which unpack() is an error.
+  bool is_sole_owner() const;
   void prefetch() const;
   // The same tensor for a recipe: it does not count as a consumer of its own.
   SavedTensor as_source() const;

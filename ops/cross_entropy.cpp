@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "core/dtype_switch.h"
@@ -26,8 +27,29 @@ struct Totals {
   int64_t correct = 0;
 };
 
-int64_t count_kept(const int64_t* target, int64_t n, int64_t ignore_index) {
-  return n - std::count(target, target + n, ignore_index);
+// The rows that count, and what divides the sum of their losses.
+struct Kept {
+  int64_t rows = 0;
+  double divisor = 0;
+};
+
+// weights: of T, or null.
+template <class T>
+Kept count_kept(const int64_t* target, const T* weights, int64_t n,
+                const CrossEntropyOptions& options) {
+  Kept kept;
+  for (int64_t row = 0; row < n; ++row) {
+    if (target[row] == options.ignore_index) continue;
+    ++kept.rows;
+    kept.divisor += weights == nullptr ? 1 : static_cast<double>(weights[row]);
+  }
+  if (options.sum) kept.divisor = 1;
+  return kept;
+}
+
+template <class T>
+const T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
 }
 
 void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ignore_index) {
@@ -64,32 +86,58 @@ double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoot
 }
 
 void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
-                  const CrossEntropyOptions& options) {
+                  const Tensor& row_weights, const CrossEntropyOptions& options) {
   check_real(op, "logits", logits);
-  check_dim(op, "logits", logits, 2);
-  FRUGAL_CHECK(logits.size(1) > 0, "[{}] expected at least one class, got logits {}", op,
+  FRUGAL_CHECK(logits.dim() >= 2, "[{}] expected logits with at least 2 axes, got {}", op,
                describe(logits));
-  check_shape(op, "target", target, {logits.size(0)});
+  FRUGAL_CHECK(logits.size(-1) > 0, "[{}] expected at least one class, got logits {}", op,
+               describe(logits));
+  const Shape rows(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
+  check_shape(op, "target", target, rows);
   FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
                "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
                describe(target));
+  if (row_weights.defined()) check_shape(op, "row_weights", row_weights, rows);
+  check_same(op, logits, {&row_weights});
   FRUGAL_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1,
                "[{}] expected label_smoothing in [0, 1], got {}", op, options.label_smoothing);
+}
+
+// [rows, C] of [..., C], and [rows] of [...].
+Tensor as_matrix(const Tensor& logits) {
+  const int64_t classes = logits.size(-1);
+  return contiguous(logits).view({logits.numel() / classes, classes});
+}
+Tensor as_vector(const Tensor& tensor) {
+  return tensor.defined() ? contiguous(tensor).view({tensor.numel()}) : tensor;
+}
+
+// y = factor * (e^(x - shift) - term) where y may be x, which the vector loop must not see.
+template <class T>
+void gradient_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
+  if (x != y) return shifted_exp_row(x, shift, factor, term, y, width);
+  std::array<T, 1024> block;
+  for (int64_t start = 0; start < width; start += std::ssize(block)) {
+    const int64_t n = std::min<int64_t>(std::ssize(block), width - start);
+    shifted_exp_row(x + start, shift, factor, term, block.data(), n);
+    std::copy_n(block.data(), n, y + start);
+  }
 }
 
 }  // namespace
 
 void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
-                          const CrossEntropyResult& result, const CrossEntropyOptions& options) {
+                          const CrossEntropyResult& result, const CrossEntropyOptions& options,
+                          const Tensor& row_weights) {
   const int64_t n = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
   check_targets(at, n, classes, options.ignore_index);
-  const int64_t counted = count_kept(at, n, options.ignore_index);
   const int64_t chunks = (n + kChunkRows - 1) / kChunkRows;
   std::vector<Totals> partial(static_cast<size_t>(chunks));
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.data<T>();
+    const T* weights = data_or_null<T>(row_weights);
     T* lse = result.lse.mut<T>();
     parallel_for(
         0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
@@ -103,8 +151,11 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
             for (int64_t row = first; row < stop; ++row) {
               const T* from = x + row * classes;
               if (at[row] == options.ignore_index) continue;
-              totals.loss += row_loss(from, classes, at[row], lse[row], options.label_smoothing);
               totals.correct += tops[static_cast<size_t>(row - first)] == at[row] ? 1 : 0;
+              const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
+              if (weight == 0) continue;  // 0 times an infinite loss would be NaN
+              totals.loss +=
+                  weight * row_loss(from, classes, at[row], lse[row], options.label_smoothing);
             }
             partial[static_cast<size_t>(chunk)] = totals;
           }
@@ -114,36 +165,38 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
       all.loss += totals.loss;
       all.correct += totals.correct;
     }
-    *result.loss.mut<T>() = static_cast<T>(all.loss / static_cast<double>(counted));
+    const Kept kept = count_kept(at, weights, n, options);
+    *result.loss.mut<T>() = static_cast<T>(all.loss / kept.divisor);
     *result.correct.mut<int64_t>() = all.correct;
-    *result.counted.mut<int64_t>() = counted;
+    *result.counted.mut<int64_t>() = kept.rows;
   });
 }
 
 void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
                                    const Tensor& target, const Tensor& lse, const Tensor& dx,
-                                   const CrossEntropyOptions& options) {
+                                   const CrossEntropyOptions& options, const Tensor& row_weights) {
   const int64_t n = logits.size(0), classes = logits.size(1);
   const int64_t* at = target.data<int64_t>();
-  const int64_t counted = count_kept(at, n, options.ignore_index);
   with_real(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.data<T>();
+    const T* weights = data_or_null<T>(row_weights);
     const T* log_sums = lse.data<T>();
     T* to = dx.mut<T>();
-    const T factor = static_cast<T>(static_cast<double>(*dy.data<T>()) /
-                                    static_cast<double>(std::max<int64_t>(counted, 1)));
+    const double divisor = count_kept(at, weights, n, options).divisor;
+    const double common = divisor == 0 ? 0 : static_cast<double>(*dy.data<T>()) / divisor;
     const T even = static_cast<T>(options.label_smoothing / static_cast<double>(classes));
     const T sharp = static_cast<T>(1 - options.label_smoothing);
     parallel_for(0, n, std::max<int64_t>(1, kGrain / classes), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const T* from = x + row * classes;
         T* out = to + row * classes;
-        if (at[row] == options.ignore_index) {
+        const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
+        if (at[row] == options.ignore_index || weight == 0) {
           std::fill_n(out, classes, T{0});
           continue;
         }
-        shifted_exp_row(from, log_sums[row], factor, even, out, classes);
+        const T factor = static_cast<T>(common * weight);
+        gradient_row(x + row * classes, log_sums[row], factor, even, out, classes);
         out[at[row]] -= factor * sharp;
       }
     });
@@ -151,39 +204,47 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
 }
 
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
-                                 const CrossEntropyOptions& options) {
-  check_inputs("cross_entropy", logits, target, options);
+                                 const CrossEntropyOptions& options, const Tensor& row_weights) {
+  check_inputs("cross_entropy", logits, target, row_weights, options);
   const Device device = logits.device();
   CrossEntropyResult result{Tensor::empty({}, logits.dtype(), device),
-                            Tensor::empty({logits.size(0)}, logits.dtype(), device),
+                            Tensor::empty({target.numel()}, logits.dtype(), device),
                             Tensor::empty({}, DType::i64, device),
                             Tensor::empty({}, DType::i64, device)};
-  const Tensor x = contiguous(logits), at = contiguous(target);
-  dispatch(device, [&](auto backend) { cross_entropy_kernel(backend, x, at, result, options); });
+  const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
+  dispatch(device,
+           [&](auto backend) { cross_entropy_kernel(backend, x, at, result, options, weights); });
   return result;
 }
 
 Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tensor& target,
-                              const Tensor& lse, const CrossEntropyOptions& options) {
-  check_inputs("cross_entropy_backward", logits, target, options);
+                              const Tensor& lse, const CrossEntropyOptions& options,
+                              const Tensor& row_weights, bool overwrite) {
+  check_inputs("cross_entropy_backward", logits, target, row_weights, options);
   check_shape("cross_entropy_backward", "dy", dy, {});
-  check_shape("cross_entropy_backward", "lse", lse, {logits.size(0)});
+  check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
   check_same("cross_entropy_backward", logits, {&dy, &lse});
-  Tensor dx = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
-  const Tensor x = contiguous(logits), at = contiguous(target), sums = contiguous(lse);
+  FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
+               "[cross_entropy_backward] expected contiguous logits to write over, got {}",
+               describe(logits));
+  const Tensor dx =
+      overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+  const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
+  const Tensor sums = contiguous(lse), to = dx.view(x.shape());
   dispatch(logits.device(), [&](auto backend) {
-    cross_entropy_backward_kernel(backend, dy, x, at, sums, dx, options);
+    cross_entropy_backward_kernel(backend, dy, x, at, sums, to, options, weights);
   });
+  if (overwrite) dx.bump_version();
   return dx;
 }
 
 int64_t count_correct(const Tensor& logits, const Tensor& target) {
-  check_inputs("count_correct", logits, target, {});
+  check_inputs("count_correct", logits, target, {}, {});
   const CategoryScope scope(Category::workspace);
-  const Tensor top = argmax(logits, 1), at = contiguous(target);
+  const Tensor top = argmax(as_matrix(logits), 1), at = as_vector(target);
   int64_t correct = 0;
   if (logits.device().type == DeviceType::meta) return correct;
-  for (int64_t row = 0; row < logits.size(0); ++row)
+  for (int64_t row = 0; row < at.numel(); ++row)
     correct += top.data<int64_t>()[row] == at.data<int64_t>()[row] ? 1 : 0;
   return correct;
 }

@@ -38,6 +38,11 @@ struct BatchNormOptions {
 struct CrossEntropyOptions {
   double label_smoothing = 0;
   int64_t ignore_index = -100;
+  bool sum = false;  // over the rows, instead of their mean
+};
+
+struct BinaryCrossEntropyOptions {
+  bool sum = false;  // over the elements, instead of their mean
 };
 
 enum class Gelu : uint8_t { exact, tanh };

@@ -1,4 +1,5 @@
 #include "autograd/functions.h"
+#include "ops/copy.h"
 #include "tests/op_table/op_table.h"
 
 namespace frugal::op_table {
@@ -17,17 +18,52 @@ Tensor targets(const std::vector<int64_t>& values, Device device) {
   return Tensor::from<int64_t>(values, {static_cast<int64_t>(values.size())});
 }
 
-Case entropy(const std::string& name, int64_t classes, std::vector<int64_t> target,
-             const CrossEntropyOptions& options) {
+// 0.5, 1.5, ... like x.
+Tensor row_weights(const Shape& shape, const Variable& x) {
+  Tensor weights = Tensor::empty(shape, x.dtype(), x.device());
+  if (x.device().type == DeviceType::meta) return weights;
+  for (int64_t i = 0; i < weights.numel(); ++i) {
+    const double value = static_cast<double>(i) + 0.5;
+    if (x.dtype() == DType::f64)
+      weights.mut<double>()[i] = value;
+    else
+      weights.mut<float>()[i] = static_cast<float>(value);
+  }
+  return weights;
+}
+
+// Logits [leading..., classes], a target for each row. Weights of 0.5, 1.5, ... by row.
+Case entropy(const std::string& name, const Shape& leading, int64_t classes,
+             const std::vector<int64_t>& target, const CrossEntropyOptions& options,
+             bool weighted = false) {
   const auto n = static_cast<int64_t>(target.size());
+  Shape shape = leading;
+  shape.push_back(classes);
   return {name,
-          {{{n, classes}, false, -3, 3}},
+          {{shape, false, -3, 3}},
           [=](const Variables& v) {
-            return cross_entropy(v[0], targets(target, v[0].device()), options);
+            const Tensor weights = weighted ? row_weights(leading, v[0]) : Tensor();
+            return cross_entropy(v[0], targets(target, v[0].device()).view(leading), options,
+                                 weights);
           },
           [=](int64_t e) {
-            return std::vector<int64_t>{n * classes * e, 8 * n, n * e};
+            std::vector<int64_t> bytes{n * classes * e, 8 * n, n * e};
+            if (weighted) bytes.push_back(n * e);
+            return bytes;
           }};
+}
+
+Case binary(const std::string& name, const Shape& shape, bool weighted,
+            const BinaryCrossEntropyOptions& options) {
+  return {name,
+          {{shape, false, -3, 3}},
+          [=](const Variables& v) {
+            Tensor target = Tensor::full(shape, 0.25, v[0].dtype(), v[0].device());
+            if (target.numel() > 0) ops::fill(target.select(-1, 0), 1);
+            return binary_cross_entropy(v[0], target, options,
+                                        weighted ? row_weights({shape[0]}, v[0]) : Tensor());
+          },
+          elements({shape.numel()})};
 }
 
 }  // namespace
@@ -40,22 +76,50 @@ void add_loss(std::vector<Op>& rows) {
                     {{[log] { log ? log_softmax(leaf({2}), 1) : softmax(leaf({2}), 1); },
                       "expected an axis in [-1, 1)"}},
                     soft("rows of 1000", {1024, 1000}, -1, log)});
-  CrossEntropyOptions plain, smooth, ignoring;
+  CrossEntropyOptions plain, smooth, ignoring, sum;
   smooth.label_smoothing = 0.1;
   ignoring.ignore_index = 1;
   ignoring.label_smoothing = 0.2;
-  rows.push_back({"cross_entropy",
-                  {entropy("plain", 5, {0, 4, 2}, plain), entropy("smoothed", 5, {0, 4, 2}, smooth),
-                   entropy("some ignored", 4, {1, 3, 1, 0}, ignoring)},
+  sum.sum = true;
+  rows.push_back(
+      {"cross_entropy",
+       {entropy("plain", {3}, 5, {0, 4, 2}, plain), entropy("smoothed", {3}, 5, {0, 4, 2}, smooth),
+        entropy("some ignored", {4}, 4, {1, 3, 1, 0}, ignoring),
+        entropy("sequences", {2, 3}, 4, {1, 3, -100, 0, -100, 2}, plain),
+        entropy("weighted mean", {4}, 3, {1, 2, 1, 0}, ignoring, true),
+        entropy("weighted sum of sequences", {2, 2}, 3, {1, 2, 1, 0}, sum, true)},
+       {{[] {
+           cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64));
+         },
+         "[cross_entropy] expected"},
+        {[] {
+           cross_entropy(leaf({2, 3}), Tensor::zeros({3}, DType::i64));
+         },
+         "[cross_entropy] expected"},
+        {[] {
+           cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), {}, f32({3}));
+         },
+         "[cross_entropy] expected row_weights of shape [2]"}},
+       entropy("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
+  BinaryCrossEntropyOptions binary_sum;
+  binary_sum.sum = true;
+  rows.push_back({"binary_cross_entropy",
+                  {binary("mean", {3, 4}, false, {}), binary("weighted mean", {3, 2}, true, {}),
+                   binary("weighted sum", {2, 2, 3}, true, binary_sum)},
                   {{[] {
-                      cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64));
+                      binary_cross_entropy(leaf({2, 3}), f32({3, 2}));
                     },
-                    "[cross_entropy] expected"},
+                    "[binary_cross_entropy] expected target of shape [2, 3]"},
+                   {[] { binary_cross_entropy(leaf({2}), Tensor::full({2}, 1.5)); },
+                    "[binary_cross_entropy] expected targets in [0, 1], got 1.5 in element 0"},
                    {[] {
-                      cross_entropy(leaf({2, 3}), Tensor::zeros({3}, DType::i64));
+                      binary_cross_entropy(leaf({2, 3}), f32({2, 3}), {}, f32({3}));
                     },
-                    "[cross_entropy] expected"}},
-                  entropy("1024 x 1000", 1000, std::vector<int64_t>(1024, 7), plain)});
+                    "[binary_cross_entropy] expected row_weights of shape [2]"},
+                   {[] { binary_cross_entropy(leaf({}), f32({}), {}, f32({1})); },
+                    "[binary_cross_entropy] expected logits with at least 1 axis"}},
+                  binary("8192 x 121", {8192, 121}, false, {}),
+                  true});
   auto mse = [](const Variables& v) { return mse_loss(v[0], v[1]); };
   rows.push_back({"mse_loss",
                   {{"plain", {{{3, 4}}, {{3, 4}}}, mse, elements({12})}},
