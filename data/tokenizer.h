@@ -1,0 +1,21 @@
+// Tokenizer: text to token ids and back. Language models need no more.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace frugal::data {
+
+using TokenIds = std::vector<int32_t>;
+
+// Thread safety: const.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual int64_t size() const = 0;  // ids are in [0, size())
+  virtual TokenIds encode(std::string_view text) const = 0;
+  virtual std::string decode(const TokenIds& ids) const = 0;  // Errors: id outside [0, size())
+};
+
+}  // namespace frugal::data
