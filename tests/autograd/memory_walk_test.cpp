@@ -212,6 +212,7 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
                                           "softmax",
                                           "log_softmax",
                                           "cross_entropy",
+                                          "binary_cross_entropy",
                                           "mse_loss",
                                           "max_pool2d",
                                           "avg_pool2d",
