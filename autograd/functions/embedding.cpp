@@ -1,0 +1,21 @@
+#include "ops/embedding.h"
+
+#include "autograd/record.h"
+#include "autograd/transformer_functions.h"
+
+namespace frugal {
+
+// y = weight[ids], dweight[v] = sum of dy where ids = v.  Saves: ids, which the batch holds anyway.
+// Recipe: bit-equal, from ids and the weight; so sums of embeddings and what is normalized of them
+// cost nothing.
+Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx) {
+  return record(
+      "embedding", {weight}, ops::embedding(ids, weight.value()),
+      {save_index(ids), for_replay(weight)},
+      [vocabulary = weight.size(0), padding_idx](const Backward& b) {
+        return Grads{ops::embedding_backward(b.dy(), b.saved(0), vocabulary, padding_idx)};
+      },
+      linear_replay([](const Slots& s) { return ops::embedding(s.unpack(0), s.unpack(1)); }, true));
+}
+
+}  // namespace frugal

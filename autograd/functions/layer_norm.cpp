@@ -1,0 +1,73 @@
+#include "ops/layer_norm.h"
+
+#include "autograd/record.h"
+#include "autograd/transformer_functions.h"
+#include "ops/bitmask.h"
+
+namespace frugal {
+namespace {
+
+// Slots of every form. Absent: the mean of rms_norm, the mask but for relu.
+enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask };
+
+// y = weight (x - mean) invstd + bias, or with relu that where the bit is set, else 0.
+Tensor rebuild(const Slots& s) {
+  const Tensor y = ops::layer_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
+                                         s.unpack(kWeight), s.unpack(kBias));
+  const Tensor mask = s.unpack(kMask);
+  return mask.defined() ? ops::select_by_mask(y, mask, 0) : y;
+}
+
+// The mask that rebuilt values give: not the exact one.
+Tensor rebuild_mask(const Slots& s) {
+  const Tensor y = ops::layer_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
+                                         s.unpack(kWeight), s.unpack(kBias));
+  return ops::rectify(y, 0, true).mask;
+}
+
+// g = weight dy, xhat = (x - mean) invstd, averages over the row:
+// dx = invstd (g - avg(g) - xhat avg(g xhat)), dweight = sum(dy xhat), dbias = sum(dy).
+Grads backward(const Backward& b) {
+  Tensor dy = b.take_dy();
+  if (b.keeps(kMask)) dy = ops::select_by_mask(dy, b.saved(kMask), 0);
+  const bool mine = is_sole_owner(dy);
+  const ops::LayerNormGradients g =
+      ops::layer_norm_backward(dy, b.saved(kX), {b.saved(kMean), b.saved(kInvstd)},
+                               b.saved(kWeight), {b.needs(0), b.needs(1), b.needs(2)}, mine);
+  return {g.dx, g.dweight, g.dbias};
+}
+
+Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
+
+Variable record_norm(const char* op, const Variable& x, const Variable& weight,
+                     const Variable& bias, const ops::LayerNormOutput& out, const Tensor& mask) {
+  // The statistics go with the rows as indices do: slices of rows take theirs.
+  return record(op, {x, weight, bias}, out.y,
+                {mask.defined() ? save(x).with_sign(mask, 0) : save(x), save(weight), save(bias),
+                 save_index(out.moments.mean), save_index(out.moments.invstd),
+                 mask.defined() ? save_sign(mask, rebuild_mask) : Save{}},
+                backward, linear_replay(rebuild, true));
+}
+
+}  // namespace
+
+Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps) {
+  return record_norm("layer_norm", x, weight, bias,
+                     ops::layer_norm(x.value(), value_of(weight), value_of(bias), eps), {});
+}
+
+Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
+  return record_norm("rms_norm", x, weight, {}, ops::rms_norm(x.value(), value_of(weight), eps),
+                     {});
+}
+
+// Where the relu is 0, x counts only through the statistics of its row.
+Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
+                         double eps) {
+  ops::LayerNormOutput out = ops::layer_norm(x.value(), value_of(weight), value_of(bias), eps);
+  const ops::Rectified y = ops::rectify(out.y, 0, recording({x, weight, bias}));
+  out.y = y.y;
+  return record_norm("layer_norm_relu", x, weight, bias, out, y.mask);
+}
+
+}  // namespace frugal

@@ -1,0 +1,47 @@
+// Normalisation of rows, x [..., C] over its last axis: layer norm (Ba et al. 2016, equation 4) and
+// RMS norm (Zhang & Sennrich 2019, equation 4). f32 (SIMD) and f64 (plain loops).
+#pragma once
+#include "core/tensor.h"
+
+namespace frugal::ops {
+
+// Of every row, [...] of x's dtype: the mean and 1 / sqrt(variance + eps). RMS norm has no mean,
+// and 1 / sqrt(mean square + eps).
+struct RowMoments {
+  Tensor mean, invstd;
+};
+struct LayerNormOutput {
+  Tensor y;
+  RowMoments moments;
+};
+
+// y = weight (x - mean) invstd + bias; weight and bias [C] or undefined: ones, zeros.
+// Errors: no axis, or one of extent 0; weight or bias of another shape.
+LayerNormOutput layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+LayerNormOutput rms_norm(const Tensor& x, const Tensor& weight, double eps);
+// y again: linear in x, and bit-equal for the same x.
+Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
+                        const Tensor& bias);
+
+// `overwrite`: dy, contiguous, becomes dx. What is not wanted stays undefined.
+struct LayerNormGradients {
+  Tensor dx, dweight, dbias;
+};
+struct LayerNormWants {
+  bool dx = true, dweight = true, dbias = true;
+};
+LayerNormGradients layer_norm_backward(const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                       const Tensor& weight, const LayerNormWants& wants,
+                                       bool overwrite = false);
+
+// All contiguous. `given`: the moments are, else they are computed.
+void layer_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                       bool given, const LayerNormOutput& out);
+void layer_norm_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                       bool given, const LayerNormOutput& out);
+void layer_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                const Tensor& weight, const LayerNormGradients& out);
+void layer_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                const Tensor& weight, const LayerNormGradients& out);
+
+}  // namespace frugal::ops
