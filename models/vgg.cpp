@@ -61,10 +61,10 @@ class Vgg::Layer {
 
 VggOptions vgg_options(const std::string& name) {
   static const std::map<std::string, VggOptions> known = {
-      {"vgg11", {{1, 1, 2, 2, 2}, false}}, {"vgg11_bn", {{1, 1, 2, 2, 2}, true}},
-      {"vgg13", {{2, 2, 2, 2, 2}, false}}, {"vgg13_bn", {{2, 2, 2, 2, 2}, true}},
-      {"vgg16", {{2, 2, 3, 3, 3}, false}}, {"vgg16_bn", {{2, 2, 3, 3, 3}, true}},
-      {"vgg19", {{2, 2, 4, 4, 4}, false}}, {"vgg19_bn", {{2, 2, 4, 4, 4}, true}},
+      {"vgg11", {{1, 1, 2, 2, 2}}}, {"vgg11_bn", {{1, 1, 2, 2, 2}, 64, true}},
+      {"vgg13", {{2, 2, 2, 2, 2}}}, {"vgg13_bn", {{2, 2, 2, 2, 2}, 64, true}},
+      {"vgg16", {{2, 2, 3, 3, 3}}}, {"vgg16_bn", {{2, 2, 3, 3, 3}, 64, true}},
+      {"vgg19", {{2, 2, 4, 4, 4}}}, {"vgg19_bn", {{2, 2, 4, 4, 4}, 64, true}},
   };
   const auto found = known.find(name);
   if (found != known.end()) return found->second;
@@ -77,7 +77,7 @@ Vgg::Vgg(Init& init, const VggOptions& options) : dropout_(options.dropout) {
   const auto features = register_module("features", std::make_shared<Numbered>());
   int64_t position = 0, channels = options.in_channels;
   for (size_t s = 0; s < stages_.size(); ++s) {
-    const int64_t width = std::min<int64_t>(int64_t{64} << s, 512);
+    const int64_t width = options.width << std::min<size_t>(s, 3);
     stages_[s] = std::make_shared<Stage>();
     for (int64_t i = 0; i < options.depths[s]; ++i) {
       stages_[s]->push_back(
@@ -90,8 +90,9 @@ Vgg::Vgg(Init& init, const VggOptions& options) : dropout_(options.dropout) {
   const auto dense = [&](int64_t at, int64_t in, int64_t out) {
     return classifier->add(at, normal_dense(init, in, out, 0.01));
   };
-  classifier_ = {dense(0, channels * kPooled * kPooled, 4096), dense(3, 4096, 4096),
-                 dense(6, 4096, options.num_classes)};
+  classifier_[0] = dense(0, channels * kPooled * kPooled, options.hidden);
+  classifier_[1] = dense(3, options.hidden, options.hidden);
+  classifier_[2] = dense(6, options.hidden, options.num_classes);
 }
 
 Variable Vgg::forward(Variable x, Context& context) {

@@ -11,7 +11,9 @@ namespace frugal::models {
 
 struct VggOptions {
   std::array<int64_t, 5> depths{1, 1, 2, 2, 2};  // convolutions before each max-pool
+  int64_t width = 64;  // of the first stage; the others are 2, 4, 8 and 8 times as wide
   bool batch_norm = false;
+  int64_t hidden = 4096;  // widths of the classifier's inner layers
   double dropout = 0.5;
   int64_t in_channels = 3;
   int64_t num_classes = 1000;

@@ -1,0 +1,17 @@
+"""Prints the fingerprints of torchvision's state dicts that the tests of VGG, DenseNet, ViT and Swin
+expect: FNV-1a over the sorted lines "name [shape]". Needs python3-torchvision; made with 0.14.1."""
+import torchvision.models
+
+
+def fnv1a(text):
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x100000001B3) % 2**64
+    return value
+
+
+for name in ["vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "densenet121", "densenet161", "densenet201",
+             "vit_b_16", "vit_b_32", "vit_l_16", "swin_t", "swin_s"]:
+    state = getattr(torchvision.models, name)().state_dict()
+    lines = sorted(f"{key} [{', '.join(map(str, value.shape))}]\n" for key, value in state.items())
+    print(f'{{"{name}", {len(lines)}, 0x{fnv1a("".join(lines)):016x}}},', flush=True)
