@@ -1,0 +1,41 @@
+#include "autograd/graph_functions.h"
+#include "autograd/record.h"
+#include "ops/segment.h"
+
+namespace frugal {
+
+Variable gather_rows(const Variable& x, const Tensor& index) {
+  return record("gather_rows", {x}, ops::gather_rows(x.value(), index), {save_index(index)},
+                [rows = x.size(0)](const Backward& b) {
+                  return Grads{ops::segment_sum(b.dy(), b.saved(0), rows)};
+                });
+}
+
+Variable segment_sum(const Variable& x, const Tensor& index, int64_t rows) {
+  return record("segment_sum", {x}, ops::segment_sum(x.value(), index, rows), {save_index(index)},
+                [](const Backward& b) { return Grads{ops::gather_rows(b.dy(), b.saved(0))}; });
+}
+
+Variable segment_mean(const Variable& x, const Tensor& index, int64_t rows) {
+  return record(
+      "segment_mean", {x}, ops::segment_mean(x.value(), index, rows), {save_index(index)},
+      [](const Backward& b) { return Grads{ops::segment_mean_backward(b.dy(), b.saved(0))}; });
+}
+
+Variable segment_max(const Variable& x, const Tensor& index, int64_t rows) {
+  const ops::SegmentMax out = ops::segment_max(x.value(), index, rows);
+  return record("segment_max", {x}, out.y, {save_index(out.element)},
+                [elements = x.size(0)](const Backward& b) {
+                  return Grads{ops::segment_max_backward(b.dy(), b.saved(0), elements)};
+                });
+}
+
+Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows) {
+  const Tensor y = ops::segment_softmax(x.value(), index, rows);
+  return record("segment_softmax", {x}, y, {save_output(y), save_index(index)},
+                [rows](const Backward& b) {
+                  return Grads{ops::segment_softmax_backward(b.dy(), b.saved(0), b.saved(1), rows)};
+                });
+}
+
+}  // namespace frugal

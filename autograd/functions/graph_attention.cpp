@@ -1,0 +1,34 @@
+#include "ops/graph_attention.h"
+
+#include "autograd/graph_functions.h"
+#include "autograd/record.h"
+
+namespace frugal {
+
+// Gradients are linear in h, given the coefficients. Those are made again from a_src and a_dst.
+Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variable& a_src,
+                         const Variable& a_dst, const GraphAttentionOptions& options) {
+  FRUGAL_CHECK(graph != nullptr, "[graph_attention] expected a graph, got none");
+  const ops::GraphAttentionSettings settings{options.slope, options.dropout, options.key};
+  const Tensor y = ops::graph_attention(*graph, h.value(), a_src.value(), a_dst.value(), settings);
+  return record("graph_attention", {h, a_src, a_dst}, y,
+                {save(h), save_stat(a_src.value()), save_stat(a_dst.value())},
+                [graph, settings](const Backward& b) {
+                  const ops::GraphAttentionGradients g = ops::graph_attention_backward(
+                      *graph, b.dy(), b.saved(0), b.saved(1), b.saved(2), settings);
+                  return Grads{g.h, g.a_src, g.a_dst};
+                });
+}
+
+Variable head_scores(const Variable& h, const Variable& weight) {
+  const Use use{Use::product, 1, 1, 1};
+  return record("head_scores", {h, weight}, ops::head_scores(h.value(), weight.value()),
+                {save(h).with_use(use), save(weight)}, [](const Backward& b) {
+                  Grads grads(2);
+                  if (b.needs(0)) grads[0] = ops::head_scores_backward_input(b.dy(), b.saved(1));
+                  if (b.needs(1)) grads[1] = ops::head_scores_backward_weight(b.dy(), b.saved(0));
+                  return grads;
+                });
+}
+
+}  // namespace frugal

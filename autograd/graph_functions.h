@@ -1,0 +1,72 @@
+// The differentiable functions of graph networks. Nodes are rows: x [V, F]. f32 and f64; each
+// function's formula, saved bytes and recipe stand in its .cpp (autograd/functions/). Graphs and
+// sparse matrices are constants: a node holds a pointer to what it was given.
+#pragma once
+#include <memory>
+
+#include "autograd/variable.h"
+#include "core/rng.h"
+#include "ops/graph.h"
+
+namespace frugal {
+
+using GraphPtr = std::shared_ptr<const ops::Graph>;
+using SparsePtr = std::shared_ptr<const ops::SparseMatrix>;
+
+// Sums (mean, max) over the edges into each node: x [V, F] -> [V, F]; 0 for nodes without edges.
+// y[i] = factor sum_{j -> i} value(j, i) x[j] + addend_factor addend[i] + bias
+// (functions/spmm.cpp); the mean divides the sum by the number of edges, the max does not look at
+// values. Saves: nothing; max: one index an element (1 byte up to 256 edges into a node, else 4).
+// Recipes: none, a rebuilt output would cost a whole product.
+struct SpmmTerms {
+  double factor = 1;
+  Variable bias = {};    // [F]
+  Variable addend = {};  // [V, F]
+  double addend_factor = 1;
+};
+Variable spmm(const GraphPtr& graph, const Variable& x);
+Variable spmm(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms);
+Variable neighbour_mean(const GraphPtr& graph, const Variable& x);
+Variable neighbour_mean(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms);
+Variable neighbour_max(const GraphPtr& graph, const Variable& x);
+
+// x [V, F] sparse and constant, weight [O, F], bias [O] or undefined -> x weight^T + bias [V, O];
+// no dense x is made. With dropout, each entry e of x is kept and scaled by 1 / (1 - dropout) where
+// uniform(key, e) >= dropout.  Saves: nothing but the key.
+Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias = {},
+                       double dropout = 0, RngKey key = {});
+
+// Rows by index (functions/gather.cpp): x [V, F], index [E] i64 -> [E, F].  Saves: index.
+Variable gather_rows(const Variable& x, const Tensor& index);
+// x [E, F], index [E] i64 in [0, rows) -> [rows, F]; rows without any get 0.  Saves: index (max:
+// one index an element, 4 bytes).
+Variable segment_sum(const Variable& x, const Tensor& index, int64_t rows);
+Variable segment_mean(const Variable& x, const Tensor& index, int64_t rows);
+Variable segment_max(const Variable& x, const Tensor& index, int64_t rows);
+// Softmax of each column over the elements of equal index: [E, F] -> [E, F].  Saves: y, index.
+Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows);
+
+// Graph attention (functions/graph_attention.cpp): h [V, heads, F], a_src and a_dst [V, heads] ->
+// y[i] = sum_{j -> i} softmax_j(leaky_relu(a_src[j] + a_dst[i], slope)) h[j], with dropout of the
+// coefficients. No tensor of edges is made.  Saves: h; a_src and a_dst without loss, since
+// coefficients are not linear in them.  Ref: Velickovic et al. 2018, eq. 3 to 6.
+struct GraphAttentionOptions {
+  double slope = 0.2;
+  double dropout = 0;
+  RngKey key{};
+};
+Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variable& a_src,
+                         const Variable& a_dst, const GraphAttentionOptions& options = {});
+// s[v, k] = <h[v, k], weight[k]>: h [V, heads, F], weight [1, heads, F] -> [V, heads].
+// Saves: h, weight.
+Variable head_scores(const Variable& h, const Variable& weight);
+
+// Activations that keep one tensor with what consumes them (functions/elu.cpp).
+// x where x > 0, else exp(x) - 1.  Saves: y and its sign, 1 bit, which y's codes may carry.
+// Recipe: y itself.
+Variable elu(const Variable& x);
+// dropout(relu(x)): zero where x <= 0 or uniform(key, i) < p, else x / (1 - p).  Saves: where it is
+// not zero, 1 bit, which codes of the output may carry. Recipe: linear, where x has one.
+Variable relu_dropout(const Variable& x, double p, RngKey key);
+
+}  // namespace frugal
