@@ -64,7 +64,7 @@ void bench_sensitivity(const BenchArguments& arguments) {
   const std::vector<Item> items = adaptive.items();
   std::vector<uint64_t> seqs;
   for (const Item& item : items) seqs.push_back(item.seq);
-  const Batch part{batch.input.slice(0, 0, samples), batch.target.slice(0, 0, samples)};
+  const Batch part = part_of(batch, 0, samples);
   auto measure = [&](const Batch& by, uint64_t number) {
     return measure_sensitivity(bench.model(), adaptive, by, n,
                                {number, key, config.train.label_smoothing, false}, seqs);

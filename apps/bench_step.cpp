@@ -113,15 +113,9 @@ double adapt(Variant& v, Module& model, const Batch& batch) {
 }
 
 Batch first_batch(const Config& config, Device device) {
-  if (device.type == DeviceType::meta) {  // shapes are enough
-    CategoryScope scope(Category::input);
-    Shape shape{config.data.batch_size};
-    for (int64_t extent : image_spec(config.data).shape) shape.push_back(extent);
-    return {Tensor::empty(shape, DType::f32, device),
-            Tensor::empty({config.data.batch_size}, DType::i64, device)};
-  }
-  data::Loader loader(make_dataset(config, true), loader_options(config, true));
-  return *loader.next();
+  if (device.type == DeviceType::meta)  // shapes are enough
+    return shape_of_batch(batch_spec(config), config.data.batch_size, device);
+  return *make_batches(config, Split::train)->next();
 }
 
 }  // namespace
@@ -142,7 +136,7 @@ void bench_step(const BenchArguments& arguments) {
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;
   int64_t parameter_count = 0;
   try {
-    const auto model = make_model(config, image_spec(config.data).shape, device);
+    const auto model = make_model(config, batch_spec(config), device);
     for (const auto& p : model->parameters()) parameter_count += p.parameter->value().numel();
     const auto optimizer = make_optimizer(config.optim, *model);
     const Batch batch = first_batch(config, device);
@@ -211,12 +205,12 @@ void bench_step(const BenchArguments& arguments) {
                     fmt::format("{:.2f}x", less), readable_bytes(v.memory.packed),
                     readable_bytes(v.memory.peak), fmt::format("{:.2f}x", lower)});
   }
-  const Shape image = image_spec(config.data).shape;
+  const Shape sample = batch_spec(config).sample;
   if (arguments.json) {
     const Json report = {{"model", config.model.name},
                          {"parameters", parameter_count},
                          {"batch_size", config.data.batch_size},
-                         {"image", std::vector<int64_t>(image.begin(), image.end())},
+                         {"sample", std::vector<int64_t>(sample.begin(), sample.end())},
                          {"threads", num_threads()},
                          {"repeats", repeats},
                          {"variants", results}};
@@ -224,7 +218,7 @@ void bench_step(const BenchArguments& arguments) {
     return;
   }
   std::printf("%s, batch %lld of %s, %d threads\n%s", config.model.name.c_str(),
-              static_cast<long long>(config.data.batch_size), image.str().c_str(), num_threads(),
+              static_cast<long long>(config.data.batch_size), sample.str().c_str(), num_threads(),
               table(rows).c_str());
 }
 

@@ -78,7 +78,7 @@ void grad_command(const GradArguments& arguments) {
     if (!config.model.in_channels) config.model.in_channels = batch.input.shape().back();
     Shape image;
     for (int axis = 1; axis < batch.input.dim(); ++axis) image.push_back(batch.input.size(axis));
-    const auto model = make_model(config, image, device);
+    const auto model = make_model(config, {image, 0}, device);
     models::load_state_dict(*model, weights.read_all());
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
     Rng rng(static_cast<uint64_t>(config.run.seed));

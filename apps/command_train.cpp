@@ -49,12 +49,11 @@ void eval_command(const EvalArguments& arguments) {
   if (device.type == DeviceType::meta)
     throw ConfigError("device", "expected cpu: nothing can be evaluated on meta");
   const auto file = data::SafetensorsFile::open(arguments.checkpoint);
-  const DatasetPtr dataset = make_dataset(config, false);
+  const auto batches = make_batches(config, Split::test);
   try {
-    const auto model = make_model(config, dataset->sample_shape(), device);
+    const auto model = make_model(config, batch_spec(config), device);
     models::load_state_dict(*model, file.read_all());
-    data::Loader loader(dataset, loader_options(config, false));
-    const Evaluation result = *evaluate(*model, loader);
+    const Evaluation result = *evaluate(*model, *batches);
     if (arguments.json)
       print_json(to_json(result));
     else

@@ -4,14 +4,14 @@
 #include <optional>
 
 #include "apps/run_state.h"
-#include "data/loader.h"
+#include "data/batch_source.h"
 #include "models/module.h"
 
 namespace frugal::apps {
 
-// One pass in evaluation mode over `loader`, which is put back to its beginning first. Nothing when
-// `stop` said so between two batches.
-std::optional<Evaluation> evaluate(Module& model, data::Loader& loader,
+// One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
+// when `stop` said so between two batches.
+std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches,
                                    const std::function<bool()>& stop = {});
 
 Json to_json(const Evaluation& evaluation);  // {"loss", "accuracy", "samples"}

@@ -18,8 +18,8 @@ Device cpu(const Config& config) {
 GradientBench::GradientBench(const Config& config)
     : config_(config),
       device_(cpu(config)),
-      loader_(make_dataset(config, true), loader_options(config, true)),
-      model_(make_model(config, image_spec(config.data).shape, device_)),
+      batches_(make_batches(config, Split::train)),
+      model_(make_model(config, batch_spec(config), device_)),
       rng_(static_cast<uint64_t>(config.run.seed)) {
   context_.rng = &rng_;
 }
@@ -34,9 +34,9 @@ void GradientBench::train(int64_t steps) {
 }
 
 Batch GradientBench::next() {
-  std::optional<Batch> batch = loader_.next();
+  std::optional<Batch> batch = batches_->next();
   // The end of an epoch, or its short last batch.
-  while (!batch || batch->input.size(0) != config_.data.batch_size) batch = loader_.next();
+  while (!batch || batch->input.size(0) != config_.data.batch_size) batch = batches_->next();
   return *batch;
 }
 

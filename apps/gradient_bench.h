@@ -5,7 +5,7 @@
 
 #include "apps/config.h"
 #include "apps/training_step.h"
-#include "data/loader.h"
+#include "data/batch_source.h"
 
 namespace frugal::apps {
 
@@ -28,7 +28,7 @@ class GradientBench {
  private:
   Config config_;
   Device device_;
-  data::Loader loader_;
+  std::unique_ptr<data::BatchSource> batches_;
   std::shared_ptr<Module> model_;
   Rng rng_;
   Context context_;

@@ -2,149 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "apps/planner.h"
-#include "apps/random_dataset.h"
 #include "compress/actnn_policy.h"
 #include "compress/levels.h"
 #include "core/memory.h"
 #include "core/parallel.h"
-#include "data/cifar.h"
-#include "data/idx.h"
-#include "data/subset.h"
-#include "data/transforms.h"
-#include "models/mlp.h"
-#include "models/resnet.h"
-#include "models/resnet_cifar.h"
 #include "optim/sgd.h"
 
 namespace frugal::apps {
-namespace {
-
-// ---- models
-using ModelMaker = std::shared_ptr<Module> (*)(models::Init&, const ModelConfig&, const Shape&);
-
-std::shared_ptr<Module> make_cifar_resnet(models::Init& init, const ModelConfig& config,
-                                          const Shape&) {
-  models::CifarResNetOptions options = models::cifar_resnet_options(config.name);
-  options.shortcut = config.shortcut == "A" ? models::Shortcut::A : models::Shortcut::B;
-  options.in_channels = *config.in_channels;
-  options.num_classes = *config.num_classes;
-  return std::make_shared<models::CifarResNet>(init, options);
-}
-
-std::shared_ptr<Module> make_resnet(models::Init& init, const ModelConfig& config, const Shape&) {
-  models::ResNetOptions options = models::resnet_options(config.name);
-  options.stem = config.stem == "cifar" ? models::Stem::cifar : models::Stem::imagenet;
-  options.in_channels = *config.in_channels;
-  options.num_classes = *config.num_classes;
-  return std::make_shared<models::ResNet>(init, options);
-}
-
-std::shared_ptr<Module> make_mlp(models::Init& init, const ModelConfig& config,
-                                 const Shape& image) {
-  models::MlpOptions options;
-  options.in_features = image.numel();
-  options.hidden = config.hidden;
-  options.dropout = config.dropout;
-  options.num_classes = *config.num_classes;
-  return std::make_shared<models::Mlp>(init, options);
-}
-
-struct ModelRow {
-  const char* name;
-  ModelMaker make;
-};
-constexpr ModelRow kModels[] = {
-    {"resnet20", make_cifar_resnet},   {"resnet32", make_cifar_resnet},
-    {"resnet44", make_cifar_resnet},   {"resnet56", make_cifar_resnet},
-    {"resnet110", make_cifar_resnet},  {"preact_resnet56", make_cifar_resnet},
-    {"resnet18", make_resnet},         {"resnet34", make_resnet},
-    {"resnet50", make_resnet},         {"resnet101", make_resnet},
-    {"resnet152", make_resnet},        {"wide_resnet50_2", make_resnet},
-    {"wide_resnet101_2", make_resnet}, {"mlp", make_mlp},
-};
-
-// ---- data
-struct DataRow {
-  const char* name;
-  ImageSpec spec;
-  const char* folder;  // where a distribution's package puts it, if any
-  std::vector<double> mean, std;
-  DatasetPtr (*open)(const std::string& folder, bool train);
-};
-
-const std::vector<DataRow>& data_rows() {
-  using data::Cifar;
-  static const std::vector<DataRow> rows = {
-      {"fashion_mnist",
-       {{28, 28, 1}, 10},
-       "/usr/share/datasets/fashion-mnist",
-       {0.2860},
-       {0.3530},
-       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
-      {"mnist",
-       {{28, 28, 1}, 10},
-       nullptr,
-       {0.1307},
-       {0.3081},
-       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
-      {"cifar10",
-       {{32, 32, 3}, 10},
-       nullptr,
-       {0.4914, 0.4822, 0.4465},
-       {0.2470, 0.2435, 0.2616},
-       [](const std::string& folder, bool train) {
-         return data::open_cifar(folder, Cifar::c10, train);
-       }},
-      {"cifar100",
-       {{32, 32, 3}, 100},
-       nullptr,
-       {0.5071, 0.4865, 0.4409},
-       {0.2673, 0.2564, 0.2762},
-       [](const std::string& folder, bool train) {
-         return data::open_cifar(folder, Cifar::c100, train);
-       }},
-      {"random", {{32, 32, 3}, 10}, nullptr, {}, {}, nullptr},
-  };
-  return rows;
-}
-
-// The schema lets no other name through.
-const DataRow& data_row(const std::string& name) {
-  for (const DataRow& row : data_rows())
-    if (row.name == name) return row;
-  throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
-}
-
-int64_t or_all(int64_t wanted, int64_t all) { return wanted > 0 ? wanted : all; }
-
-constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
-
-}  // namespace
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const ModelRow& row : kModels) names.emplace_back(row.name);
-  return names;
-}
-
-std::vector<std::string> dataset_names() {
-  std::vector<std::string> names;
-  for (const DataRow& row : data_rows()) names.emplace_back(row.name);
-  return names;
-}
-
-ImageSpec image_spec(const DataConfig& config) {
-  ImageSpec spec = data_row(config.name).spec;
-  if (config.name == "random") {
-    if (config.shape) spec.shape = Shape(std::span<const int64_t>(*config.shape));
-    if (config.classes) spec.classes = *config.classes;
-  }
-  return spec;
-}
-
 std::vector<std::string> level_names() {
   std::vector<std::string> names;
   for (const compress::Level& level : compress::levels()) names.emplace_back(level.name);
@@ -176,22 +42,19 @@ LevelNeeds needs_of(const CompressionConfig& config) {
 }  // namespace
 
 void resolve(Config& config) {
-  const ImageSpec spec = image_spec(config.data);
-  const DataRow& row = data_row(config.data.name);
-  if (config.data.name != "random" && (config.data.shape || config.data.classes))
-    throw ConfigError(config.data.shape ? "data.shape" : "data.classes",
-                      fmt::format("expected null for '{}', whose files say it", row.name));
+  resolve_data(config);
+  const BatchSpec spec = batch_spec(config);
   ModelConfig& model = config.model;
   if (!model.num_classes) model.num_classes = spec.classes;
   if (*model.num_classes < spec.classes)
     throw ConfigError("model.num_classes",
                       fmt::format("expected at least {}, the classes of {}, got {}", spec.classes,
-                                  row.name, *model.num_classes));
-  if (!model.in_channels) model.in_channels = spec.shape[2];
-  if (*model.in_channels != spec.shape[2])
+                                  config.data.name, *model.num_classes));
+  if (!model.in_channels) model.in_channels = spec.sample[2];
+  if (*model.in_channels != spec.sample[2])
     throw ConfigError("model.in_channels",
-                      fmt::format("expected {}, the channels of {}, got {}", spec.shape[2],
-                                  row.name, *model.in_channels));
+                      fmt::format("expected {}, the channels of {}, got {}", spec.sample[2],
+                                  config.data.name, *model.in_channels));
   const LevelNeeds level = needs_of(config.compression);
   if (level.checkpointing) config.train.checkpointing = true;
   if (level.offload && config.compression.offload.empty())
@@ -228,58 +91,6 @@ void resolve(Config& config) {
                                     "parameters until backward has ended",
                                     other));
   }
-  if (!config.data.dir && row.open != nullptr) {
-    if (const char* folder = std::getenv("FRUGAL_DATA"); folder != nullptr && *folder != '\0')
-      config.data.dir = folder;
-    else if (row.folder != nullptr)
-      config.data.dir = row.folder;
-    else
-      throw ConfigError(
-          "data.dir", fmt::format("expected the folder of {}, here or in $FRUGAL_DATA", row.name));
-  }
-}
-
-std::shared_ptr<Module> make_model(const Config& config, const Shape& image, Device device) {
-  models::Init init;
-  init.rng = Rng(static_cast<uint64_t>(config.run.seed));
-  init.device = device;
-  for (const ModelRow& row : kModels)
-    if (row.name == config.model.name) return row.make(init, config.model, image);
-  throw ConfigError("model.name",
-                    fmt::format("expected a known model, got '{}'", config.model.name));
-}
-
-DatasetPtr make_dataset(const Config& config, bool train) {
-  const DataConfig& c = config.data;
-  const DataRow& row = data_row(c.name);
-  const int64_t limit = train ? c.train_samples : c.test_samples;
-  DatasetPtr dataset;
-  if (row.open == nullptr) {
-    const ImageSpec spec = image_spec(c);
-    dataset = std::make_shared<RandomDataset>(
-        spec.shape, spec.classes, or_all(limit, train ? kRandomTrain : kRandomTest),
-        static_cast<uint64_t>(config.run.seed), train ? 1 : 2);
-  } else {
-    dataset = row.open(*c.dir, train);
-    if (limit > 0) dataset = data::first(dataset, limit);
-  }
-  if (train && c.crop_padding > 0)
-    dataset = std::make_shared<data::PadCrop>(dataset, c.crop_padding);
-  if (train && c.flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
-  if (c.normalize && !row.mean.empty())
-    dataset = std::make_shared<data::Normalize>(dataset, row.mean, row.std);
-  // After normalization, so that the blank is the mean.
-  if (train && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
-  return dataset;
-}
-
-data::LoaderOptions loader_options(const Config& config, bool train) {
-  data::LoaderOptions options;
-  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
-  options.shuffle = train;
-  options.seed = static_cast<uint64_t>(config.run.seed);
-  options.threads = static_cast<int>(config.data.workers);
-  return options;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model) {

@@ -2,14 +2,12 @@
 
 #include "apps/makers.h"
 #include "autograd/checkpoint.h"
-#include "autograd/functions.h"
 #include "autograd/record.h"
 
 namespace frugal::apps {
 namespace {
 
-constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
-constexpr double kRate = 1e-3;         // of updates, which compute nothing
+constexpr double kRate = 1e-3;  // of updates, which compute nothing
 
 int64_t live(Device device) { return allocator(device).report().live_total; }
 
@@ -34,29 +32,21 @@ class Peak {
 }  // namespace
 
 MetaStep::MetaStep(const Config& config) : config_(config), device_(Device::parse("meta")) {
-  sample_ = image_spec(config.data).shape;
+  spec_ = batch_spec(config);
   const int64_t before = live(device_);
-  model_ = make_model(config, sample_, device_);
+  model_ = make_model(config, spec_, device_);
   optimizer_ = make_optimizer(config.optim, *model_);
   own_ = live(device_) - before;
   step(nullptr, config.data.batch_size, false);  // makes the optimizer's state
   own_ = live(device_) - before;
 }
 
-Batch MetaStep::batch(int64_t samples) const {
-  CategoryScope scope(Category::input);
-  Shape shape{samples};
-  for (const int64_t extent : sample_) shape.push_back(extent);
-  return {Tensor::empty(shape, DType::f32, device_), Tensor::empty({samples}, DType::i64, device_)};
-}
+Batch MetaStep::batch(int64_t samples) const { return shape_of_batch(spec_, samples, device_); }
 
-// What a loader's threads prepare.
-std::vector<Batch> MetaStep::in_flight(bool train, int64_t samples) const {
-  const data::LoaderOptions loader = loader_options(config_, train);
+// What is prepared ahead.
+std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
   std::vector<Batch> all;
-  if (loader.threads == 0) return all;
-  for (int i = 0; i < loader.prefetch; ++i) all.push_back(batch(samples));
-  all.push_back(batch(loader.threads * kSamplesAtWork));
+  for (const int64_t ahead : samples_ahead(config_, samples)) all.push_back(batch(ahead));
   return all;
 }
 
@@ -75,7 +65,7 @@ int64_t MetaStep::largest_parameter() const {
 StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, bool checkpointing) {
   ++steps_;
   const Peak peak(device_, own_);
-  const std::vector<Batch> ahead = in_flight(true, samples);
+  const std::vector<Batch> ahead = in_flight(samples);
   Rng rng(0);
   Context context;
   context.rng = &rng;
@@ -103,14 +93,13 @@ StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, bool checkpointin
 int64_t MetaStep::evaluation(int64_t samples) {
   ++steps_;
   const Peak peak(device_, own_);
-  const std::vector<Batch> ahead = in_flight(false, samples);
+  const std::vector<Batch> ahead = in_flight(samples);
   {
     NoGrad no_grad;
     Context context;
     context.training = false;
     Batch now = batch(samples);
-    const Variable output = model_->forward(Variable(std::move(now.input)), context);
-    cross_entropy(output, now.target);
+    run_forward(*model_, now, context);
   }
   // The last step's gradients are still there.
   return peak.end().peak + (config_.optim.in_backward ? 0 : parameter_bytes());
@@ -120,7 +109,7 @@ int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adapti
                             int64_t whole, bool checkpointing) {
   ++steps_;
   const Peak peak(device_, own_);
-  std::vector<Batch> held = in_flight(true, whole);
+  std::vector<Batch> held = in_flight(whole);
   held.push_back(batch(whole));
   {
     const compress::AdaptivePolicy::Probe probe(adaptive);

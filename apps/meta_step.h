@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "apps/config.h"
+#include "apps/make_data.h"
 #include "apps/training_step.h"
 #include "compress/adaptive_policy.h"
 
@@ -28,12 +29,12 @@ class MetaStep {
 
  private:
   Batch batch(int64_t samples) const;
-  std::vector<Batch> in_flight(bool train, int64_t samples) const;
+  std::vector<Batch> in_flight(int64_t samples) const;
   int64_t parameter_bytes() const;
 
   Config config_;
   Device device_;
-  Shape sample_;
+  BatchSpec spec_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
   int64_t own_ = 0;  // bytes of model and optimizer

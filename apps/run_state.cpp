@@ -57,9 +57,9 @@ std::vector<compress::AdaptivePolicy::State> widths_from(const Json& json) {
 }  // namespace
 
 void Totals::add(const BatchResult& batch) {
-  loss += batch.loss * static_cast<double>(batch.samples);
+  loss += batch.loss * static_cast<double>(batch.counted);
   correct += batch.correct;
-  samples += batch.samples;
+  samples += batch.counted;
 }
 
 Json to_json(const EpochResult& result) {

@@ -5,11 +5,11 @@
 #include "apps/json.h"
 #include "apps/training_step.h"
 #include "compress/adaptive_policy.h"
-#include "data/loader.h"
+#include "data/batch_source.h"
 
 namespace frugal::apps {
 
-// Sums over samples.
+// Sums over targets that count.
 struct Totals {
   double loss = 0;
   int64_t correct = 0, samples = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/make_data.h"
 #include "autograd/checkpoint.h"
 #include "ops/elementwise.h"
 #include "ops/sgd.h"
@@ -98,7 +99,7 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   }
   std::vector<uint64_t> seqs;
   for (const auto& item : items) seqs.push_back(item.seq);
-  const Batch part{batch.input.slice(0, 0, samples), batch.target.slice(0, 0, samples)};
+  const Batch part = part_of(batch, 0, samples);
   const std::vector<double> found = measure_sensitivity(model_, policy_, part, n, replay, seqs);
   for (size_t i = 0; i < seqs.size(); ++i)
     policy_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);

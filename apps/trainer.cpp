@@ -17,12 +17,6 @@ constexpr uint64_t kDropoutStream = uint64_t{1} << 62;  // apart from the initia
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-void check_labels(const DatasetPtr& dataset, const Config& config) {
-  FRUGAL_CHECK(dataset->classes() <= *config.model.num_classes,
-               "[train] expected labels below {}, the model's outputs, got {} classes",
-               *config.model.num_classes, dataset->classes());
-}
-
 }  // namespace
 
 Trainer::Trainer(const Config& config, const TrainOptions& options)
@@ -38,11 +32,9 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     folder_ = std::make_unique<RunFolder>(options_.out, options_.resume);
     if (!folder_->has_checkpoint()) folder_->write("config.json", to_json(config_));
   }
-  const DatasetPtr train = make_dataset(config_, true), test = make_dataset(config_, false);
-  check_labels(train, config_);
-  model_ = make_model(config_, train->sample_shape(), device_);
-  train_ = std::make_unique<data::Loader>(train, loader_options(config_, true));
-  test_ = std::make_unique<data::Loader>(test, loader_options(config_, false));
+  train_ = make_batches(config_, Split::train);
+  test_ = make_batches(config_, Split::test);
+  model_ = make_model(config_, batch_spec(config_), device_);
   optimizer_ = make_optimizer(config_.optim, *model_);
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
   adaptive_ = find_in<compress::AdaptivePolicy>(*policy_);

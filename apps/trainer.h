@@ -14,7 +14,7 @@
 #include "apps/run_state.h"
 #include "apps/sensitivity.h"
 #include "compress/learner.h"
-#include "data/loader.h"
+#include "data/batch_source.h"
 #include "optim/schedule.h"
 
 namespace frugal::apps {
@@ -56,7 +56,7 @@ class Trainer {
   TrainOptions options_;
   Device device_;
   std::shared_ptr<Module> model_;
-  std::unique_ptr<data::Loader> train_, test_;
+  std::unique_ptr<data::BatchSource> train_, test_;
   std::unique_ptr<Optimizer> optimizer_;
   optim::SchedulePtr schedule_;
   std::unique_ptr<SavePolicy> policy_;

@@ -1,5 +1,6 @@
 #include "apps/training_step.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/functions.h"
@@ -7,6 +8,7 @@
 #include "ops/cross_entropy.h"
 #include "ops/reduce.h"
 #include "ops/sgd.h"
+#include "ops/shape.h"
 
 namespace frugal::apps {
 namespace {
@@ -66,23 +68,50 @@ void measure_saved(Device device, StepMemory& memory) {
   memory.packed = report.of(Category::packed);
 }
 
+namespace {
+
+int64_t count_targets(const Tensor& target) {
+  const auto* all = target.data<int64_t>();
+  return target.numel() - std::count(all, all + target.numel(), kIgnored);
+}
+
+}  // namespace
+
+// The input leaves the batch, so that its bytes go as soon as no layer needs them.
+Outcome run_forward(Module& model, Batch& batch, Context& context,
+                    const CrossEntropyOptions& options) {
+  Outcome outcome;
+  outcome.result.samples = batch.input.size(0);
+  context.extras = std::move(batch.extras);
+  Variable input =
+      batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input));
+  outcome.output = model.forward(std::move(input), context);
+  context.extras.clear();
+  // A row for each target.
+  Variable rows = outcome.output;
+  if (rows.shape().dim() > 2) rows = reshape(rows, {-1, rows.size(-1)});
+  const Tensor target = ops::reshape(batch.target, {-1});
+  outcome.loss = cross_entropy(rows, target, options);
+  if (target.device().type == DeviceType::meta) return outcome;
+  outcome.result.counted = count_targets(target);
+  // A batch without targets that count has no loss, and no gradient.
+  if (outcome.result.counted > 0) outcome.result.loss = outcome.loss.value().item();
+  outcome.result.correct = ops::count_correct(rows.value(), target);
+  return outcome;
+}
+
 BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
                              const StepOptions& options) {
-  BatchResult result;
   const Device device = batch.input.device();
-  const bool runs = device.type != DeviceType::meta;
-  result.samples = batch.input.size(0);
+  BatchResult result;
   Variable loss;
   {
     PolicyScope scope(policy);
-    Variable output = model.forward(Variable(std::move(batch.input)), context);
     CrossEntropyOptions loss_options;
     loss_options.label_smoothing = options.label_smoothing;
-    loss = cross_entropy(output, batch.target, loss_options);
-    if (runs) {
-      result.loss = loss.value().item();
-      result.correct = ops::count_correct(output.value(), batch.target);
-    }
+    Outcome outcome = run_forward(model, batch, context, loss_options);
+    result = outcome.result;
+    loss = std::move(outcome.loss);
   }
   batch = {};
   measure_saved(device, result.memory);
@@ -114,7 +143,9 @@ std::string find_nonfinite(Module& model, const Batch& batch, Context& context) 
   ScanPolicy scan;
   PolicyScope scope(&scan);
   begin_step(0);
+  context.extras = batch.extras;
   const Variable output = model.forward(Variable(batch.input), context);
+  context.extras.clear();
   if (!scan.found().empty()) return scan.found();
   for (const auto& b : model.buffers())
     if (!all_finite(*b.buffer)) return "buffer " + b.name;

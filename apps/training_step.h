@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "models/module.h"
+#include "ops/options.h"
 #include "optim/optimizer.h"
 
 namespace frugal::apps {
@@ -30,8 +31,9 @@ void end_peak(Device device, StepMemory& memory);
 void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
-  double loss = 0;      // mean over the batch
-  int64_t correct = 0;  // samples whose highest output is the target
+  double loss = 0;      // mean over the targets that count
+  int64_t counted = 0;  // targets that are not kIgnored: of samples, tokens or nodes
+  int64_t correct = 0;  // of them, those that are the highest output
   int64_t samples = 0;
   StepMemory memory;  // activation and packed
 };
@@ -41,6 +43,15 @@ struct StepOptions {
   double weight = 1;      // of this batch's loss in the gradient
   LeafFn leaf_done = {};  // see backward()
 };
+
+// The model's outputs for a batch and how they do. output [..., C], a row for each target. On meta
+// the numbers are 0.
+struct Outcome {
+  Variable output, loss;
+  BatchResult result;
+};
+Outcome run_forward(Module& model, Batch& batch, Context& context,
+                    const CrossEntropyOptions& options = {});
 
 // Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
 // there is no backward. On meta the loss is 0 and nothing is counted as correct.

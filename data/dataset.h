@@ -23,6 +23,7 @@ struct Batch {
   Tensor input;
   Tensor target;
   NamedTensors extras = {};
+  bool held = false;  // the source holds these bytes beyond the step
 };
 constexpr int64_t kIgnored = -100;
 

@@ -21,7 +21,7 @@ constexpr int64_t kBatch = 64;
 struct Problem {
   Config config;
   std::shared_ptr<Module> model;
-  std::unique_ptr<data::Loader> loader;
+  std::unique_ptr<data::BatchSource> loader;
   std::unique_ptr<SavePolicy> policy;
   std::unique_ptr<Optimizer> optimizer;
   TrackingOptions options;
@@ -38,9 +38,8 @@ struct Problem {
                                           : 4095;  // a whole batch's are larger, a part's are not
     config.optim.lr = lr;
     resolve(config);
-    model = make_model(config, {8, 8, 3}, kCpu);
-    loader =
-        std::make_unique<data::Loader>(make_dataset(config, true), loader_options(config, true));
+    model = make_model(config, {{8, 8, 3}, 0}, kCpu);
+    loader = make_batches(config, Split::train);
     policy = make_policy(config.compression, 0);
     optimizer = make_optimizer(config.optim, *model);
     options = tracking_options(config).value();

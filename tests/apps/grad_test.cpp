@@ -37,7 +37,7 @@ struct Grad {
     Config config = load_config(folder / "c.json");
     if (!config.model.in_channels) config.model.in_channels = image.back();
     if (!config.model.num_classes) config.model.num_classes = 10;
-    model = make_model(config, image, kCpu);
+    model = make_model(config, {image, 0}, kCpu);
     data::write_safetensors(folder / "w", models::state_dict(*model));
     std::vector<std::pair<std::string, Tensor>> batch{{"input", input}};
     std::vector<int64_t> target;

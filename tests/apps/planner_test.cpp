@@ -46,9 +46,9 @@ struct Took {
 
 // The second step on the CPU, as the trainer makes it.
 Took real_step(const Config& config, SavePolicy* policy) {
-  data::Loader loader(make_dataset(config, true), loader_options(config, true));
+  const auto batches = make_batches(config, Split::train);
   const int64_t before = allocator(kCpu).report().live_total;
-  const auto model = make_model(config, image_spec(config.data).shape, kCpu);
+  const auto model = make_model(config, batch_spec(config), kCpu);
   const auto optimizer = make_optimizer(config.optim, *model);
   Took took;
   Rng rng(1);
@@ -58,7 +58,7 @@ Took real_step(const Config& config, SavePolicy* policy) {
     context.rng = &rng;
     context.checkpointing = config.train.checkpointing;
     begin_step(step);
-    const Batch kept = *loader.next();
+    const Batch kept = *batches->next();
     took.memory = forward_backward(*model, kept, context, policy, {}).memory;
     took.gradients.clear();
     for (const auto& p : model->parameters()) {

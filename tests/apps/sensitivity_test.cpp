@@ -30,9 +30,9 @@ struct Problem {
       "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 64,
                "train_samples": 64}})"));
     resolve(config);
-    model = make_model(config, {8, 8, 3}, kCpu);
-    data::Loader loader(make_dataset(config, true), loader_options(config, true));
-    batch = *loader.next();
+    model = make_model(config, {{8, 8, 3}, 0}, kCpu);
+    const auto batches = make_batches(config, Split::train);
+    batch = *batches->next();
     compress::AdaptiveOptions options;
     options.average = average;
     options.keep.min_elements = 1024;

@@ -1,0 +1,34 @@
+// From a configuration to its batches: the only table of datasets' names.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config.h"
+#include "data/loader.h"
+
+namespace frugal::apps {
+
+std::vector<std::string> dataset_names();
+
+// What a batch of the configured data looks like (data/dataset.h), without reading them.
+struct BatchSpec {
+  Shape sample;  // images [H, W, C]
+  int64_t classes = 0;
+};
+BatchSpec batch_spec(const Config& config);
+// A batch of so many samples, not filled: for `meta`.
+Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device);
+// Samples `begin` to before `end`: views.
+Batch part_of(const Batch& batch, int64_t begin, int64_t end);
+
+// Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
+void resolve_data(Config& config);
+
+enum class Split : uint8_t { train, test };
+// REQUIRES: resolved. Errors: those of the data files; more classes than the model's outputs.
+std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split);
+// How many batches a source holds ahead of the one in use, and of how many samples.
+std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
+
+}  // namespace frugal::apps
