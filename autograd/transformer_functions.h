@@ -23,8 +23,10 @@ Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variab
                          double eps = 1e-5);
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 
-// ---- linear(x) and an activation in one pass over the rows (functions/linear_activation.cpp).
-// Saves: x, weight, and the linear output; recipe: the activation of that.
+// ---- linear(x) and an activation, made while the linear output is in the caches
+// (functions/linear_activation.cpp). x [..., I], weight [O, I], bias [O] or undefined -> [..., O].
+// linear_gelu saves x, weight and the linear output; recipe: the activation of that. linear_relu
+// saves x, weight and the sign, 1 bit.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias,
                      Gelu kind = Gelu::exact);
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias);

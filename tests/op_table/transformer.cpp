@@ -47,6 +47,24 @@ Case norm(const std::string& name, const Shape& x, Norm kind, bool affine = true
   return row;
 }
 
+enum class Activation { gelu, tanh, relu };
+
+Case activated(const std::string& name, const Shape& x, int64_t out, Activation kind,
+               bool bias = true) {
+  const int64_t h = x.numel() / x.back() * out;
+  Case c{name, {{x}, {{out, x.back()}, true}}, {}, {}};
+  if (bias) c.inputs.push_back({{out}, true});
+  c.run = [=](const Variables& v) {
+    const Variable b = bias ? v[2] : Variable();
+    if (kind == Activation::relu) return linear_relu(v[0], v[1], b);
+    return linear_gelu(v[0], v[1], b, kind == Activation::gelu ? Gelu::exact : Gelu::tanh);
+  };
+  c.saved = [=](int64_t e) {
+    return std::vector<int64_t>{x.numel() * e, kind == Activation::relu ? mask_bytes(h) : h * e};
+  };
+  return c;
+}
+
 Failure refused(std::function<void()> run, const std::string& message) {
   return {std::move(run), message};
 }
@@ -132,11 +150,45 @@ void add_norms(std::vector<Op>& rows) {
                   norm("BERT-small", {32, 128, 256}, Norm::rms)});
 }
 
+void add_linear_activations(std::vector<Op>& rows) {
+  rows.push_back({"linear_gelu",
+                  {activated("exact", {5, 7}, 3, Activation::gelu),
+                   activated("by tanh, no bias", {2, 3, 4}, 5, Activation::tanh, false),
+                   activated("no rows", {0, 4}, 3, Activation::gelu)},
+                  {refused(
+                       [] {
+                         linear_gelu(leaf({2, 3}), leaf({4, 5}), {});
+                       },
+                       "[linear_gelu] expected x [..., 5]"),
+                   refused(
+                       [] {
+                         linear_gelu(leaf({2, 3}), leaf({4, 3}), leaf({3}));
+                       },
+                       "[linear_gelu] expected bias of shape [4]"),
+                   refused(
+                       [] {
+                         linear_gelu(leaf({2, 3}), leaf({3}), {});
+                       },
+                       "[linear_gelu] expected weight with 2 axes")},
+                  activated("BERT-small", {32, 128, 256}, 1024, Activation::gelu)});
+  rows.push_back({"linear_relu",
+                  {activated("rows by eight", {2, 4, 7}, 3, Activation::relu),
+                   activated("odd rows, no bias", {5, 3}, 5, Activation::relu, false)},
+                  {refused(
+                      [] {
+                        linear_relu(leaf({2, 3}), leaf({4, 5}), {});
+                      },
+                      "[linear_relu] expected x [..., 5]")},
+                  activated("BERT-small", {32, 128, 256}, 1024, Activation::relu),
+                  true});
+}
+
 }  // namespace
 
 void add_transformer(std::vector<Op>& rows) {
   add_embedding(rows);
   add_norms(rows);
+  add_linear_activations(rows);
 }
 
 }  // namespace frugal::op_table

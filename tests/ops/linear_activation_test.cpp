@@ -1,0 +1,45 @@
+#include "ops/linear_activation.h"
+
+#include <doctest/doctest.h>
+
+#include "ops/bitmask.h"
+#include "ops/elementwise.h"
+#include "ops/matmul.h"
+#include "samples.h"
+
+namespace frugal::ops {
+
+TEST_CASE("linear_gelu: the linear output and its gelu, over more rows than a block") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t rows : {0, 1, 7, 65, 700}) {
+      CAPTURE(rows);
+      const Tensor x = normals({rows, 5}, 1, dtype), weight = normals({515, 5}, 2, dtype);
+      const Tensor bias = normals({515}, 3, dtype);
+      for (const Gelu kind : {Gelu::exact, Gelu::tanh}) {
+        const LinearGelu out = linear_gelu(x, weight, bias, kind);
+        const Unary op = kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh;
+        CHECK(error(out.h, linear(x, weight, bias).to_vector()) < 1e-6);
+        CHECK(same_bits(out.y, unary(op, out.h)));
+      }
+    }
+}
+
+TEST_CASE("linear_relu: the mask says where y was kept") {
+  for (const int64_t rows : {7, 16}) {
+    const Tensor x = normals({rows, 5}, 1), weight = normals({9, 5}, 2), bias = normals({9}, 3);
+    const Rectified expected = rectify(linear(x, weight, bias), 0, true);
+    const LinearRelu out = linear_relu(x, weight, bias, true);
+    CHECK(same_bits(out.y, expected.y));
+    CHECK(same_bits(out.mask, expected.mask));
+    CHECK(!linear_relu(x, weight, {}, false).mask.defined());
+  }
+}
+
+TEST_CASE("linear_gelu: meta allocates both outputs") {
+  const LinearGelu out = linear_gelu(Tensor::empty({2, 3, 4}, DType::f32, kMeta),
+                                     Tensor::empty({6, 4}, DType::f32, kMeta), {}, Gelu::exact);
+  CHECK(out.h.shape() == Shape{2, 3, 6});
+  CHECK(out.y.shape() == Shape{2, 3, 6});
+}
+
+}  // namespace frugal::ops
