@@ -1,0 +1,47 @@
+// The fused updates of Adam, AdamW and LAMB: passes over parameter, gradient and two moments.
+#pragma once
+#include "core/tensor.h"
+
+namespace frugal::ops {
+
+struct AdamStep {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = true;  // AdamW; else the decay is a part of the gradient (Adam)
+  int64_t step = 1;       // of this parameter, from 1: corrects the moments' bias
+};
+
+// In place, PyTorch's order:
+//   decoupled: p -= lr decay p, else g += decay p
+//   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+//   p -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+// parameter, gradient, m, v: equal shapes and dtypes, f32 or f64, all but the gradient contiguous.
+// Bumps the versions of what it writes.  Errors: shapes or dtypes differ, step < 1.
+// Ref: Kingma & Ba 2015; Loshchilov & Hutter 2019.
+void adam_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
+               const AdamStep& step);
+void adam_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
+                 const Tensor& v, const AdamStep& step);
+void adam_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
+                 const Tensor& v, const AdamStep& step);
+
+// The same moments, with u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay p, then
+//   p -= lr r u,  r = |p| / |u| where `adapt` and both norms are above 0 and finite, else 1
+// Norms are added in f64 over chunks of fixed size. `decoupled` is not read. Takes no memory like
+// the parameter.  Ref: You et al. 2020 (LAMB), algorithm 2, phi the identity.
+void lamb_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
+               const AdamStep& step, bool adapt);
+void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
+                 const Tensor& v, const AdamStep& step, bool adapt);
+void lamb_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
+                 const Tensor& v, const AdamStep& step, bool adapt);
+
+// average += share (value - average), in place: equal shapes and dtypes, contiguous, f32 or f64.
+// Errors: shapes or dtypes differ.
+void average_into(const Tensor& average, const Tensor& value, double share);
+void average_into_kernel(Cpu, const Tensor& average, const Tensor& value, double share);
+void average_into_kernel(Cuda, const Tensor& average, const Tensor& value, double share);
+
+}  // namespace frugal::ops

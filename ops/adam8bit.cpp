@@ -1,0 +1,70 @@
+#include "ops/adam8bit.h"
+
+#include <array>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "ops/adam_loops.h"
+#include "ops/blockwise_codes.h"
+#include "ops/checks.h"
+#include "ops/copy.h"
+
+namespace frugal::ops {
+namespace {
+
+void check_state(const char* name, const BlockwiseState& state, StateMap map, int64_t n,
+                 Device device) {
+  check_shape("adam8bit", name, state.codes, {n});
+  check_shape("adam8bit", name, state.scales, {(n + kStateBlock - 1) / kStateBlock});
+  FRUGAL_CHECK(state.codes.dtype() == DType::u8 && state.scales.dtype() == DType::f32 &&
+                   state.codes.device() == device && state.scales.device() == device &&
+                   state.map == map,
+               "[adam8bit] expected {} as u8 codes and f32 scales of its own map, got {} and {}",
+               name, describe(state.codes), describe(state.scales));
+}
+
+}  // namespace
+
+void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
+                     const BlockwiseState& v, const AdamStep& step) {
+  const int64_t n = parameter.numel();
+  const StateCodes& of_m = StateCodes::of(m.map);
+  const StateCodes& of_v = StateCodes::of(v.map);
+  with_real(parameter.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto factors = AdamFactors<T>::of(step);
+    uint8_t* m_codes = m.codes.mut<uint8_t>();
+    uint8_t* v_codes = v.codes.mut<uint8_t>();
+    float* m_scales = m.scales.mut<float>();
+    float* v_scales = v.scales.mut<float>();
+    parallel_for(0, m.scales.numel(), 64, [&](int64_t begin, int64_t end) {
+      std::array<T, kStateBlock> first, second;
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t at = block * kStateBlock, count = std::min(kStateBlock, n - at);
+        of_m.decode(m_codes + at, m_scales[block], count, first.data());
+        of_v.decode(v_codes + at, v_scales[block], count, second.data());
+        adam_loop(parameter.mut<T>() + at, gradient.data<T>() + at, first.data(), second.data(),
+                  count, factors);
+        of_m.encode(first.data(), count, m_codes + at, m_scales[block]);
+        of_v.encode(second.data(), count, v_codes + at, v_scales[block]);
+      }
+    });
+  });
+}
+
+void adam8bit_step(const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
+                   const BlockwiseState& v, const AdamStep& step) {
+  check_real("adam8bit", "the parameter", parameter);
+  check_shape("adam8bit", "the gradient", gradient, parameter.shape());
+  check_same("adam8bit", parameter, {&gradient});
+  check_state("the first moment", m, StateMap::with_sign, parameter.numel(), parameter.device());
+  check_state("the second moment", v, StateMap::positive, parameter.numel(), parameter.device());
+  FRUGAL_CHECK(step.step >= 1, "[adam8bit] expected a step of at least 1, got {}", step.step);
+  const Tensor dense = contiguous(gradient);
+  dispatch(parameter.device(),
+           [&](auto backend) { adam8bit_kernel(backend, parameter, dense, m, v, step); });
+  for (const Tensor* written : {&parameter, &m.codes, &m.scales, &v.codes, &v.scales})
+    written->bump_version();
+}
+
+}  // namespace frugal::ops

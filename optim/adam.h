@@ -1,0 +1,31 @@
+// Adam and AdamW, as PyTorch defines them (without amsgrad), with moments in the parameters' dtype
+// or in 8 bits.
+#pragma once
+#include "optim/slots.h"
+
+namespace frugal::optim {
+
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  bool decoupled = true;  // AdamW; else the decay is a part of the gradient (Adam)
+};
+
+// Errors: a beta outside [0, 1), eps not above 0, naming `op`.
+void check_adam_options(const char* op, const AdamOptions& options);
+
+// State: "m/<parameter>" and "v/<parameter>" like the parameter. 8 bytes an element in f32.
+// Ref: Kingma & Ba 2015; Loshchilov & Hutter 2019.
+class Adam : public SlotOptimizer {
+ public:
+  Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options);
+
+ protected:
+  std::vector<Part> parts_of(const Slot& slot) const override;
+  void update(const Slot& slot, const Tensor& gradient, double lr) override;
+
+ private:
+  AdamOptions options_;
+};
+
+}  // namespace frugal::optim

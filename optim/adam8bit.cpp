@@ -1,0 +1,48 @@
+#include "optim/adam8bit.h"
+
+#include <algorithm>
+
+#include "ops/adam8bit.h"
+
+namespace frugal::optim {
+
+Adam8bit::Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options)
+    : SlotOptimizer("adam8bit", groups), options_(options) {
+  check_adam_options("adam8bit", options.adam);
+  FRUGAL_CHECK(options.least_elements >= 0,
+               "[adam8bit] expected least_elements of at least 0, got {}", options.least_elements);
+}
+
+bool Adam8bit::is_packed(const Slot& slot) const {
+  const auto& names = options_.full_precision;
+  return slot.parameter.value().numel() >= options_.least_elements &&
+         std::none_of(names.begin(), names.end(), [&](const std::string& part) {
+           return slot.name.find(part) != std::string::npos;
+         });
+}
+
+std::vector<SlotOptimizer::Part> Adam8bit::parts_of(const Slot& slot) const {
+  const Tensor& value = slot.parameter.value();
+  if (!is_packed(slot))
+    return {{"m", value.shape(), value.dtype()}, {"v", value.shape(), value.dtype()}};
+  const int64_t n = value.numel(), blocks = (n + ops::kStateBlock - 1) / ops::kStateBlock;
+  return {{"m8", {n}, DType::u8},
+          {"m_scales", {blocks}, DType::f32},
+          {"v8", {n}, DType::u8},
+          {"v_scales", {blocks}, DType::f32}};
+}
+
+void Adam8bit::update(const Slot& slot, const Tensor& gradient, double lr) {
+  const AdamOptions& o = options_.adam;
+  const ops::AdamStep step{lr, o.beta1, o.beta2, o.eps, slot.weight_decay, o.decoupled, slot.steps};
+  const Tensor& value = slot.parameter.value();
+  const std::vector<Tensor>& parts = slot.parts;
+  if (!is_packed(slot)) {
+    ops::adam_step(value, gradient, parts[0], parts[1], step);
+    return;
+  }
+  ops::adam8bit_step(value, gradient, {parts[0], parts[1], ops::StateMap::with_sign},
+                     {parts[2], parts[3], ops::StateMap::positive}, step);
+}
+
+}  // namespace frugal::optim

@@ -1,0 +1,33 @@
+// Adam and AdamW whose moments take 8 bits (ops/blockwise.h): 2.03 bytes an element, not 8.
+#pragma once
+#include "optim/adam.h"
+
+namespace frugal::optim {
+
+struct Adam8bitOptions {
+  AdamOptions adam = {};
+  // Smaller parameters keep moments in their own dtype: they cost little and matter more.
+  int64_t least_elements = 4096;
+  // So do parameters whose name contains one of these. Embeddings are the usual ones: the gradients
+  // of their rows differ in size by orders of magnitude. Names of fixed networks, as
+  // {"embeddings.", "wte."}.
+  std::vector<std::string> full_precision = {};
+};
+
+// State of a parameter of n elements: "m8/", "v8/" [n] u8 and "m_scales/", "v_scales/" [ceil(n /
+// 256)] f32; of those in full precision "m/" and "v/", as Adam.
+// Errors: as Adam; a negative least_elements.  Ref: Dettmers et al. 2022.
+class Adam8bit : public SlotOptimizer {
+ public:
+  Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options);
+
+ protected:
+  std::vector<Part> parts_of(const Slot& slot) const override;
+  void update(const Slot& slot, const Tensor& gradient, double lr) override;
+
+ private:
+  bool is_packed(const Slot& slot) const;
+  Adam8bitOptions options_;
+};
+
+}  // namespace frugal::optim

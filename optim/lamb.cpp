@@ -1,0 +1,24 @@
+#include "optim/lamb.h"
+
+#include "ops/adam.h"
+
+namespace frugal::optim {
+
+Lamb::Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options)
+    : SlotOptimizer("lamb", groups), options_(options) {
+  check_adam_options("lamb", {options.beta1, options.beta2, options.eps});
+}
+
+std::vector<SlotOptimizer::Part> Lamb::parts_of(const Slot& slot) const {
+  const Tensor& value = slot.parameter.value();
+  return {{"m", value.shape(), value.dtype()}, {"v", value.shape(), value.dtype()}};
+}
+
+void Lamb::update(const Slot& slot, const Tensor& gradient, double lr) {
+  ops::lamb_step(
+      slot.parameter.value(), gradient, slot.parts[0], slot.parts[1],
+      {lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay, true, slot.steps},
+      options_.adapt_without_decay || slot.weight_decay > 0);
+}
+
+}  // namespace frugal::optim

@@ -1,0 +1,29 @@
+// LAMB: Adam's direction, scaled for each parameter by the norm of its value, for large batches.
+#pragma once
+#include "optim/adam.h"
+
+namespace frugal::optim {
+
+struct LambOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-6;
+  // Parameters without weight decay (norms and biases, see decay_groups) take steps of the rate
+  // alone, as the published runs did; or they are scaled like all others.
+  bool adapt_without_decay = false;
+};
+
+// State: "m/<parameter>" and "v/<parameter>" like the parameter.
+// Errors: a beta outside [0, 1), eps not above 0.  Ref: You et al. 2020, algorithm 2.
+class Lamb : public SlotOptimizer {
+ public:
+  Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options);
+
+ protected:
+  std::vector<Part> parts_of(const Slot& slot) const override;
+  void update(const Slot& slot, const Tensor& gradient, double lr) override;
+
+ private:
+  LambOptions options_;
+};
+
+}  // namespace frugal::optim

@@ -1,0 +1,98 @@
+#include "optim/slots.h"
+
+#include <map>
+#include <set>
+
+#include "ops/copy.h"
+
+namespace frugal::optim {
+namespace {
+const std::string kSteps = "steps";
+}
+
+SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups) : op_(op) {
+  std::set<std::string> names;
+  for (const ParameterGroup& group : groups) {
+    FRUGAL_CHECK(group.weight_decay >= 0, "[{}] expected a weight decay of at least 0, got {}", op,
+                 group.weight_decay);
+    for (const auto& [name, parameter] : group.parameters) {
+      FRUGAL_CHECK(names.insert(name).second, "[{}] expected one parameter '{}', got two", op,
+                   name);
+      FRUGAL_CHECK(slot_of_.emplace(parameter.accumulator().get(), slots_.size()).second,
+                   "[{}] expected each parameter once, got '{}' again", op, name);
+      slots_.push_back({name, parameter, group.lr_scale, group.weight_decay, 0, {}});
+    }
+  }
+}
+
+void SlotOptimizer::update_slot(Slot& slot, double lr) {
+  const Tensor& gradient = slot.parameter.grad();
+  if (!gradient.defined()) return;
+  const CategoryScope scope(Category::optimizer);
+  if (slot.parts.empty()) {
+    std::vector<Tensor> parts;
+    for (const Part& part : parts_of(slot))
+      parts.push_back(Tensor::zeros(part.shape, part.dtype, slot.parameter.device()));
+    slot.parts = std::move(parts);  // all or, where memory ran out, none
+  }
+  ++slot.steps;
+  update(slot, gradient, lr * slot.lr_scale);
+}
+
+void SlotOptimizer::step(double lr) {
+  for (Slot& slot : slots_) update_slot(slot, lr);
+}
+
+bool SlotOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {
+  const auto found = slot_of_.find(&leaf);
+  if (found == slot_of_.end()) return false;
+  update_slot(slots_[found->second], lr);
+  return true;
+}
+
+Optimizer::NamedTensors SlotOptimizer::state() const {
+  const CategoryScope scope(Category::optimizer);
+  NamedTensors state;
+  for (const Slot& slot : slots_) {
+    if (slot.steps == 0) continue;
+    state.emplace_back(kSteps + "/" + slot.name, Tensor::from<int64_t>({slot.steps}, {}));
+    const std::vector<Part> parts = parts_of(slot);
+    for (size_t i = 0; i < parts.size(); ++i)
+      state.emplace_back(parts[i].name + "/" + slot.name, slot.parts[i]);
+  }
+  return state;
+}
+
+void SlotOptimizer::load_state(const NamedTensors& state) {
+  std::map<std::string, const Tensor*> given;
+  for (const auto& [name, tensor] : state) given[name] = &tensor;
+  const auto find = [&](const std::string& name, const Shape& shape, DType dtype) {
+    const auto found = given.find(name);
+    FRUGAL_CHECK(found != given.end(), "[{}] expected a state with '{}', got none", op_, name);
+    const Tensor& tensor = *found->second;
+    FRUGAL_CHECK(tensor.shape() == shape && tensor.dtype() == dtype,
+                 "[{}] expected '{}' to be {} {}, got {}", op_, name, shape, name_of(dtype),
+                 describe(tensor));
+    given.erase(found);
+    return tensor;
+  };
+  const CategoryScope scope(Category::optimizer);
+  std::vector<std::pair<int64_t, std::vector<Tensor>>> loaded(slots_.size());
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const std::string& name = slots_[s].name;
+    if (given.count(kSteps + "/" + name) == 0) continue;
+    auto& [steps, parts] = loaded[s];
+    steps = static_cast<int64_t>(find(kSteps + "/" + name, {}, DType::i64).item());
+    FRUGAL_CHECK(steps >= 1, "[{}] expected 'steps/{}' of at least 1, got {}", op_, name, steps);
+    for (const Part& part : parts_of(slots_[s]))
+      parts.push_back(ops::clone(find(part.name + "/" + name, part.shape, part.dtype)));
+  }
+  FRUGAL_CHECK(given.empty(), "[{}] the state has an unexpected entry '{}'", op_,
+               given.begin()->first);
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    slots_[s].steps = loaded[s].first;
+    slots_[s].parts = std::move(loaded[s].second);
+  }
+}
+
+}  // namespace frugal::optim

@@ -1,0 +1,47 @@
+// SlotOptimizer: what optimizers with a count of steps and a few state tensors for each parameter
+// share: groups, updates of single leaves, checkpoints.
+#pragma once
+#include <unordered_map>
+
+#include "optim/optimizer.h"
+
+namespace frugal::optim {
+
+class SlotOptimizer : public Optimizer {
+ public:
+  void step(double lr) final;
+  bool step_leaf(const GradAccumulator& leaf, double lr) final;
+  // "steps/<parameter>" [] i64 and "<part>/<parameter>", of the parameters updated so far.
+  NamedTensors state() const final;
+  // Errors also: a parameter's state without one of its parts.
+  void load_state(const NamedTensors& state) final;
+
+ protected:
+  struct Part {
+    std::string name;
+    Shape shape;
+    DType dtype;
+  };
+  struct Slot {
+    std::string name;
+    Variable parameter;
+    double lr_scale, weight_decay;
+    int64_t steps = 0;          // updates, the one under way included
+    std::vector<Tensor> parts;  // empty before the first update, which finds zeros
+  };
+
+  // op: for messages.  Errors: a negative weight decay, a parameter or a name that comes twice.
+  SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups);
+  // The state of one parameter; the same at every call.
+  virtual std::vector<Part> parts_of(const Slot& slot) const = 0;
+  // One update at rate lr (lr_scale is in it).
+  virtual void update(const Slot& slot, const Tensor& gradient, double lr) = 0;
+
+ private:
+  void update_slot(Slot& slot, double lr);
+  const char* op_;
+  std::vector<Slot> slots_;
+  std::unordered_map<const GradAccumulator*, size_t> slot_of_;
+};
+
+}  // namespace frugal::optim
