@@ -158,9 +158,17 @@ Tensor finish(const std::string& where, Tensor tensor, const Shape& shape, bool 
   return tensor;
 }
 
+// Signed bytes, held as u8, to i32.
+Tensor widened(const Tensor& bytes) {
+  const Tensor out = Tensor::empty(bytes.shape(), DType::i32);
+  std::transform(bytes.data<uint8_t>(), bytes.data<uint8_t>() + bytes.numel(), out.mut<int32_t>(),
+                 [](uint8_t value) { return static_cast<int8_t>(value); });
+  return out;
+}
+
 using Read = std::function<size_t(void*, size_t)>;
 
-// `rest`: bytes in all; so that a header that lies allocates nothing.
+// `total`: bytes in all, so that a header that lies allocates nothing.
 Tensor read_array(const std::string& where, int64_t total, const Read& read) {
   uint8_t start[12];
   constexpr uint8_t kMagic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -186,8 +194,10 @@ Tensor read_array(const std::string& where, int64_t total, const Read& read) {
   FRUGAL_CHECK(header.descr.size() >= 2 && header.descr[0] != '>',
                "[npy] expected little-endian data in {}, got dtype {:?}", where, header.descr);
   const char order = header.descr[0];
-  const DType dtype = numpy_dtype(
-      where, order == '<' || order == '|' || order == '=' ? header.descr.substr(1) : header.descr);
+  const std::string type =
+      order == '<' || order == '|' || order == '=' ? header.descr.substr(1) : header.descr;
+  const bool narrow = type == "i1";  // no dtype of ours
+  const DType dtype = narrow ? DType::u8 : numpy_dtype(where, type);
   const int64_t bytes = checked_bytes(where, dtype, header.shape);
   const int64_t rest = total - begin - static_cast<int64_t>(length);
   FRUGAL_CHECK(bytes == rest, "[npy] expected {} bytes of data {} {} in {}, got {}", bytes,
@@ -197,7 +207,8 @@ Tensor read_array(const std::string& where, int64_t total, const Read& read) {
   FRUGAL_CHECK(
       bytes == 0 || read(tensor.raw(), static_cast<size_t>(bytes)) == static_cast<size_t>(bytes),
       "[npy] cannot read {} bytes of data in {}", bytes, where);
-  return finish(where, tensor, header.shape, header.fortran);
+  const Tensor done = finish(where, tensor, header.shape, header.fortran);
+  return narrow ? widened(done) : done;
 }
 
 }  // namespace
@@ -208,8 +219,8 @@ DType numpy_dtype(const std::string& where, const std::string& name) {
   if (name == "i4") return DType::i32;
   if (name == "i8") return DType::i64;
   if (name == "u1") return DType::u8;
-  FRUGAL_CHECK(name == "b1", "[npy] expected a dtype of f4 f8 i4 i8 u1 b1 in {}, got {:?}", where,
-               name.substr(0, 100));
+  FRUGAL_CHECK(name == "b1", "[npy] expected a dtype of f4 f8 i4 i8 u1 b1 in {}, got {:?}",
+               where, name.substr(0, 100));
   return DType::bool_;
 }
 

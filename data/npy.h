@@ -10,8 +10,8 @@
 
 namespace frugal::data {
 
-// Arrays of at most 8 axes of f4 f8 i4 i8 u1 b1, little-endian, in C or Fortran order, as
-// contiguous tensors (f32 f64 i32 i64 u8 bool) in category `input`.
+// Arrays of at most 8 axes of f4 f8 i1 i4 i8 u1 b1, little-endian, in C or Fortran order, as
+// contiguous tensors (f32 f64 i32 i32 i64 u8 bool) in category `input`.
 // Errors (each with the path, of an archive also the entry): unreadable or truncated file, no array
 // file, another version or dtype (objects would be pickles: nothing is executed), big-endian, a
 // shape that does not match the bytes or overflows, trailing bytes, a bool neither 0 nor 1.
