@@ -13,6 +13,13 @@ Dense::Dense(Tensor weight, Tensor bias, Layout layout)
 
 Variable Dense::forward(Variable x, Context&) { return linear(x, weight_, bias_); }
 
+FilledConv2d::FilledConv2d(Tensor weight, Tensor bias, const Conv2dOptions& options)
+    : options_(options),
+      weight_(register_parameter("weight", std::move(weight), Layout::conv_weight)),
+      bias_(register_parameter("bias", std::move(bias))) {}
+
+Variable FilledConv2d::forward(Variable x, Context&) { return conv2d(x, weight_, bias_, options_); }
+
 std::shared_ptr<Dense> normal_dense(Init& init, int64_t in, int64_t out, double deviation,
                                     Module::Layout layout) {
   Tensor weight = normal(init, {out, in}, deviation);

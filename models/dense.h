@@ -1,7 +1,8 @@
-// A linear layer whose initial weights are chosen by whoever makes it.
+// Layers whose initial weights are chosen by whoever makes them.
 #pragma once
 #include "models/init.h"
 #include "models/module.h"
+#include "ops/options.h"
 
 namespace frugal::models {
 
@@ -15,6 +16,17 @@ class Dense : public Module {
   const Variable& bias() const { return bias_; }
 
  private:
+  Variable weight_, bias_;
+};
+
+// [N, H, W, in] -> [N, OH, OW, out]. Parameters: weight [out, R, S, in/groups], bias [out].
+class FilledConv2d : public Module {
+ public:
+  FilledConv2d(Tensor weight, Tensor bias, const Conv2dOptions& options);
+  Variable forward(Variable x, Context& context) override;
+
+ private:
+  Conv2dOptions options_;
   Variable weight_, bias_;
 };
 

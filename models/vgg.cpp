@@ -9,28 +9,20 @@ namespace {
 
 constexpr int64_t kPooled = 7;  // the classifier's side, whatever the image's
 
-// Children by the positions that torchvision's Sequential gives them.
-class Numbered : public Module {
- public:
-  template <class M>
-  std::shared_ptr<M> add(int64_t position, std::shared_ptr<M> module) {
-    return register_module(std::to_string(position), std::move(module));
-  }
-  Variable forward(Variable x, Context&) override { return x; }
-};
-
 }  // namespace
 
 // A convolution, its norm if there is one, and relu.
 class Vgg::Layer {
  public:
-  // Takes its positions in `features`.
-  Layer(Init& init, Numbered& features, int64_t& position, int64_t in, int64_t out, bool norm) {
-    const int64_t fan_out = 9 * out;
-    conv_ = features.add(position++,
-                         std::make_shared<Conv>(kaiming_normal(init, {out, 3, 3, in}, fan_out),
-                                                constant(init, {out}, 0)));
-    if (norm) norm_ = features.add(position++, std::make_shared<BatchNorm2d>(init, out));
+  // Takes its positions in the Sequential that torchvision has.
+  Layer(Init& init, Vgg& net, int64_t& position, int64_t in, int64_t out, bool norm) {
+    Conv2dOptions same;
+    same.padding = {1, 1};
+    Tensor weight = kaiming_normal(init, {out, 3, 3, in}, 9 * out);
+    const auto name = [&] { return "features." + std::to_string(position++); };
+    conv_ = net.register_module(
+        name(), std::make_shared<FilledConv2d>(std::move(weight), constant(init, {out}, 0), same));
+    if (norm) norm_ = net.register_module(name(), std::make_shared<BatchNorm2d>(init, out));
     ++position;  // relu
   }
 
@@ -40,22 +32,7 @@ class Vgg::Layer {
   }
 
  private:
-  class Conv : public Module {
-   public:
-    Conv(Tensor weight, Tensor bias)
-        : weight_(register_parameter("weight", std::move(weight), Layout::conv_weight)),
-          bias_(register_parameter("bias", std::move(bias))) {}
-    Variable forward(Variable x, Context&) override {
-      Conv2dOptions options;
-      options.padding = {1, 1};
-      return conv2d(x, weight_, bias_, options);
-    }
-
-   private:
-    Variable weight_, bias_;
-  };
-
-  std::shared_ptr<Conv> conv_;
+  std::shared_ptr<FilledConv2d> conv_;
   std::shared_ptr<BatchNorm2d> norm_;
 };
 
@@ -74,21 +51,19 @@ VggOptions vgg_options(const std::string& name) {
 }
 
 Vgg::Vgg(Init& init, const VggOptions& options) : dropout_(options.dropout) {
-  const auto features = register_module("features", std::make_shared<Numbered>());
   int64_t position = 0, channels = options.in_channels;
   for (size_t s = 0; s < stages_.size(); ++s) {
     const int64_t width = options.width << std::min<size_t>(s, 3);
     stages_[s] = std::make_shared<Stage>();
     for (int64_t i = 0; i < options.depths[s]; ++i) {
       stages_[s]->push_back(
-          std::make_shared<Layer>(init, *features, position, channels, width, options.batch_norm));
+          std::make_shared<Layer>(init, *this, position, channels, width, options.batch_norm));
       channels = width;
     }
     ++position;  // max-pool
   }
-  const auto classifier = register_module("classifier", std::make_shared<Numbered>());
   const auto dense = [&](int64_t at, int64_t in, int64_t out) {
-    return classifier->add(at, normal_dense(init, in, out, 0.01));
+    return register_module("classifier." + std::to_string(at), normal_dense(init, in, out, 0.01));
   };
   classifier_[0] = dense(0, channels * kPooled * kPooled, options.hidden);
   classifier_[1] = dense(3, options.hidden, options.hidden);

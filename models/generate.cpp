@@ -1,0 +1,75 @@
+#include "models/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+
+namespace frugal::models {
+namespace {
+
+// One token from logits, by the stream's word `index`.
+int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, uint64_t index) {
+  const auto likelier = [&](size_t a, size_t b) {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+  };
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t best = *std::min_element(order.begin(), order.end(), likelier);
+  if (options.temperature == 0) return static_cast<int64_t>(best);
+  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < order.size()) {
+    std::nth_element(order.begin(), order.begin() + options.top_k, order.end(), likelier);
+    order.resize(static_cast<size_t>(options.top_k));
+    std::sort(order.begin(), order.end());
+  }
+  const auto weight = [&](size_t token) {
+    return std::exp((logits[token] - logits[best]) / options.temperature);
+  };
+  double total = 0;
+  for (const size_t token : order) total += weight(token);
+  double rest = total * static_cast<double>(uniform({options.seed, 0}, index));
+  for (const size_t token : order) {
+    rest -= weight(token);
+    if (rest < 0) return static_cast<int64_t>(token);
+  }
+  return static_cast<int64_t>(best);  // what rounding left
+}
+
+}  // namespace
+
+Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOptions& options,
+                const std::function<bool(int64_t)>& on_token) {
+  FRUGAL_CHECK(prompt.dim() == 2 && prompt.dtype() == DType::i64 && prompt.size(0) == 1 &&
+                   prompt.size(1) >= 1,
+               "[generate] expected a prompt [1, T] i64 of at least one token, got {}",
+               describe(prompt));
+  FRUGAL_CHECK(std::isfinite(options.temperature) && options.temperature >= 0,
+               "[generate] expected a temperature >= 0, got {}", options.temperature);
+  FRUGAL_CHECK(options.top_k >= 0 && options.tokens >= 0,
+               "[generate] expected top_k and tokens >= 0, got {} and {}", options.top_k,
+               options.tokens);
+  NoGrad no_grad;
+  Context context;
+  context.training = false;
+  std::vector<int64_t> tokens(static_cast<size_t>(prompt.size(1)));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int64_t>(prompt.item(static_cast<int64_t>(i)));
+  const size_t given = tokens.size();
+  for (int64_t n = 0; n < options.tokens; ++n) {
+    const auto seen = std::min(static_cast<int64_t>(tokens.size()), model.context_length());
+    const std::vector<int64_t> window(tokens.end() - seen, tokens.end());
+    const Variable hidden = model.hidden(Tensor::from(window, {1, seen}), context);
+    const std::vector<double> logits =
+        model.logits(slice(hidden, 1, seen - 1, seen)).value().to_vector();
+    for (const double logit : logits)
+      FRUGAL_CHECK(std::isfinite(logit), "[generate] expected finite logits, got {}", logit);
+    tokens.push_back(draw(logits, options, static_cast<uint64_t>(n)));
+    if (on_token && !on_token(tokens.back())) break;
+  }
+  const std::vector<int64_t> fresh(tokens.begin() + static_cast<int64_t>(given), tokens.end());
+  return Tensor::from(fresh, {1, static_cast<int64_t>(fresh.size())});
+}
+
+}  // namespace frugal::models

@@ -1,0 +1,45 @@
+// GPT-2, with Hugging Face's parameter names (GPT2LMHeadModel). Ref: Radford et al. 2019.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/generate.h"
+#include "models/transformer_layers.h"
+
+namespace frugal::models {
+
+struct Gpt2Options {
+  int64_t layers = 12;
+  int64_t hidden = 768;
+  int64_t heads = 12;
+  int64_t vocab_size = 50257;
+  int64_t context_length = 1024;
+  double dropout = 0.1;  // of embeddings and of both branches' outputs
+  double attention_dropout = 0.1;
+  double eps = 1e-5;
+};
+
+// The options of "gpt2", "gpt2_medium", "gpt2_large", "gpt2_xl".
+// Errors: unknown name, listing the known ones.
+Gpt2Options gpt2_options(const std::string& name);
+
+// Input: token ids [N, T] i64; context.extra("attention_mask") [N, T] i64, 0 where a token is
+// padding, or none. Logits by the token embedding (the head is tied).
+// Errors: ids not [N, T] i64, T beyond context_length, a mask of another shape or dtype, an id
+// outside the vocabulary; heads that do not divide the width.
+class Gpt2 : public LanguageModel {
+ public:
+  Gpt2(Init& init, const Gpt2Options& options);
+  Variable hidden(const Tensor& ids, Context& context) override;
+  Variable logits(const Variable& hidden) override;
+  int64_t context_length() const override { return options_.context_length; }
+
+ private:
+  class Layer;
+  Gpt2Options options_;
+  Variable tokens_, positions_;
+  std::vector<std::shared_ptr<Layer>> layers_;
+  std::shared_ptr<LayerNorm> norm_;
+};
+
+}  // namespace frugal::models

@@ -1,0 +1,48 @@
+// torchvision's Swin transformers (version 1), with its parameter names. Ref: Liu et al. 2021.
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+
+#include "models/layers.h"
+#include "models/transformer_layers.h"
+
+namespace frugal::models {
+
+struct SwinOptions {
+  int64_t width = 96;  // of the first stage; each later one is twice as wide
+  std::array<int64_t, 4> depths{2, 2, 6, 2};
+  std::array<int64_t, 4> heads{3, 6, 12, 24};
+  double stochastic_depth = 0.2;  // of the last block; it grows from 0 along the depth
+  int64_t patch = 4;
+  int64_t window = 7;
+  int64_t in_channels = 3;
+  int64_t num_classes = 1000;
+  double dropout = 0;  // of both branches' outputs and after gelu
+  double attention_dropout = 0;
+};
+
+// The options of "swin_t", "swin_s", "swin_b". Errors: unknown name, listing the known ones.
+SwinOptions swin_options(const std::string& name);
+
+// [N, H, W, in_channels] -> [N, num_classes], H and W at least the patch.
+// Names: features.0.{0,2}, features.{1,3,5,7}.{i}.{norm1,attn,norm2,mlp.0,mlp.3},
+// features.{2,4,6}.{norm,reduction}, norm, head.
+class Swin : public Module {
+ public:
+  Swin(Init& init, const SwinOptions& options);
+  Variable forward(Variable x, Context& context) override;
+
+ private:
+  class Block;
+  class Merging;
+  SwinOptions options_;
+  std::shared_ptr<Conv2d> patches_;
+  std::shared_ptr<LayerNorm> patches_norm_;
+  std::array<std::vector<std::shared_ptr<Block>>, 4> blocks_;
+  std::array<std::shared_ptr<Merging>, 3> mergings_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Dense> head_;
+};
+
+}  // namespace frugal::models

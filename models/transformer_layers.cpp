@@ -1,0 +1,78 @@
+#include "models/transformer_layers.h"
+
+#include "autograd/functions.h"
+
+namespace frugal::models {
+
+LayerNorm::LayerNorm(Init& init, int64_t width, double eps)
+    : eps_(eps),
+      weight_(register_parameter("weight", constant(init, {width}, 1))),
+      bias_(register_parameter("bias", constant(init, {width}, 0))) {}
+
+Variable LayerNorm::forward(Variable x, Context&) { return layer_norm(x, weight_, bias_, eps_); }
+
+Variable dense_gelu(const Dense& dense, const Variable& x, Gelu kind) {
+  return linear_gelu(x, dense.weight(), dense.bias(), kind);
+}
+
+Variable self_attention_of_heads(const Variable& q, const Variable& k, const Variable& v,
+                                 const SelfAttentionOptions& options, const Tensor& mask,
+                                 const Variable& bias, Context& context) {
+  AttentionOptions attention;
+  attention.causal = options.causal;
+  if (options.dropout > 0 && context.training) {
+    FRUGAL_CHECK(context.rng != nullptr, "[dropout] expected a random stream, got none");
+    attention.dropout = options.dropout;
+    attention.key = context.rng->next();
+  }
+  const Variable y = scaled_dot_product_attention(q, k, v, mask, bias, attention);
+  return reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)});
+}
+
+Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
+                        const SelfAttentionOptions& options, const Tensor& mask,
+                        const Variable& bias, Context& context) {
+  const Shape split{q.size(0), q.size(1), options.heads, q.size(2) / options.heads};
+  return self_attention_of_heads(reshape(q, split), reshape(k, split), reshape(v, split), options,
+                                 mask, bias, context);
+}
+
+Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options,
+                        const Tensor& mask, const Variable& bias, Context& context) {
+  const int64_t h = options.heads;
+  // Thirds of the heads are views of one tensor, which attention keeps once.
+  const Variable all = reshape(qkv, {qkv.size(0), qkv.size(1), 3 * h, qkv.size(2) / (3 * h)});
+  return self_attention_of_heads(slice(all, 2, 0, h), slice(all, 2, h, 2 * h),
+                                 slice(all, 2, 2 * h, 3 * h), options, mask, bias, context);
+}
+
+Tensor positions(int64_t n, Device device) {
+  Tensor ids = Tensor::empty({n}, DType::i64, device);
+  if (int64_t* values = ids.mut<int64_t>(); values != nullptr)
+    for (int64_t i = 0; i < n; ++i) values[i] = i;
+  return ids;
+}
+
+void check_ids(const char* model, const Tensor& ids, int64_t longest) {
+  FRUGAL_CHECK(ids.dim() == 2 && ids.dtype() == DType::i64,
+               "[{}] expected token ids [N, T] i64, got {}", model, describe(ids));
+  FRUGAL_CHECK(ids.size(1) >= 1 && ids.size(1) <= longest,
+               "[{}] expected sequences of 1 to {} tokens, got {}", model, longest, ids.size(1));
+}
+
+Tensor checked_extra(const char* model, const Context& context, const char* name,
+                     const Tensor& ids) {
+  const Tensor extra = context.extra(name);
+  if (extra.defined())
+    FRUGAL_CHECK(extra.dtype() == DType::i64 && extra.shape() == ids.shape(),
+                 "[{}] expected {} to be {} i64 as the ids are, got {}", model, name, ids.shape(),
+                 describe(extra));
+  return extra;
+}
+
+void check_heads(const char* model, int64_t width, int64_t heads) {
+  FRUGAL_CHECK(heads >= 1 && width >= 1 && width % heads == 0,
+               "[{}] expected heads that divide the width {}, got {}", model, width, heads);
+}
+
+}  // namespace frugal::models
