@@ -6,6 +6,7 @@
 
 #include "autograd/variable.h"
 #include "core/rng.h"
+#include "ops/attention.h"
 #include "ops/options.h"
 
 namespace frugal {
@@ -31,13 +32,7 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
                      Gelu kind = Gelu::exact);
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias);
 
-// ---- attention (functions/attention.cpp)
-struct AttentionOptions {
-  bool causal = false;
-  double scale = 0;    // 0: 1 / sqrt(D)
-  double dropout = 0;  // of the probabilities; REQUIRES `key` where it is not 0
-  RngKey key{};
-};
+// ---- attention (functions/attention.cpp); AttentionOptions: ops/attention.h
 // softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads, D] -> [N, T, heads, D].
 // mask: undefined; [N, S] i64, 0 hides a key (padding); or [heads or 1, T, S] or
 // [N, heads or 1, T, S] of q's dtype, added to the scores (a constant: no gradient). `bias`
@@ -47,6 +42,11 @@ struct AttentionOptions {
 Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
                                       const Tensor& mask = {}, const Variable& bias = {},
                                       const AttentionOptions& options = {});
+
+// The same of one product: qkv [N, T, 3 heads, D], whose heads are all of q's, then k's, then v's.
+// Nothing is copied, and one tensor is kept for the three.
+Variable qkv_attention(const Variable& qkv, const Tensor& mask = {}, const Variable& bias = {},
+                       const AttentionOptions& options = {});
 
 // Rotary positions: x [N, T, heads, D], pairs (i, i + D/2) turned by position * base^(-2i/D);
 // positions [T] i64 or undefined (0..T-1).  Saves: nothing.

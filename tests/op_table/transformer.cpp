@@ -65,6 +65,71 @@ Case activated(const std::string& name, const Shape& x, int64_t out, Activation 
   return c;
 }
 
+enum class Mask { none, padding, causal, added, by_heads };
+
+struct Extents {
+  int64_t n, t, s, heads, d;
+};
+
+// The last keys of odd sequences are hidden; of the very last sequence all but the first.
+Tensor padding_mask(const Extents& e, const Variable& like) {
+  std::vector<int64_t> keep;
+  for (int64_t n = 0; n < e.n; ++n)
+    for (int64_t s = 0; s < e.s; ++s) keep.push_back(n % 2 == 0 || s < (e.s + 1) / 2 ? 1 : 0);
+  return integers(keep, {e.n, e.s}, like);
+}
+
+Tensor added_mask(const Shape& shape, const Variable& like) {
+  Tensor mask = Tensor::empty(shape, like.dtype(), like.device());
+  if (mask.raw() == nullptr) return mask;
+  for (int64_t i = 0; i < mask.numel(); ++i) {
+    const double value = i % 7 == 3 ? -1e9 : 0.1 * static_cast<double>(i % 5);
+    mask.dtype() == DType::f64 ? mask.mut<double>()[i] = value
+                               : mask.mut<float>()[i] = static_cast<float>(value);
+  }
+  return mask;
+}
+
+Tensor mask_of(Mask kind, const Extents& e, const Variable& like) {
+  if (kind == Mask::padding) return padding_mask(e, like);
+  if (kind == Mask::added) return added_mask({1, e.t, e.s}, like);
+  if (kind == Mask::by_heads) return added_mask({e.n, e.heads, e.t, e.s}, like);
+  return {};
+}
+
+int64_t mask_elements(Mask kind, const Extents& e) {
+  if (kind == Mask::added) return e.t * e.s;
+  return kind == Mask::by_heads ? e.n * e.heads * e.t * e.s : 0;
+}
+
+Case attend(const std::string& name, const Extents& e, Mask kind = Mask::none, double dropout = 0,
+            bool bias = false, bool packed = false) {
+  const Shape q{e.n, e.t, e.heads, e.d}, k{e.n, e.s, e.heads, e.d};
+  Case c{name, {{q}, {k}, {k}}, {}, {}};
+  if (packed) c.inputs = {{{e.n, e.t, 3 * e.heads, e.d}}};
+  if (bias) c.inputs.push_back({{e.heads, e.t, e.s}, true});
+  AttentionOptions options;
+  options.causal = kind == Mask::causal;
+  options.dropout = dropout;
+  options.key = {7, 3};
+  c.run = [=](const Variables& v) {
+    const Tensor mask = mask_of(kind, e, v[0]);
+    const Variable added = bias ? v.back() : Variable();
+    return packed ? qkv_attention(v[0], mask, added, options)
+                  : scaled_dot_product_attention(v[0], v[1], v[2], mask, added, options);
+  };
+  c.saved = [=](int64_t element) {
+    std::vector<int64_t> bytes{q.numel() * element, e.n * e.heads * e.t * element};  // y, lse
+    if (packed)
+      bytes.push_back(3 * q.numel() * element);
+    else
+      for (const Shape* x : {&q, &k, &k}) bytes.push_back(x->numel() * element);
+    bytes.push_back(kind == Mask::padding ? e.n * e.s * 8 : mask_elements(kind, e) * element);
+    return bytes;
+  };
+  return c;
+}
+
 Failure refused(std::function<void()> run, const std::string& message) {
   return {std::move(run), message};
 }
@@ -183,12 +248,104 @@ void add_linear_activations(std::vector<Op>& rows) {
                   true});
 }
 
+std::vector<Failure> attention_failures() {
+  const auto run = [](const Shape& q, const Shape& k, const Shape& v, const Tensor& mask = {},
+                      double dropout = 0) {
+    AttentionOptions options;
+    options.dropout = dropout;
+    scaled_dot_product_attention(leaf(q), leaf(k), leaf(v), mask, {}, options);
+  };
+  const Shape x{2, 3, 2, 4};
+  return {refused(
+              [=] {
+                run({2, 3, 8}, x, x);
+              },
+              "[attention] expected q with 4 axes"),
+          refused(
+              [=] {
+                run(x, {2, 3, 1, 4}, x);
+              },
+              "[attention] expected q [N, T, heads, D] and k [N, S, heads, D]"),
+          refused(
+              [=] {
+                run(x, x, {2, 4, 2, 4});
+              },
+              "[attention] expected v of shape [2, 3, 2, 4]"),
+          refused(
+              [=] {
+                run({2, 3, 2, 0}, {2, 3, 2, 0}, {2, 3, 2, 0});
+              },
+              "[attention] expected heads of at least one channel"),
+          refused(
+              [=] {
+                run(x, x, x, Tensor::zeros({2, 4}, DType::i64));
+              },
+              "[attention] expected an i64 mask of shape [2, 3]"),
+          refused(
+              [=] {
+                run(x, x, x, f32({3, 3, 3}));
+              },
+              "[attention] expected a mask [N, S] i64"),
+          refused(
+              [=] {
+                run(x, x, x, f32({3, 3}));
+              },
+              "[attention] expected a mask [N, S] i64"),
+          refused(
+              [=] {
+                run(x, x, x, Tensor::zeros({1, 3, 3}, DType::f64));
+              },
+              "of q's dtype"),
+          refused([=] { run(x, x, x, {}, 1); }, "[attention] expected dropout in [0, 1), got 1"),
+          refused(
+              [=] {
+                scaled_dot_product_attention(leaf(x), leaf(x), leaf(x), {}, leaf({1, 3, 3}));
+              },
+              "[attention] expected bias of shape [2, 3, 3]")};
+}
+
+void add_attention(std::vector<Op>& rows) {
+  rows.push_back(
+      {"attention",
+       {attend("self", {2, 3, 3, 2, 5}), attend("one query", {1, 1, 7, 3, 4}),
+        attend("one key", {2, 3, 1, 1, 4}), attend("padding", {3, 4, 7, 2, 5}, Mask::padding),
+        attend("causal, more keys", {2, 3, 5, 2, 4}, Mask::causal),
+        attend("causal, more queries", {1, 5, 3, 2, 4}, Mask::causal),
+        attend("added mask", {2, 3, 5, 2, 4}, Mask::added),
+        attend("added by heads", {2, 3, 5, 2, 4}, Mask::by_heads),
+        attend("dropout", {2, 5, 6, 2, 3}, Mask::none, 0.3),
+        attend("dropout, padding, bias", {3, 3, 5, 2, 4}, Mask::padding, 0.25, true),
+        attend("more than a tile", {1, 65, 131, 1, 3}, Mask::causal),
+        attend("no queries", {2, 0, 3, 2, 4}), attend("no keys", {1, 2, 0, 1, 4})},
+       attention_failures(),
+       attend("BERT-small", {32, 128, 128, 4, 64}, Mask::padding)});
+  // The finite differences of this many elements take long.
+  rows.back().cases[10].smooth = false;
+  rows.push_back(
+      {"qkv_attention",
+       {attend("self", {2, 3, 3, 2, 5}, Mask::none, 0, false, true),
+        attend("causal, dropout", {2, 4, 4, 1, 3}, Mask::causal, 0.25, false, true),
+        attend("bias", {2, 3, 3, 2, 4}, Mask::none, 0, true, true)},
+       {refused(
+            [] {
+              qkv_attention(leaf({2, 3, 4, 5}));
+            },
+            "[attention] expected qkv [N, T, 3 heads, D]"),
+        refused(
+            [] {
+              qkv_attention(leaf({2, 3, 6}));
+            },
+            "[attention] expected qkv [N, T, 3 heads, D]")},
+       attend("GPT-2, 1024 tokens", {1, 1024, 1024, 12, 64}, Mask::causal, 0, false, true)});
+}
+
 }  // namespace
 
 void add_transformer(std::vector<Op>& rows) {
   add_embedding(rows);
   add_norms(rows);
   add_linear_activations(rows);
+  add_attention(rows);
 }
 
 }  // namespace frugal::op_table

@@ -1,0 +1,82 @@
+#include "ops/attention.h"
+
+#include "autograd/record.h"
+#include "autograd/transformer_functions.h"
+
+namespace frugal {
+namespace {
+
+// y = softmax(q k^T scale + mask + bias) v. Saves q, k, v and y, which the next layer keeps anyway,
+// and a log-sum-exp a row. Backward computes the probabilities again, tile by tile.
+enum Slot { kQ, kK, kV, kY, kLse, kMask, kBias };
+// The same where q, k and v are parts of one tensor, kept whole.
+enum PackedSlot { kQkv, kPackedY, kPackedLse, kPackedMask, kPackedBias };
+
+Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
+
+// Heads [part heads, (part + 1) heads) of x [N, T, 3 heads, D].
+Tensor part_of(const Tensor& x, int64_t part) {
+  const int64_t heads = x.size(2) / 3;
+  return x.slice(2, part * heads, (part + 1) * heads);
+}
+
+Tensor gradient_like(const Tensor& x, bool wanted) {
+  return wanted ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
+}
+
+// Errors of q and k are not those that lse was computed with: then the probabilities that they give
+// are normalized anew.
+Tensor lse_of(const Backward& b, std::initializer_list<int> scores, int lse) {
+  for (const int slot : scores)
+    if (b.slot(slot).quality() != Replay::exact) return {};
+  return b.saved(lse);
+}
+
+}  // namespace
+
+Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
+                                      const Tensor& mask, const Variable& bias,
+                                      const AttentionOptions& options) {
+  const ops::AttentionOutput out =
+      ops::attention({q.value(), k.value(), v.value(), mask, value_of(bias)}, options);
+  return record("attention", {q, k, v, bias}, out.y,
+                {save(q), save(k), save(v), save_output(out.y), save_stat(out.lse),
+                 save_index(mask), save(bias)},
+                [options](const Backward& b) {
+                  const ops::AttentionInputs in{b.saved(kQ), b.saved(kK), b.saved(kV),
+                                                b.saved(kMask), b.saved(kBias)};
+                  const ops::AttentionGradients g{
+                      gradient_like(in.q, b.needs(0)), gradient_like(in.k, b.needs(1)),
+                      gradient_like(in.v, b.needs(2)),
+                      b.needs(3) ? gradient_like(in.bias, true) : Tensor()};
+                  ops::attention_backward(
+                      b.dy(), in, {b.saved(kY), lse_of(b, {kQ, kK, kBias}, kLse)}, options, g);
+                  return Grads{g.dq, g.dk, g.dv, g.dbias};
+                });
+}
+
+Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& bias,
+                       const AttentionOptions& options) {
+  FRUGAL_CHECK(qkv.value().dim() == 4 && qkv.size(2) % 3 == 0,
+               "[attention] expected qkv [N, T, 3 heads, D], got {}", qkv.shape());
+  const Tensor& x = qkv.value();
+  const ops::AttentionOutput out =
+      ops::attention({part_of(x, 0), part_of(x, 1), part_of(x, 2), mask, value_of(bias)}, options);
+  return record("qkv_attention", {qkv, bias}, out.y,
+                {save(qkv), save_output(out.y), save_stat(out.lse), save_index(mask), save(bias)},
+                [options](const Backward& b) {
+                  const Tensor all = b.saved(kQkv);
+                  const ops::AttentionInputs in{part_of(all, 0), part_of(all, 1), part_of(all, 2),
+                                                b.saved(kPackedMask), b.saved(kPackedBias)};
+                  const Tensor dqkv = gradient_like(all, b.needs(0));
+                  ops::AttentionGradients g;
+                  if (b.needs(0)) g = {part_of(dqkv, 0), part_of(dqkv, 1), part_of(dqkv, 2), {}};
+                  if (b.needs(1)) g.dbias = gradient_like(in.bias, true);
+                  ops::attention_backward(
+                      b.dy(), in, {b.saved(kPackedY), lse_of(b, {kQkv, kPackedBias}, kPackedLse)},
+                      options, g);
+                  return Grads{dqkv, g.dbias};
+                });
+}
+
+}  // namespace frugal

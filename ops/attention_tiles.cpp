@@ -1,0 +1,340 @@
+#include "ops/attention_tiles.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/parallel.h"
+#include "ops/attention_loops.h"
+#include "ops/elementwise_loops.h"
+
+namespace frugal::ops {
+namespace {
+
+using simd::Strided;
+using simd::Tile;
+
+constexpr int64_t kQueries = 64, kKeys = 128;  // of a tile of scores, which fits the first cache
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+int64_t padded(int64_t n) {
+  return (n + simd::kTileLanes - 1) / simd::kTileLanes * simd::kTileLanes;
+}
+
+// Buffers of one thread, in one tensor.
+class Workspace {
+ public:
+  explicit Workspace(int64_t elements) {
+    CategoryScope scope(Category::workspace);
+    room_ = Tensor::empty({std::max<int64_t>(elements, 1)});
+  }
+  float* take(int64_t elements) {
+    float* at = room_.mut<float>() + used_;
+    used_ += elements;
+    FRUGAL_ASSERT(used_ <= room_.numel());
+    return at;
+  }
+
+ private:
+  Tensor room_;
+  int64_t used_ = 0;
+};
+
+template <class T>
+void read_rows(const T* from, int64_t stride, int64_t rows, int64_t d, float factor, float* to,
+               int64_t to_stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < d; ++k)
+      to[r * to_stride + k] = static_cast<float>(from[r * stride + k]) * factor;
+    std::fill(to + r * to_stride + d, to + (r + 1) * to_stride, 0.0f);
+  }
+}
+
+template <class T>
+void write_rows(const float* from, int64_t from_stride, int64_t rows, int64_t d, float factor,
+                T* to, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < d; ++k)
+      to[r * stride + k] = static_cast<T>(from[r * from_stride + k] * factor);
+}
+
+int64_t offset(const Tensor& x, int64_t n, int64_t head) {
+  return n * x.strides()[0] + head * x.strides()[2];
+}
+
+// x[n, :, head] times factor to f32 rows of `stride`, the rest of which become 0.
+void read_head(const Tensor& x, int64_t n, int64_t head, float factor, float* to, int64_t stride) {
+  const int64_t at = offset(x, n, head);
+  if (x.dtype() == DType::bf16)
+    read_rows(x.data<BFloat16>() + at, x.strides()[1], x.size(1), x.size(3), factor, to, stride);
+  else
+    read_rows(x.data<float>() + at, x.strides()[1], x.size(1), x.size(3), factor, to, stride);
+}
+
+void write_head(const float* from, int64_t stride, float factor, const Tensor& x, int64_t n,
+                int64_t head) {
+  const int64_t at = offset(x, n, head);
+  if (x.dtype() == DType::bf16)
+    write_rows(from, stride, x.size(1), x.size(3), factor, x.mut<BFloat16>() + at, x.strides()[1]);
+  else
+    write_rows(from, stride, x.size(1), x.size(3), factor, x.mut<float>() + at, x.strides()[1]);
+}
+
+// One head of one sequence.
+struct Head {
+  const AttentionProblem& p;
+  int64_t n, head;
+  const float* hidden_keys;  // [S], 0 or -inf; null without `keep`
+
+  // Queries [t, t + rows) see none of the keys from here on.
+  int64_t end_of_keys(int64_t t, int64_t rows) const {
+    return p.options.causal ? std::clamp<int64_t>(t + rows + p.s - p.t, 0, p.s) : p.s;
+  }
+
+  // Adds all masks to the scores of queries from t and keys from s.
+  void mask_scores(const Tile& scores, int64_t t, int64_t s) const {
+    if (hidden_keys != nullptr) simd::tile_add(scores, hidden_keys + s, 0);
+    if (p.added.defined()) {
+      const int64_t of_n = p.added.size(0) == 1 ? 0 : n, of_head = p.added.size(1) == 1 ? 0 : head;
+      simd::tile_add(
+          scores, p.added.data<float>() + ((of_n * p.added.size(1) + of_head) * p.t + t) * p.s + s,
+          p.s);
+    }
+    if (p.bias.defined())
+      simd::tile_add(scores, p.bias.data<float>() + (head * p.t + t) * p.s + s, p.s);
+    if (!p.options.causal) return;
+    for (int64_t r = 0; r < scores.rows; ++r) {
+      const int64_t seen = std::clamp<int64_t>(t + r + 1 + p.s - p.t - s, 0, scores.cols);
+      std::fill(scores.data + r * scores.stride + seen,
+                scores.data + r * scores.stride + scores.cols, kHidden);
+    }
+  }
+
+  // What dropout multiplies those probabilities by, rows `like.stride` apart.
+  void dropout_factors(const Tile& like, int64_t t, int64_t s, float* to) const {
+    const auto bound = static_cast<uint32_t>(std::ceil(p.options.dropout * 0x1p24));
+    const auto scale = static_cast<float>(1 / (1 - p.options.dropout));
+    float ones[kKeys + 4], drawn[kKeys + 4];  // the stream is drawn from a multiple of 4 on
+    std::fill_n(ones, kKeys + 4, 1.0f);
+    for (int64_t r = 0; r < like.rows; ++r) {
+      const int64_t first = ((n * p.heads + head) * p.t + t + r) * p.s + s, begin = first / 4 * 4;
+      simd::dropout(ones, p.options.key, bound, scale, drawn, begin, first + like.cols);
+      std::copy_n(drawn + (first - begin), like.cols, to + r * like.stride);
+    }
+  }
+};
+
+// Calls f(t, rows) for blocks of queries.
+template <class F>
+void for_queries(int64_t t, F f) {
+  for (int64_t begin = 0; begin < t; begin += kQueries) f(begin, std::min(kQueries, t - begin));
+}
+// Calls f(s, cols) for blocks of the first `end` keys.
+template <class F>
+void for_keys(int64_t end, F f) {
+  for (int64_t begin = 0; begin < end; begin += kKeys) f(begin, std::min(kKeys, end - begin));
+}
+
+// Keys that are hidden by p.keep.
+void read_hidden(const AttentionProblem& p, int64_t n, float* to) {
+  const int64_t* keep = p.keep.data<int64_t>() + n * p.s;
+  for (int64_t s = 0; s < p.s; ++s) to[s] = keep[s] != 0 ? 0 : kHidden;
+}
+
+// k [s, d], rows of `d_pad`, as [d, s_pad].
+void transpose_keys(const float* k, int64_t s, int64_t d, int64_t d_pad, float* to, int64_t s_pad) {
+  simd::tile_transpose(k, d_pad, s, d, to, s_pad);
+  if (s < s_pad)
+    for (int64_t i = 0; i < d; ++i) std::fill(to + i * s_pad + s, to + (i + 1) * s_pad, 0.0f);
+}
+
+class Forward {
+ public:
+  // want_y: else the log-sum-exps alone.
+  Forward(const AttentionProblem& p, bool want_y)
+      : p_(p),
+        want_y_(want_y),
+        d_pad_(padded(p.d)),
+        s_pad_(padded(p.s)),
+        room_((p.t + p.s) * d_pad_ + p.d * s_pad_ + p.s + kQueries * (2 * kKeys + d_pad_ + 3)) {
+    q_ = room_.take(p.t * d_pad_);
+    rows_ = room_.take(p.s * d_pad_);
+    keys_ = room_.take(p.d * s_pad_);
+    hidden_ = room_.take(p.s);
+    scores_ = room_.take(kQueries * kKeys);
+    factors_ = room_.take(kQueries * kKeys);
+    sum_ = room_.take(kQueries * d_pad_);
+    top_ = room_.take(kQueries);
+    total_ = room_.take(kQueries);
+    rescale_ = room_.take(kQueries);
+  }
+
+  // y: of the problem, or undefined. lse [T].
+  void run(int64_t n, int64_t head, const Tensor& y, float* lse) {
+    const Head at{p_, n, head, p_.keep.defined() ? hidden_ : nullptr};
+    if (at.hidden_keys != nullptr) read_hidden(p_, n, hidden_);
+    read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
+    read_head(p_.k, n, head, 1, rows_, d_pad_);
+    transpose_keys(rows_, p_.s, p_.d, d_pad_, keys_, s_pad_);
+    if (want_y_) read_head(p_.v, n, head, 1, rows_, d_pad_);
+    for_queries(p_.t, [&](int64_t t, int64_t rows) {
+      block(at, t, rows);
+      for (int64_t r = 0; r < rows; ++r) {
+        lse[t + r] = total_[r] == 0 ? -kHidden : top_[r] + std::log(total_[r]);
+        total_[r] = total_[r] == 0 ? 0 : 1 / total_[r];
+      }
+      if (!want_y_) return;
+      simd::tile_scale_rows({sum_, d_pad_, rows, d_pad_}, total_);
+      // The queries of this block are done with: their rows wait for all to be written.
+      std::copy_n(sum_, rows * d_pad_, q_ + t * d_pad_);
+    });
+    if (want_y_) write_head(q_, d_pad_, 1, y, n, head);
+  }
+
+ private:
+  void block(const Head& at, int64_t t, int64_t rows) {
+    std::fill_n(top_, rows, kHidden);
+    std::fill_n(total_, rows, 0.0f);
+    std::fill_n(sum_, rows * d_pad_, 0.0f);
+    for_keys(at.end_of_keys(t, rows), [&](int64_t s, int64_t cols) {
+      const Tile scores{scores_, kKeys, rows, cols};
+      simd::tile_product({q_ + t * d_pad_, d_pad_, 1}, keys_ + s, s_pad_, scores_, kKeys, rows,
+                         padded(cols), p_.d, false);
+      at.mask_scores(scores, t, s);
+      simd::tile_online_softmax(scores, top_, total_, rescale_);
+      if (!want_y_) return;
+      if (p_.options.dropout > 0) {
+        at.dropout_factors(scores, t, s, factors_);
+        simd::tile_multiply(scores, factors_);
+      }
+      if (s > 0) simd::tile_scale_rows({sum_, d_pad_, rows, d_pad_}, rescale_);
+      simd::tile_product({scores_, kKeys, 1}, rows_ + s * d_pad_, d_pad_, sum_, d_pad_, rows,
+                         d_pad_, cols, true);
+    });
+  }
+
+  const AttentionProblem& p_;
+  bool want_y_;
+  int64_t d_pad_, s_pad_;
+  Workspace room_;
+  float *q_, *rows_, *keys_, *hidden_, *scores_, *factors_, *sum_, *top_, *total_, *rescale_;
+};
+
+// With p the probabilities, f dropout's factors and delta = <dy, y> of each row:
+// dv = (p f)^T dy, ds = p (f (dy v^T) - delta), dq = scale ds k, dk = scale ds^T q.
+class BackwardPass {
+ public:
+  explicit BackwardPass(const AttentionProblem& p)
+      : p_(p),
+        d_pad_(padded(p.d)),
+        s_pad_(padded(p.s)),
+        room_((3 * p.t + 3 * p.s) * d_pad_ + 2 * p.d * s_pad_ + p.s + p.t + 3 * kQueries * kKeys) {
+    q_ = room_.take(p.t * d_pad_);
+    dy_ = room_.take(p.t * d_pad_);
+    dq_ = room_.take(p.t * d_pad_);
+    k_ = room_.take(p.s * d_pad_);
+    dk_ = room_.take(p.s * d_pad_);
+    dv_ = room_.take(p.s * d_pad_);
+    keys_ = room_.take(p.d * s_pad_);
+    values_ = room_.take(p.d * s_pad_);
+    hidden_ = room_.take(p.s);
+    delta_ = room_.take(p.t);
+    scores_ = room_.take(kQueries * kKeys);
+    gradient_ = room_.take(kQueries * kKeys);
+    factors_ = room_.take(kQueries * kKeys);
+  }
+
+  void run(int64_t n, int64_t head, const Tensor& dy, const Tensor& y, const float* lse,
+           const AttentionGradients& to) {
+    const Head at{p_, n, head, p_.keep.defined() ? hidden_ : nullptr};
+    if (at.hidden_keys != nullptr) read_hidden(p_, n, hidden_);
+    read_head(dy, n, head, 1, dy_, d_pad_);
+    read_head(y, n, head, 1, q_, d_pad_);
+    for (int64_t t = 0; t < p_.t; ++t)
+      delta_[t] = simd::dot(dy_ + t * d_pad_, q_ + t * d_pad_, p_.d);
+    read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
+    read_head(p_.v, n, head, 1, k_, d_pad_);
+    transpose_keys(k_, p_.s, p_.d, d_pad_, values_, s_pad_);
+    read_head(p_.k, n, head, 1, k_, d_pad_);
+    transpose_keys(k_, p_.s, p_.d, d_pad_, keys_, s_pad_);
+    std::fill_n(dq_, p_.t * d_pad_, 0.0f);
+    std::fill_n(dk_, p_.s * d_pad_, 0.0f);
+    std::fill_n(dv_, p_.s * d_pad_, 0.0f);
+    for_queries(p_.t, [&](int64_t t, int64_t rows) {
+      for_keys(at.end_of_keys(t, rows),
+               [&](int64_t s, int64_t cols) { tile(at, t, rows, s, cols, lse, to.dbias); });
+    });
+    const auto scale = static_cast<float>(p_.options.scale);
+    if (to.dq.defined()) write_head(dq_, d_pad_, scale, to.dq, n, head);
+    if (to.dk.defined()) write_head(dk_, d_pad_, 1, to.dk, n, head);  // q was scaled
+    if (to.dv.defined()) write_head(dv_, d_pad_, 1, to.dv, n, head);
+  }
+
+ private:
+  void tile(const Head& at, int64_t t, int64_t rows, int64_t s, int64_t cols, const float* lse,
+            const Tensor& dbias) {
+    const Tile scores{scores_, kKeys, rows, cols}, gradient{gradient_, kKeys, rows, cols};
+    const bool drops = p_.options.dropout > 0;
+    simd::tile_product({q_ + t * d_pad_, d_pad_, 1}, keys_ + s, s_pad_, scores_, kKeys, rows,
+                       padded(cols), p_.d, false);
+    at.mask_scores(scores, t, s);
+    simd::tile_exp(scores, lse + t);
+    simd::tile_product({dy_ + t * d_pad_, d_pad_, 1}, values_ + s, s_pad_, gradient_, kKeys, rows,
+                       padded(cols), p_.d, false);
+    if (drops) {
+      at.dropout_factors(scores, t, s, factors_);
+      simd::tile_multiply(gradient, factors_);
+    }
+    simd::tile_softmax_gradient(gradient, scores_, delta_ + t);
+    if (drops) simd::tile_multiply(scores, factors_);
+    simd::tile_product({scores_, 1, kKeys}, dy_ + t * d_pad_, d_pad_, dv_ + s * d_pad_, d_pad_,
+                       cols, d_pad_, rows, true);
+    simd::tile_product({gradient_, kKeys, 1}, k_ + s * d_pad_, d_pad_, dq_ + t * d_pad_, d_pad_,
+                       rows, d_pad_, cols, true);
+    simd::tile_product({gradient_, 1, kKeys}, q_ + t * d_pad_, d_pad_, dk_ + s * d_pad_, d_pad_,
+                       cols, d_pad_, rows, true);
+    if (!dbias.defined()) return;
+    for (int64_t r = 0; r < rows; ++r)
+      simd::tile_add({dbias.mut<float>() + (at.head * p_.t + t + r) * p_.s + s, 0, 1, cols},
+                     gradient_ + r * kKeys, 0);
+  }
+
+  const AttentionProblem& p_;
+  int64_t d_pad_, s_pad_;
+  Workspace room_;
+  float *q_, *dy_, *dq_, *k_, *dk_, *dv_, *keys_, *values_, *hidden_, *delta_;
+  float *scores_, *gradient_, *factors_;
+};
+
+}  // namespace
+
+void attention_tiles(const AttentionProblem& p, const AttentionOutput& out) {
+  parallel_for(0, p.n * p.heads, 1, [&](int64_t begin, int64_t end) {
+    Forward pass(p, out.y.defined());
+    for (int64_t i = begin; i < end; ++i)
+      pass.run(i / p.heads, i % p.heads, out.y, out.lse.mut<float>() + i * p.t);
+  });
+}
+
+void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
+                              const AttentionOutput& out, const AttentionGradients& gradients) {
+  const auto run = [&](BackwardPass& pass, int64_t n, int64_t head) {
+    pass.run(n, head, dy, out.y, out.lse.data<float>() + (n * p.heads + head) * p.t, gradients);
+  };
+  if (!gradients.dbias.defined()) {
+    parallel_for(0, p.n * p.heads, 1, [&](int64_t begin, int64_t end) {
+      BackwardPass pass(p);
+      for (int64_t i = begin; i < end; ++i) run(pass, i / p.heads, i % p.heads);
+    });
+    return;
+  }
+  // Sequences add to the gradient of a head's bias in order.
+  std::fill_n(gradients.dbias.mut<float>(), gradients.dbias.numel(), 0.0f);
+  parallel_for(0, p.heads, 1, [&](int64_t begin, int64_t end) {
+    BackwardPass pass(p);
+    for (int64_t head = begin; head < end; ++head)
+      for (int64_t n = 0; n < p.n; ++n) run(pass, n, head);
+  });
+}
+
+}  // namespace frugal::ops
