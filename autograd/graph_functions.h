@@ -61,6 +61,10 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
 // Saves: h, weight.
 Variable head_scores(const Variable& h, const Variable& weight);
 
+// (1 - beta) x + beta x weight: x [V, C], weight [C, C] (functions/identity_linear.cpp), in one
+// product.  Saves: x, weight.  Ref: Chen et al. 2020, equation 5.
+Variable identity_linear(const Variable& x, const Variable& weight, double beta);
+
 // Activations that keep one tensor with what consumes them (functions/elu.cpp).
 // x where x > 0, else exp(x) - 1.  Saves: y and its sign, 1 bit, which y's codes may carry.
 // Recipe: y itself.

@@ -179,6 +179,23 @@ Case by_index(const std::string& name, const Shape& x, const Tensor& index,
   return {name, {{x}}, [=](const Variables& v) { return f(v[0], index); }, std::move(saved)};
 }
 
+void add_identity(std::vector<Op>& rows) {
+  const auto mixing = [](const std::string& name, int64_t nodes, int64_t width) {
+    return Case{name,
+                {{{nodes, width}}, {{width, width}, true}},
+                [](const Variables& v) { return identity_linear(v[0], v[1], 0.3); },
+                elements({nodes * width})};
+  };
+  rows.push_back({"identity_linear",
+                  {mixing("narrow", 5, 3), mixing("no nodes", 0, 3)},
+                  {{[] {
+                      identity_linear(leaf({5, 3}), leaf({3, 4}), 0.1);
+                    },
+                    "[identity_linear] expected weight of shape [3, 3]"}},
+                  mixing("32k nodes, 64 wide", 1 << 15, 64),
+                  true});
+}
+
 void add_segments(std::vector<Op>& rows) {
   // Segment 2 is empty. The indices outlive the nodes that keep them.
   const Tensor index = Tensor::from<int64_t>({3, 0, 3, 1, 0, 3}, {6});
@@ -331,6 +348,7 @@ void add_activations(std::vector<Op>& rows) {
 void add_graph(std::vector<Op>& rows) {
   add_sums(rows);
   add_sparse(rows);
+  add_identity(rows);
   add_segments(rows);
   add_attention(rows);
   add_activations(rows);

@@ -1,0 +1,26 @@
+// GCN. Ref: Kipf & Welling 2017. Inputs: models/graph_layers.h.
+#pragma once
+#include "models/graph_layers.h"
+
+namespace frugal::models {
+
+// [V, F] -> [V, num_classes]: conv(x) = D^-1/2 (A + I) D^-1/2 x weight^T + bias. The graph gets
+// self-loops. Names as PyTorch Geometric's: convs.{i}.lin.weight [out, in], convs.{i}.bias [out].
+// A layer keeps one tensor: its input, of which norm, activation and dropout are a recipe or whose
+// codes hold their sign.
+class Gcn : public GraphNetwork {
+ public:
+  Gcn(Init& init, const GnnOptions& options);
+
+ protected:
+  Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
+                    Context& context) override;
+
+ private:
+  struct Conv {
+    Variable weight, bias;
+  };
+  std::vector<Conv> convs_;
+};
+
+}  // namespace frugal::models

@@ -1,0 +1,168 @@
+#include "models/graph_layers.h"
+
+#include <cmath>
+
+namespace frugal::models {
+namespace {
+
+bool same(const Tensor& a, uint64_t version, const Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  return a.storage()->id() == b.storage()->id() && version == b.storage()->version() &&
+         a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+// The largest of equal positions.
+Variable elementwise_max(const Variables& xs) {
+  Variables stacked;
+  for (const Variable& x : xs) stacked.push_back(reshape(x, {x.size(0), 1, x.size(1)}));
+  return max(concat(stacked, 1), 1);
+}
+
+}  // namespace
+
+void check_no_checkpoints(const char* model, const Context& context) {
+  FRUGAL_CHECK(!context.checkpointing || !context.training,
+               "[{}] expected no checkpointing, which graph networks do not have", model);
+}
+
+Tensor glorot(Init& init, const Shape& shape) {
+  const auto fans = static_cast<double>(shape[shape.dim() - 1] + shape[shape.dim() - 2]);
+  return uniform(init, shape, std::sqrt(6 / fans));
+}
+
+Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias) {
+  if (features.sparse == nullptr) return linear(features.dense, weight, bias);
+  return sparse_linear(features.sparse, weight, bias, features.dropout, features.key);
+}
+
+template <class Value, class Make>
+std::shared_ptr<const Value> GraphInputs::find(std::deque<Entry<Value>>& kept,
+                                               const std::vector<Tensor>& tensors, int64_t extent,
+                                               Make make) {
+  for (const Entry<Value>& entry : kept) {
+    bool equal = entry.extent == extent;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      equal = equal && same(entry.tensors[i], entry.versions[i], tensors[i]);
+    if (equal) return entry.value;
+  }
+  constexpr size_t kKept = 2;  // for training and for testing
+  if (kept.size() == kKept) kept.pop_front();
+  std::vector<uint64_t> versions;
+  for (const Tensor& t : tensors) versions.push_back(t.defined() ? t.storage()->version() : 0);
+  kept.push_back({tensors, versions, extent, std::make_shared<const Value>(make())});
+  return kept.back().value;
+}
+
+GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
+                            const ops::GraphOptions& options) {
+  const Tensor edges = context.extra("edge_index"), weight = context.extra("edge_weight");
+  FRUGAL_CHECK(edges.defined(), "[graph] expected a batch with edge_index [2, E], got none");
+  return find(graphs_, {edges, weight}, nodes, [&] {
+    ops::GraphOptions all = options;
+    all.edge_weight = weight;
+    return ops::make_graph(edges, nodes, all);
+  });
+}
+
+NodeFeatures GraphInputs::features(const char* model, const Variable& x, const Context& context,
+                                   int64_t in_features, double p) {
+  FRUGAL_CHECK(x.value().dim() == 2, "[{}] expected x [V, F], got {}", model, describe(x.value()));
+  const bool drops = p > 0 && context.training;
+  FRUGAL_CHECK(!drops || context.rng != nullptr, "[{}] expected a random stream for dropout",
+               model);
+  NodeFeatures out;
+  const Tensor row_ptr = context.extra("x_row_ptr"), col = context.extra("x_col");
+  if (row_ptr.defined()) {
+    FRUGAL_CHECK(col.defined(), "[{}] expected x_col beside x_row_ptr, got none", model);
+    const Tensor value = context.extra("x_value");
+    out.sparse = find(sparse_, {row_ptr, col, value}, in_features,
+                      [&] { return ops::make_sparse(row_ptr, col, value, in_features); });
+    FRUGAL_CHECK(out.sparse->rows() == x.size(0),
+                 "[{}] expected sparse features of {} nodes, got {}", model, x.size(0),
+                 out.sparse->rows());
+    if (drops) {
+      out.dropout = p;
+      out.key = context.rng->next();
+    }
+    return out;
+  }
+  FRUGAL_CHECK(x.size(1) == in_features, "[{}] expected {} features a node, got {}", model,
+               in_features, describe(x.value()));
+  out.dense = drops ? dropout(x, p, context.rng->next()) : x;
+  return out;
+}
+
+GraphNetwork::GraphNetwork(const char* name, const GnnOptions& options,
+                           const ops::GraphOptions& graph_options)
+    : name_(name), options_(options), graph_options_(graph_options) {
+  FRUGAL_CHECK(options.layers >= 1 && options.in_features >= 1 && options.hidden >= 1 &&
+                   options.num_classes >= 1,
+               "[{}] expected layers, features, hidden units and classes of at least 1, got {}, "
+               "{}, {}, {}",
+               name, options.layers, options.in_features, options.hidden, options.num_classes);
+  for (const double p : {options.dropout, options.input_dropout})
+    FRUGAL_CHECK(p >= 0 && p < 1, "[{}] expected dropout in [0, 1), got {}", name, p);
+}
+
+void GraphNetwork::add_norms_and_head(Init& init, int64_t width) {
+  const bool joined = options_.jk != JumpingKnowledge::none;
+  if (options_.batch_norm)
+    for (int64_t i = 0; i < options_.layers - (joined ? 0 : 1); ++i)
+      norms_.push_back(register_module("norms." + std::to_string(i) + ".module",
+                                       std::make_shared<BatchNorm2d>(init, width)));
+  if (!joined) return;
+  const int64_t in = options_.jk == JumpingKnowledge::cat ? width * options_.layers : width;
+  head_ = register_module("lin", std::make_shared<Linear>(init, in, options_.num_classes));
+}
+
+RngKey GraphNetwork::next_key(Context& context) const {
+  FRUGAL_CHECK(context.rng != nullptr, "[{}] expected a random stream for dropout", name_);
+  return context.rng->next();
+}
+
+// What is kept of it is one tensor: the norm's input, of which the rest is a recipe, or else the
+// output, with the sign in its codes.
+Variable GraphNetwork::activate(int64_t conv, Variable y, const Variable& residual,
+                                Context& context) {
+  const double p = context.training ? options_.dropout : 0;
+  const bool relu_form = options_.activation == GnnActivation::relu;
+  if (!norms_.empty()) {
+    BatchNorm2d& norm = *norms_[static_cast<size_t>(conv)];
+    if (relu_form) {
+      y = residual.defined() ? norm.forward_add_relu(y, residual, context)
+                             : norm.forward_relu(y, context);
+      return p > 0 ? dropout(y, p, next_key(context)) : y;
+    }
+    y = norm.forward(y, context);
+  }
+  if (residual.defined()) y = add(y, residual);
+  if (relu_form) return p > 0 ? relu_dropout(y, p, next_key(context)) : relu(y);
+  y = elu(y);
+  return p > 0 ? dropout(y, p, next_key(context)) : y;
+}
+
+Variable GraphNetwork::forward(Variable x, Context& context) {
+  check_no_checkpoints(name_, context);
+  const GraphPtr graph = inputs_.graph(context, x.size(0), graph_options_);
+  NodeFeatures features =
+      inputs_.features(name_, x, context, options_.in_features, options_.input_dropout);
+  x = Variable();
+  Variables outputs;
+  for (int64_t i = 0; i < options_.layers; ++i) {
+    Variable y = convolve(i, features, graph, context);
+    if (ends_with(i)) return y;
+    const bool adds =
+        options_.residual && features.dense.defined() && features.dense.shape() == y.shape();
+    y = activate(i, std::move(y), adds ? features.dense : Variable(), context);
+    features = NodeFeatures{};
+    features.dense = y;
+    if (head_ != nullptr) outputs.push_back(std::move(y));
+  }
+  features = NodeFeatures{};
+  const Variable joined =
+      options_.jk == JumpingKnowledge::cat ? concat(outputs, 1) : elementwise_max(outputs);
+  return head_->forward(joined, context);
+}
+
+}  // namespace frugal::models

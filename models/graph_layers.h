@@ -1,0 +1,108 @@
+// What the graph networks share: their inputs, and what follows a convolution.
+//
+// Inputs. forward(x, context): x [V, F] f32, one row a node; context.extra("edge_index") [2, E] i64
+// (from, to) and optionally context.extra("edge_weight") [E] f32. Sparse features:
+// context.extra("x_row_ptr") [V + 1] i64, ("x_col") [entries] i64 or i32 and optionally
+// ("x_value") [entries] f32, a CSR matrix (ones without values); x is then [V, 0].
+#pragma once
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autograd/graph_functions.h"
+#include "models/layers.h"
+
+namespace frugal::models {
+
+enum class JumpingKnowledge : uint8_t { none, cat, max };  // Ref: Xu et al. 2018
+enum class GnnActivation : uint8_t { relu, elu };
+
+// Of a stack of convolutions: conv, norm, activation, dropout, ..., conv; with jumping knowledge
+// all convolutions are hidden ones, and a linear layer on the (joined) outputs ends it.
+struct GnnOptions {
+  int64_t in_features = 1433;
+  int64_t hidden = 16;
+  int64_t num_classes = 7;
+  int64_t layers = 2;
+  double dropout = 0.5;      // after each activation
+  double input_dropout = 0;  // of the features
+  bool batch_norm = false;   // norms.{i}.module
+  bool residual = false;     // act(norm(conv(x)) + x) where the shapes are equal
+  JumpingKnowledge jk = JumpingKnowledge::none;
+  GnnActivation activation = GnnActivation::relu;
+};
+
+// U(-a, a), a = sqrt(6 / (fan_in + fan_out)) of the last two extents, as PyTorch Geometric's.
+Tensor glorot(Init& init, const Shape& shape);
+
+// Errors: checkpoints are asked for.
+void check_no_checkpoints(const char* model, const Context& context);
+
+// Features of nodes: dense, or sparse with their dropout, which every use draws alike.
+struct NodeFeatures {
+  Variable dense;
+  SparsePtr sparse;
+  double dropout = 0;
+  RngKey key{};
+};
+// features weight^T + bias, bias perhaps undefined.
+Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias = {});
+
+// Builds graphs and sparse features from a batch's tensors and keeps the last two of each: the same
+// tensors, unchanged, are not sorted again.
+class GraphInputs {
+ public:
+  // Errors: no edge_index among the extras, and make_graph's.
+  GraphPtr graph(const Context& context, int64_t nodes, const ops::GraphOptions& options);
+  // With dropout `p` while training.  Errors: another number of features or rows; no random stream.
+  NodeFeatures features(const char* model, const Variable& x, const Context& context,
+                        int64_t in_features, double p);
+
+ private:
+  template <class Value>
+  struct Entry {
+    std::vector<Tensor> tensors;  // as they were
+    std::vector<uint64_t> versions;
+    int64_t extent;
+    std::shared_ptr<const Value> value;
+  };
+  template <class Value, class Make>
+  static std::shared_ptr<const Value> find(std::deque<Entry<Value>>& kept,
+                                           const std::vector<Tensor>& tensors, int64_t extent,
+                                           Make make);
+  std::deque<Entry<ops::Graph>> graphs_;
+  std::deque<Entry<ops::SparseMatrix>> sparse_;
+};
+
+// A network of convolutions. Names: convs.{i}, norms.{i}.module, lin (with jumping knowledge).
+class GraphNetwork : public Module {
+ public:
+  Variable forward(Variable x, Context& context) override;
+
+ protected:
+  // `graph_options`: how the edges become a graph (edge_weight is filled in).
+  GraphNetwork(const char* name, const GnnOptions& options, const ops::GraphOptions& graph_options);
+  // REQUIRES: called once, at the end of the constructor. `width`: of a hidden convolution's
+  // output.
+  void add_norms_and_head(Init& init, int64_t width);
+  // Is it the last, which gives the classes?
+  bool ends_with(int64_t conv) const {
+    return conv + 1 == options_.layers && options_.jk == JumpingKnowledge::none;
+  }
+  virtual Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
+                            Context& context) = 0;
+  const GnnOptions& options() const { return options_; }
+  RngKey next_key(Context& context) const;  // Errors: no random stream
+
+ private:
+  Variable activate(int64_t conv, Variable y, const Variable& residual, Context& context);
+  const char* name_;
+  GnnOptions options_;
+  ops::GraphOptions graph_options_;
+  GraphInputs inputs_;
+  std::vector<std::shared_ptr<BatchNorm2d>> norms_;
+  std::shared_ptr<Linear> head_;
+};
+
+}  // namespace frugal::models

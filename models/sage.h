@@ -1,0 +1,34 @@
+// GraphSAGE. Ref: Hamilton et al. 2017. Inputs: models/graph_layers.h.
+#pragma once
+#include "models/graph_layers.h"
+
+namespace frugal::models {
+
+enum class SageAggregation : uint8_t { mean, max };
+
+struct SageOptions : GnnOptions {
+  SageAggregation aggregation = SageAggregation::mean;
+};
+
+// [V, F] -> [V, num_classes]: conv(x) = aggregate_j(x[j]) lin_l^T + bias + x[i] lin_r^T. With edge
+// weights (mean only) the aggregate is the weighted sum, as sampled batches with a normalisation
+// want it. Names as PyTorch Geometric's: convs.{i}.lin_l.{weight,bias}, convs.{i}.lin_r.weight.
+// The mean is taken of the projected features, so that a layer keeps its input alone; max keeps the
+// maxima too and needs dense features.
+class Sage : public GraphNetwork {
+ public:
+  Sage(Init& init, const SageOptions& options);
+
+ protected:
+  Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
+                    Context& context) override;
+
+ private:
+  struct Conv {
+    Variable left, bias, right;
+  };
+  SageAggregation aggregation_;
+  std::vector<Conv> convs_;
+};
+
+}  // namespace frugal::models
