@@ -14,7 +14,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Factors = AdamFactors<float>;
 
-// Calls f(d, i): whole vectors, then single elements through the same instructions.
+// Calls f(d, i): whole vectors, then single elements. No product goes into a plain sum: compilers
+// fuse the two in whole vectors only, and results would depend on an element's place.
 template <class F>
 HWY_INLINE void for_elements(int64_t n, F f) {
   const hn::ScalableTag<float> wide;
@@ -49,8 +50,7 @@ HWY_ATTR void Adam(float* HWY_RESTRICT p, const float* HWY_RESTRICT g, float* HW
     const auto second = new_v(d, total, hn::LoadU(d, v + i), f);
     hn::StoreU(first, d, m + i);
     hn::StoreU(second, d, v + i);
-    hn::StoreU(hn::Sub(hn::Mul(hn::Set(d, f.keep), value), direction(d, first, second, f)), d,
-               p + i);
+    hn::StoreU(hn::MulSub(hn::Set(d, f.keep), value, direction(d, first, second, f)), d, p + i);
   });
 }
 

@@ -19,6 +19,13 @@ void check_rate(double lr) {
                lr);
 }
 
+void check_fall(double lr, double min_lr, int64_t total) {
+  check_rate(lr);
+  check_rate(min_lr);
+  FRUGAL_CHECK(total >= 1, "[schedule] expected at least 1 step, got {}", total);
+  FRUGAL_CHECK(min_lr <= lr, "[schedule] expected a lowest rate of at most {}, got {}", lr, min_lr);
+}
+
 class Constant final : public Schedule {
  public:
   explicit Constant(double lr) : lr_(lr) {}
@@ -55,6 +62,30 @@ class Cosine final : public Schedule {
  private:
   double lr_, min_lr_;
   int64_t total_;
+};
+
+class Linear final : public Schedule {
+ public:
+  Linear(double lr, double min_lr, int64_t total) : lr_(lr), min_lr_(min_lr), total_(total) {}
+  double lr(int64_t step) const override {
+    const double t = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
+    return lr_ + (min_lr_ - lr_) * t;
+  }
+
+ private:
+  double lr_, min_lr_;
+  int64_t total_;
+};
+
+class InverseSqrt final : public Schedule {
+ public:
+  InverseSqrt(double lr, int64_t flat) : lr_(lr), flat_(static_cast<double>(flat)) {}
+  double lr(int64_t step) const override {
+    return lr_ * std::sqrt(flat_ / (flat_ + static_cast<double>(step)));
+  }
+
+ private:
+  double lr_, flat_;
 };
 
 class Warmup final : public Schedule {
@@ -103,11 +134,19 @@ SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gam
 }
 
 SchedulePtr cosine_schedule(double lr, double min_lr, int64_t total) {
-  check_rate(lr);
-  check_rate(min_lr);
-  FRUGAL_CHECK(total >= 1, "[schedule] expected at least 1 step, got {}", total);
-  FRUGAL_CHECK(min_lr <= lr, "[schedule] expected a lowest rate of at most {}, got {}", lr, min_lr);
+  check_fall(lr, min_lr, total);
   return std::make_shared<Cosine>(lr, min_lr, total);
+}
+
+SchedulePtr linear_schedule(double lr, double min_lr, int64_t total) {
+  check_fall(lr, min_lr, total);
+  return std::make_shared<Linear>(lr, min_lr, total);
+}
+
+SchedulePtr inverse_sqrt_schedule(double lr, int64_t flat) {
+  check_rate(lr);
+  FRUGAL_CHECK(flat >= 1, "[schedule] expected at least 1 step, got {}", flat);
+  return std::make_shared<InverseSqrt>(lr, flat);
 }
 
 SchedulePtr warmup(SchedulePtr rest, int64_t steps) {

@@ -23,6 +23,15 @@ SchedulePtr step_schedule(double lr, std::vector<int64_t> milestones, double gam
 // 2017, equation 5.
 SchedulePtr cosine_schedule(double lr, double min_lr, int64_t total);
 
+// Linear from lr to min_lr over `total` steps; min_lr afterwards. With warmup() before it, the
+// schedule of BERT. Ref: Devlin et al. 2019, appendix A.2.
+SchedulePtr linear_schedule(double lr, double min_lr, int64_t total);
+
+// lr sqrt(flat / (flat + step)): the rate falls with the root of the steps. With warmup() over
+// `flat` steps before it, the schedule of the transformer, lr at its peak. Ref: Vaswani et al.
+// 2017, section 5.3.  Errors: flat < 1.
+SchedulePtr inverse_sqrt_schedule(double lr, int64_t flat);
+
 // Linear from lr/steps to the rest's rate over `steps` steps, then the rest, which starts at its
 // own step 0 after them.
 SchedulePtr warmup(SchedulePtr rest, int64_t steps);

@@ -116,6 +116,25 @@ TEST_CASE("schedules meet their closed forms") {
   for (int64_t i = 1; i < 100; ++i) CHECK((cycle->lr(i) > cycle->lr(i - 1)) == (i <= 29));
 }
 
+TEST_CASE("linear decay and the inverse root meet their closed forms, also behind a warm-up") {
+  const auto linear = warmup(linear_schedule(1, 0.2, 10), 5);
+  CHECK(linear->lr(0) == doctest::Approx(0.2));
+  CHECK(linear->lr(4) == doctest::Approx(1));
+  CHECK(linear->lr(5) == doctest::Approx(1));
+  CHECK(linear->lr(10) == doctest::Approx(0.6));
+  CHECK(linear->lr(15) == doctest::Approx(0.2));
+  CHECK(linear->lr(100) == doctest::Approx(0.2));
+  const auto root = warmup(inverse_sqrt_schedule(0.5, 100), 100);
+  CHECK(root->lr(49) == doctest::Approx(0.25));
+  CHECK(root->lr(100) == doctest::Approx(0.5));
+  // Step t of the paper, warm-up included: peak sqrt(100 / t).
+  CHECK(root->lr(400) == doctest::Approx(0.25));
+  CHECK_THROWS_AS(linear_schedule(1, 2, 10), Error);
+  CHECK_THROWS_AS(linear_schedule(1, 0, 0), Error);
+  CHECK_THROWS_AS(inverse_sqrt_schedule(1, 0), Error);
+  CHECK_THROWS_AS(inverse_sqrt_schedule(-1, 10), Error);
+}
+
 TEST_CASE("schedules refuse impossible options") {
   CHECK_THROWS_AS(constant_schedule(-1), Error);
   CHECK_THROWS_AS(step_schedule(1, {5, 5}, 0.1), Error);

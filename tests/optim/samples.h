@@ -1,0 +1,67 @@
+// What the tests of optimizers share: parameters, gradients and plain references.
+#pragma once
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/rng.h"
+#include "ops/copy.h"
+#include "optim/optimizer.h"
+
+namespace frugal::optim {
+
+// Normal numbers, equal in every dtype.
+inline Tensor normals(const Shape& shape, uint64_t seed, DType dtype, double scale = 1) {
+  const Tensor x = Tensor::empty(shape);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto at = static_cast<uint64_t>(i);
+    const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(uniform({seed, 0}, at))));
+    const double angle = 2 * M_PI * static_cast<double>(uniform({seed, 1}, at));
+    x.mut<float>()[i] = static_cast<float>(scale * radius * std::cos(angle));
+  }
+  return ops::cast(x, dtype);
+}
+
+inline std::vector<ParameterGroup> group(const Variable& p, double decay = 0, double scale = 1) {
+  return {{{{"p", p}}, scale, decay}};
+}
+
+// |a - b| / |b|
+inline double relative_error(const Tensor& a, const std::vector<double>& b) {
+  double error = 0, total = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double d = a.item(static_cast<int64_t>(i)) - b[i];
+    error += d * d;
+    total += b[i] * b[i];
+  }
+  return std::sqrt(error / total);
+}
+
+inline int64_t optimizer_bytes(Device device = kCpu) {
+  return allocator(device).report().of(Category::optimizer);
+}
+
+// A few steps with gradients of their own; the parameter's values afterwards.
+inline std::vector<double> run_steps(Optimizer& optimizer, Variable p, int first, int last,
+                                     double lr) {
+  for (int t = first; t < last; ++t) {
+    p.set_grad(normals(p.shape(), 100 + static_cast<uint64_t>(t), p.dtype()));
+    optimizer.step(lr);
+  }
+  return p.value().to_vector();
+}
+
+class Threads {
+ public:
+  explicit Threads(int threads) : before_(num_threads()) { set_num_threads(threads); }
+  ~Threads() { set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace frugal::optim
