@@ -1,0 +1,75 @@
+#include "data/graph_batches.h"
+
+#include <algorithm>
+
+namespace frugal::data {
+
+std::string_view name_of(GraphPart part) {
+  return part == GraphPart::train ? "train" : part == GraphPart::val ? "val" : "test";
+}
+
+Tensor mask_of(const GraphData& graph, GraphPart part) {
+  const Tensor mask = part == GraphPart::train ? graph.train_mask
+                      : part == GraphPart::val ? graph.val_mask
+                                               : graph.test_mask;
+  FRUGAL_CHECK(mask.defined(),
+               "[graph] expected a graph with a {} mask, got none: make one with random_split",
+               name_of(part));
+  return mask;
+}
+
+std::vector<int64_t> nodes_of(const GraphData& graph, GraphPart part) {
+  const Tensor mask = mask_of(graph, part);
+  std::vector<int64_t> nodes;
+  for (int64_t i = 0; i < graph.nodes; ++i)
+    if (mask.data<uint8_t>()[i] != 0) nodes.push_back(i);
+  FRUGAL_CHECK(!nodes.empty(), "[graph] expected nodes in the {} mask, got none", name_of(part));
+  return nodes;
+}
+
+Tensor edges_of(const GraphData& graph, GraphPart part) {
+  return part == GraphPart::train && graph.train_edge_index.defined() ? graph.train_edge_index
+                                                                      : graph.edge_index;
+}
+
+std::optional<Batch> GraphSource::next() {
+  if (state_.next_batch == batches()) {
+    state_ = {state_.epoch + 1, 0};
+    return std::nullopt;
+  }
+  Batch batch = make(state_.epoch, state_.next_batch);
+  ++state_.next_batch;
+  return batch;
+}
+
+void GraphSource::seek(const LoaderState& state) {
+  FRUGAL_CHECK(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= batches(),
+               "[graph] expected an epoch of at least 0 and a batch in [0, {}], got {} and {}",
+               batches(), state.epoch, state.next_batch);
+  state_ = state;
+}
+
+GraphBatches::GraphBatches(const GraphData& graph, GraphPart part) {
+  FRUGAL_CHECK(graph.y.defined(), "[graph] expected a graph with labels, got none");
+  const std::vector<int64_t> nodes = nodes_of(graph, part);
+  samples_ = static_cast<int64_t>(nodes.size());
+  const CategoryScope category(Category::input);
+  batch_.target = Tensor::full(graph.y.shape(), static_cast<double>(kIgnored), graph.y.dtype());
+  const int64_t row = graph.y.numel() / graph.nodes;
+  for (const int64_t node : nodes) {
+    if (graph.y.dtype() == DType::i64) {
+      batch_.target.mut<int64_t>()[node] = graph.y.data<int64_t>()[node];
+    } else {
+      std::copy_n(graph.y.data<float>() + node * row, row, batch_.target.mut<float>() + node * row);
+    }
+  }
+  batch_.input = graph.sparse() ? Tensor::empty({graph.nodes, 0}) : graph.x;
+  if (graph.sparse())
+    batch_.extras = {
+        {"x_row_ptr", graph.x_row_ptr}, {"x_col", graph.x_col}, {"x_value", graph.x_value}};
+  batch_.extras.emplace_back("edge_index", edges_of(graph, part));
+}
+
+Batch GraphBatches::make(int64_t /*epoch*/, int64_t /*batch*/) { return batch_; }
+
+}  // namespace frugal::data
