@@ -14,13 +14,16 @@ namespace {
 
 constexpr int64_t kChannels = 64;
 
-// What a row measures: a width, without or with a bit in the codes (half of them set, slope 0).
+// What a row measures: a width, without or with a bit in the codes (half of them set, slope 0), and
+// whether rounding is dithered.
 struct Format {
   int bits;
-  bool sign;
+  bool sign, dithered;
 };
-constexpr Format kFormats[] = {{1, false}, {2, false}, {3, false}, {4, false},
-                               {8, false}, {2, true},  {4, true}};
+constexpr Format kFormats[] = {
+    {1, false, false}, {2, false, false}, {3, false, false}, {4, false, false}, {5, false, false},
+    {6, false, false}, {7, false, false}, {8, false, false}, {2, true, false},  {4, true, false},
+    {5, true, false},  {2, false, true},  {4, false, true},  {2, true, true},   {4, true, true}};
 
 template <class F>
 double seconds(F&& f) {
@@ -68,6 +71,7 @@ void bench_quantizer(const BenchArguments& arguments) {
       set_num_threads(row.threads);
       compress::QuantizeOptions options;
       options.bits = row.format.bits;
+      if (row.format.dithered) options.rounding = compress::Rounding::dithered;
       const compress::Quantizer quantizer(options);
       std::unique_ptr<Packed> packed;
       SaveInfo info;
@@ -88,8 +92,8 @@ void bench_quantizer(const BenchArguments& arguments) {
   }
   set_num_threads(all);
   Json list = Json::array();
-  std::vector<std::vector<std::string>> lines = {{"bits", "sign", "threads", "memcpy", "pack",
-                                                  "over memcpy", "unpack", "over memcpy",
+  std::vector<std::vector<std::string>> lines = {{"bits", "sign", "rounding", "threads", "memcpy",
+                                                  "pack", "over memcpy", "unpack", "over memcpy",
                                                   "sign alone", "over memcpy"}};
   for (const Row& row : results) {
     const auto size = static_cast<double>(values.nbytes());
@@ -97,6 +101,7 @@ void bench_quantizer(const BenchArguments& arguments) {
                  u = size / median(row.unpack) / 1e9;
     list.push_back({{"bits", row.format.bits},
                     {"sign", row.format.sign},
+                    {"rounding", row.format.dithered ? "dithered" : "stochastic"},
                     {"threads", row.threads},
                     {"memcpy_gb_per_s", c},
                     {"pack_gb_per_s", p},
@@ -111,9 +116,9 @@ void bench_quantizer(const BenchArguments& arguments) {
     auto rate = [](double gb) { return fmt::format("{:.2f} GB/s", gb); };
     auto part = [](double ratio) { return fmt::format("{:.2f}", ratio); };
     lines.push_back({std::to_string(row.format.bits), row.format.sign ? "yes" : "no",
-                     std::to_string(row.threads), rate(c), rate(p), part(p / c), rate(u),
-                     part(u / c), row.sign.empty() ? "-" : rate(g),
-                     row.sign.empty() ? "-" : part(g / c)});
+                     row.format.dithered ? "dithered" : "stochastic", std::to_string(row.threads),
+                     rate(c), rate(p), part(p / c), rate(u), part(u / c),
+                     row.sign.empty() ? "-" : rate(g), row.sign.empty() ? "-" : part(g / c)});
   }
   if (arguments.json) {
     const Json document = {{"bytes", values.nbytes()}, {"repeats", repeats}, {"results", list}};

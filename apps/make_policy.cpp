@@ -1,5 +1,6 @@
 #include "apps/make_policy.h"
 
+#include "apps/config_error.h"
 #include "compress/acgc_policy.h"
 #include "compress/actnn_policy.h"
 #include "compress/adaptive_policy.h"
@@ -22,8 +23,9 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   options.slice_bytes = config.slice_bytes;
   options.min_elements = config.min_elements;
   options.group = config.group_size;
-  options.rounding =
-      config.rounding == "nearest" ? compress::Rounding::nearest : compress::Rounding::stochastic;
+  options.rounding = config.rounding == "nearest"    ? compress::Rounding::nearest
+                     : config.rounding == "dithered" ? compress::Rounding::dithered
+                                                     : compress::Rounding::stochastic;
   options.seed = seed;
   return options;
 }
@@ -49,6 +51,9 @@ std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t
 }
 
 std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t seed) {
+  if (config.rounding == "dithered")
+    throw ConfigError("compression.rounding",
+                      "expected stochastic or nearest with policy acgc, got dithered");
   compress::AcgcOptions options;
   options.e = config.acgc_growth;
   options.keep = keep_options(config, seed);

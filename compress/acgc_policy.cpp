@@ -39,6 +39,8 @@ std::unique_ptr<ErrorBounded> codec_of(const AcgcOptions& options) {
   FRUGAL_CHECK(!published || options.codec == "fixed" || options.codec == "fixed_z",
                "[acgc] expected codec fixed or fixed_z with the published rule, got {}",
                options.codec);
+  FRUGAL_CHECK(options.rounding != Rounding::dithered,
+               "[acgc] expected stochastic or nearest rounding, got dithered");
   FRUGAL_CHECK(!published || !expected,
                "[acgc] expected the published rule to count the worst case, got expected errors");
   FRUGAL_CHECK(!expected || (options.rounding == Rounding::stochastic && options.codec != "zfp"),

@@ -28,7 +28,7 @@ struct AcgcOptions {
   acgc::Rule rule = acgc::Rule::derived;
   acgc::Count count = acgc::Count::worst;  // expected: with stochastic rounding
   std::string codec = "fixed_z";           // see error_bounded.h
-  Rounding rounding = Rounding::nearest;
+  Rounding rounding = Rounding::nearest;   // or stochastic
   int64_t interval = 100;
   int64_t window = 10;
   int start_bits = 8, min_bits = 2, max_bits = 16;

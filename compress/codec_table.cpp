@@ -26,6 +26,14 @@ double half_step_bound(double min, double max, double bits) {
   return (step_bound(min, max, bits) - magnitude * 0x1p-22) / 2 + magnitude * 0x1p-22;
 }
 
+// Half a step, but for groups that return without their dither taken away: steps near the ends of
+// f32 and groups without negative values that begin near zero (takes_dither_away).
+double dithered_bound(double min, double max, double bits) {
+  const double step = step_bound(min, max, bits);
+  const bool taken = step > 0x1p-120 && step < 0x1p120 && (min < 0 || min > step);
+  return taken ? half_step_bound(min, max, bits) : step;
+}
+
 std::unique_ptr<Codec> make_identity(const CodecRow&, uint64_t) {
   return std::make_unique<Identity>();
 }
@@ -33,7 +41,9 @@ std::unique_ptr<Codec> make_quantizer(const CodecRow& row, uint64_t seed) {
   QuantizeOptions options;
   options.bits = static_cast<int>(row.bits);
   options.axis = row.shares_lanes ? GroupAxis::row : GroupAxis::column;
-  options.rounding = row.unbiased ? Rounding::stochastic : Rounding::nearest;
+  options.rounding = row.dithered   ? Rounding::dithered
+                     : row.unbiased ? Rounding::stochastic
+                                    : Rounding::nearest;
   options.seed = seed;
   return std::make_unique<Quantizer>(options);
 }
@@ -44,19 +54,29 @@ std::unique_ptr<Codec> make_entropy(const CodecRow& row, uint64_t seed) {
                                    EntropyOptions{-std::numeric_limits<double>::infinity(), 0});
 }
 
+struct Way {  // of rounding
+  const char* suffix;
+  bool unbiased, dithered;
+  double (*bound)(double, double, double);
+};
+constexpr Way kWays[] = {{"", true, false, step_bound},
+                         {"-nearest", false, false, half_step_bound},
+                         {"-dithered", true, true, dithered_bound}};
+
 std::vector<CodecRow> build() {
   std::vector<CodecRow> rows;
-  rows.push_back({"identity", 0, true, true, false, no_error, make_identity});
+  rows.push_back({"identity", 0, true, true, false, false, no_error, make_identity});
   for (int bits = 1; bits <= 16; ++bits)
     for (bool shares_lanes : {false, true})
-      for (bool unbiased : {true, false})
-        rows.push_back(
-            {fmt::format("q{}{}{}", bits, shares_lanes ? "-row" : "", unbiased ? "" : "-nearest"),
-             static_cast<double>(bits), false, unbiased, shares_lanes,
-             unbiased ? step_bound : half_step_bound, make_quantizer});
+      for (const Way& way : kWays)
+        rows.push_back({fmt::format("q{}{}{}", bits, shares_lanes ? "-row" : "", way.suffix),
+                        static_cast<double>(bits), false, way.unbiased, shares_lanes, way.dithered,
+                        way.bound, make_quantizer});
   for (int bits : {2, 4, 8})
-    rows.push_back({fmt::format("q{}-entropy", bits), static_cast<double>(bits), false, true, false,
-                    step_bound, make_entropy});
+    for (const Way& way : kWays)
+      if (way.unbiased)
+        rows.push_back({fmt::format("q{}{}-entropy", bits, way.suffix), static_cast<double>(bits),
+                        false, true, false, way.dithered, way.bound, make_entropy});
   return rows;
 }
 
@@ -71,7 +91,8 @@ const CodecRow& find_codec(std::string_view name) {
   for (const CodecRow& row : codec_table())
     if (row.name == name) return row;
   throw Error(fmt::format(
-      "[codec] expected identity or q1 to q16 with an optional -row and -nearest, got \"{}\"",
+      "[codec] expected identity or q1 to q16 with an optional -row and -nearest or -dithered, got "
+      "\"{}\"",
       name));
 }
 

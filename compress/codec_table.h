@@ -10,11 +10,12 @@
 namespace frugal::compress {
 
 struct CodecRow {
-  std::string name;  // "identity", "q4", "q4-nearest", "q4-row", "q4-row-nearest"
+  std::string name;  // "identity", "q4", "q4-nearest", "q4-row", "q4-row-dithered"
   double bits = 0;   // per element, without metadata; 0: those of the dtype
   bool lossless = false;
   bool unbiased = false;      // E[unpacked] = packed, over seeds
   bool shares_lanes = false;  // groups run along the last axis
+  bool dithered = false;      // unbiased by subtractive dither
   // The largest |x^ - x| of an element of a group with this minimum and maximum.
   double (*bound)(double min, double max, double bits) = nullptr;
   std::unique_ptr<Codec> (*make)(const CodecRow& row, uint64_t seed) = nullptr;

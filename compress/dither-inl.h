@@ -127,7 +127,7 @@ HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnW
 }
 #else
 struct ColumnWords {
-  int64_t col0;
+  int64_t col0 = 0;
 };
 struct RowWords {
   uint32_t block;
@@ -166,6 +166,15 @@ HWY_INLINE void LoadDither(const BlockWords& words, size_t j, VF out[8]) {
   } else {
     for (int r = 0; r < 8; ++r) out[r] = hn::Set(DF(), 1.5f);
   }
+}
+
+// Adds (1/2 - u) by, `by` 0 or 1, to the levels of a block.
+HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t j, VF by, VF level[8]) {
+  const VF middle = hn::Set(DF(), 1.5f);
+  VF dither[8];
+  Dither(words.keys, words.row, words.columns, j, dither);
+  // The product is exact: one rounding, fused or not.
+  for (int r = 0; r < 8; ++r) level[r] = hn::MulAdd(hn::Sub(middle, dither[r]), by, level[r]);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -123,47 +123,32 @@ std::unique_ptr<Packed> Entropy::pack(const Tensor& tensor, const SaveInfo& info
     std::memcpy(to + ends + b * 8, &at, 8);
   }
   std::memset(to + at, 0, rans::kReadBeyond);
-  return std::make_unique<EntropyCoded>(payload, *plain, tensor.shape(), tensor.dtype());
+  return std::make_unique<EntropyCoded>(payload, *plain);
 }
 
-EntropyCoded::EntropyCoded(Tensor payload, const Quantized& quantized, const Shape& shape,
-                           DType dtype)
-    : payload_(std::move(payload)),
-      layout_(quantized.layout()),
-      shape_(shape),
-      dtype_(dtype),
-      slope_(quantized.slope()),
-      knows_variance_(quantized.knows_variance()) {}
-
-Quantized EntropyCoded::quantized(Tensor payload) const {
-  // How codes were rounded matters only to whether the variance is known.
-  return {std::move(payload),
-          layout_,
-          shape_,
-          dtype_,
-          knows_variance_ ? Rounding::stochastic : Rounding::nearest,
-          slope_};
-}
+EntropyCoded::EntropyCoded(Tensor payload, const Quantized& quantized)
+    : payload_(std::move(payload)), plain_(quantized.with_payload({})) {}
 
 const Quantized& EntropyCoded::decoded() const {
   if (decoded_ != nullptr) return *decoded_;
-  const Tensor plain = bytes_of(layout_.bytes(), Category::workspace);
+  const GroupLayout& layout = plain_.layout();
+  const Tensor plain = bytes_of(layout.bytes(), Category::workspace);
   const auto* from = payload_.data<uint8_t>();
   auto* to = plain.mut<uint8_t>();
-  const int64_t metadata = layout_.meta_offset(layout_.groups);
+  const int64_t metadata = layout.meta_offset(layout.groups);
   std::memcpy(to, from, static_cast<size_t>(metadata));
   const uint8_t* const ends = from + metadata;
-  const uint8_t* table = ends + blocks_of(layout_) * 8;
+  const uint8_t* table = ends + blocks_of(layout) * 8;
   std::array<Plan, 4> plans;
   std::vector<std::optional<rans::DecodeTable>> tables(plans.size());
-  for (size_t p = 0; p < static_cast<size_t>(planes_of(layout_.bits).count); ++p) {
+  for (size_t p = 0; p < static_cast<size_t>(planes_of(layout.bits).count); ++p) {
     table = read_table(table, plans[p]);
     if (plans[p].kind == Kind::coded) tables[p].emplace(plans[p].frequencies);
   }
   const int64_t streams = table - from;
-  parallel_for(0, blocks_of(layout_), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, blocks_of(layout), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const Block block = block_at(layout_, b);
+      const Block block = block_at(layout, b);
       const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
       if (end_of_stream(ends, b) - at == block.bytes) {
         std::memcpy(to + block.offset, from + at, static_cast<size_t>(block.bytes));
@@ -171,11 +156,11 @@ const Quantized& EntropyCoded::decoded() const {
       }
       const uint8_t* raw = from + at;
       int64_t raw_bytes = 0;
-      for_segments(layout_, block.first, block.last, [&](const Segment& s) {
+      for_segments(layout, block.first, block.last, [&](const Segment& s) {
         if (plans[s.plane].kind == Kind::raw) raw_bytes += s.size;
       });
       rans::Decoder decoder(raw + raw_bytes);
-      for_segments(layout_, block.first, block.last, [&](const Segment& s) {
+      for_segments(layout, block.first, block.last, [&](const Segment& s) {
         uint8_t* const out = to + s.offset;
         const auto size = static_cast<size_t>(s.size);
         switch (plans[s.plane].kind) {
@@ -193,7 +178,7 @@ const Quantized& EntropyCoded::decoded() const {
       });
     }
   });
-  decoded_ = std::make_unique<Quantized>(quantized(plain));
+  decoded_ = std::make_unique<Quantized>(plain_.with_payload(plain));
   return *decoded_;
 }
 
@@ -210,6 +195,8 @@ Tensor EntropyCoded::unpack_affine_rows(int64_t begin, int64_t end, const Tensor
 }
 
 // The variance is in the metadata alone, which lies where it does in a plain payload.
-Tensor EntropyCoded::unpack_variance() const { return quantized(payload_).unpack_variance(); }
+Tensor EntropyCoded::unpack_variance() const {
+  return plain_.with_payload(payload_).unpack_variance();
+}
 
 }  // namespace frugal::compress

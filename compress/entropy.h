@@ -29,14 +29,14 @@ struct EntropyOptions {
 class EntropyCoded final : public Movable {
  public:
   // `payload`: as Entropy writes it, of a tensor like `quantized`.
-  EntropyCoded(Tensor payload, const Quantized& quantized, const Shape& shape, DType dtype);
+  EntropyCoded(Tensor payload, const Quantized& quantized);
   Tensor unpack() const override;
   Tensor unpack_rows(int64_t begin, int64_t end) const override;
-  bool carries_sign() const override { return layout_.split; }
+  bool carries_sign() const override { return plain_.carries_sign(); }
   Tensor unpack_sign() const override;
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
   Tensor unpack_variance() const override;
-  bool knows_variance() const override { return knows_variance_; }
+  bool knows_variance() const override { return plain_.knows_variance(); }
 
   Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
 
@@ -49,14 +49,9 @@ class EntropyCoded final : public Movable {
 
  private:
   const Quantized& decoded() const;
-  Quantized quantized(Tensor payload) const;
 
   Tensor payload_;
-  GroupLayout layout_;
-  Shape shape_;
-  DType dtype_;
-  double slope_;
-  bool knows_variance_;
+  Quantized plain_;  // without its bytes
   mutable std::unique_ptr<const Quantized> decoded_;
 };
 

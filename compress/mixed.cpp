@@ -55,11 +55,13 @@ void check_sign(const Sign& sign, const Tensor& tensor) {
 
 class Mixed final : public Movable {
  public:
-  Mixed(Tensor payload, MixedLayout layout, const Shape& shape, DType dtype, double slope)
+  Mixed(Tensor payload, MixedLayout layout, const Shape& shape, DType dtype, Rounding rounding,
+        double slope)
       : payload_(std::move(payload)),
         layout_(std::move(layout)),
         shape_(shape),
         dtype_(dtype),
+        rounding_(rounding),
         weights_(split_weights(slope)) {}
 
   Tensor unpack() const override {
@@ -123,6 +125,8 @@ class Mixed final : public Movable {
     job.begin = begin;
     job.end = end;
     job.weights = weights_;
+    job.dithered = rounding_ == Rounding::dithered;
+    job.stream = segment.stream;
     dispatch(payload_.device(), [&](auto backend) {
       sign            ? split_sign_kernel(backend, job)
       : layout_.split ? split_dequantize_kernel(backend, job)
@@ -176,6 +180,7 @@ class Mixed final : public Movable {
   MixedLayout layout_;
   Shape shape_;
   DType dtype_;
+  Rounding rounding_;
   SplitWeights weights_;
 };
 
@@ -283,8 +288,11 @@ MixedLayout MixedQuantizer::layout_of(const Shape& shape, std::span<const int> w
       const Shape view = samples.cols > 0 && numel % samples.cols == 0
                              ? Shape{numel / samples.cols, samples.cols}
                              : Shape{numel};
-      MixedLayout::Segment segment{first, take, layout.bytes,
-                                   make_layout(view, GroupAxis::column, options_.group, bits)};
+      MixedLayout::Segment segment{first,
+                                   take,
+                                   layout.bytes,
+                                   make_layout(view, GroupAxis::column, options_.group, bits),
+                                   {}};
       layout.split = layout.split && can_split(segment.layout, view);
       layout.segments.push_back(segment);
       layout.bytes += round_up(segment.layout.bytes(), kAlign);
@@ -326,6 +334,9 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
   const double slope = layout.split ? info.sign->slope : 0;
   const bool runs = tensor.device() != kMeta;
   const int64_t unit = 8 * static_cast<int64_t>(size_of(tensor.dtype()));
+  // No two segments share a stream, nor one with the tensor packed at one width.
+  for (size_t i = 0; i < layout.segments.size(); ++i)
+    layout.segments[i].stream = code_stream(options_.seed + 0x9e3779b97f4a7c15 * (i + 1), info);
   if (runs) {
     for_segments(layout, [&](size_t i) {
       const MixedLayout::Segment& segment = layout.segments[i];
@@ -335,9 +346,8 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
       job.dtype = tensor.dtype();
       job.payload = static_cast<uint8_t*>(payload.raw()) + segment.offset;
       job.layout = segment.layout;
-      // No two segments share a stream, nor one with the tensor packed at one width.
-      job.stream = code_stream(options_.seed + 0x9e3779b97f4a7c15 * (i + 1), info);
-      job.stochastic = options_.rounding == Rounding::stochastic;
+      job.stream = segment.stream;
+      job.stochastic = options_.rounding != Rounding::nearest;
       job.nonfinite = &nonfinite_;
       if (layout.split) {
         job.mask = static_cast<const uint8_t*>(
@@ -352,7 +362,7 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
     });
   }
   return std::make_unique<Mixed>(std::move(payload), std::move(layout), tensor.shape(),
-                                 tensor.dtype(), slope);
+                                 tensor.dtype(), options_.rounding, slope);
 }
 
 }  // namespace frugal::compress

@@ -44,6 +44,7 @@ struct MixedLayout {
     int64_t first = 0, count = 0;  // in `order`
     int64_t offset = 0;            // in the payload, a multiple of 16
     GroupLayout layout;
+    CodeStream stream;  // of its rounding
   };
   Samples samples;
   std::vector<int32_t> order;  // samples by width, then by number

@@ -66,7 +66,7 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
   job.payload = static_cast<uint8_t*>(payload.raw());
   job.layout = layout;
   job.stream = code_stream(options_.seed, info);
-  job.stochastic = options_.rounding == Rounding::stochastic;
+  job.stochastic = options_.rounding != Rounding::nearest;
   job.nonfinite = &nonfinite_;
   const double slope = layout.split ? info.sign->slope : 0;
   if (layout.split) {
@@ -77,7 +77,7 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
     layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
   });
   return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype(),
-                                     options_.rounding, slope);
+                                     options_.rounding, job.stream, slope);
 }
 
 void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
@@ -89,6 +89,8 @@ void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor
   job.begin = begin;
   job.end = end;
   job.weights = split_weights(slope_);
+  job.dithered = rounding_ == Rounding::dithered;
+  job.stream = stream_;
   if (affine.defined()) job.affine = static_cast<const float*>(affine.raw());
   dispatch(payload_.device(), [&](auto backend) {
     sign            ? split_sign_kernel(backend, job)

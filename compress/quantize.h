@@ -1,4 +1,5 @@
-// Group quantizer: any width of 1 to 16 bits, stochastic (unbiased) or nearest rounding.
+// Group quantizer: any width of 1 to 16 bits, stochastic, dithered (both unbiased) or nearest
+// rounding.
 //
 // A tensor is seen as [rows, C], C its last axis, and each group of elements keeps its minimum `lo`
 // and a step `scale`; an element x becomes the code q = floor((x - lo) / scale + u) and returns as
@@ -7,10 +8,18 @@
 // compress/quantize_reference.h.
 //
 // For |x| <= 1.5e38 in every group (see max_magnitude for the exact limit):
-//   |x^ - x| <= scale (stochastic) or scale / 2 (nearest), plus one rounding of x^ to the dtype;
+//   |x^ - x| <= scale (stochastic) or scale / 2 (dithered and nearest), plus one rounding of x^ to
+//   the dtype;
 //   scale <= (max - lo) / (2^bits - 1) * (1 + 2^-7), never below 2^-126, and min - lo <= |min| /
 //   128; stochastic: E[x^] = x, up to scale * 2^-16 and the rounding of f32, and the variance is f
 //   (1 - f) scale^2 with f the fraction of (x - lo) / scale.
+// Dithered rounding writes the codes of stochastic rounding, and unpacking, which draws u again,
+// takes away what was added: x^ = lo + (q + 1/2 - u) scale. The error is then uniform in +-scale/2
+// whatever x is: unbiased with variance scale^2 / 12, half of the mean of the above, for no byte.
+// Values may leave the range of their group, or class, by scale / 2. Groups of one value, and those
+// without negative values whose lo is below scale / 2, return as with stochastic rounding, so that
+// zeros stay zeros and nothing becomes negative that was not (quantize_reference.h).
+// Ref: Roberts 1962; Lipshitz et al. 1992 (subtractive dither).
 // Where SaveInfo::sign is set, codes of 2 bits and more on the column axis carry its mask too, bit
 // for bit (compress/quantize_split.h): each of the two classes of a group has a range and codes of
 // its own, |x^ - x| is at most the step of the element's class, both are unbiased, and metadata
@@ -31,7 +40,14 @@
 
 namespace frugal::compress {
 
-enum class Rounding : uint8_t { stochastic, nearest };
+enum class Rounding : uint8_t { stochastic, nearest, dithered };
+
+// Names one tensor's random words. Distinct (step, seq) of one seed never share a stream.
+struct CodeStream {
+  uint32_t key[2] = {};
+  uint32_t counter[2] = {};
+};
+CodeStream code_stream(uint64_t seed, const SaveInfo& info);
 
 struct QuantizeOptions {
   int bits = 4;                        // 1..16
@@ -48,15 +64,21 @@ float max_magnitude(int bits);
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
 class Quantized final : public Movable {
  public:
-  // slope: of SaveInfo::sign, where layout.split.
+  // stream: the one that rounded, if rounding is dithered; slope: of SaveInfo::sign, where
+  // layout.split.
   Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype,
-            Rounding rounding, double slope = 0)
+            Rounding rounding, const CodeStream& stream = {}, double slope = 0)
       : payload_(std::move(payload)),
         layout_(layout),
         shape_(shape),
         dtype_(dtype),
         rounding_(rounding),
+        stream_(stream),
         slope_(slope) {}
+  // The same with other bytes.
+  Quantized with_payload(Tensor payload) const {
+    return {std::move(payload), layout_, shape_, dtype_, rounding_, stream_, slope_};
+  }
   Tensor unpack() const override;
   // Into `out`, contiguous, of the packed shape, dtype and device. Errors: anything else.
   void unpack_into(const Tensor& out) const;
@@ -76,11 +98,11 @@ class Quantized final : public Movable {
   // unpack_rows. Errors: as unpack_rows, an affine of another shape.
   Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
 
-  // scale^2 / 6: the mean of f (1 - f) scale^2 over f. Known for f32 and f64 that were rounded
-  // stochastically in groups that carry no sign.
+  // scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered. Known for
+  // f32 and f64, not rounded to nearest, in groups that carry no sign.
   Tensor unpack_variance() const override;
   bool knows_variance() const override {
-    return rounding_ == Rounding::stochastic && !layout_.split &&
+    return rounding_ != Rounding::nearest && !layout_.split &&
            (dtype_ == DType::f32 || dtype_ == DType::f64);
   }
 
@@ -107,6 +129,7 @@ class Quantized final : public Movable {
   Shape shape_;
   DType dtype_;
   Rounding rounding_;
+  CodeStream stream_;
   double slope_;
 };
 

@@ -31,6 +31,8 @@ struct UnpackJob {
   // layout.split, unless null: [3, cols], gives (x - a[0]) a[1] + a[2] for elements of class 1 and
   // 0 for others.
   const float* affine = nullptr;
+  bool dithered = false;  // what was added before truncation is taken away again
+  CodeStream stream;      // dithered
 };
 
 void quantize_kernel(Cpu, const PackJob& job);

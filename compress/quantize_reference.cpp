@@ -146,7 +146,8 @@ int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStre
   return nonfinite;
 }
 
-void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x) {
+void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x,
+                      const CodeStream* dither) {
   const Planes planes = planes_of(layout.bits);
   for (int64_t g = 0; g < layout.groups; ++g) {
     const int64_t n = layout.rows_of(g), row0 = g * layout.group_rows;
@@ -159,8 +160,11 @@ void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* 
         std::memcpy(&lo, meta, 2);
         std::memcpy(&scale, meta + layout.metas() * 2, 2);
         const uint32_t q = read_code(payload + layout.code_offset(g), layout, planes, n, r, c);
-        x[i] = std::fma(static_cast<float>(q), float_of(uint32_t{scale} << 16),
-                        float_of(uint32_t{lo} << 16));
+        const float base = float_of(uint32_t{lo} << 16), step = float_of(uint32_t{scale} << 16);
+        float level = static_cast<float>(q);
+        if (dither != nullptr && takes_dither_away(base, step))
+          level += 0.5f - element_dither(*dither, true, row0 + r, c);
+        x[i] = std::fma(level, step, base);
       }
   }
 }

@@ -16,7 +16,8 @@
 //             if (2^bits - 1) * step < range
 //     scale   step / half, what the metadata holds
 //   Element:  q + 1 = trunc(min(fma(x * half - lo * half, 1 / step, 1 + u), 2^bits))
-//   Rebuilt:  x^ = fma(q, scale, lo)
+//   Rebuilt:  x^ = fma(q, scale, lo); dithered: x^ = fma(q + (1/2 - u), scale, lo) where
+//             takes_dither_away(lo, scale)
 //   A group with a NaN, or a magnitude beyond max_magnitude(bits): lo and scale are the NaN 0x7fc0,
 //   all codes 0.
 #pragma once
@@ -29,13 +30,6 @@
 #include "compress/quantize.h"
 
 namespace frugal::compress {
-
-// Names one tensor's random words. Distinct (step, seq) of one seed never share a stream.
-struct CodeStream {
-  uint32_t key[2] = {};
-  uint32_t counter[2] = {};
-};
-CodeStream code_stream(uint64_t seed, const SaveInfo& info);
 
 // The four words of `block` = row / 8 and `column`.
 std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t column);
@@ -52,7 +46,17 @@ GroupParameters group_parameters(float mn, float mx, bool has_nan, int bits);
 // `x` holds layout.numel values; `payload` layout.bytes() bytes. Returns the non-finite groups.
 int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStream& stream,
                        bool stochastic, uint8_t* payload);
-void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x);
+// dither: of dithered rounding, else null.
+void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x,
+                      const CodeStream* dither = nullptr);
+
+// Whether dithered rounding takes u away from the codes of a plain group; with them as they are it
+// is unbiased too. Not of steps of 2^-126, since groups of one value have those and are exact; nor
+// of steps from 2^124 on, whose halves could reach infinity beyond the range; nor where a group
+// without negative values would get some: zeros, which such groups often have many of, stay zeros.
+inline bool takes_dither_away(float lo, float scale) {
+  return scale > 0x1p-126f && scale < 0x1p124f && (lo < 0 || lo >= scale / 2);
+}
 
 // Parts that both formats share.
 // u of an element of the view.

@@ -153,7 +153,8 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
 }
 
 void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
-                            const SplitWeights& weights, float* x, const float* affine) {
+                            const SplitWeights& weights, float* x, const float* affine,
+                            const CodeStream* dither) {
   for_codes(payload, layout, weights,
             [&](int64_t row, int64_t column, const Classes& classes, int code) {
               const bool k = code >= classes.codes.count[0];
@@ -163,8 +164,9 @@ void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
                 lo = k ? std::fma(lo - a[0], a[layout.cols], a[2 * layout.cols]) : 0.0f;
                 step = k ? step * a[layout.cols] : 0.0f;
               }
-              x[row * layout.cols + column] =
-                  std::fma(static_cast<float>(code - classes.offset(k)), step, lo);
+              float level = static_cast<float>(code - classes.offset(k));
+              if (dither != nullptr) level += 0.5f - element_dither(*dither, true, row, column);
+              x[row * layout.cols + column] = std::fma(level, step, lo);
             });
 }
 

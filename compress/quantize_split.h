@@ -20,7 +20,8 @@
 //   Element of class k:
 //     code    offset + trunc(min(fma(x - lo, inverse, 1 + u), n)) - 1, offset 0 or n0, u as in the
 //             plain format
-//   Rebuilt: k = code >= n0, x^ = fma(code - offset, step, lo).
+//   Rebuilt: k = code >= n0, x^ = fma(code - offset, step, lo); dithered: fma(code - offset +
+//     (1/2 - u), step, lo). It may lie beyond the class; k is what tells the class.
 //   A group with NaN, an infinity or a magnitude above 2^126: the four words are 0x7fc0, n0 = n1 =
 //   1, code = k, step = 0: NaN everywhere, the bits are still exact.
 #pragma once
@@ -64,8 +65,10 @@ int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLay
                              uint8_t* payload);
 // affine, unless null: [3, cols], applied to elements of class 1, the others become 0, by
 //   lo' = fma(lo - affine[0], affine[1], affine[2]), step' = step affine[1] (0 for class 0).
+// dither: of dithered rounding, else null.
 void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
-                            const SplitWeights& weights, float* x, const float* affine = nullptr);
+                            const SplitWeights& weights, float* x, const float* affine = nullptr,
+                            const CodeStream* dither = nullptr);
 void reference_split_sign(const uint8_t* payload, const GroupLayout& layout,
                           const SplitWeights& weights, uint8_t* mask);
 

@@ -1,4 +1,5 @@
-// Unpack of split groups, and their bits alone: one pass, bound by the writes.
+// Unpack of split groups, and their bits alone: one pass, bound by the writes; of dithered rounding
+// by Philox.
 #include <cstring>
 
 #include "compress/quantize_kernels.h"
@@ -10,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "compress/quantize_split_unpack.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+#include "compress/dither-inl.h"
 #include "compress/planes-inl.h"
 #include "compress/split-inl.h"
 #include "compress/staging-inl.h"
@@ -74,7 +76,7 @@ HWY_INLINE MF IsClass0(VU code, VU first) {
 
 // The rows of `unit` that lie in [job.begin, job.end).
 template <class T, int kBits, bool kStream>
-HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
+HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Unit& unit) {
   const DF d;
   const DU du;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
@@ -84,9 +86,12 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
   const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   SplitSteps steps;
   ReadSteps(job, unit, steps);
+  ColumnWords words;
+  if (job.dithered) FillColumnWords(job.stream, unit.col0, unit.cols, words);
   const Planes planes = planes_of(layout.bits);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
-  for (int64_t b = blocks.begin; b < blocks.end; ++b)
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
     for (size_t j = 0; j < cols; j += lanes) {
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
@@ -99,12 +104,18 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
       for (int r = 0; r < 8; ++r) {
         const MF class0 = IsClass0(code[r], first);
         const VU level = hn::Sub(code[r], hn::IfThenZeroElse(hn::RebindMask(du, class0), first));
-        value[r] = Fma(hn::ConvertTo(d, hn::BitCast(DI(), level)),
-                       hn::IfThenElse(class0, step0, step1), hn::IfThenElse(class0, lo0, lo1));
+        value[r] = hn::ConvertTo(d, hn::BitCast(DI(), level));
+      }
+      if (job.dithered) TakeDitherAway({keys, row, words, true}, j, hn::Set(d, 1.0f), value);
+      for (int r = 0; r < 8; ++r) {
+        const MF class0 = IsClass0(code[r], first);
+        value[r] =
+            Fma(value[r], hn::IfThenElse(class0, step0, step1), hn::IfThenElse(class0, lo0, lo1));
       }
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
       StoreBlock<T, kStream>(value, stride, 8, cols_left, limit - at, static_cast<T*>(job.x) + at);
     }
+  }
 }
 
 template <int kBits>
@@ -138,8 +149,9 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
 
 template <class T, int kBits, bool kStream>
 void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
+  const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i)
-    SplitUnpackUnit<T, kBits, kStream>(job, unit_at(job.layout, i));
+    SplitUnpackUnit<T, kBits, kStream>(job, keys, unit_at(job.layout, i));
   if constexpr (kStream) hwy::FlushStream();
 }
 

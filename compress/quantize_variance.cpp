@@ -23,7 +23,12 @@ void variance_kernel(Cpu, const UnpackJob& job) {
           const uint32_t bits = uint32_t{upper} << 16;
           float scale;
           std::memcpy(&scale, &bits, 4);
-          variances[static_cast<size_t>(c)] = static_cast<T>(scale) * static_cast<T>(scale) / 6;
+          std::memcpy(&upper, scales + ((layout.shared ? 0 : c) - layout.metas()) * 2, 2);
+          const uint32_t lo_bits = uint32_t{upper} << 16;
+          float lo;
+          std::memcpy(&lo, &lo_bits, 4);
+          const T parts = job.dithered && takes_dither_away(lo, scale) ? 12 : 6;
+          variances[static_cast<size_t>(c)] = static_cast<T>(scale) * static_cast<T>(scale) / parts;
         }
         for (int64_t r = 0; r < layout.rows_of(g); ++r) {
           const int64_t at = (g * layout.group_rows + r) * layout.cols;
@@ -45,6 +50,7 @@ Tensor Quantized::unpack_variance() const {
   job.dtype = dtype_;
   job.layout = layout_;
   job.end = layout_.numel;
+  job.dithered = rounding_ == Rounding::dithered;
   if (out.numel() > 0) dispatch(out.device(), [&](auto backend) { variance_kernel(backend, job); });
   return out;
 }

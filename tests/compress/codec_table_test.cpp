@@ -38,11 +38,13 @@ TEST_CASE("names are unique and can be found") {
     CHECK(&find_codec(row.name) == &row);
   }
   CHECK(names.contains("identity"));
-  for (const char* name : {"q1", "q4", "q16", "q2-row", "q8-nearest", "q3-row-nearest"})
+  for (const char* name :
+       {"q1", "q4", "q16", "q2-row", "q8-nearest", "q3-row-nearest", "q5-dithered"})
     CHECK(names.contains(name));
   CHECK_THROWS_WITH_AS(
       find_codec("q17"),
-      "[codec] expected identity or q1 to q16 with an optional -row and -nearest, got \"q17\"",
+      "[codec] expected identity or q1 to q16 with an optional -row and -nearest or -dithered, got "
+      "\"q17\"",
       Error);
 }
 

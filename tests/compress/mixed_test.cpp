@@ -81,7 +81,9 @@ TEST_CASE("samples of one width are the plain quantizer's") {
 TEST_CASE("rows of a mixed tensor are that part of the whole") {
   for (const Shape& shape : kShapes) {
     CAPTURE(shape);
-    const MixedQuantizer codec;
+    MixedOptions options;
+    options.rounding = shape.dim() == 4 ? Rounding::dithered : Rounding::stochastic;
+    const MixedQuantizer codec(options);
     const auto packed =
         codec.pack(samples(shape), entry(2), cycle(samples_of(shape, false).count, {1, 3, 2}));
     const Tensor whole = packed->unpack();
@@ -137,6 +139,32 @@ TEST_CASE("a mixed tensor is unbiased, with the variance of each sample's width"
   // A bit less divides the variance by (2^b - 1)^2, the ranges of normals being much alike.
   CHECK(squares[0] / squares[1] == doctest::Approx(9).epsilon(0.5));
   CHECK(squares[1] / squares[2] == doctest::Approx(49.0 / 9).epsilon(0.5));
+}
+
+TEST_CASE("dithered rounding of a mixed tensor is unbiased with half the variance") {
+  const Shape shape{8, 16, 16, 4};
+  const Tensor x = Tensor::from(normals(shape.numel(), 3), shape);
+  const std::vector<int> widths{2, 3, 2, 4, 3, 2, 3, 4};
+  const int draws = 200;
+  double variance[2] = {}, bias = 0;
+  for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
+    MixedOptions options;
+    options.rounding = rounding;
+    const MixedQuantizer codec(options);
+    std::vector<double> sum(static_cast<size_t>(x.numel()));
+    double& squares = variance[rounding == Rounding::dithered];
+    for (int draw = 0; draw < draws; ++draw) {
+      const Tensor y = codec.pack(x, entry(0, static_cast<uint64_t>(draw)), widths)->unpack();
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        const double error = y.item(i) - x.item(i);
+        sum[static_cast<size_t>(i)] += error, squares += error * error;
+      }
+    }
+    bias = 0;
+    for (const double s : sum) bias += s * s / draws;
+  }
+  CHECK(draws * bias / variance[1] == doctest::Approx(1).epsilon(0.08));
+  CHECK(variance[1] / variance[0] == doctest::Approx(0.5).epsilon(0.1));
 }
 
 TEST_CASE("signs of a mixed tensor are exact") {

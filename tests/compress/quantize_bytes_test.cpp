@@ -27,14 +27,15 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape,
   const PackedCase result = pack(codec, x, shape, info);
   const GroupLayout& layout = result.quantized().layout();
   std::vector<uint8_t> expected(static_cast<size_t>(layout.bytes()));
-  const int64_t nonfinite =
-      reference_pack(x.data(), layout, code_stream(options.seed, info),
-                     options.rounding == Rounding::stochastic, expected.data());
+  const CodeStream stream = code_stream(options.seed, info);
+  const int64_t nonfinite = reference_pack(x.data(), layout, stream,
+                                           options.rounding != Rounding::nearest, expected.data());
   REQUIRE(result.bytes() == expected);
   REQUIRE(codec.nonfinite_groups() == nonfinite);
 
   std::vector<float> rebuilt(x.size());
-  reference_unpack(expected.data(), layout, rebuilt.data());
+  reference_unpack(expected.data(), layout, rebuilt.data(),
+                   options.rounding == Rounding::dithered ? &stream : nullptr);
   const Tensor y = result.packed->unpack();
   REQUIRE(y.shape() == shape);
   if (!x.empty())
@@ -55,7 +56,7 @@ TEST_CASE("every instruction set gives the reference's bytes") {
     for (int bits = 1; bits <= 16; ++bits)
       for (const Shape& shape : shapes)
         for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
-          for (Rounding rounding : {Rounding::stochastic, Rounding::nearest}) {
+          for (Rounding rounding : {Rounding::stochastic, Rounding::dithered, Rounding::nearest}) {
             if (rounding == Rounding::nearest && bits % 5 != 4) continue;  // one path for all
             check_against_reference(normals(shape.numel(), 7, 3), shape,
                                     {bits, 256, axis, rounding, 5}, entry(3, 9));
@@ -63,8 +64,9 @@ TEST_CASE("every instruction set gives the reference's bytes") {
     for (int64_t group : {8, 24, 64, 512, 65536})
       for (int bits : {3, 4})
         for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
-          check_against_reference(normals(613 * 18, 8), {613, 18},
-                                  {bits, group, axis, Rounding::stochastic, 5}, entry(1));
+          for (Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+            check_against_reference(normals(613 * 18, 8), {613, 18},
+                                    {bits, group, axis, rounding, 5}, entry(1));
   }
 }
 
@@ -82,8 +84,8 @@ TEST_CASE("odd groups give the reference's bytes on every instruction set") {
             CAPTURE(value);
             std::vector<float> x = normals(20 * 290, 3);
             x[at] = value;
-            check_against_reference(x, {290, 20}, {bits, 256, axis, Rounding::stochastic, 1},
-                                    entry(0));
+            for (Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+              check_against_reference(x, {290, 20}, {bits, 256, axis, rounding, 1}, entry(0));
           }
     std::vector<float> tiny = normals(100 * 16, 4, 1e-41f);
     check_against_reference(tiny, {100, 16}, {4, 256, GroupAxis::column}, entry(0));

@@ -30,21 +30,23 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape, co
   REQUIRE(layout.split);
   const SplitWeights weights = split_weights(slope);
   std::vector<uint8_t> expected(static_cast<size_t>(layout.bytes()));
-  const int64_t nonfinite = reference_split_pack(
-      x.data(), mask.data<uint8_t>(), layout, weights, code_stream(options.seed, info),
-      options.rounding == Rounding::stochastic, expected.data());
+  const CodeStream stream = code_stream(options.seed, info);
+  const int64_t nonfinite =
+      reference_split_pack(x.data(), mask.data<uint8_t>(), layout, weights, stream,
+                           options.rounding != Rounding::nearest, expected.data());
+  const CodeStream* const dither = options.rounding == Rounding::dithered ? &stream : nullptr;
   REQUIRE(result.packed.bytes() == expected);
   REQUIRE(codec.nonfinite_groups() == nonfinite);
 
   std::vector<float> rebuilt(x.size());
-  reference_split_unpack(expected.data(), layout, weights, rebuilt.data());
+  reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), nullptr, dither);
   const Tensor y = result.quantized().unpack();
   REQUIRE(y.shape() == shape);
   REQUIRE(std::memcmp(y.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
 
   std::vector<float> map(static_cast<size_t>(3 * layout.cols));
   for (size_t i = 0; i < map.size(); ++i) map[i] = 0.3f * static_cast<float>(i % 7) - 1;
-  reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), map.data());
+  reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), map.data(), dither);
   const Tensor affine = Tensor::from(map, {3, layout.cols});
   const Tensor mapped = result.quantized().unpack_affine_rows(0, shape[0], affine);
   REQUIRE(std::memcmp(mapped.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
@@ -71,7 +73,7 @@ TEST_CASE("every instruction set gives the split reference's bytes") {
       for (const Shape& shape : shapes) {
         if (shape.back() > 24 && bits % 4 != 0 && bits > 3) continue;
         const std::vector<float> x = normals(shape.numel(), 7, 3);
-        for (Rounding rounding : {Rounding::stochastic, Rounding::nearest}) {
+        for (Rounding rounding : {Rounding::stochastic, Rounding::dithered, Rounding::nearest}) {
           if (rounding == Rounding::nearest && bits % 5 != 4) continue;  // one path for all
           check_against_reference(x, shape, mask_of(x, shape, Bits::sign), 0,
                                   {bits, 256, GroupAxis::column, rounding, 5}, entry(3, 9));
@@ -84,9 +86,9 @@ TEST_CASE("every instruction set gives the split reference's bytes") {
     for (int64_t group : {8, 24, 64, 512, 65536})
       for (int bits : {3, 4}) {
         const std::vector<float> x = normals(616 * 18, 8);
-        check_against_reference(x, {616, 18}, mask_of(x, {616, 18}, Bits::sign), 0.1,
-                                {bits, group, GroupAxis::column, Rounding::stochastic, 5},
-                                entry(1));
+        for (Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+          check_against_reference(x, {616, 18}, mask_of(x, {616, 18}, Bits::sign), 0.1,
+                                  {bits, group, GroupAxis::column, rounding, 5}, entry(1));
       }
   }
 }
@@ -105,8 +107,13 @@ TEST_CASE("odd values give the split reference's bytes on every instruction set"
           CAPTURE(value);
           std::vector<float> x = normals(shape.numel(), 3);
           x[at] = value;
-          check_against_reference(x, shape, mask_of(x, shape, Bits::sign), 0, {bits}, entry(0));
-          check_against_reference(x, shape, mask_of(x, shape, Bits::random), 0.5, {bits}, entry(0));
+          QuantizeOptions dithered{bits};
+          dithered.rounding = Rounding::dithered;
+          for (const QuantizeOptions& options : {QuantizeOptions{bits}, dithered}) {
+            check_against_reference(x, shape, mask_of(x, shape, Bits::sign), 0, options, entry(0));
+            check_against_reference(x, shape, mask_of(x, shape, Bits::random), 0.5, options,
+                                    entry(0));
+          }
         }
     const auto both = [&](const std::vector<float>& x) {
       for (double slope : {0.0, 1e-30, 0.3, 1e30})

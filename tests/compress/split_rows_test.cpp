@@ -80,7 +80,8 @@ TEST_CASE("a range of rows is that part of the whole, bit for bit") {
         CAPTURE(bits);
         CAPTURE(group);
         const std::vector<float> x = normals(shape.numel(), 2);
-        const Quantizer codec({bits, group});
+        const Rounding rounding = bits % 4 == 0 ? Rounding::dithered : Rounding::stochastic;
+        const Quantizer codec({bits, group, GroupAxis::column, rounding});
         const PackedCase plain = pack(codec, x, shape);
         const SplitCase split = split_pack(codec, x, shape, mask_of(x, shape, Bits::sign), 0);
         for (const auto& [begin, end] : ranges(shape[0])) {
@@ -97,7 +98,7 @@ TEST_CASE("every range of a few rows, and other dtypes") {
   const Shape shape{24, 3, 5};
   const std::vector<float> floats = normals(shape.numel(), 3);
   const Tensor x = Tensor::from(floats, shape), mask = mask_of(floats, shape, Bits::random);
-  const Quantizer codec({4, 16});
+  const Quantizer codec({4, 16, GroupAxis::column, Rounding::dithered});
   for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     CAPTURE(dtype);
     const SplitCase split = split_pack(codec, ops::cast(x, dtype), mask, 0.1);
@@ -118,7 +119,8 @@ TEST_CASE("large ranges stream past the caches and give the same bits") {
   for (int64_t i = 0; i < x.numel(); ++i) x.mut<float>()[i] = static_cast<float>(i * 7919 % 1021);
   for (int64_t i = 0; i < mask.numel(); ++i)
     mask.mut<uint8_t>()[i] = static_cast<uint8_t>(i * 7919 % 251);
-  const SplitCase split = split_pack(Quantizer({2}), x, mask, 0);
+  const SplitCase split =
+      split_pack(Quantizer({2, 256, GroupAxis::column, Rounding::dithered}), x, mask, 0);
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{1, 33}, {7, 9}})
     check_rows(split.quantized(), shape, begin, end);
   CHECK(same_bytes(split.quantized().unpack_sign(), mask));
@@ -138,7 +140,8 @@ TEST_CASE("rows do not depend on the number of threads") {
   const int before = num_threads();
   const Shape shape{96, 51, 40};
   const std::vector<float> x = normals(shape.numel(), 11);
-  const SplitCase split = split_pack(Quantizer({3}), x, shape, mask_of(x, shape, Bits::sign), 0);
+  const SplitCase split = split_pack(Quantizer({3, 256, GroupAxis::column, Rounding::dithered}), x,
+                                     shape, mask_of(x, shape, Bits::sign), 0);
   REQUIRE(split.quantized().carries_sign());
   set_num_threads(1);
   const Tensor y = split.quantized().unpack_rows(3, 90);
