@@ -234,8 +234,9 @@ Section compression() {
              "Tensors of at most so many elements are kept as they are."),
        field(s, "group_size", &C::group_size, group_size(),
              "Values of one channel that share a minimum and a scale."),
-       field(s, "rounding", &C::rounding, choice({"stochastic", "nearest"}),
-             "stochastic is unbiased; nearest is closer but biased."),
+       field(s, "rounding", &C::rounding, choice({"stochastic", "nearest", "dithered"}),
+             "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
+             "bytes, but takes longer to unpack; nearest is closer but biased."),
        field(s, "entropy", &C::entropy, boolean(),
              "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
              "but time."),
