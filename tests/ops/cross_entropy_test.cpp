@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "ops/softmax.h"
 #include "samples.h"
 
@@ -116,6 +118,114 @@ TEST_CASE("cross_entropy: huge logits do not overflow, -inf may be masked out, N
     CHECK(std::isnan(cross_entropy(Tensor::from<float>(row, {1, 3}), t).loss.item()));
 }
 
+TEST_CASE("cross_entropy: sequences are rows, and the gradient has their shape") {
+  const Tensor x = normals({4, 6, 9}, 5), t = targets(24, 9);
+  const Tensor flat = x.view({24, 9});
+  const CrossEntropyResult got = cross_entropy(x, t.view({4, 6})), wanted = cross_entropy(flat, t);
+  CHECK(same_bits(got.loss, wanted.loss));
+  CHECK(same_bits(got.lse, wanted.lse));
+  CHECK(count_correct(x, t.view({4, 6})) == count_correct(flat, t));
+  const Tensor one = Tensor::full({}, 1);
+  const Tensor dx = cross_entropy_backward(one, x, t.view({4, 6}), got.lse);
+  CHECK(dx.shape() == x.shape());
+  CHECK(dx.to_vector() == cross_entropy_backward(one, flat, t, got.lse).to_vector());
+  CHECK_THROWS_WITH_AS(cross_entropy(x, t), doctest::Contains("target of shape [4, 6]"), Error);
+}
+
+TEST_CASE("cross_entropy: row weights, as means and as sums") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const bool sum : {false, true}) {
+      const int64_t n = 150, classes = 7;
+      const Tensor x = normals({n, classes}, 6, dtype, 2), t = targets(n, classes);
+      CrossEntropyOptions options{0.1, 3, sum};
+      Tensor w = normals({n}, 7, DType::f64);
+      double loss = 0, total = 0, counted = 0;  // rows of weight 0 count
+      std::vector<double> factors;
+      for (int64_t row = 0; row < n; ++row) {
+        w.mut<double>()[row] = row % 5 == 0 ? 0 : std::abs(w.item(row));
+        const bool kept = t.item(row) != 3;
+        const double one =
+            kept ? reference(x.slice(0, row, row + 1), t.slice(0, row, row + 1), options) : 0;
+        const double weight = kept ? w.item(row) : 0;
+        loss += weight * one;
+        total += weight;
+        counted += kept ? 1 : 0;
+        factors.push_back(weight);
+      }
+      const double divisor = sum ? 1 : total;
+      const Tensor weights = cast(w, dtype);
+      const CrossEntropyResult got = cross_entropy(x, t, options, weights);
+      const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-12;
+      CHECK(got.loss.item() == doctest::Approx(loss / divisor).epsilon(tolerance));
+      CHECK(got.counted.item() == counted);
+      // A row's gradient is its own, times its share.
+      CrossEntropyOptions alone = options;
+      alone.sum = true;
+      const Tensor one = Tensor::full({}, 1, dtype);
+      const Tensor plain = cross_entropy_backward(one, x, t, got.lse, alone);
+      std::vector<double> expected = plain.to_vector();
+      for (size_t i = 0; i < expected.size(); ++i)
+        expected[i] *= factors[i / static_cast<size_t>(classes)] / divisor;
+      CHECK(error(cross_entropy_backward(one, x, t, got.lse, options, weights), expected) <
+            tolerance);
+      if (sum)
+        CHECK(cross_entropy(x, t, options).loss.item() ==
+              doctest::Approx(cross_entropy(x, t, {0.1, 3}).loss.item() *
+                              cross_entropy(x, t, options).counted.item()));
+    }
+}
+
+TEST_CASE(
+    "cross_entropy: a row of weight 0 adds nothing, whatever its loss; weights may all be 0") {
+  const Tensor x = Tensor::from<float>({0, -INFINITY, 0, 0, NAN, 1}, {3, 2});
+  const Tensor t = Tensor::from<int64_t>({1, 0, 0}, {3});
+  const Tensor w = Tensor::from<float>({0, 2, 0}, {3}), none = Tensor::zeros({3});
+  const CrossEntropyResult got = cross_entropy(x, t, {}, w);
+  CHECK(got.loss.item() == doctest::Approx(std::log(2.0)));
+  const Tensor one = Tensor::full({}, 1);
+  const Tensor dx = cross_entropy_backward(one, x, t, got.lse, {}, w);
+  CHECK(dx.to_vector() == std::vector<double>{0, 0, -0.5, 0.5, 0, 0});
+  CHECK(std::isnan(cross_entropy(x, t, {}, none).loss.item()));
+  CHECK(cross_entropy_backward(one, x, t, got.lse, {}, none).to_vector() == std::vector<double>(6));
+  CHECK(cross_entropy(x, t, {0, -100, true}, none).loss.item() == 0);
+}
+
+TEST_CASE("cross_entropy: the gradient in the place of the logits has the same bits") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t classes : {3, 1024, 2500}) {
+      const Tensor x = normals({5, classes}, 8, dtype), t = targets(5, classes);
+      t.mut<int64_t>()[2] = -100;
+      const CrossEntropyOptions options{0.1};
+      const CrossEntropyResult forward = cross_entropy(x, t, options);
+      const Tensor one = Tensor::full({}, 1, dtype);
+      const Tensor apart = cross_entropy_backward(one, x, t, forward.lse, options);
+      const uint64_t version = x.storage()->version();
+      const Tensor within = cross_entropy_backward(one, x, t, forward.lse, options, {}, true);
+      CHECK(within.storage()->id() == x.storage()->id());
+      CHECK(x.storage()->version() == version + 1);
+      CHECK(same_bits(within, apart));
+    }
+  const Tensor x = with_gaps(normals({5, 4}, 8)), t = targets(5, 4);
+  CHECK_THROWS_WITH_AS(
+      cross_entropy_backward(Tensor::full({}, 1), x, t, Tensor::zeros({5}), {}, {}, true),
+      doctest::Contains("[cross_entropy_backward] expected contiguous logits"), Error);
+}
+
+TEST_CASE("cross_entropy: a large vocabulary takes no second tensor of its size") {
+  for (const Device device : {kCpu, kMeta}) {
+    const Shape shape = device.type == DeviceType::meta ? Shape{4096, 30522} : Shape{64, 30522};
+    const Tensor x = Tensor::empty(shape, DType::f32, device);
+    if (device.type != DeviceType::meta) fill(x, 0.5);
+    const Tensor t = Tensor::zeros({shape[0]}, DType::i64, device);
+    const int64_t before = allocator(device).report().live_total;
+    allocator(device).reset_peak();
+    const CrossEntropyResult got = cross_entropy(x, t);
+    const Tensor one = Tensor::full({}, 1, DType::f32, device);
+    cross_entropy_backward(one, x, t, got.lse, {}, {}, true);
+    CHECK(allocator(device).report().peak_total - before < 8 * shape[0] + 1024);
+  }
+}
+
 TEST_CASE("cross_entropy: the same bits for every thread count") {
   const Tensor x = normals({777, 33}, 4), t = targets(777, 33);
   const CrossEntropyResult expected = cross_entropy(x, t);
@@ -158,6 +268,11 @@ TEST_CASE("cross_entropy: mistakes are named") {
   for (const double smoothing : {-0.1, 1.1, kNan})
     CHECK_THROWS_WITH_AS(cross_entropy(x, t, {smoothing, -100}),
                          doctest::Contains("label_smoothing in [0, 1]"), Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, t, {}, Tensor::zeros({4})),
+                       doctest::Contains("[cross_entropy] expected row_weights of shape [3]"),
+                       Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, t, {}, Tensor::zeros({3}, DType::f64)),
+                       doctest::Contains("one dtype"), Error);
   CHECK_THROWS_WITH_AS(cross_entropy_backward(Tensor::zeros({3}), x, t, Tensor::zeros({3})),
                        doctest::Contains("[cross_entropy_backward] expected dy of shape []"),
                        Error);

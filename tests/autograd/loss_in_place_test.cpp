@@ -1,0 +1,119 @@
+// The gradient of a cross-entropy takes the place of the logits where nobody else holds them.
+#include <doctest/doctest.h>
+
+#include "autograd/checkpoint.h"
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "core/rng.h"
+
+using namespace frugal;
+
+namespace {
+
+Variable leaf(const Shape& shape, Device device = kCpu) {
+  const Tensor x = Tensor::empty(shape, DType::f32, device);
+  if (device.type != DeviceType::meta)
+    for (int64_t i = 0; i < x.numel(); ++i)
+      x.mut<float>()[i] = uniform({3, 0}, static_cast<uint64_t>(i));
+  return Variable(x, true);
+}
+
+constexpr int64_t kRows = 6, kClasses = 5;
+
+// The gradient of `loss` of x.
+template <class F>
+std::vector<double> gradient(F loss) {
+  Variable x = leaf({kRows, kClasses});
+  backward(loss(x));
+  return x.grad().to_vector();
+}
+
+}  // namespace
+
+TEST_CASE("cross_entropy: backward takes no tensor of the logits' size") {
+  const Shape shape{4096, 30522};
+  const Tensor target = Tensor::empty({4096}, DType::i64, kMeta);
+  const int64_t size = 4 * shape.numel();
+  for (const bool held : {false, true}) {
+    Variable x = leaf(shape, kMeta), kept;
+    const int64_t before = allocator(kMeta).report().live_total;
+    allocator(kMeta).reset_peak();
+    Variable logits = scale(x, 2);
+    const Variable loss = cross_entropy(logits, target);
+    if (held) kept = logits;
+    logits = {};
+    CHECK(allocator(kMeta).report().peak_total - before < size + size / 100);
+    backward(loss);
+    // The logits, and the gradient of what they are made from; and of themselves.
+    const int64_t peak = allocator(kMeta).report().peak_total - before;
+    CHECK(peak > (held ? 3 : 2) * size);
+    CHECK(peak < (held ? 3 : 2) * size + size / 100);
+  }
+}
+
+TEST_CASE("cross_entropy: who else needs the logits finds them, and gradients are the same") {
+  const Tensor target = Tensor::from<int64_t>({0, 1, 2, 3, 4, 0}, {kRows});
+  const auto alone =
+      gradient([&](const Variable& x) { return cross_entropy(scale(x, 2), target); });
+
+  // A handle of the caller.
+  Variable logits;
+  std::vector<double> values;
+  CHECK(gradient([&](const Variable& x) {
+          logits = scale(x, 2);
+          values = logits.value().to_vector();
+          return cross_entropy(logits, target);
+        }) == alone);
+  CHECK(logits.value().to_vector() == values);
+  logits = {};
+
+  // A view of the bytes.
+  Tensor view;
+  CHECK(gradient([&](const Variable& x) {
+          const Variable y = scale(x, 2);
+          view = y.value().slice(0, 0, 1);
+          return cross_entropy(y, target);
+        }) == alone);
+  CHECK(view.to_vector() == std::vector<double>(values.begin(), values.begin() + kClasses));
+
+  // Another op that has saved them, walked before or after.
+  const auto square = gradient([](const Variable& x) {
+    const Variable y = scale(x, 2);
+    return sum(mul(y, y));
+  });
+  for (const bool first : {false, true}) {
+    const auto both = gradient([&](const Variable& x) {
+      const Variable y = scale(x, 2);
+      if (first) {
+        const Variable penalty = sum(mul(y, y));
+        return add(cross_entropy(y, target), penalty);
+      }
+      const Variable loss = cross_entropy(y, target);
+      return add(loss, sum(mul(y, y)));
+    });
+    for (size_t i = 0; i < both.size(); ++i)
+      CHECK(both[i] == doctest::Approx(alone[i] + square[i]).epsilon(1e-5));
+  }
+
+  // An op whose own output they are, and which needs them in its backward.
+  const auto through = [&](bool hold) {
+    Variable held;
+    return gradient([&](const Variable& x) {
+      const Variable y = exp(x);
+      if (hold) held = y;
+      return cross_entropy(y, target);
+    });
+  };
+  CHECK(through(false) == through(true));
+
+  // A leaf, and one inside a checkpoint.
+  Variable x = leaf({kRows, kClasses});
+  const std::vector<double> before = x.value().to_vector();
+  backward(cross_entropy(x, target));
+  CHECK(x.value().to_vector() == before);
+  CHECK(gradient([&](const Variable& v) {
+          return checkpoint(
+              [&](const Variables& inputs) { return cross_entropy(scale(inputs[0], 2), target); },
+              {v});
+        }) == alone);
+}
