@@ -12,7 +12,7 @@ namespace frugal::ops {
 // How the rows of a CSR matrix are split into tasks of about equal work, whatever the number of
 // threads. A long row becomes pieces of kPiece entries, whose results are combined in order.
 struct RowSplit {
-  static constexpr int64_t kTask = 1024, kPiece = 2048;
+  static constexpr int64_t kTask = 1024, kPiece = 512;
   struct Task {
     int64_t row, end;    // whole rows [row, end); of a piece, its row alone
     int64_t begin = 0;   // a piece: entries [begin, stop)
