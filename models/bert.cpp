@@ -35,7 +35,7 @@ class Bert::Layer : public Module {
     const SelfAttentionOptions attention{options_.heads, options_.attention_dropout, false};
     Variable y = self_attention(query_->forward(x, context), key_->forward(x, context),
                                 value_->forward(x, context), attention,
-                                context.extra("attention_mask"), {}, context);
+                                context.extra("attention_mask"), context);
     y = projection_->forward(std::move(y), context);
     x = norm1_->forward(add(drop(y, options_.dropout, context), x), context);
     y = {};  // nobody keeps it

@@ -71,27 +71,24 @@ class Swin::Block : public Module {
     Variable y = windows.padded() ? windows.part(norm1_->forward(x, context))
                                   : norm1_->forward(windows.part(x), context);
     y = qkv_->forward(std::move(y), context);
-    // Windows stand beside heads: what is added to the scores is the same for all samples.
-    const int64_t width = x.size(3), all = windows.count() * heads_;
-    const Shape split{x.size(0), windows.tokens(), all, width / heads_};
-    const Variable q = reshape(slice(y, 3, 0, width), split),
-                   k = reshape(slice(y, 3, width, 2 * width), split),
-                   v = reshape(slice(y, 3, 2 * width, 3 * width), split);
-    const SelfAttentionOptions each{all, options_.attention_dropout, false};
-    y = self_attention_of_heads(q, k, v, each, {}, bias(windows), context);
-    y = reshape(y, {x.size(0), windows.tokens(), windows.count(), width});
+    // Windows stand beside heads, so that what is added to the scores is the same for all samples.
+    const int64_t n = x.size(0), t = windows.tokens(), count = windows.count(), width = x.size(3);
+    y = transpose(reshape(y, {n, t, count, 3, width}), 2, 3);
+    y = reshape(y, {n, t, 3 * count * width});
+    const SelfAttentionOptions each{count * heads_, options_.attention_dropout, false};
+    y = self_attention(y, each, windows.apart(heads_, x.device(), x.dtype()), bias(count), context);
+    y = reshape(y, {n, t, count, width});
     y = projection_->forward(std::move(y), context);
     return windows.join(drop(y, options_.dropout, context));
   }
 
-  // [windows * heads, T, T]: by relative position, and far below where windows hold what the shift
-  // brought together.
-  Variable bias(const Windows& windows) {
-    const int64_t t = windows.tokens();
+  // By relative position, the same for all windows: [windows * heads, T, T].
+  Variable bias(int64_t windows) {
+    const int64_t t = options_.window * options_.window;
     const Variable rows = reshape(embedding(index_, table_), {1, t, t, heads_});
     const Variable by_head = transpose(transpose(rows, 2, 3), 1, 2);  // [1, heads, T, T]
-    const Variable apart = cast(Variable(windows.apart(table_.device())), table_.dtype());
-    return reshape(add(by_head, apart), {windows.count() * heads_, t, t});
+    const Tensor each = Tensor::zeros({windows, 1, 1, 1}, table_.dtype(), table_.device());
+    return reshape(add(by_head, Variable(each)), {windows * heads_, t, t});
   }
 
   SwinOptions options_;

@@ -2,6 +2,7 @@
 
 #include "autograd/functions.h"
 #include "core/memory.h"
+#include "ops/copy.h"
 
 namespace frugal::models {
 namespace {
@@ -56,21 +57,21 @@ Variable Windows::join(const Variable& y) const {
   return padded() ? slice(slice(x, 1, 0, height_), 2, 0, width_) : x;
 }
 
-Tensor Windows::apart(Device device) const {
-  const Tensor out = Tensor::zeros({count(), 1, tokens(), tokens()}, DType::f32, device);
-  float* values = out.mut<float>();
-  if (values == nullptr || (row_shift_ == 0 && column_shift_ == 0)) return out;
+Tensor Windows::apart(int64_t heads, Device device, DType dtype) const {
+  if (row_shift_ == 0 && column_shift_ == 0) return {};
+  const Tensor out = Tensor::zeros({count() * heads, tokens(), tokens()}, DType::f32, device);
   const auto region = [&](int64_t window, int64_t token) {
     const int64_t row = window % rows_ * side_ + token / side_;
     const int64_t column = window / rows_ * side_ + token % side_;
     return 3 * band(row, rows_ * side_, side_, row_shift_) +
            band(column, columns_ * side_, side_, column_shift_);
   };
-  for (int64_t window = 0; window < count(); ++window)
-    for (int64_t a = 0; a < tokens(); ++a)
-      for (int64_t b = 0; b < tokens(); ++b, ++values)
-        if (region(window, a) != region(window, b)) *values = kApart;
-  return out;
+  if (float* values = out.mut<float>(); values != nullptr)
+    for (int64_t each = 0; each < count() * heads; ++each)
+      for (int64_t a = 0; a < tokens(); ++a)
+        for (int64_t b = 0; b < tokens(); ++b, ++values)
+          if (region(each / heads, a) != region(each / heads, b)) *values = kApart;
+  return ops::cast(out, dtype);
 }
 
 Tensor relative_positions(int64_t side, Device device) {

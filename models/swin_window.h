@@ -16,8 +16,9 @@ class Windows {
   Variable part(const Variable& x) const;  // [N, H, W, C] -> [N, tokens, count, C]
   Variable join(const Variable& y) const;  // and back
 
-  // [count, 1, tokens, tokens] f32: -100 between tokens that were not neighbours before the shift.
-  Tensor apart(Device device) const;
+  // [count * heads, tokens, tokens]: -100 between tokens of a window that only the shift brought
+  // together, else 0. Undefined where nothing was shifted.
+  Tensor apart(int64_t heads, Device device, DType dtype) const;
 
  private:
   int64_t n_, height_, width_, channels_, side_;

@@ -15,9 +15,9 @@ Variable dense_gelu(const Dense& dense, const Variable& x, Gelu kind) {
   return linear_gelu(x, dense.weight(), dense.bias(), kind);
 }
 
-Variable self_attention_of_heads(const Variable& q, const Variable& k, const Variable& v,
-                                 const SelfAttentionOptions& options, const Tensor& mask,
-                                 const Variable& bias, Context& context) {
+namespace {
+
+AttentionOptions prepare(const SelfAttentionOptions& options, Context& context) {
   AttentionOptions attention;
   attention.causal = options.causal;
   if (options.dropout > 0 && context.training) {
@@ -25,25 +25,25 @@ Variable self_attention_of_heads(const Variable& q, const Variable& k, const Var
     attention.dropout = options.dropout;
     attention.key = context.rng->next();
   }
-  const Variable y = scaled_dot_product_attention(q, k, v, mask, bias, attention);
-  return reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)});
+  return attention;
 }
 
+}  // namespace
+
 Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
-                        const SelfAttentionOptions& options, const Tensor& mask,
-                        const Variable& bias, Context& context) {
+                        const SelfAttentionOptions& options, const Tensor& mask, Context& context) {
   const Shape split{q.size(0), q.size(1), options.heads, q.size(2) / options.heads};
-  return self_attention_of_heads(reshape(q, split), reshape(k, split), reshape(v, split), options,
-                                 mask, bias, context);
+  const Variable y = scaled_dot_product_attention(
+      reshape(q, split), reshape(k, split), reshape(v, split), mask, {}, prepare(options, context));
+  return reshape(y, q.shape());
 }
 
 Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options,
                         const Tensor& mask, const Variable& bias, Context& context) {
-  const int64_t h = options.heads;
-  // Thirds of the heads are views of one tensor, which attention keeps once.
-  const Variable all = reshape(qkv, {qkv.size(0), qkv.size(1), 3 * h, qkv.size(2) / (3 * h)});
-  return self_attention_of_heads(slice(all, 2, 0, h), slice(all, 2, h, 2 * h),
-                                 slice(all, 2, 2 * h, 3 * h), options, mask, bias, context);
+  const int64_t heads = 3 * options.heads, width = qkv.size(2) / 3;
+  const Variable split = reshape(qkv, {qkv.size(0), qkv.size(1), heads, qkv.size(2) / heads});
+  const Variable y = qkv_attention(split, mask, bias, prepare(options, context));
+  return reshape(y, {qkv.size(0), qkv.size(1), width});
 }
 
 Tensor positions(int64_t n, Device device) {

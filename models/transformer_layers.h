@@ -24,19 +24,13 @@ struct SelfAttentionOptions {
   double dropout = 0;  // of the probabilities
   bool causal = false;
 };
-// Attention within each sequence, heads side by side: q, k, v [N, T, H] -> [N, T, H]. mask and bias
-// as scaled_dot_product_attention has them.
+// Attention within each sequence, heads side by side: q, k, v [N, T, H] -> [N, T, H]. mask as
+// scaled_dot_product_attention has it. Errors: dropout in training without a random stream.
 Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
-                        const SelfAttentionOptions& options, const Tensor& mask,
-                        const Variable& bias, Context& context);
-// The same of one product: qkv [N, T, 3H], its thirds q, k and v.
+                        const SelfAttentionOptions& options, const Tensor& mask, Context& context);
+// The same of one product: qkv [N, T, 3H], its thirds q, k and v; bias too as there.
 Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options,
                         const Tensor& mask, const Variable& bias, Context& context);
-
-// The same of heads: q, k, v [N, T, heads, D] -> [N, T, heads D].
-Variable self_attention_of_heads(const Variable& q, const Variable& k, const Variable& v,
-                                 const SelfAttentionOptions& options, const Tensor& mask,
-                                 const Variable& bias, Context& context);
 
 // 0, 1, ..., n - 1, i64.
 Tensor positions(int64_t n, Device device);
