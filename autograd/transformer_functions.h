@@ -49,8 +49,21 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask = {}, const Varia
                        const AttentionOptions& options = {});
 
 // Rotary positions: x [N, T, heads, D], pairs (i, i + D/2) turned by position * base^(-2i/D);
-// positions [T] i64 or undefined (0..T-1).  Saves: nothing.
+// positions [T] i64 or undefined (0..T-1).  Saves: positions, if given. Recipe: linear, where x has
+// one.
 // Ref: Su et al. 2021, eq. 34 (pairing of halves as in GPT-NeoX).
 Variable rotary_embedding(const Variable& x, const Tensor& positions = {}, double base = 10000);
+
+// ---- convolution of sequences (functions/conv1d.cpp): x [N, L, C], weight [K, R, C/groups], bias
+// [K] or undefined -> [N, OL, K], OL = floor((L + 2 padding - dilation (R - 1) - 1) / stride) + 1.
+// Saves: x, weight.
+Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias, int64_t stride = 1,
+                int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1);
+
+// ---- normalisation over a sample's rows and a group's channels (functions/group_norm.cpp):
+// x [N, ..., C], weight and bias [C] or undefined.  Saves: x, mean and 1/std of each group. Recipe:
+// linear in x.
+Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, const Variable& bias,
+                    double eps = 1e-5);
 
 }  // namespace frugal

@@ -339,6 +339,116 @@ void add_attention(std::vector<Op>& rows) {
        attend("GPT-2, 1024 tokens", {1, 1024, 1024, 12, 64}, Mask::causal, 0, false, true)});
 }
 
+Case turned(const std::string& name, const Shape& x, bool positions = false) {
+  const int64_t t = x[1];
+  return {name,
+          {{x}},
+          [=](const Variables& v) {
+            std::vector<int64_t> at;
+            for (int64_t i = 0; i < t; ++i) at.push_back(3 * i + 2);
+            return rotary_embedding(v[0], positions ? integers(at, {t}, v[0]) : Tensor());
+          },
+          [=](int64_t) { return std::vector<int64_t>{positions ? t * 8 : 0}; }};
+}
+
+Case groups_of(const std::string& name, const Shape& x, int64_t groups, bool affine = true) {
+  Case c{name, {{x, false, -1, 2}}, {}, elements({x.numel(), x[0] * groups, x[0] * groups})};
+  if (affine) {
+    c.inputs.push_back({{x.back()}, true, 0.5, 1.5});
+    c.inputs.push_back({{x.back()}, true});
+  }
+  c.run = [=](const Variables& v) {
+    return group_norm(v[0], groups, affine ? v[1] : Variable(), affine ? v[2] : Variable());
+  };
+  return c;
+}
+
+Case sequence(const std::string& name, const Shape& x, const Shape& weight, int64_t stride,
+              int64_t padding, int64_t dilation, int64_t groups) {
+  return {name,
+          {{x}, {weight, true}, {{weight[0]}, true}},
+          [=](const Variables& v) {
+            return conv1d(v[0], v[1], v[2], stride, padding, dilation, groups);
+          },
+          elements({x.numel()})};
+}
+
+void add_others(std::vector<Op>& rows) {
+  rows.push_back({"rotary_embedding",
+                  {turned("in order", {2, 3, 2, 4}), turned("positions", {1, 5, 3, 6}, true),
+                   turned("one pair", {2, 1, 1, 2})},
+                  {refused(
+                       [] {
+                         rotary_embedding(leaf({1, 2, 3, 5}));
+                       },
+                       "[rotary] expected an even number of channels"),
+                   refused(
+                       [] {
+                         rotary_embedding(leaf({2, 3, 4}));
+                       },
+                       "[rotary] expected x with 4 axes"),
+                   refused(
+                       [] {
+                         rotary_embedding(leaf({1, 2, 1, 2}), Tensor::zeros({3}, DType::i64));
+                       },
+                       "[rotary] expected positions of shape [2]"),
+                   refused(
+                       [] {
+                         rotary_embedding(leaf({1, 2, 1, 2}), f32({2}));
+                       },
+                       "[rotary] expected positions of dtype i64"),
+                   refused(
+                       [] {
+                         rotary_embedding(leaf({1, 2, 1, 2}), {}, 0);
+                       },
+                       "[rotary] expected base above 0")},
+                  turned("GPT, 1024 tokens", {1, 1024, 12, 64}),
+                  true});
+  rows.push_back(
+      {"group_norm",
+       {groups_of("images", {2, 3, 4, 6}, 3), groups_of("one group", {3, 5, 4}, 1),
+        groups_of("instances", {2, 7, 3}, 3), groups_of("rows, no affine", {4, 6}, 2, false),
+        groups_of("no samples", {0, 3, 4}, 2)},
+       {refused(
+            [] {
+              group_norm(leaf({2, 3, 4}), 3, {}, {});
+            },
+            "[group_norm] expected groups that divide 4 channels, got 3"),
+        refused(
+            [] {
+              group_norm(leaf({2, 3, 4}), 0, {}, {});
+            },
+            "[group_norm] expected groups that divide 4 channels, got 0"),
+        refused([] { group_norm(leaf({4}), 2, {}, {}); }, "[group_norm] expected x [N, ..., C]"),
+        refused(
+            [] {
+              group_norm(leaf({2, 4}), 2, leaf({2}), {});
+            },
+            "[group_norm] expected weight of shape [4]"),
+        refused(
+            [] {
+              group_norm(leaf({2, 4}), 2, {}, {}, 0);
+            },
+            "[group_norm] expected eps above 0")},
+       groups_of("64 channels", {32, 32, 32, 64}, 8)});
+  rows.push_back({"conv1d",
+                  {sequence("same", {2, 7, 3}, {4, 3, 3}, 1, 1, 1, 1),
+                   sequence("strided, dilated", {2, 11, 4}, {3, 3, 4}, 2, 2, 2, 1),
+                   sequence("two groups", {1, 5, 4}, {6, 2, 2}, 1, 0, 1, 2)},
+                  {refused(
+                       [] {
+                         conv1d(leaf({1, 2, 5, 3}), leaf({4, 3, 3}), {});
+                       },
+                       "[conv1d] expected x with 3 axes"),
+                   refused(
+                       [] {
+                         conv1d(leaf({2, 5, 3}), leaf({4, 3}), {});
+                       },
+                       "[conv1d] expected weight with 3 axes")},
+                  sequence("256 channels", {32, 128, 256}, {256, 3, 256}, 1, 1, 1, 1),
+                  true});
+}
+
 }  // namespace
 
 void add_transformer(std::vector<Op>& rows) {
@@ -346,6 +456,7 @@ void add_transformer(std::vector<Op>& rows) {
   add_norms(rows);
   add_linear_activations(rows);
   add_attention(rows);
+  add_others(rows);
 }
 
 }  // namespace frugal::op_table

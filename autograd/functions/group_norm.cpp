@@ -1,0 +1,32 @@
+#include "ops/group_norm.h"
+
+#include "autograd/record.h"
+#include "autograd/transformer_functions.h"
+
+namespace frugal {
+
+// The statistics of a sample's groups go with the sample: slices of the batch take theirs.
+Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, const Variable& bias,
+                    double eps) {
+  const Tensor w = weight.defined() ? weight.value() : Tensor(),
+               b = bias.defined() ? bias.value() : Tensor();
+  const ops::LayerNormOutput out = ops::group_norm(x.value(), groups, w, b, eps);
+  return record(
+      "group_norm", {x, weight, bias}, out.y,
+      {save(x), save(weight), save(bias), save_index(out.moments.mean),
+       save_index(out.moments.invstd)},
+      [](const Backward& back) {
+        const ops::LayerNormGradients g =
+            ops::group_norm_backward(back.dy(), back.saved(0), {back.saved(3), back.saved(4)},
+                                     back.saved(1), {back.needs(0), back.needs(1), back.needs(2)});
+        return Grads{g.dx, g.dweight, g.dbias};
+      },
+      linear_replay(
+          [](const Slots& s) {
+            return ops::group_norm_apply(s.unpack(0), {s.unpack(3), s.unpack(4)}, s.unpack(1),
+                                         s.unpack(2));
+          },
+          true));
+}
+
+}  // namespace frugal

@@ -1,0 +1,19 @@
+#include "ops/rotary.h"
+
+#include "autograd/record.h"
+#include "autograd/transformer_functions.h"
+
+namespace frugal {
+
+// A rotation: dx turns dy back. Saves: nothing but positions, where they are given. Recipe: linear,
+// where x has one.
+Variable rotary_embedding(const Variable& x, const Tensor& positions, double base) {
+  return record(
+      "rotary_embedding", {x}, ops::rotary(x.value(), positions, base),
+      {save_index(positions), for_replay(x)},
+      [base](const Backward& b) { return Grads{ops::rotary(b.dy(), b.saved(0), base, true)}; },
+      linear_replay(
+          [base](const Slots& s) { return ops::rotary(s.unpack(1), s.unpack(0), base); }));
+}
+
+}  // namespace frugal
