@@ -26,7 +26,7 @@ void check_state(const char* name, const BlockwiseState& state, StateMap map, in
 }  // namespace
 
 void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
-                     const BlockwiseState& v, const AdamStep& step) {
+                     const BlockwiseState& v, const AdamStep& step, RngKey key) {
   const int64_t n = parameter.numel();
   const StateCodes& of_m = StateCodes::of(m.map);
   const StateCodes& of_v = StateCodes::of(v.map);
@@ -46,14 +46,14 @@ void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const
         adam_loop(parameter.mut<T>() + at, gradient.data<T>() + at, first.data(), second.data(),
                   count, factors);
         of_m.encode(first.data(), count, m_codes + at, m_scales[block]);
-        of_v.encode(second.data(), count, v_codes + at, v_scales[block]);
+        of_v.encode(second.data(), count, v_codes + at, v_scales[block], key, at);
       }
     });
   });
 }
 
 void adam8bit_step(const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
-                   const BlockwiseState& v, const AdamStep& step) {
+                   const BlockwiseState& v, const AdamStep& step, RngKey key) {
   check_real("adam8bit", "the parameter", parameter);
   check_shape("adam8bit", "the gradient", gradient, parameter.shape());
   check_same("adam8bit", parameter, {&gradient});
@@ -62,7 +62,7 @@ void adam8bit_step(const Tensor& parameter, const Tensor& gradient, const Blockw
   FRUGAL_CHECK(step.step >= 1, "[adam8bit] expected a step of at least 1, got {}", step.step);
   const Tensor dense = contiguous(gradient);
   dispatch(parameter.device(),
-           [&](auto backend) { adam8bit_kernel(backend, parameter, dense, m, v, step); });
+           [&](auto backend) { adam8bit_kernel(backend, parameter, dense, m, v, step, key); });
   for (const Tensor* written : {&parameter, &m.codes, &m.scales, &v.codes, &v.scales})
     written->bump_version();
 }

@@ -40,24 +40,53 @@ void for_blocks(int64_t n, F f) {
 
 }  // namespace
 
+void StateCodes::Limits::fill() {
+  uint8_t below = 0;
+  for (size_t bin = 0; bin < kStateBins; ++bin) {
+    const auto bits = (static_cast<uint32_t>(bin) + static_cast<uint32_t>(kFirstBin)) << kShift;
+    const auto begin = std::bit_cast<float>(bits);
+    const uint8_t before = below;
+    while (at[below] <= begin) ++below;
+    FRUGAL_ASSERT(below - before <= 1);
+    by[bin] = below;
+  }
+}
+
 StateCodes::StateCodes(StateMap map) : map_(map) {
   const std::vector<float> numbers = magnitudes(map);
   const size_t last = numbers.size() - 1;
   zero_ = map == StateMap::positive ? 0 : 127;
-  middle_.fill(std::numeric_limits<float>::infinity());
+  middles_.at.fill(std::numeric_limits<float>::infinity());
+  steps_.at.fill(std::numeric_limits<float>::infinity());
+  magnitudes_.fill(1);
   for (size_t k = 0; k <= last; ++k) {
-    values_[zero_ + k] = numbers[k];
-    if (k < last) middle_[k] = (numbers[k] + numbers[k + 1]) / 2;
+    values_[zero_ + k] = magnitudes_[k] = numbers[k];
     if (map == StateMap::with_sign && k > 0 && k < last) values_[zero_ - k] = -numbers[k];
+    if (k == last) break;
+    middles_.at[k] = (numbers[k] + numbers[k + 1]) / 2;
+    steps_.at[k] = numbers[k + 1];
+    one_over_gap_[k] = 1 / (numbers[k + 1] - numbers[k]);
   }
-  uint8_t below = 0;
-  for (size_t bin = 0; bin < kBins; ++bin) {
-    const auto bits = (static_cast<uint32_t>(bin) + static_cast<uint32_t>(kFirstBin)) << kShift;
-    const auto begin = std::bit_cast<float>(bits);
-    const uint8_t before = below;
-    while (middle_[below] <= begin) ++below;
-    FRUGAL_ASSERT(bin == 0 || below - before <= 1);
-    first_[bin] = below;
+  middles_.fill();
+  steps_.fill();
+}
+
+// Between two numbers, each by how near it is: 16 bits of the stream for an element.
+void StateCodes::draw(const float* x, int64_t n, uint8_t* codes, const RngKey& key,
+                      int64_t first) const {
+  for (int64_t i = 0; i < n; i += 8) {
+    const auto words = philox(key, static_cast<uint64_t>((first + i) / 8));
+    for (int64_t k = i; k < std::min(n, i + 8); ++k) {
+      const uint32_t word = words[static_cast<size_t>((k - i) / 2)];
+      const uint32_t half = (k - i) % 2 == 0 ? word & 0xffffu : word >> 16;
+      const float a = std::min(std::fabs(x[k]), 1.0f);
+      int32_t number = steps_.reached(a);
+      const auto at = static_cast<size_t>(number);
+      const float above = (a - magnitudes_[at]) * one_over_gap_[at];
+      number += (static_cast<float>(half) + 0.5f) * 0x1p-16f < above ? 1 : 0;
+      codes[k] =
+          map_ == StateMap::positive ? static_cast<uint8_t>(number) : signed_code(number, x[k]);
+    }
   }
 }
 
@@ -70,13 +99,14 @@ const std::array<float, 256>& state_map_values(StateMap map) {
   return StateCodes::of(map).values();
 }
 
-void quantize_blockwise_kernel(Cpu, const Tensor& x, const BlockwiseState& state) {
+void quantize_blockwise_kernel(Cpu, const Tensor& x, const BlockwiseState& state,
+                               const std::optional<RngKey>& key) {
   const StateCodes& map = StateCodes::of(state.map);
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for_blocks(x.numel(), [&](int64_t block, int64_t first, int64_t n) {
       map.encode(x.data<T>() + first, n, state.codes.mut<uint8_t>() + first,
-                 state.scales.mut<float>()[block]);
+                 state.scales.mut<float>()[block], key, first);
     });
   });
 }
@@ -98,12 +128,13 @@ BlockwiseState blockwise_zeros(int64_t n, StateMap map, Device device) {
           map};
 }
 
-BlockwiseState quantize_blockwise(const Tensor& x, StateMap map) {
+BlockwiseState quantize_blockwise(const Tensor& x, StateMap map, const std::optional<RngKey>& key) {
   check_real("quantize_blockwise", "x", x);
   const BlockwiseState state{Tensor::empty({x.numel()}, DType::u8, x.device()),
                              Tensor::empty({blocks_of(x.numel())}, DType::f32, x.device()), map};
   const Tensor dense = contiguous(x);
-  dispatch(x.device(), [&](auto backend) { quantize_blockwise_kernel(backend, dense, state); });
+  dispatch(x.device(),
+           [&](auto backend) { quantize_blockwise_kernel(backend, dense, state, key); });
   return state;
 }
 

@@ -5,6 +5,16 @@
 #include "ops/adam8bit.h"
 
 namespace frugal::optim {
+namespace {
+
+// FNV-1a: the same on every machine, unlike std::hash.
+uint64_t hash(const std::string& text) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+}  // namespace
 
 Adam8bit::Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options)
     : SlotOptimizer("adam8bit", groups), options_(options) {
@@ -42,7 +52,8 @@ void Adam8bit::update(const Slot& slot, const Tensor& gradient, double lr) {
     return;
   }
   ops::adam8bit_step(value, gradient, {parts[0], parts[1], ops::StateMap::with_sign},
-                     {parts[2], parts[3], ops::StateMap::positive}, step);
+                     {parts[2], parts[3], ops::StateMap::positive}, step,
+                     {options_.seed ^ hash(slot.name), static_cast<uint64_t>(slot.steps)});
 }
 
 }  // namespace frugal::optim

@@ -12,6 +12,8 @@ struct Adam8bitOptions {
   // of their rows differ in size by orders of magnitude. Names of fixed networks, as
   // {"embeddings.", "wte."}.
   std::vector<std::string> full_precision = {};
+  // Of the rounding, drawn from the seed, the parameter's name and its count of steps.
+  uint64_t seed = 0;
 };
 
 // State of a parameter of n elements: "m8/", "v8/" [n] u8 and "m_scales/", "v_scales/" [ceil(n /

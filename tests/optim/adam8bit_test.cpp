@@ -104,6 +104,39 @@ TEST_CASE("8-bit codes: the nearest number of the map, within the bound") {
       }
 }
 
+TEST_CASE("8-bit codes: drawn ones are neighbours, and right on the average") {
+  const int draws = 4000;
+  for (const StateMap map : {StateMap::with_sign, StateMap::positive}) {
+    const auto& values = ops::state_map_values(map);
+    const std::vector<double> x = samples(3, map == StateMap::with_sign);
+    const Tensor exact = Tensor::from<double>(x, {256});
+    std::vector<double> sum(256);
+    for (uint64_t draw = 0; draw < draws; ++draw) {
+      const auto state = ops::quantize_blockwise(exact, map, RngKey{5, draw});
+      for (int64_t i = 0; i < 256; ++i)
+        sum[static_cast<size_t>(i)] +=
+            static_cast<double>(values[state.codes.data<uint8_t>()[i]]) / draws;
+    }
+    for (size_t i = 0; i < 256; ++i) {
+      const auto above = std::upper_bound(values.begin(), values.end(), x[i]);
+      const double low = static_cast<double>(above == values.begin() ? values[0] : *(above - 1));
+      const double high = static_cast<double>(above == values.end() ? values[255] : *above);
+      CAPTURE(x[i]);
+      REQUIRE(sum[i] >= low - 1e-12);
+      REQUIRE(sum[i] <= high + 1e-12);
+      // What is below the smallest number of the positive map becomes it; nothing is below the
+      // least.
+      if ((map == StateMap::positive && x[i] < 3.25e-7) || x[i] < static_cast<double>(values[0]))
+        continue;
+      REQUIRE(std::abs(sum[i] - x[i]) < 5 * 0.5 * (high - low) / std::sqrt(draws) + 1e-9);
+    }
+  }
+  const Tensor x = normals({3000}, 1, DType::f32);
+  const auto a = ops::quantize_blockwise(x, StateMap::positive, RngKey{1, 1});
+  const auto b = ops::quantize_blockwise(x, StateMap::positive, RngKey{1, 2});
+  CHECK(a.codes.to_vector() != b.codes.to_vector());
+}
+
 TEST_CASE("8-bit codes: blocks stand alone; zeros, tiny and non-finite values") {
   const int64_t n = 3 * 256 + 10;
   Tensor x = normals({n}, 3, DType::f32);
@@ -157,7 +190,7 @@ TEST_CASE("8-bit AdamW converges as AdamW does") {
   const double got = converge(packed, p), wanted = converge(plain, q);
   MESSAGE("mean loss with 8 bits ", got, ", with 32 ", wanted);
   CHECK(wanted < 0.02);
-  CHECK(got < 1.25 * wanted);
+  CHECK(got < 1.08 * wanted);  // 1.15 with rounding to the nearest
 }
 
 TEST_CASE("8-bit AdamW: a gradient that stops does not let the step explode") {
@@ -247,12 +280,12 @@ TEST_CASE("8-bit AdamW refuses impossible options and tensors") {
   const Tensor x = Tensor::zeros({300});
   const auto m = ops::blockwise_zeros(300, StateMap::with_sign);
   const auto v = ops::blockwise_zeros(300, StateMap::positive);
-  CHECK_THROWS_WITH_AS(ops::adam8bit_step(x, Tensor::zeros({1}), m, v, {}),
+  CHECK_THROWS_WITH_AS(ops::adam8bit_step(x, Tensor::zeros({1}), m, v, {}, {}),
                        doctest::Contains("the gradient of shape [300]"), Error);
-  CHECK_THROWS_WITH_AS(ops::adam8bit_step(x, x, v, m, {}), doctest::Contains("of its own map"),
+  CHECK_THROWS_WITH_AS(ops::adam8bit_step(x, x, v, m, {}, {}), doctest::Contains("of its own map"),
                        Error);
   CHECK_THROWS_WITH_AS(
-      ops::adam8bit_step(x, x, ops::blockwise_zeros(10, StateMap::with_sign), v, {}),
+      ops::adam8bit_step(x, x, ops::blockwise_zeros(10, StateMap::with_sign), v, {}, {}),
       doctest::Contains("the first moment of shape [300]"), Error);
   CHECK_THROWS_WITH_AS(ops::dequantize_blockwise(m, DType::i64),
                        doctest::Contains("dtype f32 or f64"), Error);
