@@ -1,5 +1,6 @@
 #include "ops/adam8bit.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/dtype_switch.h"
@@ -28,8 +29,6 @@ void check_state(const char* name, const BlockwiseState& state, StateMap map, in
 void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
                      const BlockwiseState& v, const AdamStep& step, RngKey key) {
   const int64_t n = parameter.numel();
-  const StateCodes& of_m = StateCodes::of(m.map);
-  const StateCodes& of_v = StateCodes::of(v.map);
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto factors = AdamFactors<T>::of(step);
@@ -41,12 +40,12 @@ void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const
       std::array<T, kStateBlock> first, second;
       for (int64_t block = begin; block < end; ++block) {
         const int64_t at = block * kStateBlock, count = std::min(kStateBlock, n - at);
-        of_m.decode(m_codes + at, m_scales[block], count, first.data());
-        of_v.decode(v_codes + at, v_scales[block], count, second.data());
+        decode_block(m_codes + at, m_scales[block], count, m.map, first.data());
+        decode_block(v_codes + at, v_scales[block], count, v.map, second.data());
         adam_loop(parameter.mut<T>() + at, gradient.data<T>() + at, first.data(), second.data(),
                   count, factors);
-        of_m.encode(first.data(), count, m_codes + at, m_scales[block]);
-        of_v.encode(second.data(), count, v_codes + at, v_scales[block], key, at);
+        encode_block(first.data(), count, m.map, m_codes + at, m_scales[block], {}, at);
+        encode_block(second.data(), count, v.map, v_codes + at, v_scales[block], key, at);
       }
     });
   });

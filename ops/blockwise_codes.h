@@ -2,127 +2,71 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 
-#include "core/rng.h"
 #include "ops/blockwise.h"
+#include "ops/blockwise_loops.h"
 
 namespace frugal::ops {
 
-inline constexpr size_t kStateBins = (23 << 8) + 1;
+using StateBlock = std::array<float, kStateBlock>;
 
-// A map with what finds a number's neighbours in it without a search: the leading bits of a
-// magnitude tell them but for one comparison. Nothing branches on data: signs are random.
-class StateCodes {
- public:
-  static const StateCodes& of(StateMap map);
-
-  // x [n] -> codes [n] and the scale, n <= kStateBlock. T: float or double. With a key, rounding is
-  // stochastic: `first` is the number of x[0] in the stream, a multiple of 8.
-  template <class T>
-  void encode(const T* x, int64_t n, uint8_t* codes, float& scale,
-              const std::optional<RngKey>& key = {}, int64_t first = 0) const {
-    scale = scale_of(x, n);
-    if (!(scale > 0)) {
-      std::fill_n(codes, n, zero_);
-      return;
-    }
-    std::array<float, kStateBlock> parts{};
-    for (int64_t i = 0; i < n; ++i)
-      parts[static_cast<size_t>(i)] = static_cast<float>(x[i] / T{scale});
-    if (key)
-      draw(parts.data(), n, codes, *key, first);
-    else if (map_ == StateMap::positive)
-      nearest<StateMap::positive>(parts.data(), n, codes);
-    else
-      nearest<StateMap::with_sign>(parts.data(), n, codes);
-    if (map_ == StateMap::with_sign) return;
-    // What is above 0 stays so; what is below is taken for 0.
-    for (int64_t i = 0; i < n; ++i) {
-      const int above = x[i] > 0 ? 1 : 0;
-      codes[i] = static_cast<uint8_t>(above * std::max<int>(codes[i], 1));
-    }
+// 16 bits for each of a block's elements, `first` the number of its first in the stream.
+// REQUIRES: first % 8 == 0.
+inline std::array<uint16_t, kStateBlock> state_bits(RngKey key, int64_t first) {
+  std::array<uint16_t, kStateBlock> bits{};
+  for (size_t i = 0; i < bits.size(); i += 8) {
+    const auto words = philox(key, static_cast<uint64_t>(first) / 8 + i / 8);
+    for (size_t k = 0; k < 8; ++k)
+      bits[i + k] = static_cast<uint16_t>(words[k / 2] >> (16 * (k % 2)));
   }
+  return bits;
+}
 
-  template <class T>
-  void decode(const uint8_t* codes, float scale, int64_t n, T* x) const {
-    for (int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(values_[codes[i]]) * T{scale};
+// x [n], n <= kStateBlock -> codes [n] and the scale.
+inline void encode_block(const float* x, int64_t n, StateMap map, uint8_t* codes, float& scale,
+                         const std::optional<RngKey>& key, int64_t first) {
+  const bool positive = map == StateMap::positive;
+  scale = simd::largest_magnitude(x, n);
+  if (!(scale > 0)) {  // the scale makes them zeros, or NaN
+    std::memset(codes, positive ? 0 : 127, static_cast<size_t>(n));
+    return;
   }
+  if (!key) return simd::state_codes(x, n, scale, positive, nullptr, codes);
+  const auto bits = state_bits(*key, first);
+  simd::state_codes(x, n, scale, positive, bits.data(), codes);
+}
 
-  const std::array<float, 256>& values() const { return values_; }
-
- private:
-  explicit StateCodes(StateMap map);
-
-  // The largest magnitude, rounded to f32: a double's quotient by it may be a little above 1. NaN
-  // where an element is not finite.
-  template <class T>
-  static float scale_of(const T* x, int64_t n) {
-    constexpr int64_t kLanes = 16;  // so that no order of additions stands in a vector's way
-    std::array<T, kLanes> top{}, wrong{};
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        const auto l = static_cast<size_t>(lane);
-        const T a = std::abs(x[i + lane]);
-        top[l] = a > top[l] ? a : top[l];
-        wrong[l] += a * 0;  // NaN of what is not finite, over which the maximum passes
-      }
-    for (; i < n; ++i) {
-      const T a = std::abs(x[i]);
-      top[0] = a > top[0] ? a : top[0];
-      wrong[0] += a * 0;
-    }
-    for (size_t l = 1; l < kLanes; ++l) {
-      top[0] = std::max(top[0], top[l]);
-      wrong[0] += wrong[l];
-    }
-    return static_cast<float>(top[0] + wrong[0]);
+// The scale is rounded to f32, where values below its range are zeros, and above it NaN.
+inline void encode_block(const double* x, int64_t n, StateMap map, uint8_t* codes, float& scale,
+                         const std::optional<RngKey>& key, int64_t first) {
+  double top = 0, wrong = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    top = std::max(top, std::abs(x[i]));
+    wrong += x[i] * 0;  // NaN of what is not finite, over which the maximum passes
   }
-
-  // How many of `limits` a magnitude has reached.
-  struct Limits {
-    std::array<float, 257> at;           // increasing, infinite after the last
-    std::array<uint8_t, kStateBins> by;  // of the beginning of each bin
-    void fill();                         // `by`
-    int32_t reached(float magnitude) const {
-      const auto bits = static_cast<int32_t>(std::bit_cast<uint32_t>(magnitude) >> kShift);
-      const int32_t number = by[static_cast<size_t>(std::max(bits - kFirstBin, 0))];
-      return number + (magnitude >= at[static_cast<size_t>(number)] ? 1 : 0);
-    }
-  };
-
-  uint8_t signed_code(int32_t number, float x) const {
-    const int32_t below = x < 0 ? -1 : 0;
-    number = std::min(number, 128 + below);  // there is no -1
-    return static_cast<uint8_t>(zero_ + ((number ^ below) - below));
+  StateBlock parts{};
+  const auto whole = static_cast<float>(top + wrong);
+  // As f32 between -1 and 1; what is above 0 stays so.
+  for (int64_t i = 0; i < n; ++i) {
+    const double part = x[i] / static_cast<double>(whole);
+    parts[static_cast<size_t>(i)] =
+        part > 0 ? std::max(static_cast<float>(part), std::numeric_limits<float>::denorm_min())
+                 : static_cast<float>(part);
   }
+  if (!(whole > 0) || std::isinf(whole)) parts.fill(whole);
+  encode_block(parts.data(), n, map, codes, scale, key, first);
+  // The largest part is 1, but for the rounding.
+  scale = whole;
+}
 
-  template <StateMap map>
-  void nearest(const float* x, int64_t n, uint8_t* codes) const {
-    for (int64_t i = 0; i < n; ++i) {
-      const int32_t number = middles_.reached(std::min(std::fabs(x[i]), 1.0f));
-      codes[i] =
-          map == StateMap::positive ? static_cast<uint8_t>(number) : signed_code(number, x[i]);
-    }
-  }
-  void draw(const float* x, int64_t n, uint8_t* codes, const RngKey& key, int64_t first) const;
-
-  // 8 bits of the mantissa from 2^-23 up to 1: no bin has two limits.
-  static constexpr int kShift = 15;
-  static constexpr int32_t kFirstBin = (127 - 23) << 8;
-
-  StateMap map_;
-  uint8_t zero_ = 0;                       // the byte of 0
-  std::array<float, 256> values_{};        // by byte
-  std::array<float, 257> magnitudes_{};    // 0, ..., 1, 1
-  std::array<float, 256> one_over_gap_{};  // between a magnitude and the next
-  Limits middles_;                         // between a magnitude and the next
-  Limits steps_;                           // the magnitudes above 0
-};
+template <class T>
+void decode_block(const uint8_t* codes, float scale, int64_t n, StateMap map, T* x) {
+  const std::array<float, 256>& values = state_map_values(map);
+  for (int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(values[codes[i]]) * static_cast<T>(scale);
+}
 
 }  // namespace frugal::ops
