@@ -113,6 +113,29 @@ void add_files(CLI::App& app) {
   });
 }
 
+void add_data(CLI::App& app) {
+  static DataArguments a;
+  CLI::App* data = command(app, "data", "Get the usual datasets, and check them");
+  data->require_subcommand(1);
+  const auto common = [](CLI::App* sub) {
+    sub->add_option("--dir", a.dir, "Folder; default: $FRUGAL_DATA, or ~/.cache/frugal/datasets")
+        ->type_name("DIR");
+    return sub;
+  };
+  CLI::App* list = common(command(*data, "list", "Which there are, and which the folder has"));
+  list->add_flag("--json", a.json, "Print JSON, with addresses and checksums");
+  list->callback([] { data_list_command(a); });
+  CLI::App* check = common(command(*data, "check", "Sizes and checksums of what the folder has"));
+  check->add_option("NAME", a.names, "Datasets; default: all that are there");
+  check->callback([] { data_check_command(a); });
+  CLI::App* fetch = common(command(*data, "fetch", "Download, check and unpack"));
+  fetch->add_option("NAME", a.names, "Datasets")->required();
+  fetch->add_option("--url", a.url,
+                    "Another address: of the file, or ending in / where there are several");
+  fetch->add_option("--sha256", a.sha256, "Another checksum of the file, or none");
+  fetch->callback([] { data_fetch_command(a); });
+}
+
 void add_bench(CLI::App& app) {
   static BenchArguments a;
   CLI::App* bench = command(app, "bench", "Measure speed and memory");
@@ -230,6 +253,7 @@ int run_cli(int argc, char** argv) {
     add_grad(app);
     add_plan(app);
     add_files(app);
+    add_data(app);
     add_bench(app);
     app.parse(argc, argv);
     return std::fflush(stdout) == 0 ? 0 : complain("cannot write to stdout", kFailure);

@@ -44,6 +44,17 @@ struct PlanArguments {
 };
 void plan_command(const PlanArguments& arguments);
 
+// The usual datasets below `dir`, or $FRUGAL_DATA, or ~/.cache/frugal/datasets.
+struct DataArguments {
+  std::vector<std::string> names;  // check: all where there are none
+  std::string dir, url, sha256;    // fetch: the latter two instead of what the table has
+  bool json = false;
+};
+void data_list_command(const DataArguments& arguments);
+// Fails where a file of a named set is missing, or one of any set is different.
+void data_check_command(const DataArguments& arguments);
+void data_fetch_command(const DataArguments& arguments);
+
 void inspect_command(const std::string& file, bool json);
 
 // Summaries of finished runs side by side, with ratios to the first.

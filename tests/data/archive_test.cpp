@@ -1,13 +1,12 @@
 #include "data/archive.h"
 
 #include <doctest/doctest.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <vector>
 
+#include "archive_bytes.h"
 #include "core/error.h"
 #include "files.h"
 
@@ -17,77 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 using frugal_test::content_of;
 using frugal_test::gzip;
+using frugal_test::tar;
 using frugal_test::TemporaryFolder;
-
-struct Entry {
-  std::string name, content;
-  char type = '0';  // of tar: file, '1' hard link, '2' link, '3' device, '5' folder, '6' pipe
-  std::string link = {};
-};
-
-std::string octal(uint64_t value, size_t width) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%0*llo", static_cast<int>(width - 1),
-                static_cast<unsigned long long>(value));
-  return std::string(text) + '\0';
-}
-
-// POSIX's interchange format, as anybody may write it.
-std::string tar(const std::vector<Entry>& entries) {
-  std::string out;
-  for (const Entry& entry : entries) {
-    std::string head(512, '\0');
-    const auto put = [&](size_t at, const std::string& text) {
-      head.replace(at, text.size(), text);
-    };
-    put(0, entry.name);
-    put(100, octal(0777, 8));
-    put(108, octal(0, 8));
-    put(116, octal(0, 8));
-    put(124, octal(entry.content.size(), 12));
-    put(136, octal(0, 12));
-    put(148, "        ");
-    head[156] = entry.type;
-    put(157, entry.link);
-    put(257, std::string("ustar\0"
-                         "00",
-                         8));
-    uint64_t sum = 0;
-    for (char c : head) sum += static_cast<uint8_t>(c);
-    put(148, octal(sum, 7));
-    out += head + entry.content;
-    out.resize((out.size() + 511) / 512 * 512);
-  }
-  return out + std::string(1024, '\0');
-}
-
-std::string little(uint64_t value, int bytes) {
-  std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-  return out;
-}
-
-std::string zip(const std::vector<Entry>& entries, uint32_t crc_change = 0) {
-  std::string out, directory;
-  for (const Entry& entry : entries) {
-    const auto crc =
-        static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(entry.content.data()),
-                                    static_cast<uInt>(entry.content.size())) ^
-                              crc_change);
-    const std::string common = little(0, 2) + little(0, 2) + little(0, 4) + little(crc, 4) +
-                               little(entry.content.size(), 4) + little(entry.content.size(), 4) +
-                               little(entry.name.size(), 2) + little(0, 2);
-    // Made on Unix, with its mode: files, or links.
-    const uint64_t mode = entry.type == '2' ? 0120777 : entry.type == '5' ? 040755 : 0100644;
-    directory += "PK\1\2" + little(20 | 3 << 8, 2) + little(20, 2) + common + little(0, 2) +
-                 little(0, 2) + little(0, 2) + little(mode << 16, 4) + little(out.size(), 4) +
-                 entry.name;
-    out += "PK\3\4" + little(20, 2) + common + entry.name + entry.content;
-  }
-  const size_t at = out.size();
-  return out + directory + "PK\5\6" + little(0, 4) + little(entries.size(), 2) +
-         little(entries.size(), 2) + little(directory.size(), 4) + little(at, 4) + little(0, 2);
-}
+using frugal_test::zip;
+using Entry = frugal_test::ArchiveEntry;
 
 std::vector<std::string> listing(const std::string& folder) {
   std::vector<std::string> out;
