@@ -20,7 +20,12 @@ struct ModelConfig {
   std::string shortcut = "A";
   std::string stem = "imagenet";
   std::vector<int64_t> hidden{256, 128};
-  double dropout = 0;
+  std::optional<double> dropout, attention_dropout, input_dropout;
+  std::optional<int64_t> layers, width, heads, feed_forward, max_positions, vocab_size;
+  bool batch_norm = false;
+  bool residual = false;
+  std::string jump = "none";
+  std::optional<double> alpha, theta;
 };
 
 struct DataConfig {
@@ -37,6 +42,18 @@ struct DataConfig {
   int64_t test_samples = 0;
   std::optional<std::vector<int64_t>> shape;
   std::optional<int64_t> classes;
+  std::optional<std::string> vocabulary;
+  std::string tokenizer = "characters";
+  int64_t max_length = 128;
+  double validation = 0.1;
+  std::optional<std::vector<double>> split;
+  bool sparse_features = true;
+  std::string sampler = "full";
+  int64_t sampler_batches = 50;
+  int64_t walk_length = 2;
+  std::vector<int64_t> fan_outs{10, 10};
+  int64_t clusters = 50;
+  int64_t nodes = 10000, edges = 50000, features = 128;
 };
 
 struct OptimConfig {
@@ -45,6 +62,9 @@ struct OptimConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 1e-4;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double ema = 0;
   bool no_decay_norms = true;
   double clip_norm = 0;
   bool in_backward = false;

@@ -97,8 +97,36 @@ Section model() {
                  "resnet18 and larger: 7x7 stride 2 and a pool, or 3x3 stride 1 for small images."),
            field(s, "hidden", &C::hidden, list(integer(1, 1 << 20), 0, 64),
                  "mlp: widths of the hidden layers."),
-           field(s, "dropout", &C::dropout, below(0, 1),
-                 "mlp: probability of dropping a hidden unit.")}};
+           field(s, "dropout", &C::dropout, or_null(below(0, 1)),
+                 "Probability of dropping a hidden unit, where the network drops any; null: the "
+                 "network's own."),
+           field(s, "attention_dropout", &C::attention_dropout, or_null(below(0, 1)),
+                 "Transformers and gat: the same of attention; null: the network's own."),
+           field(s, "input_dropout", &C::input_dropout, or_null(below(0, 1)),
+                 "Graph networks: the same of the features; null: the network's own."),
+           field(s, "layers", &C::layers, or_null(integer(1, 4096)),
+                 "Transformers and graph networks: instead of the named network's layers."),
+           field(s, "width", &C::width, or_null(integer(1, 1 << 20)),
+                 "The same of hidden units; of gat, in each head."),
+           field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads."),
+           field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
+                 "Transformers: units between the two layers of each block's second half; null: "
+                 "4 times the width."),
+           field(s, "max_positions", &C::max_positions, or_null(integer(1, 1 << 20)),
+                 "Transformers: the longest sequence; null: the network's own."),
+           field(s, "vocab_size", &C::vocab_size, or_null(integer(1, 1 << 24)),
+                 "Transformers: token ids are below; null: as many as the data has."),
+           field(s, "batch_norm", &C::batch_norm, boolean(),
+                 "Graph networks: batch norm after each hidden layer."),
+           field(s, "residual", &C::residual, boolean(),
+                 "Graph networks: add a layer's input to its output, where widths agree."),
+           field(s, "jump", &C::jump, choice({"none", "cat", "max"}),
+                 "Graph networks: jumping knowledge, the outputs of all layers side by side or "
+                 "their maximum."),
+           field(s, "alpha", &C::alpha, or_null(number(0, 1)),
+                 "gcnii: share of the first layer's output in every layer; null: 0.1."),
+           field(s, "theta", &C::theta, or_null(positive(100)),
+                 "gcnii: weights of layer l count log(theta / l + 1); null: 0.5.")}};
 }
 
 Section data() {
@@ -106,13 +134,14 @@ Section data() {
   using C = DataConfig;
   return {
       "data",
-      "The images.",
+      "The data.",
       {field(s, "name", &C::name, choice(dataset_names()),
              "Which dataset; random: noise, made in memory."),
        without_effect(field(s, "dir", &C::dir, or_null(text()),
                             "Folder of the files; null: $FRUGAL_DATA, or for fashion_mnist "
                             "/usr/share/datasets/fashion-mnist.")),
-       field(s, "batch_size", &C::batch_size, integer(1, kBatch), "Images in a training batch."),
+       field(s, "batch_size", &C::batch_size, integer(1, kBatch),
+             "Samples in a training batch; of a whole graph, all."),
        field(s, "test_batch_size", &C::test_batch_size, integer(1, kBatch),
              "Images in a test batch."),
        field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
@@ -131,7 +160,35 @@ Section data() {
        field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
              "random: [height, width, channels]; null: [32, 32, 3]."),
        field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
-             "random: number of classes; null: 10.")}};
+             "random, random_tokens, random_graph: number of classes; null: 10, 2, 40."),
+       without_effect(field(s, "vocabulary", &C::vocabulary, or_null(text()),
+                            "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
+                            "vocab.json and merges.txt); null: "
+                            "text/bert-base-uncased-vocab.txt in $FRUGAL_DATA.")),
+       field(s, "tokenizer", &C::tokenizer, choice({"characters", "wordpiece", "byte_bpe"}),
+             "text: what tokens are; GLUE takes wordpiece."),
+       field(s, "max_length", &C::max_length, integer(2, 1 << 20),
+             "Text: tokens of a sequence, at most."),
+       field(s, "validation", &C::validation, positive(0.9),
+             "text: share at the end that is tested on."),
+       field(s, "split", &C::split, or_null(list(positive(1), 2, 2)),
+             "Graphs: shares of the nodes to train and to validate on, drawn with the seed; the "
+             "rest is tested on. null: the distribution's own, or [0.6, 0.2]."),
+       field(s, "sparse_features", &C::sparse_features, boolean(),
+             "Graphs: keep features of which most are 0 as a sparse matrix."),
+       field(s, "sampler", &C::sampler,
+             choice({"full", "random_walk", "node", "edge", "neighbours", "clusters"}),
+             "Graphs: the whole graph at once, or subgraphs: GraphSAINT's three, sampled "
+             "neighbours of batch_size nodes, batch_size of the clusters."),
+       field(s, "sampler_batches", &C::sampler_batches, integer(1, kMany),
+             "GraphSAINT: subgraphs in an epoch, of about batch_size roots, nodes or edges."),
+       field(s, "walk_length", &C::walk_length, integer(1, 1024), "random_walk: its steps."),
+       field(s, "fan_outs", &C::fan_outs, list(integer(1, 1 << 20), 1, 16),
+             "neighbours: how many of each node, layer by layer."),
+       field(s, "clusters", &C::clusters, integer(1, 1 << 20), "clusters: how many there are."),
+       field(s, "nodes", &C::nodes, integer(1, kMany), "random_graph: its nodes."),
+       field(s, "edges", &C::edges, integer(0, kMany), "random_graph: its undirected edges."),
+       field(s, "features", &C::features, integer(1, 1 << 20), "random_graph: of each node.")}};
 }
 
 Section optim() {
@@ -139,10 +196,15 @@ Section optim() {
   using C = OptimConfig;
   return {"optim",
           "The optimizer.",
-          {field(s, "name", &C::name, choice({"sgd"}), "Which optimizer."),
+          {field(s, "name", &C::name, choice(optimizer_names()), "Which optimizer."),
            field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule."),
-           field(s, "momentum", &C::momentum, below(0, 1), "Momentum."),
-           field(s, "nesterov", &C::nesterov, boolean(), "Nesterov's momentum."),
+           field(s, "momentum", &C::momentum, below(0, 1), "sgd: momentum."),
+           field(s, "nesterov", &C::nesterov, boolean(), "sgd: Nesterov's momentum."),
+           field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean."),
+           field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square."),
+           field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square."),
+           field(s, "ema", &C::ema, below(0, 1),
+                 "Evaluate the mean of the weights over time, with this decay; 0: off."),
            field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty."),
            field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
                  "Leave biases and the norms' parameters without weight decay."),
@@ -158,17 +220,16 @@ Section schedule() {
   using C = ScheduleConfig;
   return {"schedule",
           "The learning rate over time.",
-          {field(s, "name", &C::name, choice({"constant", "step", "cosine", "one_cycle"}),
-                 "Which schedule."),
+          {field(s, "name", &C::name, choice(schedule_names()), "Which schedule."),
            field(s, "warmup_steps", &C::warmup_steps, integer(0, kMany),
-                 "Steps of linear warm-up before constant, step and cosine."),
+                 "Steps of linear warm-up before all but one_cycle."),
            field(s, "warmup_epochs", &C::warmup_epochs, number(0, 1e6),
                  "The same in epochs; the two add up."),
            field(s, "milestones", &C::milestones, list(positive(1e6), 0, 64),
                  "step: the epochs after which the rate is multiplied by gamma."),
            field(s, "gamma", &C::gamma, positive(1), "step: the factor at each milestone."),
            field(s, "min_lr", &C::min_lr, number(0, 1e4),
-                 "cosine, one_cycle: the last rate; one_cycle with 0: lr / 250000."),
+                 "cosine, linear, one_cycle: the last rate; one_cycle with 0: lr / 250000."),
            field(s, "peak_at", &C::peak_at, below(0, 1),
                  "one_cycle: fraction of the run at which the rate is highest.")}};
 }

@@ -18,10 +18,4 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches,
   return Evaluation{totals.mean_loss(), totals.accuracy(), totals.samples};
 }
 
-Json to_json(const Evaluation& evaluation) {
-  return {{"loss", evaluation.loss},
-          {"accuracy", evaluation.accuracy},
-          {"samples", evaluation.samples}};
-}
-
 }  // namespace frugal::apps

@@ -14,6 +14,4 @@ namespace frugal::apps {
 std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches,
                                    const std::function<bool()>& stop = {});
 
-Json to_json(const Evaluation& evaluation);  // {"loss", "accuracy", "samples"}
-
 }  // namespace frugal::apps

@@ -3,166 +3,94 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "apps/random_dataset.h"
-#include "data/cifar.h"
-#include "data/idx.h"
-#include "data/subset.h"
-#include "data/transforms.h"
+#include "apps/data_kinds.h"
 
 namespace frugal::apps {
 namespace {
 
-struct DataRow {
-  const char* name;
-  BatchSpec spec;
-  const char* folder;  // where a distribution's package puts it, if any
-  std::vector<double> mean, std;
-  DatasetPtr (*open)(const std::string& folder, bool train);
-};
-
-const std::vector<DataRow>& data_rows() {
-  using data::Cifar;
-  static const std::vector<DataRow> rows = {
-      {"fashion_mnist",
-       {{28, 28, 1}, 10},
-       "/usr/share/datasets/fashion-mnist",
-       {0.2860},
-       {0.3530},
-       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
-      {"mnist",
-       {{28, 28, 1}, 10},
-       nullptr,
-       {0.1307},
-       {0.3081},
-       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
-      {"cifar10",
-       {{32, 32, 3}, 10},
-       nullptr,
-       {0.4914, 0.4822, 0.4465},
-       {0.2470, 0.2435, 0.2616},
-       [](const std::string& folder, bool train) {
-         return data::open_cifar(folder, Cifar::c10, train);
-       }},
-      {"cifar100",
-       {{32, 32, 3}, 100},
-       nullptr,
-       {0.5071, 0.4865, 0.4409},
-       {0.2673, 0.2564, 0.2762},
-       [](const std::string& folder, bool train) {
-         return data::open_cifar(folder, Cifar::c100, train);
-       }},
-      {"random", {{32, 32, 3}, 10}, nullptr, {}, {}, nullptr},
-  };
-  return rows;
-}
+const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data()};
 
 // The schema lets no other name through.
-const DataRow& data_row(const std::string& name) {
-  for (const DataRow& row : data_rows())
-    if (row.name == name) return row;
-  throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
-}
-
-int64_t or_all(int64_t wanted, int64_t all) { return wanted > 0 ? wanted : all; }
-
-constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
-constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
-
-// Images, with their augmentation.
-DatasetPtr open_images(const Config& config, bool train) {
-  const DataConfig& c = config.data;
-  const DataRow& row = data_row(c.name);
-  const int64_t limit = train ? c.train_samples : c.test_samples;
-  DatasetPtr dataset;
-  if (row.open == nullptr) {
-    const BatchSpec spec = batch_spec(config);
-    dataset = std::make_shared<RandomDataset>(
-        spec.sample, spec.classes, or_all(limit, train ? kRandomTrain : kRandomTest),
-        static_cast<uint64_t>(config.run.seed), train ? 1 : 2);
-  } else {
-    dataset = row.open(*c.dir, train);
-    if (limit > 0) dataset = data::first(dataset, limit);
+const DataKind& kind_of(const std::string& name) {
+  for (const DataKind* kind : kKinds) {
+    const std::vector<std::string> names = kind->names();
+    if (std::find(names.begin(), names.end(), name) != names.end()) return *kind;
   }
-  if (train && c.crop_padding > 0)
-    dataset = std::make_shared<data::PadCrop>(dataset, c.crop_padding);
-  if (train && c.flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
-  if (c.normalize && !row.mean.empty())
-    dataset = std::make_shared<data::Normalize>(dataset, row.mean, row.std);
-  // After normalization, so that the blank is the mean.
-  if (train && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
-  return dataset;
-}
-
-data::LoaderOptions loader_options(const Config& config, bool train) {
-  data::LoaderOptions options;
-  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
-  options.shuffle = train;
-  options.seed = static_cast<uint64_t>(config.run.seed);
-  options.threads = static_cast<int>(config.data.workers);
-  return options;
+  throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
 }
 
 }  // namespace
 
 std::vector<std::string> dataset_names() {
-  std::vector<std::string> names;
-  for (const DataRow& row : data_rows()) names.emplace_back(row.name);
-  return names;
+  std::vector<std::string> all;
+  for (const DataKind* kind : kKinds)
+    for (const std::string& name : kind->names()) all.push_back(name);
+  return all;
 }
 
-BatchSpec batch_spec(const Config& config) {
-  BatchSpec spec = data_row(config.data.name).spec;
-  if (config.data.name == "random") {
-    if (config.data.shape) spec.sample = Shape(std::span<const int64_t>(*config.data.shape));
-    if (config.data.classes) spec.classes = *config.data.classes;
-  }
-  return spec;
-}
+BatchSpec batch_spec(const Config& config) { return kind_of(config.data.name).spec(config); }
 
 Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
   CategoryScope scope(Category::input);
-  Shape shape{samples};
-  for (const int64_t extent : spec.sample) shape.push_back(extent);
-  return {Tensor::empty(shape, DType::f32, device), Tensor::empty({samples}, DType::i64, device)};
+  auto ids = [&](const Shape& shape) { return Tensor::empty(shape, DType::i64, device); };
+  Batch batch;
+  switch (spec.kind) {
+    case BatchSpec::Kind::images: {
+      Shape shape{samples};
+      for (const int64_t extent : spec.sample) shape.push_back(extent);
+      batch.input = Tensor::empty(shape, DType::f32, device);
+      batch.target = ids({samples});
+      break;
+    }
+    case BatchSpec::Kind::sequences: {
+      const Shape tokens{samples, spec.sample[0]};
+      batch.input = ids(tokens);
+      batch.target = ids(spec.target_of_each_token ? tokens : Shape{samples});
+      for (const std::string& name : spec.token_extras)
+        batch.extras.emplace_back(name, ids(tokens));
+      break;
+    }
+    case BatchSpec::Kind::graph:
+      batch.input = Tensor::empty({spec.sample[0], spec.is_sparse() ? 0 : spec.sample[1]},
+                                  DType::f32, device);
+      batch.target = ids({spec.sample[0]});
+      batch.extras = spec.extras;
+      batch.held = true;
+      break;
+  }
+  return batch;
 }
 
 Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
+  if (!is_divisible(batch)) return batch;
   Batch part{batch.input.slice(0, begin, end), batch.target.slice(0, begin, end)};
   for (const auto& [name, tensor] : batch.extras)
     part.extras.emplace_back(name, tensor.slice(0, begin, end));
   return part;
 }
 
+bool is_divisible(const Batch& batch) { return !find_tensor(batch.extras, "edge_index").defined(); }
+
 void resolve_data(Config& config) {
-  const DataRow& row = data_row(config.data.name);
-  if (config.data.name != "random" && (config.data.shape || config.data.classes))
-    throw ConfigError(config.data.shape ? "data.shape" : "data.classes",
-                      fmt::format("expected null for '{}', whose files say it", row.name));
-  if (config.data.dir || row.open == nullptr) return;
+  const DataKind& kind = kind_of(config.data.name);
+  kind.check(config);
+  if (config.data.dir || !kind.reads_files(config.data.name)) return;
+  const char* usual = kind.folder(config.data.name);
   if (const char* folder = std::getenv("FRUGAL_DATA"); folder != nullptr && *folder != '\0')
     config.data.dir = folder;
-  else if (row.folder != nullptr)
-    config.data.dir = row.folder;
+  else if (usual != nullptr)
+    config.data.dir = usual;
   else
-    throw ConfigError("data.dir",
-                      fmt::format("expected the folder of {}, here or in $FRUGAL_DATA", row.name));
+    throw ConfigError("data.dir", fmt::format("expected the folder of {}, here or in $FRUGAL_DATA",
+                                              config.data.name));
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {
-  const bool train = split == Split::train;
-  const DatasetPtr images = open_images(config, train);
-  FRUGAL_CHECK(images->classes() <= *config.model.num_classes,
-               "[data] expected labels below {}, the model's outputs, got {} classes",
-               *config.model.num_classes, images->classes());
-  return std::make_unique<data::Loader>(images, loader_options(config, train));
+  return kind_of(config.data.name).open(config, split);
 }
 
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) {
-  const data::LoaderOptions loader = loader_options(config, true);
-  if (loader.threads == 0) return {};
-  std::vector<int64_t> all(static_cast<size_t>(loader.prefetch), batch);
-  all.push_back(loader.threads * kSamplesAtWork);
-  return all;
+  return kind_of(config.data.name).ahead(config, batch);
 }
 
 }  // namespace frugal::apps

@@ -5,28 +5,40 @@
 #include <vector>
 
 #include "apps/config.h"
-#include "data/loader.h"
+#include "data/batch_source.h"
 
 namespace frugal::apps {
 
 std::vector<std::string> dataset_names();
 
-// What a batch of the configured data looks like (data/dataset.h), without reading them.
+// What a batch of the configured data looks like (data/dataset.h).
 struct BatchSpec {
-  Shape sample;  // images [H, W, C]
+  enum class Kind : uint8_t { images, sequences, graph };
+  Shape sample;  // images [H, W, C]; sequences [T]; a graph, whose nodes are samples, [V, F]
   int64_t classes = 0;
+  Kind kind = Kind::images;
+  // sequences
+  int64_t vocabulary = 0;
+  bool target_of_each_token = false;
+  std::vector<std::string> token_extras = {};  // [N, T] i64
+  // graph
+  NamedTensors extras = {};
+  bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
 };
+// Reads no image; vocabularies and graphs are read once.
 BatchSpec batch_spec(const Config& config);
 // A batch of so many samples, not filled: for `meta`.
 Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device);
-// Samples `begin` to before `end`: views.
+// Samples `begin` to before `end`: views. A graph stays whole.
 Batch part_of(const Batch& batch, int64_t begin, int64_t end);
+bool is_divisible(const Batch& batch);
 
 // Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
 void resolve_data(Config& config);
 
-enum class Split : uint8_t { train, test };
-// REQUIRES: resolved. Errors: those of the data files; more classes than the model's outputs.
+enum class Split : uint8_t { train, validation, test };
+// Null: there is no such split. REQUIRES: resolved. Errors: those of the data files; more classes
+// than the model's outputs.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split);
 // How many batches a source holds ahead of the one in use, and of how many samples.
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);

@@ -1,16 +1,33 @@
 #include "apps/make_model.h"
 
+#include "models/bert.h"
+#include "models/densenet.h"
+#include "models/gat.h"
+#include "models/gcn.h"
+#include "models/gcnii.h"
+#include "models/gpt2.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/resnet_cifar.h"
+#include "models/sage.h"
+#include "models/swin.h"
+#include "models/vgg.h"
+#include "models/vit.h"
 
 namespace frugal::apps {
 namespace {
 
-using ModelMaker = std::shared_ptr<Module> (*)(models::Init&, const ModelConfig&, const BatchSpec&);
+using models::Init;
+using ModelPtr = std::shared_ptr<Module>;
+using ModelMaker = ModelPtr (*)(Init&, const ModelConfig&, const BatchSpec&);
 
-std::shared_ptr<Module> make_cifar_resnet(models::Init& init, const ModelConfig& config,
-                                          const BatchSpec&) {
+template <class T, class U>
+void take(T& value, const std::optional<U>& wanted) {
+  if (wanted) value = *wanted;
+}
+
+// ---- images
+ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::CifarResNetOptions options = models::cifar_resnet_options(config.name);
   options.shortcut = config.shortcut == "A" ? models::Shortcut::A : models::Shortcut::B;
   options.in_channels = *config.in_channels;
@@ -18,8 +35,7 @@ std::shared_ptr<Module> make_cifar_resnet(models::Init& init, const ModelConfig&
   return std::make_shared<models::CifarResNet>(init, options);
 }
 
-std::shared_ptr<Module> make_resnet(models::Init& init, const ModelConfig& config,
-                                    const BatchSpec&) {
+ModelPtr make_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::ResNetOptions options = models::resnet_options(config.name);
   options.stem = config.stem == "cifar" ? models::Stem::cifar : models::Stem::imagenet;
   options.in_channels = *config.in_channels;
@@ -27,29 +43,214 @@ std::shared_ptr<Module> make_resnet(models::Init& init, const ModelConfig& confi
   return std::make_shared<models::ResNet>(init, options);
 }
 
-std::shared_ptr<Module> make_mlp(models::Init& init, const ModelConfig& config,
-                                 const BatchSpec& spec) {
+ModelPtr make_vgg(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::VggOptions options = models::vgg_options(config.name);
+  take(options.dropout, config.dropout);
+  take(options.hidden, config.width);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Vgg>(init, options);
+}
+
+ModelPtr make_densenet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::DenseNetOptions options = models::densenet_options(config.name);
+  take(options.dropout, config.dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::DenseNet>(init, options);
+}
+
+ModelPtr make_mlp(Init& init, const ModelConfig& config, const BatchSpec& spec) {
   models::MlpOptions options;
   options.in_features = spec.sample.numel();
   options.hidden = config.hidden;
-  options.dropout = config.dropout;
+  take(options.dropout, config.dropout);
   options.num_classes = *config.num_classes;
   return std::make_shared<models::Mlp>(init, options);
 }
 
+ModelPtr make_vit(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::VitOptions options = models::vit_options(config.name);
+  take(options.layers, config.layers);
+  take(options.hidden, config.width);
+  take(options.heads, config.heads);
+  take(options.mlp, config.feed_forward);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  options.image = spec.sample[0];
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Vit>(init, options);
+}
+
+ModelPtr make_swin(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::SwinOptions options = models::swin_options(config.name);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Swin>(init, options);
+}
+
+// ---- sequences
+ModelPtr make_bert(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::BertOptions options = models::bert_options(config.name);
+  take(options.layers, config.layers);
+  take(options.hidden, config.width);
+  take(options.heads, config.heads);
+  take(options.intermediate, config.feed_forward);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  take(options.max_positions, config.max_positions);
+  options.vocab_size = *config.vocab_size;
+  options.num_classes = *config.num_classes;
+  if (spec.target_of_each_token) options.head = models::BertHead::masked_lm;
+  return std::make_shared<models::Bert>(init, options);
+}
+
+ModelPtr make_gpt2(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::Gpt2Options options = models::gpt2_options(config.name);
+  take(options.layers, config.layers);
+  take(options.hidden, config.width);
+  take(options.heads, config.heads);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  take(options.context_length, config.max_positions);
+  options.vocab_size = *config.vocab_size;
+  return std::make_shared<models::Gpt2>(init, options);
+}
+
+// ---- graphs
+void set_common(models::GnnOptions& options, const ModelConfig& config, const BatchSpec& spec) {
+  options.in_features = spec.sample[1];
+  options.num_classes = *config.num_classes;
+  take(options.hidden, config.width);
+  take(options.layers, config.layers);
+  take(options.dropout, config.dropout);
+  options.batch_norm = config.batch_norm;
+  options.residual = config.residual;
+  options.jk = config.jump == "cat"   ? models::JumpingKnowledge::cat
+               : config.jump == "max" ? models::JumpingKnowledge::max
+                                      : models::JumpingKnowledge::none;
+}
+
+ModelPtr make_gcn(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::GnnOptions options;
+  set_common(options, config, spec);
+  if (config.input_dropout) options.input_dropout = *config.input_dropout;
+  return std::make_shared<models::Gcn>(init, options);
+}
+
+ModelPtr make_sage(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::SageOptions options;
+  set_common(options, config, spec);
+  if (config.input_dropout) options.input_dropout = *config.input_dropout;
+  return std::make_shared<models::Sage>(init, options);
+}
+
+ModelPtr make_gat(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::GatOptions options;
+  set_common(options, config, spec);
+  if (config.input_dropout) options.input_dropout = *config.input_dropout;
+  take(options.heads, config.heads);
+  take(options.attention_dropout, config.attention_dropout);
+  return std::make_shared<models::Gat>(init, options);
+}
+
+ModelPtr make_gcnii(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::GcniiOptions options;
+  options.in_features = spec.sample[1];
+  options.num_classes = *config.num_classes;
+  take(options.hidden, config.width);
+  take(options.layers, config.layers);
+  take(options.dropout, config.dropout);
+  take(options.alpha, config.alpha);
+  take(options.theta, config.theta);
+  return std::make_shared<models::Gcnii>(init, options);
+}
+
 struct ModelRow {
   const char* name;
+  Family family;
   ModelMaker make;
 };
 constexpr ModelRow kModels[] = {
-    {"resnet20", make_cifar_resnet},   {"resnet32", make_cifar_resnet},
-    {"resnet44", make_cifar_resnet},   {"resnet56", make_cifar_resnet},
-    {"resnet110", make_cifar_resnet},  {"preact_resnet56", make_cifar_resnet},
-    {"resnet18", make_resnet},         {"resnet34", make_resnet},
-    {"resnet50", make_resnet},         {"resnet101", make_resnet},
-    {"resnet152", make_resnet},        {"wide_resnet50_2", make_resnet},
-    {"wide_resnet101_2", make_resnet}, {"mlp", make_mlp},
+    {"resnet20", Family::images, make_cifar_resnet},
+    {"resnet32", Family::images, make_cifar_resnet},
+    {"resnet44", Family::images, make_cifar_resnet},
+    {"resnet56", Family::images, make_cifar_resnet},
+    {"resnet110", Family::images, make_cifar_resnet},
+    {"preact_resnet56", Family::images, make_cifar_resnet},
+    {"resnet18", Family::images, make_resnet},
+    {"resnet34", Family::images, make_resnet},
+    {"resnet50", Family::images, make_resnet},
+    {"resnet101", Family::images, make_resnet},
+    {"resnet152", Family::images, make_resnet},
+    {"wide_resnet50_2", Family::images, make_resnet},
+    {"wide_resnet101_2", Family::images, make_resnet},
+    {"vgg11", Family::images, make_vgg},
+    {"vgg13", Family::images, make_vgg},
+    {"vgg16", Family::images, make_vgg},
+    {"vgg19", Family::images, make_vgg},
+    {"vgg11_bn", Family::images, make_vgg},
+    {"vgg13_bn", Family::images, make_vgg},
+    {"vgg16_bn", Family::images, make_vgg},
+    {"vgg19_bn", Family::images, make_vgg},
+    {"densenet121", Family::images, make_densenet},
+    {"densenet161", Family::images, make_densenet},
+    {"densenet169", Family::images, make_densenet},
+    {"densenet201", Family::images, make_densenet},
+    {"vit_b_16", Family::images, make_vit},
+    {"vit_b_32", Family::images, make_vit},
+    {"vit_l_16", Family::images, make_vit},
+    {"vit_l_32", Family::images, make_vit},
+    {"vit_h_14", Family::images, make_vit},
+    {"swin_t", Family::images, make_swin},
+    {"swin_s", Family::images, make_swin},
+    {"swin_b", Family::images, make_swin},
+    {"mlp", Family::images, make_mlp},
+    {"bert_tiny", Family::encoder, make_bert},
+    {"bert_mini", Family::encoder, make_bert},
+    {"bert_small", Family::encoder, make_bert},
+    {"bert_medium", Family::encoder, make_bert},
+    {"bert_base", Family::encoder, make_bert},
+    {"bert_large", Family::encoder, make_bert},
+    {"encoder", Family::encoder, make_bert},
+    {"gpt2", Family::decoder, make_gpt2},
+    {"gpt2_medium", Family::decoder, make_gpt2},
+    {"gpt2_large", Family::decoder, make_gpt2},
+    {"gpt2_xl", Family::decoder, make_gpt2},
+    {"gcn", Family::graph, make_gcn},
+    {"sage", Family::graph, make_sage},
+    {"gat", Family::graph, make_gat},
+    {"gcnii", Family::graph, make_gcnii},
 };
+
+// The schema lets no other name through.
+const ModelRow& model_row(const std::string& name) {
+  for (const ModelRow& row : kModels)
+    if (name == row.name) return row;
+  throw ConfigError("model.name", fmt::format("expected a known model, got '{}'", name));
+}
+
+bool reads(Family family, const BatchSpec& spec) {
+  switch (spec.kind) {
+    case BatchSpec::Kind::images:
+      return family == Family::images;
+    case BatchSpec::Kind::graph:
+      return family == Family::graph;
+    case BatchSpec::Kind::sequences:
+      return family == Family::encoder || (family == Family::decoder && spec.target_of_each_token);
+  }
+  return false;
+}
+
+std::string readers_of(const BatchSpec& spec) {
+  std::vector<std::string> names;
+  for (const ModelRow& row : kModels)
+    if (reads(row.family, spec)) names.emplace_back(row.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 }  // namespace
 
@@ -59,14 +260,45 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-std::shared_ptr<Module> make_model(const Config& config, const BatchSpec& spec, Device device) {
-  models::Init init;
+Family family_of(const std::string& model) { return model_row(model).family; }
+
+void resolve_model(Config& config, const BatchSpec& spec) {
+  ModelConfig& model = config.model;
+  const std::string& data = config.data.name;
+  if (!reads(family_of(model.name), spec))
+    throw ConfigError("model.name",
+                      fmt::format("expected a network for the data {}, one of {}; got "
+                                  "{}",
+                                  data, readers_of(spec), model.name));
+  if (!model.num_classes) model.num_classes = spec.classes;
+  if (*model.num_classes < spec.classes)
+    throw ConfigError("model.num_classes",
+                      fmt::format("expected at least {}, the classes of {}, got {}", spec.classes,
+                                  data, *model.num_classes));
+  if (spec.kind == BatchSpec::Kind::images) {
+    if (!model.in_channels) model.in_channels = spec.sample[2];
+    if (*model.in_channels != spec.sample[2])
+      throw ConfigError("model.in_channels", fmt::format("expected {}, the channels of {}, got {}",
+                                                         spec.sample[2], data, *model.in_channels));
+  }
+  if (spec.kind == BatchSpec::Kind::sequences) {
+    if (!model.vocab_size) model.vocab_size = spec.vocabulary;
+    if (*model.vocab_size < spec.vocabulary)
+      throw ConfigError("model.vocab_size",
+                        fmt::format("expected at least {}, the tokens of {}, got {}",
+                                    spec.vocabulary, data, *model.vocab_size));
+    if (model.max_positions && *model.max_positions < spec.sample[0])
+      throw ConfigError("model.max_positions",
+                        fmt::format("expected at least data.max_length, {}, got {}", spec.sample[0],
+                                    *model.max_positions));
+  }
+}
+
+ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {
+  Init init;
   init.rng = Rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
-  for (const ModelRow& row : kModels)
-    if (row.name == config.model.name) return row.make(init, config.model, spec);
-  throw ConfigError("model.name",
-                    fmt::format("expected a known model, got '{}'", config.model.name));
+  return model_row(config.model.name).make(init, config.model, spec);
 }
 
 }  // namespace frugal::apps

@@ -12,7 +12,16 @@ namespace frugal::apps {
 
 std::vector<std::string> model_names();
 
-// REQUIRES: a resolved configuration. Errors (ConfigError): a network for other data than `spec`'s.
+// What a network reads: images; sequences, as a whole (encoder) or up to each token (decoder);
+// graphs.
+enum class Family : uint8_t { images, encoder, decoder, graph };
+Family family_of(const std::string& model);
+
+// Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
+// Errors (ConfigError): values that do not fit the data; a network for other data.
+void resolve_model(Config& config, const BatchSpec& spec);
+
+// REQUIRES: resolve_model(config, spec).
 std::shared_ptr<Module> make_model(const Config& config, const BatchSpec& spec, Device device);
 
 }  // namespace frugal::apps

@@ -8,6 +8,9 @@
 #include "compress/levels.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "optim/adam.h"
+#include "optim/adam8bit.h"
+#include "optim/lamb.h"
 #include "optim/sgd.h"
 
 namespace frugal::apps {
@@ -43,18 +46,7 @@ LevelNeeds needs_of(const CompressionConfig& config) {
 
 void resolve(Config& config) {
   resolve_data(config);
-  const BatchSpec spec = batch_spec(config);
-  ModelConfig& model = config.model;
-  if (!model.num_classes) model.num_classes = spec.classes;
-  if (*model.num_classes < spec.classes)
-    throw ConfigError("model.num_classes",
-                      fmt::format("expected at least {}, the classes of {}, got {}", spec.classes,
-                                  config.data.name, *model.num_classes));
-  if (!model.in_channels) model.in_channels = spec.sample[2];
-  if (*model.in_channels != spec.sample[2])
-    throw ConfigError("model.in_channels",
-                      fmt::format("expected {}, the channels of {}, got {}", spec.sample[2],
-                                  config.data.name, *model.in_channels));
+  resolve_model(config, batch_spec(config));
   const LevelNeeds level = needs_of(config.compression);
   if (level.checkpointing) config.train.checkpointing = true;
   if (level.offload && config.compression.offload.empty())
@@ -93,14 +85,70 @@ void resolve(Config& config) {
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model) {
-  std::vector<std::pair<std::string, Variable>> parameters;
-  for (const auto& p : model.parameters()) parameters.emplace_back(p.name, *p.parameter);
+namespace {
+
+using Groups = std::vector<ParameterGroup>;
+using OptimizerMaker = std::unique_ptr<Optimizer> (*)(Groups, const OptimConfig&);
+
+std::unique_ptr<Optimizer> make_sgd(Groups groups, const OptimConfig& config) {
   optim::SgdOptions options;
   options.momentum = config.momentum;
   options.nesterov = config.nesterov;
-  return std::make_unique<optim::Sgd>(
-      optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms), options);
+  return std::make_unique<optim::Sgd>(std::move(groups), options);
+}
+
+optim::AdamOptions adam_options(const OptimConfig& config, bool decoupled) {
+  return {config.beta1, config.beta2, config.eps, decoupled};
+}
+std::unique_ptr<Optimizer> make_adam(Groups groups, const OptimConfig& config) {
+  return std::make_unique<optim::Adam>(groups, adam_options(config, false));
+}
+std::unique_ptr<Optimizer> make_adamw(Groups groups, const OptimConfig& config) {
+  return std::make_unique<optim::Adam>(groups, adam_options(config, true));
+}
+std::unique_ptr<Optimizer> make_adamw_8bit(Groups groups, const OptimConfig& config) {
+  optim::Adam8bitOptions options;
+  options.adam = adam_options(config, true);
+  options.full_precision = {"embedding", "wte.", "wpe."};
+  return std::make_unique<optim::Adam8bit>(groups, options);
+}
+std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config) {
+  optim::LambOptions options;
+  options.beta1 = config.beta1;
+  options.beta2 = config.beta2;
+  options.eps = config.eps;
+  return std::make_unique<optim::Lamb>(groups, options);
+}
+
+struct OptimizerRow {
+  const char* name;
+  OptimizerMaker make;
+};
+constexpr OptimizerRow kOptimizers[] = {{"sgd", make_sgd},
+                                        {"adam", make_adam},
+                                        {"adamw", make_adamw},
+                                        {"adamw_8bit", make_adamw_8bit},
+                                        {"lamb", make_lamb}};
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : kOptimizers) names.emplace_back(row.name);
+  return names;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model) {
+  std::vector<std::pair<std::string, Variable>> parameters;
+  for (const auto& p : model.parameters()) parameters.emplace_back(p.name, *p.parameter);
+  Groups groups = optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms);
+  for (const OptimizerRow& row : kOptimizers)
+    if (config.name == row.name) return row.make(std::move(groups), config);
+  throw ConfigError("optim.name", fmt::format("expected a known optimizer, got '{}'", config.name));
+}
+
+std::vector<std::string> schedule_names() {
+  return {"constant", "step", "cosine", "one_cycle", "linear", "inverse_sqrt"};
 }
 
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps) {
@@ -120,6 +168,9 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
   if (c.name == "constant") rest = optim::constant_schedule(lr);
   if (c.name == "cosine")
     rest = optim::cosine_schedule(lr, c.min_lr, std::max<int64_t>(steps - warm, 1));
+  if (c.name == "linear")
+    rest = optim::linear_schedule(lr, c.min_lr, std::max<int64_t>(steps - warm, 1));
+  if (c.name == "inverse_sqrt") rest = optim::inverse_sqrt_schedule(lr, std::max<int64_t>(warm, 1));
   if (c.name == "step") {
     // In steps of the whole run, while the rest counts from the end of the warm-up.
     std::vector<int64_t> milestones;

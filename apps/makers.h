@@ -15,6 +15,8 @@
 namespace frugal::apps {
 
 std::vector<std::string> level_names();
+std::vector<std::string> optimizer_names();
+std::vector<std::string> schedule_names();
 
 // Fills what is null: num_classes, in_channels and the folder of the data.
 // Errors (ConfigError): values that do not fit the data.

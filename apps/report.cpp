@@ -47,6 +47,10 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                   {"seed", config.run.seed},
                   {"config_sha256", config_sha256(config)},
                   {"version", kVersion}};
+  if (best.validation) {
+    summary["final"]["validation"] = to_json(*last.validation);
+    summary["best"]["validation"] = to_json(*best.validation);
+  }
   if (offload)
     summary["offload"] = {{"written_bytes", offload->written},
                           {"read_bytes", offload->read},

@@ -29,6 +29,9 @@ std::optional<EpochResult> result_from(const Json& json) {
   json.at("test_loss").get_to(result.test.loss);
   json.at("test_accuracy").get_to(result.test.accuracy);
   json.at("test_samples").get_to(result.test.samples);
+  if (const auto found = json.find("validation"); found != json.end())
+    result.validation = {found->at("loss").get<double>(), found->at("accuracy").get<double>(),
+                         found->at("samples").get<int64_t>()};
   return result;
 }
 
@@ -62,14 +65,22 @@ void Totals::add(const BatchResult& batch) {
   samples += batch.counted;
 }
 
+Json to_json(const Evaluation& evaluation) {
+  return {{"loss", evaluation.loss},
+          {"accuracy", evaluation.accuracy},
+          {"samples", evaluation.samples}};
+}
+
 Json to_json(const EpochResult& result) {
-  return {{"epoch", result.epoch},
-          {"step", result.step},
-          {"train_loss", result.train_loss},
-          {"train_accuracy", result.train_accuracy},
-          {"test_loss", result.test.loss},
-          {"test_accuracy", result.test.accuracy},
-          {"test_samples", result.test.samples}};
+  Json json = {{"epoch", result.epoch},
+               {"step", result.step},
+               {"train_loss", result.train_loss},
+               {"train_accuracy", result.train_accuracy},
+               {"test_loss", result.test.loss},
+               {"test_accuracy", result.test.accuracy},
+               {"test_samples", result.test.samples}};
+  if (result.validation) json["validation"] = to_json(*result.validation);
+  return json;
 }
 
 Json to_json(const RunState& s) {

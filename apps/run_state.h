@@ -30,6 +30,9 @@ struct EpochResult {
   int64_t epoch = 0, step = 0;  // both counted from 1
   double train_loss = 0, train_accuracy = 0;
   Evaluation test;
+  std::optional<Evaluation> validation;  // of data that have nodes or samples for it
+  // What the best epoch is chosen by.
+  double score() const { return validation ? validation->accuracy : test.accuracy; }
 };
 
 struct RunState {
@@ -47,6 +50,7 @@ struct RunState {
   bool finished = false;
 };
 
+Json to_json(const Evaluation& evaluation);  // {"loss", "accuracy", "samples"}
 Json to_json(const EpochResult& result);
 Json to_json(const RunState& state);
 RunState run_state_from(const Json& json);  // Errors: a key missing or of the wrong type

@@ -34,6 +34,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   }
   train_ = make_batches(config_, Split::train);
   test_ = make_batches(config_, Split::test);
+  validation_ = make_batches(config_, Split::validation);
   model_ = make_model(config_, batch_spec(config_), device_);
   optimizer_ = make_optimizer(config_.optim, *model_);
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
@@ -258,15 +259,21 @@ bool Trainer::finish_epoch() {
   std::string text = fmt::format("epoch {}/{}  train loss {:.4f}  acc {:.2f}%", epoch, epochs_,
                                  state_.epoch.mean_loss(), 100 * state_.epoch.accuracy());
   if (last || epoch % config_.train.eval_interval == 0) {
-    const auto test = evaluate(*model_, *test_, [] { return signal_received() != 0; });
+    const auto stop = [] { return signal_received() != 0; };
+    std::optional<Evaluation> validation;
+    if (validation_ && !(validation = evaluate(*model_, *validation_, stop))) return false;
+    const auto test = evaluate(*model_, *test_, stop);
     if (!test) return false;
     FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
                  test->loss, "; the last checkpoint is kept");
-    state_.last = {epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(), *test};
+    state_.last = {epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(),
+                   *test, validation};
     line["test_loss"] = test->loss;
     line["test_accuracy"] = test->accuracy;
+    if (validation) line["validation"] = to_json(*validation);
+    if (validation) text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
     text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test->loss, 100 * test->accuracy);
-    if (!state_.best || test->accuracy > state_.best->test.accuracy) {
+    if (!state_.best || state_.last->score() > state_.best->score()) {
       state_.best = state_.last;
       if (folder_ != nullptr) folder_->save_best(state_, *model_);
     }

@@ -56,7 +56,7 @@ class Trainer {
   TrainOptions options_;
   Device device_;
   std::shared_ptr<Module> model_;
-  std::unique_ptr<data::BatchSource> train_, test_;
+  std::unique_ptr<data::BatchSource> train_, test_, validation_;
   std::unique_ptr<Optimizer> optimizer_;
   optim::SchedulePtr schedule_;
   std::unique_ptr<SavePolicy> policy_;

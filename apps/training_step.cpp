@@ -8,7 +8,6 @@
 #include "ops/cross_entropy.h"
 #include "ops/reduce.h"
 #include "ops/sgd.h"
-#include "ops/shape.h"
 
 namespace frugal::apps {
 namespace {
@@ -83,20 +82,20 @@ Outcome run_forward(Module& model, Batch& batch, Context& context,
   Outcome outcome;
   outcome.result.samples = batch.input.size(0);
   context.extras = std::move(batch.extras);
+  const Tensor weights = context.extra("node_weight");
   Variable input =
       batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input));
   outcome.output = model.forward(std::move(input), context);
   context.extras.clear();
-  // A row for each target.
-  Variable rows = outcome.output;
-  if (rows.shape().dim() > 2) rows = reshape(rows, {-1, rows.size(-1)});
-  const Tensor target = ops::reshape(batch.target, {-1});
-  outcome.loss = cross_entropy(rows, target, options);
+  const Tensor& target = batch.target;
+  CrossEntropyOptions with_weights = options;
+  with_weights.sum = weights.defined();
+  outcome.loss = cross_entropy(outcome.output, target, with_weights, weights);
   if (target.device().type == DeviceType::meta) return outcome;
   outcome.result.counted = count_targets(target);
   // A batch without targets that count has no loss, and no gradient.
   if (outcome.result.counted > 0) outcome.result.loss = outcome.loss.value().item();
-  outcome.result.correct = ops::count_correct(rows.value(), target);
+  outcome.result.correct = ops::count_correct(outcome.output.value(), target);
   return outcome;
 }
 

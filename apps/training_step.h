@@ -44,8 +44,8 @@ struct StepOptions {
   LeafFn leaf_done = {};  // see backward()
 };
 
-// The model's outputs for a batch and how they do. output [..., C], a row for each target. On meta
-// the numbers are 0.
+// The model's outputs for a batch and how they do. output [..., C], a row for each target; with an
+// extra node_weight the loss is the weighted sum of theirs. On meta the numbers are 0.
 struct Outcome {
   Variable output, loss;
   BatchResult result;

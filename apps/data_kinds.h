@@ -1,0 +1,26 @@
+// The kinds of data that batches come from: one file each, all of the same functions.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/make_data.h"
+
+namespace frugal::apps {
+
+struct DataKind {
+  std::vector<std::string> (*names)();
+  void (*check)(const Config& config);  // of keys that must be as they are; Errors: ConfigError
+  const char* (*folder)(const std::string& name);  // where a distribution puts it; null: nowhere
+  bool (*reads_files)(const std::string& name);
+  BatchSpec (*spec)(const Config& config);
+  std::unique_ptr<data::BatchSource> (*open)(const Config& config, Split split);
+  // See samples_ahead().
+  std::vector<int64_t> (*ahead)(const Config& config, int64_t batch);
+};
+
+const DataKind& image_data();  // make_images.cpp
+const DataKind& text_data();   // make_text.cpp
+const DataKind& graph_data();  // make_graph.cpp
+
+}  // namespace frugal::apps

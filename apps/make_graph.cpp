@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "apps/data_kinds.h"
+#include "apps/make_model.h"
+#include "core/rng.h"
+#include "data/graph_batches.h"
+#include "data/graph_samplers.h"
+#include "data/graph_split.h"
+#include "data/graphsaint.h"
+#include "data/musae.h"
+#include "data/npz_graph.h"
+#include "data/ogb.h"
+#include "data/planetoid.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using data::GraphData;
+using data::GraphOptions;
+
+constexpr uint64_t kRandomStream = uint64_t{1} << 59;
+constexpr int64_t kRandomClasses = 40;
+
+// The first of these folders in `dir` that exists, or `dir`.
+std::string within(const std::string& dir, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders)
+    if (fs::is_directory(fs::path(dir) / folder)) return (fs::path(dir) / folder).string();
+  return dir;
+}
+
+// ---- a graph from memory, whose labels its features tell a little
+GraphData random_graph(const Config& config) {
+  const DataConfig& c = config.data;
+  const CategoryScope scope(Category::input);
+  GraphData graph;
+  graph.nodes = c.nodes;
+  graph.features = c.features;
+  graph.classes = c.classes.value_or(kRandomClasses);
+  const RngKey key{static_cast<uint64_t>(config.run.seed), kRandomStream};
+  std::vector<int64_t> from, to;
+  const auto nodes = static_cast<uint64_t>(c.nodes);
+  for (uint64_t e = 0; e < static_cast<uint64_t>(c.edges); ++e) {
+    from.push_back(static_cast<int64_t>(uniform_int(key, 2 * e, nodes)));
+    to.push_back(static_cast<int64_t>(uniform_int(key, 2 * e + 1, nodes)));
+  }
+  graph.edge_index = data::make_edge_index(c.nodes, from, to, true);
+  graph.y = Tensor::empty({c.nodes}, DType::i64);
+  graph.x = Tensor::empty({c.nodes, c.features}, DType::f32);
+  const RngKey labels{key.seed, key.offset + 1}, noise{key.seed, key.offset + 2};
+  for (int64_t v = 0; v < c.nodes; ++v) {
+    const auto label = static_cast<int64_t>(
+        uniform_int(labels, static_cast<uint64_t>(v), static_cast<uint64_t>(graph.classes)));
+    graph.y.mut<int64_t>()[v] = label;
+    float* x = graph.x.mut<float>() + v * c.features;
+    for (int64_t f = 0; f < c.features; ++f)
+      x[f] = uniform(noise, static_cast<uint64_t>(v * c.features + f)) - 0.5f +
+             (f % graph.classes == label ? 1.0f : 0.0f);
+  }
+  return graph;
+}
+
+// ---- the table
+struct GraphRow {
+  const char* name;
+  bool reads_files;
+  GraphData (*open)(const Config& config, const GraphOptions& options);
+};
+
+GraphData planetoid(const Config& config, const GraphOptions& options) {
+  return data::open_planetoid(*config.data.dir, config.data.name, options);
+}
+
+GraphData graphsaint(const Config& config, const GraphOptions&) {
+  data::GraphSaintOptions options;
+  options.standardize = config.data.normalize;
+  const std::string& name = config.data.name;
+  return data::open_graphsaint(within(*config.data.dir, {name, "graphsaint/" + name}), options);
+}
+
+constexpr GraphRow kGraphs[] = {
+    {"cora", true, planetoid},
+    {"citeseer", true, planetoid},
+    {"pubmed", true, planetoid},
+    {"facebook", true,
+     [](const Config& config, const GraphOptions& options) {
+       return data::open_musae(
+           within(*config.data.dir, {"graphs/musae-facebook", "musae-facebook", "facebook"}),
+           "facebook", options);
+     }},
+    {"ogbn_arxiv", true,
+     [](const Config& config, const GraphOptions&) {
+       return data::open_ogb(within(*config.data.dir, {"ogbn_arxiv", "arxiv", "ogb/ogbn_arxiv"}));
+     }},
+    {"flickr", true, graphsaint},
+    {"reddit", true, graphsaint},
+    {"graph_npz", true,
+     [](const Config& config, const GraphOptions& options) {
+       return data::open_npz_graph(*config.data.dir, options);
+     }},
+    {"random_graph", false,
+     [](const Config& config, const GraphOptions&) { return random_graph(config); }},
+};
+
+const GraphRow& graph_row(const std::string& name) {
+  return *std::find_if(std::begin(kGraphs), std::end(kGraphs),
+                       [&](const GraphRow& row) { return name == row.name; });
+}
+
+// The graph with its masks, read once for equal configurations.
+const GraphData& graph_of(const Config& config) {
+  static std::map<std::string, GraphData> read;
+  const DataConfig& c = config.data;
+  const std::string key = to_json(config).at("data").dump() + std::to_string(config.run.seed);
+  const auto found = read.find(key);
+  if (found != read.end()) return found->second;
+  const GraphRow& row = graph_row(c.name);
+  GraphOptions options;
+  options.normalize = c.normalize;
+  options.sparse = c.sparse_features;
+  GraphData graph = row.open(config, options);
+  if (graph.y.dtype() != DType::i64)
+    throw ConfigError("data.name",
+                      fmt::format("expected one label a node, got several in {}", c.name));
+  if (c.split || !graph.train_mask.defined()) {
+    data::GraphSplit split;
+    if (c.split) {
+      split.train = c.split->at(0);
+      split.val = c.split->at(1);
+      split.test = 1 - split.train - split.val;
+      if (split.test <= 0)
+        throw ConfigError("data.split", fmt::format("expected shares that leave nodes to test, got "
+                                                    "{} and {}",
+                                                    split.train, split.val));
+    }
+    split.seed = static_cast<uint64_t>(config.run.seed);
+    data::random_split(graph, split);
+  }
+  return read.emplace(key, std::move(graph)).first->second;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const GraphRow& row : kGraphs) all.emplace_back(row.name);
+  return all;
+}
+
+void check(const Config& config) {
+  const DataConfig& c = config.data;
+  const bool random = c.name == "random_graph";
+  if (c.shape) throw ConfigError("data.shape", fmt::format("expected null for '{}'", c.name));
+  if (c.classes && !random)
+    throw ConfigError("data.classes",
+                      fmt::format("expected null for '{}', whose files say it", c.name));
+  const bool saint = c.sampler == "random_walk" || c.sampler == "node" || c.sampler == "edge";
+  if (saint && config.model.name != "sage")
+    throw ConfigError("data.sampler",
+                      fmt::format("expected full, neighbours or clusters for {}: the weights of "
+                                  "GraphSAINT's edges take the place of sage's means",
+                                  config.model.name));
+  if (c.sampler == "clusters" && c.batch_size > c.clusters)
+    throw ConfigError("data.batch_size", fmt::format("expected at most data.clusters, {}, got {}",
+                                                     c.clusters, c.batch_size));
+}
+
+BatchSpec spec_of(const Config& config) {
+  const GraphData& graph = graph_of(config);
+  BatchSpec spec;
+  spec.kind = BatchSpec::Kind::graph;
+  spec.sample = {graph.nodes, graph.features};
+  spec.classes = graph.classes;
+  spec.extras = {{"edge_index", graph.edge_index}};
+  if (graph.sparse()) {
+    spec.extras.emplace_back("x_row_ptr", graph.x_row_ptr);
+    spec.extras.emplace_back("x_col", graph.x_col);
+    spec.extras.emplace_back("x_value", graph.x_value);
+  }
+  return spec;
+}
+
+std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
+  const DataConfig& c = config.data;
+  const GraphData& graph = graph_of(config);
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  // Nodes are tested in the whole graph.
+  if (split == Split::test)
+    return std::make_unique<data::GraphBatches>(graph, data::GraphPart::test);
+  if (split == Split::validation)
+    return std::make_unique<data::GraphBatches>(graph, data::GraphPart::val);
+  if (c.sampler == "full")
+    return std::make_unique<data::GraphBatches>(graph, data::GraphPart::train);
+  if (c.sampler == "neighbours") {
+    data::NeighbourOptions options;
+    options.fanouts = c.fan_outs;
+    options.batch_size = c.batch_size;
+    options.seed = seed;
+    return std::make_unique<data::NeighbourBatches>(graph, data::GraphPart::train, options);
+  }
+  if (c.sampler == "clusters") {
+    data::ClusterOptions options;
+    options.clusters = c.clusters;
+    options.clusters_per_batch = c.batch_size;
+    options.seed = seed;
+    return std::make_unique<data::ClusterBatches>(graph, data::GraphPart::train, options);
+  }
+  data::SaintOptions options;
+  options.sampler = c.sampler == "node"   ? data::SaintSampler::node
+                    : c.sampler == "edge" ? data::SaintSampler::edge
+                                          : data::SaintSampler::walk;
+  options.roots = options.nodes = options.edges = c.batch_size;
+  options.length = c.walk_length;
+  options.aggregate = data::SaintAggregate::mean;
+  options.batches = c.sampler_batches;
+  options.seed = seed;
+  return std::make_unique<data::SaintBatches>(graph, data::GraphPart::train, options);
+}
+
+}  // namespace
+
+const DataKind& graph_data() {
+  static const DataKind kind = {names,
+                                check,
+                                [](const std::string&) -> const char* { return nullptr; },
+                                [](const std::string& name) { return graph_row(name).reads_files; },
+                                spec_of,
+                                open,
+                                [](const Config&, int64_t) { return std::vector<int64_t>{}; }};
+  return kind;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,157 @@
+#include <algorithm>
+
+#include "apps/data_kinds.h"
+#include "apps/random_dataset.h"
+#include "data/cifar.h"
+#include "data/idx.h"
+#include "data/loader.h"
+#include "data/subset.h"
+#include "data/transforms.h"
+
+namespace frugal::apps {
+namespace {
+
+struct DataRow {
+  const char* name;
+  BatchSpec spec;
+  const char* folder;  // where a distribution's package puts it, if any
+  std::vector<double> mean, std;
+  DatasetPtr (*open)(const std::string& folder, bool train);
+};
+
+const std::vector<DataRow>& data_rows() {
+  using data::Cifar;
+  static const std::vector<DataRow> rows = {
+      {"fashion_mnist",
+       {{28, 28, 1}, 10},
+       "/usr/share/datasets/fashion-mnist",
+       {0.2860},
+       {0.3530},
+       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
+      {"mnist",
+       {{28, 28, 1}, 10},
+       nullptr,
+       {0.1307},
+       {0.3081},
+       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
+      {"cifar10",
+       {{32, 32, 3}, 10},
+       nullptr,
+       {0.4914, 0.4822, 0.4465},
+       {0.2470, 0.2435, 0.2616},
+       [](const std::string& folder, bool train) {
+         return data::open_cifar(folder, Cifar::c10, train);
+       }},
+      {"cifar100",
+       {{32, 32, 3}, 100},
+       nullptr,
+       {0.5071, 0.4865, 0.4409},
+       {0.2673, 0.2564, 0.2762},
+       [](const std::string& folder, bool train) {
+         return data::open_cifar(folder, Cifar::c100, train);
+       }},
+      {"random", {{32, 32, 3}, 10}, nullptr, {}, {}, nullptr},
+  };
+  return rows;
+}
+
+// The schema lets no other name through.
+const DataRow& data_row(const std::string& name) {
+  for (const DataRow& row : data_rows())
+    if (row.name == name) return row;
+  throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
+}
+
+int64_t or_all(int64_t wanted, int64_t all) { return wanted > 0 ? wanted : all; }
+
+constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
+constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
+
+BatchSpec image_spec(const Config& config) {
+  BatchSpec spec = data_row(config.data.name).spec;
+  if (config.data.name == "random") {
+    if (config.data.shape) spec.sample = Shape(std::span<const int64_t>(*config.data.shape));
+    if (config.data.classes) spec.classes = *config.data.classes;
+  }
+  return spec;
+}
+
+// Images, with their augmentation.
+DatasetPtr open_images(const Config& config, bool train) {
+  const DataConfig& c = config.data;
+  const DataRow& row = data_row(c.name);
+  const int64_t limit = train ? c.train_samples : c.test_samples;
+  DatasetPtr dataset;
+  if (row.open == nullptr) {
+    const BatchSpec spec = image_spec(config);
+    dataset = std::make_shared<RandomDataset>(
+        spec.sample, spec.classes, or_all(limit, train ? kRandomTrain : kRandomTest),
+        static_cast<uint64_t>(config.run.seed), train ? 1 : 2);
+  } else {
+    dataset = row.open(*c.dir, train);
+    if (limit > 0) dataset = data::first(dataset, limit);
+  }
+  if (train && c.crop_padding > 0)
+    dataset = std::make_shared<data::PadCrop>(dataset, c.crop_padding);
+  if (train && c.flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
+  if (c.normalize && !row.mean.empty())
+    dataset = std::make_shared<data::Normalize>(dataset, row.mean, row.std);
+  // After normalization, so that the blank is the mean.
+  if (train && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
+  return dataset;
+}
+
+data::LoaderOptions loader_options(const Config& config, bool train) {
+  data::LoaderOptions options;
+  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
+  options.shuffle = train;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.threads = static_cast<int>(config.data.workers);
+  return options;
+}
+
+void check_images(const Config& config) {
+  if (config.data.name != "random" && (config.data.shape || config.data.classes))
+    throw ConfigError(config.data.shape ? "data.shape" : "data.classes",
+                      fmt::format("expected null for '{}', whose files say it", config.data.name));
+}
+
+std::unique_ptr<data::BatchSource> open_image_batches(const Config& config, Split split) {
+  if (split == Split::validation) return nullptr;
+  const bool train = split == Split::train;
+  const DatasetPtr images = open_images(config, train);
+  FRUGAL_CHECK(images->classes() <= *config.model.num_classes,
+               "[data] expected labels below {}, the model's outputs, got {} classes",
+               *config.model.num_classes, images->classes());
+  return std::make_unique<data::Loader>(images, loader_options(config, train));
+}
+
+std::vector<int64_t> images_ahead(const Config& config, int64_t batch) {
+  const data::LoaderOptions loader = loader_options(config, true);
+  if (loader.threads == 0) return {};
+  std::vector<int64_t> all(static_cast<size_t>(loader.prefetch), batch);
+  all.push_back(loader.threads * kSamplesAtWork);
+  return all;
+}
+
+std::vector<std::string> image_names() {
+  std::vector<std::string> names;
+  for (const DataRow& row : data_rows()) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace
+
+const DataKind& image_data() {
+  static const DataKind kind = {
+      image_names,
+      check_images,
+      [](const std::string& name) { return data_row(name).folder; },
+      [](const std::string& name) { return data_row(name).open != nullptr; },
+      image_spec,
+      open_image_batches,
+      images_ahead};
+  return kind;
+}
+
+}  // namespace frugal::apps

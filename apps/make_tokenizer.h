@@ -1,0 +1,21 @@
+// Tokenizers and token streams, read once however often they are asked for.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "apps/config.h"
+#include "data/wordpiece.h"
+
+namespace frugal::apps {
+
+// The vocabulary of data.vocabulary. Errors: ConfigError where there is none; those of the file.
+std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
+
+struct TextTokens {
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const data::TokenIds> ids;
+};
+// The file at `path` by data.tokenizer. Errors: those of the file and of the vocabulary.
+TextTokens text_tokens(const Config& config, const std::string& path);
+
+}  // namespace frugal::apps
