@@ -1,0 +1,129 @@
+#include "models/generate.h"
+
+#include <limits>
+#include <map>
+
+#include "models/gpt2.h"
+#include "tests/models/zoo.h"
+
+using namespace frugal;
+using namespace frugal::models;
+using namespace frugal::zoo;
+
+namespace {
+
+// Its logits are a table's row of the last token alone.
+class Table : public LanguageModel {
+ public:
+  explicit Table(std::vector<std::vector<float>> rows) : rows_(std::move(rows)) {}
+  Variable hidden(const Tensor& tokens, Context& context) override {
+    CHECK(!context.training);
+    longest = std::max(longest, tokens.size(1));
+    CHECK(tokens.size(1) <= context_length());
+    Tensor out = Tensor::zeros({1, tokens.size(1), 1});
+    for (int64_t t = 0; t < tokens.size(1); ++t)
+      out.mut<float>()[t] = static_cast<float>(tokens.item(t));
+    return Variable(out);
+  }
+  Variable logits(const Variable& hidden) override {
+    CHECK(hidden.shape() == Shape{1, 1, 1});  // one position alone
+    const auto& row = rows_.at(static_cast<size_t>(hidden.value().item()));
+    return Variable(Tensor::from(row, {1, 1, static_cast<int64_t>(row.size())}));
+  }
+  int64_t context_length() const override { return 4; }
+  int64_t longest = 0;
+
+ private:
+  std::vector<std::vector<float>> rows_;
+};
+
+Tensor prompt(const std::vector<int64_t>& tokens) {
+  return Tensor::from(tokens, {1, static_cast<int64_t>(tokens.size())});
+}
+
+}  // namespace
+
+TEST_CASE("generate: at temperature 0 the likeliest token, the first of equals") {
+  Table model({{0, 1, 2}, {5, 5, 1}, {0, 9, 0}});
+  GenerateOptions options;
+  options.temperature = 0;
+  options.tokens = 6;
+  const Tensor y = generate(model, prompt({0}), options);
+  CHECK(y.shape() == Shape{1, 6});
+  CHECK(y.to_vector() == std::vector<double>{2, 1, 0, 2, 1, 0});
+  CHECK(model.longest == 4);  // the window
+  options.tokens = 0;
+  CHECK(generate(model, prompt({0}), options).shape() == Shape{1, 0});
+}
+
+TEST_CASE("generate: tokens are drawn as often as their probabilities say") {
+  const float ln2 = 0.6931472f;
+  Table model({{0, ln2, 2 * ln2, -ln2},
+               {0, ln2, 2 * ln2, -ln2},
+               {0, ln2, 2 * ln2, -ln2},
+               {0, ln2, 2 * ln2, -ln2}});
+  GenerateOptions options;
+  options.tokens = 6000;
+  const auto frequencies = [&] {
+    std::map<int64_t, double> seen;
+    for (const double token : generate(model, prompt({0}), options).to_vector())
+      seen[static_cast<int64_t>(token)] += 1 / 6000.0;
+    return seen;
+  };
+  // Five standard errors are below 0.033.
+  auto seen = frequencies();
+  const double total = 1 + 2 + 4 + 0.5;
+  for (const auto& [token, weight] : std::map<int64_t, double>{{0, 1}, {1, 2}, {2, 4}, {3, 0.5}})
+    CHECK(std::abs(seen[token] - weight / total) < 0.033);
+  options.top_k = 2;
+  seen = frequencies();
+  CHECK(seen.size() == 2);
+  CHECK(std::abs(seen[2] - 4.0 / 6) < 0.033);
+  options.top_k = 0;
+  options.temperature = 0.5;  // squares the ratios
+  seen = frequencies();
+  CHECK(std::abs(seen[2] - 16 / (1 + 4 + 16 + 0.25)) < 0.033);
+}
+
+TEST_CASE("generate: the seed decides, the listener ends it") {
+  Init init;
+  Gpt2 net(init, {1, 8, 2, 12, 6});
+  GenerateOptions options;
+  options.tokens = 20;
+  const auto run = [&](uint64_t seed) {
+    options.seed = seed;
+    return generate(net, prompt({1, 2}), options).to_vector();
+  };
+  CHECK(run(1) == run(1));
+  CHECK(run(1) != run(2));
+  std::vector<double> told;
+  const Tensor y = generate(net, prompt({1, 2}), options, [&](int64_t token) {
+    told.push_back(static_cast<double>(token));
+    return told.size() < 5;
+  });
+  CHECK(y.to_vector() == told);
+  CHECK(told.size() == 5);
+}
+
+TEST_CASE("generate: what is refused") {
+  Table model({{0, 1}, {1, 0}}), broken({{0, std::numeric_limits<float>::quiet_NaN()}});
+  GenerateOptions options;
+  CHECK_THROWS_WITH_AS(generate(model, Tensor::zeros({1, 0}, DType::i64)),
+                       doctest::Contains("at least one token"), Error);
+  CHECK_THROWS_WITH_AS(generate(model, Tensor::zeros({2, 3}, DType::i64)),
+                       doctest::Contains("[1, T]"), Error);
+  CHECK_THROWS_WITH_AS(generate(model, Tensor::zeros({1, 3})), doctest::Contains("i64"), Error);
+  CHECK_THROWS_WITH_AS(generate(broken, prompt({0})), doctest::Contains("finite logits"), Error);
+  options.temperature = -1;
+  CHECK_THROWS_WITH_AS(generate(model, prompt({0}), options), doctest::Contains("temperature"),
+                       Error);
+  options.temperature = std::numeric_limits<double>::infinity();
+  CHECK_THROWS_WITH_AS(generate(model, prompt({0}), options), doctest::Contains("temperature"),
+                       Error);
+  options = {};
+  options.top_k = -1;
+  CHECK_THROWS_WITH_AS(generate(model, prompt({0}), options), doctest::Contains("top_k"), Error);
+  options = {};
+  options.tokens = -1;
+  CHECK_THROWS_WITH_AS(generate(model, prompt({0}), options), doctest::Contains("tokens"), Error);
+}
