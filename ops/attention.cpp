@@ -69,7 +69,6 @@ void attention_reference(const AttentionProblem& p, const AttentionOutput& out) 
         scores_of(p, n, head, t, scores.data());
         const double lse = log_sum_exp(scores);
         out.lse.mut<double>()[i * p.t + t] = lse;
-        if (!out.y.defined()) continue;
         double* y = mut_row(out.y, n, t, head);
         std::fill_n(y, p.d, 0.0);
         for (int64_t s = 0; s < p.s; ++s) {
@@ -124,8 +123,6 @@ Tensor as_added(const Tensor& x) {
   return contiguous(x.dtype() == DType::bf16 ? cast(x, DType::f32) : x);
 }
 
-DType dtype_of_sums(const Tensor& q) { return q.dtype() == DType::f64 ? DType::f64 : DType::f32; }
-
 void set_mask(AttentionProblem& p, const Tensor& mask) {
   if (!mask.defined()) return;
   FRUGAL_CHECK(mask.device() == p.q.device(), "[{}] expected the mask on {}, got {}", kName,
@@ -175,6 +172,12 @@ AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& opti
   return p;
 }
 
+AttentionOutput empty_output(const AttentionProblem& p) {
+  const DType sums = p.q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return {Tensor::empty({p.n, p.t, p.heads, p.d}, p.q.dtype(), p.q.device()),
+          Tensor::empty({p.n, p.heads, p.t}, sums, p.q.device())};
+}
+
 bool is_empty(const AttentionProblem& p) { return p.n * p.heads * p.t == 0; }
 
 }  // namespace
@@ -183,7 +186,7 @@ void attention_kernel(Cpu, const AttentionProblem& p, const AttentionOutput& out
   if (is_empty(p)) return;
   if (p.s == 0) {
     fill_kernel(Cpu{}, out.lse, -kHidden);
-    if (out.y.defined()) fill_kernel(Cpu{}, out.y, 0);
+    fill_kernel(Cpu{}, out.y, 0);
     return;
   }
   p.q.dtype() == DType::f64 ? attention_reference(p, out) : attention_tiles(p, out);
@@ -202,8 +205,7 @@ void attention_backward_kernel(Cpu, const Tensor& dy, const AttentionProblem& p,
 
 AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& options) {
   const AttentionProblem p = checked(in, options);
-  const AttentionOutput out{Tensor::empty(in.q.shape(), in.q.dtype(), in.q.device()),
-                            Tensor::empty({p.n, p.heads, p.t}, dtype_of_sums(in.q), in.q.device())};
+  const AttentionOutput out = empty_output(p);
   dispatch(in.q.device(), [&](auto backend) { attention_kernel(backend, p, out); });
   return out;
 }
@@ -212,19 +214,17 @@ void attention_backward(const Tensor& dy, const AttentionInputs& in, const Atten
                         const AttentionOptions& options, const AttentionGradients& gradients) {
   const AttentionProblem p = checked(in, options);
   check_shape("attention_backward", "dy", dy, in.q.shape());
-  check_shape("attention_backward", "y", out.y, in.q.shape());
-  check_same("attention_backward", in.q,
-             {&dy, &out.y, &gradients.dq, &gradients.dk, &gradients.dv});
-  AttentionOutput given{with_dense_rows(out.y), out.lse};
-  if (!given.lse.defined()) {
+  check_same("attention_backward", in.q, {&dy, &gradients.dq, &gradients.dk, &gradients.dv});
+  AttentionOutput given{out.y, out.lse};
+  if (!given.y.defined()) {
     CategoryScope scope(Category::workspace);
-    given.lse = Tensor::empty({p.n, p.heads, p.t}, dtype_of_sums(in.q), in.q.device());
-    dispatch(in.q.device(), [&](auto backend) {
-      attention_kernel(backend, p, {Tensor(), given.lse});
-    });
+    given = empty_output(p);
+    dispatch(in.q.device(), [&](auto backend) { attention_kernel(backend, p, given); });
   }
+  check_shape("attention_backward", "y", given.y, in.q.shape());
+  check_same("attention_backward", in.q, {&given.y});
   check_shape("attention_backward", "lse", given.lse, {p.n, p.heads, p.t});
-  given.lse = contiguous(given.lse);
+  given = {with_dense_rows(given.y), contiguous(given.lse)};
   const Tensor g = with_dense_rows(dy);
   dispatch(in.q.device(),
            [&](auto backend) { attention_backward_kernel(backend, g, p, given, gradients); });

@@ -150,10 +150,8 @@ void transpose_keys(const float* k, int64_t s, int64_t d, int64_t d_pad, float* 
 
 class Forward {
  public:
-  // want_y: else the log-sum-exps alone.
-  Forward(const AttentionProblem& p, bool want_y)
+  explicit Forward(const AttentionProblem& p)
       : p_(p),
-        want_y_(want_y),
         d_pad_(padded(p.d)),
         s_pad_(padded(p.s)),
         room_((p.t + p.s) * d_pad_ + p.d * s_pad_ + p.s + kQueries * (2 * kKeys + d_pad_ + 3)) {
@@ -169,26 +167,25 @@ class Forward {
     rescale_ = room_.take(kQueries);
   }
 
-  // y: of the problem, or undefined. lse [T].
+  // lse [T]
   void run(int64_t n, int64_t head, const Tensor& y, float* lse) {
     const Head at{p_, n, head, p_.keep.defined() ? hidden_ : nullptr};
     if (at.hidden_keys != nullptr) read_hidden(p_, n, hidden_);
     read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
     read_head(p_.k, n, head, 1, rows_, d_pad_);
     transpose_keys(rows_, p_.s, p_.d, d_pad_, keys_, s_pad_);
-    if (want_y_) read_head(p_.v, n, head, 1, rows_, d_pad_);
+    read_head(p_.v, n, head, 1, rows_, d_pad_);
     for_queries(p_.t, [&](int64_t t, int64_t rows) {
       block(at, t, rows);
       for (int64_t r = 0; r < rows; ++r) {
         lse[t + r] = total_[r] == 0 ? -kHidden : top_[r] + std::log(total_[r]);
         total_[r] = total_[r] == 0 ? 0 : 1 / total_[r];
       }
-      if (!want_y_) return;
       simd::tile_scale_rows({sum_, d_pad_, rows, d_pad_}, total_);
       // The queries of this block are done with: their rows wait for all to be written.
       std::copy_n(sum_, rows * d_pad_, q_ + t * d_pad_);
     });
-    if (want_y_) write_head(q_, d_pad_, 1, y, n, head);
+    write_head(q_, d_pad_, 1, y, n, head);
   }
 
  private:
@@ -202,7 +199,6 @@ class Forward {
                          padded(cols), p_.d, false);
       at.mask_scores(scores, t, s);
       simd::tile_online_softmax(scores, top_, total_, rescale_);
-      if (!want_y_) return;
       if (p_.options.dropout > 0) {
         at.dropout_factors(scores, t, s, factors_);
         simd::tile_multiply(scores, factors_);
@@ -214,7 +210,6 @@ class Forward {
   }
 
   const AttentionProblem& p_;
-  bool want_y_;
   int64_t d_pad_, s_pad_;
   Workspace room_;
   float *q_, *rows_, *keys_, *hidden_, *scores_, *factors_, *sum_, *top_, *total_, *rescale_;
@@ -310,7 +305,7 @@ class BackwardPass {
 
 void attention_tiles(const AttentionProblem& p, const AttentionOutput& out) {
   parallel_for(0, p.n * p.heads, 1, [&](int64_t begin, int64_t end) {
-    Forward pass(p, out.y.defined());
+    Forward pass(p);
     for (int64_t i = begin; i < end; ++i)
       pass.run(i / p.heads, i % p.heads, out.y, out.lse.mut<float>() + i * p.t);
   });

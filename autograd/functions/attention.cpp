@@ -7,7 +7,8 @@ namespace frugal {
 namespace {
 
 // y = softmax(q k^T scale + mask + bias) v. Saves q, k, v and y, which the next layer keeps anyway,
-// and a log-sum-exp a row. Backward computes the probabilities again, tile by tile.
+// and a log-sum-exp a row. Backward computes the probabilities again, tile by tile. They are not
+// linear in what is saved, so lossy codes leave a bias: a small one once they are normalized anew.
 enum Slot { kQ, kK, kV, kY, kLse, kMask, kBias };
 // The same where q, k and v are parts of one tensor, kept whole.
 enum PackedSlot { kQkv, kPackedY, kPackedLse, kPackedMask, kPackedBias };
@@ -24,12 +25,13 @@ Tensor gradient_like(const Tensor& x, bool wanted) {
   return wanted ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
 }
 
-// Errors of q and k are not those that lse was computed with: then the probabilities that they give
-// are normalized anew.
-Tensor lse_of(const Backward& b, std::initializer_list<int> scores, int lse) {
-  for (const int slot : scores)
+// What the forward pass gave, unless the scores or values are not those of the forward pass: then
+// what they give is computed anew.
+ops::AttentionOutput output_of(const Backward& b, std::initializer_list<int> inputs, int y,
+                               int lse) {
+  for (const int slot : inputs)
     if (b.slot(slot).quality() != Replay::exact) return {};
-  return b.saved(lse);
+  return {b.saved(y), b.saved(lse)};
 }
 
 }  // namespace
@@ -49,8 +51,8 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
                       gradient_like(in.q, b.needs(0)), gradient_like(in.k, b.needs(1)),
                       gradient_like(in.v, b.needs(2)),
                       b.needs(3) ? gradient_like(in.bias, true) : Tensor()};
-                  ops::attention_backward(
-                      b.dy(), in, {b.saved(kY), lse_of(b, {kQ, kK, kBias}, kLse)}, options, g);
+                  ops::attention_backward(b.dy(), in, output_of(b, {kQ, kK, kV, kBias}, kY, kLse),
+                                          options, g);
                   return Grads{g.dq, g.dk, g.dv, g.dbias};
                 });
 }
@@ -72,9 +74,9 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& 
                   ops::AttentionGradients g;
                   if (b.needs(0)) g = {part_of(dqkv, 0), part_of(dqkv, 1), part_of(dqkv, 2), {}};
                   if (b.needs(1)) g.dbias = gradient_like(in.bias, true);
-                  ops::attention_backward(
-                      b.dy(), in, {b.saved(kPackedY), lse_of(b, {kQkv, kPackedBias}, kPackedLse)},
-                      options, g);
+                  ops::attention_backward(b.dy(), in,
+                                          output_of(b, {kQkv, kPackedBias}, kPackedY, kPackedLse),
+                                          options, g);
                   return Grads{dqkv, g.dbias};
                 });
 }

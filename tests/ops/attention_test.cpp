@@ -37,14 +37,15 @@ struct Everything {
   AttentionGradients g;
 };
 
-Everything run(const AttentionInputs& in, const AttentionOptions& options, bool keep_lse = true) {
+Everything run(const AttentionInputs& in, const AttentionOptions& options,
+               bool keep_output = true) {
   Everything all{attention(in, options), {}};
   const auto like = [](const Tensor& x) {
     return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : x;
   };
   all.g = {like(in.q), like(in.k), like(in.v), like(in.bias)};
   const Tensor dy = normals(in.q.shape(), 9, in.q.dtype());
-  attention_backward(dy, in, {all.out.y, keep_lse ? all.out.lse : Tensor()}, options, all.g);
+  attention_backward(dy, in, keep_output ? all.out : AttentionOutput{}, options, all.g);
   return all;
 }
 
@@ -109,7 +110,7 @@ TEST_CASE("attention: f32 and its gradients are f64's, for odd sizes, masks and 
       CAPTURE(z.s);
       const Everything fine = run(in_dtype(in, DType::f64), options), coarse = run(in, options);
       CHECK(distance(coarse, fine) < 2e-5);
-      CHECK(distance(run(in, options, false), fine) < 2e-5);  // without lse
+      CHECK(distance(run(in, options, false), fine) < 2e-5);  // computed again
       const ThreadsScope threads(3);
       CHECK(same(run(in, options), coarse));
     }
@@ -156,8 +157,8 @@ TEST_CASE("attention: a row that sees no key gives zeros and takes no gradient")
     for (int64_t s = 0; s < 4; ++s) in.mask.mut<int64_t>()[4 + s] = 0;
     AttentionOptions causal;
     causal.causal = true;  // and the first query of the first sequence comes before all keys
-    for (const bool keep_lse : {true, false}) {
-      const Everything all = run(in, causal, keep_lse);
+    for (const bool keep_output : {true, false}) {
+      const Everything all = run(in, causal, keep_output);
       for (int64_t i = 0; i < all.out.y.numel(); ++i) {
         const bool hidden = i < 3 || i >= 15;
         CHECK((all.out.y.item(i) == 0) == hidden);
