@@ -1,0 +1,177 @@
+// The zoo: every function it records is in the op table, recipes change no gradient, wide codes
+// change them little.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "compress/fixed_policy.h"
+#include "models/bert.h"
+#include "models/densenet.h"
+#include "models/gpt2.h"
+#include "models/resnet.h"
+#include "models/resnet_cifar.h"
+#include "models/swin.h"
+#include "models/vgg.h"
+#include "models/vit.h"
+#include "ops/copy.h"
+#include "tests/op_table/op_table.h"
+
+using namespace frugal;
+using namespace frugal::models;
+
+namespace {
+
+struct Net {
+  std::string name;
+  std::function<std::shared_ptr<Module>(Init&)> make;
+  Shape input;
+  int64_t vocabulary = 0;  // of token ids; 0: an image
+};
+
+template <class M, class Options>
+Net net(std::string name, const Options& options, Shape input, int64_t vocabulary = 0) {
+  return {std::move(name), [options](Init& init) { return std::make_shared<M>(init, options); },
+          input, vocabulary};
+}
+
+std::vector<Net> zoo() {
+  BertOptions bert{2, 32, 2};
+  bert.vocab_size = 50;
+  BertOptions masked = bert, bare = bert;
+  masked.head = BertHead::masked_lm;
+  bare.bare = true;
+  bare.inner_dropout = 0.1;
+  VggOptions vgg = vgg_options("vgg11_bn");
+  vgg.width = 4;
+  vgg.hidden = 16;
+  VggOptions plain = vgg;
+  plain.batch_norm = false;
+  DenseNetOptions densenet;
+  densenet.depths = {2, 2, 2, 2};
+  densenet.growth = 8;
+  densenet.dropout = 0.1;
+  SwinOptions swin;
+  swin.width = 8;
+  swin.depths = {2, 2, 1, 1};
+  swin.heads = {1, 2, 2, 4};
+  swin.window = 3;
+  VitOptions vit{4, 2, 2, 32, 48, 16, 3, 5};
+  vit.dropout = 0.1;
+  ResNetOptions resnet = resnet_options("resnet18");
+  resnet.stem = Stem::cifar;
+  resnet.num_classes = 5;
+  return {
+      net<Bert>("bert", bert, {4, 16}, 50),
+      net<Bert>("bert for masked tokens", masked, {4, 16}, 50),
+      net<Bert>("bare bert", bare, {4, 16}, 50),
+      net<Gpt2>("gpt2", Gpt2Options{2, 32, 2, 50, 16}, {4, 16}, 50),
+      net<Vit>("vit", vit, {4, 16, 16, 3}),
+      net<Swin>("swin", swin, {4, 40, 24, 3}),
+      net<Vgg>("vgg", vgg, {4, 32, 32, 3}),
+      net<Vgg>("vgg without norms", plain, {4, 32, 32, 3}),
+      net<DenseNet>("densenet", densenet, {4, 32, 32, 3}),
+      net<CifarResNet>("resnet20", cifar_resnet_options("resnet20"), {4, 16, 16, 3}),
+      net<CifarResNet>("preact_resnet56", cifar_resnet_options("preact_resnet56"), {4, 16, 16, 3}),
+      net<ResNet>("resnet18", resnet, {4, 16, 16, 3})};
+}
+
+Variable input_of(const Net& each, Device device) {
+  CategoryScope scope(Category::input);
+  const bool tokens = each.vocabulary > 0;
+  Tensor x = Tensor::empty(each.input, tokens ? DType::i64 : DType::f32, device);
+  if (x.raw() == nullptr) return Variable(x);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto at = static_cast<uint64_t>(i);
+    if (tokens)
+      x.mut<int64_t>()[i] =
+          static_cast<int64_t>(uniform_int({1, 1}, at, static_cast<uint64_t>(each.vocabulary)));
+    else
+      x.mut<float>()[i] = normal({1, 1}, at);
+  }
+  return Variable(x);
+}
+
+// The gradients of one step, weights and dropout by the same seeds each time.
+std::vector<double> gradients(const Net& each, SavePolicy* policy) {
+  Init init;
+  const auto module = each.make(init);
+  // Heads that start at 0 would hide everything behind them.
+  for (const auto& p : module->parameters())
+    if (p.name == "heads.head.weight")
+      p.parameter->set_value(normal(init, p.parameter->shape(), 1));
+  PolicyScope scope(policy);
+  begin_step(0);
+  Rng rng(3);
+  Context context;
+  context.rng = &rng;
+  Variable y = module->forward(input_of(each, kCpu), context);
+  Variable loss = mean(mul(y, y));
+  y = {};
+  backward(loss);
+  std::vector<double> all;
+  for (const auto& p : module->parameters()) {
+    REQUIRE(p.parameter->grad().defined());
+    const Tensor g = ops::contiguous(p.parameter->grad());
+    all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
+  }
+  return all;
+}
+
+// |a - b| / |b|
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+}  // namespace
+
+TEST_CASE("every function that the zoo records is in the op table") {
+  std::set<std::string> rows;
+  for (const op_table::Op& op : op_table::rows()) rows.insert(op.name);
+  for (const Net& each : zoo()) {
+    CAPTURE(each.name);
+    Init init;
+    init.device = kMeta;
+    const auto module = each.make(init);
+    for (const bool checkpointing : {false, true}) {
+      Rng rng(1);
+      Context context;
+      context.rng = &rng;
+      context.checkpointing = checkpointing;
+      bool checkpointed = false;
+      for (const std::string op : graph_ops(module->forward(input_of(each, kMeta), context))) {
+        checkpointed = checkpointed || op == "checkpoint";
+        if (op != "checkpoint") CHECK_MESSAGE(rows.contains(op), op);
+      }
+      CHECK(checkpointed == checkpointing);
+    }
+  }
+}
+
+TEST_CASE("recipes change no gradient of the zoo, codes of 12 bits change them little") {
+  for (const Net& each : zoo()) {
+    CAPTURE(each.name);
+    if (each.name.find("resnet") != std::string::npos) continue;  // as slow as they are well tested
+    const std::vector<double> exact = gradients(each, nullptr);
+    compress::FixedPolicyOptions options;
+    options.min_elements = 0;
+    options.level = "L0";
+    compress::FixedPolicy recipes(options);
+    CHECK(distance(gradients(each, &recipes), exact) < 1e-5);
+    options.level = "L1";
+    options.bits = 12;
+    compress::FixedPolicy codes(options);
+    const double error = distance(gradients(each, &codes), exact);
+    CAPTURE(error);
+    CHECK(error > 0);
+    CHECK(error < 0.03);
+  }
+}
