@@ -63,16 +63,27 @@ HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t str
   }
 }
 
-// Of codes that are too large by 1. kBits: 3, a width of one plane, or 0 for any (layout.bits).
+// Plane kPlane of codes of kBits bits, and those after it.
+template <int kBits, int kPlane, bool kFull>
+HWY_INLINE void StorePlanes(const VU* codes, int shift, uint8_t* out, int64_t stride,
+                            const BlockShape& at) {
+  constexpr Planes planes = planes_of(kBits);
+  if constexpr (kPlane < planes.count) {
+    constexpr int w = planes.width[kPlane];
+    StorePlane<w, false, kFull>(codes, shift, out + at.block * w * stride, stride, at);
+    StorePlanes<kBits, kPlane + 1, kFull>(codes, shift + w, out + (at.rows * w + 7) / 8 * stride,
+                                          stride, at);
+  }
+}
+
+// Of codes that are too large by 1. kBits: up to 8, or 0 for any (layout.bits).
 template <int kBits, bool kFull>
 HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
                            const BlockShape& at) {
   const int64_t stride = layout.cols;
-  if constexpr (kBits == 3) {
+  if constexpr (kBits != 0 && planes_of(kBits).count > 1) {
     for (int r = 0; r < 8; ++r) codes[r] = hn::Sub(codes[r], hn::Set(DU(), 1u));
-    StorePlane<2, false, kFull>(codes, 0, out + at.block * 2 * stride, stride, at);
-    out += (at.rows * 2 + 7) / 8 * stride;
-    StorePlane<1, false, kFull>(codes, 2, out + at.block * stride, stride, at);
+    StorePlanes<kBits, 0, kFull>(codes, 0, out, stride, at);
   } else if constexpr (kBits != 0) {
     StorePlane<kBits, true, kFull>(codes, 0, out + at.block * kBits * stride, stride, at);
   } else {
@@ -109,19 +120,28 @@ HWY_INLINE void LoadPlane(const uint8_t* in, int64_t stride, int64_t byte_rows, 
   }
 }
 
+// Plane kPlane of codes of kBits bits, and those after it; `rows` of the block.
+template <int kBits, int kPlane>
+HWY_INLINE void LoadPlanes(const uint8_t* in, int64_t stride, int64_t rows, const BlockShape& at,
+                           int shift, VU* codes) {
+  constexpr Planes planes = planes_of(kBits);
+  if constexpr (kPlane < planes.count) {
+    constexpr int w = planes.width[kPlane];
+    LoadPlane<w, kPlane == 0>(in + at.block * w * stride, stride, (rows * w + 7) / 8, at.cols,
+                              shift, codes);
+    LoadPlanes<kBits, kPlane + 1>(in + (at.rows * w + 7) / 8 * stride, stride, rows, at, shift + w,
+                                  codes);
+  }
+}
+
 // The codes of a block. kBits: as StoreCodes.
 template <int kBits>
 HWY_INLINE void LoadCodes(const uint8_t* in, const GroupLayout& layout, const Planes& planes,
                           const BlockShape& at, VU* codes) {
   const int64_t stride = layout.cols, rows = std::min<int64_t>(8, at.rows - at.block * 8);
   for (int r = 0; r < 8; ++r) codes[r] = hn::Zero(DU());
-  if constexpr (kBits == 3) {
-    LoadPlane<2, true>(in + at.block * 2 * stride, stride, (rows * 2 + 7) / 8, at.cols, 0, codes);
-    in += (at.rows * 2 + 7) / 8 * stride;
-    LoadPlane<1, false>(in + at.block * stride, stride, 1, at.cols, 2, codes);
-  } else if constexpr (kBits != 0) {
-    LoadPlane<kBits, true>(in + at.block * kBits * stride, stride, (rows * kBits + 7) / 8, at.cols,
-                           0, codes);
+  if constexpr (kBits != 0) {
+    LoadPlanes<kBits, 0>(in, stride, rows, at, 0, codes);
   } else {
     int shift = 0;
     for (int p = 0; p < planes.count; ++p) {

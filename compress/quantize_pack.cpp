@@ -307,10 +307,10 @@ void PackRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void PackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  WithKernel<1, 2, 4, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
-                         [&](auto zero, auto width) {
-                           PackRange<decltype(zero), decltype(width)::value>(job, begin, end);
-                         });
+  WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(
+      job.dtype, job.stochastic ? job.layout.bits : 0, [&](auto zero, auto width) {
+        PackRange<decltype(zero), decltype(width)::value>(job, begin, end);
+      });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -353,10 +353,10 @@ void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
 }
 
 void SplitPackUnits(const PackJob& job, int64_t begin, int64_t end) {
-  WithKernel<2, 3, 4, 8>(job.dtype, job.stochastic ? job.layout.bits : 0,
-                         [&](auto zero, auto width) {
-                           SplitRange<decltype(zero), decltype(width)::value>(job, begin, end);
-                         });
+  WithKernel<2, 3, 4, 5, 6, 7, 8>(
+      job.dtype, job.stochastic ? job.layout.bits : 0, [&](auto zero, auto width) {
+        SplitRange<decltype(zero), decltype(width)::value>(job, begin, end);
+      });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -156,7 +156,7 @@ void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
 }
 
 void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  WithKernel<2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
+  WithKernel<2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kBits = decltype(width)::value;
     if constexpr (std::is_same_v<T, float>) {
@@ -169,7 +169,7 @@ void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
 
 // Bits have no element type.
 void SplitSignUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  WithKernel<2, 3, 4, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
+  WithKernel<2, 3, 4, 5, 6, 7, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
     for (int64_t i = begin; i < end; ++i)
       SignUnit<decltype(width)::value>(job, unit_at(job.layout, i));
   });

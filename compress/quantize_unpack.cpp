@@ -76,7 +76,7 @@ void UnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
 }
 
 void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
-  WithKernel<1, 2, 3, 4, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
+  WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kBits = decltype(width)::value;
     if constexpr (std::is_same_v<T, float>) {
