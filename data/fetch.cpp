@@ -199,7 +199,7 @@ class Download {
     set(CURLOPT_FOLLOWLOCATION, 1L);
     set(CURLOPT_MAXREDIRS, 10L);
     set(CURLOPT_PROTOCOLS_STR, "http,https");
-    set(CURLOPT_REDIR_PROTOCOLS_STR, url_.starts_with("https:") ? "https" : "http,https");
+    set(CURLOPT_REDIR_PROTOCOLS_STR, lower(url_).starts_with("https:") ? "https" : "http,https");
     set(CURLOPT_CONNECTTIMEOUT, 30L);
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.stall_seconds));

@@ -13,8 +13,11 @@ struct FetchOptions {
   int retries = 5;         // in a row without a byte more than before
   int delay_ms = 500;      // before the first of them; twice as long before each further one
   int stall_seconds = 60;  // without a byte: the connection counts as cut
-  std::function<void(int64_t have, int64_t total)> progress = {};  // total is -1 if not known
-  std::function<void(const std::string&)> say = {};                // why an attempt failed
+  // total is -1 if it is not known. Called from inside libcurl: must not throw.
+  std::function<void(int64_t have, int64_t total)> progress = {};
+  std::function<void(const std::string&)> say = {};  // why an attempt failed
+};                                                   // total is -1 if not known
+std::function<void(const std::string&)> say = {};    // why an attempt failed
 };
 
 struct Fetched {
