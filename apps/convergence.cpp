@@ -16,7 +16,6 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kRoundings = uint64_t{1} << 62;  // apart from the steps' numbers
 constexpr uint64_t kDropout = uint64_t{1} << 61;    // apart from the run's streams
 constexpr uint64_t kKeysOfPass = 1 << 20;           // more than a pass takes
-constexpr double kAdaptiveStep = 0.25;              // bits on average
 
 // Adds the time until its end.
 class Stopwatch {
@@ -65,10 +64,6 @@ Batch copy_of(const Batch& batch, int64_t begin, int64_t end) {
 std::optional<TrackingOptions> tracking_options(const Config& config) {
   const CompressionConfig& c = config.compression;
   if (c.track_interval == 0 && c.guard == 0) return std::nullopt;
-  if (c.guard > 0 && c.policy != "gact")
-    throw ConfigError(
-        "compression.guard",
-        fmt::format("expected 0 with policy {}: only the widths of gact can be set", c.policy));
   TrackingOptions options;
   if (c.track_interval > 0) options.interval = c.track_interval;
   options.samples = c.adapt_samples;
@@ -85,7 +80,7 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
 Tracking::Tracking(Module& model, SavePolicy& policy, const TrackingOptions& options)
     : model_(model),
       policy_(policy),
-      fixed_(find_in<compress::FixedPolicy>(policy)),
+      adjustable_(find_in<compress::Adjustable>(policy)),
       adaptive_(find_in<compress::AdaptivePolicy>(policy)),
       learner_(find_in<compress::Learner>(policy)),
       options_(options) {
@@ -98,13 +93,15 @@ Tracking::Tracking(Module& model, SavePolicy& policy, const TrackingOptions& opt
   if (options.guard == 0) return;
   if (bits() == 0)
     throw ConfigError("compression.guard",
-                      "expected a policy with a width to set: gact at a level other than L0");
+                      "expected a policy with a width to set: of a level other than L0, with "
+                      "stochastic or dithered rounding");
   if (bits() < options.least_bits)
     throw ConfigError("compression.guard_min_bits",
                       fmt::format("expected at most the {} bits to start with, got {}", bits(),
                                   options.least_bits));
-  guard_.emplace(optim::VarianceGuardOptions{options.guard, options.least_bits, 16,
-                                             adaptive_ != nullptr ? kAdaptiveStep : 1});
+  const compress::Adjustable::Range range = adjustable_->fineness_range();
+  guard_.emplace(optim::VarianceGuardOptions{
+      options.guard, std::max(options.least_bits, range.least), range.most, range.step});
 }
 
 bool Tracking::due(int64_t step) const {
@@ -188,42 +185,34 @@ bool Tracking::after(int64_t step) {
   measured_bits_ = now;
   if (!guard_ || tracker_.minibatch_variance() <= 0) return false;
   const double next = guard_->next(now, tracker_.added_share(), tracker_.added_measurements());
-  if (next == now) return false;
-  set_bits(next);
-  return true;
+  const double got = next == now ? now : adjustable_->set_fineness(next);
+  limited_ = got < next;
+  return got != now;
 }
 
 void Tracking::stepped(double lr, double loss) {
   tracker_.stepped(lr / (1 - options_.momentum), loss);
 }
 
-double Tracking::bits() const {
-  if (adaptive_ != nullptr) return adaptive_->average();
-  return fixed_ != nullptr ? fixed_->bits() : 0;
-}
-
-void Tracking::set_bits(double bits) {
-  if (adaptive_ != nullptr)
-    adaptive_->set_average(bits);
-  else
-    fixed_->set_bits(static_cast<int>(bits));
-}
+double Tracking::bits() const { return adjustable_ != nullptr ? adjustable_->fineness() : 0; }
 
 Json Tracking::json() const {
   if (tracker_.measurements() == 0) return nullptr;
   const optim::ConvergenceBound bound = tracker_.bound();
-  return {{"gradient_square", tracker_.gradient_square()},
-          {"mean_gradient_square", tracker_.mean_gradient_square()},
-          {"minibatch_variance", tracker_.minibatch_variance()},
-          {"added_variance", tracker_.added_variance()},
-          {"added_share", tracker_.added_share()},
-          {"smoothness", tracker_.smoothness()},
-          {"alpha", tracker_.alpha()},
-          {"bound", bound.value},
-          {"bound_uncompressed", bound.uncompressed},
-          {"bound_applies", bound.applies},
-          {"bits", measured_bits_ > 0 ? Json(measured_bits_) : Json(nullptr)},
-          {"next_bits", bits() > 0 ? Json(bits()) : Json(nullptr)}};
+  Json json = {{"gradient_square", tracker_.gradient_square()},
+               {"mean_gradient_square", tracker_.mean_gradient_square()},
+               {"minibatch_variance", tracker_.minibatch_variance()},
+               {"added_variance", tracker_.added_variance()},
+               {"added_share", tracker_.added_share()},
+               {"smoothness", tracker_.smoothness()},
+               {"alpha", tracker_.alpha()},
+               {"bound", bound.value},
+               {"bound_uncompressed", bound.uncompressed},
+               {"bound_applies", bound.applies},
+               {"bits", measured_bits_ > 0 ? Json(measured_bits_) : Json(nullptr)},
+               {"next_bits", bits() > 0 ? Json(bits()) : Json(nullptr)}};
+  if (guard_) json["guard_limited"] = limited_;
+  return json;
 }
 
 std::vector<double> Tracking::state() const {
@@ -241,7 +230,7 @@ void Tracking::restore(const std::vector<double>& numbers) {
   tracker_.restore({numbers.begin() + 4, numbers.end()});
   measured_bits_ = numbers[1];
   if (!guard_) return;
-  set_bits(numbers[0]);
+  if (numbers[0] != bits()) adjustable_->set_fineness(numbers[0]);
   guard_->restore({numbers[2], numbers[3]});
 }
 

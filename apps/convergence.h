@@ -14,6 +14,7 @@
 #include "apps/config.h"
 #include "apps/training_step.h"
 #include "compress/adaptive_policy.h"
+#include "compress/adjustable.h"
 #include "compress/learner.h"
 #include "optim/convergence.h"
 #include "optim/variance_guard.h"
@@ -31,12 +32,12 @@ struct TrackingOptions {
   double least_bits = 1;  // of the guard
 };
 
-// Of a configuration that asks for it. Errors: a guard of a policy other than gact.
+// Of a configuration that asks for it.
 std::optional<TrackingOptions> tracking_options(const Config& config);
 
 class Tracking {
  public:
-  // Errors: a guard of a policy that has no settable width.
+  // Errors: a guard of a policy that has no fineness to set.
   Tracking(Module& model, SavePolicy& policy, const TrackingOptions& options);
 
   // Is there something to measure at step `step`, counted from 1? With a guard also at an eighth, a
@@ -53,7 +54,8 @@ class Tracking {
   // Null before the first measurement; else {"gradient_square", "mean_gradient_square",
   // "minibatch_variance", "added_variance", "added_share", "smoothness", "alpha", "bound",
   // "bound_uncompressed", "bound_applies", "bits", "next_bits"}: bits of the last measurement, and
-  // those that the guard chose by it; null where no width can be set.
+  // those that the guard chose by it (compress/adjustable.h); null where none can be set. With a
+  // guard also "guard_limited": more bits were wanted than a budget allows.
   Json json() const;
   double seconds() const { return seconds_; }  // spent here
   const optim::ConvergenceTracker& tracker() const { return tracker_; }
@@ -69,11 +71,10 @@ class Tracking {
   std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t of, int64_t step,
                                                 Draw draw);
   double bits() const;  // 0: none that can be set
-  void set_bits(double bits);
 
   Module& model_;
   SavePolicy& policy_;
-  compress::FixedPolicy* fixed_;        // in policy_, if it is one
+  compress::Adjustable* adjustable_;    // in policy_, if it is one
   compress::AdaptivePolicy* adaptive_;  // the same
   compress::Learner* learner_;          // the same
   TrackingOptions options_;
@@ -81,6 +82,7 @@ class Tracking {
   std::map<const GradAccumulator*, int64_t> offsets_;  // of parameters in the joint gradient
   optim::ConvergenceTracker tracker_;
   std::optional<optim::VarianceGuard> guard_;
+  bool limited_ = false;  // at its last choice
   struct Pending {
     Batch part;
     int64_t of = 0;

@@ -28,6 +28,7 @@ class Collector final : public BackwardObserver {
   void after(const BackwardStep& step, const Grads& gradients) override;
 
   void clear();
+  void set_e(double e) { options_.e = e; }
   // By seq: one for the tensor, or one for each channel. What is not finite is left out.
   std::map<uint64_t, std::vector<double>> bounds2() const;
 

@@ -9,6 +9,8 @@ namespace frugal::compress {
 
 namespace {
 
+constexpr double kStepsAtOne = 15;  // of 4 bits, where e is 1
+
 FixedPolicyOptions keep_of(const AcgcOptions& options) {
   FRUGAL_CHECK(options.start_bits >= 1 && options.start_bits <= 16,
                "[acgc] expected start_bits in 1..16, got {}", options.start_bits);
@@ -74,6 +76,7 @@ AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
                options.interval);
   FRUGAL_CHECK(options.window >= 1, "[acgc] expected a window of at least 1, got {}",
                options.window);
+  if (options.rounding == Rounding::stochastic) fineness_ = std::log2(1 + kStepsAtOne / options.e);
 }
 
 Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
@@ -157,6 +160,30 @@ double AcgcPolicy::average_bits() const {
     elements += static_cast<double>(item.elements);
   }
   return elements > 0 ? 8 * bytes / elements : 0;
+}
+
+// An allowance that is linear and quadratic in bounds gives, for e times r, at least r times the
+// bounds where r < 1 and the root of r times where r > 1.
+void AcgcPolicy::set_e(double e) {
+  FRUGAL_CHECK(e > 0 && std::isfinite(e), "[acgc] expected a positive and finite e, got {}", e);
+  settle();
+  const double ratio = e / options_.e, square = ratio < 1 ? ratio * ratio : ratio;
+  for (auto& [seq, history] : seen_) {
+    std::vector<double> mean = bounds2(seq);
+    for (double& each : mean) each *= square;
+    history.assign(1, std::move(mean));
+  }
+  options_.e = e;
+  collector_.set_e(e);
+  last_ = -1;
+}
+
+double AcgcPolicy::set_fineness(double bits) {
+  FRUGAL_CHECK(fineness_ > 0 && bits >= 1 && bits <= 16,
+               "[acgc] expected 1 to 16 bits and stochastic rounding, got {} after {}", bits,
+               fineness_);
+  if (bits != fineness_) set_e(kStepsAtOne / (std::exp2(bits) - 1));
+  return fineness_ = bits;
 }
 
 // The last step observed; for each tensor its seq, how many bounds it has of how many channels, and

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "compress/acgc_collect.h"
+#include "compress/adjustable.h"
 #include "compress/error_bounded.h"
 #include "compress/fixed_policy.h"
 #include "compress/learner.h"
@@ -36,7 +37,7 @@ struct AcgcOptions {
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class AcgcPolicy final : public SavePolicy, public Learner, private Codec {
+class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, private Codec {
  public:
   // Errors: e not positive and finite, an option out of range, a codec that does not go with the
   // rule or the way to count, those of FixedPolicy and of make_error_bounded().
@@ -57,6 +58,17 @@ class AcgcPolicy final : public SavePolicy, public Learner, private Codec {
   // Mean square bounds of a tensor, one or one for each channel; empty before the first.
   std::vector<double> bounds2(uint64_t seq) const;
 
+  double e() const { return options_.e; }
+  // Another growth from now on. Bounds that are known change so that they allow no more than `e`
+  // until the next step is observed. REQUIRES: no graph of this policy is alive. Errors: not
+  // positive and finite.
+  void set_e(double e);
+  // Of e, like that of a width whose steps grow as e does: log2(1 + 15 / e), so 4 at e = 1. 0 with
+  // nearest rounding.
+  double fineness() const override { return fineness_; }
+  Range fineness_range() const override { return {1, 16, 0.25}; }
+  double set_fineness(double bits) override;
+
   std::vector<double> learned() const override;
   void restore_learned(const std::vector<double>& numbers) override;
 
@@ -65,6 +77,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, private Codec {
   void settle() const;
 
   AcgcOptions options_;
+  double fineness_ = 0;
   FixedPolicy keep_;
   Quantizer start_;
   std::unique_ptr<ErrorBounded> codec_;

@@ -85,6 +85,30 @@ ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
                options.interval);
 }
 
+double ActnnPolicy::share_of_step() const {
+  return options_.keep.rounding == Rounding::dithered ? 1.0 / 12 : 1.0 / 6;
+}
+
+Adjustable::Range ActnnPolicy::fineness_range() const {
+  if (!level_.mixed) return {};
+  return {static_cast<double>(options_.min_bits), static_cast<double>(options_.max_bits), 0.25};
+}
+
+void ActnnPolicy::set_average(double average) {
+  const Range range = fineness_range();
+  FRUGAL_CHECK(
+      average_ > 0 && range.least <= average && average <= range.most &&
+          (level_.mixed || average == std::floor(average)),
+      "[actnn] expected {} to {} bits on average, whole ones if not mixed, got {} after {}",
+      range.least, range.most, average, average_);
+  settle();
+  average_ = average;
+  keep_.set_bits(static_cast<int>(average));
+  // Until something is measured, as a new tensor.
+  for (auto& [seq, item] : items_) item.bits = average_;
+  allocate();
+}
+
 // Early on things change fast.
 bool ActnnPolicy::due(uint64_t step) const {
   return step % static_cast<uint64_t>(options_.interval) == 0 ||
@@ -306,7 +330,7 @@ void ActnnPolicy::allocate() const {
     std::vector<Option>& each = options.emplace_back();
     for (size_t k = 0; k < extras.size(); ++k) {
       group.averages.push_back(least + static_cast<double>(extras[k]) / static_cast<double>(count));
-      each.push_back({*first.sensitivity / 6 * costs[k],
+      each.push_back({*first.sensitivity * share_of_step() * costs[k],
                       static_cast<int64_t>(bits_at(group, group.averages.back()))});
     }
     budget += bits_at(group, average_);
@@ -332,7 +356,7 @@ double ActnnPolicy::predicted_variance() const {
     const int64_t count = samples_of(item.shape, item.has_sign).count;
     const int64_t extra[] = {extra_bits(item, count)};
     const int least = least_bits(item);
-    sum += item.sensitivity.value_or(0) / 6 *
+    sum += item.sensitivity.value_or(0) * share_of_step() *
            spread_costs(weights_of(item, count), extra, least, std::max(options_.max_bits, least),
                         variance_of(item))
                .front();

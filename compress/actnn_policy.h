@@ -64,6 +64,7 @@ struct ActnnOptions {
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
 class ActnnPolicy final : public SavePolicy,
                           public Learner,
+                          public Adjustable,
                           private Codec,
                           private BackwardObserver {
  public:
@@ -93,9 +94,25 @@ class ActnnPolicy final : public SavePolicy,
     uint64_t pass = 0;
   };
   std::vector<Item> items() const;  // by seq
-  // Sum of T w S / 6 over the last step's tensors, with the bits of the next.
+  // Sum of T w S / 6, or / 12 with dithered rounding, over the last step's tensors, with the bits
+  // of the next.
   double predicted_variance() const;
   double average_bits() const;  // over the elements of the last step's tensors
+
+  double average() const { return average_; }
+  // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
+  // Errors: outside the range of widths, or not whole at a level that is not mixed; a level that
+  // keeps tensors raw.
+  void set_average(double average);
+  // The average; 0 at L0 and with nearest rounding.
+  double fineness() const override {
+    return options_.keep.rounding == Rounding::nearest ? 0 : average_;
+  }
+  Range fineness_range() const override;
+  double set_fineness(double bits) override {
+    set_average(bits);
+    return average_;
+  }
 
   // Sensitivities and bits, as of the last backward. Restoring drops what was seen since.
   std::vector<double> learned() const override;
@@ -116,6 +133,7 @@ class ActnnPolicy final : public SavePolicy,
   void scale_errors(const SavedTensor& slot, const Slots& slots);
   Item* find(uint64_t seq);
   void settle() const;
+  double share_of_step() const;  // of its square: the variance of a rounding
   void allocate() const;
 
   ActnnOptions options_;

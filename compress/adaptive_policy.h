@@ -26,7 +26,7 @@ struct AdaptiveOptions {
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class AdaptivePolicy final : public SavePolicy, private Codec {
+class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec {
  public:
   // Errors: an average or widths out of range; those of FixedPolicy.
   explicit AdaptivePolicy(const AdaptiveOptions& options);
@@ -69,6 +69,18 @@ class AdaptivePolicy final : public SavePolicy, private Codec {
   // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
   // Errors: outside the range of widths.
   void set_average(double average);
+
+  // The average; 0 with nearest rounding.
+  double fineness() const override {
+    return options_.keep.rounding == Rounding::nearest ? 0 : options_.average;
+  }
+  Range fineness_range() const override {
+    return {static_cast<double>(options_.min_bits), static_cast<double>(options_.max_bits), 0.25};
+  }
+  double set_fineness(double bits) override {
+    set_average(bits);
+    return average();
+  }
 
   // While it lives, steps repeat the last whole step's decisions, also for smaller batches, and
   // change nothing here; tensor `other`, if given, is rounded with another seed.

@@ -31,6 +31,25 @@ std::shared_ptr<AdaptivePolicy> adaptive_of(const BudgetPolicyOptions& options) 
   return std::make_shared<AdaptivePolicy>(adaptive);
 }
 
+constexpr double kFinest = 16;
+constexpr int kCoarse = BudgetPlan::mixed + 3;  // in learned(): mixed, with the widths in use
+
+// From sum c S(b_l), S(b) = 1 / (2^b - 1)^2, and sum c to the b of all that gives the same.
+double fineness_of(double variance, double sensitivity) {
+  if (!(variance > 0)) return kFinest;
+  return std::min(std::log2(1 + std::sqrt(sensitivity / variance)), kFinest);
+}
+double fineness_of(const std::vector<Item>& items, const std::map<uint64_t, int>& bits) {
+  double variance = 0, sensitivity = 0;
+  for (const Item& item : items) {
+    const auto found = bits.find(item.seq);
+    if (found == bits.end()) continue;
+    variance += *item.sensitivity * AdaptivePolicy::variance(item, found->second);
+    sensitivity += *item.sensitivity;
+  }
+  return fineness_of(variance, sensitivity);
+}
+
 }  // namespace
 
 BudgetPolicy::BudgetPolicy(const BudgetPolicyOptions& options)
@@ -38,7 +57,10 @@ BudgetPolicy::BudgetPolicy(const BudgetPolicyOptions& options)
 
 BudgetPolicy::BudgetPolicy(std::shared_ptr<AdaptivePolicy> adaptive,
                            const BudgetPolicyOptions& options)
-    : WrappingPolicy(adaptive), adaptive_(std::move(adaptive)), exact_(at(options.keep, "L0")) {
+    : WrappingPolicy(adaptive),
+      adaptive_(std::move(adaptive)),
+      exact_(at(options.keep, "L0")),
+      nearest_(options.keep.rounding == Rounding::nearest) {
   if (!options.file.directory.empty()) store_ = std::make_shared<PayloadStore>(options.file);
 }
 
@@ -58,8 +80,80 @@ void BudgetPolicy::adopt(const BudgetPlan& plan) {
   FRUGAL_CHECK(plan.moved == 0 || can_move(),
                "[budget] expected a folder for a plan that moves tensors to a file");
   adaptive_->set_waiting_bits(plan.waiting_bits);
-  for (const auto& [seq, bits] : plan.bits) adaptive_->set_bits(seq, bits);
+  const std::vector<Item> known = items();  // before widths change
   plan_ = plan;
+  use(wanted_ > 0 ? coarser(known, wanted_) : plan.bits);
+}
+
+void BudgetPolicy::use(std::map<uint64_t, int> bits) {
+  for (const auto& [seq, width] : bits) adaptive_->set_bits(seq, width);
+  bits_ = std::move(bits);
+}
+
+double BudgetPolicy::fineness() const {
+  if (!plan_ || nearest_) return 0;
+  if (plan_->mode != BudgetPlan::mixed) return kFinest;
+  const std::vector<Item> known = items();
+  if (wanted_ > 0)
+    return known.empty() ? wanted_ : std::min(wanted_, fineness_of(known, plan_->bits));
+  if (!known.empty()) return fineness_of(known, bits_);
+  double variance = 0;  // before the first step tensors count alike
+  for (const auto& [seq, bits] : bits_) variance += bits == kRaw ? 0 : step_variance(bits);
+  return fineness_of(variance, static_cast<double>(bits_.size()));
+}
+
+double BudgetPolicy::set_fineness(double bits) {
+  FRUGAL_CHECK(plan_ && !nearest_ && bits >= 1 && bits <= kFinest,
+               "[budget] expected a plan, unbiased rounding and 1 to 16 bits, got {}", bits);
+  if (plan_->mode != BudgetPlan::mixed) return kFinest;
+  const std::vector<Item> known = items();
+  if (known.empty()) return wanted_ = bits;  // widths come with the next plan, or what was learned
+  const double most = fineness_of(known, plan_->bits);
+  wanted_ = bits < most ? bits : 0;
+  use(wanted_ > 0 ? coarser(known, wanted_) : plan_->bits);
+  return std::min(bits, most);
+}
+
+std::map<uint64_t, int> BudgetPolicy::coarser(const std::vector<Item>& items,
+                                              double fineness) const {
+  std::map<uint64_t, int> bits = plan_->bits;
+  int64_t most = 0;
+  std::vector<Item> free;
+  std::vector<std::vector<Option>> options;
+  std::vector<std::vector<int>> widths;
+  for (const Item& item : items) {
+    const auto found = bits.find(item.seq);
+    if (found == bits.end()) continue;
+    // What is moved takes no memory; unpacking what was raw would take more than the plan has.
+    if (item.seq < plan_->moved || found->second == kRaw) continue;
+    free.push_back(item);
+    auto& each = options.emplace_back();
+    auto& width = widths.emplace_back();
+    for (int b = std::min(adaptive_->least_bits(item), found->second); b <= found->second; ++b) {
+      each.push_back(
+          {*item.sensitivity * AdaptivePolicy::variance(item, b), adaptive_->bytes(item, b)});
+      width.push_back(b);
+    }
+    most += each.back().bytes;
+  }
+  // Fewer bytes as long as the variance is low enough.
+  constexpr int64_t kParts = 256;
+  int64_t low = 0, high = most;
+  while (high - low > std::max<int64_t>(most / kParts, 1)) {
+    const int64_t bytes = low + (high - low) / 2;
+    const Allocation found = compress::allocate(options, bytes);
+    std::map<uint64_t, int> tried = bits;
+    if (found.feasible)
+      for (size_t i = 0; i < free.size(); ++i)
+        tried[free[i].seq] = widths[i][static_cast<size_t>(found.choice[i])];
+    if (found.feasible && fineness_of(items, tried) >= fineness) {
+      high = bytes;
+      bits = std::move(tried);
+    } else {
+      low = bytes;
+    }
+  }
+  return bits;
 }
 
 std::vector<Item> BudgetPolicy::items() const {
@@ -117,13 +211,16 @@ double BudgetPolicy::variance(const std::vector<Item>& items, const BudgetPlan& 
 
 std::vector<double> BudgetPolicy::learned() const {
   if (!plan_) return {};
+  const bool coarse = wanted_ > 0;
   std::vector<double> numbers = {
-      static_cast<double>(plan_->mode), static_cast<double>(plan_->slice_bytes),
+      static_cast<double>(coarse ? kCoarse : plan_->mode), static_cast<double>(plan_->slice_bytes),
       static_cast<double>(plan_->waiting_bits), static_cast<double>(plan_->moved),
       static_cast<double>(plan_->margin)};
+  if (coarse) numbers.push_back(wanted_);
   for (const auto& [seq, bits] : plan_->bits) {
     numbers.push_back(static_cast<double>(seq));
     numbers.push_back(bits);
+    if (coarse) numbers.push_back(bits_.at(seq));
   }
   return numbers;
 }
@@ -132,22 +229,32 @@ void BudgetPolicy::restore_learned(const std::vector<double>& numbers) {
   if (numbers.empty()) return;
   constexpr double kLargest = 0x1p53;
   constexpr size_t kHead = 5;
-  const bool whole = std::all_of(numbers.begin(), numbers.end(), [](double number) {
-    return number >= 0 && number <= kLargest && number == std::trunc(number);
-  });
-  FRUGAL_CHECK(whole && numbers.size() >= kHead && numbers.size() % 2 == kHead % 2 &&
-                   numbers[0] <= 2 && numbers[2] <= kMaxBits,
+  const bool coarse = numbers[0] == kCoarse;
+  const size_t head = kHead + coarse, each = coarse ? 3 : 2;  // numbers of a tensor
+  bool whole = numbers.size() >= head && (numbers.size() - head) % each == 0;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    whole = whole && numbers[i] >= 0 && numbers[i] <= kLargest &&
+            (numbers[i] == std::trunc(numbers[i]) || (coarse && i == kHead));
+  FRUGAL_CHECK(whole && (numbers[0] <= 2 || coarse) && numbers[2] <= kMaxBits &&
+                   (!coarse || (numbers[kHead] >= 1 && numbers[kHead] <= kFinest)),
                "[budget] expected a plan as learned() gives it, got {} numbers", numbers.size());
   BudgetPlan plan;
-  plan.mode = static_cast<BudgetPlan::Mode>(numbers[0]);
+  plan.mode = coarse ? BudgetPlan::mixed : static_cast<BudgetPlan::Mode>(numbers[0]);
   plan.slice_bytes = static_cast<int64_t>(numbers[1]);
   plan.waiting_bits = static_cast<int>(numbers[2]);
   plan.moved = static_cast<uint64_t>(numbers[3]);
   plan.margin = static_cast<int64_t>(numbers[4]);
-  for (size_t i = kHead; i < numbers.size(); i += 2)
-    plan.bits[static_cast<uint64_t>(numbers[i])] =
-        static_cast<int>(std::min<double>(numbers[i + 1], kLargest / (1 << 30)));
+  const auto width = [&](size_t i) {
+    return static_cast<int>(std::min<double>(numbers[i], kLargest / (1 << 30)));
+  };
+  std::map<uint64_t, int> used;
+  for (size_t i = head; i < numbers.size(); i += each) {
+    plan.bits[static_cast<uint64_t>(numbers[i])] = width(i + 1);
+    used[static_cast<uint64_t>(numbers[i])] = width(i + each - 1);
+  }
+  wanted_ = coarse ? numbers[kHead] : 0;
   adopt(plan);
+  if (coarse) use(std::move(used));
 }
 
 }  // namespace frugal::compress

@@ -5,8 +5,11 @@
 //   plain: everything raw, as without a policy
 //   exact: raw and recipes, without loss
 //   mixed: recipes, and for each other tensor raw, 1 to 16 bits, or its codes in a file
-// Inside is an AdaptivePolicy, which holds widths and sensitivities, so that what measures them
-// (apps/sensitivity.h) and what keeps them in checkpoints serves this policy too.
+// Below a plan's widths there is room: with a fineness set, tensors take the fewest bytes with
+// which the predicted variance is that of so many bits everywhere, none more than the plan gives
+// it. So the budget holds, and forbids what is finer than the plan. Inside is an AdaptivePolicy,
+// which holds widths and sensitivities, so that what measures them (apps/sensitivity.h) and what
+// keeps them in checkpoints serves this policy too.
 #pragma once
 #include "compress/adaptive_policy.h"
 #include "compress/learner.h"
@@ -30,7 +33,7 @@ struct BudgetPolicyOptions {
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class BudgetPolicy final : public WrappingPolicy, public Learner {
+class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjustable {
  public:
   explicit BudgetPolicy(const BudgetPolicyOptions& options);  // Errors: those of PayloadStore
   Decision decide(const SaveInfo& info, const Tensor& value) override;  // Errors: no plan yet
@@ -41,6 +44,13 @@ class BudgetPolicy final : public WrappingPolicy, public Learner {
   // range; `moved` without a file.
   void adopt(const BudgetPlan& plan);
   const std::optional<BudgetPlan>& plan() const { return plan_; }
+  // The width at which all tensors together would add the variance that is predicted; 16 where
+  // nothing is rounded. 0 before a plan and with nearest rounding.
+  double fineness() const override;
+  Range fineness_range() const override { return {1, 16, 0.25}; }
+  double set_fineness(double bits) override;
+  // The widths in use: the plan's, or fewer bits.
+  const std::map<uint64_t, int>& bits() const { return bits_; }
   AdaptivePolicy& adaptive() const { return *adaptive_; }
   bool can_move() const { return store_ != nullptr; }
 
@@ -55,7 +65,7 @@ class BudgetPolicy final : public WrappingPolicy, public Learner {
   // The predicted variance of a plan, in the unit of the sensitivities.
   static double variance(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan);
 
-  // The plan as numbers.
+  // The plan, and the widths in use where they are fewer, as numbers.
   std::vector<double> learned() const override;
   void restore_learned(const std::vector<double>& numbers) override;
 
@@ -64,7 +74,16 @@ class BudgetPolicy final : public WrappingPolicy, public Learner {
 
   std::shared_ptr<AdaptivePolicy> adaptive_;
   FixedPolicy exact_;
+  // The least bytes of at least this fineness, of items whose widths are those of the plan at most;
+  // the others have the plan's.
+  std::map<uint64_t, int> coarser(const std::vector<AdaptivePolicy::Item>& items,
+                                  double fineness) const;
+  void use(std::map<uint64_t, int> bits);
+
   std::optional<BudgetPlan> plan_;
+  std::map<uint64_t, int> bits_;  // of a mixed plan, in use
+  double wanted_ = 0;             // fineness; 0: the plan's
+  bool nearest_ = false;
   std::shared_ptr<PayloadStore> store_;
   std::map<const Codec*, Offload> moving_;
 };

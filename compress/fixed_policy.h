@@ -8,6 +8,7 @@
 #pragma once
 #include <string_view>
 
+#include "compress/adjustable.h"
 #include "compress/levels.h"
 #include "compress/quantize.h"
 
@@ -40,7 +41,7 @@ struct FixedPolicyOptions {
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class FixedPolicy final : public SavePolicy {
+class FixedPolicy final : public SavePolicy, public Adjustable {
  public:
   explicit FixedPolicy(const FixedPolicyOptions& options = {});  // Errors: unknown level
   bool rebuilds_signs() const override { return signs_ == Signs::rebuilt; }
@@ -52,6 +53,16 @@ class FixedPolicy final : public SavePolicy {
   // From now on. REQUIRES: no graph of this policy is alive. Errors: not in 1..16; a policy that
   // keeps tensors raw.
   void set_bits(int bits);
+
+  // Its width; 0 if it keeps tensors raw or rounds to nearest.
+  double fineness() const override {
+    return codec_->options().rounding == Rounding::nearest ? 0 : bits_;
+  }
+  Range fineness_range() const override { return {}; }
+  double set_fineness(double bits) override {
+    set_bits(static_cast<int>(bits));
+    return bits_;
+  }
 
  private:
   bool may_replay(const SaveInfo& info, const Tensor& value) const;
