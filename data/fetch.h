@@ -16,8 +16,6 @@ struct FetchOptions {
   // total is -1 if it is not known. Called from inside libcurl: must not throw.
   std::function<void(int64_t have, int64_t total)> progress = {};
   std::function<void(const std::string&)> say = {};  // why an attempt failed
-};                                                   // total is -1 if not known
-std::function<void(const std::string&)> say = {};    // why an attempt failed
 };
 
 struct Fetched {
