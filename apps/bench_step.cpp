@@ -84,10 +84,19 @@ Json workload(const std::string& name) {
       {"r18", R"({"model": {"name": "resnet18", "stem": "cifar"},
                   "data": {"name": "random", "batch_size": 32, "shape": [32, 32, 3]}})"},
       {"r50", R"({"model": {"name": "resnet50"},
-                  "data": {"name": "random", "batch_size": 4, "shape": [224, 224, 3], "classes": 1000}})"}};
+                  "data": {"name": "random", "batch_size": 4, "shape": [224, 224, 3], "classes": 1000}})"},
+      // Of the layers as torch.nn.TransformerEncoder has them.
+      {"bert", R"({"model": {"name": "encoder"}, "optim": {"name": "adamw"},
+                   "data": {"name": "random_tokens", "batch_size": 32, "max_length": 128}})"},
+      // As large as ogbn-arxiv.
+      {"gcn", R"({"model": {"name": "gcn", "layers": 3, "width": 256, "batch_norm": true},
+                  "data": {"name": "random_graph", "nodes": 169343, "edges": 1166243, "features": 128}})"}};
   const auto found = known.find(name);
+  std::vector<std::string> names;
+  for (const auto& each : known) names.push_back(each.first);
   if (found == known.end())
-    throw ConfigError("", fmt::format("--workload: expected one of r18, r20, r50, got '{}'", name));
+    throw ConfigError(
+        "", fmt::format("--workload: expected one of {}, got '{}'", fmt::join(names, ", "), name));
   return Json::parse(found->second);
 }
 

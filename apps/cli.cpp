@@ -113,6 +113,24 @@ void add_files(CLI::App& app) {
   });
 }
 
+void add_generate(CLI::App& app) {
+  static GenerateArguments a;
+  CLI::App* sub = command(app, "generate", "Text from a language model");
+  sub->add_option("CONFIG", a.config, "Configuration of its training, JSON")->required();
+  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
+      ->required()
+      ->type_name("FILE");
+  add_sets(sub, a.sets);
+  sub->add_option("--prompt", a.prompt, "Text to continue");
+  sub->add_option("--tokens", a.tokens, "How many to add")->check(CLI::NonNegativeNumber);
+  sub->add_option("--temperature", a.temperature, "0: always the likeliest token")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--top-k", a.top_k, "Draw from so many likeliest tokens only; 0: from all")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--seed", a.seed, "Of the draws");
+  sub->callback([] { generate_command(a); });
+}
+
 void add_data(CLI::App& app) {
   static DataArguments a;
   CLI::App* data = command(app, "data", "Get the usual datasets, and check them");
@@ -252,6 +270,7 @@ int run_cli(int argc, char** argv) {
     add_eval(app);
     add_grad(app);
     add_plan(app);
+    add_generate(app);
     add_files(app);
     add_data(app);
     add_bench(app);

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "apps/grad_batch.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
@@ -13,52 +14,6 @@
 #include "ops/copy.h"
 
 namespace frugal::apps {
-namespace {
-
-// [N, C, H, W] in files, [N, H, W, C] here.
-Tensor to_channels_last(const Tensor& input) {
-  CategoryScope scope(Category::input);
-  return ops::clone(input.dim() == 4 ? input.permute({0, 2, 3, 1}) : input);
-}
-
-// Where the classifier's weight is: the last 2-D one of the file.
-int64_t classes_in(const data::SafetensorsFile& weights) {
-  int64_t classes = 0;
-  for (const std::string& name : weights.names()) {
-    const Shape& shape = weights.info(name).shape;
-    if (shape.dim() == 2) classes = shape[0];
-  }
-  FRUGAL_CHECK(classes > 0, "[grad] expected a classifier's weight [classes, features] in {}",
-               weights.path());
-  return classes;
-}
-
-struct GradBatch {
-  Tensor input, target;  // target undefined: none
-};
-
-GradBatch read_batch(const std::string& path) {
-  const auto file = data::SafetensorsFile::open(path);
-  FRUGAL_CHECK(file.contains("input"), "[grad] expected a tensor 'input' in {}", path);
-  for (const std::string& name : file.names())
-    FRUGAL_CHECK(name == "input" || name == "target",
-                 "[grad] expected only 'input' and 'target' in {}, got '{}'", path, name);
-  CategoryScope scope(Category::input);
-  GradBatch batch;
-  batch.input = to_channels_last(file.read("input"));
-  FRUGAL_CHECK(
-      batch.input.dtype() == DType::f32 && (batch.input.dim() == 4 || batch.input.dim() == 2),
-      "[grad] expected 'input' to be [N, C, H, W] or [N, F] f32, got {}", describe(batch.input));
-  if (!file.contains("target")) return batch;
-  batch.target = file.read("target");
-  FRUGAL_CHECK(batch.target.dtype() == DType::i64 && batch.target.dim() == 1 &&
-                   batch.target.size(0) == batch.input.size(0),
-               "[grad] expected 'target' to be [{}] i64, got {}", batch.input.size(0),
-               describe(batch.target));
-  return batch;
-}
-
-}  // namespace
 
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
@@ -73,12 +28,8 @@ void grad_command(const GradArguments& arguments) {
   StepMemory memory;
   double loss_value = 0;
   try {
-    GradBatch batch = read_batch(arguments.batch);
-    if (!config.model.num_classes) config.model.num_classes = classes_in(weights);
-    if (!config.model.in_channels) config.model.in_channels = batch.input.shape().back();
-    Shape image;
-    for (int axis = 1; axis < batch.input.dim(); ++axis) image.push_back(batch.input.size(axis));
-    const auto model = make_model(config, {image, 0}, device);
+    Batch batch = read_grad_batch(arguments.batch, family_of(config.model.name));
+    const auto model = make_model(config, spec_of_batch(batch, weights, config), device);
     models::load_state_dict(*model, weights.read_all());
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
     Rng rng(static_cast<uint64_t>(config.run.seed));
@@ -91,12 +42,19 @@ void grad_command(const GradArguments& arguments) {
     begin_step(0);
     {
       PolicyScope scope(policy.get());
-      Variable output = model->forward(Variable(std::move(batch.input)), context);
+      Variable output;
       if (batch.target.defined()) {
         CrossEntropyOptions options;
         options.label_smoothing = config.train.label_smoothing;
-        loss = cross_entropy(output, batch.target, options);
+        Outcome outcome = run_forward(*model, batch, context, options);
+        output = std::move(outcome.output);
+        loss = std::move(outcome.loss);
       } else {
+        context.extras = std::move(batch.extras);
+        output = model->forward(batch.held ? Variable::constant(std::move(batch.input))
+                                           : Variable(std::move(batch.input)),
+                                context);
+        context.extras.clear();
         loss = sum(output);
       }
       CategoryScope copies(Category::workspace);

@@ -25,16 +25,26 @@ void eval_command(const EvalArguments& arguments);
 // One training-mode forward and backward for comparison with other frameworks. All files are
 // safetensors with PyTorch's names and layouts (OIHW, NCHW):
 //   weights: every parameter and buffer of the model
-//   batch:   input [N, C, H, W] (or [N, F] for an mlp) and, for classification, target [N] i64
-//   out:     loss [], output [N, classes], grad/<parameter>, buffer/<name> after the forward pass
+//   batch:   images, tokens or a graph, see grad_batch.h
+//   out:     loss [], output [..., classes], grad/<parameter>, buffer/<name> after the forward pass
 // The loss is the cross-entropy with train.label_smoothing, or without target the sum of the
-// output. num_classes and in_channels, where null, come from the files.
+// output. num_classes, in_channels and vocab_size, where null, come from the files.
 struct GradArguments {
   std::string config, weights, batch, out;
   std::vector<std::string> sets;
   bool json = false;
 };
 void grad_command(const GradArguments& arguments);
+
+// Text from a language model of a run of `train`: continues `prompt`, and is printed as it comes.
+struct GenerateArguments {
+  std::string config, checkpoint, prompt = "\n";
+  std::vector<std::string> sets;
+  int64_t tokens = 500, top_k = 0;
+  double temperature = 1;
+  uint64_t seed = 0;
+};
+void generate_command(const GenerateArguments& arguments);
 
 // How each saved tensor would be kept within CONFIG's memory_budget, before anything is measured.
 struct PlanArguments {

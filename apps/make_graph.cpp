@@ -33,7 +33,8 @@ std::string within(const std::string& dir, const std::vector<std::string>& folde
   return dir;
 }
 
-// ---- a graph from memory, whose labels its features tell a little
+// ---- a graph from memory, whose labels its features tell a little, and its neighbours more: half
+// of the edges join nodes of one class
 GraphData random_graph(const Config& config) {
   const DataConfig& c = config.data;
   const CategoryScope scope(Category::input);
@@ -45,16 +46,18 @@ GraphData random_graph(const Config& config) {
   std::vector<int64_t> from, to;
   const auto nodes = static_cast<uint64_t>(c.nodes);
   for (uint64_t e = 0; e < static_cast<uint64_t>(c.edges); ++e) {
-    from.push_back(static_cast<int64_t>(uniform_int(key, 2 * e, nodes)));
-    to.push_back(static_cast<int64_t>(uniform_int(key, 2 * e + 1, nodes)));
+    const auto one = static_cast<int64_t>(uniform_int(key, 2 * e, nodes));
+    const auto any = static_cast<int64_t>(uniform_int(key, 2 * e + 1, nodes));
+    const int64_t alike = any - any % graph.classes + one % graph.classes;
+    from.push_back(one);
+    to.push_back(e % 2 == 0 && alike < c.nodes ? alike : any);
   }
   graph.edge_index = data::make_edge_index(c.nodes, from, to, true);
   graph.y = Tensor::empty({c.nodes}, DType::i64);
   graph.x = Tensor::empty({c.nodes, c.features}, DType::f32);
-  const RngKey labels{key.seed, key.offset + 1}, noise{key.seed, key.offset + 2};
+  const RngKey noise{key.seed, key.offset + 1};
   for (int64_t v = 0; v < c.nodes; ++v) {
-    const auto label = static_cast<int64_t>(
-        uniform_int(labels, static_cast<uint64_t>(v), static_cast<uint64_t>(graph.classes)));
+    const int64_t label = v % graph.classes;
     graph.y.mut<int64_t>()[v] = label;
     float* x = graph.x.mut<float>() + v * c.features;
     for (int64_t f = 0; f < c.features; ++f)
@@ -132,7 +135,7 @@ const GraphData& graph_of(const Config& config) {
       split.train = c.split->at(0);
       split.val = c.split->at(1);
       split.test = 1 - split.train - split.val;
-      if (split.test <= 0)
+      if (split.test < 1e-9)
         throw ConfigError("data.split", fmt::format("expected shares that leave nodes to test, got "
                                                     "{} and {}",
                                                     split.train, split.val));

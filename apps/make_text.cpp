@@ -166,6 +166,15 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
 
 }  // namespace
 
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config) {
+  const std::vector<std::string> texts = names();
+  if (std::find(texts.begin(), texts.end(), config.data.name) == texts.end() ||
+      config.data.name == "random_tokens")
+    return nullptr;
+  if (is_stream(config.data.name)) return text_tokens(config, text_file(config)).tokenizer;
+  return word_pieces(config);
+}
+
 const DataKind& text_data() {
   static const DataKind kind = {names,
                                 check,

@@ -15,6 +15,9 @@ struct TextTokens {
   std::shared_ptr<const data::Tokenizer> tokenizer;
   std::shared_ptr<const data::TokenIds> ids;
 };
+// Of the configured text; null where the data are none. Errors: as below.
+std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config);
+
 // The file at `path` by data.tokenizer. Errors: those of the file and of the vocabulary.
 TextTokens text_tokens(const Config& config, const std::string& path);
 

@@ -47,6 +47,10 @@ LevelNeeds needs_of(const CompressionConfig& config) {
 void resolve(Config& config) {
   resolve_data(config);
   resolve_model(config, batch_spec(config));
+  if (family_of(config.model.name) == Family::graph &&
+      (config.compression.track_interval > 0 || config.compression.guard > 0))
+    throw ConfigError("compression.track_interval",
+                      "expected 0, as the guard: batches of a graph cannot be split in two");
   const LevelNeeds level = needs_of(config.compression);
   if (level.checkpointing) config.train.checkpointing = true;
   if (level.offload && config.compression.offload.empty())

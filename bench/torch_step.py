@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 """One PyTorch training step on CPU: median time in both memory layouts and the bytes autograd saves. One JSON line a workload.
 
-usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50 ...
+usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn ...
 needs: Debian's python3-torch and python3-torchvision
 
 r20: CIFAR ResNet-20 with projection shortcuts, batch 128, 3x32x32; r18: ResNet-18 with a 3x3 stem, batch 32, 3x32x32;
-r50: torchvision's ResNet-50, batch 4, 3x224x224. SGD with momentum. The same models as `frugal bench step --workload`.
+r50: torchvision's ResNet-50, batch 4, 3x224x224. SGD with momentum.
+bert: nn.TransformerEncoder of 4 layers, 256 wide, 4 heads, on word embeddings, batch 32, length 128. AdamW.
+gcn: 3 layers, 256 wide, with batch norm and dropout, on a random graph as large as ogbn-arxiv. SGD with momentum.
+The same models as `frugal bench step --workload`. Saved bytes leave out parameters; "input_bytes" says how many are the batch's own.
 """
 import argparse
 import json
@@ -47,10 +50,67 @@ def small_image_resnet(widths, depths):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(c, 10))
 
 
+class Encoder(nn.Module):
+    def __init__(self, vocabulary=30522, width=256):
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, width)
+        block = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.1, activation="gelu", batch_first=True)
+        self.blocks = nn.TransformerEncoder(block, 4)
+        self.classifier = nn.Linear(width, 2)
+
+    def forward(self, ids):
+        return self.classifier(self.blocks(self.words(ids))[:, 0])
+
+
+class SparseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, matrix, transposed):
+        ctx.transposed = transposed
+        return matrix @ x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.transposed @ dy, None, None
+
+
+class GraphNet(nn.Module):
+    def __init__(self, nodes=169343, edges=1166243, widths=(128, 256, 256, 40)):
+        super().__init__()
+        ends = torch.randint(0, nodes, (2, edges))
+        loops = torch.arange(nodes).repeat(2, 1)
+        index = torch.cat([ends, ends.flip(0), loops], 1)
+        matrix = torch.sparse_coo_tensor(index, torch.rand(index.shape[1]), (nodes, nodes)).coalesce()
+        self.matrix, self.transposed = matrix.to_sparse_csr(), matrix.t().coalesce().to_sparse_csr()
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(w) for w in widths[1:-1])
+
+    def forward(self, x):
+        for i, linear in enumerate(self.linears):
+            x = SparseProduct.apply(linear(x), self.matrix, self.transposed)
+            if i < len(self.norms):
+                x = F.dropout(F.relu(self.norms[i](x)), 0.5, self.training)
+        return x
+
+
+def images(batch, side):
+    return torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), 1e-3)
+
+
+# model, input and target, optimizer
 WORKLOADS = {
-    "r20": (lambda: small_image_resnet([16, 32, 64], [3, 3, 3]), 128, 32),
-    "r18": (lambda: small_image_resnet([64, 128, 256, 512], [2, 2, 2, 2]), 32, 32),
-    "r50": (lambda: torchvision.models.resnet50(), 4, 224),
+    "r20": (lambda: small_image_resnet([16, 32, 64], [3, 3, 3]), lambda: images(128, 32), sgd),
+    "r18": (lambda: small_image_resnet([64, 128, 256, 512], [2, 2, 2, 2]), lambda: images(32, 32), sgd),
+    "r50": (lambda: torchvision.models.resnet50(), lambda: images(4, 224), sgd),
+    "bert": (Encoder, lambda: (torch.randint(0, 30522, (32, 128)), torch.randint(0, 2, (32,))), adamw),
+    "gcn": (GraphNet, lambda: (torch.randn(169343, 128), torch.randint(0, 40, (169343,))), sgd),
 }
 
 
@@ -78,12 +138,13 @@ def main():
     torch.set_num_threads(args.threads)
     for name in args.names:
         torch.manual_seed(0)
-        make, batch, side = WORKLOADS[name]
-        model, x, y = make(), torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
-        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        make, draw, optimize = WORKLOADS[name]
+        model, (x, y) = make(), draw()
+        optimizer = optimize(model)
         medians = {}
-        for layout in (torch.contiguous_format, torch.channels_last):
-            model, x = model.to(memory_format=layout), x.contiguous(memory_format=layout)
+        for layout in (torch.contiguous_format, torch.channels_last) if x.dim() == 4 else (torch.contiguous_format,):
+            if x.dim() == 4:
+                model, x = model.to(memory_format=layout), x.contiguous(memory_format=layout)
             times = []
             for i in range(args.steps + 2):
                 start = time.perf_counter()
@@ -95,7 +156,7 @@ def main():
             medians[str(layout).removeprefix("torch.")] = statistics.median(times) * 1e3
         best = min(medians, key=medians.get)
         print(json.dumps({"workload": name, "torch": torch.__version__, "threads": args.threads, "layout": best,
-                          "step_ms": round(medians[best], 2), "saved_bytes": saved_bytes(model, x, y)}), flush=True)
+                          "step_ms": round(medians[best], 2), "saved_bytes": saved_bytes(model, x, y), "input_bytes": x.numel() * x.element_size()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,221 @@
+// The real binary on sequences and graphs: training, resuming, gradients, text, and bad input.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "apps/json.h"
+#include "data/safetensors.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kBert = R"({
+  "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
+  "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
+           "train_samples": 96, "test_samples": 24},
+  "optim": {"name": "adamw", "lr": 0.01, "clip_norm": 1},
+  "schedule": {"name": "linear", "warmup_steps": 4},
+  "compression": {"level": "L1", "min_elements": 96},
+  "train": {"epochs": 2, "log_interval": 3, "checkpoint_interval": 1},
+  "threads": 1})";
+
+constexpr const char* kGraph = R"({
+  "model": {"name": "sage", "width": 16},
+  "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3,
+           "sampler": "neighbours", "batch_size": 20, "fan_outs": [4, 4]},
+  "optim": {"name": "adam", "lr": 0.01},
+  "compression": {"level": "L1", "min_elements": 96},
+  "train": {"epochs": 4, "log_interval": 3, "checkpoint_interval": 1},
+  "threads": 1})";
+
+Json summary_of(const Ran& ran) {
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  return Json::parse(ran.out);
+}
+
+std::string words() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "the cat sat on the mat. ";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("every family of networks trains from a configuration, with packed activations") {
+  const TempFolder folder;
+  write_file(folder / "bert.json", kBert);
+  write_file(folder / "graph.json", kGraph);
+  write_file(folder / "words.txt", words());
+  const Json bert =
+      summary_of(frugal("train " + folder / "bert.json" + " --json --set train.epochs=8"));
+  CHECK(bert["final"]["test_accuracy"].get<double>() > 0.8);  // the classes' words tell them
+  CHECK(bert["memory"]["packed_bytes"].get<int64_t>() > 0);
+  CHECK(!bert["final"].contains("validation"));
+  for (const std::string model : {"gcn", "sage", "gat", "gcnii"}) {
+    CAPTURE(model);
+    const Json graph = summary_of(frugal(fmt::format(
+        "train {} --json --set model.name={} --set data.sampler=full --set train.epochs=40{}",
+        folder / "graph.json", model, model == "gcnii" ? " --set model.layers=4" : "")));
+    CHECK(graph["final"]["train_loss"].get<double>() < 1.0);  // log 3 at the start
+    CHECK(graph["best"]["validation"]["accuracy"].get<double>() > 0.5);
+    CHECK(graph["memory"]["packed_bytes"].get<int64_t>() > 0);
+  }
+  for (const std::string sampler : {"random_walk", "node", "edge", "clusters", "neighbours"}) {
+    CAPTURE(sampler);
+    const Json graph = summary_of(
+        frugal(fmt::format("train {} --json --set data.sampler={} --set data.sampler_batches=5 "
+                           "--set data.clusters=40 --set train.epochs=10",
+                           folder / "graph.json", sampler)));
+    CHECK(graph["final"]["test_accuracy"].get<double>() > 0.6);
+  }
+  const Json text = summary_of(frugal(fmt::format(
+      "train {} --json --set model.name=gpt2 --set model.vocab_size=null --set data.name=text "
+      "--set data.dir={} --set data.classes=null --set train.epochs=8",
+      folder / "bert.json", folder / "words.txt")));
+  CHECK(text["final"]["test_loss"].get<double>() < 2);  // 12 characters
+}
+
+TEST_CASE("a run on sequences or a graph goes on where a signal ended it, to the same bits") {
+  for (const char* config : {kBert, kGraph}) {
+    const TempFolder folder;
+    write_file(folder / "c.json", config);
+    const std::string train = "train " + folder / "c.json" + " --out ";
+    REQUIRE(frugal(train + folder / "whole").status == 0);
+    const Ran cut = shell(fmt::format(
+        "FRUGAL {}{} & child=$!; while [ ! -f {}/checkpoint/state.safetensors ]; do sleep 0.01; "
+        "done; kill -TERM $child; wait $child",
+        train, folder / "cut", folder / "cut"));
+    CHECK(cut.status == 128 + 15);
+    REQUIRE(frugal(train + folder / "cut" + " --resume").status == 0);
+    for (const char* name : {"metrics.jsonl", "checkpoint/last.safetensors",
+                             "checkpoint/best.safetensors", "checkpoint/state.safetensors"}) {
+      CAPTURE(name);
+      const bool same = read_file(folder / "whole/" + name) == read_file(folder / "cut/" + name);
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("networks and data that do not fit are refused by name") {
+  const TempFolder folder;
+  write_file(folder / "bert.json", kBert);
+  write_file(folder / "graph.json", kGraph);
+  auto refused = [&](const char* file, const std::string& sets, const char* path,
+                     const char* word) {
+    const Ran ran = frugal("train " + folder / file + " " + sets);
+    CAPTURE(sets);
+    CHECK(ran.status == 2);
+    CHECK_MESSAGE(ran.err.find(path) != std::string::npos, ran.err);
+    CHECK_MESSAGE(ran.err.find(word) != std::string::npos, ran.err);
+  };
+  refused("bert.json", "--set model.name=resnet20", "model.name", "bert_tiny");
+  refused("bert.json", "--set model.name=gpt2", "model.name", "bert_tiny");  // one target a text
+  refused("graph.json", "--set model.name=bert_tiny", "model.name", "gcnii");
+  refused("bert.json", "--set model.max_positions=8", "model.max_positions", "12");
+  refused("bert.json", "--set data.name=sst2 --set data.dir=/ --set data.classes=null",
+          "data.vocabulary", "vocab.txt");
+  refused("bert.json",
+          "--set model.name=gpt2 --set data.name=text --set data.classes=null --set data.dir=" +
+              folder / "none",
+          "data.dir", "text file");
+  refused("graph.json", "--set data.sampler=random_walk --set model.name=gcn", "data.sampler",
+          "gcn");
+  refused("graph.json", "--set data.sampler=clusters --set data.clusters=5", "data.batch_size",
+          "5");
+  refused("graph.json", "--set data.split=[0.7,0.3]", "data.split", "0.7");
+  refused("graph.json", "--set compression.track_interval=5 --set data.sampler=full",
+          "compression.track_interval", "0");
+}
+
+TEST_CASE("a language model that learned its text by heart writes it, and the same for a seed") {
+  const TempFolder folder;
+  write_file(folder / "words.txt", words());
+  write_file(folder / "c.json",
+             fmt::format(R"({{"model": {{"name": "gpt2", "layers": 1, "width": 32, "heads": 2,
+                                        "max_positions": 16, "dropout": 0}},
+                             "data": {{"name": "text", "dir": "{}", "batch_size": 16,
+                                       "max_length": 16}},
+                             "optim": {{"name": "adamw", "lr": 0.01}},
+                             "compression": {{"level": "L1", "min_elements": 96}},
+                             "train": {{"epochs": 1, "steps": 120}}, "threads": 1}})",
+                         folder / "words.txt"));
+  REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / "run").status == 0);
+  const std::string model = "generate " + folder / "c.json" + " --checkpoint " +
+                            folder / "run/checkpoint/last.safetensors --tokens 16 ";
+  const std::string generate = model + "--prompt 'the cat ' ";
+  const Ran greedy = frugal(generate + "--temperature 0");
+  REQUIRE_MESSAGE(greedy.status == 0, greedy.err);
+  CHECK(greedy.out == "the cat sat on the mat. \n");
+  const std::string drawn = frugal(generate + "--temperature 3 --seed 1").out;
+  CHECK(drawn == frugal(generate + "--temperature 3 --seed 1").out);
+  CHECK(drawn != frugal(generate + "--temperature 3 --seed 2").out);
+  const Ran foreign = frugal(model + "--prompt X");
+  CHECK(foreign.status == 1);
+  CHECK_MESSAGE(foreign.err.find("alphabet") != std::string::npos, foreign.err);
+}
+
+TEST_CASE("gradients of token and graph batches from files") {
+  const TempFolder folder;
+  write_file(folder / "bert.json", kBert);
+  write_file(
+      folder / "graph.json",
+      R"({"model": {"name": "gcn", "width": 4, "dropout": 0}, "compression": {"level": "L0"}})");
+  REQUIRE(frugal("train " + folder / "bert.json" + " --set train.steps=1 --out " + folder / "run")
+              .status == 0);
+  std::map<std::string, Tensor> batch;
+  auto run = [&](const std::string& config, const std::string& weights) {
+    std::vector<std::pair<std::string, Tensor>> all(batch.begin(), batch.end());
+    data::write_safetensors(folder / "b", all);
+    return frugal("grad " + config + " --weights " + weights + " --batch " + folder / "b" +
+                  " --out " + folder / "g" + " --json");
+  };
+  const std::string bert = folder / "run/checkpoint/last.safetensors";
+  const std::string dry = folder / "dry.json";
+  write_file(dry, R"({"model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2,
+                                "dropout": 0, "attention_dropout": 0},
+                      "compression": {"level": "L0"}})");
+  auto loss = [&](const Ran& ran) {
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["loss"].get<double>();
+  };
+  // What the mask hides does not matter.
+  batch["input_ids"] = Tensor::from<int64_t>({5, 6, 7, 0, 8, 9, 1, 2}, {2, 4});
+  batch["attention_mask"] = Tensor::from<int64_t>({1, 1, 1, 0, 1, 1, 1, 1}, {2, 4});
+  batch["target"] = Tensor::from<int64_t>({0, 2}, {2});
+  const double masked = loss(run(dry, bert));
+  batch["input_ids"] = Tensor::from<int64_t>({5, 6, 7, 50, 8, 9, 1, 2}, {2, 4});
+  CHECK(loss(run(dry, bert)) == masked);
+  batch.erase("attention_mask");
+  CHECK(loss(run(dry, bert)) != masked);
+  batch["input"] = batch["input_ids"];
+  CHECK(run(dry, bert).err.find("'input'") != std::string::npos);
+  batch.erase("input");
+  batch["target"] = Tensor::from<int64_t>({0, 2, 1}, {3});
+  CHECK(run(dry, bert).err.find("[2] i64") != std::string::npos);
+
+  // A graph: nodes outside of the mask do not count.
+  const std::string weights = folder / "w";
+  data::write_safetensors(weights, {{"convs.0.lin.weight", Tensor::full({4, 2}, 0.5)},
+                                    {"convs.0.bias", Tensor::full({4}, 0.1)},
+                                    {"convs.1.lin.weight", Tensor::full({3, 4}, 0.25)},
+                                    {"convs.1.bias", Tensor::from<float>({0, 1, 2}, {3})}});
+  const std::string graph = folder / "graph.json";
+  batch.clear();
+  batch["x"] = Tensor::from<float>({1, 0, 0, 1, 1, 1}, {3, 2});
+  batch["edge_index"] = Tensor::from<int64_t>({0, 1, 1, 0}, {2, 2});
+  batch["target"] = Tensor::from<int64_t>({2, 0, 0}, {3});
+  const double all = loss(run(graph, weights));
+  batch["mask"] = Tensor::from<uint8_t>({1, 0, 0}, {3});
+  const double first = loss(run(graph, weights));
+  // The last layer's biases alone tell the classes apart.
+  CHECK(first == doctest::Approx(std::log(std::exp(-2.0) + std::exp(-1.0) + 1)).epsilon(1e-5));
+  CHECK(all == doctest::Approx(first + 2 * 2.0 / 3).epsilon(1e-5));
+  batch["edge_index"] = Tensor::from<int64_t>({0, 1, 1, 3}, {2, 2});
+  CHECK(run(graph, weights).status == 1);
+  batch.erase("edge_index");
+  CHECK(run(graph, weights).err.find("edge_index") != std::string::npos);
+}
+
+}  // namespace frugal::apps
