@@ -37,7 +37,7 @@ bool CsvReader::refill() {
 
 size_t CsvReader::find_end() {
   size_t length = 0;  // of what was scanned; begin_ moves when the buffer is refilled
-  bool quoted = false, start = true;
+  bool quoted = false, start = true, field_quoted = false;
   while (true) {
     const char* const text = buffer_.data() + begin_;
     const size_t size = buffer_.size() - begin_;
@@ -49,12 +49,14 @@ size_t CsvReader::find_end() {
     for (; length < size; ++length) {
       const char c = text[length];
       if (quoted) {
-        quoted = c != '"';  // a doubled quote closes and opens again
-      } else if (c == '"') {
-        // In the middle of a plain field a quote is a character.
-        quoted = start || text[length - 1] == '"';
+        quoted = c != '"';    // a doubled quote closes and opens again
+      } else if (c == '"') {  // opens at a field's start alone; in a plain field it is a character
+        quoted = start || (field_quoted && text[length - 1] == '"');
+        field_quoted = field_quoted || quoted;
       } else if (c == '\n') {
         return begin_ + length;
+      } else if (c == ',') {
+        field_quoted = false;
       }
       start = !quoted && c == ',';
     }

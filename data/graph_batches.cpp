@@ -8,6 +8,33 @@ std::string_view name_of(GraphPart part) {
   return part == GraphPart::train ? "train" : part == GraphPart::val ? "val" : "test";
 }
 
+void check_graph(const char* op, const GraphData& graph) {
+  const auto is = [](const Tensor& tensor, DType dtype, const Shape& shape) {
+    return tensor.defined() && tensor.dtype() == dtype && tensor.shape() == shape &&
+           tensor.is_contiguous() && tensor.device().type == DeviceType::cpu;
+  };
+  const auto show = [](const Tensor& tensor) {
+    return tensor.defined() ? describe(tensor) : std::string("none");
+  };
+  const Shape one{graph.nodes}, several{graph.nodes, graph.classes};
+  FRUGAL_CHECK(graph.nodes > 0, "[{}] expected a graph with nodes, got none", op);
+  FRUGAL_CHECK(is(graph.y, DType::i64, one) || is(graph.y, DType::f32, several),
+               "[{}] expected labels {} i64 or {} f32, got {}", op, one, several, show(graph.y));
+  if (graph.sparse()) {
+    const Shape entries = graph.x_col.defined() ? graph.x_col.shape() : Shape{0};
+    FRUGAL_CHECK(
+        is(graph.x_row_ptr, DType::i64, {graph.nodes + 1}) &&
+            is(graph.x_col, DType::i64, entries) && is(graph.x_value, DType::f32, entries),
+        "[{}] expected sparse features row_ptr [{}] i64, col i64 and value f32, got {}, {} "
+        "and {}",
+        op, graph.nodes + 1, show(graph.x_row_ptr), show(graph.x_col), show(graph.x_value));
+  } else {
+    const Shape dense{graph.nodes, graph.features};
+    FRUGAL_CHECK(is(graph.x, DType::f32, dense), "[{}] expected features {} f32, got {}", op, dense,
+                 show(graph.x));
+  }
+}
+
 Tensor mask_of(const GraphData& graph, GraphPart part) {
   const Tensor mask = part == GraphPart::train ? graph.train_mask
                       : part == GraphPart::val ? graph.val_mask
@@ -50,7 +77,7 @@ void GraphSource::seek(const LoaderState& state) {
 }
 
 GraphBatches::GraphBatches(const GraphData& graph, GraphPart part) {
-  FRUGAL_CHECK(graph.y.defined(), "[graph] expected a graph with labels, got none");
+  check_graph("graph", graph);
   const std::vector<int64_t> nodes = nodes_of(graph, part);
   samples_ = static_cast<int64_t>(nodes.size());
   const CategoryScope category(Category::input);

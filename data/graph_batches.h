@@ -10,6 +10,8 @@ namespace frugal::data {
 enum class GraphPart : uint8_t { train, val, test };
 std::string_view name_of(GraphPart part);
 
+// What batches are made of: labels and features of the right shapes. Errors: others, naming `op`.
+void check_graph(const char* op, const GraphData& graph);
 // The part's mask, [V] u8. Errors: the graph has none, naming random_split.
 Tensor mask_of(const GraphData& graph, GraphPart part);
 // The part's nodes, ascending. Errors: none.
@@ -35,7 +37,7 @@ class GraphSource : public BatchSource {
 // x_value. Target y, kIgnored outside of the part (with several labels a node: all of the row).
 // Extra edge_index [2, E] i64. Every epoch gives the same storages, so that models may keep what
 // they derive from them.
-// Errors: a graph without labels or without the part's mask, a part without nodes.
+// Errors: those of check_graph, a graph without the part's mask, a part without nodes.
 class GraphBatches : public GraphSource {
  public:
   GraphBatches(const GraphData& graph, GraphPart part);

@@ -16,7 +16,7 @@ constexpr uint64_t kOrderStream = 0x636c757374657200;
 ClusterBatches::ClusterBatches(const GraphData& graph, GraphPart part,
                                const ClusterOptions& options)
     : graph_(graph), options_(options), wanted_(mask_of(graph, part)) {
-  FRUGAL_CHECK(graph.y.defined(), "[clusters] expected a graph with labels, got none");
+  check_graph("clusters", graph);
   samples_ = static_cast<int64_t>(nodes_of(graph, part).size());
   const Tensor edge_index = edges_of(graph, part);
   edges_ = std::make_unique<InEdges>(edge_index, graph.nodes);

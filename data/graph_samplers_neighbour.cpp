@@ -31,7 +31,7 @@ void distinct(Draws& draws, int64_t bound, int64_t count, std::vector<int64_t>& 
 NeighbourBatches::NeighbourBatches(const GraphData& graph, GraphPart part,
                                    const NeighbourOptions& options)
     : graph_(graph), options_(options), wanted_(mask_of(graph, part)) {
-  FRUGAL_CHECK(graph.y.defined(), "[neighbours] expected a graph with labels, got none");
+  check_graph("neighbours", graph);
   FRUGAL_CHECK(!options.fanouts.empty() && options.batch_size >= 1,
                "[neighbours] expected fan-outs and a batch_size of at least 1, got {} and {}",
                options.fanouts.size(), options.batch_size);

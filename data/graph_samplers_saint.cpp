@@ -11,9 +11,9 @@ namespace {
 
 constexpr uint64_t kSaintStream = 0x7361696e74000000, kPresampleStream = 0x70726573616d706c;
 
-// Subgraphs drawn side by side before their counts are added; a constant, so that what is drawn
-// does not depend on the number of threads.
-constexpr int64_t kBlock = 16;
+// Subgraphs are drawn side by side, so many that they hold about kBlockNodes nodes, before their
+// counts are added: what is drawn does not depend on the number of threads.
+constexpr int64_t kBlockNodes = 65536;
 
 }  // namespace
 
@@ -99,7 +99,7 @@ struct SaintBatches::Sampler {
 
 SaintBatches::SaintBatches(const GraphData& graph, GraphPart part, const SaintOptions& options)
     : graph_(graph), options_(options) {
-  FRUGAL_CHECK(graph.y.defined(), "[saint] expected a graph with labels, got none");
+  check_graph("saint", graph);
   FRUGAL_CHECK(
       options.roots >= 1 && options.length >= 0 && options.nodes >= 1 && options.edges >= 1 &&
           options.coverage >= 1 && options.batches >= 0,
@@ -121,21 +121,25 @@ void SaintBatches::presample() {
   std::vector<int64_t> of_edge(static_cast<size_t>(edges.edges()));
   const auto pool = static_cast<int64_t>(sampler_->pool.size());
   int64_t drawn = 0, held = 0;
-  std::vector<Subgraph> block(static_cast<size_t>(kBlock));
+  const auto key = [&](int64_t index) {
+    return batch_key(options_.seed, kPresampleStream, 0, static_cast<uint64_t>(index));
+  };
+  const Subgraph first = sampler_->draw(key(0), sampler_->of_consumer);
+  const auto first_nodes = static_cast<int64_t>(first.nodes.size());
+  const int64_t at_once = std::clamp<int64_t>(kBlockNodes / first_nodes, 16, 1024);
+  std::vector<Subgraph> block(static_cast<size_t>(at_once));
   while (held < options_.coverage * pool) {
-    parallel_for(0, kBlock, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, at_once, 4, [&](int64_t begin, int64_t end) {
       Scratch scratch;
       for (int64_t i = begin; i < end; ++i)
-        block[static_cast<size_t>(i)] = sampler_->draw(
-            batch_key(options_.seed, kPresampleStream, 0, static_cast<uint64_t>(drawn + i)),
-            scratch);
+        block[static_cast<size_t>(i)] = sampler_->draw(key(drawn + i), scratch);
     });
     for (const Subgraph& subgraph : block) {
       for (const int64_t node : subgraph.nodes) ++of_node[static_cast<size_t>(node)];
       for (const int64_t position : subgraph.position) ++of_edge[static_cast<size_t>(position)];
       held += static_cast<int64_t>(subgraph.nodes.size());
     }
-    drawn += kBlock;
+    drawn += at_once;
   }
   batches_ = options_.batches;
   if (batches_ == 0)  // pool / (held / drawn), rounded up

@@ -111,7 +111,17 @@ TEST_CASE("a whole graph is the same batch every epoch") {
   CHECK_THROWS_WITH_AS(GraphBatches(graph, GraphPart::val),
                        doctest::Contains("the val mask, got none"), Error);
   graph.y = {};
-  CHECK_THROWS_WITH_AS(GraphBatches(graph, GraphPart::train), doctest::Contains("labels"), Error);
+  CHECK_THROWS_WITH_AS(GraphBatches(graph, GraphPart::train), doctest::Contains("got none"), Error);
+  graph = small_graph();
+  graph.x = graph.x.slice(0, 0, 39);
+  CHECK_THROWS_WITH_AS(GraphBatches(graph, GraphPart::train),
+                       doctest::Contains("features [40, 2] f32, got [39, 2] f32"), Error);
+  graph = small_graph(40, true);
+  graph.x_value = {};
+  CHECK_THROWS_WITH_AS(GraphBatches(graph, GraphPart::train), doctest::Contains("sparse features"),
+                       Error);
+  CHECK_THROWS_WITH_AS(GraphBatches(GraphData(), GraphPart::train),
+                       doctest::Contains("a graph with nodes"), Error);
 }
 
 TEST_CASE("partitions are balanced, complete, deterministic, and cut few edges") {

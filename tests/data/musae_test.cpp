@@ -46,6 +46,8 @@ TEST_CASE("tables with quotes, line ends and gzip are read") {
   CHECK(rows_of("a,b\n1,2") == Rows{{"a", "b"}, {"1", "2"}});
   CHECK(rows_of("a,,\r\n\n,\n") == Rows{{"a", "", ""}, {"", ""}});
   CHECK(rows_of("\"a,\"\"b\"\"\nc\",d\n\"\",x\"y\n") == Rows{{"a,\"b\"\nc", "d"}, {"", "x\"y"}});
+  CHECK(rows_of("x\"\"y\n\"z\",\"\"\n\"\"\"\"\"\",w\"\"\n") ==
+        Rows{{"x\"\"y"}, {"z", ""}, {"\"\"", "w\"\""}});
   CHECK(rows_of(gzip("a,b\n") + gzip("\"c\",d\n")) == Rows{{"a", "b"}, {"c", "d"}});
   // Records across the pieces in which a file is read.
   std::string long_file;
