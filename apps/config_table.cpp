@@ -307,8 +307,9 @@ Section compression() {
            "and of the loss's smoothness to the next; 0: none, or with guard 200."),
        field(s, "guard", &C::guard, number(0, 1e3),
              "The share of the minibatch's variance that compression may add to the gradient's, "
-             "such as 0.1: bits rise while it adds more and fall where it adds far less; 0: off. "
-             "Of gact."),
+             "such as 0.1: bits (of actnn their average, of acgc the growth, of budget what it "
+             "uses of what it may) rise while it adds more and fall where it adds far less; 0: "
+             "off."),
        field(s, "guard_min_bits", &C::guard_min_bits, integer(1, 16),
              "Below which the guard does not go."),
        field(s, "offload", &C::offload, text(),
