@@ -24,8 +24,8 @@ Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variab
                          double eps = 1e-5);
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 
-// ---- linear(x) and an activation, made while the linear output is in the caches
-// (functions/linear_activation.cpp). x [..., I], weight [O, I], bias [O] or undefined -> [..., O].
+// ---- linear(x) and an activation of it (functions/linear_activation.cpp). x [..., I], weight
+// [O, I], bias [O] or undefined -> [..., O].
 // linear_gelu saves x, weight and the linear output; recipe: the activation of that. linear_relu
 // saves x, weight and the sign, 1 bit.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias,

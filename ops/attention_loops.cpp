@@ -76,53 +76,71 @@ HWY_ATTR void TileAdd(Tile x, const float* y, int64_t y_stride) {
   }
 }
 
-constexpr int64_t kLanes = 16;  // see softmax_loops.cpp
-
-// NaN is passed over: the exponentials carry it into the sum.
-HWY_ATTR inline float row_max(const float* HWY_RESTRICT x, int64_t n) {
-  float lanes[kLanes];
-  for (float& lane : lanes) lane = -std::numeric_limits<float>::infinity();
+// Joins f(d, i) over [0, n) by `join`, whole vectors and then single elements.
+template <class F, class Join>
+HWY_INLINE auto reduce(int64_t n, float start, F f, Join join) {
+  const Wide wide;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(wide));
+  auto a = hn::Set(wide, start), b = a;
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane)
-      lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
-  float top = lanes[0];
-  for (const float lane : lanes) top = lane > top ? lane : top;
-  for (; i < n; ++i) top = x[i] > top ? x[i] : top;
-  return top;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    a = join(a, f(wide, i));
+    b = join(b, f(wide, i + lanes));
+  }
+  for (; i + lanes <= n; i += lanes) a = join(a, f(wide, i));
+  auto rest = hn::Set(one, start);
+  for (; i < n; ++i) rest = join(rest, f(one, i));
+  struct Parts {
+    hn::Vec<Wide> vector;
+    float rest;
+  };
+  return Parts{join(a, b), hn::GetLane(rest)};
 }
 
-HWY_ATTR inline float row_sum(const float* HWY_RESTRICT x, int64_t n) {
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane];
-  float total = 0;
-  for (const float lane : lanes) total += lane;
-  for (; i < n; ++i) total += x[i];
-  return total;
+// NaN may be passed over: the exponentials carry it into the sum.
+HWY_INLINE float row_max(const float* x, int64_t n) {
+  const auto parts = reduce(
+      n, -std::numeric_limits<float>::infinity(),
+      [x](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); },
+      [](auto p, auto q) HWY_ATTR { return hn::IfThenElse(hn::Gt(q, p), q, p); });
+  return std::max(hn::GetLane(hn::MaxOfLanes(Wide(), parts.vector)), parts.rest);
+}
+
+template <class F>
+HWY_INLINE float row_sum(int64_t n, F f) {
+  const auto parts = reduce(n, 0, f, [](auto p, auto q) HWY_ATTR { return hn::Add(p, q); });
+  return hn::GetLane(hn::SumOfLanes(Wide(), parts.vector)) + parts.rest;
+}
+
+// x = e^(x - shift). Hidden keys are common, and results below the normal numbers would cost
+// hundreds of cycles each: they are 0.
+HWY_ATTR inline void exp_row(float* x, float shift, int64_t n) {
+  constexpr float kLeast = -87;
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = x[i] - shift;
+    const bool gone = v < kLeast;
+    x[i] = math::choose(gone, 0.0f, math::exp(math::choose(gone, kLeast, v)));
+  }
 }
 
 HWY_ATTR void TileOnlineSoftmax(Tile x, float* top, float* total, float* rescale) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   for (int64_t r = 0; r < x.rows; ++r) {
-    float* HWY_RESTRICT row = x.data + r * x.stride;
+    float* row = x.data + r * x.stride;
     const float most = std::max(top[r], row_max(row, x.cols));
     // Hidden so far: nothing to scale, and e^-inf is 0 from any finite shift.
     const float shift = most == kNone ? 0 : most;
-    for (int64_t i = 0; i < x.cols; ++i) row[i] = math::exp(row[i] - shift);
+    exp_row(row, shift, x.cols);
     rescale[r] = top[r] == kNone ? 0 : math::exp(top[r] - shift);
-    total[r] = total[r] * rescale[r] + row_sum(row, x.cols);
+    total[r] = total[r] * rescale[r] +
+               row_sum(x.cols, [row](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, row + i); });
     top[r] = most;
   }
 }
 
 HWY_ATTR void TileExp(Tile x, const float* shift) {
-  for (int64_t r = 0; r < x.rows; ++r) {
-    float* HWY_RESTRICT row = x.data + r * x.stride;
-    const float by = shift[r];
-    for (int64_t i = 0; i < x.cols; ++i) row[i] = math::exp(row[i] - by);
-  }
+  for (int64_t r = 0; r < x.rows; ++r) exp_row(x.data + r * x.stride, shift[r], x.cols);
 }
 
 HWY_ATTR void TileScaleRows(Tile x, const float* factor) {
@@ -150,16 +168,12 @@ HWY_ATTR void TileSoftmaxGradient(Tile dp, const float* p, const float* delta) {
   }
 }
 
-HWY_ATTR float Dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, int64_t n) {
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane] * y[i + lane];
-  float total = 0;
-  for (const float lane : lanes) total += lane;
-  for (; i < n; ++i) total += x[i] * y[i];
-  return total;
+float Dot(const float* x, const float* y, int64_t n) {
+  return row_sum(n, [x, y](auto d, int64_t i)
+                        HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)); });
 }
+
+constexpr int64_t kLanes = 16;
 
 // 16 rows at a time, so that whole lines of y are written.
 HWY_ATTR void TileTranspose(const float* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,

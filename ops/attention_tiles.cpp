@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "core/parallel.h"
 #include "ops/attention_loops.h"
@@ -40,22 +41,31 @@ class Workspace {
   int64_t used_ = 0;
 };
 
+// to = from * factor; plain copies are most of them.
+template <class From, class To>
+void scaled_copy(const From* from, float factor, To* to, int64_t n) {
+  if constexpr (std::is_same_v<From, To>)
+    if (factor == 1) {
+      std::copy_n(from, n, to);
+      return;
+    }
+  for (int64_t k = 0; k < n; ++k) to[k] = static_cast<To>(static_cast<float>(from[k]) * factor);
+}
+
 template <class T>
 void read_rows(const T* from, int64_t stride, int64_t rows, int64_t d, float factor, float* to,
                int64_t to_stride) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t k = 0; k < d; ++k)
-      to[r * to_stride + k] = static_cast<float>(from[r * stride + k]) * factor;
-    std::fill(to + r * to_stride + d, to + (r + 1) * to_stride, 0.0f);
+  for (int64_t r = 0; r < rows; ++r, from += stride, to += to_stride) {
+    scaled_copy(from, factor, to, d);
+    std::fill(to + d, to + to_stride, 0.0f);
   }
 }
 
 template <class T>
 void write_rows(const float* from, int64_t from_stride, int64_t rows, int64_t d, float factor,
                 T* to, int64_t stride) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t k = 0; k < d; ++k)
-      to[r * stride + k] = static_cast<T>(from[r * from_stride + k] * factor);
+  for (int64_t r = 0; r < rows; ++r, from += from_stride, to += stride)
+    scaled_copy(from, factor, to, d);
 }
 
 int64_t offset(const Tensor& x, int64_t n, int64_t head) {

@@ -1,5 +1,5 @@
-// A linear map and an activation of its output, made while that is still in the caches. f32 and
-// f64. Their gradients are the two ops' own (ops/elementwise.h, ops/bitmask.h, ops/matmul.h).
+// A linear map and an activation of its output. f32 and f64. Their gradients are the two ops' own
+// (ops/elementwise.h, ops/bitmask.h, ops/matmul.h).
 #pragma once
 #include "core/tensor.h"
 #include "ops/options.h"
@@ -12,11 +12,6 @@ struct LinearGelu {
   Tensor h, y;
 };
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind);
-// x and y [rows, I or O], all contiguous.
-void linear_gelu_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
-                        const LinearGelu& out);
-void linear_gelu_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
-                        const LinearGelu& out);
 
 // y = h where it is not <= 0, else 0; the mask (ops/bitmask.h) says where, if asked for.
 struct LinearRelu {
