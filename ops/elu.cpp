@@ -40,6 +40,11 @@ void for_runs(const Shape& shape, F f) {
 FRUGAL_HD float minus_one(float x) { return math::exp(x) - 1; }
 FRUGAL_HD double minus_one(double x) { return std::expm1(x); }
 
+FRUGAL_HD float choose(bool condition, float yes, float no) {
+  return math::choose(condition, yes, no);
+}
+FRUGAL_HD double choose(bool condition, double yes, double no) { return condition ? yes : no; }
+
 }  // namespace
 
 void elu_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& mask) {
@@ -50,14 +55,16 @@ void elu_kernel(Cpu, const Tensor& x, const Tensor& y, const Tensor& mask) {
     const T* px = x.data<T>();
     T* py = y.mut<T>();
     for_runs(x.shape(), [&](int64_t element, int64_t byte, int bit, int64_t count) {
-      for (int64_t k = 0; k < count; ++k) {
-        const T v = px[element + k], negative = minus_one(v);
-        py[element + k] = v <= 0 ? negative : v;
-      }
+      const T* in = px + element;
+      T* out = py + element;
+#pragma omp simd
+      for (int64_t k = 0; k < count; ++k) out[k] = choose(in[k] <= 0, minus_one(in[k]), in[k]);
       if (bytes == nullptr) return;
+      uint8_t* set = bytes + byte;
+      const auto one = static_cast<uint8_t>(1 << bit);
+#pragma omp simd
       for (int64_t k = 0; k < count; ++k)
-        bytes[byte + k] =
-            static_cast<uint8_t>(bytes[byte + k] | (px[element + k] <= 0 ? 0 : 1) << bit);
+        set[k] = static_cast<uint8_t>(set[k] | (in[k] <= 0 ? uint8_t{0} : one));
     });
   });
 }
@@ -79,10 +86,12 @@ void elu_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tensor& m
     const T *pd = dy.data<T>(), *py = y.data<T>();
     T* out = dx.mut<T>();
     for_runs(dy.shape(), [&](int64_t element, int64_t byte, int bit, int64_t count) {
-      for (int64_t k = 0; k < count; ++k) {
-        const T d = pd[element + k], negative = d * (py[element + k] + 1);
-        out[element + k] = (bytes[byte + k] >> bit & 1) != 0 ? d : negative;
-      }
+      const T *d = pd + element, *v = py + element;
+      const uint8_t* set = bytes + byte;
+      T* to = out + element;
+#pragma omp simd
+      for (int64_t k = 0; k < count; ++k)
+        to[k] = choose((set[k] >> bit & 1) != 0, d[k], d[k] * (v[k] + 1));
     });
   });
 }
