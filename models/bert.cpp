@@ -32,9 +32,18 @@ class Bert::Layer : public Module {
         norm2_(norm(init, "output.LayerNorm")) {}
 
   Variable forward(Variable x, Context& context) override {
+    return run(std::move(x), false, context);
+  }
+  Variable forward_first(Variable x, Context& context) {  // [N, T, H] -> [N, 1, H]
+    return run(std::move(x), true, context);
+  }
+
+ private:
+  Variable run(Variable x, bool first, Context& context) {
     const SelfAttentionOptions attention{options_.heads, options_.attention_dropout, false};
-    Variable y = self_attention(query_->forward(x, context), key_->forward(x, context),
-                                value_->forward(x, context), attention,
+    const Variable k = key_->forward(x, context), v = value_->forward(x, context);
+    if (first) x = first_token(x);
+    Variable y = self_attention(query_->forward(x, context), k, v, attention,
                                 context.extra("attention_mask"), context);
     y = projection_->forward(std::move(y), context);
     x = norm1_->forward(add(drop(y, options_.dropout, context), x), context);
@@ -44,7 +53,6 @@ class Bert::Layer : public Module {
     return norm2_->forward(add(y, x), context);
   }
 
- private:
   std::shared_ptr<Dense> dense(Init& init, const char* name, int64_t in, int64_t out) {
     return register_module(name, normal_dense(init, in, out, kDeviation));
   }
@@ -125,15 +133,20 @@ Variable Bert::forward(Variable ids, Context& context) {
   check_ids("bert", ids.value(), options_.bare ? INT64_MAX : options_.max_positions);
   checked_extra("bert", context, "attention_mask", ids.value());
   Variable x = embed(ids.value(), context);
-  for (const auto& layer : layers_)
-    x = checkpointed(context, {std::move(x)}, [layer](Variables in, Context& inner) {
-      return layer->forward(std::move(in[0]), inner);
+  const bool first = options_.head == BertHead::classification;
+  for (const auto& layer : layers_) {
+    const bool last = first && layer == layers_.back();
+    x = checkpointed(context, {std::move(x)}, [layer, last](Variables in, Context& inner) {
+      return last ? layer->forward_first(std::move(in[0]), inner)
+                  : layer->forward(std::move(in[0]), inner);
     });
+  }
   if (options_.head == BertHead::masked_lm) {
     x = transform_norm_->forward(dense_gelu(*transform_, x), context);
     return linear(x, words_, decoder_bias_);
   }
-  x = reshape(slice(x, 1, 0, 1), {x.size(0), x.size(2)});
+  if (layers_.empty()) x = first_token(x);
+  x = reshape(x, {x.size(0), x.size(2)});
   if (pooler_ != nullptr)
     x = drop(tanh(pooler_->forward(std::move(x), context)), options_.dropout, context);
   return classifier_->forward(std::move(x), context);

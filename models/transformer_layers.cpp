@@ -32,9 +32,11 @@ AttentionOptions prepare(const SelfAttentionOptions& options, Context& context) 
 
 Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
                         const SelfAttentionOptions& options, const Tensor& mask, Context& context) {
-  const Shape split{q.size(0), q.size(1), options.heads, q.size(2) / options.heads};
-  const Variable y = scaled_dot_product_attention(
-      reshape(q, split), reshape(k, split), reshape(v, split), mask, {}, prepare(options, context));
+  const auto split = [heads = options.heads](const Variable& x) {
+    return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
+  };
+  const Variable y = scaled_dot_product_attention(split(q), split(k), split(v), mask, {},
+                                                  prepare(options, context));
   return reshape(y, q.shape());
 }
 
@@ -45,6 +47,19 @@ Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options
   const Variable y = qkv_attention(split, mask, bias, prepare(options, context));
   return reshape(y, {qkv.size(0), qkv.size(1), width});
 }
+
+Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& options,
+                               Context& context) {
+  const int64_t h = options.heads, width = qkv.size(2) / 3;
+  const Variable split = reshape(qkv, {qkv.size(0), qkv.size(1), 3 * h, width / h});
+  const Variable q = slice(slice(split, 2, 0, h), 1, 0, 1);
+  const Variable y =
+      scaled_dot_product_attention(q, slice(split, 2, h, 2 * h), slice(split, 2, 2 * h, 3 * h), {},
+                                   {}, prepare(options, context));
+  return reshape(y, {qkv.size(0), 1, width});
+}
+
+Variable first_token(const Variable& x) { return concat({slice(x, 1, 0, 1)}, 1); }
 
 Tensor positions(int64_t n, Device device) {
   Tensor ids = Tensor::empty({n}, DType::i64, device);

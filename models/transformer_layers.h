@@ -24,13 +24,22 @@ struct SelfAttentionOptions {
   double dropout = 0;  // of the probabilities
   bool causal = false;
 };
-// Attention within each sequence, heads side by side: q, k, v [N, T, H] -> [N, T, H]. mask as
+// Attention, heads side by side: q [N, T, H], k and v [N, S, H] -> [N, T, H]. mask as
 // scaled_dot_product_attention has it. Errors: dropout in training without a random stream.
 Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
                         const SelfAttentionOptions& options, const Tensor& mask, Context& context);
 // The same of one product: qkv [N, T, 3H], its thirds q, k and v; bias too as there.
 Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options,
                         const Tensor& mask, const Variable& bias, Context& context);
+
+// What that gives the first token of each sequence: [N, 1, H].
+Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& options,
+                               Context& context);
+
+// The first token of each sequence: x [N, T, H] -> [N, 1, H]. A copy: a view that somebody keeps
+// would keep all tokens. Where a model reads no other of its last layer, that layer works on this
+// one alone, with keys and values of all.
+Variable first_token(const Variable& x);
 
 // 0, 1, ..., n - 1, i64.
 Tensor positions(int64_t n, Device device);

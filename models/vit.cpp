@@ -42,9 +42,19 @@ class Vit::Layer : public Module {
   }
 
   Variable forward(Variable x, Context& context) override {
+    return run(std::move(x), false, context);
+  }
+  Variable forward_first(Variable x, Context& context) {  // [N, T, H] -> [N, 1, H]
+    return run(std::move(x), true, context);
+  }
+
+ private:
+  Variable run(Variable x, bool first, Context& context) {
     const SelfAttentionOptions attention{options_.heads, options_.attention_dropout, false};
     Variable y = linear(norm1_->forward(x, context), qkv_weight_, qkv_bias_);
-    y = self_attention(y, attention, {}, {}, context);
+    y = first ? first_token_attention(y, attention, context)
+              : self_attention(y, attention, {}, {}, context);
+    if (first) x = first_token(x);
     y = projection_->forward(std::move(y), context);
     x = add(drop(y, options_.dropout, context), x);
     y = {};  // nobody keeps it
@@ -53,7 +63,6 @@ class Vit::Layer : public Module {
     return add(drop(y, options_.dropout, context), x);
   }
 
- private:
   std::shared_ptr<Dense> dense(Init& init, const char* name, int64_t in, int64_t out) {
     Tensor weight = uniform(init, {out, in}, xavier(in, out));
     return register_module(
@@ -118,12 +127,15 @@ Variable Vit::forward(Variable x, Context& context) {
   // The class token goes where the patches leave room.
   const Variable around = add(positions_, pad(class_token_, {{0, 0}, {0, pixels}, {0, 0}}));
   x = drop(add(pad(x, {{0, 0}, {1, 0}, {0, 0}}), around), options_.dropout, context);
-  for (const auto& layer : layers_)
-    x = checkpointed(context, {std::move(x)}, [layer](Variables in, Context& inner) {
-      return layer->forward(std::move(in[0]), inner);
+  for (const auto& layer : layers_) {
+    const bool last = layer == layers_.back();
+    x = checkpointed(context, {std::move(x)}, [layer, last](Variables in, Context& inner) {
+      return last ? layer->forward_first(std::move(in[0]), inner)
+                  : layer->forward(std::move(in[0]), inner);
     });
-  // The last norm works on each token alone, and one is read.
-  x = reshape(slice(x, 1, 0, 1), {n, width});
+  }
+  if (layers_.empty()) x = first_token(x);
+  x = reshape(x, {n, width});
   return head_->forward(norm_->forward(std::move(x), context), context);
 }
 
