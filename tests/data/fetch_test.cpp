@@ -161,7 +161,6 @@ TEST_CASE("another process goes on, unless the file is another one") {
 TEST_CASE("servers without ranges, versions or lengths") {
   const std::string file = some_bytes(50000);
   std::atomic<int> calls = 0;
-  std::atomic<bool> part_is_whole = false;
   const auto server = start([&](const HttpRequest& r) {
     if (r.path == "/unknown-length") return "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + file;
     if (r.path == "/whole") return serve(r, file, "\"v\"");
