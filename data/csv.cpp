@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "data/graph_data_text.h"
 
 namespace frugal::data {
 namespace {
@@ -124,8 +125,8 @@ int64_t CsvReader::integer(size_t index, int64_t low, int64_t high) const {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < low ||
       value >= high)
-    fail(line_, fmt::format("expected an integer in [{}, {}) in field {}, got {:?}", low, high,
-                            index + 1, std::string(text.substr(0, 100))));
+    fail(line_, fmt::format("expected an integer in [{}, {}) in field {}, got {}", low, high,
+                            index + 1, in_quotes(text)));
   return value;
 }
 
@@ -134,8 +135,7 @@ float CsvReader::real(size_t index) const {
   float value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error == std::errc::invalid_argument || end != text.data() + text.size())
-    fail(line_, fmt::format("expected a number in field {}, got {:?}", index + 1,
-                            std::string(text.substr(0, 100))));
+    fail(line_, fmt::format("expected a number in field {}, got {}", index + 1, in_quotes(text)));
   // Out of range leaves the value alone: too small is 0, too large no finite number.
   if (error == std::errc::result_out_of_range) {
     double wide = 0;

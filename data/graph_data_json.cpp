@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "data/file_bytes.h"
+#include "data/graph_data_text.h"
 
 namespace frugal::data {
 namespace {
@@ -19,9 +20,7 @@ class Events : public json::json_sax_t {
 
   bool null() override { fail("null"); }
   bool boolean(bool /*value*/) override { fail("a bool"); }
-  bool string(string_t& value) override {
-    fail(fmt::format("the text {:?}", value.substr(0, 100)));
-  }
+  bool string(string_t& value) override { fail(fmt::format("the text {}", in_quotes(value))); }
   bool binary(binary_t& /*value*/) override { fail("bytes"); }
   bool number_integer(number_integer_t value) override { return number(value); }
   bool number_unsigned(number_unsigned_t value) override {
@@ -63,7 +62,7 @@ class Events : public json::json_sax_t {
   [[noreturn]] void fail(const std::string& got) const {
     throw Error(
         fmt::format("[{}] expected an object of numbers and lists of numbers in {}, got {}{}", op_,
-                    path_, got, opened_ ? fmt::format(" at {:?}", name_.substr(0, 100)) : ""));
+                    path_, got, opened_ ? fmt::format(" at {}", in_quotes(name_)) : ""));
   }
   bool number(int64_t value) {
     if (!opened_) fail("a number");
@@ -96,8 +95,7 @@ int64_t node_of(const char* op, const std::string& path, const std::string& name
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data(), end, node);
   FRUGAL_CHECK(error == std::errc() && stop == end && node >= 0 && node < nodes,
-               "[{}] expected nodes in [0, {}) in {}, got {:?}", op, nodes, path,
-               name.substr(0, 100));
+               "[{}] expected nodes in [0, {}) in {}, got {}", op, nodes, path, in_quotes(name));
   return node;
 }
 

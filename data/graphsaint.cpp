@@ -5,6 +5,7 @@
 
 #include "data/file_bytes.h"
 #include "data/graph_data_json.h"
+#include "data/graph_data_text.h"
 #include "data/npy.h"
 #include "data/npz_graph.h"
 
@@ -83,8 +84,8 @@ void read_roles(const std::string& path, GraphData& graph) {
                                      : name == "te" ? &graph.test_mask
                                                     : nullptr;
                       FRUGAL_CHECK(mask != nullptr && list && !mask->defined(),
-                                   "[graphsaint] expected the lists tr, va and te in {}, got {:?}",
-                                   path, name.substr(0, 100));
+                                   "[graphsaint] expected the lists tr, va and te in {}, got {}",
+                                   path, in_quotes(name));
                       *mask = make_mask(path, graph.nodes, members);
                       for (const int64_t node : members) {
                         FRUGAL_CHECK(

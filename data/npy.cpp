@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/dtype_switch.h"
+#include "data/graph_data_text.h"
 
 namespace frugal::data {
 namespace {
@@ -52,8 +53,8 @@ class HeaderParser {
  private:
   [[noreturn]] void fail() const {
     throw Error(
-        fmt::format("[npy] expected a header with descr, fortran_order and shape in {}, got {:?}",
-                    where_, text_.substr(0, 200)));
+        fmt::format("[npy] expected a header with descr, fortran_order and shape in {}, got {}",
+                    where_, in_quotes(text_)));
   }
   void space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
@@ -192,7 +193,8 @@ Tensor read_array(const std::string& where, int64_t total, const Read& read) {
   FRUGAL_CHECK(read(text.data(), length) == length, "[npy] truncated header in {}", where);
   const Header header = HeaderParser(where, text).parse();
   FRUGAL_CHECK(header.descr.size() >= 2 && header.descr[0] != '>',
-               "[npy] expected little-endian data in {}, got dtype {:?}", where, header.descr);
+               "[npy] expected little-endian data in {}, got dtype {}", where,
+               in_quotes(header.descr));
   const char order = header.descr[0];
   const std::string type =
       order == '<' || order == '|' || order == '=' ? header.descr.substr(1) : header.descr;
@@ -219,8 +221,8 @@ DType numpy_dtype(const std::string& where, const std::string& name) {
   if (name == "i4") return DType::i32;
   if (name == "i8") return DType::i64;
   if (name == "u1") return DType::u8;
-  FRUGAL_CHECK(name == "b1", "[npy] expected a dtype of f4 f8 i4 i8 u1 b1 in {}, got {:?}",
-               where, name.substr(0, 100));
+  FRUGAL_CHECK(name == "b1", "[npy] expected a dtype of f4 f8 i4 i8 u1 b1 in {}, got {}", where,
+               in_quotes(name));
   return DType::bool_;
 }
 
@@ -267,8 +269,8 @@ std::vector<std::string> NpzFile::names() const {
 
 Tensor NpzFile::read(const std::string& name) const {
   const ZipEntry* entry = zip_.find(name + ".npy");
-  FRUGAL_CHECK(entry != nullptr, "[npz] expected an array {:?} in {}, got {}", name, path(),
-               fmt::join(names(), " "));
+  FRUGAL_CHECK(entry != nullptr, "[npz] expected an array {} in {}, got {}", in_quotes(name),
+               path(), fmt::join(names(), " "));
   return parse_npy(path() + ", entry " + entry->name, zip_.read(*entry));
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "data/graph_data_text.h"
 
 namespace frugal::data {
 namespace {
@@ -189,8 +190,8 @@ void PickleMachine::global(std::string_view module, std::string_view name) {
       push(make(Kind::global, allowed.global));
       return;
     }
-  fail(fmt::format("only names of arrays, sparse matrices and dictionaries, got {:?} of {:?},",
-                   std::string(name.substr(0, 100)), std::string(module.substr(0, 100))));
+  fail(fmt::format("only names of arrays, sparse matrices and dictionaries, got {} of {},",
+                   in_quotes(name), in_quotes(module)));
 }
 
 void PickleMachine::reduce() {

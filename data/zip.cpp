@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "data/graph_data_text.h"
 
 namespace frugal::data {
 namespace {
@@ -200,19 +201,20 @@ ZipFile ZipFile::open(const char* op, const std::string& path) {
     entry.method = le16(record + 10);
     entry.crc = le32(record + 16);
     FRUGAL_CHECK((le16(record + 8) & 1u) == 0 && (entry.method == 0 || entry.method == 8),
-                 "[{}] expected stored or deflated entries in {}, got method {}{} for {:?}", op,
-                 path, entry.method, (le16(record + 8) & 1u) != 0 ? ", encrypted," : "",
-                 entry.name);
+                 "[{}] expected stored or deflated entries in {}, got method {}{} for {}", op, path,
+                 entry.method, (le16(record + 8) & 1u) != 0 ? ", encrypted," : "",
+                 in_quotes(entry.name));
     FRUGAL_CHECK(packed <= limit && header <= limit && size <= limit * kMaxRatio &&
                      (entry.method != 0 || size == packed) &&
                      size <= (packed + 1) * static_cast<uint64_t>(kMaxRatio),
-                 "[{}] impossible sizes of {:?} in {}: {} bytes from {} at offset {}", op,
-                 entry.name, path, size, packed, header);
+                 "[{}] impossible sizes of {} in {}: {} bytes from {} at offset {}", op,
+                 in_quotes(entry.name), path, size, packed, header);
     entry.size = static_cast<int64_t>(size);
     entry.packed = static_cast<int64_t>(packed);
     entry.header = static_cast<int64_t>(header);
     FRUGAL_CHECK(names.insert(entry.name).second,
-                 "[{}] expected each name once in {}, got {:?} twice", op, path, entry.name);
+                 "[{}] expected each name once in {}, got {} twice", op, path,
+                 in_quotes(entry.name));
     zip.entries_.push_back(std::move(entry));
     p += kCentralBytes + name + extra + comment;
   }
@@ -228,13 +230,13 @@ const ZipEntry* ZipFile::find(const std::string& name) const {
 std::vector<uint8_t> ZipFile::read(const ZipEntry& entry) const {
   uint8_t local[kLocalBytes];
   read_at(entry.header, local, kLocalBytes, "an entry's header");
-  FRUGAL_CHECK(le32(local) == kLocal, "[{}] expected the header of {:?} at offset {} of {}", op_,
-               entry.name, entry.header, path_);
+  FRUGAL_CHECK(le32(local) == kLocal, "[{}] expected the header of {} at offset {} of {}", op_,
+               in_quotes(entry.name), entry.header, path_);
   const int64_t data =
       entry.header + static_cast<int64_t>(kLocalBytes) + le16(local + 26) + le16(local + 28);
   FRUGAL_CHECK(entry.packed <= file_bytes_ - data,
-               "[{}] expected {} bytes of {:?} at offset {} of {}, which has {}: is it truncated?",
-               op_, entry.packed, entry.name, data, path_, file_bytes_);
+               "[{}] expected {} bytes of {} at offset {} of {}, which has {}: is it truncated?",
+               op_, entry.packed, in_quotes(entry.name), data, path_, file_bytes_);
   std::vector<uint8_t> out(static_cast<size_t>(entry.size));
   if (entry.method == 0) {
     read_at(data, out.data(), out.size(), "an entry");
@@ -262,15 +264,15 @@ std::vector<uint8_t> ZipFile::read(const ZipEntry& entry) const {
     }
     inflateEnd(&stream);
     FRUGAL_CHECK(status == Z_STREAM_END && got == out.size(),
-                 "[{}] corrupt deflated data of {:?} in {}: expected {} bytes, got {}", op_,
-                 entry.name, path_, out.size(), std::min(got, out.size()));
+                 "[{}] corrupt deflated data of {} in {}: expected {} bytes, got {}", op_,
+                 in_quotes(entry.name), path_, out.size(), std::min(got, out.size()));
   }
   uLong crc = crc32(0, nullptr, 0);
   for (size_t i = 0; i < out.size(); i += size_t{1} << 30)
     crc = crc32(crc, out.data() + i,
                 static_cast<uInt>(std::min<size_t>(out.size() - i, size_t{1} << 30)));
-  FRUGAL_CHECK(crc == entry.crc, "[{}] wrong checksum of {:?} in {}: expected {:08x}, got {:08x}",
-               op_, entry.name, path_, entry.crc, crc);
+  FRUGAL_CHECK(crc == entry.crc, "[{}] wrong checksum of {} in {}: expected {:08x}, got {:08x}",
+               op_, in_quotes(entry.name), path_, entry.crc, crc);
   return out;
 }
 

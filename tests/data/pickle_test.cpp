@@ -96,6 +96,7 @@ TEST_CASE("nothing but data is accepted") {
   const auto lists = read_pickle_lists;
   rejects(lists, "cos\nsystem\n(S'true'\ntR.", "got \"system\" of \"os\"");
   rejects(lists, "c__builtin__\neval\n(S'1'\ntR.", "got \"eval\"");
+  rejects(lists, "cb\xe4\nc\xe4\n.", "got \"c\\xe4\" of \"b\\xe4\"");  // cut UTF-8
   rejects(lists, "\x80\x04}.", "protocol 0 to 2, got 4");
   rejects(lists, "(i__main__\nA\n.", "got 0x69");
   rejects(lists, "P0\n.", "got 0x50");
