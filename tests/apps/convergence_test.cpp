@@ -230,15 +230,17 @@ TEST_CASE("when to measure, and settings that contradict each other") {
   Config none = p.config;
   none.compression.track_interval = 0;
   CHECK(!tracking_options(none));
-  none.compression.guard = 0.1;
-  none.compression.policy = "budget";
-  CHECK_THROWS_WITH_AS(tracking_options(none), doctest::Contains("expected 0 with policy budget"),
-                       ConfigError);
-  Problem raw(R"({"level": "L0", "track_interval": 1})");
-  raw.options.guard = 0.1;
-  CHECK_THROWS_WITH_AS(Tracking(*raw.model, *raw.policy, raw.options),
-                       doctest::Contains("compression.guard: expected a policy with a width"),
-                       ConfigError);
+  for (const char* compression :
+       {R"({"level": "L0", "track_interval": 1})",
+        R"({"policy": "actnn", "level": "L0", "track_interval": 1})",
+        R"({"policy": "acgc", "rounding": "nearest", "track_interval": 1})",
+        R"({"policy": "acgc", "acgc_rule": "published", "track_interval": 1})"}) {
+    Problem raw(compression);
+    raw.options.guard = 0.1;
+    CHECK_THROWS_WITH_AS(Tracking(*raw.model, *raw.policy, raw.options),
+                         doctest::Contains("compression.guard: expected a policy with a width"),
+                         ConfigError);
+  }
   guarded.options.least_bits = 6;
   CHECK_THROWS_WITH_AS(Tracking(*guarded.model, *guarded.policy, guarded.options),
                        doctest::Contains("compression.guard_min_bits: expected at most the 4 bits"),

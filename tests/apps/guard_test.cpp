@@ -1,0 +1,130 @@
+// The guard over every policy: it raises what is too coarse and lowers what is too fine.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "apps/config_error.h"
+#include "apps/convergence.h"
+#include "apps/make_policy.h"
+#include "apps/makers.h"
+#include "apps/planner.h"
+#include "run.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+
+namespace {
+
+// A small network on noise whose weights hardly move.
+struct Guarded {
+  Config config;
+  std::shared_ptr<Module> model;
+  std::unique_ptr<data::BatchSource> loader;
+  std::unique_ptr<SavePolicy> policy;
+  std::optional<Planner> planner;
+  std::optional<Tracking> tracking;
+
+  explicit Guarded(const std::string& compression) {
+    config = parse_config(Json::parse(
+        R"({"model": {"name": "mlp", "hidden": [128, 64]}, "data": {"name": "random",
+            "shape": [8, 8, 3], "classes": 4, "batch_size": 64, "train_samples": 2048,
+            "workers": 0}, "compression": )" +
+        compression + "}"));
+    config.compression.min_elements = 4095;
+    resolve(config);
+    model = make_model(config, {{8, 8, 3}, 0}, kCpu);
+    loader = make_batches(config, Split::train);
+    policy = make_policy(config.compression, 0);
+    if (config.compression.policy == "budget") {
+      planner.emplace(config);
+      planner->adopt(*find_in<compress::BudgetPolicy>(*policy));
+    }
+    tracking.emplace(*model, *policy, tracking_options(config).value());
+  }
+  void step(int64_t number) {
+    std::optional<Batch> batch = loader->next();
+    if (!batch) batch = loader->next();
+    model->zero_grad();
+    if (number > 3) tracking->before(*batch, number);
+    Rng rng;
+    Context context;
+    context.rng = &rng;
+    begin_step(static_cast<uint64_t>(number));
+    forward_backward(*model, *batch, context, policy.get(), {});
+    tracking->stepped(1e-4, 1);
+    if (number > 3) tracking->after(number);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on after a stop") {
+  struct Row {
+    const char* compression;
+    bool rises;
+  };
+  for (
+      const Row& row :
+      {Row{R"({"policy": "actnn", "level": "L3", "average_bits": 1, "recipes": false, "guard": 0.02,
+                "adapt_interval": 4})",
+           true},
+       Row{R"({"policy": "actnn", "level": "L3", "average_bits": 8, "guard": 0.02})", false},
+       Row{R"({"policy": "acgc", "acgc_growth": 0.001, "acgc_count": "expected", "guard": 0.02,
+                "acgc_interval": 4})",
+           false}}) {
+    CAPTURE(row.compression);
+    Guarded p(row.compression);
+    const double start = p.tracking->state()[0];
+    std::optional<Guarded> other(row.compression);
+    for (int64_t i = 1; i <= 24; ++i) {
+      p.step(i);
+      if (other) other->step(i);
+      if (i != 9) continue;
+      const std::vector<double> state = other->tracking->state();
+      const std::vector<double> learned = find_in<compress::Learner>(*other->policy)->learned();
+      const data::LoaderState at = other->loader->state();
+      other.emplace(row.compression);
+      other->loader->seek(at);
+      other->tracking->restore(state);
+      find_in<compress::Learner>(*other->policy)->restore_learned(learned);
+    }
+    const Json json = p.tracking->json();
+    CAPTURE(json.dump());
+    CHECK(json["guard_limited"] == false);
+    CHECK((json["next_bits"] > start) == row.rises);
+    CHECK(json["next_bits"] != start);
+    CHECK(other->tracking->state() == p.tracking->state());
+  }
+}
+
+TEST_CASE(
+    "a budget takes less than it has where that adds little, and says where it forbids more") {
+  Guarded roomy(R"({"policy": "budget", "memory_budget": "1/3 activations", "guard": 0.5})");
+  auto& policy = *find_in<compress::BudgetPolicy>(*roomy.policy);
+  REQUIRE(policy.plan()->mode == compress::BudgetPlan::mixed);
+  const double start = policy.fineness();
+  for (int64_t i = 1; i <= 16; ++i) roomy.step(i);
+  CHECK(roomy.tracking->json()["next_bits"] < start);
+  CHECK(policy.bits() != policy.plan()->bits);
+  for (const auto& [seq, bits] : policy.bits()) CHECK(bits <= policy.plan()->bits.at(seq));
+
+  Guarded tight(R"({"policy": "budget", "memory_budget": "1/8 activations", "guard": 1e-7})");
+  const auto& held = *find_in<compress::BudgetPolicy>(*tight.policy);
+  REQUIRE(held.plan()->mode == compress::BudgetPlan::mixed);
+  for (int64_t i = 1; i <= 8; ++i) tight.step(i);
+  CHECK(tight.tracking->json()["guard_limited"] == true);
+  CHECK(held.bits() == held.plan()->bits);
+}
+
+TEST_CASE("dithered rounding comes from the configuration, and AC-GC refuses it") {
+  Config config = parse_config(Json::parse(R"({"compression": {"rounding": "dithered"}})"));
+  const auto policy = make_policy(config.compression, 0);
+  const auto* fixed = find_in<compress::FixedPolicy>(*policy);
+  REQUIRE(fixed != nullptr);
+  CHECK(fixed->codec().options().rounding == compress::Rounding::dithered);
+  config.compression.policy = "acgc";
+  CHECK_THROWS_WITH_AS(
+      make_policy(config.compression, 0),
+      "compression.rounding: expected stochastic or nearest with policy acgc, got dithered",
+      ConfigError);
+}
