@@ -53,7 +53,7 @@ void eval_command(const EvalArguments& arguments) {
   try {
     const auto model = make_model(config, batch_spec(config), device);
     models::load_state_dict(*model, file.read_all());
-    const Evaluation result = *evaluate(*model, *batches);
+    const Evaluation result = *evaluate(*model, *batches, batch_spec(config));
     if (arguments.json)
       print_json(to_json(result));
     else

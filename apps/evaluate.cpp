@@ -1,21 +1,33 @@
 #include "apps/evaluate.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "apps/metrics.h"
 #include "autograd/record.h"
 
 namespace frugal::apps {
 
-std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches,
+std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
                                    const std::function<bool()>& stop) {
   NoGrad no_grad;
   Context context;
   context.training = false;
   Totals totals;
+  Confusion confusion(std::max<int64_t>(spec.classes, 1));
+  const bool counts = spec.metric == "f1" || spec.metric == "matthews";
   batches.seek({0, 0});
   while (std::optional<Batch> batch = batches.next()) {
     if (stop && stop()) return std::nullopt;
-    totals.add(run_forward(model, *batch, context).result);
+    const Outcome outcome = run_forward(model, *batch, context);
+    totals.add(outcome.result);
+    if (counts) confusion.add(outcome.output.value(), batch->target);
   }
-  return Evaluation{totals.mean_loss(), totals.accuracy(), totals.samples};
+  Evaluation result{totals.mean_loss(), totals.accuracy(), totals.samples};
+  if (spec.metric == "f1") result.metric = confusion.f1();
+  if (spec.metric == "matthews") result.metric = confusion.matthews();
+  if (spec.metric == "perplexity") result.metric = std::exp(result.loss);
+  return result;
 }
 
 }  // namespace frugal::apps

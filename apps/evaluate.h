@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "apps/make_data.h"
 #include "apps/run_state.h"
 #include "data/batch_source.h"
 #include "models/module.h"
@@ -10,8 +11,8 @@
 namespace frugal::apps {
 
 // One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
-// when `stop` said so between two batches.
-std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches,
+// when `stop` said so between two batches. `spec` says which metric the data are judged by.
+std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
                                    const std::function<bool()>& stop = {});
 
 }  // namespace frugal::apps

@@ -17,6 +17,7 @@ struct BatchSpec {
   Shape sample;  // images [H, W, C]; sequences [T]; a graph, whose nodes are samples, [V, F]
   int64_t classes = 0;
   Kind kind = Kind::images;
+  std::string metric = {};  // beside accuracy: "f1", "matthews", "perplexity" or none
   // sequences
   int64_t vocabulary = 0;
   bool target_of_each_token = false;

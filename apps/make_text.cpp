@@ -102,15 +102,18 @@ BatchSpec spec_of(const Config& config) {
   spec.sample = {config.data.max_length};
   if (config.data.name == "random_tokens") {
     spec.vocabulary = config.model.vocab_size.value_or(kUsualVocabulary);
-    spec.classes = config.data.classes.value_or(2);
-    spec.token_extras = {kMask, kTypes};
+    spec.target_of_each_token = family_of(config.model.name) == Family::decoder;
+    spec.classes = spec.target_of_each_token ? spec.vocabulary : config.data.classes.value_or(2);
+    if (!spec.target_of_each_token) spec.token_extras = {kMask, kTypes};
   } else if (is_stream(config.data.name)) {
     spec.vocabulary = text_tokens(config, text_file(config)).tokenizer->size();
     spec.classes = spec.vocabulary;
     spec.target_of_each_token = true;
+    spec.metric = "perplexity";
   } else {
     spec.vocabulary = word_pieces(config)->size();
     spec.classes = static_cast<int64_t>(glue_task(config.data.name)->labels.size());
+    spec.metric = glue_task(config.data.name)->metric;
     spec.token_extras = {kMask, kTypes};
   }
   return spec;
@@ -128,16 +131,25 @@ std::unique_ptr<data::BatchSource> sequences(const Config& config, std::vector<d
   return std::make_unique<data::SequenceBatches>(std::move(all), options);
 }
 
-std::unique_ptr<data::BatchSource> windows(const Config& config, bool train) {
-  const TextTokens text = text_tokens(config, text_file(config));
-  const auto count = static_cast<int64_t>(text.ids->size());
+// A stream of random sequences, each with the tokens of a class.
+std::shared_ptr<const data::TokenIds> random_tokens(const Config& config) {
+  auto ids = std::make_shared<data::TokenIds>();
+  for (const data::Sequence& each : random_sequences(config, spec_of(config).vocabulary, 2, true))
+    ids->insert(ids->end(), each.ids.begin(), each.ids.end());
+  return ids;
+}
+
+std::unique_ptr<data::BatchSource> windows(const Config& config,
+                                           const std::shared_ptr<const data::TokenIds>& ids,
+                                           bool train) {
+  const auto count = static_cast<int64_t>(ids->size());
   const auto [first, last] = data::split_text(count, config.data.validation);
   data::TextBatchOptions options;
   options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
   options.length = config.data.max_length;
   options.random = train;
   options.seed = static_cast<uint64_t>(config.run.seed);
-  auto source = std::make_unique<data::TextBatches>(text.ids, train ? first : last, options);
+  auto source = std::make_unique<data::TextBatches>(ids, train ? first : last, options);
   if (!hides_tokens(config)) return source;
   const auto words = word_pieces(config);
   data::MaskOptions masks;
@@ -151,7 +163,8 @@ std::unique_ptr<data::BatchSource> windows(const Config& config, bool train) {
 std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
   if (split == Split::validation) return nullptr;
   const bool train = split == Split::train;
-  if (is_stream(config.data.name)) return windows(config, train);
+  if (is_stream(config.data.name))
+    return windows(config, text_tokens(config, text_file(config)).ids, train);
   if (const data::GlueTask* task = glue_task(config.data.name)) {
     const auto words = word_pieces(config);
     const auto examples = data::read_glue(*config.data.dir, task->name,
@@ -160,6 +173,7 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
                      train, words->padding());
   }
   const BatchSpec spec = spec_of(config);
+  if (spec.target_of_each_token) return windows(config, random_tokens(config), train);
   return sequences(config, random_sequences(config, spec.vocabulary, spec.classes, train), train,
                    0);
 }

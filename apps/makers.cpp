@@ -8,8 +8,10 @@
 #include "compress/levels.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"
+#include "optim/averaged.h"
 #include "optim/lamb.h"
 #include "optim/sgd.h"
 
@@ -124,15 +126,17 @@ std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config) {
   return std::make_unique<optim::Lamb>(groups, options);
 }
 
+std::unique_ptr<Optimizer> make_adafactor(Groups groups, const OptimConfig&) {
+  return std::make_unique<optim::Adafactor>(groups, optim::AdafactorOptions{});
+}
+
 struct OptimizerRow {
   const char* name;
   OptimizerMaker make;
 };
-constexpr OptimizerRow kOptimizers[] = {{"sgd", make_sgd},
-                                        {"adam", make_adam},
-                                        {"adamw", make_adamw},
-                                        {"adamw_8bit", make_adamw_8bit},
-                                        {"lamb", make_lamb}};
+constexpr OptimizerRow kOptimizers[] = {{"sgd", make_sgd},     {"adam", make_adam},
+                                        {"adamw", make_adamw}, {"adamw_8bit", make_adamw_8bit},
+                                        {"lamb", make_lamb},   {"adafactor", make_adafactor}};
 
 }  // namespace
 
@@ -146,8 +150,14 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& mod
   std::vector<std::pair<std::string, Variable>> parameters;
   for (const auto& p : model.parameters()) parameters.emplace_back(p.name, *p.parameter);
   Groups groups = optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms);
-  for (const OptimizerRow& row : kOptimizers)
-    if (config.name == row.name) return row.make(std::move(groups), config);
+  for (const OptimizerRow& row : kOptimizers) {
+    if (config.name != row.name) continue;
+    auto optimizer = row.make(std::move(groups), config);
+    if (config.ema == 0) return optimizer;
+    optim::EmaOptions average;
+    average.decay = config.ema;
+    return std::make_unique<optim::Averaged>(std::move(optimizer), std::move(parameters), average);
+  }
   throw ConfigError("optim.name", fmt::format("expected a known optimizer, got '{}'", config.name));
 }
 

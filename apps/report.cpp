@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/make_data.h"
 #include "apps/progress.h"
 #include "apps/version.h"
 
@@ -47,6 +48,11 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                   {"seed", config.run.seed},
                   {"config_sha256", config_sha256(config)},
                   {"version", kVersion}};
+  if (last.test.metric) {
+    const std::string name = "test_" + batch_spec(config).metric;
+    summary["final"][name] = *last.test.metric;
+    summary["best"][name] = *best.test.metric;
+  }
   if (best.validation) {
     summary["final"]["validation"] = to_json(*last.validation);
     summary["best"]["validation"] = to_json(*best.validation);
@@ -108,6 +114,13 @@ std::string summary_table(const std::vector<std::string>& names,
   };
   number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
   number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
+  for (const char* metric : {"f1", "matthews", "perplexity"}) {
+    const Pointer key(std::string("/final/test_") + metric);
+    if (summaries[0].contains(key))
+      add(std::string("test ") + metric, [&](const Json& s) {
+        return s.contains(key) ? fmt::format("{:.4f}", s.at(key).get<double>()) : std::string("-");
+      });
+  }
   number("test loss", "/final/test_loss", "{:.4f}", 1);
   number("train loss", "/final/train_loss", "{:.4f}", 1);
   bytes("activation memory", "/memory/activation_bytes", true);

@@ -29,9 +29,12 @@ std::optional<EpochResult> result_from(const Json& json) {
   json.at("test_loss").get_to(result.test.loss);
   json.at("test_accuracy").get_to(result.test.accuracy);
   json.at("test_samples").get_to(result.test.samples);
-  if (const auto found = json.find("validation"); found != json.end())
+  if (json.contains("test_metric")) result.test.metric = json.at("test_metric").get<double>();
+  if (const auto found = json.find("validation"); found != json.end()) {
     result.validation = {found->at("loss").get<double>(), found->at("accuracy").get<double>(),
                          found->at("samples").get<int64_t>()};
+    if (found->contains("metric")) result.validation->metric = found->at("metric").get<double>();
+  }
   return result;
 }
 
@@ -66,9 +69,11 @@ void Totals::add(const BatchResult& batch) {
 }
 
 Json to_json(const Evaluation& evaluation) {
-  return {{"loss", evaluation.loss},
-          {"accuracy", evaluation.accuracy},
-          {"samples", evaluation.samples}};
+  Json json = {{"loss", evaluation.loss},
+               {"accuracy", evaluation.accuracy},
+               {"samples", evaluation.samples}};
+  if (evaluation.metric) json["metric"] = *evaluation.metric;
+  return json;
 }
 
 Json to_json(const EpochResult& result) {
@@ -79,6 +84,7 @@ Json to_json(const EpochResult& result) {
                {"test_loss", result.test.loss},
                {"test_accuracy", result.test.accuracy},
                {"test_samples", result.test.samples}};
+  if (result.test.metric) json["test_metric"] = *result.test.metric;
   if (result.validation) json["validation"] = to_json(*result.validation);
   return json;
 }

@@ -23,6 +23,7 @@ struct Totals {
 struct Evaluation {
   double loss = 0, accuracy = 0;
   int64_t samples = 0;
+  std::optional<double> metric = {};  // of BatchSpec::metric
 };
 
 // An epoch that ended with an evaluation.

@@ -8,6 +8,7 @@
 #include "apps/makers.h"
 #include "apps/signals.h"
 #include "compress/offload_policy.h"
+#include "optim/averaged.h"
 #include "optim/clip.h"
 
 namespace frugal::apps {
@@ -35,7 +36,8 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   train_ = make_batches(config_, Split::train);
   test_ = make_batches(config_, Split::test);
   validation_ = make_batches(config_, Split::validation);
-  model_ = make_model(config_, batch_spec(config_), device_);
+  spec_ = batch_spec(config_);
+  model_ = make_model(config_, spec_, device_);
   optimizer_ = make_optimizer(config_.optim, *model_);
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
   adaptive_ = find_in<compress::AdaptivePolicy>(*policy_);
@@ -261,8 +263,11 @@ bool Trainer::finish_epoch() {
   if (last || epoch % config_.train.eval_interval == 0) {
     const auto stop = [] { return signal_received() != 0; };
     std::optional<Evaluation> validation;
-    if (validation_ && !(validation = evaluate(*model_, *validation_, stop))) return false;
-    const auto test = evaluate(*model_, *test_, stop);
+    std::optional<optim::Ema::Swap> average;
+    if (auto* averaged = dynamic_cast<optim::Averaged*>(optimizer_.get()))
+      average.emplace(averaged->average());
+    if (validation_ && !(validation = evaluate(*model_, *validation_, spec_, stop))) return false;
+    const auto test = evaluate(*model_, *test_, spec_, stop);
     if (!test) return false;
     FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
                  test->loss, "; the last checkpoint is kept");
@@ -270,6 +275,8 @@ bool Trainer::finish_epoch() {
                    *test, validation};
     line["test_loss"] = test->loss;
     line["test_accuracy"] = test->accuracy;
+    if (test->metric) line["test_" + spec_.metric] = *test->metric;
+    if (test->metric) text += fmt::format("  {} {:.4f}", spec_.metric, *test->metric);
     if (validation) line["validation"] = to_json(*validation);
     if (validation) text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
     text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test->loss, 100 * test->accuracy);

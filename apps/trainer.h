@@ -7,6 +7,7 @@
 
 #include "apps/config.h"
 #include "apps/convergence.h"
+#include "apps/make_data.h"
 #include "apps/planner.h"
 #include "apps/progress.h"
 #include "apps/report.h"
@@ -55,6 +56,7 @@ class Trainer {
   Config config_;
   TrainOptions options_;
   Device device_;
+  BatchSpec spec_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<data::BatchSource> train_, test_, validation_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -45,6 +45,8 @@ Save save_mask(const Tensor& mask);  // lossless
 Save save_sign(const Tensor& mask, ReplayFn rebuild = {});
 Save save_index(const Tensor& index);  // lossless
 Save save_stat(const Tensor& stat);    // lossless; small statistics
+// Is there a lossy policy? Where not, an op may keep what is cheapest.
+bool saves_may_be_lossy();
 // A slot that only the recipe needs: kept as x's own recipe, at no cost, where x has one. Where it
 // has none the slot stays empty and this op's output has no recipe.
 Save for_replay(const Variable& x);

@@ -307,6 +307,11 @@ Slots Slots::at(const Rows& rows) const {
   return slice;
 }
 
+bool saves_may_be_lossy() {
+  const SavePolicy* policy = SaveContext::current().policy;
+  return policy != nullptr && policy->lossy();
+}
+
 int64_t slice_bytes() {
   const SavePolicy* policy = SaveContext::current().policy;
   return policy != nullptr ? policy->slice_bytes() : 0;

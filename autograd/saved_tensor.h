@@ -108,6 +108,8 @@ class SavePolicy {
   // Called once per entry of role `activation`. REQUIRES: `replay` only where info.replay is not
   // none.
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
+  // May it answer `pack`, with codecs that lose something?
+  virtual bool lossy() const { return true; }
   // Biased, to compare with: no signs are kept, they are taken from rebuilt values.
   virtual bool rebuilds_signs() const { return false; }
   // Backward takes tensors that are not kept raw in slices of about so many bytes; 0: whole.

@@ -44,6 +44,7 @@ struct FixedPolicyOptions {
 class FixedPolicy final : public SavePolicy, public Adjustable {
  public:
   explicit FixedPolicy(const FixedPolicyOptions& options = {});  // Errors: unknown level
+  bool lossy() const override { return bits_ > 0; }
   bool rebuilds_signs() const override { return signs_ == Signs::rebuilt; }
   int64_t slice_bytes() const override { return slice_bytes_; }
   // Raw: the batch (its storage is of category `input` and alive anyway), other dtypes, small ones.

@@ -11,6 +11,7 @@ class WrappingPolicy : public SavePolicy {
   explicit WrappingPolicy(std::shared_ptr<SavePolicy> inner) : inner_(std::move(inner)) {
     FRUGAL_CHECK(inner_ != nullptr, "[compression] expected a policy to wrap, got none");
   }
+  bool lossy() const override { return inner_->lossy(); }
   bool rebuilds_signs() const override { return inner_->rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_->slice_bytes(); }
   BackwardObserver* observer() override { return inner_->observer(); }

@@ -181,7 +181,7 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
     using T = decltype(zero);
     const T* x = logits.data<T>();
     const T* weights = data_or_null<T>(row_weights);
-    const T* log_sums = lse.data<T>();
+    const T* log_sums = data_or_null<T>(lse);
     T* to = dx.mut<T>();
     const double divisor = count_kept(at, weights, n, options).divisor;
     const double common = divisor == 0 ? 0 : static_cast<double>(*dy.data<T>()) / divisor;
@@ -196,11 +196,42 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
           continue;
         }
         const T factor = static_cast<T>(common * weight);
-        gradient_row(x + row * classes, log_sums[row], factor, even, out, classes);
+        const T* from = x + row * classes;
+        if (log_sums != nullptr)
+          gradient_row(from, log_sums[row], factor, even, out, classes);
+        else
+          for (int64_t c = 0; c < classes; ++c) out[c] = factor * (from[c] - even);
         out[at[row]] -= factor * sharp;
       }
     });
   });
+}
+
+void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor& lse,
+                                        const Tensor& y) {
+  const int64_t classes = logits.size(1);
+  with_real(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *x = logits.data<T>(), *log_sums = lse.data<T>();
+    T* to = y.mut<T>();
+    parallel_for(0, logits.size(0), std::max<int64_t>(1, kGrain / classes),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row)
+                     shifted_exp_row(x + row * classes, log_sums[row], T{1}, T{0},
+                                     to + row * classes, classes);
+                 });
+  });
+}
+
+Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse) {
+  check_real("cross_entropy", "logits", logits);
+  const Tensor x = as_matrix(logits);
+  check_shape("cross_entropy", "lse", lse, {x.size(0)});
+  const Tensor y = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+  const Tensor sums = contiguous(lse), to = y.view(x.shape());
+  dispatch(logits.device(),
+           [&](auto backend) { cross_entropy_probabilities_kernel(backend, x, sums, to); });
+  return y;
 }
 
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
@@ -222,7 +253,7 @@ Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tens
                               const Tensor& row_weights, bool overwrite) {
   check_inputs("cross_entropy_backward", logits, target, row_weights, options);
   check_shape("cross_entropy_backward", "dy", dy, {});
-  check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
+  if (lse.defined()) check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
   check_same("cross_entropy_backward", logits, {&dy, &lse});
   FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
                "[cross_entropy_backward] expected contiguous logits to write over, got {}",
@@ -230,7 +261,7 @@ Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tens
   const Tensor dx =
       overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
   const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
-  const Tensor sums = contiguous(lse), to = dx.view(x.shape());
+  const Tensor sums = lse.defined() ? contiguous(lse) : lse, to = dx.view(x.shape());
   dispatch(logits.device(), [&](auto backend) {
     cross_entropy_backward_kernel(backend, dy, x, at, sums, to, options, weights);
   });

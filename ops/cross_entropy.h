@@ -31,7 +31,15 @@ void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
                           const CrossEntropyResult& result, const CrossEntropyOptions& options,
                           const Tensor& row_weights);
 
-// dy [] -> d(loss)/d(logits) [..., C], from the logits and lse of the forward; ignored rows get 0.
+// softmax(logits) = e^(logits - lse), from the lse of the forward.
+Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse);
+void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor& lse,
+                                        const Tensor& y);
+void cross_entropy_probabilities_kernel(Cuda, const Tensor& logits, const Tensor& lse,
+                                        const Tensor& y);
+
+// dy [] -> d(loss)/d(logits) [..., C], from the logits and lse of the forward, or from their
+// probabilities (lse undefined), linearly; ignored rows get 0.
 // overwrite: in the place of the logits, contiguous, whose version rises.
 Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tensor& target,
                               const Tensor& lse, const CrossEntropyOptions& options = {},

@@ -7,23 +7,30 @@
 
 namespace frugal {
 
-// d(logits) = dy w / sum w (softmax(logits) - smoothed one-hot(target)), softmax = e^(logits -
-// lse). Saves: logits, target (8 bytes a row), lse (a number a row), row_weights. The logits are
-// never lossy: their exponential would turn unbiased codes into a biased gradient, enough to make
-// training diverge. They are the largest tensor of a language model: backward writes over them.
+// d(logits) = dy w / sum w (p - smoothed one-hot(target)), p = softmax(logits) = e^(logits - lse).
+// Saves: target (8 bytes a row), row_weights, and what gives p. Where a policy may make it lossy, p
+// itself, in which the gradient is linear: the exponential of unbiased logits would be biased,
+// enough to make training diverge. Else the logits and lse, which take nothing more: backward
+// writes over them. They are the largest tensor of a language model.
 Variable cross_entropy(const Variable& logits, const Tensor& target,
                        const CrossEntropyOptions& options, const Tensor& row_weights) {
   const ops::CrossEntropyResult result =
       ops::cross_entropy(logits.value(), target, options, row_weights);
+  const bool lossy = recording({logits}) && saves_may_be_lossy();
+  const Save kept = lossy
+                        ? save_output(ops::cross_entropy_probabilities(logits.value(), result.lse))
+                        : save_stat(logits.value());
   return record(
       "cross_entropy", {logits}, result.loss,
-      {save_stat(logits.value()), save_index(target), save_stat(result.lse),
-       save_stat(row_weights)},
+      {kept, save_index(target), save_stat(lossy ? Tensor() : result.lse), save_stat(row_weights)},
       [options](const Backward& b) {
-        const bool overwrite = b.slot(0).is_sole_owner();
+        const Tensor lse = b.slot(2).defined() ? b.saved(2) : Tensor();
+        // An activation may be looked at once more, unless it was unpacked for this alone.
+        const bool sole = lse.defined() && b.slot(0).is_sole_owner();
         const Tensor x = b.saved(0);
-        return Grads{ops::cross_entropy_backward(b.dy(), x, b.saved(1), b.saved(2), options,
-                                                 b.saved(3), overwrite && x.is_contiguous())};
+        const bool overwrite = sole || x.storage().use_count() == 1;
+        return Grads{ops::cross_entropy_backward(b.dy(), x, b.saved(1), lse, options, b.saved(3),
+                                                 overwrite && x.is_contiguous())};
       });
 }
 

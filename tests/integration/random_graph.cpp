@@ -5,72 +5,13 @@
 #include <utility>
 
 #include "autograd/checkpoint.h"
+#include "tests/integration/random_builder.h"
 
 namespace frugal {
-
-// Draws one graph: a pool of variables to which each step adds one.
-class GraphBuilder {
- public:
-  // `next_leaf`: the first of the graph's leaves that is this one's.
-  GraphBuilder(RandomGraph& graph, uint64_t stream, size_t next_leaf, int depth)
-      : graph_(graph), key_{graph.seed_, stream}, next_leaf_(next_leaf), depth_(depth) {}
-
-  // magnitude: about log2 of the largest value, so that products of products stay finite.
-  struct Item {
-    Variable variable;
-    int magnitude = 0;
-  };
-  void put(const Variable& variable, int magnitude) { pool_.push_back({variable, magnitude}); }
-  const Item& last() const { return pool_.back(); }
-  size_t next_leaf() const { return next_leaf_; }
-
-  int64_t pick(int64_t lo, int64_t hi) {  // both included
-    return lo +
-           static_cast<int64_t>(uniform_int(key_, drawn_++, static_cast<uint64_t>(hi - lo) + 1));
-  }
-  bool chance(int64_t percent) { return pick(1, 100) <= percent; }
-  Variable parameter(const Shape& shape, double limit = 1) {
-    return graph_.leaf(next_leaf_++, shape, true, limit);
-  }
-  Variable maybe_parameter(const Shape& shape) {
-    return chance(60) ? parameter(shape) : Variable();
-  }
-  Tensor constant(const Shape& shape, double limit = 1) {
-    return random_values({key_.seed + 1, key_.offset ^ (drawn_++ << 32)}, shape,
-                         graph_.options_.dtype, graph_.options_.device, limit);
-  }
-  RngKey dropout_key() { return graph_.rng_.next(); }
-  int axis(const Variable& x) { return static_cast<int>(pick(0, x.value().dim() - 1)); }
-  DType dtype() const { return graph_.options_.dtype; }
-  Device device() const { return graph_.options_.device; }
-  int64_t max_elements() const { return graph_.options_.large ? 32768 : 3000; }
-
-  void step();
-  Variable loss();
-  // Another variable of x's shape, x itself if there is none. `moved`: nobody else has it then.
-  Item partner(const Variable& x, bool moved);
-
- private:
-  Item draw();
-  void segment();
-
-  RandomGraph& graph_;
-  RngKey key_;
-  uint64_t drawn_ = 0;
-  size_t next_leaf_;
-  int depth_;
-  std::vector<Item> pool_;
-};
 
 namespace {
 
 using Builder = GraphBuilder;
-
-// What a step may do. `adds` to the magnitude, or, where it is negative, the result's is -adds - 1.
-struct Choice {
-  Variable (*run)(Builder&, const Variable&);  // undefined: not with this shape
-  int adds;
-};
 
 BatchNormOptions norm_options(Builder& b) {
   BatchNormOptions options;
@@ -301,9 +242,8 @@ const Choice kShape[] = {
      -5},
 };
 
-template <size_t n>
-const Choice& one_of(Builder& b, const Choice (&choices)[n]) {
-  return choices[static_cast<size_t>(b.pick(0, static_cast<int64_t>(n) - 1))];
+const Choice& one_of(Builder& b, std::span<const Choice> choices) {
+  return choices[static_cast<size_t>(b.pick(0, static_cast<int64_t>(choices.size()) - 1))];
 }
 
 }  // namespace
@@ -333,12 +273,13 @@ void GraphBuilder::step() {
   if (depth_ < 2 && chance(8)) return segment();
   const Item from = draw();
   for (int attempt = 0; attempt < 20; ++attempt) {
-    const int64_t family = pick(0, 9);
+    const int64_t family = pick(0, 12);
     const Choice& choice = from.magnitude > 5 ? kUnary[7]  // tanh
                            : family < 3       ? one_of(*this, kUnary)
                            : family < 6       ? one_of(*this, kBinary)
                            : family < 8       ? one_of(*this, kImage)
-                                              : one_of(*this, kShape);
+                           : family < 10      ? one_of(*this, kShape)
+                                              : one_of(*this, sequence_choices());
     const Variable y = choice.run(*this, from.variable);
     if (!y.defined()) continue;
     put(y, choice.adds < 0 ? -choice.adds - 1 : from.magnitude + choice.adds);
@@ -370,7 +311,7 @@ Variable GraphBuilder::loss() {
   for (int64_t terms = pick(1, 4); terms > 0; --terms) {
     const Variable x = draw().variable;
     Variable term;
-    switch (pick(0, 4)) {
+    switch (pick(0, 5)) {
       case 0:
         term = mean(mul(x, x));
         break;
@@ -382,6 +323,9 @@ Variable GraphBuilder::loss() {
         break;
       case 3:
         term = mse_loss(tanh(x), partner(x, false).variable);
+        break;
+      case 4:
+        term = binary_cross_entropy(x, Tensor::full(x.shape(), 0.25, dtype(), device()));
         break;
       default: {
         const Variable rows = reshape(x, {-1, x.size(-1)});

@@ -1,4 +1,6 @@
 #include "optim/ema.h"
+#include "optim/averaged.h"
+#include "optim/sgd.h"
 
 #include "ops/adam.h"
 #include "samples.h"
@@ -100,6 +102,46 @@ TEST_CASE("EMA refuses impossible options and tensors") {
   CHECK_THROWS_WITH_AS(Ema({}, {-0.1, true}), doctest::Contains("decay"), Error);
   CHECK_THROWS_WITH_AS(ops::average_into(Tensor::zeros({2}), Tensor::zeros({3}), 0.5),
                        doctest::Contains("[average] expected the value of shape [2]"), Error);
+}
+
+TEST_CASE("an averaged optimizer steps as its own does, and both states come back or neither") {
+  const auto parameter = [] {
+    return std::vector<std::pair<std::string, Variable>>{
+        {"w", Variable::parameter(Tensor::from<float>({1, 2}, {2}))}};
+  };
+  const auto make = [](const std::vector<std::pair<std::string, Variable>>& named) {
+    return Averaged(std::make_unique<Sgd>(decay_groups(named, 0, true), SgdOptions{}), named,
+                    {0.5, false});
+  };
+  const auto step = [](Averaged& optimizer, Variable w) {
+    w.set_grad(Tensor::from<float>({1, -1}, {2}));
+    optimizer.step(1);
+  };
+  const auto one = parameter();
+  Averaged first = make(one);
+  step(first, one[0].second);
+  CHECK(one[0].second.value().to_vector() == std::vector<double>{0, 3});
+  CHECK(first.average().average(0).to_vector() == std::vector<double>{0.5, 2.5});
+
+  auto two = parameter();
+  Averaged second = make(two);
+  auto state = first.state();
+  second.load_state(state);
+  two[0].second.set_value(Tensor::from<float>({0, 3}, {2}));
+  step(first, one[0].second);
+  step(second, two[0].second);
+  CHECK(two[0].second.value().to_vector() == one[0].second.value().to_vector());
+  CHECK(second.average().average(0).to_vector() == first.average().average(0).to_vector());
+
+  // The average of another parameter: nothing is taken over, of the momentum either.
+  for (auto& [name, tensor] : state)
+    if (name == "ema/w") name = "ema/v";
+  const auto before = second.state();
+  CHECK_THROWS_AS(second.load_state(state), Error);
+  const auto after = second.state();
+  REQUIRE(after.size() == before.size());
+  for (size_t i = 0; i < after.size(); ++i)
+    CHECK(after[i].second.to_vector() == before[i].second.to_vector());
 }
 
 }  // namespace frugal::optim

@@ -1,0 +1,46 @@
+#include "optim/averaged.h"
+
+namespace frugal::optim {
+namespace {
+
+bool is_average(const std::string& name) {
+  return name == "ema_updates" || name.rfind("ema/", 0) == 0;
+}
+
+}  // namespace
+
+Averaged::Averaged(std::unique_ptr<Optimizer> inner,
+                   std::vector<std::pair<std::string, Variable>> parameters,
+                   const EmaOptions& options)
+    : inner_(std::move(inner)), average_(std::move(parameters), options) {}
+
+void Averaged::step(double lr) {
+  inner_->step(lr);
+  average_.update();
+}
+
+// step() follows when all are done.
+bool Averaged::step_leaf(const GradAccumulator& leaf, double lr) {
+  return inner_->step_leaf(leaf, lr);
+}
+
+Optimizer::NamedTensors Averaged::state() const {
+  NamedTensors all = inner_->state();
+  for (const auto& entry : average_.state()) all.push_back(entry);
+  return all;
+}
+
+void Averaged::load_state(const NamedTensors& state) {
+  NamedTensors own, others;
+  for (const auto& entry : state) (is_average(entry.first) ? own : others).push_back(entry);
+  const NamedTensors before = inner_->state();
+  inner_->load_state(others);
+  try {
+    average_.load_state(own);
+  } catch (...) {
+    inner_->load_state(before);
+    throw;
+  }
+}
+
+}  // namespace frugal::optim

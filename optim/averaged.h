@@ -1,0 +1,28 @@
+// Averaged: an optimizer that also keeps the average of the parameters over its steps.
+#pragma once
+#include <memory>
+
+#include "optim/ema.h"
+#include "optim/optimizer.h"
+
+namespace frugal::optim {
+
+class Averaged : public Optimizer {
+ public:
+  // `parameters`: those of `inner`. Errors: those of Ema.
+  Averaged(std::unique_ptr<Optimizer> inner,
+           std::vector<std::pair<std::string, Variable>> parameters, const EmaOptions& options);
+
+  void step(double lr) override;
+  bool step_leaf(const GradAccumulator& leaf, double lr) override;
+  NamedTensors state() const override;  // of both
+  void load_state(const NamedTensors& state) override;
+
+  Ema& average() { return average_; }
+
+ private:
+  std::unique_ptr<Optimizer> inner_;
+  Ema average_;
+};
+
+}  // namespace frugal::optim
