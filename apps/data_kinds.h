@@ -19,6 +19,9 @@ struct DataKind {
   std::vector<int64_t> (*ahead)(const Config& config, int64_t batch);
 };
 
+// The first of these folders in `dir` that exists, or `dir`.
+std::string within(const std::string& dir, const std::vector<std::string>& folders);
+
 const DataKind& image_data();  // make_images.cpp
 const DataKind& text_data();   // make_text.cpp
 const DataKind& graph_data();  // make_graph.cpp

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "apps/data_kinds.h"
 
@@ -20,6 +21,13 @@ const DataKind& kind_of(const std::string& name) {
 }
 
 }  // namespace
+
+std::string within(const std::string& dir, const std::vector<std::string>& folders) {
+  namespace fs = std::filesystem;
+  for (const std::string& folder : folders)
+    if (fs::is_directory(fs::path(dir) / folder)) return (fs::path(dir) / folder).string();
+  return dir;
+}
 
 std::vector<std::string> dataset_names() {
   std::vector<std::string> all;

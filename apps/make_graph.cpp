@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -19,19 +18,11 @@
 namespace frugal::apps {
 namespace {
 
-namespace fs = std::filesystem;
 using data::GraphData;
 using data::GraphOptions;
 
 constexpr uint64_t kRandomStream = uint64_t{1} << 59;
 constexpr int64_t kRandomClasses = 40;
-
-// The first of these folders in `dir` that exists, or `dir`.
-std::string within(const std::string& dir, const std::vector<std::string>& folders) {
-  for (const std::string& folder : folders)
-    if (fs::is_directory(fs::path(dir) / folder)) return (fs::path(dir) / folder).string();
-  return dir;
-}
 
 // ---- a graph from memory, whose labels its features tell a little, and its neighbours more: half
 // of the edges join nodes of one class

@@ -27,13 +27,17 @@ const std::vector<DataRow>& data_rows() {
        "/usr/share/datasets/fashion-mnist",
        {0.2860},
        {0.3530},
-       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
+       [](const std::string& folder, bool train) {
+         return data::open_idx(within(folder, {"fashion-mnist", "fashion_mnist"}), train);
+       }},
       {"mnist",
        {{28, 28, 1}, 10},
        nullptr,
        {0.1307},
        {0.3081},
-       [](const std::string& folder, bool train) { return data::open_idx(folder, train); }},
+       [](const std::string& folder, bool train) {
+         return data::open_idx(within(folder, {"mnist"}), train);
+       }},
       {"cifar10",
        {{32, 32, 3}, 10},
        nullptr,

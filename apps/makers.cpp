@@ -74,6 +74,10 @@ void resolve(Config& config) {
   } else if (config.compression.policy == "budget") {
     throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
+  if (config.compression.rounding == "dithered" && config.compression.signs == "rebuilt")
+    throw ConfigError("compression.rounding",
+                      "expected stochastic or nearest with rebuilt signs: dither moves values near "
+                      "zero across it");
   if (level.adaptive && config.compression.bits != 0)
     throw ConfigError("compression.bits",
                       fmt::format("expected 0 with level {}, whose average_bits may be set",

@@ -123,6 +123,8 @@ TEST_CASE("networks and data that do not fit are refused by name") {
           "gcn");
   refused("graph.json", "--set data.sampler=clusters --set data.clusters=5", "data.batch_size",
           "5");
+  refused("bert.json", "--set compression.rounding=dithered --set compression.signs=rebuilt",
+          "compression.rounding", "rebuilt");
   refused("graph.json", "--set data.split=[0.7,0.3]", "data.split", "0.7");
   refused("graph.json", "--set compression.track_interval=5 --set data.sampler=full",
           "compression.track_interval", "0");
