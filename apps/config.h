@@ -62,6 +62,7 @@ struct OptimConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 1e-4;
+  std::vector<std::string> weight_decay_of;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   double ema = 0;

@@ -206,6 +206,9 @@ Section optim() {
            field(s, "ema", &C::ema, below(0, 1),
                  "Evaluate the mean of the weights over time, with this decay; 0: off."),
            field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty."),
+           field(s, "weight_decay_of", &C::weight_decay_of, list(text(), 0, 64),
+                 "Another weight decay for parameters by the beginning of their names, such as "
+                 "\"convs.=0.01\"; the first that fits counts."),
            field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
                  "Leave biases and the norms' parameters without weight decay."),
            field(s, "clip_norm", &C::clip_norm, number(0, 1e12),

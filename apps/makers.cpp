@@ -1,6 +1,7 @@
 #include "apps/makers.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "apps/planner.h"
@@ -150,10 +151,54 @@ std::vector<std::string> optimizer_names() {
   return names;
 }
 
+namespace {
+
+// "convs.=0.01". Errors: ConfigError.
+std::pair<std::string, double> parse_decay(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  double decay = -1;
+  if (equals != std::string::npos && equals > 0) {
+    const char* end = text.data() + text.size();
+    const auto [stop, code] = std::from_chars(text.data() + equals + 1, end, decay);
+    if (code != std::errc() || stop != end) decay = -1;
+  }
+  if (!(decay >= 0 && decay <= 1e3))
+    throw ConfigError("optim.weight_decay_of",
+                      fmt::format("expected NAME=DECAY with a decay in [0, 1000], got '{}'", text));
+  return {text.substr(0, equals), decay};
+}
+
+// Parameters whose names begin as one of `exceptions` says, in groups of their own.
+Groups with_exceptions(Groups groups, const std::vector<std::string>& exceptions) {
+  Groups all;
+  for (const std::string& text : exceptions) {
+    const auto [name, decay] = parse_decay(text);
+    ParameterGroup own;
+    own.weight_decay = decay;
+    for (ParameterGroup& group : groups) {
+      const auto fits = [&](const auto& p) { return p.first.rfind(name, 0) == 0; };
+      for (const auto& p : group.parameters)
+        if (fits(p)) own.parameters.push_back(p);
+      std::erase_if(group.parameters, fits);
+    }
+    if (own.parameters.empty())
+      throw ConfigError(
+          "optim.weight_decay_of",
+          fmt::format("expected the beginning of a parameter's name, got '{}'", name));
+    all.push_back(std::move(own));
+  }
+  for (ParameterGroup& group : groups) all.push_back(std::move(group));
+  return all;
+}
+
+}  // namespace
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model) {
   std::vector<std::pair<std::string, Variable>> parameters;
   for (const auto& p : model.parameters()) parameters.emplace_back(p.name, *p.parameter);
-  Groups groups = optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms);
+  Groups groups =
+      with_exceptions(optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms),
+                      config.weight_decay_of);
   for (const OptimizerRow& row : kOptimizers) {
     if (config.name != row.name) continue;
     auto optimizer = row.make(std::move(groups), config);

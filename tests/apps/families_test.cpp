@@ -125,6 +125,10 @@ TEST_CASE("networks and data that do not fit are refused by name") {
           "5");
   refused("bert.json", "--set compression.rounding=dithered --set compression.signs=rebuilt",
           "compression.rounding", "rebuilt");
+  refused("graph.json", "--set 'optim.weight_decay_of=[\"conv\"]'", "optim.weight_decay_of",
+          "NAME=DECAY");
+  refused("graph.json", "--set 'optim.weight_decay_of=[\"none.=1\"]'", "optim.weight_decay_of",
+          "none.");
   refused("graph.json", "--set data.split=[0.7,0.3]", "data.split", "0.7");
   refused("graph.json", "--set compression.track_interval=5 --set data.sampler=full",
           "compression.track_interval", "0");
