@@ -21,25 +21,12 @@ DenseNetOptions small() {
 }  // namespace
 
 TEST_CASE("densenet: parameter counts, names and shapes are torchvision's") {
-  const struct {
-    const char* name;
-    int64_t parameters;
-    size_t tensors;
-    uint64_t fingerprint;  // torchvision_zoo_names.py
-  } expected[] = {
-      {"densenet121", 7978856, 727, 0xf63c1578ce0f9c58},
-      {"densenet161", 28681000, 967, 0xfa1175f4cb1d1475},
-      {"densenet201", 20013928, 1207, 0xac1a9ed27d7501be},
-  };
-  for (const auto& row : expected) {
-    CAPTURE(row.name);
-    Init init = meta_init();
-    DenseNet net(init, densenet_options(row.name));
-    CHECK(parameter_count(net) == row.parameters);
-    const auto lines = lines_of(net);
-    CHECK(lines.size() == row.tensors);
-    CHECK(fingerprint(lines) == row.fingerprint);
-  }
+  check_published<DenseNet>(densenet_options,
+                            {
+                                {"densenet121", 7978856, 727, 0xf63c1578ce0f9c58},
+                                {"densenet161", 28681000, 967, 0xfa1175f4cb1d1475},
+                                {"densenet201", 20013928, 1207, 0xac1a9ed27d7501be},
+                            });
   CHECK_THROWS_WITH_AS(densenet_options("densenet"), doctest::Contains("densenet169"), Error);
 }
 

@@ -22,24 +22,10 @@ SwinOptions small() {
 }  // namespace
 
 TEST_CASE("swin: parameter counts, names and shapes are torchvision's") {
-  const struct {
-    const char* name;
-    int64_t parameters;
-    size_t tensors;
-    uint64_t fingerprint;  // torchvision_zoo_names.py
-  } expected[] = {
-      {"swin_t", 28288354, 185, 0x46fbaaa452fc5d67},
-      {"swin_s", 49606258, 353, 0x815e211097176a27},
-  };
-  for (const auto& row : expected) {
-    CAPTURE(row.name);
-    Init init = meta_init();
-    Swin net(init, swin_options(row.name));
-    CHECK(parameter_count(net) == row.parameters);
-    const auto lines = lines_of(net);
-    CHECK(lines.size() == row.tensors);
-    CHECK(fingerprint(lines) == row.fingerprint);
-  }
+  check_published<Swin>(swin_options, {
+                                          {"swin_t", 28288354, 185, 0x46fbaaa452fc5d67},
+                                          {"swin_s", 49606258, 353, 0x815e211097176a27},
+                                      });
   CHECK_THROWS_WITH_AS(swin_options("swin"), doctest::Contains("swin_t"), Error);
 }
 

@@ -13,25 +13,11 @@ VitOptions small() { return {4, 2, 2, 16, 24, 12, 3, 5}; }
 }  // namespace
 
 TEST_CASE("vit: parameter counts, names and shapes are torchvision's") {
-  const struct {
-    const char* name;
-    int64_t parameters;
-    size_t tensors;
-    uint64_t fingerprint;  // torchvision_zoo_names.py
-  } expected[] = {
-      {"vit_b_16", 86567656, 152, 0x6512e108ff558aa4},
-      {"vit_b_32", 88224232, 152, 0x69638a7ed67faf8c},
-      {"vit_l_16", 304326632, 296, 0xe3feff3e15c94568},
-  };
-  for (const auto& row : expected) {
-    CAPTURE(row.name);
-    Init init = meta_init();
-    Vit net(init, vit_options(row.name));
-    CHECK(parameter_count(net) == row.parameters);
-    const auto lines = lines_of(net);
-    CHECK(lines.size() == row.tensors);
-    CHECK(fingerprint(lines) == row.fingerprint);
-  }
+  check_published<Vit>(vit_options, {
+                                        {"vit_b_16", 86567656, 152, 0x6512e108ff558aa4},
+                                        {"vit_b_32", 88224232, 152, 0x69638a7ed67faf8c},
+                                        {"vit_l_16", 304326632, 296, 0xe3feff3e15c94568},
+                                    });
   CHECK_THROWS_WITH_AS(vit_options("vit"), doctest::Contains("vit_b_16"), Error);
 }
 

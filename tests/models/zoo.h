@@ -45,6 +45,26 @@ inline uint64_t fingerprint(const std::set<std::string>& lines) {
   return value;
 }
 
+// A network as torchvision has it: torchvision_zoo_names.py.
+struct Published {
+  const char* name;
+  int64_t parameters;
+  size_t tensors;
+  uint64_t fingerprint;
+};
+template <class Net, class OptionsOf>
+void check_published(const OptionsOf& options_of, const std::vector<Published>& expected) {
+  for (const Published& row : expected) {
+    CAPTURE(row.name);
+    models::Init init = meta_init();
+    Net net(init, options_of(row.name));
+    CHECK(parameter_count(net) == row.parameters);
+    const auto lines = lines_of(net);
+    CHECK(lines.size() == row.tensors);
+    CHECK(fingerprint(lines) == row.fingerprint);
+  }
+}
+
 // Standard normal.
 inline Variable randn(const Shape& shape, uint64_t seed, Device device = kCpu) {
   CategoryScope scope(Category::input);
