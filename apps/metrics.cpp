@@ -181,21 +181,4 @@ double MultiLabelCounts::accuracy() const {
   return ratio(as_double(right), as_double(right + false_positives + false_negatives), kNan);
 }
 
-void MeanLoss::add(double mean, int64_t count) {
-  FRUGAL_CHECK(count >= 0, "[metrics] expected a count of at least 0, got {}", count);
-  if (count == 0) return;
-  sum_ += mean * as_double(count);
-  count_ += count;
-}
-
-MeanLoss& MeanLoss::operator+=(const MeanLoss& other) {
-  sum_ += other.sum_;
-  count_ += other.count_;
-  return *this;
-}
-
-double MeanLoss::mean() const { return ratio(sum_, as_double(count_), kNan); }
-
-double MeanLoss::perplexity() const { return std::exp(mean()); }
-
 }  // namespace frugal::apps

@@ -1,4 +1,4 @@
-// Measures of classifiers and language models, from counts that add up over batches: the result
+// Measures of classifiers, from counts that add up over batches: the result
 // does not depend on how samples were cut into batches. cpu tensors only.
 #pragma once
 #include <cstdint>
@@ -51,21 +51,6 @@ class MultiLabelCounts {
   // 2 tp / (2 tp + fp + fn) over all questions; 0 where there is no yes. What GraphSAINT reports.
   double micro_f1() const;
   double accuracy() const;  // of single answers; NaN of nothing
-};
-
-// The mean of losses that are means over different numbers of tokens, and its perplexity.
-class MeanLoss {
- public:
-  // A mean over `count` tokens.  Nothing for a count of 0, whose mean is NaN.  Errors: count < 0.
-  void add(double mean, int64_t count);
-  MeanLoss& operator+=(const MeanLoss& other);
-  int64_t count() const { return count_; }
-  double mean() const;        // NaN of nothing
-  double perplexity() const;  // e^mean
-
- private:
-  double sum_ = 0;
-  int64_t count_ = 0;
 };
 
 }  // namespace frugal::apps
