@@ -23,6 +23,7 @@ inline constexpr Device kMeta{DeviceType::meta, 0};
 struct Cpu {};
 struct Cuda {};
 
+inline constexpr const char* kWithoutCuda = "built without CUDA; configure with the `cuda` preset";
 #ifdef FRUGAL_CUDA
 inline constexpr bool kHasCuda = true;
 #else
@@ -37,7 +38,7 @@ void dispatch(Device device, F&& f) {
     if (device.type == DeviceType::cuda) return f(Cuda{});
   }
   if (device.type == DeviceType::meta) return;
-  throw Error("built without CUDA; configure with the `cuda` preset");
+  throw Error(kWithoutCuda);
 }
 
 }  // namespace frugal

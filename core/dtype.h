@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/host_device.h"
+
 namespace frugal {
 
 enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, u8, bool_ };
@@ -17,14 +19,14 @@ bool is_floating(DType dtype);
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  FRUGAL_HD explicit BFloat16(float value) {
     uint32_t u;
     std::memcpy(&u, &value, 4);
     bits = (u & 0x7fffffffu) > 0x7f800000u
                ? static_cast<uint16_t>((u >> 16) | 0x40u)
                : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const {
+  FRUGAL_HD explicit operator float() const {
     const uint32_t u = static_cast<uint32_t>(bits) << 16;
     float value;
     std::memcpy(&value, &u, 4);

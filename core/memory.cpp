@@ -3,9 +3,12 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
+
+#include "core/cuda_memory.h"
 
 namespace frugal {
 namespace {
@@ -80,7 +83,7 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
   MemoryReport& r = s.report;
   auto fail = [&](const std::string& why) {
     MemoryReport now = r;
-    now.reserved = r.live_total + s.cached;
+    now.reserved = r.live_total + s.cached + idle();
     throw OutOfMemory(fmt::format("out of memory: {} for {} of {}\n{}", why, readable(bytes),
                                   name_of(category), now.str()),
                       now);
@@ -159,7 +162,7 @@ void Allocator::reset_peak() {
 MemoryReport Allocator::report() const {
   std::lock_guard lock(state_->mutex);
   MemoryReport r = state_->report;
-  r.reserved = r.live_total + state_->cached;
+  r.reserved = r.live_total + state_->cached + idle();
   return r;
 }
 
@@ -176,7 +179,19 @@ Allocator& allocator(Device device) {
   static Allocator* meta = new MetaAllocator;
   if (device.type == DeviceType::cpu) return *cpu;
   if (device.type == DeviceType::meta) return *meta;
-  throw Error("built without CUDA; configure with the `cuda` preset");
+  if constexpr (kHasCuda) return cuda::allocator(device.index);
+  throw Error(kWithoutCuda);
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes) {
+  FRUGAL_ASSERT(to_device != kMeta && from_device != kMeta);
+  if (bytes == 0) return;
+  if (to_device == kCpu && from_device == kCpu) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  if constexpr (kHasCuda) return cuda::copy_bytes(to, to_device, from, from_device, bytes);
+  throw Error(kWithoutCuda);
 }
 
 std::string_view name_of(Category category) {

@@ -66,19 +66,24 @@ class Allocator {
   void fail_after(int64_t allocations);  // for tests: the n-th from now throws; negative: off
   void reset_peak();                     // peaks start again from what is live
   MemoryReport report() const;
-  void trim();  // gives cached blocks back to the system
+  virtual void trim();  // gives cached blocks back to the system
 
  protected:
   virtual void* acquire(int64_t bytes) = 0;  // nullptr when exhausted
   virtual void give_back(void* data, int64_t bytes) noexcept = 0;
   virtual bool caching() const { return true; }
+  virtual int64_t idle() const { return 0; }  // bytes that acquire() holds and nobody uses
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-Allocator& allocator(Device device);
+Allocator& allocator(Device device);  // Errors: a CUDA device that is not there
+
+// Bytes between devices, in the order of the work before; returns when `to` may be read on the
+// host. REQUIRES: not `meta`.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
 
 // New storages of this thread get `category` while it lives. The default is `activation`.
 class CategoryScope {

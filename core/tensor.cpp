@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/cuda_memory.h"
 #include "core/dtype_switch.h"
 
 namespace frugal {
@@ -52,16 +53,26 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty(shape, dtype, device);
   dispatch(device, [&](auto backend) {
-    static_assert(std::is_same_v<decltype(backend), Cpu>, "core's fills run on the host");
-    if (tensor.nbytes() > 0) std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.nbytes()));
+    if (tensor.nbytes() == 0) return;
+    if constexpr (std::is_same_v<decltype(backend), Cpu>)
+      std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.nbytes()));
+    else
+      cuda::zero_bytes(tensor.raw(), tensor.nbytes());
   });
   return tensor;
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  if (device.type == DeviceType::cuda) {
+    Tensor host;
+    {
+      const CategoryScope scope(Category::workspace);
+      host = full(shape, value, dtype);
+    }
+    return to_device(host, device);
+  }
   Tensor tensor = empty(shape, dtype, device);
-  dispatch(device, [&](auto backend) {
-    static_assert(std::is_same_v<decltype(backend), Cpu>, "core's fills run on the host");
+  dispatch(device, [&](auto) {
     with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       std::fill_n(tensor.mut<T>(), tensor.numel(), from_double<T>(value));
@@ -173,8 +184,8 @@ Tensor Tensor::transpose(int a, int b) const {
 }
 
 double Tensor::item(int64_t flat_index) const {
-  FRUGAL_CHECK(defined() && device().type == DeviceType::cpu,
-               "[item] expected a tensor on cpu, got {}", describe(*this));
+  FRUGAL_CHECK(defined() && device().type != DeviceType::meta,
+               "[item] expected a tensor that has values, got {}", describe(*this));
   FRUGAL_CHECK(flat_index >= 0 && flat_index < numel(),
                "[item] expected an index in [0, {}), got {}", numel(), flat_index);
   int64_t position = 0;
@@ -184,14 +195,30 @@ double Tensor::item(int64_t flat_index) const {
   }
   return with_dtype(dtype_, [&](auto zero) {
     using T = decltype(zero);
-    return as_double(data<T>()[position]);
+    T value{};
+    copy_bytes(&value, kCpu, data<T>() + position, device(), sizeof(T));
+    return as_double(value);
   });
 }
 
 std::vector<double> Tensor::to_vector() const {
+  if (device().type == DeviceType::cuda) {
+    const CategoryScope scope(Category::workspace);
+    return to_device(*this, kCpu).to_vector();
+  }
   std::vector<double> values(static_cast<size_t>(numel()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = item(static_cast<int64_t>(i));
   return values;
+}
+
+Tensor to_device(const Tensor& tensor, Device device) {
+  if (tensor.device() == device) return tensor;
+  FRUGAL_CHECK(tensor.is_contiguous(), "[to_device] expected a contiguous tensor, got strides {}",
+               tensor.strides());
+  Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device);
+  if (device.type != DeviceType::meta && tensor.device().type != DeviceType::meta)
+    copy_bytes(copy.raw(), device, tensor.raw(), tensor.device(), tensor.nbytes());
+  return copy;
 }
 
 std::string describe(const Tensor& tensor) {

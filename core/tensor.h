@@ -84,7 +84,8 @@ class Tensor {
   Tensor permute(const std::vector<int>& axes) const;
   Tensor transpose(int a, int b) const;
 
-  // cpu only: reads one element, whatever the dtype. For tests, reports and scalars.
+  // Reads one element, whatever the dtype, waiting for its device. For tests, reports and scalars.
+  // Errors: `meta`.
   double item(int64_t flat_index = 0) const;
   std::vector<double> to_vector() const;
 
@@ -95,6 +96,11 @@ class Tensor {
   int64_t offset_ = 0;
   DType dtype_ = DType::f32;
 };
+
+// `tensor` itself where it is on `device`, else a copy there, in CategoryScope::current(). From or
+// to `meta`, values are left out.  Errors: to be copied, and not contiguous (ops/copy.h makes it
+// so).
+Tensor to_device(const Tensor& tensor, Device device);
 
 // "[2, 3] f32 on cpu"
 std::string describe(const Tensor& tensor);

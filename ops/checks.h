@@ -23,11 +23,28 @@ inline void check_shape(const char* op, const char* name, const Tensor& tensor,
                describe(tensor));
 }
 
-// f32 or f64, what the compute kernels take.
+// What the compute kernels take: f32, on the CPU f64 too, on CUDA bf16 too.
 inline void check_real(const char* op, const char* name, const Tensor& tensor) {
   check_defined(op, name, tensor);
-  FRUGAL_CHECK(tensor.dtype() == DType::f32 || tensor.dtype() == DType::f64,
-               "[{}] expected {} of dtype f32 or f64, got {}", op, name, describe(tensor));
+  const DType dtype = tensor.dtype();
+  const DeviceType device = tensor.device().type;
+  FRUGAL_CHECK(dtype == DType::f32 || (dtype == DType::f64 && device != DeviceType::cuda) ||
+                   (dtype == DType::bf16 && device != DeviceType::cpu),
+               "[{}] expected {} of dtype f32 or {}, got {}", op, name,
+               device == DeviceType::cuda ? "bf16" : "f64", describe(tensor));
+}
+
+// Parameters, statistics and their gradients beside activations `x`: of x's dtype, f32 where x is
+// bf16, and on its device.
+inline void check_beside(const char* op, const Tensor& x,
+                         std::initializer_list<const Tensor*> rest) {
+  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  for (const Tensor* tensor : rest) {
+    if (!tensor->defined()) continue;
+    FRUGAL_CHECK(tensor->dtype() == dtype && tensor->device() == x.device(),
+                 "[{}] expected tensors of dtype {} on {}, got {}", op, name_of(dtype),
+                 x.device().str(), describe(*tensor));
+  }
 }
 
 // Same dtype and device as the first.

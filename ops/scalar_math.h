@@ -6,12 +6,7 @@
 #include <cstdint>
 #include <numbers>
 
-#ifdef __CUDACC__
-#define FRUGAL_HD __host__ __device__ __forceinline__
-#else
-// A call would leave the loop of a wider instruction set for baseline code.
-#define FRUGAL_HD inline __attribute__((always_inline))
-#endif
+#include "core/host_device.h"
 
 namespace frugal::ops::math {
 

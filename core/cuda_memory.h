@@ -1,0 +1,15 @@
+// What core asks of CUDA, for code that does not include CUDA's headers. Defined in CUDA builds
+// only.
+#pragma once
+#include "core/memory.h"
+
+namespace frugal::cuda {
+
+int device_count();  // that this machine has; 0 without a driver
+// Caching and in the order of the compute stream: a block may be used again at once, since what
+// was queued before runs before.  Errors: no such device, naming those that are there.
+Allocator& allocator(int index);
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
+void zero_bytes(void* data, int64_t bytes);
+
+}  // namespace frugal::cuda
