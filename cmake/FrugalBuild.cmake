@@ -14,13 +14,16 @@ if(FRUGAL_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
 endif()
 
-if(FRUGAL_CUDA)
-  file(GLOB_RECURSE cuda_sources core/*.cu ops/*.cu compress/*.cu)
-  if(NOT cuda_sources)
-    message(FATAL_ERROR
-      "The CUDA kernels are not part of this version of Frugal; configure with the `release` preset.")
+if(FRUGAL_CUDA AND NOT FRUGAL_CUDA_EMULATOR)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120)
   endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   enable_language(CUDA)
+  # The host's part of fmt is compiled as C++20, where fmt takes nvcc for older.
+  set(CMAKE_CUDA_FLAGS
+      "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
 endif()
 
 # What our own code is compiled with; never exported.
@@ -52,6 +55,10 @@ function(frugal_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   if(FRUGAL_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
+    if(FRUGAL_CUDA_EMULATOR)  # as C++; what calls a library of NVIDIA has a stand-in
+      list(FILTER cuda_sources EXCLUDE REGEX "/(cublas|cudnn)[^/]*\\.cu$")
+      set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+    endif()
     list(APPEND sources ${cuda_sources})
   endif()
   if(NOT sources)
@@ -72,6 +79,9 @@ function(frugal_library name)
   target_link_libraries(frugal_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${private})
   if(FRUGAL_CUDA)
     target_compile_definitions(frugal_${name} PUBLIC FRUGAL_CUDA)
+    if(FRUGAL_CUDA_EMULATOR)
+      target_link_libraries(frugal_${name} PRIVATE frugal_cuda_emulator)
+    endif()
   endif()
   install(TARGETS frugal_${name} EXPORT FrugalTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/frugal

@@ -1,0 +1,90 @@
+#include "core/cuda.h"
+
+#include <mutex>
+#include <vector>
+
+namespace frugal::cuda {
+namespace {
+
+struct DeviceState {
+  cudaStream_t stream = nullptr;
+  int multiprocessors = 0;
+};
+
+// Never destroyed: tensors of static storage duration outlive every other static.
+DeviceState& state_of(int index) {
+  static auto* states = new std::vector<DeviceState>(static_cast<size_t>(device_count()));
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  DeviceState& state = states->at(static_cast<size_t>(index));
+  if (state.stream == nullptr) {
+    FRUGAL_CUDA_CHECK(cudaStreamCreateWithFlags(&state.stream, cudaStreamNonBlocking));
+    FRUGAL_CUDA_CHECK(
+        cudaDeviceGetAttribute(&state.multiprocessors, cudaDevAttrMultiProcessorCount, index));
+  }
+  return state;
+}
+
+int current() {
+  int index = 0;
+  FRUGAL_CUDA_CHECK(cudaGetDevice(&index));
+  return index;
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // so that the next call does not report it again
+  throw Error(fmt::format("[cuda] {}: {} ({})", call, cudaGetErrorString(status),
+                          cudaGetErrorName(status)));
+}
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+void use(Device device) {
+  FRUGAL_ASSERT(device.type == DeviceType::cuda);
+  const int count = device_count();
+  FRUGAL_CHECK(count > 0, "[cuda] expected a GPU, but there is none or no driver for it");
+  FRUGAL_CHECK(device.index < count, "[cuda] expected a device of cuda:0 to cuda:{}, got {}",
+               count - 1, device.str());
+  FRUGAL_CUDA_CHECK(cudaSetDevice(device.index));
+}
+
+cudaStream_t stream() { return state_of(current()).stream; }
+int multiprocessors() { return state_of(current()).multiprocessors; }
+void synchronize() { FRUGAL_CUDA_CHECK(cudaStreamSynchronize(stream())); }
+
+Event::Event(bool timed) {
+  FRUGAL_CUDA_CHECK(
+      cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
+}
+Event::~Event() {
+  if (event_ != nullptr) cudaEventDestroy(event_);
+}
+void Event::record(cudaStream_t on) { FRUGAL_CUDA_CHECK(cudaEventRecord(event_, on)); }
+void Event::hold(cudaStream_t waiting) const {
+  FRUGAL_CUDA_CHECK(cudaStreamWaitEvent(waiting, event_, 0));
+}
+void Event::wait() const { FRUGAL_CUDA_CHECK(cudaEventSynchronize(event_)); }
+bool Event::passed() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) return false;
+  FRUGAL_CUDA_CHECK(status);
+  return true;
+}
+double Event::milliseconds_since(const Event& begin) const {
+  float milliseconds = 0;
+  FRUGAL_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.event_, event_));
+  return milliseconds;
+}
+
+Stream::Stream() { FRUGAL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+}  // namespace frugal::cuda

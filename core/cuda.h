@@ -1,0 +1,90 @@
+// The CUDA runtime, wrapped: every status is checked, every handle has an owner. For .cu files.
+//
+// Work goes to one compute stream per device, in order; so memory may be used again as soon as it
+// is released. Copies that overlap with it use a Stream of their own and Events.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "core/cuda_memory.h"
+#include "core/tensor.h"
+
+namespace frugal::cuda {
+
+// Errors: Error "[cuda] CALL: what CUDA says"; out of memory and sticky faults say what helps.
+void check(cudaError_t status, const char* call);
+#define FRUGAL_CUDA_CHECK(call) ::frugal::cuda::check((call), #call)
+
+// Makes `device` current for this thread.  Errors: no such device.
+void use(Device device);
+
+// The compute stream of the current device.
+cudaStream_t stream();
+void synchronize();  // waits for it
+
+class Event {
+ public:
+  explicit Event(bool timed = false);
+  ~Event();
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  void record(cudaStream_t on);
+  void hold(cudaStream_t waiting) const;  // `waiting` goes on only after the recorded moment
+  void wait() const;                      // the host does
+  bool passed() const;
+  double milliseconds_since(const Event& begin) const;  // REQUIRES: both timed and passed
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// A stream beside the compute stream.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+struct Grid {
+  dim3 blocks;
+  int threads = 256;
+  size_t shared = 0;  // bytes of dynamic_shared()
+};
+
+// kernel(args...) on the compute stream; nothing if a side of the grid is 0.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Grid& grid, Arguments&&... arguments) {
+  if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+  constexpr size_t kWithoutAsking = size_t{48} << 10;
+  if (grid.shared > kWithoutAsking)
+    FRUGAL_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                           cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(grid.shared)));
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = grid.shared;
+  config.stream = stream();
+  FRUGAL_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
+int multiprocessors();  // of the current device
+
+// Blocks of `threads` for n elements of one thread each; fewer, that stride, where n is large.
+inline dim3 blocks_for(int64_t n, int threads = 256) {
+  const int64_t wanted = (n + threads - 1) / threads;
+  const int64_t most = int64_t{multiprocessors()} * 32;
+  return dim3(static_cast<unsigned>(wanted < most ? wanted : most));
+}
+
+}  // namespace frugal::cuda

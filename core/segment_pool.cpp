@@ -1,0 +1,106 @@
+#include "core/segment_pool.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/error.h"
+
+namespace frugal {
+namespace {
+
+int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+SegmentPool::~SegmentPool() {
+  for (const auto& [data, bytes] : segments_) source_.give_back(data);
+}
+
+int64_t SegmentPool::segment_bytes(int64_t bytes) {
+  if (bytes < kSmall) return kSmallSegment;
+  return bytes < kLargeSegment / 4 ? kLargeSegment : round_up(bytes, kSmallSegment) + kSmallSegment;
+}
+
+bool SegmentPool::grow(int64_t bytes) {
+  const int64_t size = segment_bytes(bytes);
+  // Shapes that keep changing would leave segments behind that fit nothing: no more than a quarter
+  // beyond what was ever in use, as long as some can be given back.
+  if (held_ + size > high_water_ + high_water_ / 4 + 2 * kLargeSegment) trim();
+  auto* data = static_cast<char*>(source_.acquire(size));
+  if (data == nullptr) {
+    trim();
+    data = static_cast<char*>(source_.acquire(size));
+  }
+  if (data == nullptr) return false;
+  segments_[data] = size;
+  held_ += size;
+  const auto block = blocks_.emplace(data, Block{size, data, true}).first;
+  free_of(block->second).emplace(size, data);
+  return true;
+}
+
+void* SegmentPool::allocate(int64_t bytes) {
+  bytes = std::max(round_up(bytes, kAlignment), kAlignment);
+  Free& free = free_[bytes < kSmall ? 1 : 0];
+  auto fit = free.lower_bound({bytes, nullptr});
+  if (fit == free.end()) {
+    if (!grow(bytes)) return nullptr;
+    fit = free.lower_bound({bytes, nullptr});
+  }
+  const auto [size, data] = *fit;
+  free.erase(fit);
+  Block& block = blocks_.at(data);
+  block.free = false;
+  if (size > bytes) {
+    block.bytes = bytes;
+    blocks_.emplace(data + bytes, Block{size - bytes, block.segment, true});
+    free.emplace(size - bytes, data + bytes);
+  }
+  used_ += bytes;
+  high_water_ = std::max(high_water_, used_);
+  return data;
+}
+
+void SegmentPool::release(void* data) noexcept {
+  auto here = blocks_.find(static_cast<char*>(data));
+  Free& free = free_of(here->second);
+  used_ -= here->second.bytes;
+  here->second.free = true;
+  const auto join = [&](Blocks::iterator first, Blocks::iterator second) {
+    free.erase({first->second.bytes, first->first});
+    free.erase({second->second.bytes, second->first});
+    first->second.bytes += second->second.bytes;
+    blocks_.erase(second);
+    return first;
+  };
+  const auto joins = [](const Blocks::iterator& a, const Blocks::iterator& b) {
+    return a->second.free && b->second.free && a->second.segment == b->second.segment;
+  };
+  if (const auto next = std::next(here); next != blocks_.end() && joins(here, next))
+    join(here, next);
+  if (here != blocks_.begin())
+    if (const auto before = std::prev(here); joins(before, here)) here = join(before, here);
+  free.emplace(here->second.bytes, here->first);
+}
+
+void SegmentPool::trim() noexcept {
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    const auto block = blocks_.find(segment->first);
+    if (!block->second.free || block->second.bytes != segment->second) {
+      ++segment;
+      continue;
+    }
+    free_of(block->second).erase({block->second.bytes, block->first});
+    blocks_.erase(block);
+    held_ -= segment->second;
+    source_.give_back(segment->first);
+    segment = segments_.erase(segment);
+  }
+}
+
+bool SegmentPool::owns(const void* data) const {
+  const auto block = blocks_.find(static_cast<char*>(const_cast<void*>(data)));
+  return block != blocks_.end() && !block->second.free;
+}
+
+}  // namespace frugal

@@ -1,0 +1,285 @@
+// The emulated runtime: memory, streams (which do everything at once), events, captured graphs.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+using Clock = std::chrono::steady_clock;
+
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+};
+struct EmulatedStream {
+  std::unique_ptr<EmulatedGraph> captured;
+};
+struct EmulatedEvent {
+  Clock::time_point moment;
+};
+
+namespace emulator {
+namespace {
+
+constexpr size_t kArena = size_t{1} << 40;  // addresses, not memory
+constexpr size_t kPage = 4096;
+
+size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+struct Memory {
+  char* base = nullptr;
+  size_t top = 0;
+  size_t used = 0;
+  std::map<void*, size_t> blocks;            // in use
+  std::multimap<size_t, void*> free_blocks;  // guard mode: by size
+  int accesses = 0;
+};
+Memory memory;
+EmulatedStream* capturing = nullptr;
+cudaError_t last_error = cudaSuccess;
+
+size_t limit() {
+  static const char* text = std::getenv("FRUGAL_EMULATOR_MEMORY");  // MiB
+  static const size_t bytes = (text == nullptr ? size_t{4096} : std::strtoull(text, nullptr, 10))
+                              << 20;
+  return bytes;
+}
+
+void* allocate_guarded(size_t bytes) {
+  bytes = round_up(bytes, kPage);
+  if (memory.base == nullptr) {
+    memory.base = static_cast<char*>(
+        mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (memory.base == MAP_FAILED) std::abort();
+  }
+  if (const auto found = memory.free_blocks.find(bytes); found != memory.free_blocks.end()) {
+    void* data = found->second;
+    memory.free_blocks.erase(found);
+    return data;
+  }
+  if (memory.top + bytes > kArena) return nullptr;
+  void* data = memory.base + memory.top;
+  memory.top += bytes;
+  if (memory.accesses > 0) mprotect(data, bytes, PROT_READ | PROT_WRITE);
+  return data;
+}
+
+// The block ends where a page that must not be touched begins.
+void* allocate_fenced(size_t bytes) {
+  const size_t pages = round_up(bytes, kPage);
+  auto* data = static_cast<char*>(
+      mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (data == MAP_FAILED) return nullptr;
+  mprotect(data + pages, kPage, PROT_NONE);
+  std::memset(data, 0xff, pages);
+  return data + pages - bytes;
+}
+
+void protect(int how) {
+  if (memory.top > 0 && mprotect(memory.base, memory.top, how) != 0) std::abort();
+}
+
+}  // namespace
+
+bool fenced() {
+  static const char* mode = std::getenv("FRUGAL_EMULATOR");
+  return mode != nullptr && std::string_view(mode) == "fence";
+}
+
+DeviceAccess::DeviceAccess() {
+  if (memory.accesses++ == 0) protect(PROT_READ | PROT_WRITE);
+}
+DeviceAccess::~DeviceAccess() {
+  if (--memory.accesses == 0) protect(PROT_NONE);
+}
+
+void submit(std::function<void()> work) {
+  if (capturing != nullptr)
+    capturing->captured->work.push_back(std::move(work));
+  else
+    work();
+}
+
+}  // namespace emulator
+
+using emulator::memory;
+
+const char* cudaGetErrorString(cudaError_t status) {
+  switch (status) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    default:
+      return "invalid argument";
+  }
+}
+const char* cudaGetErrorName(cudaError_t status) {
+  return status == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
+}
+cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = 99 << 10;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = 2;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 8;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 20;
+      break;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (emulator::capturing != nullptr) return cudaErrorStreamCaptureUnsupported;
+  *data = nullptr;
+  if (memory.used + bytes > emulator::limit()) return cudaErrorMemoryAllocation;
+  *data = emulator::fenced() ? emulator::allocate_fenced(bytes) : emulator::allocate_guarded(bytes);
+  if (*data == nullptr) return cudaErrorMemoryAllocation;
+  memory.blocks[*data] = bytes;
+  memory.used += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  const auto found = memory.blocks.find(data);
+  if (found == memory.blocks.end()) return cudaErrorInvalidValue;
+  const size_t bytes = found->second, pages = emulator::round_up(bytes, emulator::kPage);
+  if (emulator::fenced()) {
+    munmap(static_cast<char*>(data) + bytes - pages, pages + emulator::kPage);
+  } else {
+    madvise(data, pages, MADV_DONTNEED);
+    memory.free_blocks.emplace(pages, data);
+  }
+  memory.used -= bytes;
+  memory.blocks.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  *data = std::aligned_alloc(4096, emulator::round_up(bytes, 4096));
+  return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = emulator::limit();
+  *free = *total - memory.used;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
+  emulator::submit([=] {
+    const emulator::DeviceAccess access;
+    std::memcpy(to, from, bytes);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t) {
+  emulator::submit([=] {
+    const emulator::DeviceAccess access;
+    for (size_t y = 0; y < height; ++y)
+      std::memcpy(static_cast<char*>(to) + y * to_pitch,
+                  static_cast<const char*>(from) + y * from_pitch, width);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+  emulator::submit([=] {
+    const emulator::DeviceAccess access;
+    std::memset(data, value, bytes);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new EmulatedStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return emulator::capturing == nullptr ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->moment = Clock::now();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(end->moment - begin->moment).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (emulator::capturing != nullptr) return cudaErrorStreamCaptureUnsupported;
+  stream->captured = std::make_unique<EmulatedGraph>();
+  emulator::capturing = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  if (emulator::capturing != stream) return cudaErrorInvalidValue;
+  emulator::capturing = nullptr;
+  *graph = stream->captured.release();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new EmulatedGraph(*graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  for (const auto& work : exec->work) work();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
