@@ -1,6 +1,7 @@
 #include "compress/entropy_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -18,20 +19,60 @@ constexpr double kPlaneSaving = 0.01;
 
 }  // namespace
 
-int64_t groups_per_block(const GroupLayout& layout) {
-  const int64_t bytes = std::max<int64_t>(layout.code_bytes(layout.group_rows), 1);
-  return (kBlockBytes + bytes - 1) / bytes;
-}
-int64_t blocks_of(const GroupLayout& layout) {
-  const int64_t groups = groups_per_block(layout);
-  return (layout.groups + groups - 1) / groups;
+CodeMap::CodeMap(std::vector<Grouped::Part> parts) {
+  std::array<size_t, 17> table_of{};  // by width, plus 1; 0: none yet
+  for (const Grouped::Part& part : parts) {
+    const GroupLayout& layout = part.layout;
+    size_t& table = table_of[static_cast<size_t>(layout.bits)];
+    if (table == 0) {
+      table = tables_ + 1;
+      tables_ += static_cast<size_t>(planes_of(layout.bits).count);
+    }
+    const int64_t metadata = layout.meta_offset(layout.groups);
+    places_.push_back({part.offset, layout, groups_, part.offset + metadata, codes_, table - 1});
+    for (int64_t g = 0; g < layout.groups; ++g, ++groups_) {
+      const int64_t bytes = layout.code_bytes(layout.rows_of(g));
+      if (blocks_.empty() || blocks_.back().bytes >= kBlockBytes)
+        blocks_.push_back({groups_, groups_, codes_, 0});
+      blocks_.back().last = groups_ + 1;
+      blocks_.back().bytes += bytes;
+      codes_ += bytes;
+    }
+    metadata_ += metadata;
+  }
 }
 
-Block block_at(const GroupLayout& layout, int64_t index) {
-  const int64_t groups = groups_per_block(layout);
-  const int64_t first = index * groups, last = std::min(first + groups, layout.groups);
-  const int64_t end = last == layout.groups ? layout.bytes() : layout.code_offset(last);
-  return {first, last, layout.code_offset(first), end - layout.code_offset(first)};
+size_t CodeMap::part_of(int64_t group) const {
+  const auto after =
+      std::upper_bound(places_.begin(), places_.end(), group,
+                       [](int64_t g, const Place& place) { return g < place.first; });
+  return static_cast<size_t>(after - places_.begin()) - 1;
+}
+
+void CodeMap::copy_metadata(const uint8_t* payload, uint8_t* to) const {
+  for (const Place& place : places_) {
+    const auto size = static_cast<size_t>(place.codes - place.offset);
+    std::memcpy(to, payload + place.offset, size);
+    to += size;
+  }
+}
+
+void CodeMap::put_metadata(const uint8_t* from, uint8_t* payload) const {
+  for (const Place& place : places_) {
+    const auto size = static_cast<size_t>(place.codes - place.offset);
+    std::memcpy(payload + place.offset, from, size);
+    from += size;
+  }
+}
+
+uint8_t* CodeMap::close_up(uint8_t* payload) const {
+  uint8_t* const begin = payload + places_.front().codes;
+  for (size_t i = 1; i < places_.size(); ++i) {
+    const int64_t end = i + 1 < places_.size() ? places_[i + 1].at : codes_;
+    std::memmove(begin + places_[i].at, payload + places_[i].codes,
+                 static_cast<size_t>(end - places_[i].at));
+  }
+  return begin;
 }
 
 int64_t Plan::table_bytes() const {
@@ -90,39 +131,40 @@ const uint8_t* read_table(const uint8_t* from, Plan& plan) {
   return from;
 }
 
-double estimate(const uint8_t* payload, const GroupLayout& layout) {
-  const int64_t every = (layout.groups + kPieces - 1) / kPieces;
-  const int64_t piece = kSampleBytes / ((layout.groups + every - 1) / every);
-  Histograms seen{};
-  std::array<double, 4> bytes{};
-  for (int64_t g = 0; g < layout.groups; g += every)
-    for_segments(layout, g, g + 1, [&](const Segment& s) {
+double estimate(const uint8_t* payload, const CodeMap& map) {
+  const int64_t every = (map.groups() + kPieces - 1) / kPieces;
+  const int64_t piece = kSampleBytes / ((map.groups() + every - 1) / every);
+  std::vector<rans::Histogram> seen(map.tables());
+  std::vector<double> bytes(map.tables());
+  for (int64_t g = 0; g < map.groups(); g += every)
+    map.for_segments(g, g + 1, [&](const CodeMap::Segment& s) {
       const int64_t size = std::min(s.size, piece);
-      bytes[s.plane] += static_cast<double>(s.size);
+      bytes[s.table] += static_cast<double>(s.size);
       rans::count_bytes(payload + s.offset + (s.size - size) / 2, static_cast<size_t>(size),
-                        seen[s.plane]);
+                        seen[s.table]);
     });
   double saved = 0, all = 0;
-  for (size_t p = 0; p < seen.size(); ++p) {
-    saved += bytes[p] * (1 - rans::entropy(seen[p]) / 8);
-    all += bytes[p];
+  for (size_t t = 0; t < seen.size(); ++t) {
+    saved += bytes[t] * (1 - rans::entropy(seen[t]) / 8);
+    all += bytes[t];
   }
   return saved / all;
 }
 
-Histograms count_planes(const uint8_t* payload, const GroupLayout& layout) {
-  Histograms all{};
+std::vector<rans::Histogram> count_planes(const uint8_t* payload, const CodeMap& map) {
+  std::vector<rans::Histogram> all(map.tables());
   std::mutex mutex;
-  parallel_for(0, blocks_of(layout), kGrain, [&](int64_t begin, int64_t end) {
-    Histograms mine{};
-    for_segments(layout, block_at(layout, begin).first, block_at(layout, end - 1).last,
-                 [&](const Segment& s) {
-                   rans::count_bytes(payload + s.offset, static_cast<size_t>(s.size),
-                                     mine[s.plane]);
-                 });
+  parallel_for(0, map.block_count(), kGrain, [&](int64_t begin, int64_t end) {
+    std::vector<rans::Histogram> mine(map.tables());
+    const auto& blocks = map.blocks();
+    map.for_segments(blocks[static_cast<size_t>(begin)].first,
+                     blocks[static_cast<size_t>(end - 1)].last, [&](const CodeMap::Segment& s) {
+                       rans::count_bytes(payload + s.offset, static_cast<size_t>(s.size),
+                                         mine[s.table]);
+                     });
     const std::lock_guard lock(mutex);  // sums of whole numbers: any order
-    for (size_t p = 0; p < all.size(); ++p)
-      for (size_t b = 0; b < 256; ++b) all[p][b] += mine[p][b];
+    for (size_t t = 0; t < all.size(); ++t)
+      for (size_t b = 0; b < 256; ++b) all[t][b] += mine[t][b];
   });
   return all;
 }

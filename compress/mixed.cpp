@@ -53,7 +53,7 @@ void check_sign(const Sign& sign, const Tensor& tensor) {
   FRUGAL_CHECK(std::isfinite(sign.slope), "[mixed] expected a finite slope, got {}", sign.slope);
 }
 
-class Mixed final : public Movable {
+class Mixed final : public Grouped {
  public:
   Mixed(Tensor payload, MixedLayout layout, const Shape& shape, DType dtype, Rounding rounding,
         double slope)
@@ -96,6 +96,13 @@ class Mixed final : public Movable {
   }
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
+  const Tensor& payload() const override { return payload_; }
+  std::vector<Part> parts() const override {
+    std::vector<Part> all;
+    for (const MixedLayout::Segment& segment : layout_.segments)
+      all.push_back({segment.offset, segment.layout});
+    return all;
+  }
 
  private:
   Shape rows(int64_t begin, int64_t end) const {

@@ -57,7 +57,7 @@ struct MixedLayout {
 class MixedQuantizer {
  public:
   explicit MixedQuantizer(const MixedOptions& options = {});  // Errors: those of Quantizer
-  // widths: of each sample of samples_of(tensor's shape, info.sign is set). The result is Movable.
+  // widths: of each sample of samples_of(tensor's shape, info.sign is set). The result is Grouped.
   // Errors: those of Quantizer::pack; another number of widths; a width outside 1..16.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info,
                                std::span<const int> widths) const;

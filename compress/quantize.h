@@ -35,8 +35,7 @@
 #pragma once
 #include <atomic>
 
-#include "compress/group_layout.h"
-#include "compress/movable.h"
+#include "compress/grouped.h"
 
 namespace frugal::compress {
 
@@ -62,7 +61,7 @@ struct QuantizeOptions {
 float max_magnitude(int bits);
 
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
-class Quantized final : public Movable {
+class Quantized final : public Grouped {
  public:
   // stream: the one that rounded, if rounding is dithered; slope: of SaveInfo::sign, where
   // layout.split.
@@ -75,10 +74,6 @@ class Quantized final : public Movable {
         rounding_(rounding),
         stream_(stream),
         slope_(slope) {}
-  // The same with other bytes.
-  Quantized with_payload(Tensor payload) const {
-    return {std::move(payload), layout_, shape_, dtype_, rounding_, stream_, slope_};
-  }
   Tensor unpack() const override;
   // Into `out`, contiguous, of the packed shape, dtype and device. Errors: anything else.
   void unpack_into(const Tensor& out) const;
@@ -108,7 +103,8 @@ class Quantized final : public Movable {
 
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
-  const Tensor& payload() const { return payload_; }
+  const Tensor& payload() const override { return payload_; }
+  std::vector<Part> parts() const override { return {{0, layout_}}; }
   const GroupLayout& layout() const { return layout_; }
   double slope() const { return slope_; }
 
