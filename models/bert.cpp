@@ -121,12 +121,13 @@ Bert::Bert(Init& init, const BertOptions& options) : options_(options) {
 
 Variable Bert::embed(const Tensor& ids, Context& context) {
   const Variable words = embedding(ids, words_, options_.padding_id);
-  if (options_.bare) return words;
+  if (options_.bare) return cast(words, context.dtype);
   const Tensor given = checked_extra("bert", context, "token_type_ids", ids);
   const Tensor types = given.defined() ? given : Tensor::zeros({1}, DType::i64, ids.device());
   const Variable around =
       add(embedding(positions(ids.size(1), ids.device()), positions_), embedding(types, types_));
-  return drop(norm_->forward(add(words, around), context), options_.dropout, context);
+  const Variable sum = cast(add(words, around), context.dtype);
+  return drop(norm_->forward(sum, context), options_.dropout, context);
 }
 
 Variable Bert::forward(Variable ids, Context& context) {

@@ -18,7 +18,7 @@ class PartsNorm : public Module {
         bias_(register_parameter("bias", constant(init, {channels}, 0))),
         running_mean_(register_buffer("running_mean", constant(init, {channels}, 0))),
         running_var_(register_buffer("running_var", constant(init, {channels}, 1))),
-        batches_(register_buffer("num_batches_tracked", constant(init, {}, 0, DType::i64))) {}
+        batches_(register_buffer("num_batches_tracked", batch_counter(init))) {}
 
   Variable forward(Variable x, Context& context) override {
     return forward_relu({std::move(x)}, context);

@@ -89,7 +89,7 @@ Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   checked_extra("gpt2", context, "attention_mask", ids);
   Variable x =
       add(embedding(ids, tokens_), embedding(positions(ids.size(1), ids.device()), positions_));
-  x = drop(x, options_.dropout, context);
+  x = drop(cast(x, context.dtype), options_.dropout, context);
   for (const auto& layer : layers_)
     x = checkpointed(context, {std::move(x)}, [layer](Variables in, Context& inner) {
       return layer->forward(std::move(in[0]), inner);

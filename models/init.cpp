@@ -10,14 +10,14 @@ namespace {
 template <class Draw>
 Tensor filled(Init& init, const Shape& shape, Draw draw) {
   CategoryScope scope(Category::parameter);
-  Tensor tensor = Tensor::empty(shape, DType::f32, init.device);
+  Tensor tensor = Tensor::empty(shape, DType::f32, drawn_on(init.device));
   const RngKey key = init.rng.next();
   float* values = tensor.mut<float>();
   if (values == nullptr) return tensor;  // meta
   parallel_for(0, tensor.numel(), 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) values[i] = draw(key, static_cast<uint64_t>(i));
   });
-  return tensor;
+  return to_device(tensor, init.device);
 }
 
 }  // namespace
@@ -41,6 +41,11 @@ Tensor kaiming_normal(Init& init, const Shape& shape, int64_t fan) {
 Tensor constant(Init& init, const Shape& shape, double value, DType dtype) {
   CategoryScope scope(Category::parameter);
   return Tensor::full(shape, value, dtype, init.device);
+}
+
+Tensor batch_counter(const Init& init) {
+  CategoryScope scope(Category::parameter);
+  return Tensor::zeros({}, DType::i64, drawn_on(init.device));
 }
 
 }  // namespace frugal::models

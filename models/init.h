@@ -11,6 +11,9 @@ struct Init {
   Device device = kCpu;  // meta: shapes only
 };
 
+// Where the values of a tensor for `device` are computed: on the host; on meta nowhere.
+inline Device drawn_on(Device device) { return device == kMeta ? kMeta : kCpu; }
+
 // All return f32 tensors of category `parameter`. fan_in counts the inputs of one output, fan_out
 // the reverse.
 Tensor uniform(Init& init, const Shape& shape, double bound);  // U(-bound, bound)
@@ -18,5 +21,6 @@ Tensor normal(Init& init, const Shape& shape, double deviation);
 // N(0, 2/fan). Ref: He et al. 2015, equation 10.
 Tensor kaiming_normal(Init& init, const Shape& shape, int64_t fan);
 Tensor constant(Init& init, const Shape& shape, double value, DType dtype = DType::f32);
+Tensor batch_counter(const Init& init);  // 0, [] i64: num_batches_tracked, which the host counts
 
 }  // namespace frugal::models

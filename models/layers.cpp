@@ -49,7 +49,7 @@ BatchNorm2d::BatchNorm2d(Init& init, int64_t channels, double eps, double moment
       bias_(register_parameter("bias", constant(init, {channels}, 0))),
       running_mean_(register_buffer("running_mean", constant(init, {channels}, 0))),
       running_var_(register_buffer("running_var", constant(init, {channels}, 1))),
-      batches_(register_buffer("num_batches_tracked", constant(init, {}, 0, DType::i64))) {}
+      batches_(register_buffer("num_batches_tracked", batch_counter(init))) {}
 
 BatchNormOptions BatchNorm2d::prepare(const Context& context) {
   if (context.training && !recomputing() && batches_.raw() != nullptr) {

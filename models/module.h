@@ -10,6 +10,7 @@
 #include "autograd/variable.h"
 #include "core/named_tensors.h"
 #include "core/rng.h"
+#include "core/tensor.h"
 
 namespace frugal {
 
@@ -19,6 +20,8 @@ struct Context {
   bool training = true;
   Rng* rng = nullptr;
   bool checkpointing = false;  // each block of a stage keeps only its input and is recomputed
+  Device device = kCpu;        // the model's
+  DType dtype = DType::f32;    // of activations: f32, or bf16 on CUDA
   NamedTensors extras = {};
   Tensor extra(std::string_view name) const { return find_tensor(extras, name); }  // or undefined
 };

@@ -17,6 +17,12 @@ std::string list(const char* title, const std::vector<std::string>& names) {
   return text;
 }
 
+// A contiguous copy for the host, as files want it; of meta, without values.
+Tensor host_copy(const Tensor& tensor) {
+  const Tensor copy = ops::clone(tensor);
+  return copy.device().type == DeviceType::cuda ? to_device(copy, kCpu) : copy;
+}
+
 // Views in the other layout.
 Tensor as_file(const Tensor& tensor, Module::Layout layout) {
   switch (layout) {
@@ -55,7 +61,7 @@ std::map<std::string, Target> targets_of(Module& module) {
 }  // namespace
 
 Tensor to_file_layout(const Tensor& tensor, Module::Layout layout) {
-  return ops::clone(as_file(tensor, layout));
+  return host_copy(as_file(tensor, layout));
 }
 
 Tensor from_file_layout(const Tensor& tensor, Module::Layout layout) {
@@ -66,7 +72,7 @@ NamedTensors state_dict(Module& module) {
   NamedTensors state;
   for (const auto& p : module.parameters())
     state.emplace_back(p.name, to_file_layout(p.parameter->value(), p.layout));
-  for (const auto& b : module.buffers()) state.emplace_back(b.name, ops::clone(*b.buffer));
+  for (const auto& b : module.buffers()) state.emplace_back(b.name, host_copy(*b.buffer));
   return state;
 }
 
@@ -94,7 +100,11 @@ void load_state_dict(Module& module, const NamedTensors& state) {
                list("unexpected", unexpected), list("wrong shape", wrong));
   for (const auto& [name, tensor] : given) {
     const Target& target = targets.at(name);
-    ops::copy_into(target.tensor, from_file(*tensor, target.layout));
+    const Tensor given_here = from_file(*tensor, target.layout);
+    ops::copy_into(target.tensor,
+                   target.tensor.device().type == DeviceType::cuda
+                       ? to_device(ops::contiguous(given_here), target.tensor.device())
+                       : given_here);
     target.tensor.bump_version();
   }
 }

@@ -12,7 +12,7 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // A parameter-shaped tensor (the parameter or its gradient) as files hold it, and back.
 // conv_weight: [K, R, S, C] here, [K, C, R, S] there; transposed_linear: [out, in] here, [in, out]
-// there; contiguous copies.
+// there; contiguous copies, those for files on the host.
 Tensor to_file_layout(const Tensor& tensor, Module::Layout layout);
 Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
 

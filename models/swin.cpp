@@ -5,7 +5,9 @@
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
+#include "models/init.h"
 #include "models/swin_window.h"
+#include "ops/copy.h"
 
 namespace frugal::models {
 namespace {
@@ -20,11 +22,11 @@ Variable drop_samples(const Variable& x, double p, Context& context) {
   const RngKey key = context.rng->next();
   const int64_t n = x.size(0);
   CategoryScope scope(Category::activation);
-  const Tensor factors = Tensor::zeros({n, 1, 1, 1}, DType::f64, x.device());
+  const Tensor factors = Tensor::zeros({n, 1, 1, 1}, DType::f64, drawn_on(x.device()));
   if (double* values = factors.mut<double>(); values != nullptr)
     for (int64_t i = 0; i < n; ++i)
       if (static_cast<double>(uniform(key, static_cast<uint64_t>(i))) >= p) values[i] = 1 / (1 - p);
-  return mul(x, cast(Variable(factors), x.dtype()));
+  return mul(x, Variable(to_device(ops::cast(factors, x.dtype()), x.device())));
 }
 
 }  // namespace
@@ -76,7 +78,8 @@ class Swin::Block : public Module {
     y = transpose(reshape(y, {n, t, count, 3, width}), 2, 3);
     y = reshape(y, {n, t, 3 * count * width});
     const SelfAttentionOptions each{count * heads_, options_.attention_dropout, false};
-    y = self_attention(y, each, windows.apart(heads_, x.device(), x.dtype()), bias(count), context);
+    y = self_attention(y, each, windows.apart(heads_, x.device(), x.dtype()),
+                       cast(bias(count), x.dtype()), context);
     y = reshape(y, {n, t, count, width});
     y = projection_->forward(std::move(y), context);
     return windows.join(drop(y, options_.dropout, context));

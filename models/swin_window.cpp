@@ -2,6 +2,7 @@
 
 #include "autograd/functions.h"
 #include "core/memory.h"
+#include "models/init.h"
 #include "ops/copy.h"
 
 namespace frugal::models {
@@ -59,7 +60,8 @@ Variable Windows::join(const Variable& y) const {
 
 Tensor Windows::apart(int64_t heads, Device device, DType dtype) const {
   if (row_shift_ == 0 && column_shift_ == 0) return {};
-  const Tensor out = Tensor::zeros({count() * heads, tokens(), tokens()}, DType::f32, device);
+  const Tensor out =
+      Tensor::zeros({count() * heads, tokens(), tokens()}, DType::f32, drawn_on(device));
   const auto region = [&](int64_t window, int64_t token) {
     const int64_t row = window % rows_ * side_ + token / side_;
     const int64_t column = window / rows_ * side_ + token % side_;
@@ -71,19 +73,19 @@ Tensor Windows::apart(int64_t heads, Device device, DType dtype) const {
       for (int64_t a = 0; a < tokens(); ++a)
         for (int64_t b = 0; b < tokens(); ++b, ++values)
           if (region(each / heads, a) != region(each / heads, b)) *values = kApart;
-  return ops::cast(out, dtype);
+  return to_device(ops::cast(out, dtype), device);
 }
 
 Tensor relative_positions(int64_t side, Device device) {
   CategoryScope scope(Category::parameter);
   const int64_t tokens = side * side, offsets = 2 * side - 1;
-  Tensor out = Tensor::empty({tokens * tokens}, DType::i64, device);
+  const Tensor out = Tensor::empty({tokens * tokens}, DType::i64, drawn_on(device));
   int64_t* values = out.mut<int64_t>();
   if (values == nullptr) return out;
   for (int64_t a = 0; a < tokens; ++a)
     for (int64_t b = 0; b < tokens; ++b)
       *values++ = (a / side - b / side + side - 1) * offsets + a % side - b % side + side - 1;
-  return out;
+  return to_device(out, device);
 }
 
 }  // namespace frugal::models

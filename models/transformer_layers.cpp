@@ -1,6 +1,7 @@
 #include "models/transformer_layers.h"
 
 #include "autograd/functions.h"
+#include "models/init.h"
 
 namespace frugal::models {
 
@@ -62,10 +63,10 @@ Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& 
 Variable first_token(const Variable& x) { return concat({slice(x, 1, 0, 1)}, 1); }
 
 Tensor positions(int64_t n, Device device) {
-  Tensor ids = Tensor::empty({n}, DType::i64, device);
+  const Tensor ids = Tensor::empty({n}, DType::i64, drawn_on(device));
   if (int64_t* values = ids.mut<int64_t>(); values != nullptr)
     for (int64_t i = 0; i < n; ++i) values[i] = i;
-  return ids;
+  return to_device(ids, device);
 }
 
 void check_ids(const char* model, const Tensor& ids, int64_t longest) {

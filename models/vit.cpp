@@ -126,7 +126,8 @@ Variable Vit::forward(Variable x, Context& context) {
   x = reshape(patches_->forward(std::move(x), context), {n, pixels, width});
   // The class token goes where the patches leave room.
   const Variable around = add(positions_, pad(class_token_, {{0, 0}, {0, pixels}, {0, 0}}));
-  x = drop(add(pad(x, {{0, 0}, {1, 0}, {0, 0}}), around), options_.dropout, context);
+  x = add(pad(x, {{0, 0}, {1, 0}, {0, 0}}), cast(around, x.dtype()));
+  x = drop(x, options_.dropout, context);
   for (const auto& layer : layers_) {
     const bool last = layer == layers_.back();
     x = checkpointed(context, {std::move(x)}, [layer, last](Variables in, Context& inner) {

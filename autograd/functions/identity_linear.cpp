@@ -1,7 +1,7 @@
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
-#include "core/dtype_switch.h"
 #include "ops/checks.h"
+#include "ops/copy.h"
 #include "ops/elementwise.h"
 #include "ops/inplace.h"
 #include "ops/matmul.h"
@@ -13,12 +13,8 @@ namespace {
 Tensor mixed(const Tensor& weight, double beta) {
   CategoryScope scope(Category::workspace);
   const Tensor m = ops::affine(weight, beta, 0);
-  if (m.device().type == DeviceType::meta) return m;
-  with_real(m.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for (int64_t i = 0; i < m.size(0); ++i)
-      m.mut<T>()[i * (m.size(1) + 1)] += static_cast<T>(1 - beta);
-  });
+  const Tensor diagonal = m.as_strided({m.size(0)}, {m.size(1) + 1}, m.offset());
+  ops::copy_into(diagonal, ops::affine(diagonal, 1, 1 - beta));
   return m;
 }
 

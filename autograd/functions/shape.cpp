@@ -70,6 +70,7 @@ Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& 
 
 // The gradient is cast back. Integers carry none, so a cast to one leaves the graph.
 Variable cast(const Variable& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
   const Tensor y = ops::cast(x.value(), dtype);
   if (!is_floating(dtype)) return Variable(y);
   return record("cast", {x}, y, {},
