@@ -141,6 +141,18 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __frcp_rn(float a) { return 1.0f / a; }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __fadd_rz(float a, float b) {  // REQUIRES: the sum is exact in a double
+  const double sum = double{a} + double{b};
+  const auto near = static_cast<float>(sum);
+  return std::abs(double{near}) > std::abs(sum) ? std::nextafter(near, 0.0f) : near;
+}
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const uint64_t bytes = uint64_t{y} << 32 | x;
+  unsigned out = 0;
+  for (int i = 0; i < 4; ++i)
+    out |= static_cast<unsigned>(bytes >> (selector >> (4 * i) & 7u) * 8 & 0xffu) << (8 * i);
+  return out;
+}
 inline float __saturatef(float a) { return a < 0 ? 0 : a > 1 ? 1 : a; }
 inline float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
 template <class T>
