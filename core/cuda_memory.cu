@@ -1,42 +1,90 @@
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "core/cuda.h"
+#include "core/cuda_random.h"
+#include "core/private_pool.h"
 #include "core/segment_pool.h"
 
 namespace frugal::cuda {
 namespace {
 
-// The base class counts; the pool, which may split and join, keeps what is free.
+int current_device() {
+  int index = 0;
+  FRUGAL_CUDA_CHECK(cudaGetDevice(&index));
+  return index;
+}
+
+// The base class counts; pools, which may split and join, keep what is free.
 class CudaAllocator final : public Allocator {
  public:
-  explicit CudaAllocator(int index)
-      : index_(index),
-        pool_({.acquire = [this](int64_t bytes) { return malloc(bytes); },
-               .give_back = [this](void* data) { free(data); }}) {}
+  explicit CudaAllocator(int index) : index_(index), pools_{make_pool()} {}
 
   void trim() override {
     const std::lock_guard lock(mutex_);
-    pool_.trim();
+    for (const auto& pool : pools_) pool->trim();
+  }
+
+  std::shared_ptr<SegmentPool> make_pool() {
+    return std::make_shared<SegmentPool>(
+        SegmentPool::Source{.acquire = [this](int64_t bytes) { return malloc(bytes); },
+                            .give_back = [this](void* data) { free(data); }});
+  }
+  void enter(const std::shared_ptr<SegmentPool>& pool) {
+    const std::lock_guard lock(mutex_);
+    if (std::find(pools_.begin(), pools_.end(), pool) == pools_.end()) pools_.push_back(pool);
+    private_ = pool;
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    private_ = nullptr;
+    drop_unused();
   }
 
  protected:
   void* acquire(int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    return pool_.allocate(bytes);
+    if (one_by_one()) return malloc(bytes);
+    SegmentPool& pool = private_ != nullptr ? *private_ : *pools_.front();
+    if (void* data = pool.allocate(bytes)) return data;
+    for (const auto& other : pools_) other->trim();
+    return pool.allocate(bytes);
   }
   void give_back(void* data, int64_t) noexcept override {
     const std::lock_guard lock(mutex_);
-    pool_.release(data);
+    if (one_by_one()) return free(data);
+    for (const auto& pool : pools_)
+      if (pool->owns(data)) {
+        pool->release(data);
+        break;
+      }
+    drop_unused();
   }
   bool caching() const override { return false; }
   int64_t idle() const override {
     const std::lock_guard lock(mutex_);
-    return pool_.held() - pool_.used();
+    int64_t bytes = 0;
+    for (const auto& pool : pools_) bytes += pool->held() - pool->used();
+    return bytes;
   }
 
  private:
+  // So that the emulator sees where each tensor ends.
+  static bool one_by_one() {
+#ifdef FRUGAL_CUDA_EMULATOR
+    return emulator::fenced();
+#else
+    return false;
+#endif
+  }
+  // Private pools that nobody else holds and no tensor lies in.
+  void drop_unused() {
+    std::erase_if(pools_, [&](const auto& pool) {
+      return pool != pools_.front() && pool.use_count() == 1 && pool->used() == 0;
+    });
+  }
   void* malloc(int64_t bytes) {
     use({DeviceType::cuda, index_});
     void* data = nullptr;
@@ -55,12 +103,12 @@ class CudaAllocator final : public Allocator {
 
   int index_;
   mutable std::mutex mutex_;
-  SegmentPool pool_;
+  std::vector<std::shared_ptr<SegmentPool>> pools_;  // the first is everybody's
+  std::shared_ptr<SegmentPool> private_;             // of the Scope that lives
 };
 
-}  // namespace
-
-Allocator& allocator(int index) {
+CudaAllocator& allocator_of(int index) {
+  // Never destroyed: tensors of static storage duration outlive every other static.
   static auto* all = new std::vector<std::unique_ptr<CudaAllocator>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -73,6 +121,20 @@ Allocator& allocator(int index) {
   return *one;
 }
 
+}  // namespace
+
+Allocator& allocator(int index) { return allocator_of(index); }
+
+PrivatePool::PrivatePool() : device_(current_device()), pool_(allocator_of(device_).make_pool()) {}
+PrivatePool::~PrivatePool() {
+  pool_.reset();
+  allocator_of(device_).leave();
+}
+PrivatePool::Scope::Scope(PrivatePool& pool) : device_(pool.device_) {
+  allocator_of(device_).enter(pool.pool_);
+}
+PrivatePool::Scope::~Scope() { allocator_of(device_).leave(); }
+
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes) {
   use(to_device.type == DeviceType::cuda ? to_device : from_device);
   FRUGAL_CUDA_CHECK(
@@ -82,6 +144,32 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 
 void zero_bytes(void* data, int64_t bytes) {
   FRUGAL_CUDA_CHECK(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream()));
+}
+
+namespace {
+
+// One per device, in a tensor that is never freed.
+Tensor& advance_of(int index) {
+  static auto* all = new std::vector<Tensor>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (all->size() <= static_cast<size_t>(index)) all->resize(static_cast<size_t>(index) + 1);
+  Tensor& one = (*all)[static_cast<size_t>(index)];
+  if (!one.defined()) {
+    const CategoryScope scope(Category::workspace);
+    one = Tensor::zeros({2}, DType::i64, {DeviceType::cuda, index});
+  }
+  return one;
+}
+
+__global__ void set_advance_kernel(Advance* to, Advance now) { *to = now; }
+
+}  // namespace
+
+const Advance* advance() { return static_cast<const Advance*>(advance_of(current_device()).raw()); }
+void set_advance(const Advance& now) {
+  launch(set_advance_kernel, {dim3(1), 1},
+         static_cast<Advance*>(advance_of(current_device()).raw()), now);
 }
 
 }  // namespace frugal::cuda

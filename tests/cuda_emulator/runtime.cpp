@@ -20,6 +20,7 @@ struct EmulatedGraph {
 };
 struct EmulatedStream {
   std::unique_ptr<EmulatedGraph> captured;
+  bool relaxed = false;
 };
 struct EmulatedEvent {
   Clock::time_point moment;
@@ -161,7 +162,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
-  if (emulator::capturing != nullptr) return cudaErrorStreamCaptureUnsupported;
+  if (emulator::capturing != nullptr && !emulator::capturing->relaxed)
+    return cudaErrorStreamCaptureUnsupported;
   *data = nullptr;
   if (memory.used + bytes > emulator::limit()) return cudaErrorMemoryAllocation;
   *data = emulator::fenced() ? emulator::allocate_fenced(bytes) : emulator::allocate_guarded(bytes);
@@ -255,9 +257,10 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   if (emulator::capturing != nullptr) return cudaErrorStreamCaptureUnsupported;
   stream->captured = std::make_unique<EmulatedGraph>();
+  stream->relaxed = mode == cudaStreamCaptureModeRelaxed;
   emulator::capturing = stream;
   return cudaSuccess;
 }

@@ -1,0 +1,52 @@
+#include "core/cuda_graph.h"
+
+#include "core/cuda.h"
+#include "core/cuda_random.h"
+#include "core/private_pool.h"
+
+namespace frugal::cuda {
+
+struct Graph::State {
+  cudaGraphExec_t exec = nullptr;
+  std::unique_ptr<PrivatePool> pool;
+  void drop() {
+    if (exec != nullptr) cudaGraphExecDestroy(std::exchange(exec, nullptr));
+    pool.reset();
+  }
+};
+
+Graph::Graph() : state_(std::make_unique<State>()) {}
+Graph::~Graph() { state_->drop(); }
+
+bool Graph::captured() const { return state_->exec != nullptr; }
+
+void Graph::capture(const std::function<void()>& work) {
+  state_->drop();
+  advance();  // its memory must not be the graph's
+  const cudaStream_t on = stream();
+  auto pool = std::make_unique<PrivatePool>();
+  // Relaxed: memory may be taken from the system meanwhile.
+  FRUGAL_CUDA_CHECK(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
+  cudaGraph_t graph = nullptr;
+  try {
+    const PrivatePool::Scope scope(*pool);
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(on, &graph);  // fails if the capture broke: then there is no graph
+    cudaGetLastError();
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  FRUGAL_CUDA_CHECK(cudaStreamEndCapture(on, &graph));
+  const cudaError_t made = cudaGraphInstantiate(&state_->exec, graph, 0);
+  cudaGraphDestroy(graph);
+  check(made, "cudaGraphInstantiate");
+  state_->pool = std::move(pool);
+}
+
+void Graph::replay() {
+  FRUGAL_ASSERT(captured());
+  FRUGAL_CUDA_CHECK(cudaGraphLaunch(state_->exec, stream()));
+}
+
+}  // namespace frugal::cuda

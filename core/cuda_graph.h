@@ -1,0 +1,36 @@
+// A piece of work, recorded once and queued again as a whole: launching a step's hundreds of
+// kernels costs the host one call. For .cu files and, through the pointer, for code without CUDA's
+// headers.
+//
+// What is recorded is kernels with their arguments: addresses and numbers stay as they were. So
+// inputs are written into the tensors that the recorded work read, and results are read from those
+// that it made. Memory taken while recording stays reserved for the graph; tensors that outlive
+// the work keep their addresses. Random streams advance by what the host says before each replay
+// (core/cuda_random.h), so that a replay draws what the same work would have drawn.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace frugal::cuda {
+
+class Graph {
+ public:
+  Graph();
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // Records what `work` queues; nothing of it runs until replay(). If `work` throws, nothing is
+  // recorded and the exception goes on.  Errors: work that waits for the device, naming the call.
+  void capture(const std::function<void()>& work);
+  bool captured() const;
+  // REQUIRES: captured.
+  void replay();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace frugal::cuda

@@ -1,0 +1,36 @@
+// Device memory that only one piece of work uses. For .cu files.
+#pragma once
+#include <memory>
+
+namespace frugal {
+class SegmentPool;
+}
+
+namespace frugal::cuda {
+
+// While a Scope lives, new tensors of the current device lie here. The memory goes back when the
+// pool and all those tensors are gone.
+class PrivatePool {
+ public:
+  PrivatePool();
+  ~PrivatePool();
+  PrivatePool(const PrivatePool&) = delete;
+  PrivatePool& operator=(const PrivatePool&) = delete;
+
+  class Scope {
+   public:
+    explicit Scope(PrivatePool& pool);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    int device_;
+  };
+
+ private:
+  int device_;
+  std::shared_ptr<SegmentPool> pool_;
+};
+
+}  // namespace frugal::cuda

@@ -1,0 +1,82 @@
+// Every row of the op table: CUDA against the CPU, forward and backward, f32 and bf16.
+// FRUGAL_TEST_OPS=name,name walks these rows only.
+#include <cstdlib>
+#include <string>
+
+#include "tests/autograd/walk.h"
+#include "tests/cuda/gpu.h"
+
+using namespace frugal;
+using namespace frugal::walk;
+
+namespace {
+
+template <class F>
+void each_wanted(F f) {
+  const char* wanted = std::getenv("FRUGAL_TEST_OPS");
+  each_case([&](const Op& op, const Case& c) {
+    if (wanted == nullptr ||
+        ("," + std::string(wanted) + ",").find("," + op.name + ",") != std::string::npos)
+      f(op, c);
+  });
+}
+
+void compare(const Result& expected, const Result& got, double tolerance) {
+  const auto near = [&](const std::vector<double>& a, const std::vector<double>& b) {
+    CHECK(distance(a, b) <= tolerance * std::max(1.0, largest(a)));
+  };
+  near(expected.output, got.output);
+  REQUIRE(expected.grads.size() == got.grads.size());
+  for (size_t k = 0; k < expected.grads.size(); ++k) {
+    CAPTURE(k);
+    near(expected.grads[k], got.grads[k]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("f32 on CUDA agrees with the CPU") {
+  if (!gpu::available()) return;
+  each_wanted([](const Op& op, const Case& c) {
+    const Result expected = run(c.run, op_table::make_inputs(c, DType::f32));
+    const Result got = run(c.run, op_table::make_inputs(c, DType::f32, gpu::kCuda));
+    compare(expected, got, op.tolerance);
+  });
+}
+
+TEST_CASE("bf16 on CUDA agrees with f32 on the CPU") {
+  if (!gpu::available()) return;
+  each_wanted([](const Op&, const Case& c) {
+    // The same values, rounded.
+    Variables rounded = op_table::make_inputs(c, DType::f32);
+    for (Variable& x : rounded)
+      if (!x.is_held())
+        x = Variable(ops::cast(ops::cast(x.value(), DType::bf16), DType::f32), true);
+    const Result expected = run(c.run, rounded);
+    const Result got = run(c.run, op_table::make_inputs(c, DType::bf16, gpu::kCuda));
+    compare(expected, got, 0.03);
+  });
+}
+
+TEST_CASE("CUDA gives the same bits again") {
+  if (!gpu::available()) return;
+  each_wanted([](const Op&, const Case& c) {
+    const Result first = run(c.run, op_table::make_inputs(c, DType::f32, gpu::kCuda));
+    const Result second = run(c.run, op_table::make_inputs(c, DType::f32, gpu::kCuda));
+    CHECK(first.output == second.output);
+    CHECK(first.grads == second.grads);
+  });
+}
+
+TEST_CASE("CUDA keeps the bytes that the CPU keeps") {
+  if (!gpu::available()) return;
+  each_wanted([](const Op&, const Case& c) {
+    const auto kept = [&](Device device) {
+      const Variables inputs = op_table::make_inputs(c, DType::f32, device);
+      const int64_t before = live_bytes(device);
+      const Variable y = c.run(inputs);
+      return live_bytes(device) - before;
+    };
+    CHECK(kept(gpu::kCuda) == kept(kMeta));
+  });
+}
