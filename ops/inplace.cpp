@@ -70,7 +70,7 @@ void accumulate(const Tensor& into, const Tensor& term) {
 void accumulate_row(const Tensor& into, const Tensor& row) {
   check_real("accumulate_row", "the sum", into);
   check_shape("accumulate_row", "the row", row, {into.size(-1)});
-  check_same("accumulate_row", into, {&row});
+  check_beside("accumulate_row", into, {&row});
   const Tensor dense = contiguous(row);
   dispatch(into.device(), [&](auto backend) { accumulate_row_kernel(backend, into, dense); });
   into.bump_version();

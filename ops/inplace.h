@@ -10,7 +10,7 @@ void accumulate(const Tensor& into, const Tensor& term);
 void accumulate_kernel(Cpu, const Tensor& into, const Tensor& term);
 void accumulate_kernel(Cuda, const Tensor& into, const Tensor& term);
 
-// Adds row [C] to every row of into [..., C], contiguous.  Errors: C differs.
+// Adds row [C] to every row of into [..., C], contiguous; f32 to bf16.  Errors: C differs.
 void accumulate_row(const Tensor& into, const Tensor& row);
 void accumulate_row_kernel(Cpu, const Tensor& into, const Tensor& row);
 void accumulate_row_kernel(Cuda, const Tensor& into, const Tensor& row);
