@@ -4,12 +4,13 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+
+#include "compress/file_store_checksum.h"
 
 namespace frugal::compress {
 namespace {
@@ -25,11 +26,6 @@ char* aligned(void* data) {
   auto* bytes = static_cast<char*>(data);
   const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % kBlock);
   return past == 0 ? bytes : bytes + (kBlock - past);
-}
-
-uint32_t crc(uint32_t before, const void* data, int64_t bytes) {
-  return static_cast<uint32_t>(
-      crc32(before, static_cast<const Bytef*>(data), static_cast<uInt>(bytes)));
 }
 
 bool is_set(const std::atomic<bool>* cancel) {
@@ -97,7 +93,7 @@ bool FileStore::write_chunks(Region& region, const char* data, const std::atomic
   for (int64_t done = 0; done < region.bytes; done += kChunk) {
     if (is_set(cancel)) return false;
     const int64_t n = std::min(region.bytes - done, kChunk), at = region.offset + done;
-    region.checksum = crc(region.checksum, data + done, n);
+    region.checksum = checksum(region.checksum, data + done, n);
     if (!direct() || (n % kBlock == 0 && is_aligned(data + done))) {
       transfer(true, const_cast<char*>(data + done), n, at, region.bytes);
       continue;
@@ -112,7 +108,7 @@ bool FileStore::write_chunks(Region& region, const char* data, const std::atomic
 
 bool FileStore::read(const Region& region, void* data, const std::atomic<bool>* cancel) {
   auto* to = static_cast<char*>(data);
-  uint32_t checksum = 0;
+  uint32_t sum = 0;
   for (int64_t done = 0; done < region.bytes; done += kChunk) {
     if (is_set(cancel)) return false;
     const int64_t n = std::min(region.bytes - done, kChunk), at = region.offset + done;
@@ -123,13 +119,13 @@ bool FileStore::read(const Region& region, void* data, const std::atomic<bool>* 
       transfer(false, buffer, round_up(n), at, region.bytes);
       std::memcpy(to + done, buffer, static_cast<size_t>(n));
     }
-    checksum = crc(checksum, to + done, n);
+    sum = checksum(sum, to + done, n);
   }
   settle(region, false);
-  FRUGAL_CHECK(checksum == region.checksum,
+  FRUGAL_CHECK(sum == region.checksum,
                "[offload] expected checksum {:08x}, got {:08x} at byte {} of the file in {} ({} "
                "bytes): what was written is not what was read",
-               region.checksum, checksum, region.offset, options_.directory, region.bytes);
+               region.checksum, sum, region.offset, options_.directory, region.bytes);
   return true;
 }
 

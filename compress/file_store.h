@@ -3,7 +3,7 @@
 // The file has no name, so that nothing is left of it when the process ends, however that happens.
 // Regions that were released are used again, neighbours joined; the file keeps its highest length.
 // Where the file system allows it, bytes go past the page cache (O_DIRECT); elsewhere each region
-// is written back and leaves the cache at once. Each region carries the CRC-32 of its bytes.
+// is written back and leaves the cache at once. Each region carries a checksum of its bytes.
 //
 // In memory: one buffer of 1 MiB, category `workspace`, where bytes go past the page cache.
 // Thread safety: one thread may write and read while others release and ask for figures.

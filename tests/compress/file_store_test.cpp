@@ -7,6 +7,7 @@
 #include <csignal>
 #include <vector>
 
+#include "compress/file_store_checksum.h"
 #include "core/memory.h"
 #include "tests/compress/offload_samples.h"
 
@@ -35,6 +36,28 @@ FileStore::Region write(FileStore& store, const Tensor& tensor) {
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 }  // namespace
+
+TEST_CASE("a checksum tells bytes and their places, in parts as at once") {
+  std::vector<uint8_t> bytes(1000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * i);
+  const uint32_t whole = checksum(0, bytes.data(), 1000);
+  CHECK(checksum(0, bytes.data(), 0) == 0);
+  for (const int64_t part : {1, 7, 8, 500, 999})
+    CHECK(checksum(checksum(0, bytes.data(), part), bytes.data() + part, 1000 - part) == whole);
+  std::swap(bytes[3], bytes[4]);
+  CHECK(checksum(0, bytes.data(), 1000) != whole);
+  std::swap(bytes[3], bytes[4]);
+  for (size_t bit = 0; bit < 8000; bit += 37) {
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+    CHECK(checksum(0, bytes.data(), 1000) != whole);
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);
+  }
+#if defined(__x86_64__)
+  // Ref: RFC 3720, B.4; and of CRC-32, by which others check.
+  const uint32_t known = checksum(0, "123456789", 9);
+  CHECK((known == 0xe3069283u || known == 0xcbf43926u));
+#endif
+}
 
 TEST_CASE("a file store gives back what was written, aligned or not") {
   for (bool direct : {true, false}) {
