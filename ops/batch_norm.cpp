@@ -13,6 +13,9 @@ namespace {
 
 constexpr const char* kOp = "batch_norm";
 
+// The dtype of statistics and parameters beside x.
+DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+
 int64_t check_x(const Tensor& x) {
   check_real(kOp, "x", x);
   FRUGAL_CHECK(x.dim() >= 2 && x.size(-1) >= 1, "[batch_norm] expected x [..., C], got {}",
@@ -25,7 +28,7 @@ void check_channels(const Tensor& x,
   for (const auto& [name, tensor] : all) {
     if (!tensor->defined()) continue;
     check_shape(kOp, name, *tensor, {x.size(-1)});
-    check_same(kOp, x, {tensor});
+    check_beside(kOp, x, {tensor});
   }
 }
 
@@ -60,7 +63,7 @@ Tensor folded(const Tensor& x, const BatchNormMoments& moments,
                      {"bias", &parameters.bias},
                      {"mean", &moments.mean},
                      {"invstd", &moments.invstd}});
-  Tensor affine = workspace({3, x.size(-1)}, x.dtype(), x.device());
+  Tensor affine = workspace({3, x.size(-1)}, beside(x), x.device());
   dispatch(x.device(), [&](auto backend) {
     fold_kernel(backend, contiguous_moments(moments), contiguous_parameters(parameters), affine);
   });
@@ -94,7 +97,7 @@ BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
   const Tensor in = contiguous(x);
   const Tensor mean = workspace({c}, DType::f64, x.device());
   const Tensor variance = workspace({c}, DType::f64, x.device());
-  BatchNormMoments moments = empty_moments(c, x.dtype(), x.device());
+  BatchNormMoments moments = empty_moments(c, beside(x), x.device());
   dispatch(x.device(), [&](auto backend) {
     moments_kernel(backend, in, mean, variance);
     finish_moments_kernel(backend, mean, variance, rows, options, moments, running_mean,
@@ -166,10 +169,10 @@ Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
   return y;
 }
 
-int64_t batch_norm_slice_unit(const Shape& shape) {
+int64_t batch_norm_slice_unit(const Shape& shape, Device device) {
   const int64_t rows = shape.numel() / std::max<int64_t>(shape.back(), 1);
   const int64_t each = std::max<int64_t>(rows / std::max<int64_t>(shape[0], 1), 1);
-  const int64_t chunk = chunk_rows(shape.back());
+  const int64_t chunk = chunk_rows(device, shape.back());
   return chunk / std::gcd(chunk, each);
 }
 
@@ -207,9 +210,10 @@ BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetc
                       const BatchNormMoments& moments, const BatchNormParameters& parameters,
                       int64_t step, bool training, Fetched& fetched) {
   const int64_t c = gradient.size(-1), n = gradient.size(0), rows = gradient.numel() / c;
-  const int64_t each = n == 0 ? 0 : rows / n, chunk = chunk_rows(c);
-  const DType dtype = gradient.dtype();
+  const int64_t each = n == 0 ? 0 : rows / n;
+  const DType dtype = beside(gradient);
   const Device device = gradient.device();
+  const int64_t chunk = chunk_rows(device, c);
   BatchNormSums out{g, Tensor::empty({c}, dtype, device), Tensor::empty({c}, dtype, device),
                     workspace({4, c}, dtype, device)};
   const Tensor partial = dtype == DType::f64
@@ -240,7 +244,8 @@ void check_backward(const Tensor& dy, const BatchNormMoments& moments,
   check_x(dy);
   check_channels(
       dy, {{"weight", &parameters.weight}, {"mean", &moments.mean}, {"invstd", &moments.invstd}});
-  FRUGAL_ASSERT(step >= dy.size(0) || (step > 0 && step % batch_norm_slice_unit(dy.shape()) == 0));
+  FRUGAL_ASSERT(step >= dy.size(0) ||
+                (step > 0 && step % batch_norm_slice_unit(dy.shape(), dy.device()) == 0));
 }
 
 }  // namespace
@@ -267,7 +272,8 @@ void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Ten
   check_shape(kOp, "x", x, g.shape());
   check_shape(kOp, "dx", dx, g.shape());
   check_shape(kOp, "affine", affine, {4, g.size(-1)});
-  check_same(kOp, g, {&x, &dx, &affine});
+  check_same(kOp, g, {&x, &dx});
+  check_beside(kOp, g, {&affine});
   FRUGAL_CHECK(dx.is_contiguous(), "[batch_norm] expected a contiguous dx, got strides {}",
                dx.strides());
   const Tensor gradient = contiguous(g), in = contiguous(x);

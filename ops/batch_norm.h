@@ -1,6 +1,6 @@
 // Batch normalisation over all rows of x [..., C], alone or fused with relu, or with a residual and
-// relu. f32 (SIMD, one pass for the statistics and one for the rest) and f64 (plain loops). Ref:
-// Ioffe & Szegedy 2015.
+// relu. f32 (SIMD, one pass for the statistics and one for the rest) and f64 (plain loops); on
+// CUDA f32 and bf16. Beside a bf16 x, all [C] are f32. Ref: Ioffe & Szegedy 2015.
 #pragma once
 #include <functional>
 
@@ -13,7 +13,7 @@ struct BatchNormParameters {
   Tensor weight, bias;  // [C]; undefined: ones, zeros
 };
 
-// mean and 1/sqrt(var + eps), both [C], of x's dtype. In training from x, with the biased variance.
+// mean and 1/sqrt(var + eps), both [C]. In training from x, with the biased variance.
 struct BatchNormMoments {
   Tensor mean, invstd;
 };
@@ -54,14 +54,14 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
 
 // The same, bit for bit, from an x that comes in slices of dy's leading axis, twice: `x` and `mask`
 // give the elements from begin to before end, a mask as the bitmask of that slice. REQUIRES: `step`
-// a multiple of batch_norm_slice_unit(dy's shape); masks of the by-rows layout.
+// a multiple of batch_norm_slice_unit(dy's shape and device); masks of the by-rows layout.
 using BatchNormSlice = std::function<Tensor(int64_t begin, int64_t end)>;
 BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool want_residual, bool overwrite);
-int64_t batch_norm_slice_unit(const Shape& shape);
+int64_t batch_norm_slice_unit(const Shape& shape, Device device);
 
 // Its two passes apart, so that dx may be made in slices when it is asked for. g: the masked dy, in
 // dy's place if `overwrite`. affine [4, C]: what dx needs to know of the whole batch.

@@ -19,7 +19,7 @@ int64_t rows_of(const Tensor& x) { return x.numel() / channels(x); }
 // Calls f(first row, rows, chunk) for every chunk.
 template <class F>
 void for_chunks(const Tensor& x, F f) {
-  const int64_t rows = rows_of(x), step = chunk_rows(channels(x));
+  const int64_t rows = rows_of(x), step = chunk_rows(kCpu, channels(x));
   parallel_for(0, (rows + step - 1) / step, 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk)
       f(chunk * step, std::min(step, rows - chunk * step), chunk);
@@ -28,7 +28,7 @@ void for_chunks(const Tensor& x, F f) {
 
 // Two sums per channel for every chunk, [chunks, 2, C], uninitialised.
 Tensor chunk_sums(const Tensor& x) {
-  const int64_t step = chunk_rows(channels(x));
+  const int64_t step = chunk_rows(kCpu, channels(x));
   CategoryScope scope(Category::workspace);
   return Tensor::empty({(rows_of(x) + step - 1) / step, 2, channels(x)}, DType::f32);
 }
@@ -87,15 +87,17 @@ void normalize_reference(const Tensor& x, const Tensor& residual, const double* 
 
 }  // namespace
 
-// A multiple of 8; of C alone, so that sums have the same order for every thread count.
-int64_t chunk_rows(int64_t c) {
-  return std::clamp<int64_t>(kChunkElements / std::max<int64_t>(c, 1) / 8 * 8, 8, 512);
+// A multiple of 8; of C alone, so that sums have the same order for every thread count. On CUDA the
+// sums of a chunk go through memory: a chunk of few rows would cost too much of that.
+int64_t chunk_rows(Device device, int64_t c) {
+  const int64_t least = device.type == DeviceType::cuda ? 64 : 8;
+  return std::clamp<int64_t>(kChunkElements / std::max<int64_t>(c, 1) / 8 * 8, least, 512);
 }
 
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance) {
   double *m = mean.mut<double>(), *v = variance.mut<double>();
   if (x.dtype() == DType::f64) return moments_reference(x, m, v);
-  const int64_t c = channels(x), step = chunk_rows(c);
+  const int64_t c = channels(x), step = chunk_rows(kCpu, c);
   const Tensor sums = chunk_sums(x);
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
     float* sum = sums.mut<float>() + 2 * chunk * c;
@@ -173,7 +175,7 @@ void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tenso
   }
   const float* mean = affine.data<float>();
   const simd::Output out = output_of(g);
-  float* chunks = partial.mut<float>() + first / chunk_rows(c) * 2 * c;
+  float* chunks = partial.mut<float>() + first / chunk_rows(kCpu, c) * 2 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
     float* sum = chunks + 2 * chunk * c;
     simd::chunk_gradients(at<float>(dy, row), mask_at(mask, row), at<float>(x, row), mean,

@@ -1,6 +1,6 @@
 // The kernels behind ops/batch_norm.h. x, y, dy, dx, residual, g: contiguous [rows, C]; statistics
-// and sums: [C] f64. A mask is of the by-rows layout; other masks are applied by ops/bitmask.h
-// before or after.
+// and sums: [C] f64; affine and partial: of x's dtype, f32 for bf16. A mask is of the by-rows
+// layout; other masks are applied by ops/bitmask.h before or after.
 #pragma once
 #include "ops/batch_norm.h"
 
@@ -11,8 +11,8 @@ void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor
                       const Tensor& y, const Tensor& mask);
 void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine,
                               const Tensor& mask, const Tensor& y);
-// Rows that a chunk of gradient_sums_kernel takes: a function of C alone.
-int64_t chunk_rows(int64_t c);
+// Rows that a chunk of gradient_sums_kernel takes: a function of C and the kind of device alone.
+int64_t chunk_rows(Device device, int64_t c);
 // Sums of g = masked dy and of g * (x - mean), for the rows from `first` of the whole; g is written
 // where defined, and may be dy. f32: to `partial` [chunks of the whole, 2, C], `first` a multiple
 // of chunk_rows; f64: added to `sums` [2, C].
@@ -21,12 +21,12 @@ void gradient_sums_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tenso
                           const Tensor& partial, const Tensor& sums);
 // sums [2, C] f64 += partial over its chunks, in order.
 void combine_sums_kernel(Cpu, const Tensor& partial, const Tensor& sums);
-// affine [4, C] of x's dtype: mean, of_g, of_x, constant. dx may be dy.
+// affine [4, C]: mean, of_g, of_x, constant. dx may be dy.
 void input_gradient_kernel(Cpu, const Tensor& dy, const Tensor& mask, const Tensor& x,
                            const Tensor& affine, const Tensor& dx);
 
 // The small per-channel steps between the passes.
-// Moments of x's dtype from mean and variance [C] f64; running statistics, where defined, move by
+// Moments from mean and variance [C] f64; running statistics, where defined, move by
 // `momentum`.
 void finish_moments_kernel(Cpu, const Tensor& mean, const Tensor& variance, int64_t rows,
                            const BatchNormOptions& options, const BatchNormMoments& moments,

@@ -59,7 +59,7 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
   // Two passes take x: what would have to be rebuilt twice is taken whole.
   if (!b.is_recipe(kX) && dy.numel() > 0)
     step = b.slice_items(kX, dy.numel() / all * static_cast<int64_t>(size_of(dy.dtype())),
-                         ops::batch_norm_slice_unit(dy.shape()));
+                         ops::batch_norm_slice_unit(dy.shape(), dy.device()));
   ops::BatchNormGradients g;
   if (step < n && b.has_rows(kMask, step, n)) {
     ops::BatchNormSlice masks;

@@ -9,8 +9,8 @@ enum class Form { plain, relu, add_relu };
 BatchNormStats stats_like(const Variable& x) {
   const int64_t c = x.size(-1);
   CategoryScope scope(Category::parameter);
-  return {Tensor::full({c}, 0.1, x.dtype(), x.device()),
-          Tensor::full({c}, 0.9, x.dtype(), x.device())};
+  return {Tensor::full({c}, 0.1, parameter_dtype(x), x.device()),
+          Tensor::full({c}, 0.9, parameter_dtype(x), x.device())};
 }
 
 Case norm(const std::string& name, const Shape& x, Form form, bool training = true,

@@ -1,0 +1,73 @@
+// Neighbouring elements at once, computed in f32: kernels are written for N columns a thread, where
+// N is 16 bytes of activations, or 1 where extents or addresses do not allow that. For .cu files.
+#pragma once
+#include <initializer_list>
+
+#include "core/cuda_kernel.h"
+
+namespace frugal::ops::cuda {
+
+using namespace frugal::cuda;
+
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
+  T at[N];
+};
+template <int N>
+using Floats = Vector<float, N>;
+
+// As stored: what waits in registers takes no more of them than it must.
+template <int N, class T>
+__device__ __forceinline__ Vector<T, N> get_raw(const T* x) {
+  return *reinterpret_cast<const Vector<T, N>*>(x);
+}
+template <int N, class T>
+__device__ __forceinline__ Floats<N> get(const T* x) {
+  const Vector<T, N> v = get_raw<N>(x);
+  Floats<N> out;
+#pragma unroll
+  for (int i = 0; i < N; ++i) out.at[i] = load(v.at[i]);
+  return out;
+}
+// `otherwise` throughout where x is null.
+template <int N, class T>
+__device__ __forceinline__ Floats<N> get_or(const T* x, int64_t at, float otherwise) {
+  if (x != nullptr) return get<N>(x + at);
+  Floats<N> out;
+#pragma unroll
+  for (int i = 0; i < N; ++i) out.at[i] = otherwise;
+  return out;
+}
+template <int N, class T>
+__device__ __forceinline__ void put(T* y, const Floats<N>& v) {
+  Vector<T, N> out;
+#pragma unroll
+  for (int i = 0; i < N; ++i) out.at[i] = store<T>(v.at[i]);
+  *reinterpret_cast<Vector<T, N>*>(y) = out;
+}
+
+// Calls f(std::integral_constant<int, N>{}) for rows of `c` elements of activations T in contiguous
+// `tensors`, whatever their dtypes.
+template <class T, class F>
+void with_vectors(int64_t c, std::initializer_list<const Tensor*> tensors, F&& f) {
+  constexpr int kSize = Pack<T>::kSize;
+  bool fit = c % kSize == 0;
+  for (const Tensor* tensor : tensors) {
+    if (!tensor->defined()) continue;
+    const size_t bytes = kSize * size_of(tensor->dtype());
+    fit = fit && reinterpret_cast<uintptr_t>(tensor->raw()) % (bytes < 16 ? bytes : 16) == 0;
+  }
+  if (fit)
+    f(std::integral_constant<int, kSize>{});
+  else
+    f(std::integral_constant<int, 1>{});
+}
+
+template <class T>
+T* mut_or_null(const Tensor& x) {
+  return x.defined() ? x.mut<T>() : nullptr;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace frugal::ops::cuda
