@@ -147,10 +147,14 @@ void set_mask(AttentionProblem& p, const Tensor& mask) {
 AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& options) {
   check_dim(kName, "q", in.q, 4);
   check_dim(kName, "k", in.k, 4);
-  FRUGAL_CHECK(
-      in.q.dtype() == DType::f32 || in.q.dtype() == DType::f64 || in.q.dtype() == DType::bf16,
-      "[{}] expected q of dtype f32, f64 or bf16, got {}", kName, describe(in.q));
-  check_same(kName, in.q, {&in.k, &in.v, &in.bias});
+  const DType dtype = in.q.dtype();
+  FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::bf16 ||
+                   (dtype == DType::f64 && in.q.device().type != DeviceType::cuda),
+               "[{}] expected q of dtype f32, f64 or bf16, got {}", kName, describe(in.q));
+  check_same(kName, in.q, {&in.k, &in.v});
+  // A bias that is a parameter stays f32 beside bf16.
+  const bool wider = dtype == DType::bf16 && in.bias.defined() && in.bias.dtype() == DType::f32;
+  wider ? check_beside(kName, in.q, {&in.bias}) : check_same(kName, in.q, {&in.bias});
   const Shape &q = in.q.shape(), &k = in.k.shape();
   FRUGAL_CHECK(k[0] == q[0] && k[2] == q[2] && k[3] == q[3],
                "[{}] expected q [N, T, heads, D] and k [N, S, heads, D], got {} and {}", kName, q,
@@ -215,6 +219,7 @@ void attention_backward(const Tensor& dy, const AttentionInputs& in, const Atten
   const AttentionProblem p = checked(in, options);
   check_shape("attention_backward", "dy", dy, in.q.shape());
   check_same("attention_backward", in.q, {&dy, &gradients.dq, &gradients.dk, &gradients.dv});
+  check_beside("attention_backward", in.q, {&gradients.dbias});
   AttentionOutput given{out.y, out.lse};
   if (!given.y.defined()) {
     CategoryScope scope(Category::workspace);

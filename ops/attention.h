@@ -18,24 +18,26 @@ namespace ops {
 
 // q [N, T, heads, D], k and v [N, S, heads, D]: any strides; where the last axis is dense nothing
 // is copied. mask: undefined; [N, S] i64, 0 hides a key; or [heads or 1, T, S] or [N, heads or 1,
-// T, S] of q's dtype, added to the scores. bias: undefined or [heads, T, S] of q's dtype, added.
+// T, S] of q's dtype, added to the scores. bias: undefined or [heads, T, S] of q's dtype (or f32
+// beside bf16), added.
 struct AttentionInputs {
   Tensor q, k, v, mask, bias;
 };
 
 // y like q, contiguous; lse [N, heads, T] (f32, f64 where q is): the logarithm of each row's sum of
 // exponentials. A row whose keys are all hidden gives zeros, and infinity for lse.
-// Errors: shapes, dtypes or devices that do not go together; dropout outside [0, 1).
+// Errors: shapes, dtypes or devices that do not go together; dropout outside [0, 1); on CUDA, D
+// above 128.
 struct AttentionOutput {
   Tensor y, lse;
 };
 AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& options);
 
 // dq, dk, dv: of q's, k's and v's shapes, any strides with a dense last axis, written. dbias:
-// undefined, or contiguous, written. An undefined `out` is computed again, from q, k and v as they
-// are here: where they were rebuilt with errors, probabilities still add up to 1 and so do their
-// gradients to 0. (At 4 bits that takes away most of the bias and up to 9/10 of the variance that
-// the exact sums leave.)
+// undefined, or contiguous, f32 or f64, written. An undefined `out` is computed again, from q, k
+// and v as they are here: where they were rebuilt with errors, probabilities still add up to 1 and
+// so do their gradients to 0. (At 4 bits that takes away most of the bias and up to 9/10 of the
+// variance that the exact sums leave.)
 struct AttentionGradients {
   Tensor dq, dk, dv, dbias;
 };
