@@ -84,10 +84,15 @@ int64_t row_count(const Tensor& x) {
 // x [..., C] as [rows, C].
 Tensor as_rows(const Tensor& x) { return contiguous(x).view({row_count(x), x.size(-1)}); }
 
-void check_linear_gradient(const Tensor& dy, const char* name, const Tensor& other) {
-  check_real("linear backward", "dy", dy);
-  check_defined("linear backward", name, other);
-  check_same("linear backward", dy, {&other});
+// The dtype of parameters beside activations of `dtype`.
+DType parameter_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+// a [M, K] b [K, N].
+Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
+  const Tensor left = prepared(a), right = prepared(b);
+  Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
+  dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
+  return c;
 }
 
 }  // namespace
@@ -155,7 +160,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_real("linear", "x", x);
   check_dim("linear", "weight", weight, 2);
-  check_same("linear", x, {&weight, &bias});
+  check_beside("linear", x, {&weight, &bias});
   FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1),
                "[linear] expected x [..., {}] for weight {}, got {}", weight.size(1),
                weight.shape(), x.shape());
@@ -172,22 +177,26 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
-  check_linear_gradient(dy, "weight", weight);
+  check_real("linear backward", "dy", dy);
+  check_defined("linear backward", "weight", weight);
+  check_beside("linear backward", dy, {&weight});
   FRUGAL_CHECK(weight.dim() == 2 && dy.dim() >= 1 && dy.size(-1) == weight.size(0),
                "[linear backward] expected dy [..., O] and weight [O, I], got {} and {}",
                dy.shape(), weight.shape());
   Shape shape = dy.shape();
   shape[shape.dim() - 1] = weight.size(1);
-  return matmul(as_rows(dy), weight).view(shape);
+  return product(as_rows(dy), weight, dy.dtype()).view(shape);
 }
 
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
-  check_linear_gradient(dy, "x", x);
+  check_real("linear backward", "dy", dy);
+  check_defined("linear backward", "x", x);
+  check_same("linear backward", dy, {&x});
   FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && row_count(dy) == row_count(x),
                "[linear backward] expected dy [..., O] and x [..., I] with the same rows, got {} "
                "and {}",
                dy.shape(), x.shape());
-  return matmul(as_rows(dy).transpose(0, 1), as_rows(x));
+  return product(as_rows(dy).transpose(0, 1), as_rows(x), parameter_dtype(dy.dtype()));
 }
 
 }  // namespace frugal::ops

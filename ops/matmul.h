@@ -1,4 +1,5 @@
-// Matrix products; f32 (oneDNN) and f64 (plain loops).
+// Matrix products; f32 (oneDNN) and f64 (plain loops); on CUDA f32 and bf16 (cuBLASLt, sums in f32,
+// ops/precision.h).
 #pragma once
 #include "core/tensor.h"
 
@@ -8,12 +9,13 @@ namespace frugal::ops {
 // in place. Errors: fewer than two axes, inner extents that differ, batch axes that do not
 // broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
-// Each operand is contiguous, or is so after swapping its last two axes; equal numbers of axes.
+// Each operand is contiguous, or is so after swapping its last two axes; equal numbers of axes. On
+// CUDA an f32 operand beside a bf16 one is rounded to bf16; c is f32 or, beside bf16, bf16.
 void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 
-// x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O].
-// Errors: extents that differ.
+// x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O]. Beside bf16, the
+// parameters and the weight's gradient are f32.  Errors: extents that differ.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]

@@ -1,0 +1,96 @@
+#include "ops/matmul.h"
+
+#include <algorithm>
+
+#include "ops/copy.h"
+#include "ops/cublas.h"
+#include "ops/cuda_cast.h"
+#include "ops/cuda_strides.h"
+#include "ops/inplace.h"
+#include "ops/reduce.h"
+
+namespace frugal::ops {
+namespace {
+
+// Kernels put batch items on an axis of the grid that ends here.
+constexpr int64_t kMostBatch = 65535;
+
+// The strides of x's batch axes beside c's; 0 where x broadcasts.
+Shape batch_strides(const Tensor& x, const Tensor& c) {
+  Shape strides;
+  for (int axis = 0; axis + 2 < c.dim(); ++axis)
+    strides.push_back(x.shape()[axis] == c.shape()[axis] ? x.strides()[axis] : 0);
+  return strides;
+}
+
+cublas::Operand operand(const Tensor& x) {
+  const bool transposed = !x.is_contiguous();
+  return {x.raw(), transposed, std::max<int64_t>(1, x.size(transposed ? -2 : -1)), 0};
+}
+
+const void* beyond(const void* data, int64_t elements, DType dtype) {
+  return static_cast<const char*>(data) + elements * static_cast<int64_t>(size_of(dtype));
+}
+
+// c = a b + bias for all batch items, if the library has the kernels.
+bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  Shape batch;
+  for (int axis = 0; axis + 2 < c.dim(); ++axis) batch.push_back(c.shape()[axis]);
+  const Shape of_a = batch_strides(a, c), of_b = batch_strides(b, c), of_c = batch_strides(c, c);
+  const auto axes = cuda::strided<3>("matmul", batch, {&of_a, &of_b, &of_c});
+
+  cublas::Gemm one;
+  one.m = c.size(-2), one.n = c.size(-1), one.k = a.size(-1);
+  one.input = a.dtype(), one.output = c.dtype();
+  one.a = operand(a), one.b = operand(b);
+  one.c = c.raw(), one.c_leading = one.n;
+  one.bias = bias.defined() ? bias.raw() : nullptr;
+  int outer = axes.axes;
+  // Items that share b are more rows of a.
+  if (outer > 0 && axes.stride[outer - 1][1] == 0 && !one.a.transposed &&
+      axes.stride[outer - 1][0] == one.m * one.k)
+    one.m *= axes.extent[--outer];
+  if (outer > 0 && axes.extent[outer - 1] <= kMostBatch) {
+    --outer;
+    one.batch = axes.extent[outer];
+    one.a.stride = axes.stride[outer][0];
+    one.b.stride = axes.stride[outer][1];
+    one.c_stride = axes.stride[outer][2];
+  }
+  int64_t items = 1;
+  for (int axis = 0; axis < outer; ++axis) items *= axes.extent[axis];
+  for (int64_t item = 0; item < items; ++item) {
+    cublas::Gemm part = one;
+    int64_t rest = item, at[3] = {};
+    for (int axis = outer - 1; axis >= 0; --axis) {
+      for (int o = 0; o < 3; ++o) at[o] += rest % axes.extent[axis] * axes.stride[axis][o];
+      rest /= axes.extent[axis];
+    }
+    part.a.data = beyond(a.raw(), at[0], a.dtype());
+    part.b.data = beyond(b.raw(), at[1], b.dtype());
+    part.c = const_cast<void*>(beyond(c.raw(), at[2], c.dtype()));
+    if (!cublas::gemm(part)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (c.numel() == 0) return;
+  if (a.size(-1) == 0) {
+    fill_kernel(Cuda{}, c, 0);
+    if (bias.defined()) copy_kernel(Cuda{}, c, expand(bias, c.shape()));
+    return;
+  }
+  // A parameter beside bf16 is rounded for the product; so is the bias, which cuBLASLt wants in c's
+  // dtype.
+  const DType dtype = a.dtype() == b.dtype() ? a.dtype() : DType::bf16;
+  const Tensor left = cuda::in_dtype(a, dtype), right = cuda::in_dtype(b, dtype);
+  const Tensor row = cuda::in_dtype(bias, c.dtype());
+  if (multiply(c, left, right, row)) return;
+  if (!multiply(c, left, right, {})) FRUGAL_ASSERT(false);
+  accumulate_row_kernel(Cuda{}, c, bias);
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,21 @@
+#include "ops/precision.h"
+
+#include <atomic>
+
+namespace frugal::ops {
+namespace {
+
+std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
+std::atomic<bool> chosen_deterministic{true};
+std::atomic<int64_t> chosen_workspace{int64_t{256} << 20};
+
+}  // namespace
+
+void set_matmul_precision(MatmulPrecision precision) { chosen_precision = precision; }
+MatmulPrecision matmul_precision() { return chosen_precision; }
+void set_deterministic(bool deterministic) { chosen_deterministic = deterministic; }
+bool deterministic() { return chosen_deterministic; }
+void set_convolution_workspace(int64_t bytes) { chosen_workspace = bytes; }
+int64_t convolution_workspace() { return chosen_workspace; }
+
+}  // namespace frugal::ops
