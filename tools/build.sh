@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
-tools/setup.sh
+if [ "$preset" = emulated ]; then tools/setup.sh libboost-context-dev; else tools/setup.sh; fi
 mkdir -p build
 log=build/configure-$preset.log
 if ! cmake --preset "$preset" >"$log" 2>&1; then
