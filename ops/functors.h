@@ -97,7 +97,7 @@ struct GeluExact {  // saves x. Ref: Hendrycks & Gimpel 2016, equation 1
   template <class T>
   FRUGAL_HD T density(T x) const {
     constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // 1 / sqrt(2 pi)
-    return math::exp(-x * x / 2) * static_cast<T>(kDensity);
+    return math::bell(x) * static_cast<T>(kDensity);
   }
   template <class T>
   FRUGAL_HD T f(T x) const {
@@ -123,15 +123,19 @@ struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
   FRUGAL_HD T inner(T x) const {
     return static_cast<T>(kScale) * (x + static_cast<T>(kCubic) * x * x * x);
   }
+  template <class T>  // (1 + tanh(inner)) / 2
+  FRUGAL_HD T gate(T x) const {
+    return 1 / (1 + math::exp(-2 * inner(x)));
+  }
   template <class T>
   FRUGAL_HD T f(T x) const {
-    return x / 2 * (1 + math::tanh(inner(x)));
+    return x * gate(x);
   }
   template <class T>
   FRUGAL_HD T df(T dy, T x) const {
-    const T t = math::tanh(inner(x));
-    const T slope = static_cast<T>(kScale) * (1 + 3 * static_cast<T>(kCubic) * x * x);
-    return dy * ((1 + t) / 2 + x / 2 * (1 - t * t) * slope);
+    const T s = gate(x);
+    const T slope = static_cast<T>(2 * kScale) * (1 + 3 * static_cast<T>(kCubic) * x * x);
+    return dy * (s + x * s * (1 - s) * slope);
   }
   template <class T>  // those of the exact form: close enough for a correction
   FRUGAL_HD T d2f(T x) const {
