@@ -80,9 +80,20 @@ void attention_reference(const AttentionProblem& p, const AttentionOutput& out) 
   });
 }
 
+AttentionOutput empty_output(const AttentionProblem& p) {
+  const DType sums = p.q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return {Tensor::empty({p.n, p.t, p.heads, p.d}, p.q.dtype(), p.q.device()),
+          Tensor::empty({p.n, p.heads, p.t}, sums, p.q.device())};
+}
+
 // The formulas: ops/attention_tiles.cpp.
-void backward_reference(const Tensor& dy, const AttentionProblem& p, const AttentionOutput& out,
+void backward_reference(const Tensor& dy, const AttentionProblem& p, AttentionOutput out,
                         const AttentionGradients& to) {
+  if (!out.y.defined()) {
+    CategoryScope scope(Category::workspace);
+    out = empty_output(p);
+    attention_reference(p, out);
+  }
   for (const Tensor* x : {&to.dq, &to.dk, &to.dv, &to.dbias})
     if (x->defined()) fill_kernel(Cpu{}, *x, 0);
   std::vector<double> scores(static_cast<size_t>(p.s));
@@ -176,12 +187,6 @@ AttentionProblem checked(const AttentionInputs& in, const AttentionOptions& opti
   return p;
 }
 
-AttentionOutput empty_output(const AttentionProblem& p) {
-  const DType sums = p.q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  return {Tensor::empty({p.n, p.t, p.heads, p.d}, p.q.dtype(), p.q.device()),
-          Tensor::empty({p.n, p.heads, p.t}, sums, p.q.device())};
-}
-
 bool is_empty(const AttentionProblem& p) { return p.n * p.heads * p.t == 0; }
 
 }  // namespace
@@ -220,16 +225,13 @@ void attention_backward(const Tensor& dy, const AttentionInputs& in, const Atten
   check_shape("attention_backward", "dy", dy, in.q.shape());
   check_same("attention_backward", in.q, {&dy, &gradients.dq, &gradients.dk, &gradients.dv});
   check_beside("attention_backward", in.q, {&gradients.dbias});
-  AttentionOutput given{out.y, out.lse};
-  if (!given.y.defined()) {
-    CategoryScope scope(Category::workspace);
-    given = empty_output(p);
-    dispatch(in.q.device(), [&](auto backend) { attention_kernel(backend, p, given); });
+  AttentionOutput given;
+  if (out.y.defined()) {
+    check_shape("attention_backward", "y", out.y, in.q.shape());
+    check_same("attention_backward", in.q, {&out.y});
+    check_shape("attention_backward", "lse", out.lse, {p.n, p.heads, p.t});
+    given = {with_dense_rows(out.y), contiguous(out.lse)};
   }
-  check_shape("attention_backward", "y", given.y, in.q.shape());
-  check_same("attention_backward", in.q, {&given.y});
-  check_shape("attention_backward", "lse", given.lse, {p.n, p.heads, p.t});
-  given = {with_dense_rows(given.y), contiguous(given.lse)};
   const Tensor g = with_dense_rows(dy);
   dispatch(in.q.device(),
            [&](auto backend) { attention_backward_kernel(backend, g, p, given, gradients); });

@@ -34,10 +34,10 @@ struct AttentionOutput {
 AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& options);
 
 // dq, dk, dv: of q's, k's and v's shapes, any strides with a dense last axis, written. dbias:
-// undefined, or contiguous, f32 or f64, written. An undefined `out` is computed again, from q, k
-// and v as they are here: where they were rebuilt with errors, probabilities still add up to 1 and
-// so do their gradients to 0. (At 4 bits that takes away most of the bias and up to 9/10 of the
-// variance that the exact sums leave.)
+// undefined, or contiguous, f32 or f64, written. What an undefined `out` held comes from q, k and v
+// as they are here: where they were rebuilt with errors, probabilities still add up to 1 and so do
+// their gradients to 0. (At 4 bits that takes away most of the bias and up to 9/10 of the variance
+// that the exact sums leave.)
 struct AttentionGradients {
   Tensor dq, dk, dv, dbias;
 };

@@ -113,15 +113,14 @@ HWY_INLINE float row_sum(int64_t n, F f) {
   return hn::GetLane(hn::SumOfLanes(Wide(), parts.vector)) + parts.rest;
 }
 
-// x = e^(x - shift). Hidden keys are common, and results below the normal numbers would cost
-// hundreds of cycles each: they are 0.
+// x = e^(x - shift), of shifts that leave nothing above 0.
 HWY_ATTR inline void exp_row(float* x, float shift, int64_t n) {
-  constexpr float kLeast = -87;
-  for (int64_t i = 0; i < n; ++i) {
-    const float v = x[i] - shift;
-    const bool gone = v < kLeast;
-    x[i] = math::choose(gone, 0.0f, math::exp(math::choose(gone, kLeast, v)));
-  }
+  for (int64_t i = 0; i < n; ++i) x[i] = math::exp_or_0(x[i] - shift);
+}
+
+float Dot(const float* x, const float* y, int64_t n) {
+  return row_sum(n, [x, y](auto d, int64_t i)
+                        HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)); });
 }
 
 HWY_ATTR void TileOnlineSoftmax(Tile x, float* top, float* total, float* rescale) {
@@ -136,6 +135,20 @@ HWY_ATTR void TileOnlineSoftmax(Tile x, float* top, float* total, float* rescale
     total[r] = total[r] * rescale[r] +
                row_sum(x.cols, [row](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, row + i); });
     top[r] = most;
+  }
+}
+
+HWY_ATTR void TileSoftmax(Tile x, const float* dp, float* delta) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  for (int64_t r = 0; r < x.rows; ++r) {
+    float* row = x.data + r * x.stride;
+    const float most = row_max(row, x.cols);
+    exp_row(row, most == kNone ? 0 : most, x.cols);
+    const float total =
+        row_sum(x.cols, [row](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, row + i); });
+    const float by = total == 0 ? 0 : 1 / total;
+    for (int64_t i = 0; i < x.cols; ++i) row[i] *= by;
+    delta[r] = Dot(row, dp + r * x.stride, x.cols);
   }
 }
 
@@ -168,11 +181,6 @@ HWY_ATTR void TileSoftmaxGradient(Tile dp, const float* p, const float* delta) {
   }
 }
 
-float Dot(const float* x, const float* y, int64_t n) {
-  return row_sum(n, [x, y](auto d, int64_t i)
-                        HWY_ATTR { return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)); });
-}
-
 constexpr int64_t kLanes = 16;
 
 // 16 rows at a time, so that whole lines of y are written.
@@ -197,6 +205,7 @@ namespace frugal::ops::simd {
 HWY_EXPORT(TileProduct);
 HWY_EXPORT(TileAdd);
 HWY_EXPORT(TileOnlineSoftmax);
+HWY_EXPORT(TileSoftmax);
 HWY_EXPORT(TileExp);
 HWY_EXPORT(TileScaleRows);
 HWY_EXPORT(TileMultiply);
@@ -213,6 +222,9 @@ void tile_add(Tile x, const float* y, int64_t y_stride) {
 }
 void tile_online_softmax(Tile x, float* top, float* total, float* rescale) {
   HWY_DYNAMIC_DISPATCH(TileOnlineSoftmax)(x, top, total, rescale);
+}
+void tile_softmax(Tile x, const float* dp, float* delta) {
+  HWY_DYNAMIC_DISPATCH(TileSoftmax)(x, dp, delta);
 }
 void tile_exp(Tile x, const float* shift) { HWY_DYNAMIC_DISPATCH(TileExp)(x, shift); }
 void tile_scale_rows(Tile x, const float* factor) {

@@ -26,6 +26,9 @@ void tile_add(Tile x, const float* y, int64_t y_stride);
 // Joins the tile to the softmax of the columns before: top, the largest so far, and total, the sum
 // of e^(x - top), are updated; x becomes e^(x - top); rescale is what earlier terms shrink by.
 void tile_online_softmax(Tile x, float* top, float* total, float* rescale);
+// x becomes the softmax of each row, 0 where all are hidden; delta: the row's <x, dp>, of x's
+// stride.
+void tile_softmax(Tile x, const float* dp, float* delta);
 // x = e^(x - shift) with a shift for each row.
 void tile_exp(Tile x, const float* shift);
 void tile_scale_rows(Tile x, const float* factor);

@@ -122,14 +122,10 @@ struct Head {
 
   // What dropout multiplies those probabilities by, rows `like.stride` apart.
   void dropout_factors(const Tile& like, int64_t t, int64_t s, float* to) const {
-    const auto bound = static_cast<uint32_t>(std::ceil(p.options.dropout * 0x1p24));
-    const auto scale = static_cast<float>(1 / (1 - p.options.dropout));
-    float ones[kKeys + 4], drawn[kKeys + 4];  // the stream is drawn from a multiple of 4 on
-    std::fill_n(ones, kKeys + 4, 1.0f);
+    const simd::Drop drop = simd::drop_of(p.options.dropout, p.options.key);
     for (int64_t r = 0; r < like.rows; ++r) {
-      const int64_t first = ((n * p.heads + head) * p.t + t + r) * p.s + s, begin = first / 4 * 4;
-      simd::dropout(ones, p.options.key, bound, scale, drawn, begin, first + like.cols);
-      std::copy_n(drawn + (first - begin), like.cols, to + r * like.stride);
+      const int64_t first = ((n * p.heads + head) * p.t + t + r) * p.s + s;
+      simd::dropout_factors(drop, to + r * like.stride, first, first + like.cols);
     }
   }
 };
@@ -227,13 +223,17 @@ class Forward {
 
 // With p the probabilities, f dropout's factors and delta = <dy, y> of each row:
 // dv = (p f)^T dy, ds = p (f (dy v^T) - delta), dq = scale ds k, dk = scale ds^T q.
+// Where y and the sums are not given, p and delta = <p, f (dy v^T)> come from whole rows of scores,
+// a block of queries at a time.
 class BackwardPass {
  public:
-  explicit BackwardPass(const AttentionProblem& p)
+  BackwardPass(const AttentionProblem& p, bool given)
       : p_(p),
+        given_(given),
         d_pad_(padded(p.d)),
         s_pad_(padded(p.s)),
-        room_((3 * p.t + 3 * p.s) * d_pad_ + 2 * p.d * s_pad_ + p.s + p.t + 3 * kQueries * kKeys) {
+        width_(given ? kKeys : s_pad_),
+        room_((3 * p.t + 3 * p.s) * d_pad_ + 2 * p.d * s_pad_ + p.s + p.t + 3 * kQueries * width_) {
     q_ = room_.take(p.t * d_pad_);
     dy_ = room_.take(p.t * d_pad_);
     dq_ = room_.take(p.t * d_pad_);
@@ -244,19 +244,23 @@ class BackwardPass {
     values_ = room_.take(p.d * s_pad_);
     hidden_ = room_.take(p.s);
     delta_ = room_.take(p.t);
-    scores_ = room_.take(kQueries * kKeys);
-    gradient_ = room_.take(kQueries * kKeys);
-    factors_ = room_.take(kQueries * kKeys);
+    scores_ = room_.take(kQueries * width_);
+    gradient_ = room_.take(kQueries * width_);
+    factors_ = room_.take(kQueries * width_);
   }
 
-  void run(int64_t n, int64_t head, const Tensor& dy, const Tensor& y, const float* lse,
+  void run(int64_t n, int64_t head, const Tensor& dy, const AttentionOutput& out,
            const AttentionGradients& to) {
     const Head at{p_, n, head, p_.keep.defined() ? hidden_ : nullptr};
     if (at.hidden_keys != nullptr) read_hidden(p_, n, hidden_);
     read_head(dy, n, head, 1, dy_, d_pad_);
-    read_head(y, n, head, 1, q_, d_pad_);
-    for (int64_t t = 0; t < p_.t; ++t)
-      delta_[t] = simd::dot(dy_ + t * d_pad_, q_ + t * d_pad_, p_.d);
+    const float* lse = nullptr;
+    if (given_) {
+      lse = out.lse.data<float>() + (n * p_.heads + head) * p_.t;
+      read_head(out.y, n, head, 1, q_, d_pad_);
+      for (int64_t t = 0; t < p_.t; ++t)
+        delta_[t] = simd::dot(dy_ + t * d_pad_, q_ + t * d_pad_, p_.d);
+    }
     read_head(p_.q, n, head, static_cast<float>(p_.options.scale), q_, d_pad_);
     read_head(p_.v, n, head, 1, k_, d_pad_);
     transpose_keys(k_, p_.s, p_.d, d_pad_, values_, s_pad_);
@@ -266,8 +270,22 @@ class BackwardPass {
     std::fill_n(dk_, p_.s * d_pad_, 0.0f);
     std::fill_n(dv_, p_.s * d_pad_, 0.0f);
     for_queries(p_.t, [&](int64_t t, int64_t rows) {
-      for_keys(at.end_of_keys(t, rows),
-               [&](int64_t s, int64_t cols) { tile(at, t, rows, s, cols, lse, to.dbias); });
+      const int64_t end = at.end_of_keys(t, rows);
+      const auto tile_at = [&](int64_t s, int64_t cols) {
+        const int64_t first = given_ ? 0 : s;
+        return ScoreTile{t, s, rows, cols, scores_ + first, gradient_ + first, factors_ + first};
+      };
+      if (!given_) {
+        for_keys(end, [&](int64_t s, int64_t cols) { open(at, tile_at(s, cols)); });
+        simd::tile_softmax({scores_, width_, rows, end}, gradient_, delta_ + t);
+        for_keys(end, [&](int64_t s, int64_t cols) { close(at, tile_at(s, cols), to.dbias); });
+        return;
+      }
+      for_keys(end, [&](int64_t s, int64_t cols) {
+        open(at, tile_at(s, cols));
+        simd::tile_exp({scores_, width_, rows, cols}, lse + t);
+        close(at, tile_at(s, cols), to.dbias);
+      });
     });
     const auto scale = static_cast<float>(p_.options.scale);
     if (to.dq.defined()) write_head(dq_, d_pad_, scale, to.dq, n, head);
@@ -276,36 +294,45 @@ class BackwardPass {
   }
 
  private:
-  void tile(const Head& at, int64_t t, int64_t rows, int64_t s, int64_t cols, const float* lse,
-            const Tensor& dbias) {
-    const Tile scores{scores_, kKeys, rows, cols}, gradient{gradient_, kKeys, rows, cols};
-    const bool drops = p_.options.dropout > 0;
-    simd::tile_product({q_ + t * d_pad_, d_pad_, 1}, keys_ + s, s_pad_, scores_, kKeys, rows,
-                       padded(cols), p_.d, false);
-    at.mask_scores(scores, t, s);
-    simd::tile_exp(scores, lse + t);
-    simd::tile_product({dy_ + t * d_pad_, d_pad_, 1}, values_ + s, s_pad_, gradient_, kKeys, rows,
-                       padded(cols), p_.d, false);
-    if (drops) {
-      at.dropout_factors(scores, t, s, factors_);
-      simd::tile_multiply(gradient, factors_);
-    }
-    simd::tile_softmax_gradient(gradient, scores_, delta_ + t);
-    if (drops) simd::tile_multiply(scores, factors_);
-    simd::tile_product({scores_, 1, kKeys}, dy_ + t * d_pad_, d_pad_, dv_ + s * d_pad_, d_pad_,
-                       cols, d_pad_, rows, true);
-    simd::tile_product({gradient_, kKeys, 1}, k_ + s * d_pad_, d_pad_, dq_ + t * d_pad_, d_pad_,
-                       rows, d_pad_, cols, true);
-    simd::tile_product({gradient_, 1, kKeys}, q_ + t * d_pad_, d_pad_, dk_ + s * d_pad_, d_pad_,
-                       cols, d_pad_, rows, true);
+  // Queries from t by keys from s.
+  struct ScoreTile {
+    int64_t t, s, rows, cols;
+    float *scores, *gradient, *factors;  // rows width_ apart
+  };
+  bool drops() const { return p_.options.dropout > 0; }
+
+  // The scores, and f (dy v^T).
+  void open(const Head& at, const ScoreTile& x) {
+    const Tile scores{x.scores, width_, x.rows, x.cols};
+    simd::tile_product({q_ + x.t * d_pad_, d_pad_, 1}, keys_ + x.s, s_pad_, x.scores, width_,
+                       x.rows, padded(x.cols), p_.d, false);
+    at.mask_scores(scores, x.t, x.s);
+    simd::tile_product({dy_ + x.t * d_pad_, d_pad_, 1}, values_ + x.s, s_pad_, x.gradient, width_,
+                       x.rows, padded(x.cols), p_.d, false);
+    if (!drops()) return;
+    at.dropout_factors(scores, x.t, x.s, x.factors);
+    simd::tile_multiply({x.gradient, width_, x.rows, x.cols}, x.factors);
+  }
+
+  // Where the scores have become p.
+  void close(const Head& at, const ScoreTile& x, const Tensor& dbias) {
+    simd::tile_softmax_gradient({x.gradient, width_, x.rows, x.cols}, x.scores, delta_ + x.t);
+    if (drops()) simd::tile_multiply({x.scores, width_, x.rows, x.cols}, x.factors);
+    simd::tile_product({x.scores, 1, width_}, dy_ + x.t * d_pad_, d_pad_, dv_ + x.s * d_pad_,
+                       d_pad_, x.cols, d_pad_, x.rows, true);
+    simd::tile_product({x.gradient, width_, 1}, k_ + x.s * d_pad_, d_pad_, dq_ + x.t * d_pad_,
+                       d_pad_, x.rows, d_pad_, x.cols, true);
+    simd::tile_product({x.gradient, 1, width_}, q_ + x.t * d_pad_, d_pad_, dk_ + x.s * d_pad_,
+                       d_pad_, x.cols, d_pad_, x.rows, true);
     if (!dbias.defined()) return;
-    for (int64_t r = 0; r < rows; ++r)
-      simd::tile_add({dbias.mut<float>() + (at.head * p_.t + t + r) * p_.s + s, 0, 1, cols},
-                     gradient_ + r * kKeys, 0);
+    for (int64_t r = 0; r < x.rows; ++r)
+      simd::tile_add({dbias.mut<float>() + (at.head * p_.t + x.t + r) * p_.s + x.s, 0, 1, x.cols},
+                     x.gradient + r * width_, 0);
   }
 
   const AttentionProblem& p_;
-  int64_t d_pad_, s_pad_;
+  bool given_;
+  int64_t d_pad_, s_pad_, width_;
   Workspace room_;
   float *q_, *dy_, *dq_, *k_, *dk_, *dv_, *keys_, *values_, *hidden_, *delta_;
   float *scores_, *gradient_, *factors_;
@@ -323,22 +350,20 @@ void attention_tiles(const AttentionProblem& p, const AttentionOutput& out) {
 
 void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
                               const AttentionOutput& out, const AttentionGradients& gradients) {
-  const auto run = [&](BackwardPass& pass, int64_t n, int64_t head) {
-    pass.run(n, head, dy, out.y, out.lse.data<float>() + (n * p.heads + head) * p.t, gradients);
-  };
+  const bool given = out.y.defined();
   if (!gradients.dbias.defined()) {
     parallel_for(0, p.n * p.heads, 1, [&](int64_t begin, int64_t end) {
-      BackwardPass pass(p);
-      for (int64_t i = begin; i < end; ++i) run(pass, i / p.heads, i % p.heads);
+      BackwardPass pass(p, given);
+      for (int64_t i = begin; i < end; ++i) pass.run(i / p.heads, i % p.heads, dy, out, gradients);
     });
     return;
   }
   // Sequences add to the gradient of a head's bias in order.
   std::fill_n(gradients.dbias.mut<float>(), gradients.dbias.numel(), 0.0f);
   parallel_for(0, p.heads, 1, [&](int64_t begin, int64_t end) {
-    BackwardPass pass(p);
+    BackwardPass pass(p, given);
     for (int64_t head = begin; head < end; ++head)
-      for (int64_t n = 0; n < p.n; ++n) run(pass, n, head);
+      for (int64_t n = 0; n < p.n; ++n) pass.run(n, head, dy, out, gradients);
   });
 }
 

@@ -1,5 +1,9 @@
 #include "ops/elementwise_loops.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 // See simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
@@ -7,10 +11,19 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+// A loop whose output may be one of its inputs: no iteration reads what another one writes.
+#if defined(__clang__)
+#define FRUGAL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define FRUGAL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 // Plain loops over the functors: the compiler vectorises them for the target of each pass.
 HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <class F>
 HWY_ATTR void BinaryRows(F f, const float* a, const float* b, float* y, const Operands& o) {
@@ -33,26 +46,27 @@ HWY_ATTR void BinaryRows(F f, const float* a, const float* b, float* y, const Op
 }
 
 template <class F>
-HWY_ATTR void Map(F f, const float* HWY_RESTRICT x, float* HWY_RESTRICT y, int64_t n) {
+HWY_ATTR void Map(F f, const float* x, float* y, int64_t n) {
+  FRUGAL_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) y[i] = f.f(x[i]);
 }
 
 template <class F>
-HWY_ATTR void MapBackward(F f, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT saved,
-                          float* HWY_RESTRICT dx, int64_t n) {
+HWY_ATTR void MapBackward(F f, const float* dy, const float* saved, float* dx, int64_t n) {
+  FRUGAL_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) dx[i] = f.df(dy[i], saved[i]);
 }
 
 template <class F>
-HWY_ATTR void MapEstimate(F f, const float* HWY_RESTRICT x, const float* HWY_RESTRICT variance,
-                          float* HWY_RESTRICT y, int64_t n) {
+HWY_ATTR void MapEstimate(F f, const float* x, const float* variance, float* y, int64_t n) {
+  FRUGAL_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) y[i] = estimate(f, x[i], variance[i]);
 }
 
 template <class F>
-HWY_ATTR void MapBackwardEstimate(F f, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x,
-                                  const float* HWY_RESTRICT variance, float* HWY_RESTRICT dx,
-                                  int64_t n) {
+HWY_ATTR void MapBackwardEstimate(F f, const float* dy, const float* x, const float* variance,
+                                  float* dx, int64_t n) {
+  FRUGAL_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) dx[i] = backward_estimate(f, dy[i], x[i], variance[i]);
 }
 
@@ -88,48 +102,90 @@ void Affine(const float* HWY_RESTRICT x, float factor, float term, float* HWY_RE
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor + term;
 }
 
-constexpr int kStreams = 16;  // counters that a vector of the widest target takes
+// Words drawn at once: those of a multiple of every vector's counters.
+constexpr int64_t kDrawn = 64;
 
-// philox(key, first + lane) of core/rng.h for 16 counters at once: word w of counter k at
-// words[w][k].
-HWY_ATTR void PhiloxWords(RngKey key, uint64_t first, uint32_t (&words)[4][kStreams]) {
-  for (int k = 0; k < kStreams; ++k) {
-    const uint64_t counter = first + static_cast<uint64_t>(k);
-    words[0][k] = static_cast<uint32_t>(counter);
-    words[1][k] = static_cast<uint32_t>(counter >> 32);
-    words[2][k] = static_cast<uint32_t>(key.offset);
-    words[3][k] = static_cast<uint32_t>(key.offset >> 32);
-  }
-  auto k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int k = 0; k < kStreams; ++k) {
-      const uint64_t a = uint64_t{0xD2511F53u} * words[0][k],
-                     b = uint64_t{0xCD9E8D57u} * words[2][k];
-      words[0][k] = static_cast<uint32_t>(b >> 32) ^ words[1][k] ^ k0;
-      words[1][k] = static_cast<uint32_t>(b);
-      words[2][k] = static_cast<uint32_t>(a >> 32) ^ words[3][k] ^ k1;
-      words[3][k] = static_cast<uint32_t>(a);
+// Of the rounds, widened for broadcasts straight from memory.
+struct RoundKeys {
+  explicit RoundKeys(uint64_t seed) {
+    for (uint32_t round = 0; round < 10; ++round) {  // the Weyl sequence of the key
+      k0[round] = static_cast<uint32_t>(seed) + round * 0x9E3779B9u;
+      k1[round] = static_cast<uint32_t>(seed >> 32) + round * 0xBB67AE85u;
     }
-    k0 += 0x9E3779B9u;  // the Weyl sequence of the key
-    k1 += 0xBB67AE85u;
+  }
+  uint64_t k0[10], k1[10];
+};
+
+// The words of counters [first, first + kDrawn / 4): philox() of core/rng.h. Lanes are counters,
+// and a word is the lower half of one of 64 bits: what the multiplier reads, so that rounds need no
+// shuffles.
+HWY_INLINE void DrawWords(RngKey key, [[maybe_unused]] const RoundKeys& keys, uint64_t first,
+                          uint64_t (&words)[kDrawn / 2]) {
+#if HWY_TARGET == HWY_SCALAR
+  for (uint64_t k = 0; k < kDrawn / 4; ++k) {
+    const auto drawn = philox(key, first + k);
+    std::memcpy(words + 2 * k, drawn.data(), sizeof(drawn));
+  }
+#else
+  const hn::CappedTag<uint64_t, kDrawn / 4> d;
+  const hn::Repartition<uint32_t, decltype(d)> du;
+  const auto m0 = hn::Set(du, 0xD2511F53u), m1 = hn::Set(du, 0xCD9E8D57u);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t at = 0; at < kDrawn / 4; at += lanes) {
+    auto w0 = hn::Add(hn::Iota(d, 0), hn::Set(d, first + static_cast<uint64_t>(at)));
+    auto w1 = hn::ShiftRight<32>(w0);
+    auto w2 = hn::Set(d, key.offset), w3 = hn::ShiftRight<32>(w2);
+    for (int round = 0; round < 10; ++round) {
+      const auto a = hn::MulEven(hn::BitCast(du, w0), m0), b = hn::MulEven(hn::BitCast(du, w2), m1);
+      w0 = hn::Xor3(hn::ShiftRight<32>(b), w1, hn::Set(d, keys.k0[round]));
+      w1 = b;
+      w2 = hn::Xor3(hn::ShiftRight<32>(a), w3, hn::Set(d, keys.k1[round]));
+      w3 = a;
+    }
+    const auto joined = [&](auto lower, auto upper) HWY_ATTR {
+      const auto raised = hn::ShiftLeft<32>(upper);
+      return hn::BitCast(d, hn::OddEven(hn::BitCast(du, raised), hn::BitCast(du, lower)));
+    };
+    hn::StoreInterleaved2(joined(w0, w1), joined(w2, w3), d, words + 2 * at);
+  }
+#endif
+}
+
+// y[i] = f(d, i) where element begin + i of the stream stays, else 0.
+template <class F>
+HWY_INLINE void KeepDrawn(const Drop& drop, float* y, int64_t begin, int64_t end, F f) {
+  const hn::ScalableTag<float> wide;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(wide));
+  const RoundKeys keys(drop.key.seed);
+  alignas(64) uint64_t words[kDrawn / 2];
+  const auto* drawn = reinterpret_cast<const uint32_t*>(words);
+  for (int64_t from = begin - begin % 4; from < end; from += kDrawn) {
+    DrawWords(drop.key, keys, static_cast<uint64_t>(from / 4), words);
+    const auto keep = [&](auto d, int64_t i) HWY_ATTR {
+      const hn::RebindToUnsigned<decltype(d)> du;
+      const hn::RebindToSigned<decltype(d)> di;  // 24 bits: signed comparisons, which all have, do
+      const auto word =
+          hn::BitCast(di, hn::ShiftRight<8>(hn::LoadU(du, drawn + (begin + i - from))));
+      const auto stays = hn::Gt(word, hn::Set(di, static_cast<int32_t>(drop.bound) - 1));
+      // A dropped infinity or NaN gives 0.
+      hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, stays), f(d, i)), d, y + i);
+    };
+    int64_t i = std::max(from, begin) - begin;
+    const int64_t last = std::min(from + kDrawn, end) - begin;
+    for (; i + lanes <= last; i += lanes) keep(wide, i);
+    for (; i < last; ++i) keep(one, i);
   }
 }
 
-void Dropout(const float* HWY_RESTRICT x, RngKey key, uint32_t bound, float scale,
-             float* HWY_RESTRICT y, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; i += 4 * kStreams) {
-    uint32_t words[4][kStreams];
-    PhiloxWords(key, static_cast<uint64_t>(i / 4), words);
-    float factors[4 * kStreams];
-    for (int k = 0; k < kStreams; ++k)
-      for (int w = 0; w < 4; ++w)
-        factors[4 * k + w] = math::choose(words[w][k] >> 8 >= bound, scale, 0.0f);
-    const int64_t n = end - i < 4 * kStreams ? end - i : 4 * kStreams;
-    const float* HWY_RESTRICT px = x + (i - begin);
-    float* HWY_RESTRICT py = y + (i - begin);
-    // A dropped infinity or NaN gives 0.
-    for (int64_t k = 0; k < n; ++k) py[k] = math::choose(factors[k] != 0, px[k] * factors[k], 0.0f);
-  }
+void Dropout(const float* x, const Drop& drop, float* y, int64_t begin, int64_t end) {
+  KeepDrawn(drop, y, begin, end, [&](auto d, int64_t i) HWY_ATTR {
+    return hn::Mul(hn::LoadU(d, x + i), hn::Set(d, drop.scale));
+  });
+}
+
+void DropoutFactors(const Drop& drop, float* to, int64_t begin, int64_t end) {
+  KeepDrawn(drop, to, begin, end, [&](auto d, int64_t) HWY_ATTR { return hn::Set(d, drop.scale); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -146,6 +202,7 @@ HWY_EXPORT(UnaryEstimate);
 HWY_EXPORT(UnaryBackwardEstimate);
 HWY_EXPORT(Affine);
 HWY_EXPORT(Dropout);
+HWY_EXPORT(DropoutFactors);
 
 void binary(Binary op, const float* a, const float* b, float* y, const Operands& layout) {
   HWY_DYNAMIC_DISPATCH(BinaryOp)(op, a, b, y, layout);
@@ -166,9 +223,15 @@ void unary_backward_estimate(Unary op, const float* dy, const float* x, const fl
 void affine(const float* x, float factor, float term, float* y, int64_t n) {
   HWY_DYNAMIC_DISPATCH(Affine)(x, factor, term, y, n);
 }
-void dropout(const float* x, RngKey key, uint32_t bound, float scale, float* y, int64_t begin,
-             int64_t end) {
-  HWY_DYNAMIC_DISPATCH(Dropout)(x, key, bound, scale, y, begin, end);
+Drop drop_of(double p, RngKey key) {
+  return {key, static_cast<uint32_t>(std::ceil(p * 0x1p24)),
+          p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
+}
+void dropout(const float* x, const Drop& drop, float* y, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(Dropout)(x, drop, y, begin, end);
+}
+void dropout_factors(const Drop& drop, float* to, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(DropoutFactors)(drop, to, begin, end);
 }
 
 }  // namespace frugal::ops::simd

@@ -14,6 +14,7 @@ struct Operands {
 };
 void binary(Binary op, const float* a, const float* b, float* y, const Operands& layout);
 
+// Below, the output may be an input.
 void unary(Unary op, const float* x, float* y, int64_t n);
 // REQUIRES: an op with a gradient.
 void unary_backward(Unary op, const float* dy, const float* saved, float* dx, int64_t n);
@@ -22,9 +23,17 @@ void unary_backward_estimate(Unary op, const float* dy, const float* x, const fl
                              float* dx, int64_t n);
 void affine(const float* x, float factor, float term, float* y, int64_t n);
 
-// y = x * scale where the 24-bit word of uniform(key, i) is at least `bound`, else 0, for elements
-// [begin, end) of the stream; x and y point to element begin.  REQUIRES: begin % 4 == 0.
-void dropout(const float* x, RngKey key, uint32_t bound, float scale, float* y, int64_t begin,
-             int64_t end);
+// Elements of the stream `key` whose 24-bit word, that of uniform(), is at least `bound` stay,
+// times `scale`; the others become 0.
+struct Drop {
+  RngKey key;
+  uint32_t bound;
+  float scale;
+};
+Drop drop_of(double p, RngKey key);  // with probability p
+// Elements [begin, end) of the stream; x and y point to element begin and may be one.
+void dropout(const float* x, const Drop& drop, float* y, int64_t begin, int64_t end);
+// The same of ones.
+void dropout_factors(const Drop& drop, float* to, int64_t begin, int64_t end);
 
 }  // namespace frugal::ops::simd

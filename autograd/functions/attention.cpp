@@ -26,12 +26,20 @@ Tensor gradient_like(const Tensor& x, bool wanted) {
 }
 
 // What the forward pass gave, unless the scores or values are not those of the forward pass: then
-// what they give is computed anew.
-ops::AttentionOutput output_of(const Backward& b, std::initializer_list<int> inputs, int y,
-                               int lse) {
-  for (const int slot : inputs)
-    if (b.slot(slot).quality() != Replay::exact) return {};
-  return {b.saved(y), b.saved(lse)};
+// what they give is computed anew. Backward does that on its way, undefined here, in other bits. A
+// codec that knows no variance may be without loss, and must change none.
+ops::AttentionOutput output_of(const Backward& b, const ops::AttentionInputs& in,
+                               const AttentionOptions& options, std::initializer_list<int> inputs,
+                               int y, int lse) {
+  bool same = true, known = true;
+  for (const int slot : inputs) {
+    same = same && b.slot(slot).quality() == Replay::exact;
+    known = known && b.slot(slot).knows_variance();
+  }
+  if (same) return {b.saved(y), b.saved(lse)};
+  if (known) return {};
+  CategoryScope scope(Category::workspace);
+  return ops::attention(in, options);
 }
 
 }  // namespace
@@ -41,20 +49,20 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
                                       const AttentionOptions& options) {
   const ops::AttentionOutput out =
       ops::attention({q.value(), k.value(), v.value(), mask, value_of(bias)}, options);
-  return record("attention", {q, k, v, bias}, out.y,
-                {save(q), save(k), save(v), save_output(out.y), save_stat(out.lse),
-                 save_index(mask), save(bias)},
-                [options](const Backward& b) {
-                  const ops::AttentionInputs in{b.saved(kQ), b.saved(kK), b.saved(kV),
-                                                b.saved(kMask), b.saved(kBias)};
-                  const ops::AttentionGradients g{
-                      gradient_like(in.q, b.needs(0)), gradient_like(in.k, b.needs(1)),
-                      gradient_like(in.v, b.needs(2)),
-                      b.needs(3) ? gradient_like(in.bias, true) : Tensor()};
-                  ops::attention_backward(b.dy(), in, output_of(b, {kQ, kK, kV, kBias}, kY, kLse),
-                                          options, g);
-                  return Grads{g.dq, g.dk, g.dv, g.dbias};
-                });
+  return record(
+      "attention", {q, k, v, bias}, out.y,
+      {save(q), save(k), save(v), save_output(out.y), save_stat(out.lse), save_index(mask),
+       save(bias)},
+      [options](const Backward& b) {
+        const ops::AttentionInputs in{b.saved(kQ), b.saved(kK), b.saved(kV), b.saved(kMask),
+                                      b.saved(kBias)};
+        const ops::AttentionGradients g{
+            gradient_like(in.q, b.needs(0)), gradient_like(in.k, b.needs(1)),
+            gradient_like(in.v, b.needs(2)), b.needs(3) ? gradient_like(in.bias, true) : Tensor()};
+        ops::attention_backward(
+            b.dy(), in, output_of(b, in, options, {kQ, kK, kV, kBias}, kY, kLse), options, g);
+        return Grads{g.dq, g.dk, g.dv, g.dbias};
+      });
 }
 
 Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& bias,
@@ -74,9 +82,10 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& 
                   ops::AttentionGradients g;
                   if (b.needs(0)) g = {part_of(dqkv, 0), part_of(dqkv, 1), part_of(dqkv, 2), {}};
                   if (b.needs(1)) g.dbias = gradient_like(in.bias, true);
-                  ops::attention_backward(b.dy(), in,
-                                          output_of(b, {kQkv, kPackedBias}, kPackedY, kPackedLse),
-                                          options, g);
+                  ops::attention_backward(
+                      b.dy(), in,
+                      output_of(b, in, options, {kQkv, kPackedBias}, kPackedY, kPackedLse), options,
+                      g);
                   return Grads{dqkv, g.dbias};
                 });
 }

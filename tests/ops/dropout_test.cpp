@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/elementwise_loops.h"
 #include "samples.h"
 
 namespace frugal::ops {
@@ -55,6 +56,27 @@ TEST_CASE("dropout: the same bits for every thread count, with gaps, and for equ
   CHECK(same_bits(dropout(with_gaps(x), 0.4, {1, 2}), y));
   CHECK_FALSE(same_bits(dropout(x, 0.4, {1, 3}), y));
   CHECK_FALSE(same_bits(dropout(x, 0.4, {2, 2}), y));
+}
+
+TEST_CASE("dropout: in place the same, and the version says so") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor x = normals({333, 101}, 2, dtype), y = dropout(x, 0.4, {1, 2});
+    const uint64_t version = x.storage()->version();
+    dropout_inplace(x, 0.4, {1, 2});
+    CHECK(same_bits(x, y));
+    CHECK(x.storage()->version() > version);
+    CHECK_THROWS_AS(dropout_inplace(with_gaps(x), 0.4, {}), InternalError);
+  }
+}
+
+TEST_CASE("dropout: counters beyond 32 bits") {
+  const RngKey key{0x123456789abcdef0u, 0xfedcba9876543210u};
+  const int64_t begin = (int64_t{4} << 32) - 37, n = 200;
+  std::vector<float> kept(static_cast<size_t>(n), -1), expected;
+  for (int64_t i = begin; i < begin + n; ++i)
+    expected.push_back(uniform(key, static_cast<uint64_t>(i)) >= 0.25f ? 4.0f / 3 : 0.0f);
+  simd::dropout_factors(simd::drop_of(0.25, key), kept.data(), begin, begin + n);
+  CHECK(kept == expected);
 }
 
 TEST_CASE("dropout: p = 0 changes nothing, p = 1 leaves zeros even of infinities, NaN stays") {
