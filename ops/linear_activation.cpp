@@ -18,6 +18,17 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
   if (bias.defined()) check_shape(op, "bias", bias, {weight.size(0)});
 }
 
+Unary unary_of(Gelu kind) { return kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh; }
+
+// Of tensors that only our own code passes.
+void check_like(const Tensor& h, std::initializer_list<const Tensor*> others) {
+  check_real("gelu", "h", h);
+  check_same("gelu", h, others);
+  FRUGAL_ASSERT(h.is_contiguous());
+  for (const Tensor* other : others)
+    FRUGAL_ASSERT(!other->defined() || (other->shape() == h.shape() && other->is_contiguous()));
+}
+
 }  // namespace
 
 // Two whole passes: in blocks of rows that stay in a cache, oneDNN packs the weight again for each,
@@ -25,7 +36,30 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind) {
   check_linear("linear_gelu", x, weight, bias);
   const Tensor h = linear(x, weight, bias);
-  return {h, unary(kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh, h)};
+  return {h, unary(unary_of(kind), h)};
+}
+
+void gelu_into(Gelu kind, const Tensor& h, const Tensor& variance, const Tensor& y) {
+  check_like(h, {&variance, &y});
+  dispatch(h.device(), [&](auto backend) {
+    if (variance.defined())
+      unary_estimate_kernel(backend, unary_of(kind), h, variance, y);
+    else
+      unary_kernel(backend, unary_of(kind), h, y);
+  });
+  y.bump_version();
+}
+
+void gelu_backward_into(Gelu kind, const Tensor& dy, const Tensor& h, const Tensor& variance,
+                        const Tensor& dh) {
+  check_like(h, {&dy, &variance, &dh});
+  dispatch(h.device(), [&](auto backend) {
+    if (variance.defined())
+      unary_backward_estimate_kernel(backend, unary_of(kind), dy, h, variance, dh);
+    else
+      unary_backward_kernel(backend, unary_of(kind), dy, h, dh);
+  });
+  dh.bump_version();
 }
 
 LinearRelu linear_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, bool want_mask) {

@@ -1,4 +1,4 @@
-// A linear map and an activation of its output. f32 and f64. Their gradients are the two ops' own
+// A linear map and an activation of its output. f32 and f64. Other gradients are the two ops' own
 // (ops/elementwise.h, ops/bitmask.h, ops/matmul.h).
 #pragma once
 #include "core/tensor.h"
@@ -12,6 +12,12 @@ struct LinearGelu {
   Tensor h, y;
 };
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind);
+
+// y = gelu(h), and dh = dy gelu'(h), into contiguous tensors like h that are given: y may be h or
+// the variance, dh may be dy. With a variance of h, unary_estimate() and unary_backward_estimate().
+void gelu_into(Gelu kind, const Tensor& h, const Tensor& variance, const Tensor& y);
+void gelu_backward_into(Gelu kind, const Tensor& dy, const Tensor& h, const Tensor& variance,
+                        const Tensor& dh);
 
 // y = h where it is not <= 0, else 0; the mask (ops/bitmask.h) says where, if asked for.
 struct LinearRelu {

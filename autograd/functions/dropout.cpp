@@ -4,12 +4,22 @@
 #include "autograd/record.h"
 
 namespace frugal {
+namespace {
+
+// Over x, where nobody else holds it.
+Tensor drop(Tensor x, double p, RngKey key) {
+  if (!is_sole_owner(x)) return ops::dropout(x, p, key);
+  ops::dropout_inplace(x, p, key);
+  return x;
+}
+
+}  // namespace
 
 Variable dropout(const Variable& x, double p, RngKey key) {
   return record(
       "dropout", {x}, ops::dropout(x.value(), p, key), {for_replay(x)},
-      [p, key](const Backward& b) { return Grads{ops::dropout(b.dy(), p, key)}; },
-      linear_replay([p, key](const Slots& s) { return ops::dropout(s.unpack(0), p, key); }));
+      [p, key](const Backward& b) { return Grads{drop(b.take_dy(), p, key)}; },
+      linear_replay([p, key](const Slots& s) { return drop(s.unpack(0), p, key); }));
 }
 
 }  // namespace frugal

@@ -1,9 +1,11 @@
 #include "ops/linear_activation.h"
 
+#include <algorithm>
+
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
 #include "ops/bitmask.h"
-#include "ops/elementwise.h"
+#include "ops/copy.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
 
@@ -26,6 +28,57 @@ Grads linear_gradients(const Backward& b, const Tensor& dh) {
   return grads;
 }
 
+// Calls f(begin, end) over the items of h that go with `variance`, as many as stay in a cache from
+// being unpacked to being used; over all of an h without one, which is whole already or of a codec
+// that may have to unpack all of it for a part.
+template <class F>
+void for_slices(const SavedTensor& h, const Tensor& variance, F f) {
+  constexpr int64_t kBytes = int64_t{1} << 19;
+  const int64_t n = h.shape()[0];
+  int64_t step = n;
+  if (variance.defined() && variance.numel() > 0)
+    step = std::clamp<int64_t>(kBytes * n / variance.nbytes(), 1, n);
+  if (!h.has_rows({0, step, n})) step = n;
+  for (int64_t begin = 0; begin < n; begin += step) f(Rows{begin, std::min(begin + step, n), n});
+}
+
+Tensor rows_of(const Tensor& x, const Rows& rows) {
+  return x.defined() ? x.slice(0, rows.begin, rows.end) : x;
+}
+
+// What may be written like x: x itself, where nobody else holds it.
+Tensor over(const Tensor& x) {
+  return is_sole_owner(x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
+}
+
+// y = gelu(h) of the slots' h, over its variance.
+Tensor rebuild_gelu(const Slots& s, Gelu kind) {
+  const SavedTensor& h = s[0];
+  const Tensor variance = h.unpack_variance();
+  if (!variance.defined()) {
+    const Tensor x = h.unpack(), y = over(x);
+    ops::gelu_into(kind, ops::contiguous(x), {}, y);
+    return y;
+  }
+  const Tensor y = over(variance);
+  for_slices(h, variance, [&](const Rows& rows) {
+    ops::gelu_into(kind, h.unpack_rows(rows), rows_of(variance, rows), rows_of(y, rows));
+  });
+  return y;
+}
+
+// dh = dy gelu'(h), over dy where nobody else holds it.
+Tensor gelu_gradient(const Backward& b, Gelu kind) {
+  const Tensor variance = b.variance(0), dy = ops::contiguous(b.take_dy());
+  const Tensor dh = over(dy);
+  for_slices(b.slot(0), variance, [&](const Rows& rows) {
+    ops::gelu_backward_into(kind, rows_of(dy, rows),
+                            ops::contiguous(b.saved_rows(0, rows.begin, rows.end, rows.of)),
+                            rows_of(variance, rows), rows_of(dh, rows));
+  });
+  return dh;
+}
+
 }  // namespace
 
 // h = linear(x), y = gelu(h), dh = dy gelu'(h). Two nodes, so that y's recipe has h as its only
@@ -36,20 +89,10 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
   const Variable h =
       record("linear", {x, weight, bias}, out.h, {save(x).with_use(use_of(weight)), save(weight)},
              [](const Backward& b) { return linear_gradients(b, b.dy()); });
-  const auto op = kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
   return record(
       "linear_gelu", {h}, out.y, {save(h)},
-      [op](const Backward& b) {
-        const Tensor variance = b.variance(0);
-        return Grads{variance.defined()
-                         ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
-                         : ops::unary_backward(op, b.dy(), b.saved(0))};
-      },
-      smooth_replay([op](const Slots& s) {
-        const Tensor variance = s.variance(0);
-        return variance.defined() ? ops::unary_estimate(op, s.unpack(0), variance)
-                                  : ops::unary(op, s.unpack(0));
-      }));
+      [kind](const Backward& b) { return Grads{gelu_gradient(b, kind)}; },
+      smooth_replay([kind](const Slots& s) { return rebuild_gelu(s, kind); }));
 }
 
 // y = max(linear(x), 0), dh = dy where y was kept. Saves the sign, which costs nothing where the

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "ops/bitmask.h"
+#include "ops/copy.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "samples.h"
@@ -21,6 +22,32 @@ TEST_CASE("linear_gelu: the linear output and its gelu") {
         CHECK(error(out.h, linear(x, weight, bias).to_vector()) < 1e-6);
         CHECK(same_bits(out.y, unary(op, out.h)));
       }
+    }
+}
+
+TEST_CASE("gelu_into, gelu_backward_into: the ops' values, also over what they read") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Gelu kind : {Gelu::exact, Gelu::tanh}) {
+      const Unary op = kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh;
+      const Tensor h = normals({33, 301}, 1, dtype, 2), dy = normals({33, 301}, 2, dtype);
+      const Tensor variance = Tensor::full(h.shape(), 0.03, dtype);
+      const auto same = [](auto into, const Tensor& start, const Tensor& expected) {
+        const Tensor out = clone(start);
+        const uint64_t version = out.storage()->version();
+        into(out);
+        CHECK(same_bits(out, expected));
+        CHECK(out.storage()->version() > version);
+      };
+      same([&](const Tensor& y) { gelu_into(kind, y, {}, y); }, h, unary(op, h));
+      same([&](const Tensor& y) { gelu_into(kind, h, y, y); }, variance,
+           unary_estimate(op, h, variance));
+      same([&](const Tensor& dh) { gelu_backward_into(kind, dh, h, {}, dh); }, dy,
+           unary_backward(op, dy, h));
+      same([&](const Tensor& dh) { gelu_backward_into(kind, dh, h, variance, dh); }, dy,
+           unary_backward_estimate(op, dy, h, variance));
+      CHECK_THROWS_AS(gelu_into(kind, h, {}, Tensor::empty({33, 300}, dtype)), InternalError);
+      CHECK_THROWS_AS(gelu_backward_into(kind, dy, h, Tensor::empty({33}, dtype), dy),
+                      InternalError);
     }
 }
 
