@@ -56,12 +56,12 @@ def ours(args, name, batch, levels=(), limit=0, repeats=10):
     path = pathlib.Path(args.scratch) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(config))
-    command = [args.frugal, "bench", "step", "--config", str(path), "--json", "--repeats", str(repeats),
+    command = [args.frugal, "bench", "step", str(path), "--json", "--repeats", str(repeats),
                "--set", "device=cuda", "--set", f"precision={args.precision}"]
     if name != "gcn":
         command += ["--set", f"data.batch_size={batch}"]
     if limit:
-        command += ["--set", f"memory_limit={limit}GiB"]
+        command += ["--set", f"memory_limit={limit} GiB"]
     for level in levels:
         command += ["--variant", level]
     return run(command)
