@@ -21,7 +21,6 @@ void use(Device device);
 
 // The compute stream of the current device.
 cudaStream_t stream();
-void synchronize();  // waits for it
 
 class Event {
  public:

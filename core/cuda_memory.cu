@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -144,6 +145,33 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 
 void zero_bytes(void* data, int64_t bytes) {
   FRUGAL_CUDA_CHECK(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream()));
+}
+
+namespace {
+
+template <class Word>
+__global__ void fill_kernel(Word* data, int64_t count, Word value) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride)
+    data[i] = value;
+}
+
+template <class Word>
+void fill_words(void* data, int64_t count, const void* value) {
+  Word word;
+  std::memcpy(&word, value, sizeof(word));
+  launch(fill_kernel<Word>, {blocks_for(count)}, static_cast<Word*>(data), count, word);
+}
+
+}  // namespace
+
+void fill(void* data, int64_t count, const void* value, size_t size) {
+  if (size == 1) return fill_words<uint8_t>(data, count, value);
+  if (size == 2) return fill_words<uint16_t>(data, count, value);
+  if (size == 4) return fill_words<uint32_t>(data, count, value);
+  FRUGAL_ASSERT(size == 8);
+  fill_words<uint64_t>(data, count, value);
 }
 
 namespace {

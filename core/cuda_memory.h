@@ -11,5 +11,8 @@ int device_count();  // that this machine has; 0 without a driver
 Allocator& allocator(int index);
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
 void zero_bytes(void* data, int64_t bytes);
+// `count` times the `size` bytes (1, 2, 4 or 8) at `value`.
+void fill(void* data, int64_t count, const void* value, size_t size);
+void synchronize();  // waits for what was queued on the current device
 
 }  // namespace frugal::cuda

@@ -63,19 +63,15 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
-  if (device.type == DeviceType::cuda) {
-    Tensor host;
-    {
-      const CategoryScope scope(Category::workspace);
-      host = full(shape, value, dtype);
-    }
-    return to_device(host, device);
-  }
   Tensor tensor = empty(shape, dtype, device);
-  dispatch(device, [&](auto) {
+  dispatch(device, [&](auto backend) {
     with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
-      std::fill_n(tensor.mut<T>(), tensor.numel(), from_double<T>(value));
+      const T filled = from_double<T>(value);
+      if constexpr (std::is_same_v<decltype(backend), Cpu>)
+        std::fill_n(tensor.mut<T>(), tensor.numel(), filled);
+      else
+        cuda::fill(tensor.raw(), tensor.numel(), &filled, sizeof(T));
     });
   });
   return tensor;

@@ -97,6 +97,7 @@ Bert::Bert(Init& init, const BertOptions& options) : options_(options) {
     ops::fill(words_.value().select(0, options.padding_id), 0);
   if (!options.bare) {
     positions_ = table("position", options.max_positions);
+    position_ids_ = positions(options.max_positions, init.device);
     types_ = table("token_type", options.types);
     norm_ = register_module("bert.embeddings.LayerNorm",
                             std::make_shared<LayerNorm>(init, width, options.eps));
@@ -125,7 +126,7 @@ Variable Bert::embed(const Tensor& ids, Context& context) {
   const Tensor given = checked_extra("bert", context, "token_type_ids", ids);
   const Tensor types = given.defined() ? given : Tensor::zeros({1}, DType::i64, ids.device());
   const Variable around =
-      add(embedding(positions(ids.size(1), ids.device()), positions_), embedding(types, types_));
+      add(embedding(position_ids_.slice(0, 0, ids.size(1)), positions_), embedding(types, types_));
   const Variable sum = cast(add(words, around), context.dtype);
   return drop(norm_->forward(sum, context), options_.dropout, context);
 }

@@ -52,6 +52,7 @@ class Bert : public Module {
   Variable embed(const Tensor& ids, Context& context);
   BertOptions options_;
   Variable words_, positions_, types_;
+  Tensor position_ids_;
   std::shared_ptr<LayerNorm> norm_;
   std::vector<std::shared_ptr<Layer>> layers_;
   std::shared_ptr<Dense> pooler_, classifier_;  // classification

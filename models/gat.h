@@ -17,9 +17,9 @@ struct GatOptions : GnnOptions {
 };
 
 // [V, F] -> [V, num_classes]: attention over the edges into each node and a self-loop (edge weights
-// play no part). Names as PyTorch Geometric's: convs.{i}.lin.weight [heads * F, in],
-// convs.{i}.att_src and att_dst [1, heads, F], convs.{i}.bias. A layer keeps its input, the
-// projected features, and two scores a node and head.
+// play no part; of edges drawn from a graph, a softmax over these). Names as PyTorch Geometric's:
+// convs.{i}.lin.weight [heads * F, in], convs.{i}.att_src and att_dst [1, heads, F],
+// convs.{i}.bias. A layer keeps its input, the projected features, and two scores a node and head.
 class Gat : public GraphNetwork {
  public:
   Gat(Init& init, const GatOptions& options);  // Errors: hidden is no multiple of heads

@@ -77,6 +77,7 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
                                normal(init, {options.vocab_size, options.hidden}, kDeviation));
   positions_ = register_parameter(
       "transformer.wpe.weight", normal(init, {options.context_length, options.hidden}, kDeviation));
+  position_ids_ = positions(options.context_length, init.device);
   for (int64_t i = 0; i < options.layers; ++i)
     layers_.push_back(register_module("transformer.h." + std::to_string(i),
                                       std::make_shared<Layer>(init, options)));
@@ -88,7 +89,7 @@ Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   check_ids("gpt2", ids, options_.context_length);
   checked_extra("gpt2", context, "attention_mask", ids);
   Variable x =
-      add(embedding(ids, tokens_), embedding(positions(ids.size(1), ids.device()), positions_));
+      add(embedding(ids, tokens_), embedding(position_ids_.slice(0, 0, ids.size(1)), positions_));
   x = drop(cast(x, context.dtype), options_.dropout, context);
   for (const auto& layer : layers_)
     x = checkpointed(context, {std::move(x)}, [layer](Variables in, Context& inner) {

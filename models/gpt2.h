@@ -38,6 +38,7 @@ class Gpt2 : public LanguageModel {
   class Layer;
   Gpt2Options options_;
   Variable tokens_, positions_;
+  Tensor position_ids_;
   std::vector<std::shared_ptr<Layer>> layers_;
   std::shared_ptr<LayerNorm> norm_;
 };

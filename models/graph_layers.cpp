@@ -56,10 +56,13 @@ std::shared_ptr<const Value> GraphInputs::find(std::deque<Entry<Value>>& kept,
 
 GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
                             const ops::GraphOptions& options) {
-  const Tensor edges = context.extra("edge_index"), weight = context.extra("edge_weight");
+  const Tensor edges = context.extra("edge_index"), norm = context.extra("edge_norm");
+  const Tensor weight = norm.defined() ? norm : context.extra("edge_weight");
   FRUGAL_CHECK(edges.defined(), "[graph] expected a batch with edge_index [2, E], got none");
-  return find(graphs_, {edges, weight}, nodes, [&] {
-    ops::GraphOptions all = options;
+  FRUGAL_CHECK(!norm.defined() || !context.extra("edge_weight").defined(),
+               "[graph] expected edge_weight or edge_norm, got both");
+  return find(graphs_, {edges, weight, norm}, nodes, [&] {
+    ops::GraphOptions all = norm.defined() ? ops::GraphOptions{} : options;
     all.edge_weight = weight;
     return ops::make_graph(edges, nodes, all);
   });

@@ -1,7 +1,9 @@
 // What the graph networks share: their inputs, and what follows a convolution.
 //
 // Inputs. forward(x, context): x [V, F] f32, one row a node; context.extra("edge_index") [2, E] i64
-// (from, to) and optionally context.extra("edge_weight") [E] f32. Sparse features:
+// (from, to) and optionally context.extra("edge_weight") [E] f32, which networks normalise, or
+// ("edge_norm") [E] f32, coefficients of the aggregation as they are: then nothing is normalised
+// and no loops are added. Sparse features:
 // context.extra("x_row_ptr") [V + 1] i64, ("x_col") [entries] i64 or i32 and optionally
 // ("x_value") [entries] f32, a CSR matrix (ones without values); x is then [V, 0].
 #pragma once

@@ -24,7 +24,8 @@ Sage::Sage(Init& init, const SageOptions& options)
 Variable Sage::convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
                         Context& context) {
   const Conv& c = convs_[static_cast<size_t>(conv)];
-  const bool weighted = context.extra("edge_weight").defined();
+  const bool weighted =
+      context.extra("edge_weight").defined() || context.extra("edge_norm").defined();
   if (aggregation_ == SageAggregation::max) {
     FRUGAL_CHECK(x.dense.defined() && !weighted,
                  "[sage] expected dense features and no edge weights for the maximum, got {}",

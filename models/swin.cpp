@@ -5,9 +5,8 @@
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
-#include "models/init.h"
 #include "models/swin_window.h"
-#include "ops/copy.h"
+#include "ops/dropout.h"
 
 namespace frugal::models {
 namespace {
@@ -19,14 +18,9 @@ constexpr double kDeviation = 0.02;  // of initial weights
 Variable drop_samples(const Variable& x, double p, Context& context) {
   if (p == 0 || !context.training) return x;
   FRUGAL_CHECK(context.rng != nullptr, "[dropout] expected a random stream, got none");
-  const RngKey key = context.rng->next();
-  const int64_t n = x.size(0);
   CategoryScope scope(Category::activation);
-  const Tensor factors = Tensor::zeros({n, 1, 1, 1}, DType::f64, drawn_on(x.device()));
-  if (double* values = factors.mut<double>(); values != nullptr)
-    for (int64_t i = 0; i < n; ++i)
-      if (static_cast<double>(uniform(key, static_cast<uint64_t>(i))) >= p) values[i] = 1 / (1 - p);
-  return mul(x, Variable(to_device(ops::cast(factors, x.dtype()), x.device())));
+  const Tensor ones = Tensor::full({x.size(0), 1, 1, 1}, 1, x.dtype(), x.device());
+  return mul(x, Variable(ops::dropout(ones, p, context.rng->next())));
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& 
 Variable first_token(const Variable& x) { return concat({slice(x, 1, 0, 1)}, 1); }
 
 Tensor positions(int64_t n, Device device) {
+  CategoryScope scope(Category::parameter);
   const Tensor ids = Tensor::empty({n}, DType::i64, drawn_on(device));
   if (int64_t* values = ids.mut<int64_t>(); values != nullptr)
     for (int64_t i = 0; i < n; ++i) values[i] = i;

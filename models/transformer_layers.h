@@ -41,7 +41,7 @@ Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& 
 // one alone, with keys and values of all.
 Variable first_token(const Variable& x);
 
-// 0, 1, ..., n - 1, i64.
+// 0, 1, ..., n - 1, i64, of category `parameter`.
 Tensor positions(int64_t n, Device device);
 
 // Errors, naming `model`: ids not [N, T] i64 with 1 <= T <= longest.
