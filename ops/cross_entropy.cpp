@@ -85,6 +85,9 @@ double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoot
   return (1 - smoothing) * plain + smoothing / static_cast<double>(classes) * total;
 }
 
+// The dtype of statistics and weights beside the logits.
+DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+
 void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
                   const Tensor& row_weights, const CrossEntropyOptions& options) {
   check_real(op, "logits", logits);
@@ -98,7 +101,7 @@ void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
                "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
                describe(target));
   if (row_weights.defined()) check_shape(op, "row_weights", row_weights, rows);
-  check_same(op, logits, {&row_weights});
+  check_beside(op, logits, {&row_weights});
   FRUGAL_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1,
                "[{}] expected label_smoothing in [0, 1], got {}", op, options.label_smoothing);
 }
@@ -227,6 +230,7 @@ Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse) {
   check_real("cross_entropy", "logits", logits);
   const Tensor x = as_matrix(logits);
   check_shape("cross_entropy", "lse", lse, {x.size(0)});
+  check_beside("cross_entropy", logits, {&lse});
   const Tensor y = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
   const Tensor sums = contiguous(lse), to = y.view(x.shape());
   dispatch(logits.device(),
@@ -238,8 +242,8 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
                                  const CrossEntropyOptions& options, const Tensor& row_weights) {
   check_inputs("cross_entropy", logits, target, row_weights, options);
   const Device device = logits.device();
-  CrossEntropyResult result{Tensor::empty({}, logits.dtype(), device),
-                            Tensor::empty({target.numel()}, logits.dtype(), device),
+  CrossEntropyResult result{Tensor::empty({}, beside(logits), device),
+                            Tensor::empty({target.numel()}, beside(logits), device),
                             Tensor::empty({}, DType::i64, device),
                             Tensor::empty({}, DType::i64, device)};
   const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
@@ -254,7 +258,7 @@ Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tens
   check_inputs("cross_entropy_backward", logits, target, row_weights, options);
   check_shape("cross_entropy_backward", "dy", dy, {});
   if (lse.defined()) check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
-  check_same("cross_entropy_backward", logits, {&dy, &lse});
+  check_beside("cross_entropy_backward", logits, {&dy, &lse});
   FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
                "[cross_entropy_backward] expected contiguous logits to write over, got {}",
                describe(logits));
@@ -272,9 +276,10 @@ Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tens
 int64_t count_correct(const Tensor& logits, const Tensor& target) {
   check_inputs("count_correct", logits, target, {}, {});
   const CategoryScope scope(Category::workspace);
-  const Tensor top = argmax(as_matrix(logits), 1), at = as_vector(target);
+  if (logits.device().type == DeviceType::meta) return 0;
+  const Tensor top = to_device(argmax(as_matrix(logits), 1), kCpu);
+  const Tensor at = to_device(as_vector(target), kCpu);
   int64_t correct = 0;
-  if (logits.device().type == DeviceType::meta) return correct;
   for (int64_t row = 0; row < at.numel(); ++row)
     correct += top.data<int64_t>()[row] == at.data<int64_t>()[row] ? 1 : 0;
   return correct;

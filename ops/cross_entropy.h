@@ -6,19 +6,21 @@
 namespace frugal::ops {
 
 struct CrossEntropyResult {
-  Tensor loss;     // [] like logits: the mean (or sum) over the rows that are not ignored
-  Tensor lse;      // [rows] like logits: log(sum(exp(row))), what backward needs beside the logits
+  Tensor loss;     // []: the mean (or sum) over the rows that are not ignored
+  Tensor lse;      // [rows]: log(sum(exp(row))), what backward needs beside the logits
   Tensor correct;  // [] i64: rows whose largest logit (the first of equals) is the target's
   Tensor counted;  // [] i64: rows that are not ignored
 };
 
-// logits [..., C] f32 or f64, a row for each target [...] i64. A row's loss is
+// logits [..., C] f32 or f64, on CUDA f32 or bf16, a row for each target [...] i64; beside bf16
+// loss, lse and row_weights are f32, else all are of one dtype. A row's loss is
 //   l = (1 - s) (lse - x[target]) + s / C sum_c (lse - x[c])    with s = label_smoothing
 // and the loss sum w l / sum w over the rows that are not ignored, or sum w l with options.sum;
-// row_weights w [...] like logits, 1 without. A row of weight 0 adds nothing, whatever its l.
+// row_weights w [...], 1 without. A row of weight 0 adds nothing, whatever its l.
 // If every row is ignored the mean is 0/0 = NaN, as in PyTorch; its gradient is 0.
 // Takes no memory like the logits.
-// Errors: a target outside [0, C) that is not ignore_index; label_smoothing outside [0, 1].
+// Errors: a target outside [0, C) that is not ignore_index (on CUDA its row's loss and gradient are
+// NaN instead); label_smoothing outside [0, 1].
 // Ref: Szegedy et al. 2016 (label smoothing).
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
                                  const CrossEntropyOptions& options = {},
@@ -52,7 +54,8 @@ void cross_entropy_backward_kernel(Cuda, const Tensor& dy, const Tensor& logits,
                                    const Tensor& target, const Tensor& lse, const Tensor& dx,
                                    const CrossEntropyOptions& options, const Tensor& row_weights);
 
-// The `correct` of cross_entropy alone: logits [..., C], target [...] i64. cpu only: 0 on `meta`.
+// The `correct` of cross_entropy alone: logits [..., C], target [...] i64. Waits for the device; 0
+// on `meta`.
 int64_t count_correct(const Tensor& logits, const Tensor& target);
 
 }  // namespace frugal::ops

@@ -1,10 +1,11 @@
-// Rows of a table by their number; f32 and f64.
+// Rows of a table by their number; f32 and f64, on CUDA f32 and bf16.
 #pragma once
 #include "core/tensor.h"
 
 namespace frugal::ops {
 
-// ids [...] i64, weight [V, H] -> [..., H].  Errors: an id outside [0, V).
+// ids [...] i64, weight [V, H] -> [..., H].  Errors: an id outside [0, V) (on CUDA its row is NaN
+// instead, and it has no gradient).
 Tensor embedding(const Tensor& ids, const Tensor& weight);
 // The gradient of the weight, [V, H]: row v is the sum of dy's rows whose id is v, in their order;
 // none for rows equal to padding_idx.  dy [..., H].  Errors: as above.

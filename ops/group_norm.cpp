@@ -131,6 +131,9 @@ void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, c
     }
 }
 
+// The dtype of statistics and parameters beside x.
+DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+
 void check_group_norm(const char* op, const Tensor& x, int64_t groups, const Tensor& weight,
                       const Tensor& bias) {
   check_real(op, "x", x);
@@ -141,7 +144,7 @@ void check_group_norm(const char* op, const Tensor& x, int64_t groups, const Ten
   for (const Tensor* v : {&weight, &bias})
     if (v->defined()) {
       check_shape(op, v == &weight ? "weight" : "bias", *v, {x.size(-1)});
-      check_same(op, x, {v});
+      check_beside(op, x, {v});
     }
 }
 
@@ -150,7 +153,7 @@ void check_moments(const char* op, const Tensor& x, const RowMoments& moments) {
   check_shape(op, "mean", moments.mean, moments.invstd.shape());
   FRUGAL_CHECK(moments.invstd.size(0) == x.size(0), "[{}] expected statistics [{}, groups], got {}",
                op, x.size(0), describe(moments.invstd));
-  check_same(op, x, {&moments.mean, &moments.invstd});
+  check_beside(op, x, {&moments.mean, &moments.invstd});
 }
 
 Tensor dense(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
@@ -215,8 +218,8 @@ LayerNormOutput group_norm(const Tensor& x, int64_t groups, const Tensor& weight
   check_group_norm("group_norm", x, groups, weight, bias);
   FRUGAL_CHECK(eps > 0, "[group_norm] expected eps above 0, got {}", eps);
   LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
-                      {Tensor::empty({x.size(0), groups}, x.dtype(), x.device()),
-                       Tensor::empty({x.size(0), groups}, x.dtype(), x.device())}};
+                      {Tensor::empty({x.size(0), groups}, beside(x), x.device()),
+                       Tensor::empty({x.size(0), groups}, beside(x), x.device())}};
   const Tensor in = contiguous(x), w = dense(weight), b = dense(bias);
   dispatch(x.device(),
            [&](auto backend) { group_norm_kernel(backend, in, w, b, eps, false, out); });
@@ -242,8 +245,8 @@ LayerNormGradients group_norm_backward(const Tensor& dy, const Tensor& x, const 
   check_same("group_norm_backward", x, {&dy});
   LayerNormGradients out;
   if (wants.dx) out.dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (wants.dweight) out.dweight = Tensor::empty({x.size(-1)}, x.dtype(), x.device());
-  if (wants.dbias) out.dbias = Tensor::empty({x.size(-1)}, x.dtype(), x.device());
+  if (wants.dweight) out.dweight = Tensor::empty({x.size(-1)}, beside(x), x.device());
+  if (wants.dbias) out.dbias = Tensor::empty({x.size(-1)}, beside(x), x.device());
   const Tensor g = contiguous(dy), in = contiguous(x), w = dense(weight);
   const RowMoments groups{contiguous(moments.mean), contiguous(moments.invstd)};
   dispatch(x.device(),

@@ -1,5 +1,6 @@
-// Group norm: x [N, ..., C], statistics over a sample's rows and a group's channels. f32 and f64.
-// Ref: Wu & He 2018, equations 1 to 5.
+// Group norm: x [N, ..., C], statistics over a sample's rows and a group's channels. f32 and f64;
+// on CUDA f32 and bf16, beside which all else but y and dx is f32. Ref: Wu & He 2018, equations 1
+// to 5.
 #pragma once
 #include "ops/layer_norm.h"
 

@@ -96,10 +96,13 @@ void backward_reference(const Tensor& dy, const Tensor& x, const RowMoments& mom
 
 // ---- checks
 
+// The dtype of statistics and parameters beside x.
+DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+
 void check_vector(const char* op, const char* name, const Tensor& v, const Tensor& x) {
   if (!v.defined()) return;
   check_shape(op, name, v, {width_of(x)});
-  check_same(op, x, {&v});
+  check_beside(op, x, {&v});
 }
 
 void check_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -113,7 +116,7 @@ void check_rows(const char* op, const Tensor& x, const Tensor& weight, const Ten
 Tensor per_row(const Tensor& x) {
   Shape shape;
   for (int axis = 0; axis + 1 < x.dim(); ++axis) shape.push_back(x.shape()[axis]);
-  return Tensor::empty(shape, x.dtype(), x.device());
+  return Tensor::empty(shape, beside(x), x.device());
 }
 
 Tensor dense(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
@@ -201,7 +204,7 @@ Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor
   const Shape shape = per_row(x).shape();
   check_shape("layer_norm", "invstd", moments.invstd, shape);
   if (moments.mean.defined()) check_shape("layer_norm", "mean", moments.mean, shape);
-  check_same("layer_norm", x, {&moments.mean, &moments.invstd});
+  check_beside("layer_norm", x, {&moments.mean, &moments.invstd});
   const LayerNormOutput out{Tensor::empty(x.shape(), x.dtype(), x.device()),
                             {dense(moments.mean), contiguous(moments.invstd)}};
   const Tensor in = contiguous(x), w = dense(weight), b = dense(bias);
@@ -215,12 +218,13 @@ LayerNormGradients layer_norm_backward(const Tensor& dy, const Tensor& x, const 
   check_rows("layer_norm_backward", x, weight, {});
   check_shape("layer_norm_backward", "dy", dy, x.shape());
   check_shape("layer_norm_backward", "invstd", moments.invstd, per_row(x).shape());
-  check_same("layer_norm_backward", x, {&dy, &moments.mean, &moments.invstd});
+  check_same("layer_norm_backward", x, {&dy});
+  check_beside("layer_norm_backward", x, {&moments.mean, &moments.invstd});
   const bool over_dy = overwrite && dy.is_contiguous();
   LayerNormGradients out;
   if (wants.dx) out.dx = over_dy ? dy : Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (wants.dweight) out.dweight = Tensor::empty({width_of(x)}, x.dtype(), x.device());
-  if (wants.dbias) out.dbias = Tensor::empty({width_of(x)}, x.dtype(), x.device());
+  if (wants.dweight) out.dweight = Tensor::empty({width_of(x)}, beside(x), x.device());
+  if (wants.dbias) out.dbias = Tensor::empty({width_of(x)}, beside(x), x.device());
   const Tensor g = contiguous(dy), in = contiguous(x), w = dense(weight);
   const RowMoments rows{dense(moments.mean), contiguous(moments.invstd)};
   dispatch(x.device(),

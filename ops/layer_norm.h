@@ -1,11 +1,12 @@
 // Normalisation of rows, x [..., C] over its last axis: layer norm (Ba et al. 2016, equation 4) and
-// RMS norm (Zhang & Sennrich 2019, equation 4). f32 (SIMD) and f64 (plain loops).
+// RMS norm (Zhang & Sennrich 2019, equation 4). f32 (SIMD) and f64 (plain loops); on CUDA f32 and
+// bf16. Beside a bf16 x, all else but y and dx is f32.
 #pragma once
 #include "core/tensor.h"
 
 namespace frugal::ops {
 
-// Of every row, [...] of x's dtype: the mean and 1 / sqrt(variance + eps). RMS norm has no mean,
+// Of every row, [...]: the mean and 1 / sqrt(variance + eps). RMS norm has no mean,
 // and 1 / sqrt(mean square + eps).
 struct RowMoments {
   Tensor mean, invstd;

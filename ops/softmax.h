@@ -1,4 +1,4 @@
-// Softmax and log-softmax along any axis. f32 and f64; sums in f64.
+// Softmax and log-softmax along any axis. f32 and f64, on CUDA f32 and bf16; sums in f64.
 // A row with NaN or +inf, or of -inf only, gives NaN throughout, as in PyTorch.
 #pragma once
 #include "core/tensor.h"

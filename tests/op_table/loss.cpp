@@ -13,23 +13,14 @@ Case soft(const std::string& name, const Shape& shape, int axis, bool log) {
 }
 
 Tensor targets(const std::vector<int64_t>& values, Device device) {
-  if (device.type == DeviceType::meta)
-    return Tensor::empty({static_cast<int64_t>(values.size())}, DType::i64, device);
-  return Tensor::from<int64_t>(values, {static_cast<int64_t>(values.size())});
+  return to_device(Tensor::from<int64_t>(values, {static_cast<int64_t>(values.size())}), device);
 }
 
-// 0.5, 1.5, ... like x.
+// 0.5, 1.5, ... of the dtype of parameters beside x.
 Tensor row_weights(const Shape& shape, const Variable& x) {
-  Tensor weights = Tensor::empty(shape, x.dtype(), x.device());
-  if (x.device().type == DeviceType::meta) return weights;
-  for (int64_t i = 0; i < weights.numel(); ++i) {
-    const double value = static_cast<double>(i) + 0.5;
-    if (x.dtype() == DType::f64)
-      weights.mut<double>()[i] = value;
-    else
-      weights.mut<float>()[i] = static_cast<float>(value);
-  }
-  return weights;
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.numel(); ++i) values.push_back(static_cast<double>(i) + 0.5);
+  return beside(x, ops::cast(Tensor::from(values, shape), parameter_dtype(x)));
 }
 
 // Logits [leading..., classes], a target for each row. Weights of 0.5, 1.5, ... by row.
