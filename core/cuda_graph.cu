@@ -44,9 +44,12 @@ void Graph::capture(const std::function<void()>& work) {
   state_->pool = std::move(pool);
 }
 
-void Graph::replay() {
+void Graph::replay(uint64_t keys, uint64_t steps) {
   FRUGAL_ASSERT(captured());
+  const bool moved = keys != 0 || steps != 0;
+  if (moved) set_advance({keys, steps});
   FRUGAL_CUDA_CHECK(cudaGraphLaunch(state_->exec, stream()));
+  if (moved) set_advance({});
 }
 
 }  // namespace frugal::cuda

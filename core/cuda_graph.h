@@ -5,7 +5,7 @@
 // What is recorded is kernels with their arguments: addresses and numbers stay as they were. So
 // inputs are written into the tensors that the recorded work read, and results are read from those
 // that it made. Memory taken while recording stays reserved for the graph; tensors that outlive
-// the work keep their addresses. Random streams advance by what the host says before each replay
+// the work keep their addresses. Random streams move on by what the host says
 // (core/cuda_random.h), so that a replay draws what the same work would have drawn.
 #pragma once
 #include <cstdint>
@@ -25,8 +25,9 @@ class Graph {
   // recorded and the exception goes on.  Errors: work that waits for the device, naming the call.
   void capture(const std::function<void()>& work);
   bool captured() const;
+  // Random streams lie `keys` keys and `steps` steps behind those of the recorded work.
   // REQUIRES: captured.
-  void replay();
+  void replay(uint64_t keys = 0, uint64_t steps = 0);
 
  private:
   struct State;
