@@ -53,12 +53,14 @@ struct GroupLayout {
   bool shared = false;  // row axis: the lanes of a row group share one lo and scale
   bool split = false;   // two classes of elements in a group
 
-  int64_t rows_of(int64_t group) const {
+  constexpr int64_t rows_of(int64_t group) const {
     return group + 1 < groups ? group_rows : rows - group * group_rows;
   }
-  int64_t metas() const { return shared ? 1 : cols; }  // columns of a row group's metadata
-  int64_t meta_offset(int64_t group) const { return group * metas() * (split ? 8 : 4); }
-  int64_t code_offset(int64_t group) const {
+  constexpr int64_t metas() const {
+    return shared ? 1 : cols;
+  }  // columns of a row group's metadata
+  constexpr int64_t meta_offset(int64_t group) const { return group * metas() * (split ? 8 : 4); }
+  constexpr int64_t code_offset(int64_t group) const {
     return meta_offset(groups) + group * (group_rows / 8 * bits) * cols;
   }
   int64_t code_bytes(int64_t rows_in_group) const;  // of one row group

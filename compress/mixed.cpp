@@ -8,6 +8,7 @@
 #include "compress/quantize_kernels.h"
 #include "core/parallel.h"
 #include "ops/bitmask.h"
+#include "ops/copy.h"
 
 namespace frugal::compress {
 namespace {
@@ -21,14 +22,15 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// f(segment) for each, in parallel where that keeps all threads busy; within a segment else.
+// f(segment) for each, in parallel where that keeps all threads busy; within a segment else, as on
+// other devices.
 template <class F>
-void for_segments(const MixedLayout& layout, const F& f) {
+void for_segments(const MixedLayout& layout, Device device, const F& f) {
   const auto n = static_cast<int64_t>(layout.segments.size());
   auto run = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) f(static_cast<size_t>(i));
   };
-  if (n >= 4 * num_threads())
+  if (device == kCpu && n >= 4 * num_threads())
     parallel_for(0, n, 1, run);
   else
     run(0, n);
@@ -117,7 +119,7 @@ class Mixed final : public Grouped {
   // Elements [from, to) of the tensor, or their bits, to `out`.
   void read(int64_t from, int64_t to, void* out, bool sign) const {
     if (payload_.device() == kMeta || from >= to) return;
-    for_segments(layout_, [&](size_t i) {
+    for_segments(layout_, payload_.device(), [&](size_t i) {
       read_segment(layout_.segments[i], from, to, static_cast<char*>(out), sign);
     });
   }
@@ -178,9 +180,9 @@ class Mixed final : public Grouped {
     const Tensor staged = Tensor::empty({end - base}, dtype_, payload_.device());
     run(segment, base, end, staged.raw(), false);
     for (const Piece& piece : pieces)
-      std::memcpy(out + piece.to * size,
-                  static_cast<const char*>(staged.raw()) + (piece.at - base) * size,
-                  static_cast<size_t>(piece.count * size));
+      copy_bytes(out + piece.to * size, staged.device(),
+                 static_cast<const char*>(staged.raw()) + (piece.at - base) * size, staged.device(),
+                 piece.count * size);
   }
 
   Tensor payload_;
@@ -193,20 +195,22 @@ class Mixed final : public Grouped {
 
 // Bytes of samples [first, last) of the order, one after the other; the tensor's own where they
 // lie so.
-const void* gather(const void* x, int64_t unit, const MixedLayout& layout,
+const void* gather(const Tensor& x, int64_t unit, const MixedLayout& layout,
                    const MixedLayout::Segment& segment, Tensor& staged) {
-  const auto* from = static_cast<const char*>(x);
+  const auto* from = static_cast<const char*>(x.raw());
   const Samples& samples = layout.samples;
   const int32_t* order = layout.order.data() + segment.first;
   const auto bytes = [unit](int64_t elements) { return elements * unit / 8; };
   if (order[segment.count - 1] - order[0] == segment.count - 1)
     return from + bytes(samples.begin(order[0]));
   CategoryScope scope(Category::workspace);
-  staged = Tensor::empty({bytes(segment.layout.numel)}, DType::u8);
+  staged = Tensor::empty({bytes(segment.layout.numel)}, DType::u8, x.device());
   auto* to = static_cast<char*>(staged.raw());
-  for (int64_t i = 0; i < segment.count; ++i) {
-    const int64_t begin = samples.begin(order[i]), count = samples.end(order[i]) - begin;
-    std::memcpy(to, from + bytes(begin), static_cast<size_t>(bytes(count)));
+  for (int64_t i = 0, next; i < segment.count; i = next) {
+    next = i + 1;
+    while (next < segment.count && order[next] == order[next - 1] + 1) ++next;
+    const int64_t begin = samples.begin(order[i]), count = samples.end(order[next - 1]) - begin;
+    copy_bytes(to, x.device(), from + bytes(begin), x.device(), bytes(count));
     to += bytes(count);
   }
   return staged.raw();
@@ -252,7 +256,7 @@ bool MixedQuantizer::can_carry_sign(const Shape& shape) const {
 }
 
 int64_t MixedQuantizer::nonfinite_groups() const {
-  int64_t sum = nonfinite_.load(std::memory_order_relaxed);
+  int64_t sum = nonfinite_.value();
   for (const Quantizer& quantizer : uniform_) sum += quantizer.nonfinite_groups();
   return sum;
 }
@@ -345,11 +349,11 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
   for (size_t i = 0; i < layout.segments.size(); ++i)
     layout.segments[i].stream = code_stream(options_.seed + 0x9e3779b97f4a7c15 * (i + 1), info);
   if (runs) {
-    for_segments(layout, [&](size_t i) {
+    for_segments(layout, tensor.device(), [&](size_t i) {
       const MixedLayout::Segment& segment = layout.segments[i];
       Tensor staged, staged_mask;
       PackJob job;
-      job.x = gather(tensor.raw(), unit, layout, segment, staged);
+      job.x = gather(tensor, unit, layout, segment, staged);
       job.dtype = tensor.dtype();
       job.payload = static_cast<uint8_t*>(payload.raw()) + segment.offset;
       job.layout = segment.layout;
@@ -357,15 +361,18 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
       job.stochastic = options_.rounding != Rounding::nearest;
       job.nonfinite = &nonfinite_;
       if (layout.split) {
-        job.mask = static_cast<const uint8_t*>(
-            gather(info.sign->mask.raw(), 1, layout, segment, staged_mask));
+        job.mask =
+            static_cast<const uint8_t*>(gather(info.sign->mask, 1, layout, segment, staged_mask));
         job.weights = split_weights(slope);
       }
       dispatch(tensor.device(), [&](auto backend) {
         layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
       });
-      const int64_t bytes = segment.layout.bytes();
-      std::memset(job.payload + bytes, 0, static_cast<size_t>(round_up(bytes, kAlign) - bytes));
+      const int64_t bytes = segment.layout.bytes(), left = round_up(bytes, kAlign) - bytes;
+      if (tensor.device() == kCpu)
+        std::memset(job.payload + bytes, 0, static_cast<size_t>(left));
+      else if (left > 0)
+        ops::fill(payload.slice(0, segment.offset + bytes, segment.offset + bytes + left), 0);
     });
   }
   return std::make_unique<Mixed>(std::move(payload), std::move(layout), tensor.shape(),

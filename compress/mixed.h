@@ -7,7 +7,6 @@
 // beside the payload, 4 bytes a sample. Where all samples have one width, the result is the plain
 // quantizer's.
 #pragma once
-#include <atomic>
 #include <deque>
 #include <span>
 
@@ -75,7 +74,7 @@ class MixedQuantizer {
 
   MixedOptions options_;
   std::deque<Quantizer> uniform_;  // of 1 to 16 bits
-  mutable std::atomic<int64_t> nonfinite_{0};
+  mutable NonfiniteCount nonfinite_;
 };
 
 }  // namespace frugal::compress

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "compress/quantize_kernels.h"
 #include "core/parallel.h"
@@ -47,6 +46,12 @@ bool Quantizer::can_carry_sign(const Shape& shape) const { return layout_of(shap
 
 int64_t Quantizer::packed_bytes(const Shape& shape, bool with_sign) const {
   return layout_of(shape, with_sign).bytes();
+}
+
+void move_bits_kernel(Cpu, const MovedBits& moved, int64_t bytes) {
+  parallel_for(0, bytes, 1 << 12, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) moved(k);
+  });
 }
 
 std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info) const {
@@ -156,8 +161,9 @@ Tensor Quantized::unpack_range(const Rows& range, const Tensor& affine) const {
     const Tensor staged = Tensor::empty({direct - from}, dtype_, payload_.device());
     run(from, direct, staged.raw(), false, affine);
     if (payload_.device() != kMeta)
-      std::memcpy(x, static_cast<const char*>(staged.raw()) + (range.begin - from) * size,
-                  static_cast<size_t>((direct - range.begin) * size));
+      copy_bytes(x, out.device(),
+                 static_cast<const char*>(staged.raw()) + (range.begin - from) * size,
+                 staged.device(), (direct - range.begin) * size);
   }
   if (direct < range.end) run(direct, range.end, x + (direct - range.begin) * size, false, affine);
   return out;
@@ -188,21 +194,9 @@ Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {
   const int64_t until = round_up(range.end, block);
   const Tensor whole = Tensor::empty({(until - from) / 8}, DType::u8, payload_.device());
   run(from, until, whole.raw(), true);
-  if (payload_.device() == kMeta) return mask;
-  const uint8_t* bits = whole.data<uint8_t>();
-  uint8_t* out = mask.mut<uint8_t>();
-  parallel_for(0, mask.numel(), 1 << 12, [&](int64_t first, int64_t last) {
-    for (int64_t k = first; k < last; ++k) {
-      uint32_t byte = 0;
-      for (int64_t r = 0; r < 8; ++r) {
-        const int64_t i = (k / to.cols * 8 + r) * to.cols + k % to.cols;
-        if (i >= numel) break;
-        const int64_t at = range.begin - from + i, row = at / cols;
-        byte |= (uint32_t{bits[row / 8 * cols + at % cols]} >> (row % 8) & 1u) << r;
-      }
-      out[k] = static_cast<uint8_t>(byte);
-    }
-  });
+  const MovedBits moved{static_cast<const uint8_t*>(whole.raw()), cols,    range.begin - from,
+                        static_cast<uint8_t*>(mask.raw()),        to.cols, numel};
+  dispatch(mask.device(), [&](auto backend) { move_bits_kernel(backend, moved, mask.numel()); });
   return mask;
 }
 

@@ -33,9 +33,8 @@
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
 #pragma once
-#include <atomic>
-
 #include "compress/grouped.h"
+#include "compress/nonfinite_count.h"
 
 namespace frugal::compress {
 
@@ -142,13 +141,13 @@ class Quantizer final : public Codec {
   // The bytes that pack() would allocate, without and with a sign given.
   int64_t packed_bytes(const Shape& shape, bool with_sign = false) const;
   // Groups packed so far that held a non-finite value (NaN, infinity or beyond max_magnitude).
-  int64_t nonfinite_groups() const { return nonfinite_.load(std::memory_order_relaxed); }
+  int64_t nonfinite_groups() const { return nonfinite_.value(); }
 
  private:
   GroupLayout layout_of(const Shape& shape, bool with_sign) const;
 
   QuantizeOptions options_;
-  mutable std::atomic<int64_t> nonfinite_{0};
+  mutable NonfiniteCount nonfinite_;
 };
 
 }  // namespace frugal::compress

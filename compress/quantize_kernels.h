@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "compress/nonfinite_count.h"
 #include "compress/quantize_split.h"
 #include "core/device.h"
+#include "core/host_device.h"
 
 namespace frugal::compress {
 
@@ -16,8 +18,8 @@ struct PackJob {
   GroupLayout layout;
   CodeStream stream;
   bool stochastic = true;
-  std::atomic<int64_t>* nonfinite = nullptr;  // counts up
-  const uint8_t* mask = nullptr;              // layout.split: the bits to carry
+  NonfiniteCount* nonfinite = nullptr;  // counts up
+  const uint8_t* mask = nullptr;        // layout.split: the bits to carry
   SplitWeights weights;
 };
 
@@ -48,6 +50,28 @@ void split_dequantize_kernel(Cpu, const UnpackJob& job);
 void split_dequantize_kernel(Cuda, const UnpackJob& job);
 void split_sign_kernel(Cpu, const UnpackJob& job);
 void split_sign_kernel(Cuda, const UnpackJob& job);
+
+// Makes byte k of a mask of `to_cols` columns and `numel` bits, those of another one from bit
+// `begin` on, whose columns are `cols`.
+struct MovedBits {
+  const uint8_t* from;
+  int64_t cols, begin;
+  uint8_t* to;
+  int64_t to_cols, numel;
+
+  FRUGAL_HD void operator()(int64_t k) const {
+    uint32_t byte = 0;
+    for (int64_t r = 0; r < 8; ++r) {
+      const int64_t i = (k / to_cols * 8 + r) * to_cols + k % to_cols;
+      if (i >= numel) break;
+      const int64_t at = begin + i, row = at / cols;
+      byte |= (uint32_t{from[row / 8 * cols + at % cols]} >> (row % 8) & 1u) << r;
+    }
+    to[k] = static_cast<uint8_t>(byte);
+  }
+};
+void move_bits_kernel(Cpu, const MovedBits& moved, int64_t bytes);
+void move_bits_kernel(Cuda, const MovedBits& moved, int64_t bytes);
 
 // Quantized::unpack_variance() of the whole tensor, f32 or f64, not split.
 void variance_kernel(Cpu, const UnpackJob& job);

@@ -183,7 +183,7 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
       columns.half[j] = columns.base[j] = columns.inverse[j] = 0;
       columns.lo[j] = columns.scale[j] = 0;
     }
-    if (nonfinite > 0) job.nonfinite->fetch_add(nonfinite, std::memory_order_relaxed);
+    if (nonfinite > 0) job.nonfinite->add(nonfinite);
   }
   const int64_t metas = layout.metas();
   uint16_t* meta =

@@ -221,7 +221,7 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
       for (int k = 0; k < 2; ++k)
         columns.lo[k][j] = columns.range[k][j] = uint32_t{kNonfiniteBits} << 16;
     }
-    job.nonfinite->fetch_add(nonfinite, std::memory_order_relaxed);
+    job.nonfinite->add(nonfinite);
   }
   for (size_t j = 0; j < cols; j += lanes) {
     const VF range[2] = {hn::BitCast(d, hn::Load(du, columns.range[0] + j)),

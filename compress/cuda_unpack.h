@@ -1,0 +1,143 @@
+// Unpack on CUDA: a thread rebuilds 8 rows of 4 columns from whole words of codes, without waiting
+// for others; a warp writes up to 512 bytes of a row at once. For .cu files.
+#pragma once
+#include "compress/cuda_codes.h"
+
+namespace frugal::compress::cuda {
+
+struct Unpacking {
+  const uint8_t* payload;
+  void* x;  // of element `begin`
+  GroupLayout layout;
+  int64_t begin, end;
+  SplitWeights weights;
+  const float* affine;
+  DitherKeys keys;
+  int64_t strips;
+  int across;         // threads side by side
+  int64_t blocks;     // of 8 rows in the range
+  bool quads, words;  // whole accesses to x, to codes
+};
+
+// Where a thread's block lies.
+struct UnpackPlace {
+  int64_t row;  // of the view
+  int rows;     // of it that there are, up to 8
+  int64_t column, group;
+  CodeBlock codes;
+};
+
+// Returns whether there is something to do.
+__device__ __forceinline__ bool find_place(const Unpacking& u, UnpackPlace& at) {
+  const GroupLayout& layout = u.layout;
+  const auto strips = static_cast<uint32_t>(u.strips);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t down = static_cast<int>(blockDim.x) / u.across;
+  const int64_t local = int64_t{blockIdx.x / strips} * down + thread / u.across;
+  at.column = (int64_t{blockIdx.x % strips} * u.across + thread % u.across) * kCols;
+  if (local >= u.blocks || thread / u.across >= down || at.column >= layout.cols) return false;
+  const auto first = static_cast<uint32_t>(u.begin / (layout.cols * kRows));
+  const auto block = first + static_cast<uint32_t>(local);
+  const auto group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
+  at.group = block / group_blocks;
+  at.row = int64_t{block} * kRows;
+  const int64_t left = layout.cols - at.column;
+  at.codes = {const_cast<uint8_t*>(u.payload) + layout.code_offset(at.group) + at.column,
+              static_cast<int>(layout.cols),
+              static_cast<int>(layout.rows_of(at.group)),
+              static_cast<int>(block % group_blocks),
+              static_cast<int>(left < kCols ? left : kCols),
+              u.words};
+  const int rows = at.codes.rows - at.codes.block * kRows;
+  at.rows = rows < kRows ? rows : kRows;
+  return true;
+}
+
+// A metadata word of each column, as f32.
+__device__ __forceinline__ Quad<float> load_meta(const Unpacking& u, const UnpackPlace& at,
+                                                 int which) {
+  const GroupLayout& layout = u.layout;
+  const auto* from = reinterpret_cast<const uint16_t*>(u.payload + layout.meta_offset(at.group)) +
+                     which * layout.metas();
+  Quad<float> out;
+  if (layout.shared) {
+    const float all = float_of(uint32_t{*from} << 16);
+    return {{all, all, all, all}};
+  }
+  from += at.column;
+  if (u.words) {  // 8-byte aligned, as columns are
+    const auto four = *reinterpret_cast<const uint2*>(from);
+    return {{float_of(four.x << 16), float_of(four.x & 0xffff0000u), float_of(four.y << 16),
+             float_of(four.y & 0xffff0000u)}};
+  }
+#pragma unroll
+  for (int c = 0; c < kCols; ++c)
+    out.at[c] = c < at.codes.cols ? float_of(uint32_t{from[c]} << 16) : 0.0f;
+  return out;
+}
+
+// Row r of the block, where it is in range.
+template <class T>
+__device__ __forceinline__ void store_row(const Unpacking& u, const UnpackPlace& at, int r,
+                                          const Quad<float>& value) {
+  const int64_t cols = u.layout.cols, index = (at.row + r) * cols + at.column;
+  if (r >= at.rows || index >= u.end) return;
+  T* to = static_cast<T*>(u.x) + (index - u.begin);
+  if (u.quads && index + kCols <= u.end) {
+    Quad<T> out;
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) out.at[c] = store<T>(value.at[c]);
+    *reinterpret_cast<Quad<T>*>(to) = out;
+    return;
+  }
+#pragma unroll
+  for (int c = 0; c < kCols; ++c)
+    if (c < at.codes.cols && index + c < u.end) to[c] = store<T>(value.at[c]);
+}
+
+// What a group that is not finite gives, whatever NaN arithmetic would make.
+__device__ __forceinline__ float canonical(float x) {
+  return x == x ? x : float_of(uint32_t{kNonfiniteBits} << 16);
+}
+__device__ __forceinline__ bool has_nan(const Quad<float>& x) {
+  bool any = false;
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) any = any || x.at[c] != x.at[c];
+  return any;
+}
+__device__ __forceinline__ void canonicalize(Quad<float>& x) {
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) x.at[c] = canonical(x.at[c]);
+}
+
+inline Unpacking unpacking(const UnpackJob& job) {
+  const GroupLayout& layout = job.layout;
+  FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
+  const int64_t quads = (layout.cols + kCols - 1) / kCols, block = layout.cols * kRows;
+  Unpacking u{job.payload,
+              job.x,
+              layout,
+              job.begin,
+              job.end,
+              job.weights,
+              job.affine,
+              DitherKeys(job.stream),
+              /*strips=*/0,
+              0,
+              0,
+              false,
+              is_quadable<uint8_t>(job.payload, layout)};
+  u.strips = (quads + kWarp - 1) / kWarp;
+  u.across = static_cast<int>((quads + u.strips - 1) / u.strips);
+  u.blocks = (job.end - job.begin + block - 1) / block;
+  return u;
+}
+
+template <class Kernel>
+void run_unpack(const Kernel& kernel, const Unpacking& u) {
+  const int64_t down = kThreads / u.across, blocks = (u.blocks + down - 1) / down * u.strips;
+  FRUGAL_ASSERT(blocks < int64_t{1} << 31);
+  launch(kernel, {dim3(static_cast<unsigned>(blocks)), kThreads}, u);
+}
+
+}  // namespace frugal::compress::cuda

@@ -1,0 +1,44 @@
+// What the tests of packing on CUDA share: the same on the CPU, bit for bit.
+#pragma once
+#include <cstring>
+
+#include "compress/quantize.h"
+#include "core/rng.h"
+#include "tests/cuda/gpu.h"
+
+namespace frugal::gpu {
+
+inline bool same_bits(const Tensor& expected, const Tensor& got) {
+  if (!expected.defined() || !got.defined()) return expected.defined() == got.defined();
+  const Tensor here = to_device(got, kCpu);
+  return expected.shape() == here.shape() && expected.dtype() == here.dtype() &&
+         (here.nbytes() == 0 ||
+          std::memcmp(expected.raw(), here.raw(), static_cast<size_t>(here.nbytes())) == 0);
+}
+
+// Normal values, `scale` wide around `mean`, f32 or bf16.
+inline Tensor normals(const Shape& shape, DType dtype, uint64_t seed, float scale = 3,
+                      float mean = 0) {
+  const Tensor x = Tensor::empty(shape, dtype);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float value = mean + scale * normal({seed, 0}, static_cast<uint64_t>(i));
+    if (dtype == DType::bf16)
+      x.mut<BFloat16>()[i] = BFloat16(value);
+    else
+      x.mut<float>()[i] = value;
+  }
+  return x;
+}
+
+inline void put(const Tensor& x, int64_t at, float value) {
+  if (x.dtype() == DType::bf16)
+    x.mut<BFloat16>()[at] = BFloat16(value);
+  else
+    x.mut<float>()[at] = value;
+}
+
+inline const Tensor& payload(const Packed& packed) {
+  return static_cast<const compress::Grouped&>(packed).payload();
+}
+
+}  // namespace frugal::gpu

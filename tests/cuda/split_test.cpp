@@ -1,0 +1,93 @@
+// Split groups on CUDA: the CPU's bytes, the bits they carry, and what they unpack to.
+#include <limits>
+
+#include "compress/quantize.h"
+#include "ops/bitmask.h"
+#include "tests/cuda/packing.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+Tensor random_mask(const Shape& shape, uint64_t seed) {
+  const Tensor mask = ops::empty_bitmask(shape, kCpu);
+  for (int64_t i = 0; i < mask.numel(); ++i)
+    mask.mut<uint8_t>()[i] = static_cast<uint8_t>(philox({seed, 0}, static_cast<uint64_t>(i))[0]);
+  return mask;
+}
+
+// One column of ones, one of zeros.
+void plain_columns(const Tensor& mask, int64_t cols) {
+  for (int64_t i = 0; i < mask.numel(); ++i)
+    if (i % cols < 2) mask.mut<uint8_t>()[i] = i % cols == 0 ? 0xff : 0;
+}
+
+void check_as_cpu(const Tensor& x, const Tensor& mask, double slope, const QuantizeOptions& options,
+                  bool with_rows = true) {
+  CAPTURE(describe(x));
+  CAPTURE(options.bits);
+  CAPTURE(options.group);
+  CAPTURE(slope);
+  CAPTURE(static_cast<int>(options.rounding));
+  const Quantizer codec(options), codec_there(options);
+  const Sign sign{mask, slope}, sign_there{to_device(mask, gpu::kCuda), slope};
+  SaveInfo info, info_there;
+  info.seq = info_there.seq = 4;
+  info.sign = &sign, info_there.sign = &sign_there;
+  const auto here = codec.pack(x, info);
+  const auto there = codec_there.pack(to_device(x, gpu::kCuda), info_there);
+  REQUIRE(there->carries_sign());
+  REQUIRE(gpu::same_bits(gpu::payload(*here), gpu::payload(*there)));
+  REQUIRE(codec.nonfinite_groups() == codec_there.nonfinite_groups());
+  REQUIRE(gpu::same_bits(here->unpack(), there->unpack()));
+  REQUIRE(gpu::same_bits(here->unpack_sign(), there->unpack_sign()));
+  if (!with_rows) return;
+  const Tensor affine = gpu::normals({3, x.shape().back()}, DType::f32, 12);
+  const Tensor affine_there = to_device(affine, gpu::kCuda);
+  for (const auto& [begin, end] :
+       {std::pair<int64_t, int64_t>{0, x.size(0)}, {1, x.size(0)}, {x.size(0) / 2, x.size(0)}}) {
+    REQUIRE(gpu::same_bits(here->unpack_rows(begin, end), there->unpack_rows(begin, end)));
+    REQUIRE(
+        gpu::same_bits(here->unpack_sign_rows(begin, end), there->unpack_sign_rows(begin, end)));
+    REQUIRE(gpu::same_bits(here->unpack_affine_rows(begin, end, affine),
+                           there->unpack_affine_rows(begin, end, affine_there)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("CUDA packs and unpacks the CPU's bytes of split groups") {
+  if (!gpu::available()) return;
+  const std::vector<Shape> shapes = {{72, 3}, {264, 8}, {304, 17}, {4, 9, 14, 36}};
+  for (int bits = 2; bits <= 16; ++bits)
+    for (size_t s = 0; s < shapes.size(); ++s) {
+      const size_t n = static_cast<size_t>(bits) + s;
+      const Shape& shape = shapes[s];
+      const Tensor mask = random_mask(shape, n);
+      if (n % 2 == 0) plain_columns(mask, shape.back());
+      check_as_cpu(gpu::normals(shape, n / 2 % 2 == 0 ? DType::f32 : DType::bf16, 5), mask,
+                   n % 3 == 0   ? 0
+                   : n % 3 == 1 ? 0.3
+                                : 20,
+                   {bits, 256, GroupAxis::column, static_cast<Rounding>(n % 3), 8});
+    }
+  for (int64_t group : {8, 64, 512})
+    check_as_cpu(gpu::normals({600, 12}, DType::f32, 6), random_mask({600, 12}, 3), 0,
+                 {4, group, GroupAxis::column, Rounding::dithered, 8}, false);
+}
+
+TEST_CASE("CUDA packs the CPU's bytes of odd split groups") {
+  if (!gpu::available()) return;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  for (const float value :
+       {nan, inf, -inf, 3e38f, 0x1p126f, -0x1p126f, 1e-42f, -1e-40f, -0.0f, 1e30f})
+    for (int bits : {2, 4, 7}) {
+      const Tensor x = gpu::normals({296, 12}, DType::f32, 3);
+      gpu::put(x, bits == 4 ? 296 * 12 - 1 : 17, value);
+      CAPTURE(value);
+      check_as_cpu(x, random_mask(x.shape(), 2), 0,
+                   {bits, 256, GroupAxis::column, Rounding::dithered});
+    }
+  check_as_cpu(Tensor::full({72, 8}, 0.5), random_mask({72, 8}, 2), 0, {4});
+}
