@@ -67,17 +67,28 @@ double published_normalized_bound2(const Channel& c, double rows, double channel
   return std::max(ratio(allowed_dx * rows, channels * c.weight * c.weight * r2 * r2 * g2), kFloor);
 }
 
+namespace {
+
+// Every `step`-th element, n of them, on the host.
+Tensor picked(const Tensor& x, int64_t n, int64_t step) {
+  const CategoryScope scope(Category::workspace);
+  const Tensor all = ops::contiguous(x);
+  return to_device(ops::contiguous(all.as_strided({n}, {step}, all.offset())), kCpu);
+}
+
+}  // namespace
+
 std::optional<double> elementwise_slope(const Tensor& x, const Tensor& dy, const Tensor& dx) {
   if (!(x.shape() == dy.shape() && x.shape() == dx.shape()) || x.numel() == 0) return {};
-  const Tensor a = ops::contiguous(x), b = ops::contiguous(dy), c = ops::contiguous(dx);
-  const int64_t n = std::min(a.numel(), kSamples), step = a.numel() / n;
+  const int64_t n = std::min(x.numel(), kSamples), step = x.numel() / n;
+  const Tensor a = picked(x, n, step), b = picked(dy, n, step), c = picked(dx, n, step);
   double most = 0;
-  for (int64_t i = 0; i < n; ++i) most = std::max(most, std::fabs(b.item(i * step)));
+  for (int64_t i = 0; i < n; ++i) most = std::max(most, std::fabs(b.item(i)));
   std::vector<Pair> pairs;
   for (int64_t i = 0; i < n; ++i) {
-    const double of = b.item(i * step);
+    const double of = b.item(i);
     // Quotients by almost nothing are noise.
-    if (std::fabs(of) > 1e-4 * most) pairs.push_back({a.item(i * step), c.item(i * step) / of});
+    if (std::fabs(of) > 1e-4 * most) pairs.push_back({a.item(i), c.item(i) / of});
   }
   if (pairs.size() < 4 * kBins) return {};
   for (const Pair& pair : pairs)
@@ -122,7 +133,7 @@ double linear_bound2(double numel, double mean_x2, double e2, double dx2, double
 double ChannelSums::all() const { return std::accumulate(squares.begin(), squares.end(), 0.0); }
 
 ChannelSums channel_sums(const Tensor& x) {
-  const Tensor values = ops::contiguous(ops::cast(x, DType::f32));
+  const Tensor values = to_device(ops::contiguous(ops::cast(x, DType::f32)), kCpu);
   const int64_t channels = x.dim() == 0 ? 1 : std::max<int64_t>(x.shape().back(), 1);
   const int64_t rows = x.numel() / channels;
   constexpr int64_t kRows = 2048;  // of a part, whose sums are added in order

@@ -122,11 +122,13 @@ void Collector::product(const SavedTensor& slot, const Grads& gradients) {
 }
 
 void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients) {
-  const Tensor dx = gradient_of(gradients, 0), dw = gradient_of(gradients, slot.use().input);
+  const Tensor dx = gradient_of(gradients, 0);
+  Tensor dw = gradient_of(gradients, slot.use().input);
   const auto channels = static_cast<size_t>(slot.shape().back());
-  const Tensor invstd = slots.unpack(slot.use().invstd);
+  const auto on_host = [](const Tensor& x) { return to_device(ops::contiguous(x), kCpu); };
+  const Tensor invstd = on_host(slots.unpack(slot.use().invstd));
   const Tensor weight =
-      slots[slot.use().weight].defined() ? slots.unpack(slot.use().weight) : Tensor();
+      slots[slot.use().weight].defined() ? on_host(slots.unpack(slot.use().weight)) : Tensor();
   // Statistics of rows instead of channels say nothing here.
   if (!is_known(dx) || invstd.numel() != static_cast<int64_t>(channels))
     return other(slot, gradients);
@@ -138,6 +140,7 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
   const double allowed_dx = e2 * squares(dx);
   const double allowed_dw = is_known(dw) ? e2 * squares(dw) : kInf;
   const double most = *std::max_element(dys.max.begin(), dys.max.end());
+  if (is_known(dw)) dw = on_host(dw);
   Reader reader;
   std::vector<double> slope;
   for (size_t k = 0; k < channels; ++k) {

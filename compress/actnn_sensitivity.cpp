@@ -160,13 +160,14 @@ GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t g
   if (tensor.device() == kMeta || tensor.numel() == 0)
     return {std::vector<double>(static_cast<size_t>(samples.count), 1),
             std::vector<double>(static_cast<size_t>(samples.cols), 1)};
-  return with_dtype(tensor.dtype(), [&](auto zero) {
+  const Tensor here = to_device(tensor, kCpu);
+  return with_dtype(here.dtype(), [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_integral_v<T>) {
       throw InternalError("group ranges of integers");
       return GroupRanges{};
     } else {
-      return ranges_of(static_cast<const T*>(tensor.raw()), samples, group);
+      return ranges_of(static_cast<const T*>(here.raw()), samples, group);
     }
   });
 }

@@ -302,7 +302,7 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
   });
   int64_t total = size + static_cast<int64_t>(rans::kReadBeyond);
   for (const Tensor& each : streams) total += each.numel();
-  Tensor payload = packed_bytes(total, kCpu);
+  const Tensor payload = packed_bytes(total, kCpu);
   auto* const to = payload.mut<uint8_t>();
   write_codes(codes, to);
   uint8_t* table = to + head + 8 * chunks;
@@ -315,7 +315,8 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
     std::memcpy(to + head + 8 * chunk, &at, 8);
   }
   std::memset(to + at, 0, rans::kReadBeyond);
-  return std::make_unique<PackedSteps>(std::move(payload), tensor.shape(), tensor.dtype(), view);
+  return std::make_unique<PackedSteps>(placed(payload, tensor.device()), tensor.shape(),
+                                       tensor.dtype(), view);
 }
 
 }  // namespace frugal::compress

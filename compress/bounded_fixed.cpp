@@ -269,7 +269,7 @@ std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBoun
     size += each;
     each = size;  // from here on: ends
   }
-  Tensor payload = packed_bytes(size, kCpu);
+  const Tensor payload = packed_bytes(size, kCpu);
   auto* to = payload.mut<uint8_t>();
   write_codes(codes, to);
   if (with_masks) std::memcpy(to + head, sizes.data(), sizes.size() * 8);
@@ -282,8 +282,8 @@ std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBoun
         packer.dense(b, scratch, to + start + b * lanes.block_bytes);
     }
   });
-  return std::make_unique<PackedFixed>(std::move(payload), tensor.shape(), tensor.dtype(), view,
-                                       with_masks);
+  return std::make_unique<PackedFixed>(placed(payload, tensor.device()), tensor.shape(),
+                                       tensor.dtype(), view, with_masks);
 }
 
 std::vector<Code> PackedFixed::codes() const { return read_codes(bytes(), view_.codes()); }

@@ -43,7 +43,8 @@ Tensor checked(const char* op, const Tensor& tensor, const ErrorBound& bound) {
     FRUGAL_CHECK(bound.at(static_cast<int64_t>(c)) >= 0, "[{}] expected bounds >= 0, got {}", op,
                  bound.at(static_cast<int64_t>(c)));
   CategoryScope scope(Category::workspace);
-  return ops::cast(tensor, DType::f32);
+  const Tensor values = ops::cast(tensor, DType::f32);
+  return values.device().type == DeviceType::cuda ? to_device(values, kCpu) : values;
 }
 
 Tensor packed_bytes(int64_t size, Device device) {
@@ -51,10 +52,23 @@ Tensor packed_bytes(int64_t size, Device device) {
   return Tensor::empty({size}, DType::u8, device);
 }
 
+Tensor placed(const Tensor& payload, Device device) {
+  CategoryScope scope(Category::packed);
+  return to_device(payload, device);
+}
+
 Tensor Payload::range(const Shape& shape, int64_t begin, int64_t end) const {
   CategoryScope scope(Category::workspace);
-  const Tensor out = Tensor::empty(shape, DType::f32, payload_.device());
-  if (begin < end && payload_.device() != kMeta) decode(begin, end, out.mut<float>());
+  const Device device = payload_.device();
+  if (device.type == DeviceType::cuda) {
+    here_ = to_device(payload_, kCpu);
+    const Tensor out = Tensor::empty(shape, DType::f32);
+    if (begin < end) decode(begin, end, out.mut<float>());
+    here_ = {};
+    return ops::cast(to_device(out, device), dtype_);
+  }
+  const Tensor out = Tensor::empty(shape, DType::f32, device);
+  if (begin < end && device != kMeta) decode(begin, end, out.mut<float>());
   return ops::cast(out, dtype_);
 }
 

@@ -8,6 +8,8 @@
 // Values that cannot be kept within their bound by codes, non-finite ones among them, are kept as
 // they are: the bound holds for all data. f32 keeps it exactly; the other dtypes go through f32 and
 // add its rounding and their own.
+// On CUDA through the host: values are copied there to be coded, payloads to be decoded; between,
+// they are on the device.
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
 #pragma once
@@ -66,9 +68,10 @@ std::unique_ptr<ErrorBounded> make_error_bounded(std::string_view name,
 
 namespace bounded {
 
-// Checks pack()'s arguments for codec `op`. Returns the tensor as f32.
+// Checks pack()'s arguments for codec `op`. Returns the tensor as f32, on the host if on CUDA.
 Tensor checked(const char* op, const Tensor& tensor, const ErrorBound& bound);
-Tensor packed_bytes(int64_t size, Device device);  // u8, category `packed`
+Tensor packed_bytes(int64_t size, Device device);     // u8, category `packed`
+Tensor placed(const Tensor& payload, Device device);  // on `device`, category `packed`
 
 // A payload that unpacks by ranges of elements, as f32, wherever it is cut.
 class Payload : public Movable {
@@ -82,7 +85,8 @@ class Payload : public Movable {
   const Tensor& payload() const { return payload_; }
 
  protected:
-  const uint8_t* bytes() const { return payload_.data<uint8_t>(); }
+  // On the host. REQUIRES: not on CUDA, but for decode().
+  const uint8_t* bytes() const { return (here_.defined() ? here_ : payload_).data<uint8_t>(); }
   const Shape& shape() const { return shape_; }
 
  private:
@@ -91,6 +95,7 @@ class Payload : public Movable {
   Tensor range(const Shape& shape, int64_t begin, int64_t end) const;
 
   Tensor payload_;
+  mutable Tensor here_;  // while one on CUDA is decoded: a copy
   Shape shape_;
   DType dtype_;
 };

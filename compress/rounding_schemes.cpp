@@ -208,10 +208,11 @@ std::vector<float> fit_levels(const std::vector<double>& histogram, int count) {
   return levels;
 }
 
-Tensor round_trip(const RoundingScheme& scheme, const Tensor& x, uint64_t seed,
+Tensor round_trip(const RoundingScheme& scheme, const Tensor& tensor, uint64_t seed,
                   const SaveInfo& info) {
-  FRUGAL_CHECK(x.is_contiguous() && x.dtype() == DType::f32,
-               "[round_trip] expected a contiguous f32 tensor, got {}", describe(x));
+  FRUGAL_CHECK(tensor.is_contiguous() && tensor.dtype() == DType::f32,
+               "[round_trip] expected a contiguous f32 tensor, got {}", describe(tensor));
+  const Tensor x = to_device(tensor, kCpu);
   const Tensor out = Tensor::empty(x.shape());
   const int64_t cols = scheme.axis == GroupAxis::row || x.dim() == 0 ? 1 : x.size(-1);
   const int64_t rows = cols == 0 ? 0 : x.numel() / cols, size = scheme.group;
@@ -220,7 +221,8 @@ Tensor round_trip(const RoundingScheme& scheme, const Tensor& x, uint64_t seed,
       make_layout(x.shape(), GroupAxis::column, size, std::max(scheme.bits, 2));
   const bool split = scheme.split && info.sign != nullptr && can_split(layout, x.shape());
   const SplitWeights weights = split_weights(split ? info.sign->slope : 0);
-  const auto* mask = split ? static_cast<const uint8_t*>(info.sign->mask.raw()) : nullptr;
+  const Tensor bits = split ? to_device(info.sign->mask, kCpu) : Tensor();
+  const auto* mask = split ? bits.data<uint8_t>() : nullptr;
   const float* in = x.data<float>();
   float* y = out.mut<float>();
   std::vector<float> levels;
@@ -252,7 +254,7 @@ Tensor round_trip(const RoundingScheme& scheme, const Tensor& x, uint64_t seed,
           y[r * cols + c] = group.x[static_cast<size_t>(r - first)];
       }
   });
-  return out;
+  return to_device(out, tensor.device());
 }
 
 std::unique_ptr<Packed> RoundTripCodec::pack(const Tensor& tensor, const SaveInfo& info) const {

@@ -169,7 +169,7 @@ class Zfp final : public ErrorBounded {
     });
     int64_t size = start;
     for (const Tensor& each : streams) size += each.numel();
-    Tensor payload = bounded::packed_bytes(size, kCpu);
+    const Tensor payload = bounded::packed_bytes(size, kCpu);
     auto* const to = payload.mut<uint8_t>();
     int64_t at = start;
     for (size_t i = 0; i < streams.size(); ++i) {
@@ -179,7 +179,8 @@ class Zfp final : public ErrorBounded {
       std::memcpy(to + 8 * i, &at, 8);
     }
     if (!modes.empty()) std::memcpy(to + 8 * grid.streams(), modes.data(), modes.size());
-    return std::make_unique<PackedZfp>(std::move(payload), tensor.shape(), tensor.dtype());
+    return std::make_unique<PackedZfp>(bounded::placed(payload, tensor.device()), tensor.shape(),
+                                       tensor.dtype());
   }
 
  private:
