@@ -61,6 +61,39 @@ void transpose(SparseMatrix& m) {
   m.by_col.split = split_rows(m.by_col.row_ptr);
 }
 
+// [n, 3] i64 on `device`.
+Tensor triples(const std::vector<int64_t>& values, Device device) {
+  return to_device(Tensor::from(values, {static_cast<int64_t>(values.size()) / 3, 3}), device);
+}
+
+RowSplit split_for_warps(const Tensor& row_ptr, Device device) {
+  RowSplit split;
+  std::vector<int64_t> pieces, rows;
+  const auto* ptr = row_ptr.data<int64_t>();
+  for (int64_t r = 0; r + 1 < row_ptr.size(0); ++r) {
+    const int64_t entries = ptr[r + 1] - ptr[r], from = split.pieces;
+    split.longest = std::max(split.longest, entries);
+    if (entries <= RowSplit::kWarpPiece) continue;
+    for (int64_t e = ptr[r]; e < ptr[r + 1]; e += RowSplit::kWarpPiece, ++split.pieces)
+      pieces.insert(pieces.end(), {r, e, std::min(e + RowSplit::kWarpPiece, ptr[r + 1])});
+    rows.insert(rows.end(), {r, from, split.pieces - from});
+  }
+  split.warp_pieces = triples(pieces, device);
+  split.warp_rows = triples(rows, device);
+  return split;
+}
+
+Csr moved(const Csr& a, Device device) {
+  const Device from = a.col.device();
+  if (from == device) return a;
+  Csr there{a.rows, a.cols, to_device(a.row_ptr, device), to_device(a.col, device),
+            a.value.defined() ? to_device(a.value, device) : Tensor()};
+  if (from.type == DeviceType::meta || device.type == DeviceType::meta) return there;
+  const Tensor row_ptr = to_device(a.row_ptr, kCpu);
+  there.split = device == kCpu ? split_rows(row_ptr) : split_for_warps(row_ptr, device);
+  return there;
+}
+
 float weight_at(const Tensor& weight, int64_t e) {
   if (!weight.defined()) return 1;
   const float w = weight.dtype() == DType::f64 ? static_cast<float>(weight.data<double>()[e])
@@ -210,6 +243,8 @@ SparseMatrix make_sparse(const Tensor& row_ptr, const Tensor& col, const Tensor&
     transpose(m);
     return m;
   }
+  FRUGAL_CHECK(row_ptr.device() == kCpu, "[sparse] expected row_ptr on the host, got {}",
+               describe(row_ptr));
   copy_into(m.by_row.row_ptr, row_ptr);
   const auto* ptr = m.by_row.row_ptr.data<int64_t>();
   FRUGAL_CHECK(ptr[0] == 0 && ptr[rows] == entries && std::is_sorted(ptr, ptr + rows + 1),
@@ -238,9 +273,10 @@ Csr group_by(const char* op, const Tensor& index, int64_t rows) {
                describe(index));
   const int64_t entries = index.size(0);
   check_extents(op, rows, entries, entries);
-  Csr csr = empty_csr(rows, entries, entries, false, index.device());
-  if (index.device().type == DeviceType::meta) return csr;
-  const Tensor values = contiguous(index);
+  const bool counts_only = index.device().type == DeviceType::meta;
+  Csr csr = empty_csr(rows, entries, entries, false, counts_only ? kMeta : kCpu);
+  if (counts_only) return csr;
+  const Tensor values = to_device(contiguous(index), kCpu);
   const auto* row = values.data<int64_t>();
   auto* ptr = csr.row_ptr.mut<int64_t>();
   std::fill_n(ptr, rows + 1, 0);
@@ -254,7 +290,17 @@ Csr group_by(const char* op, const Tensor& index, int64_t rows) {
   for (int64_t e = 0; e < entries; ++e)
     csr.col.mut<int32_t>()[next[static_cast<size_t>(row[e])]++] = static_cast<int32_t>(e);
   csr.split = split_rows(csr.row_ptr);
-  return csr;
+  return moved(csr, index.device());
+}
+
+SparseMatrix to_device(const SparseMatrix& matrix, Device device) {
+  CategoryScope scope(Category::input);
+  return {moved(matrix.by_row, device), moved(matrix.by_col, device),
+          to_device(matrix.position, device)};
+}
+
+Graph to_device(const Graph& graph, Device device) {
+  return {graph.nodes, to_device(graph.edges, device)};
 }
 
 }  // namespace frugal::ops

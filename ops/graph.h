@@ -1,5 +1,6 @@
 // Sparse matrices in CSR form, and graphs: the adjacency by target and by source. Built once on the
-// host (category `input`), in an order that depends on the edge list alone, then constant.
+// host (category `input`), in an order that depends on the edge list alone, then constant. To go to
+// a GPU they are built first, then moved.
 // On `meta` all have shapes and no memory.
 #pragma once
 #include <memory>
@@ -26,6 +27,11 @@ struct RowSplit {
   std::vector<LongRow> long_rows;
   int64_t pieces = 0;   // of all long rows
   int64_t longest = 0;  // entries of the longest row
+
+  // On CUDA, where a warp takes a row, instead: the pieces of rows of more than kWarpPiece entries.
+  static constexpr int64_t kWarpPiece = 128;
+  Tensor warp_pieces;  // [pieces, 3] i64: row, first entry, last + 1
+  Tensor warp_rows;    // [long rows, 3] i64: row, first piece, pieces
 };
 
 struct Csr {
@@ -77,10 +83,15 @@ SparseMatrix make_sparse(const Tensor& row_ptr, const Tensor& col, const Tensor&
                          int64_t cols);
 
 // Groups the elements of `index` [E] i64 by value: row r lists the positions e with index[e] = r,
-// ascending (col = e, cols = E). Category: as scoped.  Errors: values outside [0, rows).
+// ascending (col = e, cols = E). Category: as scoped. Made on the host, moved to where `index` is.
+// Errors: values outside [0, rows).
 Csr group_by(const char* op, const Tensor& index, int64_t rows);
 
 // The tasks of rows [0, rows) of a CSR matrix on the host.
 RowSplit split_rows(const Tensor& row_ptr);
+
+// The same there; category `input`. What is there already is not copied.
+SparseMatrix to_device(const SparseMatrix& matrix, Device device);
+Graph to_device(const Graph& graph, Device device);
 
 }  // namespace frugal::ops

@@ -193,7 +193,7 @@ void check_scores(const Tensor& h, const Tensor& weight) {
   check_real("head_scores", "h", h);
   check_dim("head_scores", "h", h, 3);
   check_shape("head_scores", "weight", weight, {1, h.size(1), h.size(2)});
-  check_same("head_scores", h, {&weight});
+  check_beside("head_scores", h, {&weight});
 }
 
 }  // namespace
@@ -321,7 +321,8 @@ void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
 Tensor head_scores_backward_weight(const Tensor& ds, const Tensor& h) {
   check_shape("head_scores backward", "ds", ds, {h.size(0), h.size(1)});
   const Tensor gradient = contiguous(ds), in = contiguous(h);
-  Tensor dweight = Tensor::empty({1, h.size(1), h.size(2)}, h.dtype(), h.device());
+  const DType sums = h.dtype() == DType::bf16 ? DType::f32 : h.dtype();
+  Tensor dweight = Tensor::empty({1, h.size(1), h.size(2)}, sums, h.device());
   dispatch(h.device(), [&](auto backend) {
     head_scores_backward_weight_kernel(backend, gradient, in, dweight);
   });

@@ -207,7 +207,8 @@ void spmm_kernel(Cpu, const Csr& a, const Tensor& x, const SpmmOptions& o, const
 
 Tensor spmm(const Csr& a, const Tensor& x, const SpmmOptions& options) {
   check_matrix(kSpmm, a, x);
-  check_same(kSpmm, x, {&options.bias, &options.addend});
+  check_same(kSpmm, x, {&options.addend});
+  check_beside(kSpmm, x, {&options.bias});
   const int64_t width = x.size(1);
   SpmmOptions o = options;
   if (o.bias.defined()) {
@@ -283,11 +284,9 @@ Tensor sparse_linear_backward_weight(const SparseMatrix& x, const Tensor& dy, co
     // The entries' values in the order of the transpose.
     CategoryScope scope(Category::workspace);
     options.value = Tensor::empty(value.shape(), DType::f32, value.device());
-    if (value.device().type != DeviceType::meta) {
-      const auto* position = x.position.data<int32_t>();
-      for (int64_t e = 0; e < value.numel(); ++e)
-        options.value.mut<float>()[e] = value.data<float>()[position[e]];
-    }
+    dispatch(value.device(), [&](auto backend) {
+      transpose_entries_kernel(backend, value, x.position, options.value);
+    });
   }
   Tensor columns;
   {
@@ -297,19 +296,28 @@ Tensor sparse_linear_backward_weight(const SparseMatrix& x, const Tensor& dy, co
   return contiguous(columns.transpose(0, 1));
 }
 
+void transpose_entries_kernel(Cpu, const Tensor& value, const Tensor& position, const Tensor& out) {
+  const auto* from = position.data<int32_t>();
+  for (int64_t e = 0; e < value.numel(); ++e) out.mut<float>()[e] = value.data<float>()[from[e]];
+}
+
+void dropout_entries_kernel(Cpu, const Tensor& value, double p, RngKey key, const Tensor& out) {
+  const auto scale = static_cast<float>(p < 1 ? 1 / (1 - p) : 0);
+  const auto* from = data_or_null<float>(value);
+  parallel_for(0, out.numel(), 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e) {
+      const bool kept = static_cast<double>(uniform(key, static_cast<uint64_t>(e))) >= p;
+      out.mut<float>()[e] = kept ? scale * (from != nullptr ? from[e] : 1.0F) : 0.0F;
+    }
+  });
+}
+
 Tensor dropout_entries(const Csr& a, double p, RngKey key) {
   FRUGAL_CHECK(p >= 0 && p <= 1, "[sparse dropout] expected a probability in [0, 1], got {}", p);
   CategoryScope scope(Category::workspace);
   Tensor out = Tensor::empty({a.entries()}, DType::f32, a.col.device());
-  if (a.col.device().type == DeviceType::meta) return out;
-  const auto scale = static_cast<float>(p < 1 ? 1 / (1 - p) : 0);
-  const auto* value = data_or_null<float>(a.value);
-  parallel_for(0, a.entries(), 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e) {
-      const bool kept = static_cast<double>(uniform(key, static_cast<uint64_t>(e))) >= p;
-      out.mut<float>()[e] = kept ? scale * (value != nullptr ? value[e] : 1.0F) : 0.0F;
-    }
-  });
+  dispatch(out.device(),
+           [&](auto backend) { dropout_entries_kernel(backend, a.value, p, key, out); });
   return out;
 }
 

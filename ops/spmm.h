@@ -1,6 +1,7 @@
 // Sparse times dense, and means and maxima over the entries of a row. x [cols, F] -> [rows, F];
-// f32 (SIMD) and f64 (plain loops). Rows are split by entries, so one that holds most of them does
-// not wait for one thread; sums have the same bits for every number of threads.
+// f32 (SIMD), f64 (plain loops) and on CUDA bf16 (sums in f32). Rows are split by entries, so one
+// that holds most of them does not wait for one thread; sums have the same bits for every number of
+// threads.
 #pragma once
 #include "core/rng.h"
 #include "ops/graph.h"
@@ -14,7 +15,7 @@ struct SpmmOptions {
   bool mean = false;
   Tensor entry_counts = {};
   double factor = 1;
-  Tensor bias = {};    // [F]
+  Tensor bias = {};    // [F], f32 beside bf16
   Tensor addend = {};  // [rows, F]
   double addend_factor = 1;
 };
@@ -51,5 +52,11 @@ Tensor sparse_linear_backward_weight(const SparseMatrix& x, const Tensor& dy,
 // value[e] (ones if undefined) of each entry of a, dropped out: kept and scaled by 1 / (1 - p)
 // where uniform(key, e) >= p, else 0. [entries] f32, `workspace`.
 Tensor dropout_entries(const Csr& a, double p, RngKey key);
+// value [entries] f32 or undefined -> out.
+void dropout_entries_kernel(Cpu, const Tensor& value, double p, RngKey key, const Tensor& out);
+void dropout_entries_kernel(Cuda, const Tensor& value, double p, RngKey key, const Tensor& out);
+// out[e] = value[position[e]], f32: entries in the order of the transpose.
+void transpose_entries_kernel(Cpu, const Tensor& value, const Tensor& position, const Tensor& out);
+void transpose_entries_kernel(Cuda, const Tensor& value, const Tensor& position, const Tensor& out);
 
 }  // namespace frugal::ops
