@@ -215,10 +215,6 @@ void bias_gradient(const AttentionProblem& p, const Problem<T>& problem, const T
 
 }  // namespace
 
-void attention_kernel(Cuda, const AttentionProblem& p, const AttentionOutput& out) {
-  attention_forward(p, out.y, {}, out.lse, {});
-}
-
 void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p,
                                const AttentionOutput& out, const AttentionGradients& to) {
   if (p.n * p.heads == 0 || p.t * p.s == 0) {
