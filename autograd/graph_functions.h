@@ -32,7 +32,8 @@ Variable neighbour_max(const GraphPtr& graph, const Variable& x);
 
 // x [V, F] sparse and constant, weight [O, F], bias [O] or undefined -> x weight^T + bias [V, O];
 // no dense x is made. With dropout, each entry e of x is kept and scaled by 1 / (1 - dropout) where
-// uniform(key, e) >= dropout.  Saves: nothing but the key.
+// uniform(key, e) >= dropout.  Saves: nothing but the key. Recipe: itself, exact, where rows of x
+// have few entries (up to 64 on average).
 Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias = {},
                        double dropout = 0, RngKey key = {});
 
@@ -48,8 +49,9 @@ Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows);
 
 // Graph attention (functions/graph_attention.cpp): h [V, heads, F], a_src and a_dst [V, heads] ->
 // y[i] = sum_{j -> i} softmax_j(leaky_relu(a_src[j] + a_dst[i], slope)) h[j], with dropout of the
-// coefficients. No tensor of edges is made.  Saves: h; a_src and a_dst without loss, since
-// coefficients are not linear in them.  Ref: Velickovic et al. 2018, eq. 3 to 6.
+// coefficients. No tensor of edges is made.  Saves: h, without loss where a node has up to 16
+// features in all; a_src and a_dst without loss, since coefficients are not linear in them.  Ref:
+// Velickovic et al. 2018, eq. 3 to 6.
 struct GraphAttentionOptions {
   double slope = 0.2;
   double dropout = 0;

@@ -4,6 +4,13 @@
 #include "autograd/record.h"
 
 namespace frugal {
+namespace {
+
+// A score's gradient is a sum over h's features of what is rounded: of few, the noise is as large
+// as the sum. Rows that are no wider than this are kept whole, as the scores are.
+constexpr int64_t kNarrow = 16;
+
+}  // namespace
 
 // Gradients are linear in h, given the coefficients. Those are made again from a_src and a_dst.
 Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variable& a_src,
@@ -11,13 +18,15 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
   FRUGAL_CHECK(graph != nullptr, "[graph_attention] expected a graph, got none");
   const ops::GraphAttentionSettings settings{options.slope, options.dropout, options.key};
   const Tensor y = ops::graph_attention(*graph, h.value(), a_src.value(), a_dst.value(), settings);
-  return record("graph_attention", {h, a_src, a_dst}, y,
-                {save(h), save_stat(a_src.value()), save_stat(a_dst.value())},
-                [graph, settings](const Backward& b) {
-                  const ops::GraphAttentionGradients g = ops::graph_attention_backward(
-                      *graph, b.dy(), b.saved(0), b.saved(1), b.saved(2), settings);
-                  return Grads{g.h, g.a_src, g.a_dst};
-                });
+  const bool narrow = h.size(1) * h.size(2) <= kNarrow;
+  return record(
+      "graph_attention", {h, a_src, a_dst}, y,
+      {narrow ? save_stat(h.value()) : save(h), save_stat(a_src.value()), save_stat(a_dst.value())},
+      [graph, settings](const Backward& b) {
+        const ops::GraphAttentionGradients g = ops::graph_attention_backward(
+            *graph, b.dy(), b.saved(0), b.saved(1), b.saved(2), settings);
+        return Grads{g.h, g.a_src, g.a_dst};
+      });
 }
 
 Variable head_scores(const Variable& h, const Variable& weight) {

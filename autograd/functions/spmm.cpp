@@ -3,7 +3,7 @@
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/matmul.h"
 
 namespace frugal {
 namespace {
@@ -28,7 +28,7 @@ Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Varia
           if (mean) transposed.entry_counts = graph->edges.by_row.row_ptr;
           grads[0] = ops::spmm(graph->edges.by_col, b.dy(), transposed);
         }
-        if (b.needs(1)) grads[1] = ops::sum_to(b.dy(), {b.dy().shape().back()});
+        if (b.needs(1)) grads[1] = ops::linear_backward_bias(b.dy());
         if (b.needs(2))
           grads[2] = addend_factor == 1 ? b.dy() : ops::affine(b.dy(), addend_factor, 0);
         return grads;
@@ -63,6 +63,7 @@ Variable neighbour_max(const GraphPtr& graph, const Variable& x) {
   });
 }
 
+// Recipe: itself, exact, where rows have few entries.
 Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias,
                        double dropout, RngKey key) {
   FRUGAL_CHECK(x != nullptr, "[sparse_linear] expected a sparse matrix, got none");
@@ -72,12 +73,21 @@ Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variabl
   };
   const Tensor y =
       ops::sparse_linear(*x, weight.value(), bias.defined() ? bias.value() : Tensor(), entries());
-  return record("sparse_linear", {weight, bias}, y, {}, [x, entries](const Backward& b) {
-    Grads grads(2);
-    if (b.needs(0)) grads[0] = ops::sparse_linear_backward_weight(*x, b.dy(), entries());
-    if (b.needs(1)) grads[1] = ops::sum_to(b.dy(), {b.dy().shape().back()});
-    return grads;
-  });
+  constexpr int64_t kFew = 64;
+  std::vector<Save> sources{for_replay(weight)};
+  if (bias.defined()) sources.push_back(for_replay(bias));
+  const auto again = [x, entries](const Slots& s) {
+    return ops::sparse_linear(*x, s.unpack(0), s.size() > 1 ? s.unpack(1) : Tensor(), entries());
+  };
+  return record(
+      "sparse_linear", {weight, bias}, y, sources,
+      [x, entries](const Backward& b) {
+        Grads grads(2);
+        if (b.needs(0)) grads[0] = ops::sparse_linear_backward_weight(*x, b.dy(), entries());
+        if (b.needs(1)) grads[1] = ops::linear_backward_bias(b.dy());
+        return grads;
+      },
+      x->by_row.entries() <= kFew * x->rows() ? linear_replay(again) : ReplaySpec{});
 }
 
 }  // namespace frugal
