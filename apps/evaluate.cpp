@@ -15,6 +15,7 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   context.training = false;
   Totals totals;
   Confusion confusion(std::max<int64_t>(spec.classes, 1));
+  MultiLabelCounts answers;
   const bool counts = spec.metric == "f1" || spec.metric == "matthews";
   batches.seek({0, 0});
   while (std::optional<Batch> batch = batches.next()) {
@@ -22,12 +23,19 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
     const Outcome outcome = run_forward(model, *batch, context);
     totals.add(outcome.result);
     if (counts) confusion.add(outcome.output.value(), batch->target);
+    if (spec.metric == "micro_f1") answers.add(outcome.output.value(), batch->target);
   }
   Evaluation result{totals.mean_loss(), totals.accuracy(), totals.samples};
   if (spec.metric == "f1") result.metric = confusion.f1();
   if (spec.metric == "matthews") result.metric = confusion.matthews();
+  if (spec.metric == "micro_f1") result.metric = answers.micro_f1();
   if (spec.metric == "perplexity") result.metric = std::exp(result.loss);
   return result;
+}
+
+double score_of(const EpochResult& result, const BatchSpec& spec) {
+  const Evaluation& judged = result.validation ? *result.validation : result.test;
+  return judged.metric && spec.metric != "perplexity" ? *judged.metric : judged.accuracy;
 }
 
 }  // namespace frugal::apps

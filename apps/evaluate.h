@@ -15,4 +15,8 @@ namespace frugal::apps {
 std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
                                    const std::function<bool()>& stop = {});
 
+// What the best epoch is chosen by, on the validation set where there is one: the data's metric, or
+// the accuracy where there is none or it is the perplexity.
+double score_of(const EpochResult& result, const BatchSpec& spec);
+
 }  // namespace frugal::apps

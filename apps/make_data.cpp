@@ -61,7 +61,9 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
     case BatchSpec::Kind::graph:
       batch.input = Tensor::empty({spec.sample[0], spec.is_sparse() ? 0 : spec.sample[1]},
                                   DType::f32, device);
-      batch.target = ids({spec.sample[0]});
+      batch.target = spec.has_several_labels()
+                         ? Tensor::empty({spec.sample[0], spec.classes}, DType::f32, device)
+                         : ids({spec.sample[0]});
       batch.extras = spec.extras;
       batch.held = true;
       break;

@@ -17,13 +17,14 @@ struct BatchSpec {
   Shape sample;  // images [H, W, C]; sequences [T]; a graph, whose nodes are samples, [V, F]
   int64_t classes = 0;
   Kind kind = Kind::images;
-  std::string metric = {};  // beside accuracy: "f1", "matthews", "perplexity" or none
+  std::string metric = {};  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity" or none
   // sequences
   int64_t vocabulary = 0;
   bool target_of_each_token = false;
   std::vector<std::string> token_extras = {};  // [N, T] i64
   // graph
   NamedTensors extras = {};
+  bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
   bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
 };
 // Reads no image; vocabularies and graphs are read once.

@@ -5,6 +5,7 @@
 
 #include "apps/data_kinds.h"
 #include "apps/make_model.h"
+#include "apps/training_step.h"
 #include "core/rng.h"
 #include "data/graph_batches.h"
 #include "data/graph_samplers.h"
@@ -92,6 +93,10 @@ constexpr GraphRow kGraphs[] = {
      }},
     {"flickr", true, graphsaint},
     {"reddit", true, graphsaint},
+    {"yelp", true, graphsaint},
+    {"amazon", true, graphsaint},
+    {"ppi", true, graphsaint},
+    {"graphsaint", true, graphsaint},
     {"graph_npz", true,
      [](const Config& config, const GraphOptions& options) {
        return data::open_npz_graph(*config.data.dir, options);
@@ -117,9 +122,10 @@ const GraphData& graph_of(const Config& config) {
   options.normalize = c.normalize;
   options.sparse = c.sparse_features;
   GraphData graph = row.open(config, options);
-  if (graph.y.dtype() != DType::i64)
-    throw ConfigError("data.name",
-                      fmt::format("expected one label a node, got several in {}", c.name));
+  if (c.split && graph.train_edge_index.defined())
+    throw ConfigError(
+        "data.split",
+        fmt::format("expected null for '{}', whose files say which edges training sees", c.name));
   if (c.split || !graph.train_mask.defined()) {
     data::GraphSplit split;
     if (c.split) {
@@ -150,15 +156,16 @@ void check(const Config& config) {
   if (c.classes && !random)
     throw ConfigError("data.classes",
                       fmt::format("expected null for '{}', whose files say it", c.name));
-  const bool saint = c.sampler == "random_walk" || c.sampler == "node" || c.sampler == "edge";
-  if (saint && config.model.name != "sage")
-    throw ConfigError("data.sampler",
-                      fmt::format("expected full, neighbours or clusters for {}: the weights of "
-                                  "GraphSAINT's edges take the place of sage's means",
-                                  config.model.name));
   if (c.sampler == "clusters" && c.batch_size > c.clusters)
     throw ConfigError("data.batch_size", fmt::format("expected at most data.clusters, {}, got {}",
                                                      c.clusters, c.batch_size));
+}
+
+// What the network makes of a node's neighbours; attention makes its own coefficients.
+data::GraphAggregate aggregate_of(const std::string& model) {
+  if (model == "sage") return data::GraphAggregate::mean;
+  if (model == "gcn" || model == "gcnii") return data::GraphAggregate::symmetric_loops;
+  return data::GraphAggregate::none;
 }
 
 BatchSpec spec_of(const Config& config) {
@@ -167,6 +174,7 @@ BatchSpec spec_of(const Config& config) {
   spec.kind = BatchSpec::Kind::graph;
   spec.sample = {graph.nodes, graph.features};
   spec.classes = graph.classes;
+  if (has_several_labels(graph.y)) spec.metric = "micro_f1";
   spec.extras = {{"edge_index", graph.edge_index}};
   if (graph.sparse()) {
     spec.extras.emplace_back("x_row_ptr", graph.x_row_ptr);
@@ -190,6 +198,10 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
   if (c.sampler == "neighbours") {
     data::NeighbourOptions options;
     options.fanouts = c.fan_outs;
+    options.aggregate = aggregate_of(config.model.name);
+    // The mean of the neighbours that were drawn needs no help.
+    if (options.aggregate == data::GraphAggregate::mean)
+      options.aggregate = data::GraphAggregate::none;
     options.batch_size = c.batch_size;
     options.seed = seed;
     return std::make_unique<data::NeighbourBatches>(graph, data::GraphPart::train, options);
@@ -207,7 +219,7 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
                                           : data::SaintSampler::walk;
   options.roots = options.nodes = options.edges = c.batch_size;
   options.length = c.walk_length;
-  options.aggregate = data::SaintAggregate::mean;
+  options.aggregate = aggregate_of(config.model.name);
   options.batches = c.sampler_batches;
   options.seed = seed;
   return std::make_unique<data::SaintBatches>(graph, data::GraphPart::train, options);

@@ -275,6 +275,13 @@ void resolve_model(Config& config, const BatchSpec& spec) {
     throw ConfigError("model.num_classes",
                       fmt::format("expected at least {}, the classes of {}, got {}", spec.classes,
                                   data, *model.num_classes));
+  if (spec.has_several_labels() && *model.num_classes != spec.classes)
+    throw ConfigError("model.num_classes", fmt::format("expected {}, the labels of {}, got {}",
+                                                       spec.classes, data, *model.num_classes));
+  if (spec.has_several_labels() && config.train.label_smoothing > 0)
+    throw ConfigError("train.label_smoothing",
+                      fmt::format("expected 0 for {}, whose nodes have several labels, got {}",
+                                  data, config.train.label_smoothing));
   if (spec.kind == BatchSpec::Kind::images) {
     if (!model.in_channels) model.in_channels = spec.sample[2];
     if (*model.in_channels != spec.sample[2])

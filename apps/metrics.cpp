@@ -154,9 +154,10 @@ void MultiLabelCounts::add(const Tensor& logits, const Tensor& target, const Ten
   }
   const CategoryScope scope(Category::workspace);
   const std::vector<bool> predicted = above(logits, 0), wanted = above(target, 0.5);
+  const std::vector<bool> asked = above(target, -0.5);
   const auto width = static_cast<size_t>(logits.size(1));
   for (size_t i = 0; i < predicted.size(); ++i) {
-    if (!counted[i / width]) continue;
+    if (!counted[i / width] || !asked[i]) continue;
     int64_t& count = wanted[i] ? (predicted[i] ? true_positives : false_negatives)
                                : (predicted[i] ? false_positives : true_negatives);
     ++count;
@@ -177,8 +178,7 @@ double MultiLabelCounts::micro_f1() const {
 }
 
 double MultiLabelCounts::accuracy() const {
-  const int64_t right = true_positives + true_negatives;
-  return ratio(as_double(right), as_double(right + false_positives + false_negatives), kNan);
+  return ratio(as_double(correct()), as_double(total()), kNan);
 }
 
 }  // namespace frugal::apps

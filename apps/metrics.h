@@ -41,13 +41,15 @@ class Confusion {
 // Multi-label: each of C questions of a sample has its own answer.
 class MultiLabelCounts {
  public:
-  // logits [N, C] f32 or f64, target [N, C] of any dtype, in which above 0.5 is yes; a logit above
-  // 0 says yes. mask [N] of any dtype: rows of 0 do not count; undefined: all count. Errors: shapes
-  // that do not fit.
+  // logits [N, C] f32 or f64, target [N, C] of any dtype, in which above 0.5 is yes and below 0
+  // does not count; a logit above 0 says yes. mask [N] of any dtype: rows of 0 do not count;
+  // undefined: all count. Errors: shapes that do not fit.
   void add(const Tensor& logits, const Tensor& target, const Tensor& mask = {});
   MultiLabelCounts& operator+=(const MultiLabelCounts& other);
 
   int64_t true_positives = 0, false_positives = 0, false_negatives = 0, true_negatives = 0;
+  int64_t correct() const { return true_positives + true_negatives; }
+  int64_t total() const { return correct() + false_positives + false_negatives; }
   // 2 tp / (2 tp + fp + fn) over all questions; 0 where there is no yes. What GraphSAINT reports.
   double micro_f1() const;
   double accuracy() const;  // of single answers; NaN of nothing

@@ -32,8 +32,6 @@ struct EpochResult {
   double train_loss = 0, train_accuracy = 0;
   Evaluation test;
   std::optional<Evaluation> validation;  // of data that have nodes or samples for it
-  // What the best epoch is chosen by.
-  double score() const { return validation ? validation->accuracy : test.accuracy; }
 };
 
 struct RunState {

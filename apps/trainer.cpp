@@ -280,7 +280,7 @@ bool Trainer::finish_epoch() {
     if (validation) line["validation"] = to_json(*validation);
     if (validation) text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
     text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test->loss, 100 * test->accuracy);
-    if (!state_.best || state_.last->score() > state_.best->score()) {
+    if (!state_.best || score_of(*state_.last, spec_) > score_of(*state_.best, spec_)) {
       state_.best = state_.last;
       if (folder_ != nullptr) folder_->save_best(state_, *model_);
     }

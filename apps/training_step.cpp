@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/metrics.h"
 #include "autograd/functions.h"
+#include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "ops/sgd.h"
 
@@ -74,7 +77,63 @@ int64_t count_targets(const Tensor& target) {
   return target.numel() - std::count(all, all + target.numel(), kIgnored);
 }
 
+// The rows whose targets count, of which the first tells.
+Tensor counted_rows(const Tensor& target) {
+  std::vector<int64_t> rows;
+  const int64_t width = target.numel() / std::max<int64_t>(target.size(0), 1);
+  for (int64_t row = 0; row < target.size(0); ++row)
+    if (has_several_labels(target) ? target.data<float>()[row * width] >= 0
+                                   : target.data<int64_t>()[row] != kIgnored)
+      rows.push_back(row);
+  return Tensor::from(rows, {static_cast<int64_t>(rows.size())});
+}
+
+template <class T>
+Tensor pick(const Tensor& from, const Tensor& rows) {
+  Shape shape = from.shape();
+  const int64_t width = from.numel() / std::max<int64_t>(shape[0], 1);
+  shape[0] = rows.size(0);
+  const Tensor to = Tensor::empty(shape, from.dtype());
+  for (int64_t i = 0; i < shape[0]; ++i)
+    std::copy_n(from.data<T>() + rows.data<int64_t>()[i] * width, width, to.mut<T>() + i * width);
+  return to;
+}
+
+// What a loss is made of. Of a graph's nodes, those that count alone, where the others are most:
+// then nothing is kept of those.
+struct Judged {
+  Variable output;
+  Tensor target, weights;
+};
+
+Judged counted_nodes(Judged all) {
+  const bool several = has_several_labels(all.target);
+  const Tensor rows = counted_rows(all.target);
+  if (!several && (rows.size(0) == 0 || 2 * rows.size(0) > all.target.size(0))) return all;
+  const CategoryScope scope(Category::input);
+  return {gather_rows(all.output, rows),
+          several ? pick<float>(all.target, rows) : pick<int64_t>(all.target, rows),
+          all.weights.defined() ? pick<float>(all.weights, rows) : all.weights};
+}
+
+Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
+  const bool weighted = judged.weights.defined();
+  if (!has_several_labels(judged.target)) {
+    options.sum = weighted;
+    return cross_entropy(judged.output, judged.target, options, judged.weights);
+  }
+  BinaryCrossEntropyOptions answers;
+  answers.sum = weighted;
+  const CategoryScope scope(Category::workspace);
+  const auto labels = static_cast<double>(judged.target.size(1));
+  const Tensor weights =
+      weighted ? ops::affine(judged.weights, 1 / labels, 0) : Tensor();  // the mean over labels
+  return binary_cross_entropy(judged.output, judged.target, answers, weights);
+}
+
 }  // namespace
+
+bool has_several_labels(const Tensor& target) { return is_floating(target.dtype()); }
 
 // The input leaves the batch, so that its bytes go as soon as no layer needs them.
 Outcome run_forward(Module& model, Batch& batch, Context& context,
@@ -82,20 +141,29 @@ Outcome run_forward(Module& model, Batch& batch, Context& context,
   Outcome outcome;
   outcome.result.samples = batch.input.size(0);
   context.extras = std::move(batch.extras);
+  const bool graph = context.extra("edge_index").defined();
   const Tensor weights = context.extra("node_weight");
   Variable input =
       batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input));
   outcome.output = model.forward(std::move(input), context);
   context.extras.clear();
   const Tensor& target = batch.target;
-  CrossEntropyOptions with_weights = options;
-  with_weights.sum = weights.defined();
-  outcome.loss = cross_entropy(outcome.output, target, with_weights, weights);
-  if (target.device().type == DeviceType::meta) return outcome;
-  outcome.result.counted = count_targets(target);
+  const bool meta = target.device().type == DeviceType::meta;
+  Judged judged{outcome.output, target, weights};
+  if (graph && !meta) judged = counted_nodes(std::move(judged));
+  outcome.loss = loss_of(judged, options);
+  if (meta) return outcome;
+  if (has_several_labels(target)) {
+    MultiLabelCounts answers;
+    answers.add(outcome.output.value(), target);
+    outcome.result.counted = answers.total();
+    outcome.result.correct = answers.correct();
+  } else {
+    outcome.result.counted = count_targets(target);
+    outcome.result.correct = ops::count_correct(judged.output.value(), judged.target);
+  }
   // A batch without targets that count has no loss, and no gradient.
   if (outcome.result.counted > 0) outcome.result.loss = outcome.loss.value().item();
-  outcome.result.correct = ops::count_correct(outcome.output.value(), target);
   return outcome;
 }
 

@@ -31,9 +31,10 @@ void end_peak(Device device, StepMemory& memory);
 void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
-  double loss = 0;      // mean over the targets that count
-  int64_t counted = 0;  // targets that are not kIgnored: of samples, tokens or nodes
-  int64_t correct = 0;  // of them, those that are the highest output
+  double loss = 0;  // mean over the targets that count
+  // Targets that are not kIgnored: of samples, tokens or nodes, or of each label of a node.
+  int64_t counted = 0;
+  int64_t correct = 0;  // of them, those that are the highest output, or a label's right answer
   int64_t samples = 0;
   StepMemory memory;  // activation and packed
 };
@@ -44,8 +45,13 @@ struct StepOptions {
   LeafFn leaf_done = {};  // see backward()
 };
 
-// The model's outputs for a batch and how they do. output [..., C], a row for each target; with an
-// extra node_weight the loss is the weighted sum of theirs. On meta the numbers are 0.
+// Is each class a question of its own? Then targets are [rows, C] f32 of 0 and 1, kIgnored in rows
+// that do not count, and not [...] i64.
+bool has_several_labels(const Tensor& target);
+
+// The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss
+// is the cross-entropy, or of several labels the mean binary one; with an extra node_weight the
+// weighted sum of the nodes' losses. On meta the numbers are 0.
 struct Outcome {
   Variable output, loss;
   BatchResult result;

@@ -25,11 +25,15 @@ enum class SaintSampler : uint8_t {
   edge,  // the ends of `edges` draws, likely as 1 / degree(from) + 1 / degree(to)
 };
 
-// What edge_weight estimates, without bias, for a node of the batch as a sum over its edges.
-enum class SaintAggregate : uint8_t {
-  sum,        // the sum over its neighbours in the whole graph
-  mean,       // their mean
-  symmetric,  // their sum, each over sqrt(degree(from) degree(to))
+// What the extra edge_norm [E'] f32 estimates, without bias, for a node of the batch as a sum over
+// its edges: an aggregate over its neighbours in the whole graph. A model takes these coefficients
+// as they are, normalises nothing and adds no loops.
+enum class GraphAggregate : uint8_t {
+  none,             // there is no edge_norm: models take the batch's edges as the graph's
+  sum,              // the sum
+  mean,             // the mean
+  symmetric,        // the sum, each over sqrt(degree(from) degree(to))
+  symmetric_loops,  // the same after every node got a loop, which the batch's edges hold, last
 };
 
 struct SaintOptions {
@@ -37,7 +41,7 @@ struct SaintOptions {
   int64_t roots = 1000, length = 2;  // walk
   int64_t nodes = 2000;              // node: draws
   int64_t edges = 1000;              // edge: draws
-  SaintAggregate aggregate = SaintAggregate::mean;
+  GraphAggregate aggregate = GraphAggregate::mean;
   // Subgraphs are drawn beforehand until they hold this many times the nodes of the graph; from
   // them come the weights.
   int64_t coverage = 50;
@@ -46,8 +50,7 @@ struct SaintOptions {
 };
 
 // GraphSAINT. Two more extras, so that biased drawing leaves no bias:
-//   edge_weight [E'] f32: what the edges of a sum over neighbours must be multiplied with, see
-//     SaintAggregate. A model takes them as they are and normalises nothing.
+//   edge_norm [E'] f32: see GraphAggregate.
 //   node_weight [V'] f32: the sum of weight * loss over the batch estimates the mean loss of the
 //     part's nodes; 0 for other nodes.
 // Both are ratios of counts of the subgraphs drawn beforehand; what was never seen counts as seen
@@ -69,7 +72,7 @@ class SaintBatches : public GraphSource {
   SaintOptions options_;
   Tensor wanted_;  // [V] u8
   std::unique_ptr<Sampler> sampler_;
-  std::vector<float> node_weight_, edge_weight_;  // by node, by position of InEdges
+  std::vector<float> node_weight_, edge_norm_;  // by node, by position of InEdges
   int64_t batches_ = 0, samples_ = 0;
 };
 
@@ -79,12 +82,14 @@ struct NeighbourOptions {
   int64_t batch_size = 512;
   bool shuffle = true;
   bool drop_last = false;
+  GraphAggregate aggregate = GraphAggregate::none;
   uint64_t seed = 0;
 };
 
 // Neighbour sampling: batch_size nodes of the part, the neighbours that are drawn for them, theirs,
 // and so on; each node's are drawn once, where it appears first. The part's nodes come first, and
-// only they have targets. A mean over the drawn edges is an unbiased estimate of a neighbourhood's.
+// only they have targets. A mean over the drawn edges is an unbiased estimate of a neighbourhood's;
+// others take edge_norm. Nodes drawn last have no edges but loops.
 // Errors: also no fan-outs, one of 0 or below -1, batch_size < 1, drop_last leaving nothing.
 // Ref: Hamilton et al. 2017, algorithm 2.
 class NeighbourBatches : public GraphSource {

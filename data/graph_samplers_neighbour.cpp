@@ -102,7 +102,26 @@ Batch NeighbourBatches::make(int64_t epoch, int64_t batch) {
     }
   }
   for (const int64_t node : nodes) local_[static_cast<size_t>(node)] = -1;
-  return make_batch(graph_, subgraph, wanted_, seeds);
+  const GraphAggregate aggregate = options_.aggregate;
+  if (aggregate == GraphAggregate::none) return make_batch(graph_, subgraph, wanted_, seeds);
+  std::vector<int64_t> into(nodes.size());
+  for (const int64_t to : subgraph.to) ++into[static_cast<size_t>(to)];
+  if (aggregate == GraphAggregate::symmetric_loops) add_loops(subgraph);
+  Batch out = make_batch(graph_, subgraph, wanted_, seeds);
+  const CategoryScope category(Category::input);
+  const Tensor norm = Tensor::empty({static_cast<int64_t>(subgraph.to.size())});
+  for (size_t e = 0; e < subgraph.to.size(); ++e) {
+    const auto to = static_cast<size_t>(subgraph.to[e]);
+    const int64_t node = nodes[to], sender = nodes[static_cast<size_t>(subgraph.from[e])];
+    // 1 / (the probability of the edge, given that its target's are drawn); of a loop 1.
+    const double drawings = subgraph.position[e] < 0 ? 1.0
+                                                     : static_cast<double>(edges_->degree(node)) /
+                                                           static_cast<double>(into[to]);
+    norm.mut<float>()[e] =
+        static_cast<float>(drawings * coefficient(*edges_, aggregate, sender, node));
+  }
+  out.extras.emplace_back("edge_norm", norm);
+  return out;
 }
 
 }  // namespace frugal::data

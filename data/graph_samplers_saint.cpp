@@ -153,34 +153,40 @@ void SaintBatches::presample() {
     const double weight = static_cast<double>(drawn) / (times * static_cast<double>(samples_));
     node_weight_.push_back(wanted[v] != 0 ? static_cast<float>(weight) : 0.0f);
     for (int64_t p = edges.begin(v); p < edges.end(v); ++p) {
-      const auto degree = static_cast<double>(edges.degree(v));
-      const auto sender = seen(edges.degree(edges.from(p)));
-      const double norm = options_.aggregate == SaintAggregate::sum ? 1.0
-                          : options_.aggregate == SaintAggregate::mean
-                              ? 1.0 / degree
-                              : 1.0 / std::sqrt(degree * sender);
       // 1 / (the probability of the edge, given that v is in the batch)
-      edge_weight_.push_back(
-          static_cast<float>(times / seen(of_edge[static_cast<size_t>(p)]) * norm));
+      const double drawings = times / seen(of_edge[static_cast<size_t>(p)]);
+      edge_norm_.push_back(
+          static_cast<float>(drawings * coefficient(edges, options_.aggregate, edges.from(p), v)));
     }
   }
 }
 
 Batch SaintBatches::make(int64_t epoch, int64_t batch) {
-  const Subgraph subgraph =
+  const InEdges& edges = sampler_->edges;
+  const GraphAggregate aggregate = options_.aggregate;
+  Subgraph subgraph =
       sampler_->draw(batch_key(options_.seed, kSaintStream, static_cast<uint64_t>(epoch),
                                static_cast<uint64_t>(batch)),
                      sampler_->of_consumer);
+  if (aggregate == GraphAggregate::symmetric_loops) add_loops(subgraph);
   Batch out = make_batch(graph_, subgraph, wanted_);
   const CategoryScope category(Category::input);
-  const auto pick = [](const std::vector<float>& values, const std::vector<int64_t>& index) {
-    const Tensor tensor = Tensor::empty({static_cast<int64_t>(index.size())});
-    std::transform(index.begin(), index.end(), tensor.mut<float>(),
-                   [&](int64_t i) { return values[static_cast<size_t>(i)]; });
-    return tensor;
-  };
-  out.extras.emplace_back("edge_weight", pick(edge_weight_, subgraph.position));
-  out.extras.emplace_back("node_weight", pick(node_weight_, subgraph.nodes));
+  if (aggregate != GraphAggregate::none) {
+    const Tensor norm = Tensor::empty({static_cast<int64_t>(subgraph.to.size())});
+    for (size_t e = 0; e < subgraph.to.size(); ++e) {
+      const int64_t position = subgraph.position[e];
+      const int64_t node = subgraph.nodes[static_cast<size_t>(subgraph.to[e])];
+      // A loop is in the batch whenever its node is.
+      norm.mut<float>()[e] = position >= 0
+                                 ? edge_norm_[static_cast<size_t>(position)]
+                                 : static_cast<float>(coefficient(edges, aggregate, node, node));
+    }
+    out.extras.emplace_back("edge_norm", norm);
+  }
+  const Tensor weights = Tensor::empty({static_cast<int64_t>(subgraph.nodes.size())});
+  std::transform(subgraph.nodes.begin(), subgraph.nodes.end(), weights.mut<float>(),
+                 [&](int64_t node) { return node_weight_[static_cast<size_t>(node)]; });
+  out.extras.emplace_back("node_weight", weights);
   return out;
 }
 

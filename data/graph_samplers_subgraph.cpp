@@ -1,6 +1,7 @@
 #include "data/graph_samplers_subgraph.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace frugal::data {
@@ -98,6 +99,33 @@ Batch make_batch(const GraphData& graph, const Subgraph& subgraph, const Tensor&
   batch.extras.emplace_back("edge_index", edge_index);
   batch.extras.emplace_back("node_id", Tensor::from(subgraph.nodes, {count}));
   return batch;
+}
+
+double coefficient(const InEdges& edges, GraphAggregate aggregate, int64_t from, int64_t to) {
+  const double loops = aggregate == GraphAggregate::symmetric_loops ? 1 : 0;
+  // What nothing sends to still has a degree as the one that sends.
+  const auto degree = [&](int64_t node) {
+    return std::max(static_cast<double>(edges.degree(node)) + loops, 1.0);
+  };
+  switch (aggregate) {
+    case GraphAggregate::mean:
+      return 1 / degree(to);
+    case GraphAggregate::symmetric:
+    case GraphAggregate::symmetric_loops:
+      return 1 / std::sqrt(degree(from) * degree(to));
+    case GraphAggregate::sum:
+    case GraphAggregate::none:
+      break;
+  }
+  return 1;
+}
+
+void add_loops(Subgraph& subgraph) {
+  for (size_t i = 0; i < subgraph.nodes.size(); ++i) {
+    subgraph.from.push_back(static_cast<int64_t>(i));
+    subgraph.to.push_back(static_cast<int64_t>(i));
+    subgraph.position.push_back(-1);
+  }
 }
 
 RngKey batch_key(uint64_t seed, uint64_t purpose, uint64_t epoch, uint64_t batch) {

@@ -6,6 +6,7 @@
 #include "core/rng.h"
 #include "data/dataset.h"
 #include "data/graph_data.h"
+#include "data/graph_samplers.h"
 
 namespace frugal::data {
 
@@ -51,6 +52,12 @@ Subgraph induce(const InEdges& edges, std::vector<int64_t> nodes, Scratch& scrat
 // node_id [V'] i64, and those of sparse features.
 Batch make_batch(const GraphData& graph, const Subgraph& subgraph, const Tensor& wanted,
                  int64_t seeds = -1);
+
+// What `aggregate` multiplies the edge from -> to of the whole graph with, or to's loop where the
+// two are one. REQUIRES: not none.
+double coefficient(const InEdges& edges, GraphAggregate aggregate, int64_t from, int64_t to);
+// A loop at every node, behind the other edges, of position -1.
+void add_loops(Subgraph& subgraph);
 
 // The stream of batch `batch` of epoch `epoch`: apart from those of models and of other purposes.
 RngKey batch_key(uint64_t seed, uint64_t purpose, uint64_t epoch, uint64_t batch);

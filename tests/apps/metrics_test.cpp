@@ -130,6 +130,11 @@ TEST_CASE("metrics: micro-F1 of multi-label answers, with and without a mask") {
   rest.add(logits, target, Tensor::from<float>({0, 1, 0.5f, 0}, {4}));
   rest += masked;
   CHECK(rest.micro_f1() == all.micro_f1());
+  MultiLabelCounts ignoring;
+  ignoring.add(logits, Tensor::from<float>({1, 1, -100, -100, 1, 1, 0, -100}, {4, 2}));
+  CHECK(ignoring.total() == 5);
+  CHECK(ignoring.correct() == 3);
+  CHECK(ignoring.micro_f1() == doctest::Approx(4.0 / 6));
   MultiLabelCounts bytes;
   bytes.add(logits, Tensor::from<uint8_t>({1, 1, 0, 0, 1, 1, 0, 1}, {4, 2}));
   CHECK(bytes.micro_f1() == all.micro_f1());

@@ -92,6 +92,25 @@ void check_repeats(const Make& make) {
   CHECK_THROWS_AS(other->seek({-1, 0}), Error);
 }
 
+// What edge_norm estimates, of the first feature.
+std::vector<double> aggregates(const GraphData& graph, GraphAggregate aggregate) {
+  const Ints all = ints(graph.edge_index);
+  const size_t edges = all.size() / 2, nodes = static_cast<size_t>(graph.nodes);
+  const bool loops = aggregate == GraphAggregate::symmetric_loops;
+  std::vector<double> degree(nodes, loops ? 1.0 : 0.0), sum(nodes);
+  for (size_t i = edges; i < 2 * edges; ++i) ++degree[static_cast<size_t>(all[i])];
+  const auto add = [&](size_t u, size_t v) {
+    sum[v] += graph.x.item(static_cast<int64_t>(2 * u)) / (aggregate == GraphAggregate::sum ? 1.0
+                                                           : aggregate == GraphAggregate::mean
+                                                               ? degree[v]
+                                                               : std::sqrt(degree[u] * degree[v]));
+  };
+  for (size_t i = 0; i < edges; ++i)
+    add(static_cast<size_t>(all[i]), static_cast<size_t>(all[i + edges]));
+  for (size_t v = 0; loops && v < nodes; ++v) add(v, v);
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE("neighbours: targets first, fan-outs kept, every target once an epoch") {
@@ -166,13 +185,60 @@ TEST_CASE("all neighbours give the whole neighbourhood, and a drawn mean is unbi
   }
 }
 
+TEST_CASE("coefficients of drawn neighbours leave no bias") {
+  const GraphData graph = small_graph(60);
+  for (const GraphAggregate aggregate :
+       {GraphAggregate::sum, GraphAggregate::mean, GraphAggregate::symmetric_loops}) {
+    CAPTURE(static_cast<int>(aggregate));
+    NeighbourOptions options;
+    options.aggregate = aggregate;
+    options.batch_size = 30;
+    options.shuffle = false;
+    const auto estimates = [](const Batch& batch) {
+      const Ints edges = ints(find_tensor(batch.extras, "edge_index"));
+      const Tensor norm = find_tensor(batch.extras, "edge_norm");
+      REQUIRE(norm.numel() == static_cast<int64_t>(edges.size() / 2));
+      std::vector<double> sum(static_cast<size_t>(batch.input.size(0)));
+      for (size_t e = 0; e < edges.size() / 2; ++e)
+        sum[static_cast<size_t>(edges[e + edges.size() / 2])] +=
+            norm.item(static_cast<int64_t>(e)) * batch.input.item(2 * edges[e]);
+      return sum;
+    };
+    const std::vector<double> truth = aggregates(graph, aggregate);
+    options.fanouts = {-1};
+    const Batch whole = *NeighbourBatches(graph, GraphPart::train, options).next();
+    const Ints targets = nodes_of(graph, GraphPart::train);
+    const std::vector<double> exact = estimates(whole);
+    for (size_t i = 0; i < 30; ++i)
+      CHECK(exact[i] == doctest::Approx(truth[static_cast<size_t>(targets[i])]).epsilon(1e-5));
+    options.fanouts = {2};
+    NeighbourBatches drawn(graph, GraphPart::train, options);
+    constexpr int kEpochs = 2000;
+    std::vector<double> sum(30), square(30);
+    for (int epoch = 0; epoch < kEpochs; ++epoch) {
+      const std::vector<double> estimate = estimates(*drawn.next());
+      drawn.next();
+      for (size_t i = 0; i < 30; ++i) {
+        sum[i] += estimate[i];
+        square[i] += estimate[i] * estimate[i];
+      }
+    }
+    for (size_t i = 0; i < 30; ++i) {
+      const double mean = sum[i] / kEpochs;
+      const double error = std::sqrt(std::max(square[i] / kEpochs - mean * mean, 0.0) / kEpochs);
+      CHECK(std::abs(mean - exact[i]) <= 5 * error + 1e-5 * std::abs(exact[i]));
+    }
+  }
+}
+
 TEST_CASE("GraphSAINT's weights leave no bias") {
   const GraphData graph = small_graph(40);
   const Ints all = ints(graph.edge_index);
   const size_t edges = all.size() / 2;
   for (const SaintSampler sampler : {SaintSampler::walk, SaintSampler::node, SaintSampler::edge})
-    for (const SaintAggregate aggregate :
-         {SaintAggregate::sum, SaintAggregate::mean, SaintAggregate::symmetric}) {
+    for (const GraphAggregate aggregate :
+         {GraphAggregate::sum, GraphAggregate::mean, GraphAggregate::symmetric,
+          GraphAggregate::symmetric_loops}) {
       CAPTURE(static_cast<int>(sampler));
       CAPTURE(static_cast<int>(aggregate));
       SaintOptions options;
@@ -186,15 +252,9 @@ TEST_CASE("GraphSAINT's weights leave no bias") {
       SaintBatches batches(graph, GraphPart::train, options);
       // The truth: aggregates of x over all neighbours, and the mean loss (here the degree) over
       // the training nodes that can be drawn.
-      std::vector<double> degree(40), truth(40);
+      std::vector<double> degree(40);
       for (size_t i = edges; i < 2 * edges; ++i) ++degree[static_cast<size_t>(all[i])];
-      for (size_t i = 0; i < edges; ++i) {
-        const auto u = static_cast<size_t>(all[i]), v = static_cast<size_t>(all[i + edges]);
-        truth[v] += graph.x.item(2 * all[i]) / (aggregate == SaintAggregate::sum ? 1.0
-                                                : aggregate == SaintAggregate::mean
-                                                    ? degree[v]
-                                                    : std::sqrt(degree[u] * degree[v]));
-      }
+      const std::vector<double> truth = aggregates(graph, aggregate);
       double loss = 0;
       const auto drawable = [&](int64_t v) {
         return sampler != SaintSampler::edge || degree[static_cast<size_t>(v)] > 0;
@@ -208,12 +268,12 @@ TEST_CASE("GraphSAINT's weights leave no bias") {
       while (const auto batch = batches.next()) {
         const Ints nodes = ints(find_tensor(batch->extras, "node_id"));
         const Ints ends = ints(find_tensor(batch->extras, "edge_index"));
-        const Tensor edge_weight = find_tensor(batch->extras, "edge_weight");
+        const Tensor edge_norm = find_tensor(batch->extras, "edge_norm");
         const Tensor node_weight = find_tensor(batch->extras, "node_weight");
         std::vector<double> estimate(nodes.size());
         for (size_t i = 0; i < ends.size() / 2; ++i)
           estimate[static_cast<size_t>(ends[i + ends.size() / 2])] +=
-              edge_weight.item(static_cast<int64_t>(i)) * batch->input.item(2 * ends[i]);
+              edge_norm.item(static_cast<int64_t>(i)) * batch->input.item(2 * ends[i]);
         double batch_loss = 0, plain = 0, targets = 0;
         for (size_t i = 0; i < nodes.size(); ++i) {
           const auto v = static_cast<size_t>(nodes[i]);

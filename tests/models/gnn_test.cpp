@@ -111,6 +111,43 @@ TEST_CASE("a graph is built once for the same tensors and again when they change
   CHECK(changed->edges.by_row.col.to_vector() != c->edges.by_row.col.to_vector());
 }
 
+TEST_CASE("coefficients of edges are taken as they are, loops among them") {
+  const auto with_norms = [](const Matrix& a) {
+    std::vector<int64_t> from, to;
+    std::vector<float> norm;
+    for (int64_t i = 0; i < kNodes; ++i)
+      for (int64_t j = 0; j < kNodes; ++j)
+        if (a(i, j) != 0) {
+          from.push_back(j);
+          to.push_back(i);
+          norm.push_back(static_cast<float>(a(i, j)));
+        }
+    const auto edges = static_cast<int64_t>(from.size());
+    from.insert(from.end(), to.begin(), to.end());
+    CategoryScope scope(Category::input);
+    Context context = context_of(Tensor::from(from, {2, edges}), nullptr, false);
+    context.extras.emplace_back("edge_norm", Tensor::from(norm, {edges}));
+    return context;
+  };
+  const Tensor x = features(DType::f32);
+  const auto same = [&](Module& net, const Matrix& a) {
+    const Tensor expected = run(net, x, context_of(edge_index(), nullptr, false));
+    CHECK(distance(run(net, x, with_norms(a)), Matrix(expected)) < 1e-5);
+    CHECK(distance(run(net, x, with_norms(map(a, [](double v) { return 2 * v; }))),
+                   Matrix(expected)) > 1e-3);
+    Context both = with_norms(a);
+    both.extras.emplace_back("edge_weight", find_tensor(both.extras, "edge_norm"));
+    CHECK_THROWS_WITH_AS(run(net, x, both), doctest::Contains("got both"), Error);
+  };
+  Init init;
+  Gcn gcn(init, options_of<GnnOptions>(2));
+  same(gcn, gcn_matrix());
+  Gcnii gcnii(init, options_of<GcniiOptions>(3));
+  same(gcnii, gcn_matrix());
+  Sage sage(init, options_of<SageOptions>(2));
+  same(sage, mean_matrix());
+}
+
 TEST_CASE("a layer keeps one tensor of its width") {
   constexpr int64_t kMany = 512, kWidth = 64;
   CategoryScope scope(Category::input);
