@@ -69,12 +69,13 @@ std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t 
   return std::make_unique<compress::AcgcPolicy>(options);
 }
 
-// It moves what it wants to itself.
+// It codes, and moves what it wants to, itself.
 std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
   compress::BudgetPolicyOptions options;
   options.keep = keep_options(config, seed);
   options.file.directory = config.offload;
   options.file.window = config.offload_window;
+  if (config.entropy) options.entropy.emplace();
   return std::make_unique<compress::BudgetPolicy>(options);
 }
 
@@ -86,7 +87,8 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_
                                        : config.policy == "actnn" ? make_actnn(config, seed)
                                        : config.policy == "acgc"  ? make_acgc(config, seed)
                                                                   : make_gact(config, seed);
-  if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
+  if (config.entropy && !budget)
+    policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
   if (config.offload.empty() || budget) return policy;
   compress::OffloadOptions file;
   file.directory = config.offload;

@@ -79,6 +79,7 @@ BudgetPlan Planner::least(const Kind& kind) const {
   plan.margin = margin_;
   for (const auto& item : items_) plan.bits[item.seq] = draft_->adaptive().least_bits(item);
   plan.waiting_bits = waiting_bits(items_, plan);
+  draft_->limit(items_, plan);
   return plan;
 }
 
@@ -87,7 +88,7 @@ std::optional<Planned> Planner::find_mixed(const Kind& kind) {
   found.plan = least(kind);
   found.memory = run(found.plan);
   if (!fits(found.memory)) return {};
-  search_bytes(draft_->adaptive(), items_, found.plan, [&](int64_t bytes) {
+  search_bytes(*draft_, items_, found.plan, [&](int64_t bytes) {
     BudgetPlan plan = found.plan;
     if (!draft_->allocate(items_, bytes, plan)) return false;
     plan.waiting_bits = waiting_bits(items_, plan);
@@ -113,17 +114,21 @@ void Planner::settle(Planned& found) {
       if (settled.contains(item.seq)) continue;
       const int bits = found.plan.bits.at(item.seq);
       const bool moves = item.seq < found.plan.moved;
-      BudgetPlan more = found.plan;
-      more.bits[item.seq] = bits == 16 ? kRaw : bits + 1;
-      const bool highest = bits == kRaw || (moves && bits >= kMovedBits);
-      if (highest || !fits(run(more)))
+      bool highest = bits == kRaw || (moves && bits >= kMovedBits);
+      if (!highest) {
+        BudgetPlan more = found.plan;
+        more.bits[item.seq] = bits == 16 ? kRaw : bits + 1;
+        draft_->limit({item}, more);
+        highest = !fits(run(more));
+      }
+      if (highest)
         settled.insert(item.seq);
       else
         free.push_back(item);
     }
     if (free.empty()) return;
     bool better = false;
-    search_bytes(draft_->adaptive(), free, found.plan, [&](int64_t bytes) {
+    search_bytes(*draft_, free, found.plan, [&](int64_t bytes) {
       BudgetPlan plan = found.plan;
       if (!draft_->allocate(free, bytes, plan)) return false;
       const StepMemory memory = run(plan);
@@ -169,14 +174,29 @@ std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
   return {};
 }
 
+// Once it is known what codes take, they may be worth less than the room that decoding takes.
 std::optional<Planned> Planner::find() {
+  std::optional<Planned> best = find_plan();
+  const bool known = !draft_->sizes().numbers().empty();
+  if (!config_.compression.entropy || (best && (best->plan.mode != BudgetPlan::mixed || !known)))
+    return best;
+  draft_->plan_codes(false);
+  std::optional<Planned> plain = find_plan();
+  draft_->plan_codes(true);
+  if (plain && (!best || plain->variance < best->variance)) best = std::move(plain);
+  return best;
+}
+
+std::optional<Planned> Planner::find_plan() {
   for (const BudgetPlan::Mode mode : {BudgetPlan::plain, BudgetPlan::exact}) {
     Planned found;
     found.plan.mode = mode;
     found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : config_.compression.slice_bytes;
     found.plan.margin = margin_;
     found.memory = run(found.plan);
-    if (fits(found.memory)) return found;
+    if (!fits(found.memory)) continue;
+    keep_recipes(found);
+    return found;
   }
   learn_items();
   std::optional<Planned> best;
@@ -189,7 +209,28 @@ std::optional<Planned> Planner::find() {
   }
   if (draft_->can_move())
     if (std::optional<Planned> moved = find_moved(best ? &*best : nullptr)) best = std::move(moved);
+  if (best) keep_recipes(*best);
   return best;
+}
+
+// The lossy ones first, then those that save the most time for their bytes.
+void Planner::keep_recipes(Planned& found) {
+  run(found.plan);
+  std::vector<BudgetPolicy::Recipe> recipes = draft_->recipes();
+  const auto worth = [](const BudgetPolicy::Recipe& recipe) {
+    return static_cast<double>(recipe.rebuilt) / static_cast<double>(recipe.raw_bytes);
+  };
+  std::stable_sort(recipes.begin(), recipes.end(), [&](const auto& a, const auto& b) {
+    return a.lossy != b.lossy ? a.lossy : worth(a) > worth(b);
+  });
+  for (const BudgetPolicy::Recipe& recipe : recipes) {
+    BudgetPlan more = found.plan;
+    more.kept.insert(recipe.seq);
+    const StepMemory memory = run(more);
+    if (!fits(memory)) continue;
+    found.plan = std::move(more);
+    found.memory = memory;
+  }
 }
 
 StepMemory Planner::smallest(int64_t batch) {
@@ -212,6 +253,13 @@ StepMemory Planner::smallest(int64_t batch) {
 }
 
 void Planner::plan_again(BudgetPolicy& policy) {
+  replace_plan(policy);
+  const auto& coded = policy.plan()->coded;
+  if (std::any_of(coded.begin(), coded.end(), [](const auto& each) { return each.second > 0; }))
+    policy.sizes().next_period();
+}
+
+void Planner::replace_plan(BudgetPolicy& policy) {
   if (policy.plan()) margin_ = std::max(margin_, policy.plan()->margin);
   learn_items();
   std::set<uint64_t> known;
@@ -220,6 +268,7 @@ void Planner::plan_again(BudgetPolicy& policy) {
     if (item.sensitivity && known.contains(item.seq))
       draft_->adaptive().measured(item.seq, *item.sensitivity, item.measured);
   items_ = draft_->items();
+  draft_->sizes() = policy.sizes();
   if (std::optional<Planned> found = find()) planned_ = std::move(*found);
   adopt(policy);
 }
@@ -233,19 +282,25 @@ void Planner::resume(const BudgetPolicy& policy) {
 }
 
 bool Planner::observe(const StepMemory& taken, BudgetPolicy& policy) {
+  const bool drifted = policy.drifted();
   const int64_t all = budget_.activations ? taken.saved() : taken.peak;
   const int64_t more = all - measure(planned_.memory);
-  if (all <= limit_ || more <= 0) return false;
-  margin_ = std::max(margin_, more);
-  plan_again(policy);
+  const bool exceeded = all > limit_ && more > 0;
+  if (exceeded) margin_ = std::max(margin_, more);
+  if (!exceeded && !drifted) return false;
+  replace_plan(policy);
   return true;
 }
 
 Json Planner::report() const {
   static constexpr const char* kModes[] = {"plain", "exact", "mixed"};
   const BudgetPlan& plan = planned_.plan;
-  int64_t raw = 0;
+  int64_t raw = 0, coded = 0;
   for (const auto& [seq, bits] : plan.bits) raw += bits == kRaw;
+  for (const auto& item : planned_.items)
+    if (const auto found = plan.coded.find(item.seq);
+        found != plan.coded.end() && found->second > 0)
+      coded += draft_->adaptive().bytes(item, item.bits) - found->second;
   return {{"kind", kModes[plan.mode]},
           {"limit_bytes", limit_},
           {"of", budget_.activations ? "activations" : "peak"},
@@ -256,6 +311,8 @@ Json Planner::report() const {
           {"average_bits", planned_.average_bits},
           {"tensors", plan.bits.size()},
           {"raw_tensors", raw},
+          {"kept_recipes", plan.kept.size()},
+          {"entropy_saved_bytes", coded},
           {"moved_before", plan.moved},
           {"slice_bytes", plan.slice_bytes},
           {"waiting_bits", plan.waiting_bits},

@@ -10,8 +10,11 @@
 // the largest whose peak fits. Then what is not alive at the peak takes what room it has: tensors
 // that cannot have a bit more are settled, the others share what is left, and so on. Smaller slices
 // (compression.slice_bytes, to a sixteenth) and a file for the tensors that wait longest are used
-// where they lower the variance by much, since they cost time. Until sensitivities are measured,
-// each element counts alike.
+// where they lower the variance by much, since they cost time. Then recipes that fit are kept raw
+// and not rebuilt, lossy ones first, then those that rebuild most for their bytes. Until
+// sensitivities are measured, each element counts alike. What an entropy stage saves counts as far
+// as it was seen (compress/budget_policy.h), so the first plan counts on nothing, and later ones
+// code nothing where that predicts less variance.
 //
 // With equal configurations and sensitivities, plans are equal.
 #pragma once
@@ -64,7 +67,8 @@ class Planner {
   // Goes on with the plan that `policy` has from a checkpoint.
   void resume(const compress::BudgetPolicy& policy);
   // After a step of the run: if it took more than planned and than the budget, plans again with
-  // so much less, and says true.
+  // so much less; if tensors would have taken more than was expected of their codes, with what they
+  // took; and says true.
   bool observe(const StepMemory& taken, compress::BudgetPolicy& policy);
 
   Json report() const;                                  // the plan in numbers, for metrics
@@ -84,9 +88,12 @@ class Planner {
   StepMemory run(const compress::BudgetPlan& plan, int64_t batch);
   StepMemory run(const compress::BudgetPlan& plan) { return run(plan, batch_); }
   std::optional<Planned> find();
+  std::optional<Planned> find_plan();
   std::optional<Planned> find_mixed(const Kind& kind);
   std::optional<Planned> find_moved(const Planned* unmoved);
   void settle(Planned& found);
+  void keep_recipes(Planned& found);
+  void replace_plan(compress::BudgetPolicy& policy);
   double variance_at(int bits) const;  // with these everywhere
   void learn_items();
   compress::BudgetPlan least(const Kind& kind) const;

@@ -2,7 +2,7 @@
 
 namespace frugal::apps {
 
-void search_bytes(const compress::AdaptivePolicy& policy,
+void search_bytes(const compress::BudgetPolicy& policy,
                   const std::vector<compress::AdaptivePolicy::Item>& items,
                   const compress::BudgetPlan& plan, const std::function<bool(int64_t)>& fits) {
   constexpr int64_t kFine = 512;

@@ -8,7 +8,7 @@ namespace frugal::apps {
 
 // Calls `fits` with numbers of kept bytes for `items`, from what `plan` gives them to all of them
 // raw, towards the largest with which it says true.
-void search_bytes(const compress::AdaptivePolicy& policy,
+void search_bytes(const compress::BudgetPolicy& policy,
                   const std::vector<compress::AdaptivePolicy::Item>& items,
                   const compress::BudgetPlan& plan, const std::function<bool(int64_t)>& fits);
 

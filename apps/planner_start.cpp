@@ -19,12 +19,6 @@ constexpr const char* kPath = "compression.memory_budget";
 constexpr int64_t kWeights = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 
-std::unique_ptr<SavePolicy> draft_of(const Config& config) {
-  CompressionConfig compression = config.compression;
-  compression.entropy = false;  // what it saves is known only when there are values
-  return make_policy(compression, static_cast<uint64_t>(config.run.seed));
-}
-
 }  // namespace
 
 Budget parse_budget(const std::string& text, const std::string& path) {
@@ -62,7 +56,7 @@ Planner::Planner(const Config& config, Unplanned)
     : config_(config),
       budget_(parse_budget(config.compression.memory_budget, kPath)),
       meta_(config),
-      policy_(draft_of(config)),
+      policy_(make_policy(config.compression, static_cast<uint64_t>(config.run.seed))),
       draft_(find_in<compress::BudgetPolicy>(*policy_)),
       checkpointing_(config.train.checkpointing),
       batch_(config.data.batch_size),

@@ -60,6 +60,11 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   // What it takes at `bits`, or kRaw, with the mask that then is not in its codes.
   int64_t bytes(const Item& item, int bits) const;
 
+  // As packed at `bits` in this step, whatever its width is.
+  std::unique_ptr<Packed> pack_at(const Tensor& tensor, const SaveInfo& info, int bits) const {
+    return quantizer(bits, false).pack(tensor, info);
+  }
+
   // For planners: this width, or kRaw, from the next step on. Errors: anything else.
   void set_bits(uint64_t seq, int bits);
   // The width of what a rebuild passes through and that waits for its consumers; before it is
@@ -95,6 +100,7 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     AdaptivePolicy& policy_;
   };
 
+  bool is_probed() const { return probing_; }
   void measured(uint64_t seq, double sensitivity, int64_t step);
   // The widths of least predicted variance within the average, from now on. Items that were never
   // measured count like the mean of the others, by element. Nothing happens while none was.

@@ -16,6 +16,9 @@ constexpr int kMovedBits = 8;
 // Packing costs time, which counts after variance: as much as so many bits add to an average
 // element.
 constexpr int kTimeBits = 16;
+// Of a tensor's bytes, what codes may take beyond what was seen.
+constexpr int64_t kHeadroom = 64;
+constexpr double kWithMore = 8;  // in learned(): more than a plan's numbers
 
 FixedPolicyOptions at(const FixedPolicyOptions& keep, const char* level) {
   FixedPolicyOptions options = keep;
@@ -32,6 +35,7 @@ std::shared_ptr<AdaptivePolicy> adaptive_of(const BudgetPolicyOptions& options) 
 }
 
 constexpr double kFinest = 16;
+constexpr double kLargest = 0x1p53;             // of whole numbers
 constexpr int kCoarse = BudgetPlan::mixed + 3;  // in learned(): mixed, with the widths in use
 
 // From sum c S(b_l), S(b) = 1 / (2^b - 1)^2, and sum c to the b of all that gives the same.
@@ -60,20 +64,78 @@ BudgetPolicy::BudgetPolicy(std::shared_ptr<AdaptivePolicy> adaptive,
     : WrappingPolicy(adaptive),
       adaptive_(std::move(adaptive)),
       exact_(at(options.keep, "L0")),
-      nearest_(options.keep.rounding == Rounding::nearest) {
+      nearest_(options.keep.rounding == Rounding::nearest),
+      entropy_(options.entropy) {
   if (!options.file.directory.empty()) store_ = std::make_shared<PayloadStore>(options.file);
 }
 
 Decision BudgetPolicy::decide(const SaveInfo& info, const Tensor& value) {
   FRUGAL_CHECK(plan_.has_value(), "[budget] expected a plan before the first step, got none");
   if (plan_->mode == BudgetPlan::plain) return {Decision::raw};
-  if (plan_->mode == BudgetPlan::exact) return exact_.decide(info, value);
-  Decision decision = adaptive_->decide(info, value);
-  if (decision.what == Decision::pack && info.seq < plan_->moved) {
+  const bool mixed = plan_->mode == BudgetPlan::mixed;
+  Decision decision = mixed ? adaptive_->decide(info, value) : exact_.decide(info, value);
+  if (!adaptive_->is_probed()) {
+    if (info.seq == 0) recipes_.clear();
+    if (decision.what == Decision::replay)
+      recipes_.push_back({info.seq, value.numel() + info.replay_elements, value.nbytes(),
+                          info.replay != Replay::exact});
+  }
+  if (decision.what == Decision::replay && plan_->kept.contains(info.seq)) return {Decision::raw};
+  if (decision.what != Decision::pack) return decision;
+  if (info.seq < plan_->moved) {
     const Codec& codec = *decision.codec;
     decision.codec = &moving_.try_emplace(&codec, codec, store_).first->second;
+  } else if (const auto most = plan_->coded.find(info.seq);
+             entropy_ && (most == plan_->coded.end() || most->second > 0)) {
+    plain_ = decision.codec;
+    decision.codec = this;
   }
   return decision;
+}
+
+std::unique_ptr<Packed> BudgetPolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  std::unique_ptr<Packed> packed = plain_->pack(tensor, info);
+  const auto most = plan_->coded.find(info.seq);
+  const bool limited = most != plan_->coded.end() && !adaptive_->is_probed();
+  if (tensor.device() == kMeta) {
+    const int64_t bytes = limited ? most->second : coded_bytes(*packed);
+    return coded_as(std::move(packed), bytes, *entropy_);
+  }
+  packed = entropy_code(std::move(packed), *entropy_);
+  const auto width = bits_.find(info.seq);
+  if (adaptive_->is_probed() || width == bits_.end()) return packed;
+  int bits = width->second;
+  sizes_.saw(info.seq, {bits, coded_bytes(*packed)});
+  // A limit holds for the fewest bits at least, coded or not.
+  while (limited && coded_bytes(*packed) > most->second && bits > 1) {
+    drifted_ = true;
+    packed = nullptr;
+    packed = entropy_code(adaptive_->pack_at(tensor, info, --bits), *entropy_);
+    sizes_.saw(info.seq, {bits, coded_bytes(*packed)});
+  }
+  return packed;
+}
+
+int64_t BudgetPolicy::bytes(const Item& item, int bits) const {
+  const int64_t plain = adaptive_->bytes(item, bits);
+  if (!entropy_ || !plans_codes_ || bits == kRaw) return plain;
+  const auto seen = sizes_.most(item.seq, bits);
+  if (!seen) return plain;
+  int64_t saved = adaptive_->bytes(item, seen->bits) - seen->bytes;
+  if (seen->bits < bits) saved /= 2;
+  const int64_t least = adaptive_->bytes(item, std::min(adaptive_->least_bits(item), bits));
+  return std::clamp(plain - saved + plain / kHeadroom, least, plain);
+}
+
+void BudgetPolicy::limit(const std::vector<Item>& items, BudgetPlan& plan) const {
+  if (!entropy_) return;
+  for (const Item& item : items) {
+    const int bits = plan.bits.at(item.seq);
+    if (bits == kRaw || item.seq < plan.moved)
+      plan.coded.erase(item.seq);
+    else
+      plan.coded[item.seq] = plans_codes_ ? bytes(item, bits) : 0;
+  }
 }
 
 void BudgetPolicy::adopt(const BudgetPlan& plan) {
@@ -187,17 +249,18 @@ bool BudgetPolicy::allocate(const std::vector<Item>& items, int64_t bytes, Budge
     for (int bits = least; bits <= (moves ? std::max(kMovedBits, least) : kMaxBits); ++bits) {
       const double cost = *item.sensitivity * AdaptivePolicy::variance(item, bits) +
                           time * static_cast<double>(item.elements);
-      each.push_back({cost, moves ? 0 : adaptive_->bytes(item, bits)});
+      each.push_back({cost, moves ? 0 : this->bytes(item, bits)});
       width.push_back(bits);
     }
     if (moves) continue;
-    each.push_back({0, adaptive_->bytes(item, kRaw)});
+    each.push_back({0, this->bytes(item, kRaw)});
     width.push_back(kRaw);
   }
   const Allocation best = compress::allocate(options, bytes);
   if (!best.feasible) return false;
   for (size_t i = 0; i < items.size(); ++i)
     plan.bits[items[i].seq] = widths[i][static_cast<size_t>(best.choice[i])];
+  limit(items, plan);
   return true;
 }
 
@@ -211,14 +274,26 @@ double BudgetPolicy::variance(const std::vector<Item>& items, const BudgetPlan& 
 
 std::vector<double> BudgetPolicy::learned() const {
   if (!plan_) return {};
+  std::vector<double> numbers;
+  const std::vector<double> sizes = sizes_.numbers();
+  const auto more = [&](size_t number) { numbers.push_back(static_cast<double>(number)); };
+  if (!sizes.empty() || !plan_->coded.empty() || !plan_->kept.empty()) {
+    numbers.push_back(kWithMore);
+    for (const size_t count : {sizes.size(), 2 * plan_->coded.size(), plan_->kept.size()})
+      more(count);
+    numbers.insert(numbers.end(), sizes.begin(), sizes.end());
+    for (const auto& [seq, bytes] : plan_->coded) more(seq), more(static_cast<size_t>(bytes));
+    for (const uint64_t seq : plan_->kept) more(seq);
+  }
   const bool coarse = wanted_ > 0;
-  std::vector<double> numbers = {
-      static_cast<double>(coarse ? kCoarse : plan_->mode), static_cast<double>(plan_->slice_bytes),
-      static_cast<double>(plan_->waiting_bits), static_cast<double>(plan_->moved),
-      static_cast<double>(plan_->margin)};
+  for (const double number :
+       {static_cast<double>(coarse ? kCoarse : plan_->mode),
+        static_cast<double>(plan_->slice_bytes), static_cast<double>(plan_->waiting_bits),
+        static_cast<double>(plan_->moved), static_cast<double>(plan_->margin)})
+    numbers.push_back(number);
   if (coarse) numbers.push_back(wanted_);
   for (const auto& [seq, bits] : plan_->bits) {
-    numbers.push_back(static_cast<double>(seq));
+    more(seq);
     numbers.push_back(bits);
     if (coarse) numbers.push_back(bits_.at(seq));
   }
@@ -227,9 +302,35 @@ std::vector<double> BudgetPolicy::learned() const {
 
 void BudgetPolicy::restore_learned(const std::vector<double>& numbers) {
   if (numbers.empty()) return;
-  constexpr double kLargest = 0x1p53;
+  std::span<const double> rest(numbers);
+  BudgetPlan plan;
+  sizes_ = {};
+  if (rest[0] == kWithMore) {
+    std::span<const double> parts[3];
+    bool whole = rest.size() >= 4;
+    double all = 4;
+    for (size_t i = 0; whole && i < 3; ++i) {
+      const double count = rest[i + 1];
+      whole = count >= 0 && count <= static_cast<double>(rest.size()) - all;
+      if (whole) parts[i] = rest.subspan(static_cast<size_t>(all), static_cast<size_t>(count));
+      all += count;
+    }
+    for (size_t i = 1; i < 3; ++i)
+      for (const double number : parts[i]) whole = whole && number >= 0 && number <= kLargest;
+    FRUGAL_CHECK(whole && parts[1].size() % 2 == 0,
+                 "[budget] expected a plan as learned() gives it, got {} numbers", numbers.size());
+    sizes_.restore(parts[0]);
+    for (size_t i = 0; i < parts[1].size(); i += 2)
+      plan.coded[static_cast<uint64_t>(parts[1][i])] = static_cast<int64_t>(parts[1][i + 1]);
+    for (const double seq : parts[2]) plan.kept.insert(static_cast<uint64_t>(seq));
+    rest = rest.subspan(static_cast<size_t>(all));
+  }
+  restore_plan(rest, std::move(plan));
+}
+
+void BudgetPolicy::restore_plan(std::span<const double> numbers, BudgetPlan plan) {
   constexpr size_t kHead = 5;
-  const bool coarse = numbers[0] == kCoarse;
+  const bool coarse = !numbers.empty() && numbers[0] == kCoarse;
   const size_t head = kHead + coarse, each = coarse ? 3 : 2;  // numbers of a tensor
   bool whole = numbers.size() >= head && (numbers.size() - head) % each == 0;
   for (size_t i = 0; i < numbers.size(); ++i)
@@ -238,7 +339,6 @@ void BudgetPolicy::restore_learned(const std::vector<double>& numbers) {
   FRUGAL_CHECK(whole && (numbers[0] <= 2 || coarse) && numbers[2] <= kMaxBits &&
                    (!coarse || (numbers[kHead] >= 1 && numbers[kHead] <= kFinest)),
                "[budget] expected a plan as learned() gives it, got {} numbers", numbers.size());
-  BudgetPlan plan;
   plan.mode = coarse ? BudgetPlan::mixed : static_cast<BudgetPlan::Mode>(numbers[0]);
   plan.slice_bytes = static_cast<int64_t>(numbers[1]);
   plan.waiting_bits = static_cast<int>(numbers[2]);

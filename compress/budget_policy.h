@@ -7,11 +7,27 @@
 //   mixed: recipes, and for each other tensor raw, 1 to 16 bits, or its codes in a file
 // Below a plan's widths there is room: with a fineness set, tensors take the fewest bytes with
 // which the predicted variance is that of so many bits everywhere, none more than the plan gives
-// it. So the budget holds, and forbids what is finer than the plan. Inside is an AdaptivePolicy,
+// it. So the budget holds, and forbids what is finer than the plan.
+//
+// With an entropy stage, packed tensors are coded, and plans count on what was seen: at the width
+// in question, the most that a tensor took of late and a little more; at one that was not seen,
+// half of what the next narrower one saved. A plan says the most bytes that each tensor may take. A
+// tensor that would take more is packed with fewer bits in that step, and drifted() says so: the
+// budget holds whatever the values are. Decoding takes room for a moment; a plan may also code
+// nothing.
+//
+// A recipe that the plan keeps is kept raw, not rebuilt: where there is room, that saves its time,
+// and the error of what it would have been rebuilt from. Inside is an AdaptivePolicy,
 // which holds widths and sensitivities, so that what measures them (apps/sensitivity.h) and what
 // keeps them in checkpoints serves this policy too.
 #pragma once
+#include <set>
+#include <span>
+#include <utility>
+
 #include "compress/adaptive_policy.h"
+#include "compress/coded_sizes.h"
+#include "compress/entropy.h"
 #include "compress/learner.h"
 #include "compress/offload.h"
 #include "compress/wrapping_policy.h"
@@ -25,15 +41,19 @@ struct BudgetPlan {
   uint64_t moved = 0;  // mixed: codes of tensors before this SaveInfo::seq go to the file
   int64_t margin = 0;  // bytes that steps took more than planned, for the next plan
   std::map<uint64_t, int> bits = {};  // mixed: by SaveInfo::seq, a width or AdaptivePolicy::kRaw
+  std::map<uint64_t, int64_t> coded =
+      {};  // mixed, entropy: the most bytes of a tensor's codes; 0: it is not coded
+  std::set<uint64_t> kept = {};  // exact and mixed: recipes that are kept raw instead
 };
 
 struct BudgetPolicyOptions {
-  FixedPolicyOptions keep;  // level, bits, recipes and slice_bytes do not count
-  OffloadOptions file;      // without a directory, nothing can be moved
+  FixedPolicyOptions keep;                     // level, bits, recipes and slice_bytes do not count
+  OffloadOptions file;                         // without a directory, nothing can be moved
+  std::optional<EntropyOptions> entropy = {};  // not of what is moved
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjustable {
+class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjustable, private Codec {
  public:
   explicit BudgetPolicy(const BudgetPolicyOptions& options);  // Errors: those of PayloadStore
   Decision decide(const SaveInfo& info, const Tensor& value) override;  // Errors: no plan yet
@@ -57,6 +77,26 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
   // The tensors of the last step under a mixed plan, each with a sensitivity: where none was
   // measured the mean of the others, by element, or 1 an element.
   std::vector<AdaptivePolicy::Item> items() const;
+  // Whether what follows counts on coding, where there is an entropy stage; else nothing is coded.
+  void plan_codes(bool codes) { plans_codes_ = codes; }
+  // What a tensor is expected to take at `bits`, or kRaw.
+  int64_t bytes(const AdaptivePolicy::Item& item, int bits) const;
+  // Sets BudgetPlan::coded of the tensors of `items` to that.
+  void limit(const std::vector<AdaptivePolicy::Item>& items, BudgetPlan& plan) const;
+  // What coding gave so far, and that of another policy of the same run.
+  CodedSizes& sizes() const { return sizes_; }
+  // Whether tensors took more than the plan said, since this was asked last.
+  bool drifted() { return std::exchange(drifted_, false); }
+
+  // What the last step rebuilt, or would have but for BudgetPlan::kept.
+  struct Recipe {
+    uint64_t seq = 0;
+    int64_t rebuilt = 0;  // elements, of it and on the way to it
+    int64_t raw_bytes = 0;
+    bool lossy = false;
+  };
+  const std::vector<Recipe>& recipes() const { return recipes_; }
+
   // Widths of least predicted variance for the tensors of `items` within `bytes` of kept memory;
   // tensors that are moved take none. Where variance hardly differs, raw is preferred: it takes no
   // time. False, and no change: not even the least widths fit.
@@ -65,7 +105,7 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
   // The predicted variance of a plan, in the unit of the sensitivities.
   static double variance(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan);
 
-  // The plan, and the widths in use where they are fewer, as numbers.
+  // The plan, the widths in use where they are fewer, and sizes(), as numbers.
   std::vector<double> learned() const override;
   void restore_learned(const std::vector<double>& numbers) override;
 
@@ -79,6 +119,8 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
   std::map<uint64_t, int> coarser(const std::vector<AdaptivePolicy::Item>& items,
                                   double fineness) const;
   void use(std::map<uint64_t, int> bits);
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  void restore_plan(std::span<const double> numbers, BudgetPlan plan);
 
   std::optional<BudgetPlan> plan_;
   std::map<uint64_t, int> bits_;  // of a mixed plan, in use
@@ -86,6 +128,12 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
   bool nearest_ = false;
   std::shared_ptr<PayloadStore> store_;
   std::map<const Codec*, Offload> moving_;
+  std::optional<EntropyOptions> entropy_;
+  const Codec* plain_ = nullptr;  // the adaptive policy's
+  std::vector<Recipe> recipes_;
+  mutable CodedSizes sizes_;
+  mutable bool drifted_ = false;
+  bool plans_codes_ = true;
 };
 
 }  // namespace frugal::compress

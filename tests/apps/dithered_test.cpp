@@ -1,0 +1,75 @@
+// Runs with dithered rounding, whose unpacking draws again what packing drew.
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+// Runs until the metrics have more than `bytes`, and then is told to end.
+Ran cut(const std::string& arguments, const std::string& metrics, uintmax_t bytes) {
+  return shell(
+      fmt::format("FRUGAL {0} & pid=$!; while kill -0 $pid && [ \"$(cat {1} | wc -c)\" -le "
+                  "{2} ]; do sleep 0.01; done; kill -TERM $pid; wait $pid",
+                  arguments, metrics, bytes));
+}
+
+}  // namespace
+
+TEST_CASE("a dithered run that is ended and resumed gives the bits of one that was not") {
+  std::string keep = "--set compression.level=L1";
+  SUBCASE("of one width") {}
+  SUBCASE("of widths that adapt") {
+    keep = "--set compression.level=L2 --set compression.adapt_interval=7";
+  }
+  SUBCASE("of widths by sample, coded by their entropy") {
+    keep =
+        "--set compression.policy=actnn --set compression.level=L3 "
+        "--set compression.adapt_interval=7 --set compression.entropy=true";
+  }
+  SUBCASE("within a budget") {
+    keep =
+        "--set 'compression.memory_budget=\"1/4 activations\"' "
+        "--set compression.adapt_interval=7 --set compression.entropy=true";
+  }
+  CAPTURE(keep);
+  const TempFolder folder;
+  Json config = Json::parse(kTinyConfig);
+  // Of what relu gives, dither takes nothing away: norms are what it changes.
+  config["model"] = {{"name", "resnet20"}};
+  config["data"]["shape"] = {8, 8, 3};
+  config["data"]["batch_size"] = 64;
+  config["data"]["train_samples"] = 1536;
+  config["train"]["epochs"] = 1;
+  config["train"]["checkpoint_interval"] = 0;
+  config["compression"]["rounding"] = "dithered";
+  config["compression"]["min_elements"] = 96;
+  write_file(folder / "c.json", config.dump());
+  const std::string train = fmt::format("train {} {} --resume --out ", folder / "c.json", keep);
+  const Ran whole = frugal(train + folder / "whole");
+  REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  const std::string metrics = folder / "cut/metrics.jsonl";
+  for (int times = 0; times < 2; ++times) {
+    std::error_code none;
+    const uintmax_t before = std::filesystem::file_size(metrics, none);
+    CHECK(cut(train + folder / "cut", metrics, none ? 0 : before).status == 143);
+    CHECK(std::filesystem::exists(folder / "cut/checkpoint/state.safetensors"));
+    CHECK(!std::filesystem::exists(folder / "cut/summary.json"));
+  }
+  REQUIRE(frugal(train + folder / "cut").status == 0);
+  for (const char* name : {"/metrics.jsonl", "/checkpoint/last.safetensors",
+                           "/checkpoint/best.safetensors", "/checkpoint/state.safetensors"}) {
+    CAPTURE(name);
+    const std::string a = read_file(folder / "whole" + name), b = read_file(folder / "cut" + name);
+    CHECK(!a.empty());
+    CHECK((a == b));
+  }
+  // Dither is in these bits.
+  const Ran plain = frugal(train + folder / "plain" + " --set compression.rounding=stochastic");
+  REQUIRE_MESSAGE(plain.status == 0, plain.err);
+  CHECK(read_file(folder / "plain/checkpoint/last.safetensors") !=
+        read_file(folder / "whole/checkpoint/last.safetensors"));
+}
+
+}  // namespace frugal::apps
