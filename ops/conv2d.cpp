@@ -242,7 +242,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   check_dim("conv2d", "x", x, 4);
   check_dim("conv2d", "weight", weight, 4);
   check_real("conv2d", "x", x);
-  check_same("conv2d", x, {&weight, &bias});
+  check_beside("conv2d", x, {&weight, &bias});
   const Shape shape = conv2d_shape("conv2d", x.shape(), weight.shape(), options);
   if (bias.defined()) check_shape("conv2d", "bias", bias, {weight.shape()[0]});
   const Tensor in = contiguous(x), w = contiguous(weight);
@@ -258,7 +258,7 @@ void check_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x
                           const Conv2dOptions& options) {
   check_real(kBackward, "dy", dy);
   check_dim(kBackward, "weight", weight, 4);
-  check_same(kBackward, dy, {&weight});
+  check_beside(kBackward, dy, {&weight});
   check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x_shape, weight.shape(), options));
 }
 
@@ -291,7 +291,8 @@ Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& we
   check_same(kBackward, dy, {&x});
   check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x.shape(), weight_shape, options));
   const Tensor gradient = contiguous(dy), in = contiguous(x);
-  Tensor dweight = Tensor::empty(weight_shape, dy.dtype(), dy.device());
+  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());
   dispatch(dy.device(), [&](auto backend) {
     conv2d_backward_weight_kernel(backend, dweight, gradient, in, options);
   });

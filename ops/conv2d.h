@@ -1,4 +1,6 @@
-// 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 (oneDNN) and f64 (plain loops).
+// 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 (oneDNN) and f64 (plain loops); on
+// CUDA f32 and bf16 (cuDNN, sums in f32, ops/precision.h), where bias, dweight and, rounded for the
+// product, weight are f32.
 // Ref: Dumoulin & Visin 2016.
 #pragma once
 #include "core/tensor.h"

@@ -51,7 +51,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   check_dim(kOp, "x", x, 4);
   check_dim(kOp, "weight", weight, 4);
   check_real(kOp, "x", x);
-  check_same(kOp, x, {&weight, &bias});
+  check_beside(kOp, x, {&weight, &bias});
   const Shape shape = output_shape(kOp, x.shape(), weight.shape(), options);
   if (bias.defined()) check_shape(kOp, "bias", bias, {shape[3]});
   // The convolution [K] -> [C] has exactly this weight, [C, R, S, K/groups].
@@ -67,7 +67,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 Tensor conv_transpose2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                                        const ConvTranspose2dOptions& options) {
   check_real(kBackward, "dy", dy);
-  check_same(kBackward, dy, {&weight});
+  check_beside(kBackward, dy, {&weight});
   check_shape(kBackward, "dy", dy, output_shape(kBackward, x_shape, weight.shape(), options));
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
   Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
@@ -83,7 +83,8 @@ Tensor conv_transpose2d_backward_weight(const Tensor& dy, const Tensor& x,
   check_same(kBackward, dy, {&x});
   check_shape(kBackward, "dy", dy, output_shape(kBackward, x.shape(), weight_shape, options));
   const Tensor gradient = contiguous(dy), in = contiguous(x);
-  Tensor dweight = Tensor::empty(weight_shape, dy.dtype(), dy.device());
+  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());
   dispatch(dy.device(), [&](auto backend) {
     conv2d_backward_weight_kernel(backend, dweight, in, gradient, adjoint(options));
   });

@@ -1,5 +1,5 @@
 // Transposed 2-D convolution: the adjoint of conv2d in its input, so it runs on conv2d's own
-// kernels. Images NHWC, weights [C, R, S, K/groups]: C channels in, K out; f32 and f64.
+// kernels. Images NHWC, weights [C, R, S, K/groups]: C channels in, K out; dtypes as conv2d.
 #pragma once
 #include "core/tensor.h"
 #include "ops/options.h"

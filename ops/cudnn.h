@@ -14,12 +14,11 @@ struct Convolution {
   Pass pass = Pass::forward;
   Shape x, w, y;  // REQUIRES: nothing empty; the shapes that conv2d_shape() gives
   Conv2dOptions options;
-  DType dtype = DType::f32;  // of what is read and of x and y: f32, by matmul_precision(), or bf16
-  DType dweight = DType::f32;       // of backward_weight's result: f32, or bf16 beside bf16
+  DType dtype = DType::f32;         // of all tensors: f32, by matmul_precision(), or bf16
   bool bias = false, relu = false;  // forward: y = relu(conv + bias)
 };
 
-// The pass's result is written, the rest read; bias [K] f32.
+// The pass's result is written, the rest read; bias [K].
 struct ConvolutionData {
   void *x = nullptr, *w = nullptr, *y = nullptr;
   const void* bias = nullptr;

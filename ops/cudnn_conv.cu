@@ -69,9 +69,10 @@ void add_forward(Graph& graph, const Convolution& p, const Operand& x, const Ope
     const int64_t k = p.w[0];
     Operand row;
     row.id = kBias;
+    row.type = y.type;
     row.dims = {1, k, 1, 1};
     row.strides = {k, 1, k, k};
-    row.alignment = 4;
+    row.alignment = static_cast<int64_t>(size_of(p.dtype));
     const Descriptor& sums = p.relu ? graph.tensor(biased) : out;
     graph.pointwise(CUDNN_POINTWISE_ADD, *last, &graph.tensor(row), sums);
     last = &sums;
@@ -81,12 +82,11 @@ void add_forward(Graph& graph, const Convolution& p, const Operand& x, const Ope
 
 Graph graph_of(const Convolution& p, const ConvolutionData& data) {
   const Operand x = operand(kX, p.dtype, p.x, data.x), y = operand(kY, p.dtype, p.y, data.y);
-  const bool makes_weight = p.pass == Pass::backward_weight;
-  const Operand w = operand(kW, makes_weight ? p.dweight : p.dtype, p.w, data.w);
+  const Operand w = operand(kW, p.dtype, p.w, data.w);
   Graph graph;
   if (p.pass == Pass::forward) {
     add_forward(graph, p, x, w, y);
-  } else if (makes_weight) {
+  } else if (p.pass == Pass::backward_weight) {
     graph.add(graph.part(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, "weight's")
                   .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
                        convolution(graph, p.options))
@@ -114,13 +114,11 @@ bool convolve(const Convolution& p, const ConvolutionData& data) {
   const bool exact = p.dtype == DType::f32 && matmul_precision() == MatmulPrecision::f32;
   static constexpr const char* kPasses[] = {"forward", "input", "weight"};
   const std::string key = fmt::format(
-      "conv {} {}{}{} {}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {}",
-      kPasses[static_cast<int>(p.pass)], name_of(p.dtype),
-      p.pass == Pass::backward_weight && p.dweight != p.dtype ? " to f32" : "",
-      exact ? "" : " rounded", p.bias ? "+bias" : "", p.relu ? "+relu" : "",
-      deterministic() ? "" : " any order", p.x, p.w, p.y, p.options.stride, p.options.padding,
-      p.options.dilation, alignment_of(data.x), alignment_of(data.w), alignment_of(data.y),
-      convolution_workspace());
+      "conv {} {}{} {}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {}",
+      kPasses[static_cast<int>(p.pass)], name_of(p.dtype), exact ? "" : " rounded",
+      p.bias ? "+bias" : "", p.relu ? "+relu" : "", deterministic() ? "" : " any order", p.x, p.w,
+      p.y, p.options.stride, p.options.padding, p.options.dilation, alignment_of(data.x),
+      alignment_of(data.w), alignment_of(data.y), convolution_workspace());
   std::vector<Binding> bindings{{kX, data.x}, {kW, data.w}, {kY, data.y}};
   if (p.bias) bindings.push_back({kBias, data.bias});
   return run(

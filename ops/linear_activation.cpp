@@ -2,6 +2,7 @@
 
 #include "ops/bitmask.h"
 #include "ops/checks.h"
+#include "ops/copy.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 
@@ -11,7 +12,7 @@ namespace {
 void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_real(op, "x", x);
   check_dim(op, "weight", weight, 2);
-  check_same(op, x, {&weight, &bias});
+  check_beside(op, x, {&weight, &bias});
   FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1),
                "[{}] expected x [..., {}] for weight {}, got {}", op, weight.size(1),
                weight.shape(), x.shape());
@@ -31,10 +32,19 @@ void check_like(const Tensor& h, std::initializer_list<const Tensor*> others) {
 
 }  // namespace
 
-// Two whole passes: in blocks of rows that stay in a cache, oneDNN packs the weight again for each,
-// which takes longer than the pass over h saves.
+// On the CPU two whole passes: in blocks of rows that stay in a cache, oneDNN packs the weight
+// again for each, which takes longer than the pass over h saves.
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind) {
   check_linear("linear_gelu", x, weight, bias);
+  if constexpr (kHasCuda) {
+    if (x.device().type == DeviceType::cuda && kind == Gelu::tanh) {
+      Shape shape = x.shape();
+      shape[shape.dim() - 1] = weight.size(0);
+      const LinearGelu out{Tensor::empty(shape, x.dtype(), x.device()),
+                           Tensor::empty(shape, x.dtype(), x.device())};
+      if (linear_gelu_kernel(Cuda{}, out, contiguous(x), contiguous(weight), bias)) return out;
+    }
+  }
   const Tensor h = linear(x, weight, bias);
   return {h, unary(unary_of(kind), h)};
 }

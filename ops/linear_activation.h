@@ -1,5 +1,5 @@
-// A linear map and an activation of its output. f32 and f64. Other gradients are the two ops' own
-// (ops/elementwise.h, ops/bitmask.h, ops/matmul.h).
+// A linear map and an activation of its output; dtypes as linear. Other gradients are the two ops'
+// own (ops/elementwise.h, ops/bitmask.h, ops/matmul.h).
 #pragma once
 #include "core/tensor.h"
 #include "ops/options.h"
@@ -12,6 +12,10 @@ struct LinearGelu {
   Tensor h, y;
 };
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind);
+// Both in one pass, by tanh; x and weight contiguous. Returns false where there is no such pass,
+// and nothing was done.
+bool linear_gelu_kernel(Cuda, const LinearGelu& out, const Tensor& x, const Tensor& weight,
+                        const Tensor& bias);
 
 // y = gelu(h), and dh = dy gelu'(h), into contiguous tensors like h that are given: y may be h or
 // the variance, dh may be dy. With a variance of h, unary_estimate() and unary_backward_estimate().

@@ -6,6 +6,7 @@
 #include "ops/checks.h"
 #include "ops/copy.h"
 #include "ops/onednn.h"
+#include "ops/reduce.h"
 
 namespace frugal::ops {
 namespace {
@@ -197,6 +198,17 @@ Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
                "and {}",
                dy.shape(), x.shape());
   return product(as_rows(dy).transpose(0, 1), as_rows(x), parameter_dtype(dy.dtype()));
+}
+
+Tensor linear_backward_bias(const Tensor& dy) {
+  check_real("linear backward", "dy", dy);
+  if (dy.dtype() != DType::bf16) return sum_to(dy, {dy.shape().back()});
+  const Tensor rows = as_rows(dy);
+  Tensor dbias = Tensor::empty({dy.shape().back()}, DType::f32, dy.device());
+  if constexpr (kHasCuda) {
+    if (dy.device().type == DeviceType::cuda) linear_backward_bias_kernel(Cuda{}, rows, dbias);
+  }
+  return dbias;
 }
 
 }  // namespace frugal::ops

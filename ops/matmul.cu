@@ -6,6 +6,7 @@
 #include "ops/cublas.h"
 #include "ops/cuda_cast.h"
 #include "ops/cuda_strides.h"
+#include "ops/cuda_sum.h"
 #include "ops/inplace.h"
 #include "ops/reduce.h"
 
@@ -74,7 +75,43 @@ bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
   return true;
 }
 
+// kRun columns of a row.
+template <int kRun>
+struct Columns {
+  using Term = float;
+  static constexpr int kWidth = kRun;
+  int64_t columns;
+  const BFloat16* dy;
+  __device__ void operator()(int64_t, int64_t row, int64_t column, float* terms) const {
+    const BFloat16* from = dy + row * columns + column;
+    if constexpr (kRun == 1) {
+      terms[0] = cuda::load(from[0]);
+    } else {
+      const auto pack = cuda::load_pack(from);
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) terms[i] = cuda::load(pack.at[i]);
+    }
+  }
+};
+struct StoreSum {
+  float* out;
+  __device__ void operator()(int64_t at, double total) const {
+    out[at] = static_cast<float>(total);
+  }
+};
+
 }  // namespace
+
+void linear_backward_bias_kernel(Cuda, const Tensor& dy, const Tensor& dbias) {
+  const int64_t rows = dy.size(0), columns = dy.size(1);
+  const auto* from = dy.data<BFloat16>();
+  const StoreSum store{dbias.mut<float>()};
+  constexpr int kRun = cuda::Pack<BFloat16>::kSize;
+  if (columns % kRun == 0 && cuda::is_packable(from))
+    cuda::sum_over<double>(dy.device(), 1, rows, columns, Columns<kRun>{columns, from}, store);
+  else
+    cuda::sum_over<double>(dy.device(), 1, rows, columns, Columns<1>{columns, from}, store);
+}
 
 void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (c.numel() == 0) return;

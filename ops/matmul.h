@@ -19,5 +19,8 @@ void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, cons
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]
+// dy summed over all but its last axis: the gradient of a convolution's bias too.
+Tensor linear_backward_bias(const Tensor& dy);                                  // [O]
+void linear_backward_bias_kernel(Cuda, const Tensor& dy, const Tensor& dbias);  // bf16 to f32
 
 }  // namespace frugal::ops

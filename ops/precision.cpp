@@ -7,7 +7,7 @@ namespace {
 
 std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
 std::atomic<bool> chosen_deterministic{true};
-std::atomic<int64_t> chosen_workspace{int64_t{256} << 20};
+std::atomic<int64_t> chosen_workspace{int64_t{512} << 20};
 
 }  // namespace
 

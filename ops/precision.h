@@ -17,7 +17,7 @@ void set_deterministic(bool deterministic);
 bool deterministic();
 
 // The most bytes of workspace that a convolution may take where another way of computing it takes
-// less. The default is 256 MiB.
+// less. The default is 512 MiB.
 void set_convolution_workspace(int64_t bytes);
 int64_t convolution_workspace();
 

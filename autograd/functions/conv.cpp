@@ -7,7 +7,7 @@
 #include "ops/conv_transpose2d.h"
 #include "ops/copy.h"
 #include "ops/inplace.h"
-#include "ops/reduce.h"
+#include "ops/matmul.h"
 
 namespace frugal {
 namespace {
@@ -15,9 +15,6 @@ namespace {
 // What a window of the weight [K, R, S, C/groups] reaches, and how many of them are moved by one.
 double window(const Shape& weight) { return static_cast<double>(weight[1] * weight[2]); }
 double area(const Pair& stride) { return static_cast<double>(stride[0] * stride[1]); }
-
-// The gradient of a bias [K]: dy summed over all but its last axis.
-Tensor bias_gradient(const Tensor& dy) { return ops::sum_to(dy, {dy.shape().back()}); }
 
 // The gradients, slice by slice of the batch: x is never whole, dx goes to what its other consumers
 // gave already, over dy, or else to a tensor of its own.
@@ -27,7 +24,7 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   const int64_t n = x_shape[0];
   Gradient dy = b.take_gradient();
   const Tensor weight = b.saved(1), partial = b.partial(0);
-  if (b.needs(2)) grads[2] = bias_gradient(dy.whole());
+  if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy.whole());
   const bool over_dy =
       !partial.defined() && x_shape == dy.shape() && dy.is_whole() && is_sole_owner(dy.whole());
   Tensor dw, dx;
@@ -79,7 +76,7 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
   // The weight's comes first: x has gone when dx comes.
   if (b.needs(1)) grads[1] = ops::conv2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
   if (b.needs(0)) grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
-  if (b.needs(2)) grads[2] = bias_gradient(b.dy());
+  if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
   return grads;
 }
 
@@ -114,7 +111,7 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
           grads[0] = ops::conv_transpose2d_backward_input(b.dy(), b.saved(1), x_shape, options);
         if (b.needs(1))
           grads[1] = ops::conv_transpose2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
-        if (b.needs(2)) grads[2] = bias_gradient(b.dy());
+        if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
         return grads;
       });
 }

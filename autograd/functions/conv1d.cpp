@@ -2,7 +2,7 @@
 #include "autograd/transformer_functions.h"
 #include "ops/conv2d.h"
 #include "ops/copy.h"
-#include "ops/reduce.h"
+#include "ops/matmul.h"
 
 // A sequence is an image of one row. Saves: x, weight.
 namespace frugal {
@@ -44,7 +44,7 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
         if (b.needs(0))
           grads[0] =
               as_sequence(ops::conv2d_backward_input(dy, as_image(b.saved(1)), wide, options));
-        if (b.needs(2)) grads[2] = ops::sum_to(b.dy(), {b.dy().shape().back()});
+        if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
         return grads;
       });
 }

@@ -7,7 +7,6 @@
 #include "ops/bitmask.h"
 #include "ops/copy.h"
 #include "ops/matmul.h"
-#include "ops/reduce.h"
 
 namespace frugal {
 namespace {
@@ -23,7 +22,7 @@ Use use_of(const Variable& weight) {
 Grads linear_gradients(const Backward& b, const Tensor& dh) {
   Grads grads(3);
   if (b.needs(1)) grads[1] = ops::linear_backward_weight(dh, b.saved(0));
-  if (b.needs(2)) grads[2] = ops::sum_to(dh, {dh.shape().back()});
+  if (b.needs(2)) grads[2] = ops::linear_backward_bias(dh);
   if (b.needs(0)) grads[0] = ops::linear_backward_input(dh, b.saved(1));
   return grads;
 }

@@ -14,7 +14,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
                   Grads grads(3);
                   if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
                   if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
-                  if (b.needs(2)) grads[2] = ops::sum_to(b.dy(), {b.dy().shape().back()});
+                  if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
                   return grads;
                 });
 }

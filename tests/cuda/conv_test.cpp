@@ -1,0 +1,111 @@
+// What the op table's convolutions do not reach: slices that are not aligned, shapes that only the
+// loops take, biases of odd channels beside bf16, and slices of a batch.
+#include <cmath>
+
+#include "core/rng.h"
+#include "ops/conv2d.h"
+#include "ops/conv_transpose2d.h"
+#include "ops/copy.h"
+#include "tests/cuda/gpu.h"
+
+using namespace frugal;
+
+namespace {
+
+Tensor eighths(const Shape& shape, uint64_t seed) {
+  Tensor x = Tensor::empty(shape);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    x.mut<float>()[i] =
+        std::floor(static_cast<float>(16 * uniform({seed, 7}, static_cast<uint64_t>(i)))) / 8 - 1;
+  return x;
+}
+
+Tensor on_cuda(const Tensor& x, DType dtype = DType::f32) {
+  return to_device(ops::cast(x, dtype), gpu::kCuda);
+}
+
+// Relative to the largest.
+double distance(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double most = 0, size = 1;
+  for (size_t i = 0; i < x.size(); ++i) {
+    most = std::max(most, std::abs(x[i] - y[i]));
+    size = std::max(size, std::abs(y[i]));
+  }
+  return most / size;
+}
+
+void compare(const Shape& x_shape, const Shape& w_shape, const Conv2dOptions& o) {
+  CAPTURE(x_shape);
+  CAPTURE(w_shape);
+  const Tensor x = eighths(x_shape, 1), w = eighths(w_shape, 2), b = eighths({w_shape[0]}, 3);
+  const Tensor y = ops::conv2d(x, w, b, o), dy = eighths(y.shape(), 4);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const double tolerance = dtype == DType::f32 ? 1e-5 : 0.01;
+    const Tensor gx = on_cuda(x, dtype), gw = on_cuda(w), gdy = on_cuda(dy, dtype);
+    const Tensor gy = ops::conv2d(gx, gw, on_cuda(b), o);
+    CHECK(gy.dtype() == dtype);
+    CHECK(distance(gy, y) < tolerance);
+    const Tensor dx = ops::conv2d_backward_input(gdy, gw, x_shape, o);
+    CHECK(dx.dtype() == dtype);
+    CHECK(distance(dx, ops::conv2d_backward_input(dy, w, x_shape, o)) < tolerance);
+    const Tensor dw = ops::conv2d_backward_weight(gdy, gx, w_shape, o);
+    CHECK(dw.dtype() == DType::f32);
+    CHECK(distance(dw, ops::conv2d_backward_weight(dy, x, w_shape, o)) < tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("CUDA's convolutions agree with the CPU's, through the library and by loops") {
+  if (!gpu::available()) return;
+  Conv2dOptions same, strided, dilated, grouped;
+  same.padding = {1, 1};
+  strided.stride = {2, 3};
+  strided.padding = {2, 0};
+  dilated.dilation = {2, 3};
+  dilated.padding = {1, 3};
+  dilated.stride = {2, 1};
+  grouped.groups = 3;
+  grouped.dilation = {1, 2};
+  compare({2, 5, 4, 3}, {6, 3, 3, 3}, same);
+  compare({2, 5, 4, 3}, {5, 3, 3, 3}, same);  // an odd number of biases
+  compare({1, 7, 8, 2}, {4, 2, 3, 2}, strided);
+  compare({2, 8, 9, 2}, {3, 3, 2, 2}, dilated);
+  compare({1, 4, 6, 6}, {9, 2, 3, 2}, grouped);
+  compare({40, 3, 3, 2}, {3, 1, 1, 2}, dilated);  // more pixels than a block has threads
+}
+
+TEST_CASE("slices of a batch on CUDA") {
+  if (!gpu::available()) return;
+  Conv2dOptions same;
+  same.padding = {1, 1};
+  const Tensor x = eighths({3, 3, 3, 3}, 1), w = eighths({2, 3, 3, 3}, 2);
+  const Tensor dy = eighths({3, 3, 3, 2}, 3);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor gx = on_cuda(x, dtype), gdy = on_cuda(dy, dtype), gw = on_cuda(w);
+    const Tensor expected = ops::conv2d_backward_input(gdy, gw, x.shape(), same);
+    const Tensor dx = Tensor::empty(x.shape(), dtype, gpu::kCuda);
+    for (int64_t i = 0; i < 3; ++i)
+      ops::conv2d_backward_input_into(dx.slice(0, i, i + 1), gdy.slice(0, i, i + 1), gw, same);
+    CHECK(dx.to_vector() == expected.to_vector());
+    CHECK(ops::conv2d(gx.slice(0, 1, 2), gw, {}, same).to_vector() ==
+          ops::conv2d(gx, gw, {}, same).slice(0, 1, 2).to_vector());
+  }
+}
+
+TEST_CASE("a transposed convolution whose output padding no window reaches") {
+  if (!gpu::available()) return;
+  ConvTranspose2dOptions o;
+  o.dilation = {2, 2};
+  o.output_padding = {1, 1};
+  const Tensor x = eighths({1, 3, 4, 2}, 1), w = eighths({2, 2, 3, 3}, 2), b = eighths({3}, 3);
+  const Tensor y = ops::conv_transpose2d(x, w, b, o), dy = eighths(y.shape(), 4);
+  const Tensor gx = on_cuda(x), gw = on_cuda(w), gdy = on_cuda(dy);
+  CHECK(distance(ops::conv_transpose2d(gx, gw, on_cuda(b), o), y) < 1e-5);
+  CHECK(distance(ops::conv_transpose2d_backward_input(gdy, gw, x.shape(), o),
+                 ops::conv_transpose2d_backward_input(dy, w, x.shape(), o)) < 1e-5);
+  CHECK(distance(ops::conv_transpose2d_backward_weight(gdy, gx, w.shape(), o),
+                 ops::conv_transpose2d_backward_weight(dy, x, w.shape(), o)) < 1e-5);
+}

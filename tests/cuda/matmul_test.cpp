@@ -1,0 +1,113 @@
+// What the op table's small matrices do not reach: strided batches, broadcasts on either side,
+// operands of two dtypes, inner extents of 0, gelu within the product.
+#include "ops/matmul.h"
+
+#include <cmath>
+
+#include "core/rng.h"
+#include "ops/copy.h"
+#include "ops/linear_activation.h"
+#include "tests/cuda/gpu.h"
+
+using namespace frugal;
+
+namespace {
+
+// Small multiples of 1/8: exact in bf16, and so are their products and sums in f32.
+Tensor eighths(const Shape& shape, uint64_t seed) {
+  Tensor x = Tensor::empty(shape);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    x.mut<float>()[i] =
+        std::floor(static_cast<float>(16 * uniform({seed, 7}, static_cast<uint64_t>(i)))) / 8 - 1;
+  return x;
+}
+
+Tensor on_cuda(const Tensor& x, DType dtype = DType::f32) {
+  return to_device(ops::cast(x, dtype), gpu::kCuda);
+}
+
+double largest_distance(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double most = 0;
+  for (size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("CUDA's matmul reads transposed views and broadcasts batches on either side") {
+  if (!gpu::available()) return;
+  struct Shapes {
+    Shape a, b;
+  };
+  const Shapes all[] = {{{3, 4}, {4, 5}},          {{5, 2, 3, 4}, {5, 2, 4, 6}},
+                        {{5, 1, 3, 4}, {2, 4, 6}}, {{2, 3, 4}, {4, 5}},
+                        {{3, 4}, {6, 4, 2}},       {{2, 1, 3, 3, 4}, {5, 1, 4, 2}},
+                        {{7, 1, 4}, {4, 1}},       {{3, 0}, {0, 2}},
+                        {{2, 0, 3}, {2, 3, 4}}};
+  for (const Shapes& s : all)
+    for (int turned = 0; turned < 4; ++turned) {
+      const auto prepared = [](const Tensor& x, bool turn) {
+        return turn ? ops::contiguous(x.transpose(-1, -2)).transpose(-1, -2) : x;
+      };
+      const Tensor a = eighths(s.a, 1), b = eighths(s.b, 2);
+      const auto left = [&](const Tensor& x) { return prepared(x, (turned & 1) != 0); };
+      const auto right = [&](const Tensor& x) { return prepared(x, (turned & 2) != 0); };
+      const Tensor expected = ops::matmul(a, b);
+      CAPTURE(s.a);
+      CAPTURE(s.b);
+      CAPTURE(turned);
+      CHECK(largest_distance(ops::matmul(left(on_cuda(a)), right(on_cuda(b))), expected) < 1e-5);
+      CHECK(largest_distance(
+                ops::matmul(left(on_cuda(a, DType::bf16)), right(on_cuda(b, DType::bf16))),
+                ops::cast(expected, DType::bf16)) < 1e-5);
+    }
+}
+
+TEST_CASE("beside bf16, parameters and their gradients are f32") {
+  if (!gpu::available()) return;
+  for (const int64_t out : {8, 13}) {  // the emulated library refuses to add a bias to 13 columns
+    const Tensor x = eighths({2, 5, 6}, 1), w = eighths({out, 6}, 2), b = eighths({out}, 3),
+                 dy = eighths({2, 5, out}, 4);
+    const Tensor gx = on_cuda(x, DType::bf16), gdy = on_cuda(dy, DType::bf16), gw = on_cuda(w);
+    const Tensor y = ops::linear(gx, gw, on_cuda(b));
+    CHECK(y.dtype() == DType::bf16);
+    CHECK(largest_distance(y, ops::cast(ops::linear(x, w, b), DType::bf16)) < 0.02);
+    const Tensor dx = ops::linear_backward_input(gdy, gw);
+    CHECK(dx.dtype() == DType::bf16);
+    CHECK(largest_distance(dx, ops::cast(ops::linear_backward_input(dy, w), DType::bf16)) < 1e-5);
+    const Tensor dw = ops::linear_backward_weight(gdy, gx);
+    CHECK(dw.dtype() == DType::f32);
+    CHECK(largest_distance(dw, ops::linear_backward_weight(dy, x)) < 1e-5);
+    const Tensor db = ops::linear_backward_bias(gdy);
+    CHECK(db.dtype() == DType::f32);
+    CHECK(largest_distance(db, ops::linear_backward_bias(dy)) < 1e-5);
+  }
+}
+
+TEST_CASE("the bias of a product of nothing") {
+  if (!gpu::available()) return;
+  const Tensor bias = eighths({3}, 1);
+  const Tensor y = ops::linear(Tensor::zeros({2, 0}, DType::f32, gpu::kCuda),
+                               Tensor::zeros({3, 0}, DType::f32, gpu::kCuda), on_cuda(bias));
+  CHECK(largest_distance(y, ops::linear(Tensor::zeros({2, 0}), Tensor::zeros({3, 0}), bias)) == 0);
+}
+
+TEST_CASE("gelu by tanh ends a product on CUDA, and h is kept") {
+  if (!gpu::available()) return;
+  for (const bool with_bias : {true, false})
+    for (const int64_t out : {16, 5}) {  // 5: in two passes
+      const Tensor x = eighths({3, 4, 6}, 1), w = eighths({out, 6}, 2);
+      const Tensor b = with_bias ? eighths({out}, 3) : Tensor();
+      const ops::LinearGelu expected = ops::linear_gelu(x, w, b, Gelu::tanh);
+      const auto check = [&](DType dtype, double tolerance) {
+        const ops::LinearGelu got =
+            ops::linear_gelu(on_cuda(x, dtype), on_cuda(w), with_bias ? on_cuda(b) : b, Gelu::tanh);
+        CHECK(largest_distance(got.h, expected.h) < tolerance);
+        CHECK(largest_distance(got.y, expected.y) < tolerance);
+      };
+      check(DType::f32, 1e-5);
+      check(DType::bf16, 0.02);
+    }
+}
