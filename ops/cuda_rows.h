@@ -81,7 +81,7 @@ __device__ __forceinline__ void add_parts(float (&sum)[kSize], int lanes) {
 // entry e, finish<kSize>(row, f, sum) takes the row's.
 template <int kSize, class Op>
 __global__ void __launch_bounds__(kWalkThreads)
-    sum_rows_kernel(Walk walk, Op op, int64_t width, int lanes, float* parts) {
+    sum_entries_kernel(Walk walk, Op op, int64_t width, int lanes, float* parts) {
   const Span span = span_of(walk);
   if (span.row < 0) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, part = lane / lanes, step = kWarp / lanes;
@@ -142,15 +142,15 @@ inline Tensor row_parts(int64_t pieces, int64_t width, DType dtype, Device devic
 
 // `packs`: 16 bytes of T are kSize features, and rows begin at multiples of them.
 template <class T, class Op>
-void sum_rows(const Csr& a, const Op& op, int64_t width, bool packs) {
+void sum_entries(const Csr& a, const Op& op, int64_t width, bool packs) {
   const Walk walk = walk_of(a);
   const Tensor parts = row_parts(walk.piece_count, width, DType::f32, a.col.device());
   constexpr int kSize = Pack<T>::kSize;
   if (packs)
-    launch(sum_rows_kernel<kSize, Op>, {walk_blocks(walk), kWalkThreads}, walk, op, width,
+    launch(sum_entries_kernel<kSize, Op>, {walk_blocks(walk), kWalkThreads}, walk, op, width,
            lanes_for(width, kSize), parts.mut<float>());
   else
-    launch(sum_rows_kernel<1, Op>, {walk_blocks(walk), kWalkThreads}, walk, op, width,
+    launch(sum_entries_kernel<1, Op>, {walk_blocks(walk), kWalkThreads}, walk, op, width,
            lanes_for(width, 1), parts.mut<float>());
   if (walk.long_count > 0)
     launch(merge_rows_kernel<Op>, merge_grid(walk, width), walk, op, width, parts.data<float>());

@@ -204,7 +204,10 @@ __global__ void __launch_bounds__(kWalkThreads)
             const auto index = static_cast<uint64_t>(
                 (pass == Pass::sources ? a.position[e] : e) * int64_t{a.heads} + k);
             const Words words = philox_words(a.key, index / 4);
-            kept = words.w[index % 4] >> 8 >= a.bound ? p * a.scale : 0;
+            // By choices: an array that is indexed would lie in memory.
+            const uint32_t low = index % 2 == 0 ? words.w[0] : words.w[1],
+                           high = index % 2 == 0 ? words.w[2] : words.w[3];
+            kept = (index % 4 < 2 ? low : high) >> 8 >= a.bound ? p * a.scale : 0;
           }
           c[i * a.heads + k] = kept;
           if (!kBackward) continue;
@@ -271,16 +274,17 @@ __global__ void __launch_bounds__(kWalkThreads)
     }
     __syncwarp();
   }
-  if (!kBackward) return;
+  if constexpr (kBackward) {
 #pragma unroll
-  for (int j = 0; j < kHeadParts; ++j) {
-    const float sum = pairs.sum(of_p[j]);
-    const int k = j * kWarp + lane;  // as pairs.head in part 0
-    if (pairs.part > 0 || k >= a.heads) continue;
-    if (span.piece < 0)
-      finish_head(a, out, span.row, k, dot_c[j], dot_lc[j], sum);
-    else
-      parts[span.piece * stride + 2 * int64_t{a.all} + k] = sum;
+    for (int j = 0; j < kHeadParts; ++j) {
+      const float sum = pairs.sum(of_p[j]);
+      const int k = j * kWarp + lane;  // as pairs.head in part 0
+      if (pairs.part > 0 || k >= a.heads) continue;
+      if (span.piece < 0)
+        finish_head(a, out, span.row, k, dot_c[j], dot_lc[j], sum);
+      else
+        parts[span.piece * stride + 2 * int64_t{a.all} + k] = sum;
+    }
   }
 }
 

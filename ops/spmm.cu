@@ -237,7 +237,7 @@ void spmm_kernel(Cuda, const Csr& a, const Tensor& x, const SpmmOptions& o, cons
                         data_or_null<T>(o.addend),
                         static_cast<float>(o.addend_factor),
                         y.mut<T>()};
-    sum_rows<T>(a, op, width, packs<T>(width, {&x, &y, &o.addend}));
+    sum_entries<T>(a, op, width, packs<T>(width, {&x, &y, &o.addend}));
   });
 }
 
@@ -274,7 +274,7 @@ void spmm_max_backward_kernel(Cuda, const SparseMatrix& a, const Tensor& dy, con
                                index.data<I>(),
                                width,
                                dx.mut<T>()};
-    sum_rows<T>(a.by_col, op, width, packs<T>(width, {&dy, &dx, &index}));
+    sum_entries<T>(a.by_col, op, width, packs<T>(width, {&dy, &dx, &index}));
   });
 }
 

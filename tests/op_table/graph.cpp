@@ -40,17 +40,36 @@ const GraphPtr& large() {
 }
 const Shape kLarge{1 << 15, 64};
 
+// The same where x is.
+GraphPtr beside(const Variable& x, const GraphPtr& graph) {
+  return x.device().type != DeviceType::cuda
+             ? graph
+             : std::make_shared<ops::Graph>(ops::to_device(*graph, x.device()));
+}
+SparsePtr beside(const Variable& x, const SparsePtr& matrix) {
+  return x.device().type != DeviceType::cuda
+             ? matrix
+             : std::make_shared<ops::SparseMatrix>(ops::to_device(*matrix, x.device()));
+}
+Tensor beside(const Variable& x, const Tensor& index) {
+  CategoryScope scope(Category::input);
+  return x.device().type != DeviceType::cuda ? index : op_table::beside(x, index);
+}
+
 using GraphFn = std::function<Variable(const GraphPtr&, const Variable&)>;
 
 Case on(const std::string& name, const GraphPtr& graph, const Shape& x, const GraphFn& f,
         Saved saved = nothing()) {
-  return {name, {{x}}, [graph, f](const Variables& v) { return f(graph, v[0]); }, std::move(saved)};
+  return {name,
+          {{x}},
+          [graph, f](const Variables& v) { return f(beside(v[0], graph), v[0]); },
+          std::move(saved)};
 }
 
 Case on_large(const GraphFn& f, Saved saved = nothing()) {
   return {"32k nodes, 256k edges, 64 wide",
           {{kLarge}},
-          [f](const Variables& v) { return f(large(), v[0]); },
+          [f](const Variables& v) { return f(beside(v[0], large()), v[0]); },
           std::move(saved)};
 }
 
@@ -64,7 +83,8 @@ Case all_terms(const std::string& name, const GraphPtr& graph, bool mean) {
           {{{5, 3}}, {{3}, true}, {{5, 3}}},
           [graph, mean](const Variables& v) {
             const SpmmTerms terms{1.5, v[1], v[2], 0.3};
-            return mean ? neighbour_mean(graph, v[0], terms) : spmm(graph, v[0], terms);
+            const GraphPtr there = beside(v[0], graph);
+            return mean ? neighbour_mean(there, v[0], terms) : spmm(there, v[0], terms);
           },
           nothing()};
 }
@@ -129,7 +149,7 @@ Case sparse(const std::string& name, const SparsePtr& x, bool bias, double dropo
   Case c{name, {{{3, x->cols()}, true}}, {}, nothing()};
   if (bias) c.inputs.push_back({{3}, true});
   c.run = [=](const Variables& v) {
-    return sparse_linear(x, v[0], bias ? v[1] : Variable(), dropout, {5, 6});
+    return sparse_linear(beside(v[0], x), v[0], bias ? v[1] : Variable(), dropout, {5, 6});
   };
   return c;
 }
@@ -149,7 +169,7 @@ void add_sparse(std::vector<Op>& rows) {
             static_cast<int64_t>(uniform_int({8, 1}, static_cast<uint64_t>(e), 4096));
       return std::make_shared<ops::SparseMatrix>(ops::make_sparse(ptr, col, {}, 4096));
     }();
-    return sparse_linear(x, v[0]);
+    return sparse_linear(beside(v[0], x), v[0]);
   };
   rows.push_back({"sparse_linear",
                   {sparse("ones", binary, true), sparse("values, no bias", valued, false),
@@ -176,7 +196,10 @@ void add_sparse(std::vector<Op>& rows) {
 
 Case by_index(const std::string& name, const Shape& x, const Tensor& index,
               std::function<Variable(const Variable&, const Tensor&)> f, Saved saved = nothing()) {
-  return {name, {{x}}, [=](const Variables& v) { return f(v[0], index); }, std::move(saved)};
+  return {name,
+          {{x}},
+          [=](const Variables& v) { return f(v[0], beside(v[0], index)); },
+          std::move(saved)};
 }
 
 void add_identity(std::vector<Op>& rows) {
@@ -257,7 +280,7 @@ Case attention(const std::string& name, std::function<const GraphPtr&()> graph, 
   return {name,
           {{{nodes, heads, width}}, {scores}, {scores}},
           [=](const Variables& v) {
-            return graph_attention(graph(), v[0], v[1], v[2], {0.2, dropout, {9, 2}});
+            return graph_attention(beside(v[0], graph()), v[0], v[1], v[2], {0.2, dropout, {9, 2}});
           },
           elements({nodes * heads * width, nodes * heads, nodes * heads})};
 }

@@ -1,13 +1,12 @@
 #include "autograd/transformer_functions.h"
-
+#include "ops/copy.h"
 #include "tests/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
 
 Tensor integers(const std::vector<int64_t>& values, const Shape& shape, const Variable& like) {
-  if (like.device().type == DeviceType::meta) return Tensor::empty(shape, DType::i64, kMeta);
-  return Tensor::from<int64_t>(values, shape);
+  return beside(like, Tensor::from<int64_t>(values, shape));
 }
 
 // ids count up in steps of 3 through the vocabulary: most occur more than once. The row of padding
@@ -80,14 +79,10 @@ Tensor padding_mask(const Extents& e, const Variable& like) {
 }
 
 Tensor added_mask(const Shape& shape, const Variable& like) {
-  Tensor mask = Tensor::empty(shape, like.dtype(), like.device());
-  if (mask.raw() == nullptr) return mask;
-  for (int64_t i = 0; i < mask.numel(); ++i) {
-    const double value = i % 7 == 3 ? -1e9 : 0.1 * static_cast<double>(i % 5);
-    mask.dtype() == DType::f64 ? mask.mut<double>()[i] = value
-                               : mask.mut<float>()[i] = static_cast<float>(value);
-  }
-  return mask;
+  std::vector<double> values;
+  for (int64_t i = 0; i < shape.numel(); ++i)
+    values.push_back(i % 7 == 3 ? -1e9 : 0.1 * static_cast<double>(i % 5));
+  return beside(like, ops::cast(Tensor::from(values, shape), like.dtype()));
 }
 
 Tensor mask_of(Mask kind, const Extents& e, const Variable& like) {

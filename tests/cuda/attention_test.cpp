@@ -1,0 +1,145 @@
+// Attention on CUDA beside the CPU's, where the op table does not reach: several tiles, heads that
+// fill none, rows that see nothing, biases of many sequences.
+#include "ops/attention.h"
+
+#include "tests/cuda/gpu.h"
+#include "tests/ops/samples.h"
+
+namespace frugal::ops {
+namespace {
+
+struct Sizes {
+  int64_t n, t, s, heads, d;
+};
+enum class Mask { none, keep, added };
+
+// What bf16 holds, in f32.
+Tensor rounded(const Shape& shape, uint64_t seed) {
+  return cast(normals(shape, seed, DType::bf16), DType::f32);
+}
+
+AttentionInputs inputs_of(const Sizes& z, Mask mask, bool bias) {
+  AttentionInputs in{rounded({z.n, z.t, z.heads, z.d}, 1),
+                     rounded({z.n, z.s, z.heads, z.d}, 2),
+                     rounded({z.n, z.s, z.heads, z.d}, 3),
+                     {},
+                     {}};
+  if (mask == Mask::keep) {  // the last sequence sees nothing, the others not the first keys
+    in.mask = Tensor::zeros({z.n, z.s}, DType::i64);
+    for (int64_t i = z.s / 3; i < (z.n - 1) * z.s; ++i)
+      in.mask.mut<int64_t>()[i] = i % z.s >= z.s / 3 ? 1 : 0;
+  }
+  if (mask == Mask::added) in.mask = rounded({z.n, 1, z.t, z.s}, 4);
+  if (bias) in.bias = rounded({z.heads, z.t, z.s}, 5);
+  return in;
+}
+
+Tensor there(const Tensor& x, DType dtype) {
+  if (!x.defined()) return x;
+  return to_device(x.dtype() == DType::i64 ? x : cast(x, dtype), gpu::kCuda);
+}
+
+struct Everything {
+  AttentionOutput out;
+  AttentionGradients g;
+};
+
+Everything run(const AttentionInputs& in, const Tensor& dy, const AttentionOptions& options,
+               bool keep_output) {
+  Everything all{attention(in, options), {}};
+  const auto like = [](const Tensor& x) {
+    return x.defined() ? Tensor::empty(x.shape(), x.dtype(), x.device()) : x;
+  };
+  all.g = {like(in.q), like(in.k), like(in.v), like(in.bias)};
+  attention_backward(dy, in, keep_output ? all.out : AttentionOutput{}, options, all.g);
+  return all;
+}
+
+void compare(const Sizes& z, DType dtype, Mask mask = Mask::none,
+             const AttentionOptions& options = {}, bool bias = false, bool keep_output = true) {
+  CAPTURE(z.t);
+  CAPTURE(z.s);
+  CAPTURE(z.d);
+  CAPTURE(name_of(dtype));
+  const AttentionInputs in = inputs_of(z, mask, bias);
+  const Tensor dy = rounded(in.q.shape(), 6);
+  const Everything expected = run(in, dy, options, keep_output);
+  const AttentionInputs on_gpu{there(in.q, dtype), there(in.k, dtype), there(in.v, dtype),
+                               there(in.mask, dtype), there(in.bias, DType::f32)};
+  const Everything got = run(on_gpu, there(dy, dtype), options, keep_output);
+  const double tolerance = dtype == DType::bf16 ? 0.03 : 2e-5;
+  const auto near = [&](const Tensor& x, const Tensor& y) {
+    if (x.defined()) CHECK(error(x, y.to_vector()) < tolerance);
+  };
+  near(got.out.y, expected.out.y);
+  near(got.out.lse, expected.out.lse);
+  near(got.g.dq, expected.g.dq);
+  near(got.g.dk, expected.g.dk);
+  near(got.g.dv, expected.g.dv);
+  near(got.g.dbias, expected.g.dbias);
+}
+
+AttentionOptions with(bool causal, double dropout) {
+  AttentionOptions options;
+  options.causal = causal;
+  options.dropout = dropout;
+  options.key = {11, 5};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("attention on CUDA: several tiles, every head size") {
+  if (!gpu::available()) return;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    compare({1, 70, 133, 2, 20}, dtype);
+    compare({1, 130, 66, 1, 64}, dtype, Mask::none, with(true, 0));
+    compare({1, 66, 130, 1, 40}, dtype, Mask::none, with(true, 0.3));
+    compare({2, 33, 70, 1, 128}, dtype, Mask::added, with(false, 0.2));
+    compare({1, 65, 65, 1, 100}, dtype, Mask::none, with(true, 0), false, false);
+  }
+}
+
+TEST_CASE("attention on CUDA: rows that see no key give zeros") {
+  if (!gpu::available()) return;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const bool keep_output : {true, false}) {
+      compare({3, 5, 67, 2, 16}, dtype, Mask::keep, with(false, 0.25), true, keep_output);
+      compare({1, 70, 3, 1, 8}, dtype, Mask::none, with(true, 0), false, keep_output);
+    }
+}
+
+TEST_CASE("attention on CUDA: the gradient of a bias adds sequences in order") {
+  if (!gpu::available()) return;
+  compare({5, 3, 2, 205, 4}, DType::f32, Mask::none, {}, true);  // parts of two sequences
+  compare({3, 49, 49, 2, 32}, DType::bf16, Mask::added, {}, true);
+}
+
+TEST_CASE("attention on CUDA: parts of one projection are read and written in place") {
+  if (!gpu::available()) return;
+  const Tensor qkv = rounded({2, 9, 6, 8}, 7), dy = rounded({2, 9, 2, 8}, 8);
+  const auto gradient = [&](const Tensor& x, const Tensor& g) {
+    const auto part = [](const Tensor& y, int64_t i) { return y.slice(2, 2 * i, 2 * i + 2); };
+    const AttentionInputs in{part(x, 0), part(x, 1), part(x, 2), {}, {}};
+    const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+    attention_backward(g, in, attention(in, {}), {}, {part(dx, 0), part(dx, 1), part(dx, 2), {}});
+    return dx;
+  };
+  const std::vector<double> expected = gradient(qkv, dy).to_vector();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    CHECK(error(gradient(there(qkv, dtype), there(dy, dtype)), expected) <
+          (dtype == DType::f32 ? 1e-5 : 0.03));
+}
+
+TEST_CASE("attention on CUDA: what it refuses") {
+  if (!gpu::available()) return;
+  const Tensor wide = there(normals({1, 2, 1, 136}, 1), DType::f32);
+  CHECK_THROWS_WITH_AS(attention({wide, wide, wide, {}, {}}, {}),
+                       doctest::Contains("[attention] expected heads of at most 128 channels"),
+                       Error);
+  const Tensor precise = to_device(normals({1, 2, 1, 8}, 1, DType::f64), gpu::kCuda);
+  CHECK_THROWS_WITH_AS(attention({precise, precise, precise, {}, {}}, {}),
+                       doctest::Contains("[attention] expected q of dtype"), Error);
+}
+
+}  // namespace frugal::ops
