@@ -8,6 +8,7 @@
 #include "ops/adam_loops.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
+#include "ops/trained.h"
 
 namespace frugal::ops {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 constexpr int64_t kGrain = 1 << 14;  // elements
 constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added apart
 
-void check_step(const char* op, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                const Tensor& v, const AdamStep& step) {
-  check_real(op, "the parameter", parameter);
+void check_step(const char* op, Device device, const Tensor& parameter, const Tensor& gradient,
+                const Tensor& m, const Tensor& v, const AdamStep& step) {
+  check_trained(op, parameter, device);
   check_shape(op, "the gradient", gradient, parameter.shape());
   check_shape(op, "the first moment", m, parameter.shape());
   check_shape(op, "the second moment", v, parameter.shape());
@@ -25,10 +26,8 @@ void check_step(const char* op, const Tensor& parameter, const Tensor& gradient,
   FRUGAL_CHECK(step.step >= 1, "[{}] expected a step of at least 1, got {}", op, step.step);
 }
 
-}  // namespace
-
-void adam_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step) {
+void update(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
+            const AdamStep& step) {
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto factors = AdamFactors<T>::of(step);
@@ -37,6 +36,12 @@ void adam_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Ten
                 v.mut<T>() + begin, end - begin, factors);
     });
   });
+}
+
+}  // namespace
+
+void adam_steps_kernel(Cpu, const std::vector<AdamUpdate>& updates) {
+  for (const AdamUpdate& u : updates) update(u.parameter, u.gradient, u.m, u.v, u.step);
 }
 
 void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
@@ -68,44 +73,53 @@ void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Ten
   });
 }
 
-void average_into_kernel(Cpu, const Tensor& average, const Tensor& value, double share) {
-  with_real(average.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* __restrict to = average.mut<T>();
-    const T* __restrict from = value.data<T>();
-    const T part = static_cast<T>(share);
-    parallel_for(0, average.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] += part * (from[i] - to[i]);
+void average_into_kernel(Cpu, const std::vector<Average>& averages, double share) {
+  for (const Average& a : averages)
+    with_real(a.average.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      T* __restrict to = a.average.mut<T>();
+      const T* __restrict from = a.value.data<T>();
+      const T part = static_cast<T>(share);
+      parallel_for(0, a.average.numel(), kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) to[i] += part * (from[i] - to[i]);
+      });
     });
-  });
 }
 
-void adam_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-               const AdamStep& step) {
-  check_step("adam", parameter, gradient, m, v, step);
-  const Tensor dense = contiguous(gradient);
-  dispatch(parameter.device(),
-           [&](auto backend) { adam_kernel(backend, parameter, dense, m, v, step); });
-  for (const Tensor* written : {&parameter, &m, &v}) written->bump_version();
+void adam_steps(const std::vector<AdamUpdate>& updates) {
+  if (updates.empty()) return;
+  const Device device = updates.front().parameter.device();
+  std::vector<AdamUpdate> dense = updates;
+  for (AdamUpdate& u : dense) {
+    check_step("adam", device, u.parameter, u.gradient, u.m, u.v, u.step);
+    u.gradient = contiguous(u.gradient);
+  }
+  dispatch(device, [&](auto backend) { adam_steps_kernel(backend, dense); });
+  for (const AdamUpdate& u : dense)
+    for (const Tensor* written : {&u.parameter, &u.m, &u.v}) written->bump_version();
 }
 
 void lamb_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
                const AdamStep& step, bool adapt) {
-  check_step("lamb", parameter, gradient, m, v, step);
+  check_step("lamb", parameter.device(), parameter, gradient, m, v, step);
   const Tensor dense = contiguous(gradient);
   dispatch(parameter.device(),
            [&](auto backend) { lamb_kernel(backend, parameter, dense, m, v, step, adapt); });
   for (const Tensor* written : {&parameter, &m, &v}) written->bump_version();
 }
 
-void average_into(const Tensor& average, const Tensor& value, double share) {
-  check_real("average", "the average", average);
-  check_shape("average", "the value", value, average.shape());
-  check_same("average", average, {&value});
-  const Tensor dense = contiguous(value);
-  dispatch(average.device(),
-           [&](auto backend) { average_into_kernel(backend, average, dense, share); });
-  average.bump_version();
+void average_into(const std::vector<Average>& averages, double share) {
+  if (averages.empty()) return;
+  const Device device = averages.front().average.device();
+  std::vector<Average> dense = averages;
+  for (Average& a : dense) {
+    check_trained("average", a.average, device);
+    check_shape("average", "the value", a.value, a.average.shape());
+    check_same("average", a.average, {&a.value});
+    a.value = contiguous(a.value);
+  }
+  dispatch(device, [&](auto backend) { average_into_kernel(backend, dense, share); });
+  for (const Average& a : dense) a.average.bump_version();
 }
 
 }  // namespace frugal::ops

@@ -1,5 +1,7 @@
 // The fused updates of Adam, AdamW and LAMB: passes over parameter, gradient and two moments.
 #pragma once
+#include <vector>
+
 #include "core/tensor.h"
 
 namespace frugal::ops {
@@ -13,19 +15,22 @@ struct AdamStep {
   int64_t step = 1;       // of this parameter, from 1: corrects the moments' bias
 };
 
+struct AdamUpdate {
+  Tensor parameter, gradient, m, v;
+  AdamStep step;
+};
+
 // In place, PyTorch's order:
 //   decoupled: p -= lr decay p, else g += decay p
 //   m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// parameter, gradient, m, v: equal shapes and dtypes, f32 or f64, all but the gradient contiguous.
-// Bumps the versions of what it writes.  Errors: shapes or dtypes differ, step < 1.
+// parameter, gradient, m, v: equal shapes and dtypes, f32 or f64, all but the gradient contiguous;
+// f32 alone on CUDA, where all updates are one launch. Bumps the versions of what it writes.
+// Errors: shapes, dtypes or devices differ, step < 1; nothing is changed then.
 // Ref: Kingma & Ba 2015; Loshchilov & Hutter 2019.
-void adam_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-               const AdamStep& step);
-void adam_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step);
-void adam_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step);
+void adam_steps(const std::vector<AdamUpdate>& updates);
+void adam_steps_kernel(Cpu, const std::vector<AdamUpdate>& updates);
+void adam_steps_kernel(Cuda, const std::vector<AdamUpdate>& updates);
 
 // The same moments, with u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay p, then
 //   p -= lr r u,  r = |p| / |u| where `adapt` and both norms are above 0 and finite, else 1
@@ -38,10 +43,13 @@ void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Ten
 void lamb_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
                  const Tensor& v, const AdamStep& step, bool adapt);
 
-// average += share (value - average), in place: equal shapes and dtypes, contiguous, f32 or f64.
-// Errors: shapes or dtypes differ.
-void average_into(const Tensor& average, const Tensor& value, double share);
-void average_into_kernel(Cpu, const Tensor& average, const Tensor& value, double share);
-void average_into_kernel(Cuda, const Tensor& average, const Tensor& value, double share);
+struct Average {
+  Tensor average, value;
+};
+// average += share (value - average), in place, of each: equal shapes and dtypes, averages
+// contiguous, f32 or f64, on CUDA f32 and one launch. Errors: shapes, dtypes or devices differ.
+void average_into(const std::vector<Average>& averages, double share);
+void average_into_kernel(Cpu, const std::vector<Average>& averages, double share);
+void average_into_kernel(Cuda, const std::vector<Average>& averages, double share);
 
 }  // namespace frugal::ops

@@ -107,8 +107,10 @@ BinaryCrossEntropyResult binary_cross_entropy(const Tensor& logits, const Tensor
                  describe(logits));
     check_shape("binary_cross_entropy", "row_weights", row_weights, {logits.size(0)});
   }
-  check_same("binary_cross_entropy", logits, {&target, &row_weights});
-  BinaryCrossEntropyResult result{Tensor::empty({}, logits.dtype(), logits.device()),
+  check_same("binary_cross_entropy", logits, {&target});
+  check_beside("binary_cross_entropy", logits, {&row_weights});
+  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  BinaryCrossEntropyResult result{Tensor::empty({}, dtype, logits.device()),
                                   Tensor::empty(logits.shape(), logits.dtype(), logits.device())};
   const Tensor x = contiguous(logits), t = contiguous(target);
   const Tensor weights = row_weights.defined() ? contiguous(row_weights) : row_weights;
@@ -121,7 +123,7 @@ BinaryCrossEntropyResult binary_cross_entropy(const Tensor& logits, const Tensor
 Tensor binary_cross_entropy_backward(const Tensor& dy, const Tensor& gradient) {
   check_real("binary_cross_entropy_backward", "gradient", gradient);
   check_shape("binary_cross_entropy_backward", "dy", dy, {});
-  check_same("binary_cross_entropy_backward", gradient, {&dy});
+  check_beside("binary_cross_entropy_backward", gradient, {&dy});
   const Tensor dx = Tensor::empty(gradient.shape(), gradient.dtype(), gradient.device());
   const Tensor from = contiguous(gradient);
   dispatch(dx.device(),

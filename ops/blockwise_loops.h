@@ -5,6 +5,24 @@
 
 namespace frugal::ops::simd {
 
+inline constexpr int kDecades = 7;
+
+// Of decade e: what brings it to [0.1, 1], its parts, and the middle of its first part.
+struct Decades {
+  float scale[kDecades], parts[kDecades], first[kDecades];
+};
+constexpr Decades decades_of(bool positive) {
+  Decades d{};
+  double scale = 1;
+  for (int e = kDecades - 1; e >= 0; --e, scale *= 10) {
+    const double parts = positive ? 2 << e : 1 << e;
+    d.scale[e] = static_cast<float>(scale);
+    d.parts[e] = static_cast<float>(parts);
+    d.first[e] = static_cast<float>((0.1 + 0.45 / parts) / scale);
+  }
+  return d;
+}
+
 // The largest magnitude of x [n]; NaN where an element is not finite.
 float largest_magnitude(const float* x, int64_t n);
 

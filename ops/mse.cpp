@@ -58,7 +58,8 @@ MseResult mse(const Tensor& x, const Tensor& target) {
   check_shape("mse", "target", target, x.shape());
   check_same("mse", x, {&target});
   FRUGAL_CHECK(x.numel() > 0, "[mse] expected at least one element, got {}", describe(x));
-  MseResult result{Tensor::empty({}, x.dtype(), x.device()),
+  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  MseResult result{Tensor::empty({}, dtype, x.device()),
                    Tensor::empty(x.shape(), x.dtype(), x.device())};
   const Tensor a = contiguous(x), b = contiguous(target);
   dispatch(x.device(), [&](auto backend) { mse_kernel(backend, a, b, result); });
@@ -68,7 +69,7 @@ MseResult mse(const Tensor& x, const Tensor& target) {
 Tensor mse_backward(const Tensor& dy, const Tensor& difference) {
   check_real("mse_backward", "difference", difference);
   check_shape("mse_backward", "dy", dy, {});
-  check_same("mse_backward", difference, {&dy});
+  check_beside("mse_backward", difference, {&dy});
   Tensor dx = Tensor::empty(difference.shape(), difference.dtype(), difference.device());
   const Tensor from = contiguous(difference);
   dispatch(dx.device(), [&](auto backend) { mse_backward_kernel(backend, dy, from, dx); });

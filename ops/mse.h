@@ -5,7 +5,7 @@
 namespace frugal::ops {
 
 struct MseResult {
-  Tensor loss;        // [] like x: mean of (x - target)^2
+  Tensor loss;        // [] like x, f32 for bf16: mean of (x - target)^2
   Tensor difference;  // x - target, what backward needs
 };
 

@@ -8,25 +8,11 @@
 #include "ops/checks.h"
 #include "ops/copy.h"
 #include "ops/pool2d_loops.h"
+#include "ops/pool2d_windows.h"
 #include "ops/reduce.h"
 
 namespace frugal::ops {
 namespace {
-
-struct Span {
-  int64_t begin, end;
-};
-
-// The part of the window of output `o` that lies in an image axis of `extent`, and the window's
-// first position.
-struct WindowSpan {
-  int64_t first;
-  Span inside;
-};
-WindowSpan window(int64_t o, int64_t extent, int64_t kernel, int64_t stride, int64_t padding) {
-  const int64_t first = o * stride - padding;
-  return {first, {std::max<int64_t>(first, 0), std::min(first + kernel, extent)}};
-}
 
 bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
 
@@ -108,30 +94,6 @@ void max_pool_backward(const Tensor& dy, const Tensor& index, const Pool2dOption
   });
 }
 
-// The window of output (oh, ow) and what its sum is divided by.
-struct MeanWindow {
-  Span h, w;
-  double area;
-};
-MeanWindow mean_window(const Windows& v, const Shape& x, int64_t oh, int64_t ow) {
-  if (v.adaptive) {
-    const Span h{oh * x[1] / v.out_h, ((oh + 1) * x[1] + v.out_h - 1) / v.out_h};
-    const Span w{ow * x[2] / v.out_w, ((ow + 1) * x[2] + v.out_w - 1) / v.out_w};
-    return {h, w, static_cast<double>((h.end - h.begin) * (w.end - w.begin))};
-  }
-  const Pool2dOptions& o = v.options;
-  const WindowSpan h = window(oh, x[1], o.kernel[0], o.stride[0], o.padding[0]);
-  const WindowSpan w = window(ow, x[2], o.kernel[1], o.stride[1], o.padding[1]);
-  int64_t area = (h.inside.end - h.inside.begin) * (w.inside.end - w.inside.begin);
-  if (o.count_include_pad) {
-    // A window may hang over the padding's end: only padded cells count.
-    const int64_t rows = std::min(h.first + o.kernel[0], x[1] + o.padding[0]) - h.first;
-    const int64_t cols = std::min(w.first + o.kernel[1], x[2] + o.padding[1]) - w.first;
-    area = rows * cols;
-  }
-  return {h.inside, w.inside, static_cast<double>(area)};
-}
-
 Tensor mean_windows(const Tensor& x, const Windows& windows) {
   const Tensor in = contiguous(x);
   Tensor y =
@@ -203,23 +165,23 @@ void mean_windows_kernel(Cpu, const Tensor& x, const Windows& windows, const Ten
     const Shape& xs = x.shape();
     const int64_t c = xs[3], pixels = windows.out_h * windows.out_w;
     const int64_t cells = xs[1] * xs[2] / std::max<int64_t>(pixels, 1);
-    parallel_for(0, xs[0] * pixels, grain(c * std::max<int64_t>(cells, 1)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) {
-                     const int64_t n = i / pixels;
-                     const MeanWindow m =
-                         mean_window(windows, xs, i % pixels / windows.out_w, i % windows.out_w);
-                     T* __restrict sum = y.mut<T>() + i * c;
-                     std::fill_n(sum, c, T{0});
-                     for (int64_t h = m.h.begin; h < m.h.end; ++h)
-                       for (int64_t w = m.w.begin; w < m.w.end; ++w) {
-                         const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
-                         for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
-                       }
-                     const T factor = static_cast<T>(1 / m.area);
-                     for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
-                   }
-                 });
+    parallel_for(
+        0, xs[0] * pixels, grain(c * std::max<int64_t>(cells, 1)), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t n = i / pixels;
+            const MeanWindow m =
+                mean_window(windows, xs[1], xs[2], i % pixels / windows.out_w, i % windows.out_w);
+            T* __restrict sum = y.mut<T>() + i * c;
+            std::fill_n(sum, c, T{0});
+            for (int64_t h = m.h.begin; h < m.h.end; ++h)
+              for (int64_t w = m.w.begin; w < m.w.end; ++w) {
+                const T* __restrict p = x.data<T>() + ((n * xs[1] + h) * xs[2] + w) * c;
+                for (int64_t k = 0; k < c; ++k) sum[k] += p[k];
+              }
+            const T factor = static_cast<T>(1 / m.area);
+            for (int64_t k = 0; k < c; ++k) sum[k] *= factor;
+          }
+        });
   });
 }
 
@@ -234,7 +196,7 @@ void mean_windows_backward_kernel(Cpu, const Tensor& dy, const Windows& windows,
         std::fill_n(image, xs[1] * xs[2] * c, T{0});
         for (int64_t oh = 0; oh < windows.out_h; ++oh)
           for (int64_t ow = 0; ow < windows.out_w; ++ow) {
-            const MeanWindow m = mean_window(windows, xs, oh, ow);
+            const MeanWindow m = mean_window(windows, xs[1], xs[2], oh, ow);
             const T factor = static_cast<T>(1 / m.area);
             const T* __restrict g =
                 dy.data<T>() + ((n * windows.out_h + oh) * windows.out_w + ow) * c;

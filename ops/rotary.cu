@@ -1,6 +1,6 @@
 #include "ops/rotary.h"
 
-#include "ops/cuda_index.h"
+#include "core/cuda_kernel.h"
 
 namespace frugal::ops {
 namespace {
@@ -12,9 +12,8 @@ struct Angles {
   double base;
   bool inverse;
   float2* table;
-  template <class I>
-  __device__ void operator()(I i) const {
-    const auto t = static_cast<int64_t>(i) / half, k = static_cast<int64_t>(i) % half;
+  __device__ void operator()(int64_t i) const {
+    const int64_t t = i / half, k = i % half;
     const double at = static_cast<double>(positions == nullptr ? t : positions[t]);
     const double angle = at * pow(base, -static_cast<double>(k) / static_cast<double>(half));
     const double s = sin(angle);
@@ -29,13 +28,10 @@ struct Turn {
   const T* x;
   T* y;
   // Run i: kWidth pairs of one head.
-  template <class I>
-  __device__ void operator()(I i) const {
-    const I runs = static_cast<I>(half / kWidth), head = i / runs;
-    const int64_t k = static_cast<int64_t>(i % runs) * kWidth;
-    const I step = head / static_cast<I>(heads) % static_cast<I>(steps);
-    const float2* turn = table + static_cast<int64_t>(step) * half + k;
-    const int64_t first = static_cast<int64_t>(head) * 2 * half + k, second = first + half;
+  __device__ void operator()(int64_t i) const {
+    const int64_t runs = half / kWidth, head = i / runs, k = i % runs * kWidth;
+    const float2* turn = table + head / heads % steps * half + k;
+    const int64_t first = head * 2 * half + k, second = first + half;
     using Run = std::conditional_t<kWidth == 1, OneOf, cuda::Pack<T>>;
     const Run a = *reinterpret_cast<const Run*>(x + first);
     const Run b = *reinterpret_cast<const Run*>(x + second);
@@ -64,17 +60,17 @@ void rotary_kernel(Cuda, const Tensor& x, const Tensor& positions, double base, 
   const CategoryScope scope(Category::workspace);
   const Tensor table = Tensor::empty({steps, half, 2}, DType::f32, x.device());
   auto* angles = static_cast<float2*>(table.raw());
-  cuda::for_indices(steps * half, Angles{positions.defined() ? positions.data<int64_t>() : nullptr,
-                                         half, base, inverse, angles});
+  cuda::for_each(steps * half, Angles{positions.defined() ? positions.data<int64_t>() : nullptr,
+                                      half, base, inverse, angles});
   cuda::with_activation(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     constexpr int kWidth = cuda::Pack<T>::kSize;
     const int64_t pairs = x.numel() / 2;
     if (half % kWidth == 0 && cuda::is_packable(x.raw()) && cuda::is_packable(y.raw()))
-      cuda::for_indices(pairs / kWidth,
-                        Turn<T, kWidth>{steps, heads, half, angles, x.data<T>(), y.mut<T>()});
+      cuda::for_each(pairs / kWidth,
+                     Turn<T, kWidth>{steps, heads, half, angles, x.data<T>(), y.mut<T>()});
     else
-      cuda::for_indices(pairs, Turn<T, 1>{steps, heads, half, angles, x.data<T>(), y.mut<T>()});
+      cuda::for_each(pairs, Turn<T, 1>{steps, heads, half, angles, x.data<T>(), y.mut<T>()});
   });
 }
 

@@ -20,6 +20,14 @@ void check_rows(const char* op, const Tensor& x) {
   check_dim(op, "x", x, 2);
 }
 
+void check_index(const char* op, const Tensor& x, const Tensor& index) {
+  check_rows(op, x);
+  check_dim(op, "index", index, 1);
+  FRUGAL_CHECK(index.dtype() == DType::i64 && index.device() == x.device(),
+               "[{}] expected index of dtype i64 on {}, got {}", op, x.device().str(),
+               describe(index));
+}
+
 // The elements of each row, as a matrix of ones.
 Csr grouped(const char* op, const Tensor& x, const Tensor& index, int64_t rows) {
   check_rows(op, x);
@@ -29,26 +37,14 @@ Csr grouped(const char* op, const Tensor& x, const Tensor& index, int64_t rows) 
   return group_by(op, index, rows);
 }
 
-// y(e, f, row) for every element of [E, F].
+// f(first element of row e, first element of row index[e], width) for every row e of [E, F].
 template <class F>
 void each_row(const Tensor& shaped, const Tensor& index, F f) {
   const int64_t width = shaped.size(1);
   if (width == 0) return;
-  const Tensor in = contiguous(index);
-  const auto* row = in.data<int64_t>();
+  const auto* row = index.data<int64_t>();
   parallel_for(0, shaped.size(0), kGrain / width + 1, [&](int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e) f(e * width, row[e] * width, width);
-  });
-}
-
-// exp(x - the segment's largest), in place of y.
-void shifted_exp(const Tensor& x, const Tensor& largest, const Tensor& index, const Tensor& y) {
-  with_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    each_row(x, index, [&](int64_t at, int64_t row, int64_t width) {
-      for (int64_t f = 0; f < width; ++f)
-        y.mut<T>()[at + f] = std::exp(x.data<T>()[at + f] - largest.data<T>()[row + f]);
-    });
   });
 }
 
@@ -69,10 +65,7 @@ void gather_rows_kernel(Cpu, const Tensor& x, const Tensor& index, const Tensor&
 }
 
 Tensor gather_rows(const Tensor& x, const Tensor& index) {
-  check_rows("gather_rows", x);
-  check_dim("gather_rows", "index", index, 1);
-  FRUGAL_CHECK(index.dtype() == DType::i64, "[gather_rows] expected index of dtype i64, got {}",
-               describe(index));
+  check_index("gather_rows", x, index);
   const Tensor in = contiguous(x), rows = contiguous(index);
   if (index.device() == kCpu)
     for (int64_t e = 0; e < rows.numel(); ++e) {
@@ -95,38 +88,48 @@ Tensor segment_mean(const Tensor& x, const Tensor& index, int64_t rows) {
   return spmm(grouped("segment_mean", x, index, rows), x, options);
 }
 
-Tensor segment_mean_backward(const Tensor& dy, const Tensor& index) {
-  Tensor dx = gather_rows(dy, index);
-  if (dx.device().type == DeviceType::meta) return dx;
+void segment_mean_backward_kernel(Cpu, const Tensor& dy, const Tensor& index, const Tensor& dx) {
   std::vector<int64_t> counts(static_cast<size_t>(dy.size(0)), 0);
-  const Tensor in = contiguous(index);
-  for (int64_t e = 0; e < in.numel(); ++e) ++counts[static_cast<size_t>(in.data<int64_t>()[e])];
+  for (int64_t e = 0; e < index.numel(); ++e)
+    ++counts[static_cast<size_t>(index.data<int64_t>()[e])];
   with_real(dx.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    each_row(dx, in, [&](int64_t at, int64_t row, int64_t width) {
+    each_row(dx, index, [&](int64_t at, int64_t row, int64_t width) {
       const T count = static_cast<T>(counts[static_cast<size_t>(row / width)]);
-      for (int64_t f = 0; f < width; ++f) dx.mut<T>()[at + f] /= count;
+      for (int64_t f = 0; f < width; ++f) dx.mut<T>()[at + f] = dy.data<T>()[row + f] / count;
     });
   });
+}
+
+Tensor segment_mean_backward(const Tensor& dy, const Tensor& index) {
+  check_index("segment_mean backward", dy, index);
+  const Tensor in = contiguous(dy), rows = contiguous(index);
+  Tensor dx = Tensor::empty({index.size(0), dy.size(1)}, dy.dtype(), dy.device());
+  dispatch(dy.device(), [&](auto backend) { segment_mean_backward_kernel(backend, in, rows, dx); });
   return dx;
+}
+
+void segment_elements_kernel(Cpu, const Csr& groups, const Tensor& entry, const Tensor& element) {
+  const int64_t width = element.size(1);
+  const auto* ptr = groups.row_ptr.data<int64_t>();
+  const auto* from = groups.col.data<int32_t>();
+  const bool bytes = entry.dtype() == DType::u8;
+  parallel_for(0, groups.rows, kGrain / (width + 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      for (int64_t i = r * width; i < (r + 1) * width; ++i) {
+        const int64_t at = bytes ? static_cast<int64_t>(entry.data<uint8_t>()[i])
+                                 : static_cast<int64_t>(entry.data<int32_t>()[i]);
+        element.mut<int32_t>()[i] = ptr[r] == ptr[r + 1] ? -1 : from[ptr[r] + at];
+      }
+  });
 }
 
 SegmentMax segment_max(const Tensor& x, const Tensor& index, int64_t rows) {
   const Csr groups = grouped("segment_max", x, index, rows);
   const RowMax found = spmm_max(groups, x);
   SegmentMax out{found.y, Tensor::empty(found.y.shape(), DType::i32, x.device())};
-  if (x.device().type == DeviceType::meta) return out;
-  const int64_t width = x.size(1);
-  const auto* ptr = groups.row_ptr.data<int64_t>();
-  const auto* element = groups.col.data<int32_t>();
-  const bool bytes = found.index.dtype() == DType::u8;
-  parallel_for(0, rows, kGrain / (width + 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r)
-      for (int64_t i = r * width; i < (r + 1) * width; ++i) {
-        const int64_t entry = bytes ? static_cast<int64_t>(found.index.data<uint8_t>()[i])
-                                    : static_cast<int64_t>(found.index.data<int32_t>()[i]);
-        out.element.mut<int32_t>()[i] = ptr[r] == ptr[r + 1] ? -1 : element[ptr[r] + entry];
-      }
+  dispatch(x.device(), [&](auto backend) {
+    segment_elements_kernel(backend, groups, found.index, out.element);
   });
   return out;
 }
@@ -155,22 +158,47 @@ Tensor segment_max_backward(const Tensor& dy, const Tensor& element, int64_t ele
   return dx;
 }
 
-Tensor segment_softmax(const Tensor& x, const Tensor& index, int64_t rows) {
-  const Csr groups = grouped("segment_softmax", x, index, rows);
-  const Tensor in = contiguous(x);
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  CategoryScope scope(Category::workspace);
-  const Tensor largest = spmm_max(groups, in).y;
-  if (x.device().type != DeviceType::meta) shifted_exp(in, largest, index, y);
-  const Tensor total = spmm(groups, y);
-  if (x.device().type == DeviceType::meta) return y;
+void segment_exp_kernel(Cpu, const Tensor& x, const Tensor& largest, const Tensor& index,
+                        const Tensor& y) {
   with_real(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    each_row(x, index, [&](int64_t at, int64_t row, int64_t width) {
+      for (int64_t f = 0; f < width; ++f)
+        y.mut<T>()[at + f] = std::exp(x.data<T>()[at + f] - largest.data<T>()[row + f]);
+    });
+  });
+}
+
+void segment_divide_kernel(Cpu, const Tensor& y, const Tensor& total, const Tensor& index) {
+  with_real(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     each_row(y, index, [&](int64_t at, int64_t row, int64_t width) {
       for (int64_t f = 0; f < width; ++f) y.mut<T>()[at + f] /= total.data<T>()[row + f];
     });
   });
+}
+
+Tensor segment_softmax(const Tensor& x, const Tensor& index, int64_t rows) {
+  const Csr groups = grouped("segment_softmax", x, index, rows);
+  const Tensor in = contiguous(x), row = contiguous(index);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  CategoryScope scope(Category::workspace);
+  const Tensor largest = spmm_max(groups, in).y;
+  dispatch(x.device(), [&](auto backend) { segment_exp_kernel(backend, in, largest, row, y); });
+  const Tensor total = spmm(groups, y);
+  dispatch(x.device(), [&](auto backend) { segment_divide_kernel(backend, y, total, row); });
   return y;
+}
+
+void segment_softmax_backward_kernel(Cpu, const Tensor& dx, const Tensor& y, const Tensor& total,
+                                     const Tensor& index) {
+  with_real(dx.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    each_row(dx, index, [&](int64_t at, int64_t row, int64_t width) {
+      for (int64_t f = 0; f < width; ++f)
+        dx.mut<T>()[at + f] -= y.data<T>()[at + f] * total.data<T>()[row + f];
+    });
+  });
 }
 
 Tensor segment_softmax_backward(const Tensor& dy, const Tensor& y, const Tensor& index,
@@ -183,15 +211,9 @@ Tensor segment_softmax_backward(const Tensor& dy, const Tensor& y, const Tensor&
     CategoryScope scope(Category::workspace);
     total = spmm(grouped("segment_softmax backward", dx, index, rows), dx);
   }
-  if (dx.device().type == DeviceType::meta) return dx;
-  const Tensor out = contiguous(y);
-  with_real(dx.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    each_row(dx, index, [&](int64_t at, int64_t row, int64_t width) {
-      for (int64_t f = 0; f < width; ++f)
-        dx.mut<T>()[at + f] -= out.data<T>()[at + f] * total.data<T>()[row + f];
-    });
-  });
+  const Tensor out = contiguous(y), row = contiguous(index);
+  dispatch(dx.device(),
+           [&](auto backend) { segment_softmax_backward_kernel(backend, dx, out, total, row); });
   return dx;
 }
 

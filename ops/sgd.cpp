@@ -7,6 +7,8 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
+#include "ops/inplace.h"
+#include "ops/trained.h"
 
 namespace frugal::ops {
 namespace {
@@ -21,10 +23,8 @@ void for_ranges(const Tensor& x, F f) {
   });
 }
 
-}  // namespace
-
-void sgd_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
-                const SgdStep& step) {
+void update(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
+            const SgdStep& step) {
   for_ranges(parameter, [&](int64_t begin, int64_t end, auto zero) {
     using T = decltype(zero);
     T* __restrict p = parameter.mut<T>();
@@ -45,6 +45,12 @@ void sgd_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tens
   });
 }
 
+}  // namespace
+
+void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates) {
+  for (const SgdUpdate& u : updates) update(u.parameter, u.gradient, u.velocity, u.step);
+}
+
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
   with_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -63,18 +69,44 @@ void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
   });
 }
 
-void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
-              const SgdStep& step) {
-  check_real("sgd", "the parameter", parameter);
-  check_shape("sgd", "the gradient", gradient, parameter.shape());
-  check_same("sgd", parameter, {&gradient, &velocity});
-  FRUGAL_CHECK(velocity.defined() == (step.momentum != 0),
-               "[sgd] expected a velocity exactly when momentum is not 0");
-  const Tensor dense = contiguous(gradient);
-  dispatch(parameter.device(),
-           [&](auto backend) { sgd_kernel(backend, parameter, dense, velocity, step); });
-  parameter.bump_version();
-  if (velocity.defined()) velocity.bump_version();
+void sum_of_squares_kernel(Cpu, const std::vector<Tensor>& tensors, double& sum) {
+  for (const Tensor& x : tensors) {
+    double one = 0;
+    sum_of_squares_kernel(Cpu{}, x, one);
+    sum += one;
+  }
+}
+
+void scale_all_kernel(Cpu, const std::vector<Tensor>& tensors, double factor) {
+  for (const Tensor& x : tensors) scale_inplace_kernel(Cpu{}, x, factor);
+}
+
+void sgd_steps(const std::vector<SgdUpdate>& updates) {
+  if (updates.empty()) return;
+  std::vector<SgdUpdate> dense = updates;
+  for (SgdUpdate& u : dense) {
+    check_trained("sgd", u.parameter, updates.front().parameter.device());
+    check_shape("sgd", "the gradient", u.gradient, u.parameter.shape());
+    FRUGAL_CHECK(u.velocity.defined() == (u.step.momentum != 0),
+                 "[sgd] expected a velocity exactly when momentum is not 0");
+    if (u.velocity.defined()) check_shape("sgd", "the velocity", u.velocity, u.parameter.shape());
+    check_same("sgd", u.parameter, {&u.gradient, &u.velocity});
+    u.gradient = contiguous(u.gradient);
+  }
+  dispatch(dense.front().parameter.device(),
+           [&](auto backend) { sgd_steps_kernel(backend, dense); });
+  for (const SgdUpdate& u : dense) {
+    u.parameter.bump_version();
+    if (u.velocity.defined()) u.velocity.bump_version();
+  }
+}
+
+void scale_all(const std::vector<Tensor>& tensors, double factor) {
+  if (tensors.empty()) return;
+  for (const Tensor& x : tensors) check_trained("scale", x, tensors.front().device());
+  dispatch(tensors.front().device(),
+           [&](auto backend) { scale_all_kernel(backend, tensors, factor); });
+  for (const Tensor& x : tensors) x.bump_version();
 }
 
 double sum_of_squares(const Tensor& x) {
@@ -82,6 +114,19 @@ double sum_of_squares(const Tensor& x) {
   double sum = 0;
   const Tensor dense = contiguous(x);
   dispatch(x.device(), [&](auto backend) { sum_of_squares_kernel(backend, dense, sum); });
+  return sum;
+}
+
+double sum_of_squares(const std::vector<Tensor>& tensors) {
+  if (tensors.empty()) return 0;
+  std::vector<Tensor> dense;
+  for (const Tensor& x : tensors) {
+    check_trained("sum_of_squares", x, tensors.front().device());
+    dense.push_back(contiguous(x));
+  }
+  double sum = 0;
+  dispatch(dense.front().device(),
+           [&](auto backend) { sum_of_squares_kernel(backend, dense, sum); });
   return sum;
 }
 

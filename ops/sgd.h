@@ -1,5 +1,8 @@
-// The fused update of stochastic gradient descent: one pass over parameter, gradient and momentum.
+// The fused update of stochastic gradient descent, one pass over parameter, gradient and momentum,
+// and the clipping before it.
 #pragma once
+#include <vector>
+
 #include "core/tensor.h"
 
 namespace frugal::ops {
@@ -11,20 +14,33 @@ struct SgdStep {
   bool nesterov = false;
 };
 
-// In place, PyTorch's order: g += weight_decay * p; v = momentum * v + g; p -= lr * (nesterov ? g +
-// momentum * v : v). parameter, gradient, velocity: equal shapes, contiguous, f32 or f64; velocity
-// undefined when momentum is 0. Bumps the versions of parameter and velocity.  Errors: shapes or
-// dtypes differ.
-void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
-              const SgdStep& step);
-void sgd_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
-                const SgdStep& step);
-void sgd_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
-                const SgdStep& step);
+struct SgdUpdate {
+  Tensor parameter, gradient;
+  Tensor velocity;  // undefined when momentum is 0
+  SgdStep step;
+};
 
-// The sum of squares, in f64, in fixed chunks: the same for any thread count. cpu; 0 on meta.
+// In place, PyTorch's order: g += weight_decay * p; v = momentum * v + g; p -= lr * (nesterov ? g +
+// momentum * v : v). parameter, gradient, velocity: equal shapes, f32 or f64, all but the gradient
+// contiguous; f32 alone on CUDA, where all updates are one launch. Bumps the versions of parameters
+// and velocities.  Errors: shapes, dtypes or devices differ; nothing is changed then.
+void sgd_steps(const std::vector<SgdUpdate>& updates);
+void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates);
+void sgd_steps_kernel(Cuda, const std::vector<SgdUpdate>& updates);
+
+// The sum of squares, in f64, in fixed chunks: the same for any thread count; 0 on meta. Of all
+// tensors (of one device, f32 on CUDA) it waits for the device once.
 double sum_of_squares(const Tensor& x);
+double sum_of_squares(const std::vector<Tensor>& tensors);
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum);
 void sum_of_squares_kernel(Cuda, const Tensor& x, double& sum);
+void sum_of_squares_kernel(Cpu, const std::vector<Tensor>& tensors, double& sum);
+void sum_of_squares_kernel(Cuda, const std::vector<Tensor>& tensors, double& sum);
+
+// Each x *= factor in place, contiguous, of one device, f32 (or f64 on the CPU); bumps the
+// versions.
+void scale_all(const std::vector<Tensor>& tensors, double factor);
+void scale_all_kernel(Cpu, const std::vector<Tensor>& tensors, double factor);
+void scale_all_kernel(Cuda, const std::vector<Tensor>& tensors, double factor);
 
 }  // namespace frugal::ops

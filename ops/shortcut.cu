@@ -1,6 +1,6 @@
 #include "ops/shortcut.h"
 
-#include "ops/cuda_index.h"
+#include "core/cuda_kernel.h"
 
 namespace frugal::ops {
 namespace {
@@ -9,12 +9,9 @@ namespace {
 struct Pixels {
   int64_t out_h, out_w, h, w, stride;
 
-  template <class I>
-  __device__ int64_t fine(I coarse) const {
-    const I column = coarse % static_cast<I>(out_w), row = coarse / static_cast<I>(out_w);
-    const I n = row / static_cast<I>(out_h), line = row % static_cast<I>(out_h);
-    return (static_cast<int64_t>(n) * h + static_cast<int64_t>(line) * stride) * w +
-           static_cast<int64_t>(column) * stride;
+  __device__ int64_t fine(int64_t coarse) const {
+    const int64_t row = coarse / out_w;
+    return (row / out_h * h + row % out_h * stride) * w + coarse % out_w * stride;
   }
 };
 
@@ -28,11 +25,9 @@ struct Forward {
   int64_t c, wide, before;  // channels of x and y
   const T* x;
   T* y;
-  template <class I>
-  __device__ void operator()(I i) const {
-    const I pixel = i / static_cast<I>(wide);
-    const int64_t channel = static_cast<int64_t>(i % static_cast<I>(wide)) - before;
-    y[i] = channel < 0 || channel >= c ? T{} : x[pixels.fine(pixel) * c + channel];
+  __device__ void operator()(int64_t i) const {
+    const int64_t channel = i % wide - before;
+    y[i] = channel < 0 || channel >= c ? T{} : x[pixels.fine(i / wide) * c + channel];
   }
 };
 
@@ -42,12 +37,9 @@ struct Backward {
   int64_t c, wide, before;
   const T* dy;
   T* dx;
-  template <class I>
-  __device__ void operator()(I i) const {
-    const I pixel = i / static_cast<I>(c);
-    const auto channel = static_cast<int64_t>(i % static_cast<I>(c));
-    dx[pixels.fine(pixel) * c + channel] =
-        dy[static_cast<int64_t>(pixel) * wide + before + channel];
+  __device__ void operator()(int64_t i) const {
+    const int64_t pixel = i / c, channel = i % c;
+    dx[pixels.fine(pixel) * c + channel] = dy[pixel * wide + before + channel];
   }
 };
 
@@ -56,8 +48,8 @@ struct Backward {
 void subsample_pad_kernel(Cuda, const Tensor& y, const Tensor& x, int64_t stride, int64_t before) {
   cuda::with_activation(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::for_indices(y.numel(), Forward<T>{pixels_of(y.shape(), x.shape(), stride), x.size(3),
-                                            y.size(3), before, x.data<T>(), y.mut<T>()});
+    cuda::for_each(y.numel(), Forward<T>{pixels_of(y.shape(), x.shape(), stride), x.size(3),
+                                         y.size(3), before, x.data<T>(), y.mut<T>()});
   });
 }
 
@@ -66,9 +58,9 @@ void subsample_pad_backward_kernel(Cuda, const Tensor& dx, const Tensor& dy, int
   const int64_t pixels = dy.size(0) * dy.size(1) * dy.size(2);
   cuda::with_activation(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    cuda::for_indices(pixels * dx.size(3),
-                      Backward<T>{pixels_of(dy.shape(), dx.shape(), stride), dx.size(3), dy.size(3),
-                                  before, dy.data<T>(), dx.mut<T>()});
+    cuda::for_each(pixels * dx.size(3),
+                   Backward<T>{pixels_of(dy.shape(), dx.shape(), stride), dx.size(3), dy.size(3),
+                               before, dy.data<T>(), dx.mut<T>()});
   });
 }
 

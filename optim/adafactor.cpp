@@ -21,17 +21,20 @@ std::vector<SlotOptimizer::Part> Adafactor::parts_of(const Slot& slot) const {
           {"c", {value.numel() / std::max<int64_t>(rows, 1)}, value.dtype()}};
 }
 
-void Adafactor::update(const Slot& slot, const Tensor& gradient, double lr) {
-  ops::AdafactorStep step;
-  step.lr = lr;
-  step.decay_rate = options_.decay_rate;
-  step.clip = options_.clip;
-  step.scale_parameter = options_.scale_parameter;
-  step.weight_decay = slot.weight_decay;
-  step.step = slot.steps;
-  const bool factored = slot.parts.size() == 2;
-  ops::adafactor_step(slot.parameter.value(), gradient, factored ? slot.parts[0] : Tensor(),
-                      slot.parts.back(), step);
+void Adafactor::update(const std::vector<Update>& updates) {
+  for (const Update& u : updates) {
+    const Slot& slot = *u.slot;
+    ops::AdafactorStep step;
+    step.lr = u.lr;
+    step.decay_rate = options_.decay_rate;
+    step.clip = options_.clip;
+    step.scale_parameter = options_.scale_parameter;
+    step.weight_decay = slot.weight_decay;
+    step.step = slot.steps;
+    const bool factored = slot.parts.size() == 2;
+    ops::adafactor_step(slot.parameter.value(), u.gradient(), factored ? slot.parts[0] : Tensor(),
+                        slot.parts.back(), step);
+  }
 }
 
 }  // namespace frugal::optim

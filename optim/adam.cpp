@@ -20,10 +20,16 @@ std::vector<SlotOptimizer::Part> Adam::parts_of(const Slot& slot) const {
   return {{"m", value.shape(), value.dtype()}, {"v", value.shape(), value.dtype()}};
 }
 
-void Adam::update(const Slot& slot, const Tensor& gradient, double lr) {
-  ops::adam_step(slot.parameter.value(), gradient, slot.parts[0], slot.parts[1],
-                 {lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay,
-                  options_.decoupled, slot.steps});
+void Adam::update(const std::vector<Update>& updates) {
+  std::vector<ops::AdamUpdate> all;
+  for (const Update& u : updates)
+    all.push_back({u.slot->parameter.value(),
+                   u.gradient(),
+                   u.slot->parts[0],
+                   u.slot->parts[1],
+                   {u.lr, options_.beta1, options_.beta2, options_.eps, u.slot->weight_decay,
+                    options_.decoupled, u.slot->steps}});
+  ops::adam_steps(all);
 }
 
 }  // namespace frugal::optim

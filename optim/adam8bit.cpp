@@ -42,18 +42,24 @@ std::vector<SlotOptimizer::Part> Adam8bit::parts_of(const Slot& slot) const {
           {"v_scales", {blocks}, DType::f32}};
 }
 
-void Adam8bit::update(const Slot& slot, const Tensor& gradient, double lr) {
+void Adam8bit::update(const std::vector<Update>& updates) {
   const AdamOptions& o = options_.adam;
-  const ops::AdamStep step{lr, o.beta1, o.beta2, o.eps, slot.weight_decay, o.decoupled, slot.steps};
-  const Tensor& value = slot.parameter.value();
-  const std::vector<Tensor>& parts = slot.parts;
-  if (!is_packed(slot)) {
-    ops::adam_step(value, gradient, parts[0], parts[1], step);
-    return;
+  std::vector<ops::AdamUpdate> whole;
+  for (const Update& u : updates) {
+    const Slot& slot = *u.slot;
+    const ops::AdamStep step{u.lr,        o.beta1,   o.beta2, o.eps, slot.weight_decay,
+                             o.decoupled, slot.steps};
+    const Tensor& value = slot.parameter.value();
+    const std::vector<Tensor>& parts = slot.parts;
+    if (!is_packed(slot)) {
+      whole.push_back({value, u.gradient(), parts[0], parts[1], step});
+      continue;
+    }
+    ops::adam8bit_step(value, u.gradient(), {parts[0], parts[1], ops::StateMap::with_sign},
+                       {parts[2], parts[3], ops::StateMap::positive}, step,
+                       {options_.seed ^ hash(slot.name), static_cast<uint64_t>(slot.steps)});
   }
-  ops::adam8bit_step(value, gradient, {parts[0], parts[1], ops::StateMap::with_sign},
-                     {parts[2], parts[3], ops::StateMap::positive}, step,
-                     {options_.seed ^ hash(slot.name), static_cast<uint64_t>(slot.steps)});
+  ops::adam_steps(whole);
 }
 
 }  // namespace frugal::optim

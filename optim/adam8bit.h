@@ -25,7 +25,7 @@ class Adam8bit : public SlotOptimizer {
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;
-  void update(const Slot& slot, const Tensor& gradient, double lr) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   bool is_packed(const Slot& slot) const;

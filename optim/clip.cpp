@@ -7,19 +7,26 @@
 
 namespace frugal::optim {
 
-double grad_norm(const std::vector<Variable>& parameters) {
-  double sum = 0;
+namespace {
+
+std::vector<Tensor> gradients_of(const std::vector<Variable>& parameters) {
+  std::vector<Tensor> gradients;
   for (const Variable& p : parameters)
-    if (p.grad().defined()) sum += ops::sum_of_squares(p.grad());
-  return std::sqrt(sum);
+    if (p.grad().defined()) gradients.push_back(p.grad());
+  return gradients;
+}
+
+}  // namespace
+
+double grad_norm(const std::vector<Variable>& parameters) {
+  return std::sqrt(ops::sum_of_squares(gradients_of(parameters)));
 }
 
 double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) {
   FRUGAL_CHECK(max_norm > 0, "[clip_grad_norm] expected a norm above 0, got {}", max_norm);
   const double norm = grad_norm(parameters);
   if (std::isfinite(norm) && norm > max_norm)
-    for (const Variable& p : parameters)
-      if (p.grad().defined()) ops::scale_inplace(p.grad(), max_norm / (norm + 1e-6));
+    ops::scale_all(gradients_of(parameters), max_norm / (norm + 1e-6));
   return norm;
 }
 

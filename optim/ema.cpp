@@ -25,8 +25,10 @@ void Ema::update() {
   const auto t = static_cast<double>(updates_);
   const double decay =
       options_.warm_up ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
+  std::vector<ops::Average> all;
   for (size_t i = 0; i < averages_.size(); ++i)
-    ops::average_into(averages_[i], parameters_[i].second.value(), 1 - decay);
+    all.push_back({averages_[i], parameters_[i].second.value()});
+  ops::average_into(all, 1 - decay);
   ++updates_;
 }
 
@@ -58,7 +60,8 @@ void Ema::load_state(const NamedTensors& state) {
   std::vector<Tensor> averages;
   for (const auto& [name, parameter] : parameters_) {
     const Tensor& value = parameter.value();
-    averages.push_back(ops::clone(find(kPrefix + name, value.shape(), value.dtype())));
+    const Tensor given_average = find(kPrefix + name, value.shape(), value.dtype());
+    averages.push_back(to_device(ops::clone(given_average), value.device()));
   }
   FRUGAL_CHECK(given.empty(), "[ema] the state has an unexpected entry '{}'", given.begin()->first);
   averages_ = std::move(averages);

@@ -1,25 +1,21 @@
 #include "optim/gradient_sketch.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/copy.h"
+#include "optim/sketch_signs.h"
 
 namespace frugal::optim {
 namespace {
 
-constexpr int64_t kWord = 64;  // signs that one hash gives
-constexpr int64_t kWords = (GradientSketch::kBuckets + kWord - 1) / kWord;
-constexpr int64_t kManyElements = 1 << 18;  // that pay for waking threads
+using sketch::kWord;
+using sketch::kWords;
+using sketch::signs_of;
 
-// Ref: Steele, Lea, Flood 2014 (SplitMix64).
-uint64_t signs_of(int64_t word) {
-  uint64_t z = (static_cast<uint64_t>(word) + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
+constexpr int64_t kManyElements = 1 << 18;  // that pay for waking threads
 
 // Threads own buckets, so sums do not depend on their number.
 template <class T>
@@ -42,14 +38,32 @@ void add_values(double* buckets, const T* values, int64_t offset, int64_t n) {
   });
 }
 
+void add_on_device(const Tensor& values, int64_t offset, Tensor& sums) {
+  const CategoryScope scope(Category::workspace);
+  if (!sums.defined())
+    sums = Tensor::zeros({GradientSketch::kBuckets}, DType::f64, values.device());
+  if (values.numel() == 0) return;
+  const Tensor flat = ops::cast(ops::contiguous(values), DType::f32);
+  dispatch(values.device(), [&](auto backend) {
+    if constexpr (std::is_same_v<decltype(backend), Cuda>)
+      add_to_sketch_kernel(backend, flat, offset, sums);
+  });
+}
+
+// What lies on a GPU is added there, and read once.
 GradientSketch sketch_of(const std::vector<Variable>& parameters, bool gradients) {
   GradientSketch sketch;
+  Tensor sums;
   int64_t offset = 0;
   for (const Variable& p : parameters) {
     const Tensor values = gradients ? p.grad() : p.value();
-    if (values.defined()) sketch.add(values, offset);
+    if (values.defined() && values.device().type == DeviceType::cuda)
+      add_on_device(values, offset, sums);
+    else if (values.defined())
+      sketch.add(values, offset);
     offset += p.value().numel();
   }
+  if (sums.defined()) sketch.add(to_device(sums, kCpu).data<double>());
   return sketch;
 }
 
@@ -59,11 +73,20 @@ void GradientSketch::add(const Tensor& values, int64_t offset) {
   FRUGAL_CHECK(is_floating(values.dtype()), "[sketch] expected a floating dtype, got {}",
                name_of(values.dtype()));
   if (values.numel() == 0) return;
+  if (values.device().type == DeviceType::cuda) {
+    Tensor sums;
+    add_on_device(values, offset, sums);
+    return add(to_device(sums, kCpu).data<double>());
+  }
   const Tensor flat = ops::contiguous(values);
   if (flat.dtype() == DType::f32)
     add_values(buckets_.data(), flat.data<float>(), offset, flat.numel());
   else
     add_values(buckets_.data(), ops::cast(flat, DType::f64).data<double>(), offset, flat.numel());
+}
+
+void GradientSketch::add(const double* buckets) {
+  for (size_t i = 0; i < buckets_.size(); ++i) buckets_[i] += buckets[i];
 }
 
 GradientSketch GradientSketch::operator-(const GradientSketch& other) const {

@@ -22,6 +22,7 @@ class GradientSketch {
   // Adds elements [offset, offset + values.numel()) of the joint vector. Errors: a dtype that is
   // not floating.
   void add(const Tensor& values, int64_t offset);
+  void add(const double* buckets);  // [kBuckets]
 
   GradientSketch operator-(const GradientSketch& other) const;
   double dot(const GradientSketch& other) const;
@@ -30,6 +31,9 @@ class GradientSketch {
  private:
   std::vector<double> buckets_;
 };
+
+// Adds f32 values, contiguous, to buckets [GradientSketch::kBuckets] f64 on the same device.
+void add_to_sketch_kernel(Cuda, const Tensor& values, int64_t offset, const Tensor& buckets);
 
 // Of the parameters' values, one after the other.
 GradientSketch sketch_of_values(const std::vector<Variable>& parameters);

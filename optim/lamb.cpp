@@ -14,11 +14,14 @@ std::vector<SlotOptimizer::Part> Lamb::parts_of(const Slot& slot) const {
   return {{"m", value.shape(), value.dtype()}, {"v", value.shape(), value.dtype()}};
 }
 
-void Lamb::update(const Slot& slot, const Tensor& gradient, double lr) {
-  ops::lamb_step(
-      slot.parameter.value(), gradient, slot.parts[0], slot.parts[1],
-      {lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay, true, slot.steps},
-      options_.adapt_without_decay || slot.weight_decay > 0);
+void Lamb::update(const std::vector<Update>& updates) {
+  for (const Update& u : updates) {
+    const Slot& slot = *u.slot;
+    ops::lamb_step(
+        slot.parameter.value(), u.gradient(), slot.parts[0], slot.parts[1],
+        {u.lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay, true, slot.steps},
+        options_.adapt_without_decay || slot.weight_decay > 0);
+  }
 }
 
 }  // namespace frugal::optim

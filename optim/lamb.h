@@ -20,7 +20,7 @@ class Lamb : public SlotOptimizer {
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;
-  void update(const Slot& slot, const Tensor& gradient, double lr) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   LambOptions options_;

@@ -25,25 +25,34 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : option
   }
 }
 
-void Sgd::update(Slot& slot, double lr) {
-  const Tensor& gradient = slot.parameter.grad();
-  if (!gradient.defined()) return;
-  const Tensor& value = slot.parameter.value();
+void Sgd::update(const std::vector<Slot*>& slots, double lr) {
   CategoryScope scope(Category::optimizer);
-  if (options_.momentum != 0 && !slot.velocity.defined())
-    slot.velocity = Tensor::zeros(value.shape(), value.dtype(), value.device());
-  ops::sgd_step(value, gradient, slot.velocity,
-                {lr * slot.lr_scale, options_.momentum, slot.weight_decay, options_.nesterov});
+  std::vector<ops::SgdUpdate> updates;
+  for (Slot* slot : slots) {
+    const Tensor& gradient = slot->parameter.grad();
+    if (!gradient.defined()) continue;
+    const Tensor& value = slot->parameter.value();
+    if (options_.momentum != 0 && !slot->velocity.defined())
+      slot->velocity = Tensor::zeros(value.shape(), value.dtype(), value.device());
+    updates.push_back(
+        {value,
+         gradient,
+         slot->velocity,
+         {lr * slot->lr_scale, options_.momentum, slot->weight_decay, options_.nesterov}});
+  }
+  ops::sgd_steps(updates);
 }
 
 void Sgd::step(double lr) {
-  for (Slot& slot : slots_) update(slot, lr);
+  std::vector<Slot*> all;
+  for (Slot& slot : slots_) all.push_back(&slot);
+  update(all, lr);
 }
 
 bool Sgd::step_leaf(const GradAccumulator& leaf, double lr) {
   const auto found = slot_of_.find(&leaf);
   if (found == slot_of_.end()) return false;
-  update(slots_[found->second], lr);
+  update({&slots_[found->second]}, lr);
   return true;
 }
 
@@ -66,7 +75,8 @@ void Sgd::load_state(const NamedTensors& state) {
   }
   CategoryScope scope(Category::optimizer);
   for (Slot& slot : slots_) slot.velocity = Tensor();
-  for (const auto& [name, tensor] : state) slots[name]->velocity = ops::clone(tensor);
+  for (const auto& [name, tensor] : state)
+    slots[name]->velocity = to_device(ops::clone(tensor), slots[name]->parameter.device());
 }
 
 std::vector<ParameterGroup> decay_groups(

@@ -28,7 +28,7 @@ class Sgd : public Optimizer {
     Tensor velocity;  // undefined before the first step and without momentum
     double lr_scale, weight_decay;
   };
-  void update(Slot& slot, double lr);
+  void update(const std::vector<Slot*>& slots, double lr);
   std::vector<Slot> slots_;
   std::unordered_map<const GradAccumulator*, size_t> slot_of_;
   SgdOptions options_;

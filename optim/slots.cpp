@@ -25,28 +25,35 @@ SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& 
   }
 }
 
-void SlotOptimizer::update_slot(Slot& slot, double lr) {
-  const Tensor& gradient = slot.parameter.grad();
-  if (!gradient.defined()) return;
+void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
   const CategoryScope scope(Category::optimizer);
-  if (slot.parts.empty()) {
-    std::vector<Tensor> parts;
-    for (const Part& part : parts_of(slot))
-      parts.push_back(Tensor::zeros(part.shape, part.dtype, slot.parameter.device()));
-    slot.parts = std::move(parts);  // all or, where memory ran out, none
+  std::vector<Update> updates;
+  for (Slot* slot : slots) {
+    if (!slot->parameter.grad().defined()) continue;
+    if (slot->parts.empty()) {
+      std::vector<Tensor> parts;
+      for (const Part& part : parts_of(*slot))
+        parts.push_back(Tensor::zeros(part.shape, part.dtype, slot->parameter.device()));
+      slot->parts = std::move(parts);  // all or, where memory ran out, none
+    }
+    updates.push_back({slot, lr * slot->lr_scale});
   }
-  ++slot.steps;
-  update(slot, gradient, lr * slot.lr_scale);
+  // Nothing has failed: these are updated.
+  for (Slot* slot : slots)
+    if (slot->parameter.grad().defined()) ++slot->steps;
+  if (!updates.empty()) update(updates);
 }
 
 void SlotOptimizer::step(double lr) {
-  for (Slot& slot : slots_) update_slot(slot, lr);
+  std::vector<Slot*> all;
+  for (Slot& slot : slots_) all.push_back(&slot);
+  update_slots(all, lr);
 }
 
 bool SlotOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {
   const auto found = slot_of_.find(&leaf);
   if (found == slot_of_.end()) return false;
-  update_slot(slots_[found->second], lr);
+  update_slots({&slots_[found->second]}, lr);
   return true;
 }
 
@@ -85,7 +92,8 @@ void SlotOptimizer::load_state(const NamedTensors& state) {
     steps = static_cast<int64_t>(find(kSteps + "/" + name, {}, DType::i64).item());
     FRUGAL_CHECK(steps >= 1, "[{}] expected 'steps/{}' of at least 1, got {}", op_, name, steps);
     for (const Part& part : parts_of(slots_[s]))
-      parts.push_back(ops::clone(find(part.name + "/" + name, part.shape, part.dtype)));
+      parts.push_back(to_device(ops::clone(find(part.name + "/" + name, part.shape, part.dtype)),
+                                slots_[s].parameter.device()));
   }
   FRUGAL_CHECK(given.empty(), "[{}] the state has an unexpected entry '{}'", op_,
                given.begin()->first);

@@ -34,11 +34,16 @@ class SlotOptimizer : public Optimizer {
   SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups);
   // The state of one parameter; the same at every call.
   virtual std::vector<Part> parts_of(const Slot& slot) const = 0;
-  // One update at rate lr (lr_scale is in it).
-  virtual void update(const Slot& slot, const Tensor& gradient, double lr) = 0;
+  // One update at rate lr (lr_scale is in it) of a slot whose parameter has a gradient.
+  struct Update {
+    const Slot* slot;
+    double lr;
+    const Tensor& gradient() const { return slot->parameter.grad(); }
+  };
+  virtual void update(const std::vector<Update>& updates) = 0;
 
  private:
-  void update_slot(Slot& slot, double lr);
+  void update_slots(const std::vector<Slot*>& slots, double lr);
   const char* op_;
   std::vector<Slot> slots_;
   std::unordered_map<const GradAccumulator*, size_t> slot_of_;

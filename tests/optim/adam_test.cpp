@@ -175,13 +175,13 @@ TEST_CASE("Adam refuses impossible options and tensors") {
   CHECK_THROWS_WITH_AS(Adam({{{{"p", p}, {"q", p}}, 1, 0}}, {}),
                        doctest::Contains("expected each parameter once, got 'q' again"), Error);
   const Tensor two = Tensor::zeros({2}), three = Tensor::zeros({3});
-  CHECK_THROWS_WITH_AS(ops::adam_step(two, three, two, two, {}),
+  CHECK_THROWS_WITH_AS(ops::adam_steps({{two, three, two, two, {}}}),
                        doctest::Contains("[adam] expected the gradient of shape [2]"), Error);
-  CHECK_THROWS_WITH_AS(ops::adam_step(two, two, two, Tensor::zeros({2}, DType::f64), {}),
+  CHECK_THROWS_WITH_AS(ops::adam_steps({{two, two, two, Tensor::zeros({2}, DType::f64), {}}}),
                        doctest::Contains("one dtype"), Error);
   ops::AdamStep zeroth;
   zeroth.step = 0;
-  CHECK_THROWS_WITH_AS(ops::adam_step(two, two, Tensor::zeros({2}), Tensor::zeros({2}), zeroth),
+  CHECK_THROWS_WITH_AS(ops::adam_steps({{two, two, Tensor::zeros({2}), Tensor::zeros({2}), zeroth}}),
                        doctest::Contains("a step of at least 1, got 0"), Error);
 }
 

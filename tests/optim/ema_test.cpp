@@ -100,7 +100,7 @@ TEST_CASE("EMA: its state goes on where it was, and one that does not fit change
 TEST_CASE("EMA refuses impossible options and tensors") {
   CHECK_THROWS_WITH_AS(Ema({}, {1.0, true}), doctest::Contains("decay in [0, 1), got 1"), Error);
   CHECK_THROWS_WITH_AS(Ema({}, {-0.1, true}), doctest::Contains("decay"), Error);
-  CHECK_THROWS_WITH_AS(ops::average_into(Tensor::zeros({2}), Tensor::zeros({3}), 0.5),
+  CHECK_THROWS_WITH_AS(ops::average_into({{Tensor::zeros({2}), Tensor::zeros({3})}}, 0.5),
                        doctest::Contains("[average] expected the value of shape [2]"), Error);
 }
 

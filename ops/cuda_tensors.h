@@ -1,0 +1,142 @@
+// One launch over many f32 tensors: the updates of all parameters. For .cu files.
+//
+// The tensors are listed in the kernel's argument (up to 32,764 bytes, for which CUDA 12.1 is
+// needed), so nothing is copied to the device before. Blocks take chunks of kChunk elements.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "core/cuda_kernel.h"
+
+namespace frugal::ops::cuda {
+
+using namespace frugal::cuda;
+
+inline constexpr int64_t kTensorChunk = 8192;  // elements
+
+// Factors: what one tensor's update is made with.
+template <int kTensors, class Factors>
+struct TensorRow {
+  float* at[kTensors];
+  int64_t n;
+  int64_t first_chunk;
+  Factors factors;
+};
+template <int kTensors, class Factors>
+struct TensorTable {
+  using Row = TensorRow<kTensors, Factors>;
+  static constexpr int kRows = 32000 / static_cast<int>(sizeof(Row));
+  int64_t chunks = 0;
+  int rows = 0;
+  Row row[kRows];
+};
+
+// The row that has a chunk.
+template <class Table>
+__device__ __forceinline__ typename Table::Row row_of(const Table& table, int64_t chunk) {
+  int low = 0, high = table.rows - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (table.row[middle].first_chunk <= chunk)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return table.row[low];
+}
+
+// F: kTensors, kWritten (a bit for each tensor that changes), Factors, and apply(factors, values),
+// where values[t] is the element of tensor t.
+template <class F>
+__global__ void update_tensors_kernel(const TensorTable<F::kTensors, typename F::Factors> table) {
+  constexpr int kTensors = F::kTensors, kSize = Pack<float>::kSize;
+  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
+    const auto row = row_of(table, chunk);
+    const int64_t begin = (chunk - row.first_chunk) * kTensorChunk;
+    const int64_t end = std::min(begin + kTensorChunk, row.n);
+    bool packs = true;
+#pragma unroll
+    for (int t = 0; t < kTensors; ++t)
+      packs = packs && reinterpret_cast<uintptr_t>(row.at[t]) % 16 == 0;
+    const int64_t whole = packs ? begin + (end - begin) / kSize * kSize : begin;
+    const int64_t step = blockDim.x;
+    for (int64_t i = begin + threadIdx.x * kSize; i < whole; i += step * kSize) {
+      Pack<float> pack[kTensors];
+#pragma unroll
+      for (int t = 0; t < kTensors; ++t) pack[t] = load_pack(row.at[t] + i);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) {
+        float values[kTensors];
+#pragma unroll
+        for (int t = 0; t < kTensors; ++t) values[t] = pack[t].at[k];
+        F::apply(row.factors, values);
+#pragma unroll
+        for (int t = 0; t < kTensors; ++t) pack[t].at[k] = values[t];
+      }
+#pragma unroll
+      for (int t = 0; t < kTensors; ++t)
+        if ((F::kWritten >> t & 1) != 0) store_pack(row.at[t] + i, pack[t]);
+    }
+    for (int64_t i = whole + threadIdx.x; i < end; i += step) {
+      float values[kTensors];
+#pragma unroll
+      for (int t = 0; t < kTensors; ++t) values[t] = row.at[t][i];
+      F::apply(row.factors, values);
+#pragma unroll
+      for (int t = 0; t < kTensors; ++t)
+        if ((F::kWritten >> t & 1) != 0) row.at[t][i] = values[t];
+    }
+  }
+}
+
+template <class Table>
+__global__ void square_tensors_kernel(const Table table, double* partial) {
+  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
+    const auto row = row_of(table, chunk);
+    const int64_t begin = (chunk - row.first_chunk) * kTensorChunk;
+    const int64_t end = std::min(begin + kTensorChunk, row.n);
+    double sum = 0;
+#pragma unroll 4
+    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x)
+      sum += static_cast<double>(row.at[0][i]) * static_cast<double>(row.at[0][i]);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[chunk] = sum;
+  }
+}
+
+// What goes into a row, for the host.
+template <int kTensors, class Factors>
+struct TensorEntry {
+  const Tensor* tensors[kTensors];
+  Factors factors;
+};
+
+// Calls f(table) over as many entries at a time as a table holds: nearly always over all.
+template <int kTensors, class Factors, class F>
+void with_tables(const std::vector<TensorEntry<kTensors, Factors>>& entries, F f) {
+  using Table = TensorTable<kTensors, Factors>;
+  static_assert(sizeof(Table) <= 32764);
+  for (size_t first = 0; first < entries.size(); first += static_cast<size_t>(Table::kRows)) {
+    Table table;
+    const size_t last = std::min(entries.size(), first + static_cast<size_t>(Table::kRows));
+    for (size_t e = first; e < last; ++e) {
+      const int64_t n = entries[e].tensors[0]->numel();
+      auto& row = table.row[table.rows++];
+      for (int t = 0; t < kTensors; ++t) row.at[t] = entries[e].tensors[t]->template mut<float>();
+      row.n = n;
+      row.first_chunk = table.chunks;
+      row.factors = entries[e].factors;
+      table.chunks += (n + kTensorChunk - 1) / kTensorChunk;
+    }
+    if (table.chunks > 0) f(table);
+  }
+}
+
+template <class F>
+void update_tensors(const std::vector<TensorEntry<F::kTensors, typename F::Factors>>& entries) {
+  with_tables(entries, [](const auto& table) {
+    launch(update_tensors_kernel<F>, {blocks_for(table.chunks, 1)}, table);
+  });
+}
+
+}  // namespace frugal::ops::cuda
