@@ -25,7 +25,7 @@ struct GroupRanges {
 // Groups of a sample: up to `group` rows of one column of its [rows, C]; of samples with fewer than
 // 32 rows, `group` neighbours. Of a column, 64 to 127 rows are looked at, evenly spread, or all if
 // there are fewer: ranges weigh samples, and all shrink alike. Groups with a value seen that is not
-// finite count 0. On meta all are 1.
+// finite count 0. On meta all are 1; on CUDA through the host.
 // REQUIRES: contiguous and floating.
 GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group);
 

@@ -39,6 +39,12 @@ bool is_quadable(const void* x, const GroupLayout& layout) {
   return layout.cols % kCols == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(Quad<T>) == 0;
 }
 
+__device__ __forceinline__ void prefetch_line([[maybe_unused]] const void* address) {
+#ifndef FRUGAL_CUDA_EMULATOR
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 // ---- Random words
 __device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
 

@@ -2,10 +2,11 @@
 // strip of columns, reads them once into registers, agrees on minima and maxima through shared
 // memory, and codes what it holds. Groups of more than 256 rows are read a second time.
 //
-// Bytes in flight: 32 values a thread and 3 blocks of 256 threads a multiprocessor are 96 KiB of
-// f32, where 5 TB/s at 700 ns want 27 KiB on each of 132. Philox gives 8 elements a call, 2
-// multiplications an element; in all about 16 instructions an element of the 31 that leave 4.8 TB/s
-// unspent in f32 at 4 bits, and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
+// Bytes in flight: 32 values a thread and 2 blocks of 256 threads a multiprocessor are 64 KiB of
+// f32, where 5 TB/s at 700 ns want 27 KiB on each of 132; the next tile is prefetched, so that
+// memory is busy while blocks compute. Philox gives 8 elements a call, 2 multiplications an
+// element; in all about 16 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
+// and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
 #pragma once
 #include "compress/cuda_codes.h"
 
@@ -49,6 +50,7 @@ struct Packing {
   DitherKeys keys;
   SplitWeights weights;
   PackTile tile;
+  int ahead;  // blocks of threads between a tile and the one that it prefetches
   bool stochastic, quads, words, mask_words;
 };
 
@@ -295,10 +297,23 @@ __device__ __forceinline__ void code_block(const Packing& p, const Values& at, u
   }
 }
 
+// Asks for a tile that is soon some block's, so that memory is busy while blocks compute: a line
+// for each row, as a tile is at most 128 bytes wide.
+template <class T>
+__device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) {
+  const PackTile& tile = p.tile;
+  const auto strips = static_cast<uint32_t>(tile.strips);
+  const int64_t row0 = int64_t{index / strips} * tile.groups * p.layout.group_rows;
+  const int64_t column = int64_t{index % strips} * tile.across * kCols;
+  const int rows = tile.groups * tile.held * kRows;
+  for (int r = static_cast<int>(threadIdx.x); r < rows; r += static_cast<int>(blockDim.x))
+    if (row0 + r < p.layout.rows)
+      prefetch_line(static_cast<const T*>(p.x) + (row0 + r) * p.layout.cols + column);
+}
+
 // kBits: 0 for any width.
 template <class T, int kBits, int kClasses>
-__global__ void __launch_bounds__(kThreads, kBits == 0 || kClasses == 2 ? 2 : 3)
-    pack_kernel(Packing p) {
+__global__ void __launch_bounds__(kThreads, 2) pack_kernel(Packing p) {
   const PackTile& tile = p.tile;
   const GroupLayout& layout = p.layout;
   const PackShared shared(tile);
@@ -336,6 +351,7 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 || kClasses == 2 ? 2 : 3)
     else
       mine.template add<false>(at, present, class1);
   }
+  prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
   if (has_slot) mine.store(shared, slot, across, extremes);
   __syncthreads();
 
@@ -399,11 +415,12 @@ void pack(const PackJob& job) {
   const Grid grid{dim3(static_cast<unsigned>(blocks)), tile.threads, shared_bytes<kClasses>(tile)};
   with_activation(job.dtype, [&]<class T>(T) {
     with_width(layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
-      launch(pack_kernel<T, kBits, kClasses>, grid,
-             Packing{job.x, job.payload, job.mask, job.nonfinite->on_device(), layout,
-                     DitherKeys(job.stream), job.weights, tile, job.stochastic,
-                     is_quadable<T>(job.x, layout), is_quadable<uint8_t>(job.payload, layout),
-                     is_quadable<uint8_t>(job.mask, layout)});
+      launch(
+          pack_kernel<T, kBits, kClasses>, grid,
+          Packing{job.x, job.payload, job.mask, job.nonfinite->on_device(), layout,
+                  DitherKeys(job.stream), job.weights, tile, 2 * multiprocessors(), job.stochastic,
+                  is_quadable<T>(job.x, layout), is_quadable<uint8_t>(job.payload, layout),
+                  is_quadable<uint8_t>(job.mask, layout)});
     });
   });
 }

@@ -13,10 +13,11 @@ struct Unpacking {
   SplitWeights weights;
   const float* affine;
   DitherKeys keys;
-  int64_t strips;
-  int across;         // threads side by side
-  int64_t blocks;     // of 8 rows in the range
-  bool quads, words;  // whole accesses to x, to codes
+  int64_t strips = 0;
+  int across = 0;                     // threads side by side
+  uint32_t first = 0;                 // block of 8 rows
+  int64_t blocks = 0;                 // in the range
+  bool quads = false, words = false;  // whole accesses to x, to codes
 };
 
 // Where a thread's block lies.
@@ -36,8 +37,7 @@ __device__ __forceinline__ bool find_place(const Unpacking& u, UnpackPlace& at) 
   const int64_t local = int64_t{blockIdx.x / strips} * down + thread / u.across;
   at.column = (int64_t{blockIdx.x % strips} * u.across + thread % u.across) * kCols;
   if (local >= u.blocks || thread / u.across >= down || at.column >= layout.cols) return false;
-  const auto first = static_cast<uint32_t>(u.begin / (layout.cols * kRows));
-  const auto block = first + static_cast<uint32_t>(local);
+  const uint32_t block = u.first + static_cast<uint32_t>(local);
   const auto group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
   at.group = block / group_blocks;
   at.row = int64_t{block} * kRows;
@@ -114,21 +114,12 @@ inline Unpacking unpacking(const UnpackJob& job) {
   const GroupLayout& layout = job.layout;
   FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
   const int64_t quads = (layout.cols + kCols - 1) / kCols, block = layout.cols * kRows;
-  Unpacking u{job.payload,
-              job.x,
-              layout,
-              job.begin,
-              job.end,
-              job.weights,
-              job.affine,
-              DitherKeys(job.stream),
-              /*strips=*/0,
-              0,
-              0,
-              false,
-              is_quadable<uint8_t>(job.payload, layout)};
+  Unpacking u{job.payload, job.x,       layout,     job.begin,
+              job.end,     job.weights, job.affine, DitherKeys(job.stream)};
+  u.words = is_quadable<uint8_t>(job.payload, layout);
   u.strips = (quads + kWarp - 1) / kWarp;
   u.across = static_cast<int>((quads + u.strips - 1) / u.strips);
+  u.first = static_cast<uint32_t>(job.begin / block);
   u.blocks = (job.end - job.begin + block - 1) / block;
   return u;
 }

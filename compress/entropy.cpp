@@ -107,10 +107,35 @@ std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
   return std::make_unique<EntropyCoded>(std::move(payload), std::unique_ptr<Grouped>(plain));
 }
 
+namespace {
+
+Tensor moved(const Tensor& payload, Device device, Category category) {
+  const CategoryScope scope(category);
+  return to_device(payload, device);
+}
+
+// The same with the payload on the host meanwhile.
+std::unique_ptr<Packed> coded_there(std::unique_ptr<Packed> packed, Grouped& plain,
+                                    const EntropyOptions& options) {
+  const Tensor there = plain.take_payload();
+  plain.put_payload(moved(there, kCpu, Category::workspace));
+  packed = entropy_code(std::move(packed), options);
+  auto& result = static_cast<Movable&>(*packed);
+  if (packed.get() == &plain) {
+    result.put_payload(there);
+  } else {
+    result.put_payload(moved(result.take_payload(), there.device(), Category::packed));
+  }
+  return packed;
+}
+
+}  // namespace
+
 std::unique_ptr<Packed> entropy_code(std::unique_ptr<Packed> packed,
                                      const EntropyOptions& options) {
   auto* const plain = dynamic_cast<Grouped*>(packed.get());
-  if (plain == nullptr || plain->payload().device() != kCpu) return packed;
+  if (plain == nullptr || plain->payload().device() == kMeta) return packed;
+  if (plain->payload().device() != kCpu) return coded_there(std::move(packed), *plain, options);
   const int64_t bytes = plain->payload().nbytes();
   if (bytes == 0 || bytes < options.min_bytes) return packed;
   const CodeMap map(plain->parts());
@@ -162,14 +187,16 @@ EntropyCoded::EntropyCoded(Tensor payload, std::unique_ptr<Grouped> plain)
 
 const Grouped& EntropyCoded::decoded() const {
   if (decoded_) return *plain_;
-  Tensor plain = bytes_of(bytes_, Category::workspace, payload_.device());
-  if (plain.device() == kMeta) {
+  const Device device = payload_.device();
+  Tensor plain = bytes_of(bytes_, Category::workspace, device == kMeta ? kMeta : kCpu);
+  if (device == kMeta) {
     plain_->put_payload(std::move(plain));
     decoded_ = true;
     return *plain_;
   }
+  const Tensor coded = moved(payload_, kCpu, Category::workspace);
   const CodeMap map(plain_->parts());
-  const auto* from = payload_.data<uint8_t>();
+  const auto* from = coded.data<uint8_t>();
   auto* to = plain.mut<uint8_t>();
   map.put_metadata(from, to);
   const uint8_t* const ends = from + map.metadata_bytes();
@@ -215,7 +242,7 @@ const Grouped& EntropyCoded::decoded() const {
       });
     }
   });
-  plain_->put_payload(std::move(plain));
+  plain_->put_payload(moved(plain, device, Category::workspace));
   decoded_ = true;
   return *plain_;
 }

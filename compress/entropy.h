@@ -11,8 +11,8 @@
 // stays for the next ones until the packed tensor goes: backward asks several times within moments,
 // also where the coded payload is moved away in between (offload.h).
 //
-// Only results of type Grouped on the CPU are coded; others, and those on `meta`, are the inner
-// codec's: there what coding would save is not known, but may be told (coded_as()).
+// Only results of type Grouped are coded, on CUDA through the host; others, and those on `meta`,
+// are the inner codec's: there what coding would save is not known, but may be told (coded_as()).
 // Thread safety: packing as Quantizer; one packed tensor belongs to one thread. Bytes do not depend
 // on the number of threads.
 #pragma once

@@ -41,7 +41,7 @@ struct RoundingScheme {
 // What is compared at a width.
 std::vector<RoundingScheme> rounding_schemes(int bits);
 
-// x, contiguous f32 [..., C], as it returns. Finite values alone.
+// x, contiguous f32 [..., C], as it returns; on CUDA through the host. Finite values alone.
 Tensor round_trip(const RoundingScheme& scheme, const Tensor& x, uint64_t seed,
                   const SaveInfo& info);
 

@@ -1,0 +1,107 @@
+// Codecs of codecs on CUDA, and those that work through the host: what the CPU's give.
+#include "compress/entropy.h"
+#include "compress/error_bounded.h"
+#include "compress/mixed.h"
+#include "compress/rounding_schemes.h"
+#include "ops/bitmask.h"
+#include "tests/cuda/packing.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+void check_alike(const Packed& here, const Packed& there, int64_t begin, int64_t end) {
+  CHECK(gpu::same_bits(here.unpack(), there.unpack()));
+  CHECK(gpu::same_bits(here.unpack_rows(begin, end), there.unpack_rows(begin, end)));
+}
+
+int64_t live() { return allocator(gpu::kCuda).report().live_total; }
+
+}  // namespace
+
+TEST_CASE("samples of several widths have the CPU's bytes on CUDA") {
+  if (!gpu::available()) return;
+  const int64_t before = live();
+  for (const Shape& shape : {Shape{6, 24, 12}, Shape{9, 256, 4}, Shape{7, 10, 5}}) {
+    CAPTURE(shape.str());
+    const MixedQuantizer codec({256, Rounding::dithered, 3}),
+        codec_there({256, Rounding::dithered, 3});
+    std::vector<int> widths;
+    for (int64_t n = 0; n < shape[0]; ++n) widths.push_back(1 + static_cast<int>(n * 5 % 7));
+    const Tensor x = gpu::normals(shape, DType::f32, 2);
+    gpu::put(x, 77, std::nanf(""));
+    const auto here = codec.pack(x, {}, widths);
+    const auto there = codec_there.pack(to_device(x, gpu::kCuda), {}, widths);
+    CHECK(gpu::same_bits(gpu::payload(*here), gpu::payload(*there)));
+    CHECK(codec.nonfinite_groups() == codec_there.nonfinite_groups());
+    check_alike(*here, *there, 1, shape[0] - 1);
+  }
+  CHECK(live() == before);
+}
+
+TEST_CASE("samples of several widths carry signs on CUDA") {
+  if (!gpu::available()) return;
+  const Shape shape{6, 64, 8};
+  const Tensor x = gpu::normals(shape, DType::f32, 2), mask = ops::empty_bitmask(shape, kCpu);
+  for (int64_t i = 0; i < mask.numel(); ++i) mask.mut<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
+  const std::vector<int> widths = {2, 4, 2, 8, 4, 3};
+  const MixedQuantizer codec;
+  const Sign sign{mask, 0}, sign_there{to_device(mask, gpu::kCuda), 0};
+  SaveInfo info, info_there;
+  info.sign = &sign, info_there.sign = &sign_there;
+  const auto here = codec.pack(x, info, widths);
+  const auto there = codec.pack(to_device(x, gpu::kCuda), info_there, widths);
+  REQUIRE(there->carries_sign());
+  CHECK(gpu::same_bits(gpu::payload(*here), gpu::payload(*there)));
+  CHECK(gpu::same_bits(mask.view(here->unpack_sign().shape()), there->unpack_sign()));
+  CHECK(gpu::same_bits(here->unpack_sign_rows(1, 4), there->unpack_sign_rows(1, 4)));
+  check_alike(*here, *there, 2, 5);
+}
+
+TEST_CASE("error-bounded codecs keep payloads on CUDA, with the CPU's values") {
+  if (!gpu::available()) return;
+  const int64_t before = live();
+  const Tensor x = gpu::normals({40, 9, 12}, DType::f32, 3);
+  for (const std::string& name : error_bounded_names()) {
+    CAPTURE(name);
+    const auto codec = make_error_bounded(name);
+    const auto here = codec->pack(x, 0.05, {});
+    const auto there = codec->pack(to_device(x, gpu::kCuda), 0.05, {});
+    const auto& kept = static_cast<const bounded::Payload&>(*there).payload();
+    CHECK(kept.device() == gpu::kCuda);
+    CHECK(gpu::same_bits(static_cast<const bounded::Payload&>(*here).payload(), kept));
+    check_alike(*here, *there, 3, 21);
+  }
+  CHECK(live() == before);
+}
+
+TEST_CASE("the entropy stage codes payloads on CUDA, through the host") {
+  if (!gpu::available()) return;
+  const int64_t before = live();
+  {
+    Tensor x = gpu::normals({2048, 16}, DType::f32, 3);
+    for (int64_t i = 0; i < x.numel(); ++i)
+      if (i % 5 != 0) gpu::put(x, i, 0);
+    const auto quantizer = std::make_shared<Quantizer>(QuantizeOptions{4});
+    const Entropy codec(quantizer, {});
+    const auto here = codec.pack(x, {}), there = codec.pack(to_device(x, gpu::kCuda), {});
+    CHECK(coded_bytes(*here) < quantizer->packed_bytes(x.shape()));
+    CHECK(coded_bytes(*here) == coded_bytes(*there));
+    check_alike(*here, *there, 100, 300);
+    CHECK(gpu::same_bits(here->unpack_variance(), there->unpack_variance()));
+    // Not worth it: the inner codec's payload, back where it was.
+    const Tensor noise = gpu::normals({512, 16}, DType::f32, 3);
+    const Entropy eager(std::make_shared<Quantizer>(QuantizeOptions{8}), {});
+    check_alike(*eager.pack(noise, {}), *eager.pack(to_device(noise, gpu::kCuda), {}), 0, 512);
+  }
+  CHECK(live() == before);
+}
+
+TEST_CASE("rounding schemes take tensors on CUDA") {
+  if (!gpu::available()) return;
+  const Tensor x = gpu::normals({128, 8}, DType::f32, 3);
+  for (const RoundingScheme& scheme : rounding_schemes(3))
+    CHECK(gpu::same_bits(round_trip(scheme, x, 1, {}),
+                         round_trip(scheme, to_device(x, gpu::kCuda), 1, {})));
+}
