@@ -1,5 +1,5 @@
 // Offload: any codec, with its payloads moved to a file (compress/payload_store.h says what is in
-// memory when).
+// memory when), or those on CUDA to pinned host memory (compress/host_store.h).
 //
 // pack() hands the payload to the store, where it is written while forward goes on; prefetch()
 // starts its read while backward is still at the nodes before; the unpack functions wait for it and

@@ -55,6 +55,15 @@ PayloadStore::~PayloadStore() {
 }
 
 PayloadStore::Id PayloadStore::put(Tensor payload) {
+  if constexpr (kHasCuda) {
+    if (payload.device().type == DeviceType::cuda) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (host_ == nullptr) host_ = make_host_store(payload.device(), options_.window);
+      }
+      return host_->put(std::move(payload)) | kOnHost;
+    }
+  }
   Lock lock(mutex_);
   const int64_t bytes = accounted(payload);
   full_ = false;  // something may have been released since
@@ -83,6 +92,7 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
 }
 
 Tensor PayloadStore::pin(Id id) {
+  if ((id & kOnHost) != 0) return host_->pin(id & ~kOnHost);
   Lock lock(mutex_);
   Item& item = items_.at(id);
   FRUGAL_CHECK(
@@ -118,6 +128,7 @@ Tensor PayloadStore::pin(Id id) {
 }
 
 void PayloadStore::unpin(Id id) noexcept {
+  if ((id & kOnHost) != 0) return host_->unpin(id & ~kOnHost);
   {
     const std::lock_guard lock(mutex_);
     Item& item = items_.at(id);
@@ -131,6 +142,7 @@ void PayloadStore::unpin(Id id) noexcept {
 }
 
 void PayloadStore::prefetch(Id id) noexcept {
+  if ((id & kOnHost) != 0) return host_->prefetch(id & ~kOnHost);
   const std::lock_guard lock(mutex_);
   // The first call after payloads were used: backward has come to the next node.
   if (used_since_wish_) ++walk_;
@@ -149,6 +161,7 @@ void PayloadStore::prefetch(Id id) noexcept {
 }
 
 void PayloadStore::drop(Id id) noexcept {
+  if ((id & kOnHost) != 0) return host_->drop(id & ~kOnHost);
   Lock lock(mutex_);
   const auto found = items_.find(id);
   Item& item = found->second;

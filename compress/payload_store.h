@@ -14,6 +14,9 @@
 // who must not write to it while it is in memory. On `meta`, payloads come and go as elsewhere, and
 // nothing is written or read.
 //
+// Payloads on CUDA go to pinned host memory instead (compress/host_store.h), by the same calls and
+// with a window of their own; `stats` and `resident_bytes` leave them out.
+//
 // A file that takes no more is no error while the window has room; each put() tries again.
 // Thread safety: all functions. Memory is taken by callers alone, never by the thread that writes.
 #pragma once
@@ -23,6 +26,7 @@
 #include <thread>
 
 #include "compress/file_store.h"
+#include "compress/host_store.h"
 
 namespace frugal::compress {
 
@@ -61,8 +65,10 @@ class PayloadStore {
   OffloadStats stats() const;
   int64_t resident_bytes() const;  // of payloads in memory
   const FileStore& file() const { return file_; }
+  const HostStore* host() const { return host_.get(); }  // null until a payload on CUDA came
 
  private:
+  static constexpr Id kOnHost = Id{1} << 63;  // set in the ids of the host store's payloads
   enum class Transfer : uint8_t { none, queued, reading, writing };
   struct Item {
     Tensor payload;  // undefined: not in memory
@@ -100,6 +106,7 @@ class PayloadStore {
   Item* to_write();
 
   OffloadOptions options_;
+  std::unique_ptr<HostStore> host_;
   FileStore file_;
   mutable std::mutex mutex_;
   std::condition_variable work_, done_;
