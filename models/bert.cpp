@@ -122,12 +122,12 @@ Bert::Bert(Init& init, const BertOptions& options) : options_(options) {
 
 Variable Bert::embed(const Tensor& ids, Context& context) {
   const Variable words = embedding(ids, words_, options_.padding_id);
-  if (options_.bare) return cast(words, context.dtype);
+  if (options_.bare) return as_activation(words, context);
   const Tensor given = checked_extra("bert", context, "token_type_ids", ids);
   const Tensor types = given.defined() ? given : Tensor::zeros({1}, DType::i64, ids.device());
   const Variable around =
       add(embedding(position_ids_.slice(0, 0, ids.size(1)), positions_), embedding(types, types_));
-  const Variable sum = cast(add(words, around), context.dtype);
+  const Variable sum = as_activation(add(words, around), context);
   return drop(norm_->forward(sum, context), options_.dropout, context);
 }
 

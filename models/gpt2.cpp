@@ -90,7 +90,7 @@ Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   checked_extra("gpt2", context, "attention_mask", ids);
   Variable x =
       add(embedding(ids, tokens_), embedding(position_ids_.slice(0, 0, ids.size(1)), positions_));
-  x = drop(cast(x, context.dtype), options_.dropout, context);
+  x = drop(as_activation(x, context), options_.dropout, context);
   for (const auto& layer : layers_)
     x = checkpointed(context, {std::move(x)}, [layer](Variables in, Context& inner) {
       return layer->forward(std::move(in[0]), inner);

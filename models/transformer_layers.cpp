@@ -62,6 +62,10 @@ Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& 
 
 Variable first_token(const Variable& x) { return concat({slice(x, 1, 0, 1)}, 1); }
 
+Variable as_activation(const Variable& x, const Context& context) {
+  return context.dtype == DType::bf16 ? cast(x, context.dtype) : x;
+}
+
 Tensor positions(int64_t n, Device device) {
   CategoryScope scope(Category::parameter);
   const Tensor ids = Tensor::empty({n}, DType::i64, drawn_on(device));

@@ -41,6 +41,9 @@ Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& 
 // one alone, with keys and values of all.
 Variable first_token(const Variable& x);
 
+// x as activations are: bf16 where the context says so, else as it is.
+Variable as_activation(const Variable& x, const Context& context);
+
 // 0, 1, ..., n - 1, i64, of category `parameter`.
 Tensor positions(int64_t n, Device device);
 
