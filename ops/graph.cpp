@@ -61,6 +61,8 @@ void transpose(SparseMatrix& m) {
   m.by_col.split = split_rows(m.by_col.row_ptr);
 }
 
+Tensor on_host_or_none(const Tensor& x) { return x.defined() ? to_device(contiguous(x), kCpu) : x; }
+
 // [n, 3] i64 on `device`.
 Tensor triples(const std::vector<int64_t>& values, Device device) {
   return to_device(Tensor::from(values, {static_cast<int64_t>(values.size()) / 3, 3}), device);
@@ -201,8 +203,11 @@ Graph make_graph(const Tensor& edge_index, int64_t nodes, const GraphOptions& op
     transpose(graph.edges);
     return graph;
   }
-  FRUGAL_CHECK(device == kCpu, "[graph] expected edge_index on the host, got {}",
-               describe(edge_index));
+  if (device != kCpu) {
+    GraphOptions on_host = options;
+    on_host.edge_weight = on_host_or_none(options.edge_weight);
+    return to_device(make_graph(on_host_or_none(edge_index), nodes, on_host), device);
+  }
   const std::vector<Entry> edges = checked_edges(edge_index, nodes, options);
   in = empty_csr(nodes, nodes, static_cast<int64_t>(edges.size()), valued, device);
   auto* ptr = in.row_ptr.mut<int64_t>();
@@ -243,8 +248,10 @@ SparseMatrix make_sparse(const Tensor& row_ptr, const Tensor& col, const Tensor&
     transpose(m);
     return m;
   }
-  FRUGAL_CHECK(row_ptr.device() == kCpu, "[sparse] expected row_ptr on the host, got {}",
-               describe(row_ptr));
+  if (row_ptr.device() != kCpu)
+    return to_device(
+        make_sparse(on_host_or_none(row_ptr), on_host_or_none(col), on_host_or_none(value), cols),
+        row_ptr.device());
   copy_into(m.by_row.row_ptr, row_ptr);
   const auto* ptr = m.by_row.row_ptr.data<int64_t>();
   FRUGAL_CHECK(ptr[0] == 0 && ptr[rows] == entries && std::is_sorted(ptr, ptr + rows + 1),
@@ -276,7 +283,7 @@ Csr group_by(const char* op, const Tensor& index, int64_t rows) {
   const bool counts_only = index.device().type == DeviceType::meta;
   Csr csr = empty_csr(rows, entries, entries, false, counts_only ? kMeta : kCpu);
   if (counts_only) return csr;
-  const Tensor values = to_device(contiguous(index), kCpu);
+  const Tensor values = on_host_or_none(index);
   const auto* row = values.data<int64_t>();
   auto* ptr = csr.row_ptr.mut<int64_t>();
   std::fill_n(ptr, rows + 1, 0);

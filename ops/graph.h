@@ -1,6 +1,6 @@
 // Sparse matrices in CSR form, and graphs: the adjacency by target and by source. Built once on the
-// host (category `input`), in an order that depends on the edge list alone, then constant. To go to
-// a GPU they are built first, then moved.
+// host (category `input`), in an order that depends on the edge list alone, then constant. Of
+// tensors on a GPU they are built on the host and moved back.
 // On `meta` all have shapes and no memory.
 #pragma once
 #include <memory>

@@ -53,9 +53,28 @@ TEST_CASE("graphs move to the GPU and back") {
   CHECK(split.longest == graph.edges.by_row.split.longest);
   CHECK(split.pieces == (split.longest + RowSplit::kWarpPiece - 1) / RowSplit::kWarpPiece);
   CHECK(to_device(graph, kMeta).edges.by_row.col.device() == kMeta);
-  const Tensor on_gpu = there(Tensor::zeros({2}, DType::i64));
-  CHECK_THROWS_WITH_AS(make_sparse(on_gpu, Tensor::zeros({0}, DType::i64), {}, 3),
-                       doctest::Contains("[sparse] expected row_ptr on the host"), Error);
+}
+
+TEST_CASE("graphs and sparse matrices of tensors on the GPU are there") {
+  if (!gpu::available()) return;
+  const Tensor index = Tensor::from<int64_t>({0, 2, 1, 2, 1, 1}, {2, 3});
+  const Tensor weight = Tensor::from<float>({1, 2, 4}, {3});
+  const auto graph = [&](auto move) {
+    return make_graph(move(index), 3, {.norm = EdgeNorm::mean, .edge_weight = move(weight)});
+  };
+  const Csr expected = graph([](const Tensor& x) { return x; }).edges.by_row;
+  const Csr got = graph([](const Tensor& x) { return there(x); }).edges.by_row;
+  CHECK(got.col.device() == gpu::kCuda);
+  CHECK(same_bits(to_device(got.col, kCpu), expected.col));
+  CHECK(same_bits(to_device(got.value, kCpu), expected.value));
+  const SparseMatrix sparse =
+      make_sparse(there(Tensor::from<int64_t>({0, 1, 3}, {3})),
+                  there(Tensor::from<int32_t>({2, 0, 1}, {3})), there(weight), 3);
+  CHECK(sparse.position.device() == gpu::kCuda);
+  CHECK(sparse.by_col.value.to_vector() == std::vector<double>{2, 4, 1});
+  const Csr groups = group_by("test", there(Tensor::from<int64_t>({1, 0, 1}, {3})), 2);
+  CHECK(groups.col.device() == gpu::kCuda);
+  CHECK(groups.col.to_vector() == std::vector<double>{1, 0, 2});
 }
 
 TEST_CASE("spmm on CUDA: hubs in pieces, narrow, odd and wide rows") {
