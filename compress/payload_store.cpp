@@ -67,7 +67,6 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
   Lock lock(mutex_);
   const int64_t bytes = accounted(payload);
   full_ = false;  // something may have been released since
-  backward_ = false;
   if (!make_room(bytes, 0)) {
     const Stopwatch watch(stats_.pack_seconds);
     ++waiting_;
@@ -147,7 +146,6 @@ void PayloadStore::prefetch(Id id) noexcept {
   // The first call after payloads were used: backward has come to the next node.
   if (used_since_wish_) ++walk_;
   used_since_wish_ = false;
-  backward_ = true;
   Item& item = items_.at(id);
   item.ahead = true;
   if (item.payload.defined() || item.wished || !item.error.empty()) return;
@@ -179,7 +177,6 @@ void PayloadStore::drop(Id id) noexcept {
   file_.release(item.region);
   items_.erase(found);
   grant_wishes();
-  read_ahead();
   lock.unlock();
   done_.notify_all();
 }
@@ -262,21 +259,6 @@ void PayloadStore::grant_wishes() noexcept {
     }
     if (found != items_.end()) found->second.wished = false;
     wishes_.pop_front();
-  }
-}
-
-// What was used may be done with; it is read when it is asked for again.
-void PayloadStore::read_ahead() noexcept {
-  if (!backward_ || !wishes_.empty()) return;
-  for (auto it = items_.rbegin(); it != items_.rend(); ++it) {
-    Item& item = it->second;
-    if (item.payload.defined() || item.used > 0 || !item.error.empty()) continue;
-    if (resident_ + item.bytes > options_.window) return;
-    try {
-      load(it->first, item, false);
-    } catch (...) {  // as in grant_wishes()
-      return;
-    }
   }
 }
 

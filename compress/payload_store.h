@@ -7,12 +7,10 @@
 // payloads that were used, the longest unused first; then the oldest unused; then those asked for
 // ahead. A payload is written once, its bytes in the file are released when it is dropped, and one
 // that is dropped before is never written. prefetch() reads where the window has room or holds what
-// was used or is older, else later, as soon as payloads are dropped. Once backward has begun, room
-// that is left after that is for the newest payloads in the file, which it needs next: they are
-// read before anybody asks. pin() goes before everything else. A window that does not hold what one
-// node of backward uses makes it read payloads again. A payload may be somebody else's tensor too,
-// who must not write to it while it is in memory. On `meta`, payloads come and go as elsewhere, and
-// nothing is written or read.
+// was used or is older, else later, as soon as payloads are dropped. pin() goes before everything
+// else. A window that does not hold what one node of backward uses makes it read payloads again. A
+// payload may be somebody else's tensor too, who must not write to it while it is in memory. On
+// `meta`, payloads come and go as elsewhere, and nothing is written or read.
 //
 // Payloads on CUDA go to pinned host memory instead (compress/host_store.h), by the same calls and
 // with a window of their own; `stats` and `resident_bytes` leave them out.
@@ -99,7 +97,6 @@ class PayloadStore {
   static bool was_changed(const Item& item);
   void load(Id id, Item& item, bool at_once);
   void grant_wishes() noexcept;
-  void read_ahead() noexcept;
   void run();
   void write(Lock& lock, Item& item);
   void read(Lock& lock, Item& item);
@@ -115,7 +112,6 @@ class PayloadStore {
   Id next_ = 1;
   uint64_t clock_ = 0, walk_ = 0;
   bool used_since_wish_ = false;
-  bool backward_ = false;             // something was asked for since the last put()
   int64_t resident_ = 0, dirty_ = 0;  // dirty: in memory alone
   int waiting_ = 0;                   // calls of put() that wait for room
   bool busy_ = false, full_ = false, stop_ = false;

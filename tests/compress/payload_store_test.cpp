@@ -144,37 +144,6 @@ TEST_CASE("what is asked for is read before it is used, and later if there is no
   CHECK(store.resident_bytes() == 0);
 }
 
-TEST_CASE("room that backward makes is for what it needs next, asked for or not") {
-  const TempFolder folder;
-  for (const bool backward : {true, false}) {
-    CAPTURE(backward);
-    PayloadStore store(in(folder, 100 * kKiB));
-    std::vector<PayloadStore::Id> ids;
-    for (uint64_t i = 0; i < 8; ++i) ids.push_back(store.put(payload(30 * kKiB, i)));
-    CHECK(store.resident_bytes() == 90 * kKiB);
-    if (backward) store.prefetch(ids[7]);  // which is in memory
-    store.drop(ids[7]);
-    if (backward) {
-      CHECK(store.resident_bytes() == 90 * kKiB);
-      CHECK(soon([&] { return store.stats().read == 30 * kKiB; }));
-      const double waited = store.stats().unpack_seconds;
-      CHECK(holds(store, ids[4], 30 * kKiB, 4));
-      CHECK(store.stats().unpack_seconds == waited);
-      // What was used is not read again before it is asked for.
-      CHECK(holds(store, ids[0], 30 * kKiB, 0));
-      store.drop(ids[6]);
-      CHECK(holds(store, ids[5], 30 * kKiB, 5));
-      CHECK(holds(store, ids[4], 30 * kKiB, 4));
-      CHECK(store.resident_bytes() <= 100 * kKiB);
-    } else {
-      CHECK(store.resident_bytes() == 60 * kKiB);
-    }
-    for (const PayloadStore::Id id : ids)
-      if (id != ids[7] && !(backward && id == ids[6])) store.drop(id);
-    CHECK(store.resident_bytes() == 0);
-  }
-}
-
 TEST_CASE("a file that takes no more is an error once the window is full, and then goes on") {
   const TempFolder folder;
   const int64_t before = live(Category::packed);
