@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kSumThreads)
     const int64_t at = chunks.sample() * chunks.rows * c + column;
     const Floats<N> middle = centre.template at<N>(chunks.sample(), column);
     for (int64_t row = chunks.begin() + 8 * place.y; row < end; row += int64_t{8} * columns.tall) {
-      Vector<uint8_t, N> bits;
+      Vector<uint8_t, N> bits{};
       if (mask != nullptr)
         bits = *reinterpret_cast<const Vector<uint8_t, N>*>(mask + row / 8 * c + column);
 #pragma unroll 1

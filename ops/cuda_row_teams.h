@@ -64,11 +64,14 @@ class Row {
       Kind::places(width, [&](int step, int64_t column) { held_[step] = get_raw<N>(x + column); });
   }
   __device__ __forceinline__ Floats<N> at(int step, int64_t column) const {
-    if constexpr (Kind::kElements == 0) return get<N>(x_ + column);
-    Floats<N> out;
+    if constexpr (Kind::kElements == 0) {
+      return get<N>(x_ + column);
+    } else {
+      Floats<N> out;
 #pragma unroll
-    for (int i = 0; i < N; ++i) out.at[i] = load(held_[step].at[i]);
-    return out;
+      for (int i = 0; i < N; ++i) out.at[i] = load(held_[step].at[i]);
+      return out;
+    }
   }
   // f(column, value) for every element of this thread, in the order of columns.
   template <class F>
@@ -113,11 +116,11 @@ class Row {
 template <class T, class F>
 void with_row_kind(int64_t width, std::initializer_list<const Tensor*> tensors, F&& f) {
   with_vectors<T>(width, tensors, [&](auto n) {
-    constexpr int N = n;
+    constexpr int N = n, kMost = N == 1 ? 16 : 32;  // single elements take more registers
     if (width <= 8 * kWarp)
       f(RowKind<T, N, 8, false>{});
-    else if (width <= 32 * kWarp)
-      f(RowKind<T, N, 32, false>{});
+    else if (width <= kMost * kWarp)
+      f(RowKind<T, N, kMost, false>{});
     else if (width <= 16 * 256)
       f(RowKind<T, N, 16, true>{});
     else

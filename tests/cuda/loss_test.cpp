@@ -1,0 +1,114 @@
+// Softmax and cross-entropy on CUDA beside the CPU's, where the op table does not reach: rows of
+// every width, several blocks, values that are no numbers, and targets out of range.
+#include "ops/cross_entropy.h"
+#include "ops/softmax.h"
+#include "tests/cuda/compare.h"
+
+namespace frugal::ops {
+namespace {
+
+using namespace gpu;
+
+struct Size {
+  int64_t rows, width;
+};
+const std::vector<Size> kSizes{{5, 1},    {5000, 3}, {37, 8},   {21, 300}, {9, 1024},
+                               {4, 1025}, {4, 1032}, {3, 4104}, {3, 5001}};
+
+Tensor targets(const Size& size, int64_t ignored) {
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < size.rows; ++i) at.push_back(i % 5 == 3 ? ignored : i * 7 % size.width);
+  return Tensor::from<int64_t>(at, {size.rows});
+}
+
+}  // namespace
+
+TEST_CASE("softmax on CUDA: rows of every width") {
+  if (!available()) return;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Size& size : kSizes) {
+      CAPTURE(size.width);
+      const Shape shape{size.rows, size.width};
+      const Tensor x = rounded(shape, 1, 3), dy = rounded(shape, 2);
+      const Tensor y = softmax(x), z = log_softmax(x), u = there(x, dtype), g = there(dy, dtype);
+      CHECK(near(softmax(u), y, tolerance(dtype)));
+      CHECK(near(log_softmax(u), z, tolerance(dtype)));
+      const Tensor v = there(y, dtype), w = there(z, dtype);
+      CHECK(near(softmax_backward(g, v), softmax_backward(dy, cast(here(v), DType::f32)),
+                 tolerance(dtype)));
+      CHECK(near(log_softmax_backward(g, w), log_softmax_backward(dy, cast(here(w), DType::f32)),
+                 tolerance(dtype)));
+    }
+}
+
+TEST_CASE("softmax on CUDA: no numbers, and infinities") {
+  if (!available()) return;
+  const auto inf = static_cast<float>(kInf), nan = static_cast<float>(kNan);
+  const Tensor x =
+      Tensor::from<float>({1, nan, 2, 1, inf, 2, -inf, -inf, -inf, -inf, 1, 2}, {4, 3});
+  CHECK(near(softmax(there(x)), softmax(x), 1e-6));
+  CHECK(near(log_softmax(there(x)), log_softmax(x), 1e-6));
+}
+
+TEST_CASE("cross-entropy on CUDA: rows of every width, smoothed, weighted, ignored") {
+  if (!available()) return;
+  CrossEntropyOptions smooth, sum;
+  smooth.label_smoothing = 0.1;
+  sum.sum = true;
+  sum.ignore_index = 0;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Size& size : kSizes)
+      for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, smooth, sum}) {
+        CAPTURE(size.width);
+        const Shape shape{size.rows, size.width};
+        const Tensor x = rounded(shape, 1, 3), at = targets(size, options.ignore_index);
+        Tensor weights;
+        if (options.sum) {
+          weights = Tensor::full({size.rows}, 0.5);
+          weights.mut<float>()[size.rows / 2] = 0;
+        }
+        const Tensor u = there(x, dtype), t = there(at), w = there(weights);
+        const CrossEntropyResult e = cross_entropy(x, at, options, weights);
+        const CrossEntropyResult got = cross_entropy(u, t, options, w);
+        CHECK(got.loss.dtype() == DType::f32);
+        CHECK(near(got.loss, e.loss, 1e-6));
+        CHECK(near(got.lse, e.lse, 1e-6));
+        CHECK(got.correct.item() == e.correct.item());
+        CHECK(got.counted.item() == e.counted.item());
+        const Tensor other = targets(size, 0);
+        CHECK(count_correct(u, there(other)) == count_correct(x, other));
+        const Tensor p = cross_entropy_probabilities(x, e.lse);
+        const Tensor q = cross_entropy_probabilities(u, got.lse);
+        CHECK(near(q, p, tolerance(dtype)));
+        const Tensor dy = Tensor::full({}, 3);
+        const Tensor dx = cross_entropy_backward(dy, x, at, e.lse, options, weights);
+        const Tensor dv = cross_entropy_backward(there(dy), u, t, got.lse, options, w);
+        CHECK(near(dv, dx, tolerance(dtype)));
+        CHECK(near(cross_entropy_backward(there(dy), there(p, dtype), t, {}, options, w), dx,
+                   tolerance(dtype)));
+        const Tensor over = cross_entropy_backward(there(dy), u, t, got.lse, options, w, true);
+        CHECK(over.storage() == u.storage());
+        CHECK(same_bits(here(over), here(dv)));
+      }
+}
+
+TEST_CASE("cross-entropy on CUDA: the first of equals, no numbers, targets out of range") {
+  if (!available()) return;
+  const auto nan = static_cast<float>(kNan);
+  const Tensor x = Tensor::from<float>({1, 2, 2, nan, nan, nan, 3, nan, 4}, {3, 3});
+  const Tensor at = Tensor::from<int64_t>({1, 0, 2}, {3});
+  CHECK(cross_entropy(there(x), there(at)).correct.item() == 3);
+  CHECK(cross_entropy(x, at).correct.item() == 3);
+  const Tensor fine = normals({2, 3}, 1), wrong = Tensor::from<int64_t>({1, 3}, {2});
+  const CrossEntropyResult result = cross_entropy(there(fine), there(wrong));
+  CHECK(std::isnan(result.loss.item()));
+  const Tensor dx =
+      cross_entropy_backward(there(Tensor::full({}, 1)), there(fine), there(wrong), result.lse);
+  CHECK_FALSE(std::isnan(dx.item(0)));
+  CHECK(std::isnan(dx.item(3)));
+  const CrossEntropyResult none =
+      cross_entropy(there(Tensor::zeros({0, 3})), there(Tensor::zeros({0}, DType::i64)));
+  CHECK(std::isnan(none.loss.item()));
+}
+
+}  // namespace frugal::ops
