@@ -198,7 +198,7 @@ double Tensor::item(int64_t flat_index) const {
 }
 
 std::vector<double> Tensor::to_vector() const {
-  if (device().type == DeviceType::cuda) {
+  if (device().type == DeviceType::cuda && is_contiguous()) {
     const CategoryScope scope(Category::workspace);
     return to_device(*this, kCpu).to_vector();
   }

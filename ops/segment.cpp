@@ -23,7 +23,8 @@ void check_rows(const char* op, const Tensor& x) {
 void check_index(const char* op, const Tensor& x, const Tensor& index) {
   check_rows(op, x);
   check_dim(op, "index", index, 1);
-  FRUGAL_CHECK(index.dtype() == DType::i64 && index.device() == x.device(),
+  const bool reachable = index.device() == x.device() || x.device().type == DeviceType::meta;
+  FRUGAL_CHECK(index.dtype() == DType::i64 && reachable,
                "[{}] expected index of dtype i64 on {}, got {}", op, x.device().str(),
                describe(index));
 }
@@ -33,6 +34,7 @@ Csr grouped(const char* op, const Tensor& x, const Tensor& index, int64_t rows) 
   check_rows(op, x);
   FRUGAL_CHECK(rows >= 0, "[{}] expected rows >= 0, got {}", op, rows);
   check_shape(op, "index", index, {x.size(0)});
+  check_index(op, x, index);
   CategoryScope scope(Category::workspace);
   return group_by(op, index, rows);
 }

@@ -1,0 +1,210 @@
+// Optimizers on CUDA against the same on the CPU, over several steps.
+#include <cmath>
+#include <memory>
+
+#include "core/rng.h"
+#include "ops/adam.h"
+#include "ops/blockwise.h"
+#include "ops/copy.h"
+#include "ops/sgd.h"
+#include "optim/adafactor.h"
+#include "optim/adam.h"
+#include "optim/adam8bit.h"
+#include "optim/clip.h"
+#include "optim/ema.h"
+#include "optim/gradient_sketch.h"
+#include "optim/lamb.h"
+#include "optim/sgd.h"
+#include "tests/cuda/gpu.h"
+#include "tests/optim/samples.h"
+
+namespace frugal::optim {
+namespace {
+
+using Named = std::vector<std::pair<std::string, Variable>>;
+using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
+
+// Several chunks, an odd count, a matrix of one row, a scalar.
+const std::vector<Shape> kShapes{{5}, {150, 70}, {1, 33}, {}, {4096}, {3, 3, 8}};
+
+Named parameters_on(Device device) {
+  Named all;
+  for (size_t i = 0; i < kShapes.size(); ++i) {
+    const Tensor value = normals(kShapes[i], 10 + i, DType::f32);
+    all.emplace_back(fmt::format("p{}", i), Variable::parameter(to_device(value, device)));
+  }
+  return all;
+}
+
+void set_gradients(const Named& all, int step) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    Variable p = all[i].second;
+    const auto seed = 100 * static_cast<uint64_t>(step) + i;
+    if (i == 2 && step == 1)
+      p.zero_grad();  // left out of one step
+    else
+      p.set_grad(to_device(normals(kShapes[i], seed, DType::f32), p.device()));
+  }
+}
+
+std::vector<ParameterGroup> groups_of(const Named& all) {
+  ParameterGroup decayed, plain;
+  decayed.weight_decay = 0.1;
+  decayed.lr_scale = 0.5;
+  for (const auto& entry : all)
+    (entry.second.value().dim() > 1 ? decayed : plain).parameters.push_back(entry);
+  return {decayed, plain};
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  const auto x = a.to_vector(), y = b.to_vector();
+  REQUIRE(x.size() == y.size());
+  double most = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i]) != std::isnan(y[i])) return 1e9;
+    most = std::max(most, std::abs(x[i] - y[i]));
+  }
+  return most;
+}
+
+std::vector<Variable> variables(const Named& all) {
+  std::vector<Variable> list;
+  for (const auto& entry : all) list.push_back(entry.second);
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("optimizers on CUDA take the CPU's steps") {
+  if (!gpu::available()) return;
+  const std::vector<std::pair<std::string, Maker>> makers{
+      {"sgd",
+       [](const auto& g) {
+         return std::make_unique<Sgd>(g, SgdOptions{0, false});
+       }},
+      {"momentum",
+       [](const auto& g) {
+         return std::make_unique<Sgd>(g, SgdOptions{0.9, false});
+       }},
+      {"nesterov",
+       [](const auto& g) {
+         return std::make_unique<Sgd>(g, SgdOptions{0.9, true});
+       }},
+      {"adamw", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
+      {"adam",
+       [](const auto& g) {
+         return std::make_unique<Adam>(g, AdamOptions{0.9, 0.99, 1e-6, false});
+       }},
+      {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
+      {"adafactor",
+       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }},
+      {"adam8bit", [](const auto& g) { return std::make_unique<Adam8bit>(g, Adam8bitOptions{}); }}};
+  for (const auto& [name, make] : makers) {
+    CAPTURE(name);
+    const Named host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
+    auto one = make(groups_of(host)), two = make(groups_of(device));
+    for (int step = 0; step < 4; ++step) {
+      set_gradients(host, step);
+      set_gradients(device, step);
+      if (step == 2) {  // what was saved goes on, wherever it comes from
+        const auto saved = one->state();
+        two = make(groups_of(device));
+        two->load_state(saved);
+      }
+      one->step(0.01);
+      two->step(0.01);
+    }
+    for (size_t i = 0; i < host.size(); ++i) {
+      CAPTURE(i);
+      CHECK(distance(host[i].second.value(), device[i].second.value()) <= 2e-6);
+    }
+    for (const auto& [entry, tensor] : two->state())
+      if (entry.rfind("steps/", 0) != 0) CHECK(tensor.device() == gpu::kCuda);
+  }
+}
+
+TEST_CASE("more parameters than one launch lists") {
+  if (!gpu::available()) return;
+  std::vector<ops::SgdUpdate> updates;
+  std::vector<ops::AdamUpdate> others;
+  std::vector<Tensor> all;
+  for (int i = 0; i < 1100; ++i) {
+    const auto full = [](double value) { return Tensor::full({3}, value, DType::f32, gpu::kCuda); };
+    updates.push_back({full(i), full(1), {}, {0.5, 0, 0, false}});
+    others.push_back({full(i), full(1), full(0), full(0), {}});
+    all.push_back(full(1));
+  }
+  ops::sgd_steps(updates);
+  ops::adam_steps(others);
+  ops::scale_all(all, 2);
+  for (const size_t i : {size_t{0}, size_t{499}, size_t{500}, size_t{1099}}) {
+    CHECK(updates[i].parameter.item(2) == static_cast<double>(i) - 0.5);
+    CHECK(others[i].m.item(1) == doctest::Approx(0.1));
+    CHECK(all[i].item() == 2);
+  }
+  CHECK(ops::sum_of_squares(all) == 4 * 3 * 1100);
+}
+
+TEST_CASE("clipping, averages and sketches on CUDA") {
+  if (!gpu::available()) return;
+  const Named host = parameters_on(kCpu), device = parameters_on(gpu::kCuda);
+  set_gradients(host, 0);
+  set_gradients(device, 0);
+  const auto a = variables(host), b = variables(device);
+  CHECK(grad_norm(a) == doctest::Approx(grad_norm(b)).epsilon(1e-9));
+  const auto sketch = sketch_of_gradients(a), other = sketch_of_gradients(b);
+  CHECK((sketch - other).squared_norm() <= 1e-12 * sketch.squared_norm());
+  GradientSketch alone;
+  alone.add(b[1].grad(), 5);
+  CHECK((alone - sketch_of_values({Variable(Tensor::zeros({5})), Variable(a[1].grad())}))
+            .squared_norm() <= 1e-12 * sketch.squared_norm());
+  CHECK(clip_grad_norm(a, 1) == doctest::Approx(clip_grad_norm(b, 1)).epsilon(1e-9));
+  clip_grad_value(a, 0.01);
+  clip_grad_value(b, 0.01);
+  Ema one(host, {}), two(device, {});
+  for (size_t i = 0; i < host.size(); ++i) {
+    CHECK(distance(a[i].grad(), b[i].grad()) <= 1e-8);
+    Variable p = a[i], q = b[i];
+    p.set_value(normals(kShapes[i], 50 + i, DType::f32));
+    q.set_value(to_device(p.value(), gpu::kCuda));
+  }
+  one.update();
+  two.update();
+  for (size_t i = 0; i < host.size(); ++i) CHECK(distance(one.average(i), two.average(i)) <= 1e-6);
+  two.load_state(one.state());
+  CHECK(two.average(1).device() == gpu::kCuda);
+  two.update();
+}
+
+TEST_CASE("bytes of 8-bit states on CUDA are the CPU's") {
+  if (!gpu::available()) return;
+  for (const int64_t n : {1, 255, 256, 5003})
+    for (const ops::StateMap map : {ops::StateMap::with_sign, ops::StateMap::positive})
+      for (const bool draws : {false, true}) {
+        CAPTURE(n);
+        Tensor x = normals({n}, 7, DType::f32, 1e-3);
+        if (n > 1000) {
+          x.mut<float>()[300] = std::numeric_limits<float>::quiet_NaN();
+          for (int64_t i = 512; i < 768; ++i) x.mut<float>()[i] = 0;
+        }
+        const std::optional<RngKey> key = draws ? std::optional<RngKey>({3, 4}) : std::nullopt;
+        const auto a = ops::quantize_blockwise(x, map, key);
+        const auto b = ops::quantize_blockwise(to_device(x, gpu::kCuda), map, key);
+        CHECK(distance(a.scales, b.scales) == 0);
+        CHECK(a.codes.to_vector() == b.codes.to_vector());
+        CHECK(distance(ops::dequantize_blockwise(a), ops::dequantize_blockwise(b)) == 0);
+      }
+}
+
+TEST_CASE("updates of several parameters must be of one device and dtype") {
+  const Tensor p = Tensor::zeros({2}), on_meta = Tensor::zeros({2}, DType::f32, kMeta);
+  CHECK_THROWS_WITH_AS(ops::sgd_steps({{p, p, {}, {0.1, 0.9, 0, false}}}),
+                       doctest::Contains("[sgd] expected a velocity exactly when"), Error);
+  const ops::SgdStep plain{0.1, 0, 0, false};
+  CHECK_THROWS_WITH_AS(ops::sgd_steps({{p, p, {}, plain}, {on_meta, on_meta, {}, plain}}),
+                       doctest::Contains("[sgd] expected all parameters on one device"), Error);
+  CHECK_THROWS_WITH_AS(ops::scale_all({Tensor::zeros({2}, DType::bf16, kMeta)}, 2),
+                       doctest::Contains("[scale] expected the parameter of dtype f32"), Error);
+}
+
+}  // namespace frugal::optim
