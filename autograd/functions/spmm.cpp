@@ -8,97 +8,86 @@
 namespace frugal {
 namespace {
 
-// y = factor A x + addend_factor addend + bias, A the sums or the means over
-// the edges into a node.
-Variable aggregate(const char *op, bool mean, const GraphPtr &graph,
-                   const Variable &x, const SpmmTerms &terms) {
+// y = factor A x + addend_factor addend + bias, A the sums or the means over the edges into a node.
+Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Variable& x,
+                   const SpmmTerms& terms) {
   ops::SpmmOptions options;
   options.mean = mean;
   options.factor = terms.factor;
   options.addend_factor = terms.addend_factor;
-  if (terms.bias.defined())
-    options.bias = terms.bias.value();
-  if (terms.addend.defined())
-    options.addend = terms.addend.value();
-  return record(op, {x, terms.bias, terms.addend},
-                ops::spmm(graph->edges.by_row, x.value(), options), {},
-                [graph, mean, factor = terms.factor,
-                 addend_factor = terms.addend_factor](const Backward &b) {
-                  Grads grads(3);
-                  if (b.needs(0)) {
-                    // The transpose of row means divides each entry by its
-                    // row's count.
-                    ops::SpmmOptions transposed;
-                    transposed.factor = factor;
-                    if (mean)
-                      transposed.entry_counts = graph->edges.by_row.row_ptr;
-                    grads[0] =
-                        ops::spmm(graph->edges.by_col, b.dy(), transposed);
-                  }
-                  if (b.needs(1))
-                    grads[1] = ops::linear_backward_bias(b.dy());
-                  if (b.needs(2))
-                    grads[2] = addend_factor == 1
-                                   ? b.dy()
-                                   : ops::affine(b.dy(), addend_factor, 0);
-                  return grads;
-                });
-}
-
-void check_graph(const char *op, const GraphPtr &graph) {
-  FRUGAL_CHECK(graph != nullptr, "[{}] expected a graph, got none", op);
-}
-
-} // namespace
-
-Variable spmm(const GraphPtr &graph, const Variable &x) {
-  return spmm(graph, x, {});
-}
-Variable spmm(const GraphPtr &graph, const Variable &x,
-              const SpmmTerms &terms) {
-  check_graph("spmm", graph);
-  return aggregate("spmm", false, graph, x, terms);
-}
-
-Variable neighbour_mean(const GraphPtr &graph, const Variable &x) {
-  return neighbour_mean(graph, x, {});
-}
-Variable neighbour_mean(const GraphPtr &graph, const Variable &x,
-                        const SpmmTerms &terms) {
-  check_graph("neighbour_mean", graph);
-  return aggregate("neighbour_mean", true, graph, x, terms);
-}
-
-Variable neighbour_max(const GraphPtr &graph, const Variable &x) {
-  check_graph("neighbour_max", graph);
-  const ops::RowMax out = ops::spmm_max(graph->edges.by_row, x.value());
-  return record("neighbour_max", {x}, out.y, {save_index(out.index)},
-                [graph](const Backward &b) {
-                  return Grads{
-                      ops::spmm_max_backward(graph->edges, b.dy(), b.saved(0))};
-                });
-}
-
-Variable sparse_linear(const SparsePtr &x, const Variable &weight,
-                       const Variable &bias, double dropout, RngKey key) {
-  FRUGAL_CHECK(x != nullptr,
-               "[sparse_linear] expected a sparse matrix, got none");
-  // The kept entries are drawn again in backward.
-  const auto entries = [x, dropout, key] {
-    return dropout > 0 ? ops::dropout_entries(x->by_row, dropout, key)
-                       : Tensor();
-  };
-  const Tensor y = ops::sparse_linear(
-      *x, weight.value(), bias.defined() ? bias.value() : Tensor(), entries());
+  if (terms.bias.defined()) options.bias = terms.bias.value();
+  if (terms.addend.defined()) options.addend = terms.addend.value();
   return record(
-      "sparse_linear", {weight, bias}, y, {}, [x, entries](const Backward &b) {
-        Grads grads(2);
-        if (b.needs(0))
-          grads[0] = ops::sparse_linear_backward_weight(*x, b.dy(), entries());
-        if (b.needs(1))
-          grads[1] = ops::linear_backward_bias(b.dy());
+      op, {x, terms.bias, terms.addend}, ops::spmm(graph->edges.by_row, x.value(), options), {},
+      [graph, mean, factor = terms.factor, addend_factor = terms.addend_factor](const Backward& b) {
+        Grads grads(3);
+        if (b.needs(0)) {
+          // The transpose of row means divides each entry by its row's count.
+          ops::SpmmOptions transposed;
+          transposed.factor = factor;
+          if (mean) transposed.entry_counts = graph->edges.by_row.row_ptr;
+          grads[0] = ops::spmm(graph->edges.by_col, b.dy(), transposed);
+        }
+        if (b.needs(1)) grads[1] = ops::linear_backward_bias(b.dy());
+        if (b.needs(2))
+          grads[2] = addend_factor == 1 ? b.dy() : ops::affine(b.dy(), addend_factor, 0);
         return grads;
       });
 }
 
-} // namespace frugal
+void check_graph(const char* op, const GraphPtr& graph) {
+  FRUGAL_CHECK(graph != nullptr, "[{}] expected a graph, got none", op);
+}
+
+}  // namespace
+
+Variable spmm(const GraphPtr& graph, const Variable& x) { return spmm(graph, x, {}); }
+Variable spmm(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms) {
+  check_graph("spmm", graph);
+  return aggregate("spmm", false, graph, x, terms);
+}
+
+Variable neighbour_mean(const GraphPtr& graph, const Variable& x) {
+  return neighbour_mean(graph, x, {});
+}
+Variable neighbour_mean(const GraphPtr& graph, const Variable& x, const SpmmTerms& terms) {
+  check_graph("neighbour_mean", graph);
+  return aggregate("neighbour_mean", true, graph, x, terms);
+}
+
+Variable neighbour_max(const GraphPtr& graph, const Variable& x) {
+  check_graph("neighbour_max", graph);
+  const ops::RowMax out = ops::spmm_max(graph->edges.by_row, x.value());
+  return record("neighbour_max", {x}, out.y, {save_index(out.index)}, [graph](const Backward& b) {
+    return Grads{ops::spmm_max_backward(graph->edges, b.dy(), b.saved(0))};
+  });
+}
+
+// Recipe: itself, exact, where rows have few entries.
+Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias,
+                       double dropout, RngKey key) {
+  FRUGAL_CHECK(x != nullptr, "[sparse_linear] expected a sparse matrix, got none");
+  // The kept entries are drawn again in backward.
+  const auto entries = [x, dropout, key] {
+    return dropout > 0 ? ops::dropout_entries(x->by_row, dropout, key) : Tensor();
+  };
+  const Tensor y =
+      ops::sparse_linear(*x, weight.value(), bias.defined() ? bias.value() : Tensor(), entries());
+  constexpr int64_t kFew = 64;
+  std::vector<Save> sources{for_replay(weight)};
+  if (bias.defined()) sources.push_back(for_replay(bias));
+  const auto again = [x, entries](const Slots& s) {
+    return ops::sparse_linear(*x, s.unpack(0), s.size() > 1 ? s.unpack(1) : Tensor(), entries());
+  };
+  return record(
+      "sparse_linear", {weight, bias}, y, sources,
+      [x, entries](const Backward& b) {
+        Grads grads(2);
+        if (b.needs(0)) grads[0] = ops::sparse_linear_backward_weight(*x, b.dy(), entries());
+        if (b.needs(1)) grads[1] = ops::linear_backward_bias(b.dy());
+        return grads;
+      },
+      x->by_row.entries() <= kFew * x->rows() ? linear_replay(again) : ReplaySpec{});
+}
+
+}  // namespace frugal
