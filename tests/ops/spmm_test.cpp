@@ -200,6 +200,10 @@ TEST_CASE("extents and places that do not fit are refused") {
   SpmmOptions o;
   o.bias = Tensor::zeros({2}, DType::f64);
   CHECK_THROWS_WITH_AS(spmm(a.by_row, normals({4, 2}, 1), o),
+                       doctest::Contains("[spmm] expected tensors of dtype f32 on cpu"), Error);
+  o = {};
+  o.addend = Tensor::zeros({5, 2}, DType::f64);
+  CHECK_THROWS_WITH_AS(spmm(a.by_row, normals({4, 2}, 1), o),
                        doctest::Contains("[spmm] expected tensors of one dtype and device"), Error);
   o = {};
   o.value = Tensor::zeros({7});
