@@ -1,0 +1,143 @@
+// Policies on a network on CUDA keep the bytes that they keep on the CPU. Its ops round alike on
+// both, so that what is packed can be compared.
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "compress/acgc_policy.h"
+#include "compress/actnn_policy.h"
+#include "compress/adaptive_policy.h"
+#include "tests/cuda/packing.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+// Another policy's decisions, with what its codecs pack copied to the host.
+class Recorder final : public SavePolicy {
+ public:
+  explicit Recorder(SavePolicy& inner) : inner_(inner) {}
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    Decision decision = inner_.decide(info, value);
+    if (decision.what == Decision::pack)
+      decision.codec = &codecs_.try_emplace(decision.codec, *decision.codec, *this).first->second;
+    return decision;
+  }
+  BackwardObserver* observer() override { return inner_.observer(); }
+
+  std::vector<Tensor> payloads;
+
+ private:
+  struct Copying final : Codec {
+    Copying(const Codec& codec_, Recorder& recorder_) : codec(codec_), recorder(recorder_) {}
+    std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
+      auto packed = codec.pack(tensor, info);
+      auto& movable = dynamic_cast<Movable&>(*packed);
+      const Tensor payload = movable.take_payload();
+      recorder.payloads.push_back(to_device(payload, kCpu));
+      movable.put_payload(payload);
+      return packed;
+    }
+    const Codec& codec;
+    Recorder& recorder;
+  };
+  SavePolicy& inner_;
+  std::map<const Codec*, Copying> codecs_;
+};
+
+struct Kept {
+  std::vector<Tensor> payloads;
+  Tensor gradient;
+};
+
+// The second of two steps.
+Kept kept(SavePolicy& policy, Device device) {
+  Recorder recorder(policy);
+  const Shape shape{128, 24};
+  const auto input = [&](uint64_t seed) {
+    return Variable::parameter(to_device(gpu::normals(shape, DType::f32, seed), device));
+  };
+  Variable a = input(1);
+  const Variable b = input(2), c = input(3);
+  const Tensor dy = to_device(gpu::normals(shape, DType::f32, 4), device);
+  Kept all;
+  for (uint64_t step = 0; step < 2; ++step) {
+    recorder.payloads.clear();
+    begin_step(step);
+    Variable y;
+    {
+      const PolicyScope scope(&recorder);
+      const Variable h = relu(mul(add(a, b), b));
+      y = mul(relu(mul(h, c)), add(h, a));
+    }
+    a.zero_grad();
+    backward(y, dy, {}, policy.observer());
+    all.gradient = to_device(a.grad(), kCpu);
+  }
+  all.payloads = recorder.payloads;
+  return all;
+}
+
+void check_as_cpu(const std::function<std::unique_ptr<SavePolicy>()>& make) {
+  const auto live = [] { return allocator(gpu::kCuda).report().live_total; };
+  const int64_t before = live();
+  const Kept here = kept(*make(), kCpu), there = kept(*make(), gpu::kCuda);
+  CHECK(live() == before);
+  REQUIRE(!here.payloads.empty());
+  REQUIRE(here.payloads.size() == there.payloads.size());
+  for (size_t i = 0; i < here.payloads.size(); ++i) {
+    CAPTURE(i);
+    CHECK(gpu::same_bits(here.payloads[i], there.payloads[i]));
+  }
+  CHECK(gpu::same_bits(here.gradient, there.gradient));
+}
+
+FixedPolicyOptions keep_all() {
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a fixed policy keeps the CPU's bytes on CUDA") {
+  if (!gpu::available()) return;
+  for (Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+    for (const char* level : {"L1", "L1.2"})
+      for (bool recipes : {false, true})
+        check_as_cpu([&] {
+          FixedPolicyOptions options = keep_all();
+          options.level = level;
+          options.rounding = rounding;
+          options.recipes = recipes;
+          return std::make_unique<FixedPolicy>(options);
+        });
+}
+
+TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
+  if (!gpu::available()) return;
+  check_as_cpu([] {
+    AdaptiveOptions options;
+    options.keep = keep_all();
+    options.average = 3;
+    return std::make_unique<AdaptivePolicy>(options);
+  });
+  check_as_cpu([] {
+    ActnnOptions options;
+    options.keep = keep_all();
+    options.interval = 1;
+    return std::make_unique<ActnnPolicy>(options);
+  });
+  for (const char* codec : {"fixed", "fixed_z"})
+    check_as_cpu([&] {
+      AcgcOptions options;
+      options.keep = keep_all();
+      options.keep.recipes = false;
+      options.interval = 1;
+      options.codec = codec;
+      return std::make_unique<AcgcPolicy>(options);
+    });
+}
