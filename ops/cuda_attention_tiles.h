@@ -107,6 +107,7 @@ struct MmaTiles {
                                                        float (&x)[kMine][kWide]) {
     for (auto& of_row : x)
       for (float& value : of_row) value = 0;
+    __syncwarp();  // masks may have parted the lanes, which multiply together
     const BFloat16* left = a + (first_row() + lane() % 16) * kStride + lane() / 16 * 8;
     const BFloat16* right = b + (lane() % 8 + lane() / 16 * 8) * kStride + lane() / 8 % 2 * 8;
 #pragma unroll
@@ -123,6 +124,7 @@ struct MmaTiles {
 
   static __device__ __forceinline__ void by(const float (&x)[kMine][kWide], const BFloat16* b,
                                             float (&y)[kMine][kOut], float*) {
+    __syncwarp();
     const BFloat16* right = b + lane() % 16 * kStride + lane() / 16 * 8;
 #pragma unroll
     for (int c = 0; c < kCols; c += 16) {
