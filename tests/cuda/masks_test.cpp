@@ -2,6 +2,7 @@
 // several blocks, both layouts of masks.
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/rng.h"
 #include "ops/bitmask.h"

@@ -1,6 +1,9 @@
 // Optimizers on CUDA against the same on the CPU, over several steps.
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 
 #include "core/rng.h"
 #include "ops/adam.h"

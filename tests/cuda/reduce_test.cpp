@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/rng.h"
 #include "ops/binary_cross_entropy.h"
