@@ -116,7 +116,7 @@ class Row {
 template <class T, class F>
 void with_row_kind(int64_t width, std::initializer_list<const Tensor*> tensors, F&& f) {
   with_vectors<T>(width, tensors, [&](auto n) {
-    constexpr int N = n, kMost = N == 1 ? 16 : 32;  // single elements take more registers
+    constexpr int N = n, kMost = N == 1 ? 8 : 32;  // single elements take more registers
     if (width <= 8 * kWarp)
       f(RowKind<T, N, 8, false>{});
     else if (width <= kMost * kWarp)

@@ -345,7 +345,7 @@ TEST_CASE("batch_norm: errors name the op and what it got") {
       doctest::Contains("[batch_norm] expected a contiguous running_var, got strides [2]"), Error);
   CHECK_THROWS_WITH_AS(
       batch_norm_apply(x, moments, {{}, Tensor::zeros({3}, DType::f64)}, {}, false, false),
-      doctest::Contains("[batch_norm] expected tensors of one dtype and device"), Error);
+      doctest::Contains("[batch_norm] expected tensors of dtype f32 on cpu"), Error);
   CHECK_THROWS_WITH_AS(batch_norm_apply(x, moments, {}, Tensor::zeros({16, 4}), true, true),
                        doctest::Contains("[batch_norm] expected the residual of shape [16, 3]"),
                        Error);
