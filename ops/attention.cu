@@ -1,4 +1,5 @@
 #include "ops/cuda_attention.h"
+#include "ops/cudnn_attention.h"
 
 namespace frugal::ops {
 namespace cuda {
@@ -95,7 +96,27 @@ void attention_forward(const AttentionProblem& p, const Tensor& y, const Tensor&
 
 }  // namespace cuda
 
+namespace {
+
+// What cuDNN's fused engines know. Its causal mask counts keys from the first, ours from the last.
+bool attend_by_cudnn(const AttentionProblem& p, const AttentionOutput& out) {
+  const AttentionOptions& o = p.options;
+  if (p.q.dtype() != DType::bf16 || p.keep.defined() || p.added.defined() || p.bias.defined() ||
+      o.dropout != 0 || (o.causal && p.t != p.s) || p.q.numel() == 0 || p.s == 0)
+    return false;
+  cudnn::Attention problem;
+  problem.n = p.n, problem.t = p.t, problem.s = p.s, problem.heads = p.heads, problem.d = p.d;
+  problem.q = p.q.strides(), problem.k = p.k.strides(), problem.v = p.v.strides();
+  problem.y = out.y.strides();
+  problem.causal = o.causal;
+  problem.scale = static_cast<float>(o.scale);
+  return cudnn::attend(problem, {p.q.raw(), p.k.raw(), p.v.raw(), out.y.raw(), out.lse.raw()});
+}
+
+}  // namespace
+
 void attention_kernel(Cuda, const AttentionProblem& p, const AttentionOutput& out) {
+  if (attend_by_cudnn(p, out)) return;
   cuda::attention_forward(p, out.y, {}, out.lse, {});
 }
 

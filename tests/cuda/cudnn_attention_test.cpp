@@ -1,0 +1,58 @@
+// Attention of bf16 that cuDNN's fused engines take: packed q, k and v, causal or not, and a
+// backward pass from what they kept.
+#include "ops/attention.h"
+#include "tests/cuda/gpu.h"
+#include "tests/ops/samples.h"
+
+namespace frugal::ops {
+namespace {
+
+Tensor rounded(const Shape& shape, uint64_t seed) {
+  return cast(normals(shape, seed, DType::bf16), DType::f32);
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double most = 0;
+  for (size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal) {
+  CAPTURE(t);
+  CAPTURE(causal);
+  const Tensor packed = rounded({n, t, 3, heads, d}, 1), dy = rounded({n, t, heads, d}, 2);
+  AttentionOptions options;
+  options.causal = causal;
+  const auto inputs = [](const Tensor& all) {
+    return AttentionInputs{all.select(2, 0), all.select(2, 1), all.select(2, 2), {}, {}};
+  };
+  const auto gradients = [&](const Tensor& all, const Tensor& g, const AttentionOutput& out) {
+    const Tensor d_all = Tensor::empty(all.shape(), all.dtype(), all.device());
+    attention_backward(g, inputs(all), out, options,
+                       {d_all.select(2, 0), d_all.select(2, 1), d_all.select(2, 2), {}});
+    return d_all;
+  };
+  const AttentionOutput expected = attention(inputs(packed), options);
+  const Tensor there = to_device(cast(packed, DType::bf16), gpu::kCuda);
+  const AttentionOutput got = attention(inputs(there), options);
+  CHECK(got.y.dtype() == DType::bf16);
+  CHECK(got.lse.dtype() == DType::f32);
+  CHECK(distance(got.y, expected.y) < 0.03);
+  CHECK(distance(got.lse, expected.lse) < 0.01);
+  CHECK(distance(gradients(there, to_device(cast(dy, DType::bf16), gpu::kCuda), got),
+                 gradients(packed, dy, expected)) < 0.1);
+}
+
+}  // namespace
+
+TEST_CASE("attention by cuDNN agrees with the CPU's") {
+  if (!gpu::available()) return;
+  for (const bool causal : {false, true}) {
+    compare(2, 20, 2, 64, causal);
+    compare(1, 33, 3, 64, causal);
+  }
+}
+
+}  // namespace frugal::ops
