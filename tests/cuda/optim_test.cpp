@@ -34,7 +34,8 @@ Named parameters_on(Device device) {
   Named all;
   for (size_t i = 0; i < kShapes.size(); ++i) {
     const Tensor value = normals(kShapes[i], 10 + i, DType::f32);
-    all.emplace_back(fmt::format("p{}", i), Variable::parameter(to_device(value, device)));
+    all.emplace_back(std::string(1, static_cast<char>('a' + i)),
+                     Variable::parameter(to_device(value, device)));
   }
   return all;
 }

@@ -181,8 +181,9 @@ TEST_CASE("Adam refuses impossible options and tensors") {
                        doctest::Contains("one dtype"), Error);
   ops::AdamStep zeroth;
   zeroth.step = 0;
-  CHECK_THROWS_WITH_AS(ops::adam_steps({{two, two, Tensor::zeros({2}), Tensor::zeros({2}), zeroth}}),
-                       doctest::Contains("a step of at least 1, got 0"), Error);
+  CHECK_THROWS_WITH_AS(
+      ops::adam_steps({{two, two, Tensor::zeros({2}), Tensor::zeros({2}), zeroth}}),
+      doctest::Contains("a step of at least 1, got 0"), Error);
 }
 
 }  // namespace frugal::optim
