@@ -15,14 +15,16 @@ inline constexpr float kTwoTo23 = 0x1p23f;
 inline constexpr float kNan = __builtin_nanf("");
 inline constexpr float kInfinity = __builtin_inff();
 
-// Calls f(with_width<n>) for the widths that have kernels of their own, n = 0 for the others.
-template <class F>
+// Calls f(std::integral_constant<int, n>{}) for the widths that have kernels of their own, 0 for
+// the others.
+template <int kWidth = 8, class F>
 void with_width(int bits, F&& f) {
-  if (bits == 1) return f(std::integral_constant<int, 1>{});
-  if (bits == 2) return f(std::integral_constant<int, 2>{});
-  if (bits == 4) return f(std::integral_constant<int, 4>{});
-  if (bits == 8) return f(std::integral_constant<int, 8>{});
-  f(std::integral_constant<int, 0>{});
+  if constexpr (kWidth == 0) {
+    f(std::integral_constant<int, 0>{});
+  } else {
+    if (bits == kWidth) return f(std::integral_constant<int, kWidth>{});
+    with_width<kWidth - 1>(bits, f);
+  }
 }
 
 inline void check_dtype(DType dtype) {
@@ -151,6 +153,29 @@ __device__ __forceinline__ void store_words(const uint32_t* words, uint8_t* plan
   }
 }
 
+// All planes of codes of kBits: as many words.
+template <int kBits, size_t kPlane = 0, int kShift = 0>
+__device__ __forceinline__ void insert_planes(const uint32_t (&code)[kRows], int c,
+                                              uint32_t* words) {
+  constexpr Planes kPlanes = planes_of(kBits);
+  if constexpr (kShift < kBits) {
+    constexpr int kWidth = kPlanes.width[kPlane];
+    insert_codes<kWidth, kPlanes.count == 1>(code, c, kShift, words + kShift);
+    insert_planes<kBits, kPlane + 1, kShift + kWidth>(code, c, words);
+  }
+}
+template <int kBits, size_t kPlane = 0, int kShift = 0>
+__device__ __forceinline__ void store_planes(const uint32_t* words, uint8_t* plane,
+                                             const CodeBlock& at) {
+  constexpr Planes kPlanes = planes_of(kBits);
+  if constexpr (kShift < kBits) {
+    constexpr int kWidth = kPlanes.width[kPlane];
+    store_words<kWidth>(words + kShift, plane, at);
+    plane += int64_t{(at.rows * kWidth + 7) / 8} * at.stride;
+    store_planes<kBits, kPlane + 1, kShift + kWidth>(words, plane, at);
+  }
+}
+
 template <int kWidth>
 __device__ __forceinline__ void store_plane(const uint32_t (&code)[kCols][kRows], int shift,
                                             uint8_t* plane, const CodeBlock& at) {
@@ -159,7 +184,7 @@ __device__ __forceinline__ void store_plane(const uint32_t (&code)[kCols][kRows]
   for (int c = 0; c < kCols; ++c) insert_codes<kWidth, false>(code[c], c, shift, words);
   store_words<kWidth>(words, plane, at);
 }
-// Codes of any width; bits beside theirs do not count.
+// Codes of a width known late; bits beside theirs do not count.
 __device__ __forceinline__ void store_planes(const uint32_t (&code)[kCols][kRows], int bits,
                                              const CodeBlock& at) {
   uint8_t* plane = at.first;
@@ -194,7 +219,18 @@ __device__ __forceinline__ void load_plane(uint32_t (&code)[kRows][kCols], int s
         code[j * kPerByte + k][c] |= (word >> (8 * c + kWidth * k) & kMask) << shift;
   }
 }
-// Bits beside the code's are those of 2^23.
+template <int kBits, size_t kPlane = 0, int kShift = 0>
+__device__ __forceinline__ void load_planes(uint32_t (&code)[kRows][kCols], const uint8_t* plane,
+                                            const CodeBlock& at) {
+  constexpr Planes kPlanes = planes_of(kBits);
+  if constexpr (kShift < kBits) {
+    constexpr int kWidth = kPlanes.width[kPlane];
+    load_plane<kWidth>(code, kShift, plane, at);
+    plane += int64_t{(at.rows * kWidth + 7) / 8} * at.stride;
+    load_planes<kBits, kPlane + 1, kShift + kWidth>(code, plane, at);
+  }
+}
+// Bits beside the code's are those of 2^23. kBits: 0 for a width known late.
 template <int kBits>
 __device__ __forceinline__ void load_codes(uint32_t (&code)[kRows][kCols], int bits,
                                            const CodeBlock& at) {
@@ -203,7 +239,7 @@ __device__ __forceinline__ void load_codes(uint32_t (&code)[kRows][kCols], int b
 #pragma unroll
     for (int c = 0; c < kCols; ++c) code[r][c] = kTwoTo23Bits;
   if constexpr (kBits != 0) {
-    load_plane<kBits>(code, 0, at.first, at);
+    load_planes<kBits>(code, at.first, at);
   } else {
     const uint8_t* plane = at.first;
     int shift = 0;

@@ -50,8 +50,8 @@ struct Packing {
   DitherKeys keys;
   SplitWeights weights;
   PackTile tile;
-  int ahead;  // blocks of threads between a tile and the one that it prefetches
-  bool stochastic, quads, words, mask_words;
+  int ahead = 0;  // blocks of threads between a tile and the one that it prefetches
+  bool stochastic = false, quads = false, words = false, mask_words = false;
 };
 
 // Shared memory: extremes of each slot and column, then parameters of each pair.
@@ -284,9 +284,9 @@ __device__ __forceinline__ void code_block(const Packing& p, const Values& at, u
       uint32_t code[kRows];
       code_column<kBits, kClasses>(p, at, present, class1, block, column, parameters + c * beside,
                                    stride, c, code);
-      insert_codes<kBits, true>(code, c, 0, words);
+      insert_planes<kBits>(code, c, words);
     }
-    store_words<kBits>(words, to.first, to);
+    store_planes<kBits>(words, to.first, to);
   } else {
     uint32_t code[kCols][kRows];
 #pragma unroll
@@ -311,9 +311,9 @@ __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) 
       prefetch_line(static_cast<const T*>(p.x) + (row0 + r) * p.layout.cols + column);
 }
 
-// kBits: 0 for any width.
+// kBits: 0 for a width known late.
 template <class T, int kBits, int kClasses>
-__global__ void __launch_bounds__(kThreads, 2) pack_kernel(Packing p) {
+__global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Packing p) {
   const PackTile& tile = p.tile;
   const GroupLayout& layout = p.layout;
   const PackShared shared(tile);
@@ -413,14 +413,19 @@ void pack(const PackJob& job) {
   const int64_t blocks = (layout.groups + tile.groups - 1) / tile.groups * tile.strips;
   FRUGAL_ASSERT(blocks < int64_t{1} << 31);
   const Grid grid{dim3(static_cast<unsigned>(blocks)), tile.threads, shared_bytes<kClasses>(tile)};
+  Packing p{job.x,       job.payload,
+            job.mask,    job.nonfinite->on_device(),
+            layout,      DitherKeys(job.stream),
+            job.weights, tile};
+  p.ahead = 2 * multiprocessors();
+  p.stochastic = job.stochastic;
+  p.words = is_quadable<uint8_t>(job.payload, layout);
+  p.mask_words = is_quadable<uint8_t>(job.mask, layout);
   with_activation(job.dtype, [&]<class T>(T) {
+    p.quads = is_quadable<T>(job.x, layout);
     with_width(layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
-      launch(
-          pack_kernel<T, kBits, kClasses>, grid,
-          Packing{job.x, job.payload, job.mask, job.nonfinite->on_device(), layout,
-                  DitherKeys(job.stream), job.weights, tile, 2 * multiprocessors(), job.stochastic,
-                  is_quadable<T>(job.x, layout), is_quadable<uint8_t>(job.payload, layout),
-                  is_quadable<uint8_t>(job.mask, layout)});
+      if constexpr (kBits == 0 || kBits >= kClasses)  // split groups have 2 bits or more
+        launch(pack_kernel<T, kBits, kClasses>, grid, p);
     });
   });
 }
