@@ -1,5 +1,3 @@
-#include <fmt/ranges.h>
-
 #include <bit>
 
 #include "ops/cudnn.h"
@@ -38,6 +36,7 @@ Operand between(int64_t id, const Operand& like) {
 }
 
 std::vector<int64_t> list(const Pair& pair) { return {pair[0], pair[1]}; }
+Shape shape(const Pair& pair) { return {pair[0], pair[1]}; }
 
 Descriptor& convolution(Graph& graph, const Conv2dOptions& o) {
   return graph.part(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution")
@@ -117,8 +116,8 @@ bool convolve(const Convolution& p, const ConvolutionData& data) {
       "conv {} {}{} {}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {}",
       kPasses[static_cast<int>(p.pass)], name_of(p.dtype), exact ? "" : " rounded",
       p.bias ? "+bias" : "", p.relu ? "+relu" : "", deterministic() ? "" : " any order", p.x, p.w,
-      p.y, p.options.stride, p.options.padding, p.options.dilation, alignment_of(data.x),
-      alignment_of(data.w), alignment_of(data.y), convolution_workspace());
+      p.y, shape(p.options.stride), shape(p.options.padding), shape(p.options.dilation),
+      alignment_of(data.x), alignment_of(data.w), alignment_of(data.y), convolution_workspace());
   std::vector<Binding> bindings{{kX, data.x}, {kW, data.w}, {kY, data.y}};
   if (p.bias) bindings.push_back({kBias, data.bias});
   return run(
