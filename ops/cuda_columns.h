@@ -103,6 +103,13 @@ void sum_rows(Device device, const From* from, int64_t rows, int64_t columns, bo
   sum_rows<double>(device, part.data<double>(), parts, columns, add, to);
 }
 
+// For for_each: f64 sums as f32.
+struct Narrow {
+  const double* from;
+  float* to;
+  __device__ void operator()(int64_t i) const { to[i] = static_cast<float>(from[i]); }
+};
+
 // ---- two sums of every column of a chunk of rows: x is [samples, rows, c], a chunk `step` rows of
 // one sample; results [samples * chunks, 2, c] f32.
 struct Chunks {

@@ -109,7 +109,7 @@ class Row {
  private:
   const T* x_;
   int64_t width_;
-  Vector<T, N> held_[Kind::kSteps > 0 ? Kind::kSteps : 1];
+  Vector<T, N> held_[Kind::kSteps > 0 ? Kind::kSteps : 1]{};
 };
 
 // Calls f(RowKind{}) for rows of activations T in `tensors`; see with_vectors.

@@ -171,12 +171,6 @@ struct GroupAverages {
   }
 };
 
-struct Narrow {
-  const double* from;
-  float* to;
-  __device__ void operator()(int64_t i) const { to[i] = static_cast<float>(from[i]); }
-};
-
 }  // namespace
 
 void group_norm_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,

@@ -166,12 +166,6 @@ void sum_parameters(const Tensor& dy, const Tensor& x, const Tensor& sums, const
   });
 }
 
-struct Narrow {
-  const double* from;
-  float* to;
-  __device__ void operator()(int64_t i) const { to[i] = static_cast<float>(from[i]); }
-};
-
 // Rows of a block of the backward pass: blocks for the largest cards, and some rows for each team.
 template <class Kind>
 int64_t rows_of_block(int64_t rows) {
