@@ -10,6 +10,7 @@
 #include "apps/report.h"
 #include "apps/sensitivity.h"
 #include "apps/training_step.h"
+#include "core/cuda_memory.h"
 #include "core/parallel.h"
 
 namespace frugal::apps {
@@ -174,6 +175,8 @@ void bench_step(const BenchArguments& arguments) {
         if (config.optim.in_backward) options.leaf_done = update.leaf_done();
         BatchResult result = forward_backward(*model, batch, v.context, v.policy.get(), options);
         optimizer->step(kRate);
+        if constexpr (kHasCuda)
+          if (device.type == DeviceType::cuda) cuda::synchronize();
         end_peak(device, result.memory);
         const double took = milliseconds_since(begin);
         if (round < 0) {

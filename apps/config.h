@@ -125,6 +125,8 @@ struct TrainConfig {
 struct RunConfig {
   int64_t seed = 0;
   std::string device = "cpu";
+  std::string precision = "f32";
+  bool cuda_graphs = false;
   int64_t threads = 0;
   int64_t memory_limit = 0;  // bytes
 };

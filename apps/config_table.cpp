@@ -349,16 +349,22 @@ Section train() {
 Section run() {
   constexpr auto s = &Config::run;
   using C = RunConfig;
-  return {"",
-          "The whole run.",
-          {field(s, "seed", &C::seed, integer(0, INT64_MAX), "Everything random follows from it."),
-           field(s, "device", &C::device, choice({"cpu", "cuda", "meta"}),
-                 "Where to compute; meta: nowhere, only memory is counted (bench step)."),
-           without_effect(field(s, "threads", &C::threads, integer(0, 4096),
-                                "Threads to compute with; 0: one per core.")),
-           without_effect(bytes_field(
-               s, "memory_limit", &C::memory_limit,
-               "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit.", "memory_limit"))}};
+  return {
+      "",
+      "The whole run.",
+      {field(s, "seed", &C::seed, integer(0, INT64_MAX), "Everything random follows from it."),
+       field(s, "device", &C::device, choice({"cpu", "cuda", "meta"}),
+             "Where to compute; meta: nowhere, only memory is counted (bench step)."),
+       field(s, "precision", &C::precision, choice({"f32", "tf32", "bf16"}),
+             "tf32: CUDA's matrix products and convolutions round f32 operands to 10 bits; bf16: "
+             "activations on CUDA are bf16, parameters f32."),
+       without_effect(field(s, "cuda_graphs", &C::cuda_graphs, boolean(),
+                            "Record a step of each shape once and replay it (CUDA).")),
+       without_effect(field(s, "threads", &C::threads, integer(0, 4096),
+                            "Threads to compute with; 0: one per core.")),
+       without_effect(bytes_field(s, "memory_limit", &C::memory_limit,
+                                  "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit.",
+                                  "memory_limit"))}};
 }
 
 }  // namespace

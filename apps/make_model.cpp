@@ -305,7 +305,9 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   Init init;
   init.rng = Rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
-  return model_row(config.model.name).make(init, config.model, spec);
+  const ModelPtr model = model_row(config.model.name).make(init, config.model, spec);
+  if (config.run.precision == "bf16") model->set_activations(DType::bf16);
+  return model;
 }
 
 }  // namespace frugal::apps

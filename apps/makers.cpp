@@ -7,8 +7,10 @@
 #include "apps/planner.h"
 #include "compress/actnn_policy.h"
 #include "compress/levels.h"
+#include "core/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "ops/precision.h"
 #include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"
@@ -248,6 +250,16 @@ Device set_up_device(const RunConfig& config) {
   const Device device = Device::parse(config.device);
   if (device.type == DeviceType::cuda && !kHasCuda)
     throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
+  if constexpr (kHasCuda)
+    if (device.type == DeviceType::cuda && cuda::device_count() == 0)
+      throw ConfigError("device", "expected cpu, since this machine has no CUDA device");
+  if (device == kCpu && config.precision != "f32")
+    throw ConfigError("precision",
+                      fmt::format("expected f32 on the cpu, got {}", config.precision));
+  if (device.type != DeviceType::cuda && config.cuda_graphs)
+    throw ConfigError("cuda_graphs", "expected false without CUDA");
+  ops::set_matmul_precision(config.precision == "f32" ? ops::MatmulPrecision::f32
+                                                      : ops::MatmulPrecision::tf32);
   if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
   allocator(device).set_limit(config.memory_limit);
   return device;

@@ -20,20 +20,20 @@ double ratio(double over, double under, double otherwise) {
 
 double as_double(int64_t value) { return static_cast<double>(value); }
 
-void check_host(const char* what, const Tensor& tensor) {
-  FRUGAL_CHECK(tensor.defined() && tensor.device().type == DeviceType::cpu,
-               "[metrics] expected {} on the cpu", what);
+void check_values(const char* what, const Tensor& tensor) {
+  FRUGAL_CHECK(tensor.defined() && tensor.device().type != DeviceType::meta,
+               "[metrics] expected {} with values", what);
 }
 
 void check_logits(const Tensor& logits) {
-  check_host("logits", logits);
-  FRUGAL_CHECK(logits.dtype() == DType::f32 || logits.dtype() == DType::f64,
-               "[metrics] expected logits of dtype f32 or f64, got {}", describe(logits));
+  check_values("logits", logits);
+  FRUGAL_CHECK(is_floating(logits.dtype()), "[metrics] expected logits of a floating dtype, got {}",
+               describe(logits));
 }
 
 // Above `limit`, of each element.
 std::vector<bool> above(const Tensor& tensor, double limit) {
-  const Tensor dense = ops::contiguous(tensor);
+  const Tensor dense = to_device(ops::contiguous(tensor), kCpu);
   std::vector<bool> yes(static_cast<size_t>(tensor.numel()));
   with_dtype(dense.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -57,7 +57,7 @@ Confusion::Confusion(int64_t classes) : classes_(classes) {
 
 void Confusion::add(const Tensor& logits, const Tensor& target, int64_t ignore_index) {
   check_logits(logits);
-  check_host("target", target);
+  check_values("target", target);
   FRUGAL_CHECK(logits.dim() >= 1 && logits.size(-1) == classes_,
                "[metrics] expected logits of {} classes, got {}", classes_, describe(logits));
   const Shape rows(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
@@ -65,7 +65,8 @@ void Confusion::add(const Tensor& logits, const Tensor& target, int64_t ignore_i
                "[metrics] expected target {} i64, got {}", rows, describe(target));
   const CategoryScope scope(Category::workspace);
   const Tensor matrix = ops::contiguous(logits).view({rows.numel(), classes_});
-  const Tensor top = ops::argmax(matrix, 1), at = ops::contiguous(target);
+  const Tensor top = to_device(ops::argmax(matrix, 1), kCpu);
+  const Tensor at = to_device(ops::contiguous(target), kCpu);
   for (int64_t row = 0; row < rows.numel(); ++row)
     if (at.data<int64_t>()[row] != ignore_index)
       add(top.data<int64_t>()[row], at.data<int64_t>()[row]);
@@ -141,13 +142,13 @@ double Confusion::matthews() const {
 
 void MultiLabelCounts::add(const Tensor& logits, const Tensor& target, const Tensor& mask) {
   check_logits(logits);
-  check_host("target", target);
+  check_values("target", target);
   FRUGAL_CHECK(logits.dim() == 2, "[metrics] expected logits [N, C], got {}", describe(logits));
   FRUGAL_CHECK(target.shape() == logits.shape(), "[metrics] expected target of shape {}, got {}",
                logits.shape(), describe(target));
   std::vector<bool> counted(static_cast<size_t>(logits.size(0)), true);
   if (mask.defined()) {
-    check_host("mask", mask);
+    check_values("mask", mask);
     FRUGAL_CHECK(mask.shape() == Shape{logits.size(0)},
                  "[metrics] expected a mask of shape [{}], got {}", logits.size(0), describe(mask));
     counted = above(mask, 0);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "apps/captured_step.h"
 #include "apps/evaluate.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
@@ -53,6 +54,15 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   }
   if (const auto tracked = tracking_options(config_))
     tracking_.emplace(*model_, *policy_, *tracked);
+  if constexpr (kHasCuda)
+    if (config_.run.cuda_graphs) {
+      if (learner_ != nullptr || config_.optim.in_backward ||
+          !config_.compression.offload.empty() || config_.train.gradient_accumulation > 1)
+        throw ConfigError("cuda_graphs",
+                          "expected false with a policy that watches gradients, optim.in_backward, "
+                          "compression.offload or train.gradient_accumulation");
+      captured_ = std::make_shared<CapturedStep>(*model_, policy_.get());
+    }
   for (const auto& p : model_->parameters()) parameters_.push_back(*p.parameter);
   const int64_t per_epoch = ceil_div(train_->batches(), config_.train.gradient_accumulation);
   steps_ = config_.train.steps > 0 ? config_.train.steps : config_.train.epochs * per_epoch;
@@ -133,8 +143,7 @@ void Trainer::step() {
     if (track && i == 0) tracking_->before(batch, state_.step + 1);
     begin_step(static_cast<uint64_t>(state_.batches));
     if (adapt && i + 1 == parts) kept = batch;
-    const BatchResult result =
-        forward_backward(*model_, std::move(batch), context, policy_.get(), options);
+    const BatchResult result = pass(std::move(batch), context, options, !adapt && !track);
     check_finite(result.loss, "loss");
     loss += result.loss / static_cast<double>(parts);
     ++state_.batches;
@@ -152,13 +161,16 @@ void Trainer::step() {
   ++state_.step;
   end_peak(device_, memory);
   state_.memory.raise(memory);
-  if (planner_ && planner_->observe(memory, *budget_)) log_plan();
+  if (planner_ && planner_->observe(memory, *budget_)) {
+    log_plan();
+    decide_anew();
+  }
   const double spent = tracking_ ? tracking_->seconds() - tracked : 0;
   step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count() - spent);
   samples_ += samples;
   if (tracking_) tracking_->stepped(lr, loss);
   if (track) {
-    tracking_->after(state_.step);
+    if (tracking_->after(state_.step)) decide_anew();
     log_convergence();
   }
   if (adapt) {
@@ -169,9 +181,23 @@ void Trainer::step() {
     adapt_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
     log_widths();
     log_plan();
+    decide_anew();
   }
   show();
   if (state_.step % config_.train.log_interval == 0) log_step(lr, norm);
+}
+
+BatchResult Trainer::pass(Batch batch, Context& context, const StepOptions& options, bool usual) {
+  if constexpr (kHasCuda)
+    if (captured_ != nullptr && usual)
+      return captured_->run(std::move(batch), context, options,
+                            static_cast<uint64_t>(state_.batches));
+  return forward_backward(*model_, std::move(batch), context, policy_.get(), options);
+}
+
+void Trainer::decide_anew() {
+  if constexpr (kHasCuda)
+    if (captured_ != nullptr) captured_->forget();
 }
 
 void Trainer::check_finite(double value, const char* what) {

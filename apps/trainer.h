@@ -20,6 +20,8 @@
 
 namespace frugal::apps {
 
+class CapturedStep;
+
 struct TrainOptions {
   std::string out;      // empty: nothing is written
   bool resume = false;  // continue what `out` holds, from the start if it holds nothing yet
@@ -50,11 +52,15 @@ class Trainer {
   void show();
   void checkpoint();
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
+  // Forward and backward; `usual`: the same work as in other steps, which may be replayed.
+  BatchResult pass(Batch batch, Context& context, const StepOptions& options, bool usual);
+  void decide_anew();  // the policy's decisions changed
   void check_finite(double value, const char* what);
   Speed speed() const;
 
   Config config_;
   TrainOptions options_;
+  std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
   Device device_;
   BatchSpec spec_;
   std::shared_ptr<Module> model_;

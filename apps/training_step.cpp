@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "apps/metrics.h"
+#include "apps/place_batch.h"
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
@@ -107,13 +109,17 @@ struct Judged {
 };
 
 Judged counted_nodes(Judged all) {
+  const Device device = all.target.device();
   const bool several = has_several_labels(all.target);
-  const Tensor rows = counted_rows(all.target);
+  const Tensor target = to_device(all.target, kCpu);
+  const Tensor rows = counted_rows(target);
   if (!several && (rows.size(0) == 0 || 2 * rows.size(0) > all.target.size(0))) return all;
   const CategoryScope scope(Category::input);
-  return {gather_rows(all.output, rows),
-          several ? pick<float>(all.target, rows) : pick<int64_t>(all.target, rows),
-          all.weights.defined() ? pick<float>(all.weights, rows) : all.weights};
+  const Tensor picked = several ? pick<float>(target, rows) : pick<int64_t>(target, rows);
+  Tensor weights;
+  if (all.weights.defined())
+    weights = to_device(pick<float>(to_device(all.weights, kCpu), rows), device);
+  return {gather_rows(all.output, to_device(rows, device)), to_device(picked, device), weights};
 }
 
 Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
@@ -136,60 +142,90 @@ Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
 bool has_several_labels(const Tensor& target) { return is_floating(target.dtype()); }
 
 // The input leaves the batch, so that its bytes go as soon as no layer needs them.
-Outcome run_forward(Module& model, Batch& batch, Context& context,
-                    const CrossEntropyOptions& options) {
-  Outcome outcome;
-  outcome.result.samples = batch.input.size(0);
+ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
+                         const CrossEntropyOptions& options) {
+  batch = placed(std::move(batch), model);
+  ForwardPass pass;
+  pass.result.samples = batch.input.size(0);
+  context.device = model.device();
+  context.dtype = model.activations();
   context.extras = std::move(batch.extras);
   const bool graph = context.extra("edge_index").defined();
   const Tensor weights = context.extra("node_weight");
   Variable input =
       batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input));
-  outcome.output = model.forward(std::move(input), context);
+  pass.output = model.forward(std::move(input), context);
   context.extras.clear();
   const Tensor& target = batch.target;
   const bool meta = target.device().type == DeviceType::meta;
-  Judged judged{outcome.output, target, weights};
+  Judged judged{pass.output, target, weights};
   if (graph && !meta) judged = counted_nodes(std::move(judged));
-  outcome.loss = loss_of(judged, options);
-  if (meta) return outcome;
+  pass.loss = loss_of(judged, options);
+  if (meta) return pass;
   if (has_several_labels(target)) {
     MultiLabelCounts answers;
-    answers.add(outcome.output.value(), target);
-    outcome.result.counted = answers.total();
-    outcome.result.correct = answers.correct();
-  } else {
-    outcome.result.counted = count_targets(target);
-    outcome.result.correct = ops::count_correct(judged.output.value(), judged.target);
+    answers.add(pass.output.value(), target);
+    pass.result.counted = answers.total();
+    pass.result.correct = answers.correct();
+    return pass;
+  }
+  const CategoryScope scope(Category::workspace);
+  pass.target = judged.target;
+  pass.top = ops::argmax(judged.output.value(), -1);
+  return pass;
+}
+
+BatchResult read(const ForwardPass& pass) {
+  BatchResult result = pass.result;
+  if (pass.loss.device().type == DeviceType::meta) return result;
+  if (pass.target.defined()) {
+    const CategoryScope scope(Category::workspace);
+    const Tensor target = to_device(pass.target, kCpu), top = to_device(pass.top, kCpu);
+    result.counted = count_targets(target);
+    for (int64_t i = 0; i < target.numel(); ++i)
+      result.correct += top.data<int64_t>()[i] == target.data<int64_t>()[i] ? 1 : 0;
   }
   // A batch without targets that count has no loss, and no gradient.
-  if (outcome.result.counted > 0) outcome.result.loss = outcome.loss.value().item();
-  return outcome;
+  if (result.counted > 0) result.loss = pass.loss.value().item();
+  return result;
+}
+
+Outcome run_forward(Module& model, Batch& batch, Context& context,
+                    const CrossEntropyOptions& options) {
+  const ForwardPass pass = forward_pass(model, batch, context, options);
+  return {pass.output, pass.loss, read(pass)};
 }
 
 BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
                              const StepOptions& options) {
-  const Device device = batch.input.device();
-  BatchResult result;
-  Variable loss;
+  const Device device = model.device();
+  ForwardPass pass;
   {
     PolicyScope scope(policy);
     CrossEntropyOptions loss_options;
     loss_options.label_smoothing = options.label_smoothing;
-    Outcome outcome = run_forward(model, batch, context, loss_options);
-    result = outcome.result;
-    loss = std::move(outcome.loss);
+    pass = forward_pass(model, batch, context, loss_options);
   }
   batch = {};
-  measure_saved(device, result.memory);
-  if (!std::isfinite(result.loss)) return result;
+  pass.output = {};
+  measure_saved(device, pass.result.memory);
+  // CUDA goes on while the host prepares the backward pass; a loss that is not finite is seen
+  // behind it.
+  const bool later = device.type == DeviceType::cuda;
+  if (!later) {
+    pass.result = read(pass);
+    pass.target = pass.top = {};
+    if (!std::isfinite(pass.result.loss)) return pass.result;
+  }
   Tensor dy;
   if (options.weight != 1) {
     CategoryScope scope(Category::gradient);
-    dy = Tensor::full(loss.shape(), options.weight, loss.dtype(), device);
+    dy = Tensor::full(pass.loss.shape(), options.weight, pass.loss.dtype(), device);
   }
-  backward(loss, dy, options.leaf_done, policy != nullptr ? policy->observer() : nullptr);
-  return result;
+  const Tensor value = pass.loss.value();
+  backward(std::exchange(pass.loss, Variable(value)), dy, options.leaf_done,
+           policy != nullptr ? policy->observer() : nullptr);
+  return later ? read(pass) : pass.result;
 }
 
 LeafFn UpdateInBackward::leaf_done() {
@@ -210,8 +246,11 @@ std::string find_nonfinite(Module& model, const Batch& batch, Context& context) 
   ScanPolicy scan;
   PolicyScope scope(&scan);
   begin_step(0);
-  context.extras = batch.extras;
-  const Variable output = model.forward(Variable(batch.input), context);
+  Batch here = placed(batch, model);
+  context.device = model.device();
+  context.dtype = model.activations();
+  context.extras = std::move(here.extras);
+  const Variable output = model.forward(Variable(std::move(here.input)), context);
   context.extras.clear();
   if (!scan.found().empty()) return scan.found();
   for (const auto& b : model.buffers())

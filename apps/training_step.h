@@ -59,6 +59,17 @@ struct Outcome {
 Outcome run_forward(Module& model, Batch& batch, Context& context,
                     const CrossEntropyOptions& options = {});
 
+// The same in two parts: what the device does, and what the host reads of it, which may be later.
+struct ForwardPass {
+  Variable output, loss;
+  Tensor target;  // of the rows that were judged
+  Tensor top;     // their highest outputs, i64
+  BatchResult result;
+};
+ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
+                         const CrossEntropyOptions& options = {});
+BatchResult read(const ForwardPass& pass);
+
 // Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
 // there is no backward. On meta the loss is 0 and nothing is counted as correct.
 BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,

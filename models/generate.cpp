@@ -53,6 +53,8 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
   NoGrad no_grad;
   Context context;
   context.training = false;
+  context.device = model.device();
+  context.dtype = model.activations();
   std::vector<int64_t> tokens(static_cast<size_t>(prompt.size(1)));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int64_t>(prompt.item(static_cast<int64_t>(i)));
@@ -60,7 +62,8 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
   for (int64_t n = 0; n < options.tokens; ++n) {
     const auto seen = std::min(static_cast<int64_t>(tokens.size()), model.context_length());
     const std::vector<int64_t> window(tokens.end() - seen, tokens.end());
-    const Variable hidden = model.hidden(Tensor::from(window, {1, seen}), context);
+    const Tensor ids = to_device(Tensor::from(window, {1, seen}), context.device);
+    const Variable hidden = model.hidden(ids, context);
     const std::vector<double> logits =
         model.logits(slice(hidden, 1, seen - 1, seen)).value().to_vector();
     for (const double logit : logits)

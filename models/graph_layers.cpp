@@ -12,6 +12,12 @@ bool same(const Tensor& a, uint64_t version, const Tensor& b) {
          a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
 }
 
+// Graphs are built on the host (or on meta).
+template <class T>
+T on(Device device, T made) {
+  return device.type == DeviceType::cuda ? ops::to_device(made, device) : made;
+}
+
 // The largest of equal positions.
 Variable elementwise_max(const Variables& xs) {
   Variables stacked;
@@ -64,7 +70,7 @@ GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
   return find(graphs_, {edges, weight, norm}, nodes, [&] {
     ops::GraphOptions all = norm.defined() ? ops::GraphOptions{} : options;
     all.edge_weight = weight;
-    return ops::make_graph(edges, nodes, all);
+    return on(context.device, ops::make_graph(edges, nodes, all));
   });
 }
 
@@ -79,8 +85,9 @@ NodeFeatures GraphInputs::features(const char* model, const Variable& x, const C
   if (row_ptr.defined()) {
     FRUGAL_CHECK(col.defined(), "[{}] expected x_col beside x_row_ptr, got none", model);
     const Tensor value = context.extra("x_value");
-    out.sparse = find(sparse_, {row_ptr, col, value}, in_features,
-                      [&] { return ops::make_sparse(row_ptr, col, value, in_features); });
+    out.sparse = find(sparse_, {row_ptr, col, value}, in_features, [&] {
+      return on(context.device, ops::make_sparse(row_ptr, col, value, in_features));
+    });
     FRUGAL_CHECK(out.sparse->rows() == x.size(0),
                  "[{}] expected sparse features of {} nodes, got {}", model, x.size(0),
                  out.sparse->rows());

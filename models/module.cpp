@@ -30,6 +30,13 @@ std::vector<Module::NamedBuffer> Module::buffers() {
   return all;
 }
 
+Device Module::device() const {
+  if (!parameters_.empty()) return parameters_.front().variable->device();
+  for (const auto& [prefix, child] : children_)
+    if (const Device device = child->device(); device != kCpu) return device;
+  return kCpu;
+}
+
 void Module::zero_grad() {
   for (NamedParameter& p : parameters()) p.parameter->zero_grad();
 }

@@ -52,8 +52,11 @@ class Module {
     std::string name;
     Tensor* buffer;
   };
-  std::vector<NamedParameter> parameters();  // in registration order, depth first
-  std::vector<NamedBuffer> buffers();        // running_mean, running_var, num_batches_tracked
+  std::vector<NamedParameter> parameters();           // in registration order, depth first
+  Device device() const;                              // of the parameters; cpu without any
+  DType activations() const { return activations_; }  // f32, or bf16 on CUDA
+  void set_activations(DType dtype) { activations_ = dtype; }
+  std::vector<NamedBuffer> buffers();  // running_mean, running_var, num_batches_tracked
   void zero_grad();
 
  protected:
@@ -79,6 +82,7 @@ class Module {
   std::vector<Parameter> parameters_;
   std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  DType activations_ = DType::f32;
 };
 
 }  // namespace frugal

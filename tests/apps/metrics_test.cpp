@@ -154,9 +154,9 @@ TEST_CASE("metrics: mistakes are named") {
                        Error);
   CHECK_THROWS_WITH_AS(c.add(x, Tensor::zeros({2})), doctest::Contains("target [2] i64"), Error);
   CHECK_THROWS_WITH_AS(c.add(Tensor::zeros({2, 3}, DType::i64), t),
-                       doctest::Contains("dtype f32 or f64"), Error);
+                       doctest::Contains("floating dtype"), Error);
   CHECK_THROWS_WITH_AS(c.add(Tensor::empty({2, 3}, DType::f32, kMeta), t),
-                       doctest::Contains("logits on the cpu"), Error);
+                       doctest::Contains("logits with values"), Error);
   MultiLabelCounts m;
   CHECK_THROWS_WITH_AS(m.add(Tensor::zeros({2}), Tensor::zeros({2})),
                        doctest::Contains("logits [N, C]"), Error);

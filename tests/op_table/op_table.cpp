@@ -35,7 +35,9 @@ Variables make_inputs(const Case& c, DType dtype, Device device, uint64_t seed) 
       for (int64_t i = 0; i < values.numel(); ++i)
         values.mut<float>()[i] = static_cast<float>(
             input.lo + (input.hi - input.lo) * uniform(key, static_cast<uint64_t>(i)));
-      inputs.push_back(Variable(ops::cast(values, dtype), true));
+      const bool stays = input.parameter && dtype == DType::bf16;
+      inputs.push_back(
+          Variable(to_device(stays ? values : ops::cast(values, dtype), device), true));
     }
     if (input.parameter) inputs.back() = Variable::parameter(inputs.back().value());
   }
@@ -52,6 +54,12 @@ Saved elements(std::vector<int64_t> counts) {
     for (int64_t count : counts) bytes.push_back(count * element);
     return bytes;
   };
+}
+
+Tensor beside(const Variable& x, const Tensor& values) { return to_device(values, x.device()); }
+
+DType parameter_dtype(const Variable& x) {
+  return x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
 }
 
 Tensor f32(const Shape& shape) { return Tensor::zeros(shape); }

@@ -46,7 +46,7 @@ struct Op {
 const std::vector<Op>& rows();
 
 // Variables for a case, all requiring grad: values depend on (seed, position) only, equal in every
-// dtype.
+// dtype. With bf16, parameters are f32.
 Variables make_inputs(const Case& c, DType dtype, Device device = kCpu, uint64_t seed = 1);
 
 // ---- families, one file each
@@ -65,7 +65,9 @@ using Saved = std::function<std::vector<int64_t>(int64_t)>;
 Saved nothing();
 Saved elements(std::vector<int64_t> counts);  // tensors of so many elements
 inline int64_t mask_bytes(int64_t elements) { return (elements + 7) / 8; }
-Tensor f32(const Shape& shape);     // zeros, for failures
-Variable leaf(const Shape& shape);  // the same as a variable
+Tensor beside(const Variable& x, const Tensor& values);  // on x's device
+DType parameter_dtype(const Variable& x);                // of what stands beside x: f32 for bf16
+Tensor f32(const Shape& shape);                          // zeros, for failures
+Variable leaf(const Shape& shape);                       // the same as a variable
 
 }  // namespace frugal::op_table

@@ -34,6 +34,9 @@ declare -A libraries=(
   [archive.h]="data/archive.cpp"
   [archive_entry.h]="data/archive.cpp"
   [omp.h]="core/parallel.cpp"
+  [cublas]="ops/cublas."
+  [cudnn]="ops/cudnn_"
+  [cuda_]="core/cuda ops/ compress/ optim/"
   [doctest]=""
 )
 

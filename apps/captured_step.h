@@ -1,0 +1,40 @@
+// Training steps as CUDA graphs: of each shape of batch the first is run as it is, the second
+// recorded, and all others replayed, with the bits of a run without. For steps that are the same
+// work every time: whoever changes what a policy decides calls forget().
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/training_step.h"
+#include "core/rng.h"
+
+namespace frugal::apps {
+
+class CapturedStep {
+ public:
+  CapturedStep(Module& model, SavePolicy* policy);
+  ~CapturedStep();
+
+  // As forward_backward() with step `number` begun. REQUIRES: gradients were dropped, and
+  // options.weight and leaf_done are as they are by default. Work that cannot be recorded is run.
+  BatchResult run(Batch batch, Context& context, const StepOptions& options, uint64_t number);
+  void forget();
+  int64_t replays() const { return replays_; }
+  const std::string& obstacle() const { return obstacle_; }  // why nothing is recorded, or empty
+
+ private:
+  struct Entry;
+  void record(Entry& entry, Batch batch, Context& context, const StepOptions& options,
+              uint64_t number);
+  BatchResult replay(Entry& entry, const Batch& batch, Context& context, uint64_t number);
+
+  Module& model_;
+  SavePolicy* policy_;
+  std::map<std::string, std::unique_ptr<Entry>> entries_;  // by the shapes of a batch
+  int64_t replays_ = 0;
+  std::string obstacle_;
+};
+
+}  // namespace frugal::apps
