@@ -56,6 +56,9 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     tracking_.emplace(*model_, *policy_, *tracked);
   if constexpr (kHasCuda)
     if (config_.run.cuda_graphs) {
+      if (config_.compression.level != "L0")
+        throw ConfigError("cuda_graphs",
+                          "expected false with compression: replayed steps would all round alike");
       if (learner_ != nullptr || config_.optim.in_backward ||
           !config_.compression.offload.empty() || config_.train.gradient_accumulation > 1)
         throw ConfigError("cuda_graphs",

@@ -179,7 +179,7 @@ __device__ __forceinline__ void store_planes(const uint32_t* words, uint8_t* pla
 template <int kWidth>
 __device__ __forceinline__ void store_plane(const uint32_t (&code)[kCols][kRows], int shift,
                                             uint8_t* plane, const CodeBlock& at) {
-  uint32_t words[kWidth];
+  uint32_t words[kWidth] = {};
 #pragma unroll
   for (int c = 0; c < kCols; ++c) insert_codes<kWidth, false>(code[c], c, shift, words);
   store_words<kWidth>(words, plane, at);

@@ -278,7 +278,7 @@ __device__ __forceinline__ void code_block(const Packing& p, const Values& at, u
                                            const float* parameters, int stride, int beside,
                                            const CodeBlock& to) {
   if constexpr (kBits != 0) {
-    uint32_t words[kBits];
+    uint32_t words[kBits] = {};
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       uint32_t code[kRows];

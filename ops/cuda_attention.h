@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/philox.h"
+#include "core/cuda_random.h"
 #include "ops/attention.h"
 #include "ops/cuda_attention_tiles.h"
 
@@ -38,7 +38,7 @@ struct Problem {
   bool drops;
   uint32_t bound;  // of the kept 24-bit words
   float kept;      // what they are multiplied by
-  RngKey key;
+  cuda::DeviceKey key;
   float *lse, *delta;  // [N, heads, T]
 };
 
@@ -102,7 +102,7 @@ __device__ __forceinline__ void draw(const Problem<T>& p, const Place& at, int64
     const uint64_t quad = first / 4 + static_cast<uint64_t>(i % kQuads);
     const int begin = static_cast<int>(static_cast<int64_t>(4 * quad - first));
     if (begin >= kKeys) continue;
-    const Words words = philox_words(p.key, quad);
+    const Words words = philox_words(cuda::advanced(p.key), quad);
 #pragma unroll
     for (int w = 0; w < 4; ++w)
       if (begin + w >= 0 && begin + w < kKeys)
@@ -226,7 +226,7 @@ Problem<T> on_device(const AttentionProblem& p, const Tensor& dy, const Tensor& 
   out.drops = p.options.dropout > 0;
   out.bound = static_cast<uint32_t>(std::ceil(p.options.dropout * 0x1p24));
   out.kept = static_cast<float>(1 / (1 - p.options.dropout));
-  out.key = p.options.key;
+  out.key = cuda::device_key(p.options.key);
   out.lse = lse.mut<float>();
   if (delta.defined()) out.delta = delta.mut<float>();
   return out;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/philox.h"
+#include "core/cuda_random.h"
 #include "ops/cuda_rows.h"
 
 // Of an edge, dot products with the node that a warp is at are sums over features of products: so
@@ -26,7 +26,7 @@ struct View {
   const T *h, *a_src, *a_dst, *dy;
   float slope;
   bool drops;
-  RngKey key;
+  cuda::DeviceKey key;
   uint32_t bound;  // of the kept 24-bit words
   float scale;     // of the kept coefficients
   float *lse, *mean;
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kWalkThreads)
           if (a.drops) {
             const auto index = static_cast<uint64_t>(
                 (pass == Pass::sources ? a.position[e] : e) * int64_t{a.heads} + k);
-            const Words words = philox_words(a.key, index / 4);
+            const Words words = philox_words(cuda::advanced(a.key), index / 4);
             // By choices: an array that is indexed would lie in memory.
             const uint32_t low = index % 2 == 0 ? words.w[0] : words.w[1],
                            high = index % 2 == 0 ? words.w[2] : words.w[3];
@@ -360,7 +360,7 @@ View<T> view_of(const Graph& graph, const Tensor& h, const Tensor& a_src, const 
   a.h = h.data<T>(), a.a_src = a_src.data<T>(), a.a_dst = a_dst.data<T>();
   a.slope = static_cast<float>(s.slope);
   a.drops = s.dropout > 0;
-  a.key = s.key;
+  a.key = cuda::device_key(s.key);
   a.bound = static_cast<uint32_t>(std::ceil(s.dropout * 0x1p24));
   a.scale = s.dropout < 1 ? static_cast<float>(1 / (1 - s.dropout)) : 0.0f;
   a.lse = lse.mut<float>();

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/philox.h"
+#include "core/cuda_random.h"
 #include "ops/cuda_rows.h"
 
 namespace frugal::ops {
@@ -202,13 +202,13 @@ struct TransposeEntries {
 
 struct DropEntries {
   const float* value;
-  RngKey key;
+  cuda::DeviceKey key;
   uint32_t bound;
   float scale;
   float* out;
   int64_t entries;
   __device__ void operator()(int64_t quad) const {
-    const Words words = philox_words(key, static_cast<uint64_t>(quad));
+    const Words words = philox_words(cuda::advanced(key), static_cast<uint64_t>(quad));
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       const int64_t e = 4 * quad + w;
@@ -288,7 +288,7 @@ void dropout_entries_kernel(Cuda, const Tensor& value, double p, RngKey key, con
   const int64_t entries = out.numel();
   for_each(
       (entries + 3) / 4,
-      DropEntries{data_or_null<float>(value), key, static_cast<uint32_t>(std::ceil(p * 0x1p24)),
+      DropEntries{data_or_null<float>(value), cuda::device_key(key), static_cast<uint32_t>(std::ceil(p * 0x1p24)),
                   p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f, out.mut<float>(), entries});
 }
 

@@ -1,0 +1,87 @@
+// Whole runs from configurations: CUDA follows the CPU, checkpoints move between them, and recorded
+// steps give the bits of steps that are run.
+#include "apps/config.h"
+#include "apps/makers.h"
+#include "apps/trainer.h"
+#include "tests/cuda/gpu.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+
+namespace {
+
+constexpr const char* kEncoder = R"({
+  "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
+  "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
+           "train_samples": 48, "test_samples": 16},
+  "optim": {"name": "adamw", "lr": 0.01, "clip_norm": 1},
+  "compression": {"level": "L1", "min_elements": 96},
+  "train": {"epochs": 1}})";
+
+constexpr const char* kImages = R"({
+  "model": {"name": "resnet20", "width": 4},
+  "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 12, "test_samples": 4},
+  "optim": {"lr": 0.05, "momentum": 0.9},
+  "compression": {"level": "L1", "min_elements": 96},
+  "train": {"epochs": 1}})";
+
+constexpr const char* kGraph = R"({
+  "model": {"name": "gcn", "width": 16},
+  "data": {"name": "random_graph", "nodes": 120, "edges": 300, "features": 12, "classes": 3},
+  "optim": {"name": "adam", "lr": 0.01},
+  "compression": {"level": "L1", "min_elements": 96},
+  "train": {"epochs": 4}})";
+
+Json run(const char* text, const std::vector<std::string>& sets) {
+  Json document = Json::parse(text);
+  for (const std::string& set : sets) apply_set(document, set);
+  Config config = parse_config(document);
+  resolve(config);
+  TrainOptions options;
+  options.quiet = true;
+  return Trainer(config, options).run();
+}
+
+double loss_of(const Json& summary) { return summary["final"]["train_loss"].get<double>(); }
+
+}  // namespace
+
+TEST_CASE("training on CUDA follows the CPU's, packed and not, in every precision") {
+  if (!gpu::available()) return;
+  for (const char* text : {kEncoder, kImages, kGraph})
+    for (const std::string level : {"L0", "L1", "L1.2"}) {
+      CAPTURE(text);
+      CAPTURE(level);
+      const std::string set = "compression.level=" + level;
+      const Json cpu = run(text, {set});
+      const Json cuda = run(text, {set, "device=cuda"});
+      CHECK(loss_of(cuda) == doctest::Approx(loss_of(cpu)).epsilon(0.02));
+      // The host's own small tensors count as activations on the CPU.
+      const auto more = cpu["memory"]["activation_bytes"].get<int64_t>() -
+                        cuda["memory"]["activation_bytes"].get<int64_t>();
+      CHECK(more >= 0);
+      CHECK(more <= 128);
+      CHECK(cuda["memory"]["packed_bytes"] == cpu["memory"]["packed_bytes"]);
+      const Json half = run(text, {set, "device=cuda", "precision=bf16"});
+      CHECK(loss_of(half) == doctest::Approx(loss_of(cpu)).epsilon(0.1));
+    }
+  CHECK(allocator(gpu::kCuda).report().of(Category::packed) == 0);
+}
+
+TEST_CASE("recorded steps give the bits of steps that are run") {
+  if (!gpu::available()) return;
+  for (const char* text : {kEncoder, kImages}) {
+    CAPTURE(text);
+    const std::vector<std::string> plain = {"compression.level=L0", "device=cuda",
+                                            "train.epochs=2"};
+    std::vector<std::string> recorded = plain;
+    recorded.push_back("cuda_graphs=true");
+    const Json a = run(text, plain), b = run(text, recorded);
+    CHECK(loss_of(a) == loss_of(b));
+    CHECK(a["final"]["test_loss"] == b["final"]["test_loss"]);
+  }
+  CHECK_THROWS_WITH_AS(run(kEncoder, {"device=cuda", "cuda_graphs=true"}),
+                       doctest::Contains("round alike"), ConfigError);
+  CHECK_THROWS_AS(run(kEncoder, {"cuda_graphs=true"}), ConfigError);
+  CHECK_THROWS_AS(run(kEncoder, {"precision=bf16"}), ConfigError);
+}
