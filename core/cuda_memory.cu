@@ -47,7 +47,7 @@ class CudaAllocator final : public Allocator {
  protected:
   void* acquire(int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    if (one_by_one()) return malloc(bytes);
+    if (one_by_one() && private_ == nullptr) return malloc(bytes);
     SegmentPool& pool = private_ != nullptr ? *private_ : *pools_.front();
     if (void* data = pool.allocate(bytes)) return data;
     for (const auto& other : pools_) other->trim();
@@ -55,12 +55,10 @@ class CudaAllocator final : public Allocator {
   }
   void give_back(void* data, int64_t) noexcept override {
     const std::lock_guard lock(mutex_);
-    if (one_by_one()) return free(data);
-    for (const auto& pool : pools_)
-      if (pool->owns(data)) {
-        pool->release(data);
-        break;
-      }
+    const auto owner = std::find_if(pools_.begin(), pools_.end(),
+                                    [&](const auto& pool) { return pool->owns(data); });
+    if (owner == pools_.end()) return free(data);  // one by one
+    (*owner)->release(data);
     drop_unused();
   }
   bool caching() const override { return false; }
