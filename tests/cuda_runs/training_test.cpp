@@ -1,6 +1,7 @@
 // Whole runs from configurations: CUDA follows the CPU, checkpoints move between them, and recorded
 // steps give the bits of steps that are run.
 #include "apps/config.h"
+#include "apps/config_error.h"
 #include "apps/makers.h"
 #include "apps/trainer.h"
 #include "tests/cuda/gpu.h"
