@@ -99,7 +99,7 @@ Variable transpose(const Variable& x, int a, int b);
 Variable slice(const Variable& x, int axis, int64_t begin, int64_t end);
 Variable concat(const Variables& xs, int axis);
 Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& padding,
-             double value = 0);  // per axis
+             double value = 0);                 // per axis
 Variable cast(const Variable& x, DType dtype);  // x itself when it has it already
 // x [N, H, W, C] -> every stride-th pixel, with zero channels before and after
 // (functions/shortcut.cpp). Saves: nothing

@@ -286,10 +286,10 @@ void transpose_entries_kernel(Cuda, const Tensor& value, const Tensor& position,
 
 void dropout_entries_kernel(Cuda, const Tensor& value, double p, RngKey key, const Tensor& out) {
   const int64_t entries = out.numel();
-  for_each(
-      (entries + 3) / 4,
-      DropEntries{data_or_null<float>(value), cuda::device_key(key), static_cast<uint32_t>(std::ceil(p * 0x1p24)),
-                  p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f, out.mut<float>(), entries});
+  for_each((entries + 3) / 4,
+           DropEntries{data_or_null<float>(value), cuda::device_key(key),
+                       static_cast<uint32_t>(std::ceil(p * 0x1p24)),
+                       p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f, out.mut<float>(), entries});
 }
 
 }  // namespace frugal::ops
