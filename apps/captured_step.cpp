@@ -106,8 +106,8 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
     loss_options.label_smoothing = options.label_smoothing;
     {
       PolicyScope policy(policy_);
-      Batch read = entry.batch;
-      entry.pass = forward_pass(model_, read, context, loss_options);
+      Batch taken = entry.batch;
+      entry.pass = forward_pass(model_, taken, context, loss_options);
     }
     measure_saved(device, entry.memory.memory);
     // What is read after each replay stays, without its graph.

@@ -4,6 +4,7 @@
 #include "apps/grad_batch.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "apps/place_batch.h"
 #include "apps/progress.h"
 #include "apps/report.h"
 #include "apps/training_step.h"
@@ -50,6 +51,9 @@ void grad_command(const GradArguments& arguments) {
         output = std::move(outcome.output);
         loss = std::move(outcome.loss);
       } else {
+        batch = placed(std::move(batch), *model);
+        context.device = model->device();
+        context.dtype = model->activations();
         context.extras = std::move(batch.extras);
         output = model->forward(batch.held ? Variable::constant(std::move(batch.input))
                                            : Variable(std::move(batch.input)),
@@ -58,8 +62,8 @@ void grad_command(const GradArguments& arguments) {
         loss = sum(output);
       }
       CategoryScope copies(Category::workspace);
-      out.emplace_back("loss", ops::clone(loss.value()));
-      out.emplace_back("output", ops::clone(output.value()));
+      out.emplace_back("loss", to_device(ops::clone(loss.value()), kCpu));
+      out.emplace_back("output", to_device(ops::clone(output.value()), kCpu));
     }
     batch = {};
     measure_saved(device, memory);
@@ -71,7 +75,8 @@ void grad_command(const GradArguments& arguments) {
       FRUGAL_CHECK(p.parameter->grad().defined(), "[grad] {} got no gradient", p.name);
       out.emplace_back("grad/" + p.name, models::to_file_layout(p.parameter->grad(), p.layout));
     }
-    for (const auto& b : model->buffers()) out.emplace_back("buffer/" + b.name, *b.buffer);
+    for (const auto& b : model->buffers())
+      out.emplace_back("buffer/" + b.name, to_device(*b.buffer, kCpu));
     data::write_safetensors(arguments.out, out, {{"format", "pt"}});
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));

@@ -115,7 +115,7 @@ void RunFolder::save(const Config& config, RunState& state, Module& model,
   for (auto& [name, tensor] : models::state_dict(model))
     tensors.emplace_back(kModel + name, tensor);
   for (const auto& [name, tensor] : optimizer.state())
-    tensors.emplace_back(kOptimizer + name, tensor);
+    tensors.emplace_back(kOptimizer + name, to_device(tensor, kCpu));
   data::write_safetensors(
       path_ + "/checkpoint/state.safetensors", tensors,
       {{"config", to_json(config).dump()}, {"frugal", kVersion}, {"run", to_json(state).dump()}});

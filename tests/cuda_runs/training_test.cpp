@@ -1,5 +1,9 @@
-// Whole runs from configurations: CUDA follows the CPU, checkpoints move between them, and recorded
-// steps give the bits of steps that are run.
+// Whole runs from configurations: CUDA follows the CPU, checkpoints are kept and read back, and
+// recorded steps give the bits of steps that are run.
+#include <unistd.h>
+
+#include <filesystem>
+
 #include "apps/config.h"
 #include "apps/config_error.h"
 #include "apps/makers.h"
@@ -33,13 +37,16 @@ constexpr const char* kGraph = R"({
   "compression": {"level": "L1", "min_elements": 96},
   "train": {"epochs": 4}})";
 
-Json run(const char* text, const std::vector<std::string>& sets) {
+Json run(const char* text, const std::vector<std::string>& sets, const std::string& out = "",
+         bool resume = false) {
   Json document = Json::parse(text);
   for (const std::string& set : sets) apply_set(document, set);
   Config config = parse_config(document);
   resolve(config);
   TrainOptions options;
   options.quiet = true;
+  options.out = out;
+  options.resume = resume;
   return Trainer(config, options).run();
 }
 
@@ -67,6 +74,18 @@ TEST_CASE("training on CUDA follows the CPU's, packed and not, in every precisio
       CHECK(loss_of(half) == doctest::Approx(loss_of(cpu)).epsilon(0.1));
     }
   CHECK(allocator(gpu::kCuda).report().of(Category::packed) == 0);
+}
+
+TEST_CASE("a run that was begun on CUDA is kept, and read back") {
+  if (!gpu::available()) return;
+  const std::string out =
+      std::filesystem::temp_directory_path() / fmt::format("frugal_cuda_{}", getpid());
+  std::filesystem::remove_all(out);
+  run(kEncoder, {"device=cuda"}, out);
+  CHECK(std::filesystem::exists(out + "/checkpoint/state.safetensors"));
+  const Json whole = run(kEncoder, {"device=cuda"});
+  CHECK(loss_of(run(kEncoder, {"device=cuda"}, out, true)) == loss_of(whole));
+  std::filesystem::remove_all(out);
 }
 
 TEST_CASE("recorded steps give the bits of steps that are run") {
