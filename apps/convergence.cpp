@@ -133,8 +133,8 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   if (!options_.checkpointing)
     how.leaf_done = [&](GradAccumulator& leaf) {
       const auto found = offsets_.find(&leaf);
-      if (found != offsets_.end()) sketch.add(leaf.grad, found->second);
-      leaf.grad = {};
+      if (found != offsets_.end()) sketch.add(leaf.whole(), found->second);
+      leaf.set({});
     };
   model_.zero_grad();
   PartPolicy policy(policy_, part.input.size(0), of);

@@ -230,8 +230,9 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
 
 LeafFn UpdateInBackward::leaf_done() {
   return [this](GradAccumulator& leaf) {
-    if (leaf.grad.device().type != DeviceType::meta) squares_ += ops::sum_of_squares(leaf.grad);
-    if (std::isfinite(squares_) && optimizer_.step_leaf(leaf, lr_)) leaf.grad = {};
+    if (leaf.values().device().type != DeviceType::meta)
+      squares_ += ops::sum_of_squares(leaf.values());
+    if (std::isfinite(squares_) && optimizer_.step_leaf(leaf, lr_)) leaf.set({});
   };
 }
 
@@ -241,7 +242,8 @@ std::string find_nonfinite(Module& model, const Batch& batch, Context& context) 
   for (const auto& p : model.parameters())
     if (!all_finite(p.parameter->value())) return "parameter " + p.name;
   for (const auto& p : model.parameters())
-    if (!all_finite(p.parameter->grad())) return "gradient of " + p.name;
+    if (p.parameter->has_grad() && !all_finite(p.parameter->accumulator()->values()))
+      return "gradient of " + p.name;
   if (!all_finite(batch.input)) return "the batch's input";
   ScanPolicy scan;
   PolicyScope scope(&scan);

@@ -31,18 +31,6 @@ std::vector<std::shared_ptr<Node>> nodes_from(const Variable& root) {
   return nodes;
 }
 
-void add_to(Tensor& sum, Tensor term) {
-  if (!sum.defined()) {
-    sum = std::move(term);
-  } else if (is_sole_owner(sum)) {
-    ops::accumulate(sum, term);
-  } else {
-    // `sum` is also somebody else's gradient: write to a copy.
-    sum = ops::clone(sum);
-    ops::accumulate(sum, term);
-  }
-}
-
 void add_to(Gradient& sum, Gradient term) {
   if (!sum.defined()) {
     sum = std::move(term);
@@ -92,19 +80,16 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
   node.slots.clear();
   // Only the next node to run takes slices: what they are made from is not to be held for longer.
   for (size_t i = 0; i < grads.size(); ++i)
-    if (node.inputs[i].wanted() && node.inputs[i].node.get() != next) grads[i].whole();
+    if (node.inputs[i].wanted() && node.inputs[i].node.get() != next &&
+        !grads[i].sparse().defined())
+      grads[i].whole();
   for (size_t i = 0; i < grads.size(); ++i) {
     const Edge& edge = node.inputs[i];
     if (!grads[i].defined() || !edge.wanted()) continue;
-    if (edge.node != nullptr) {
+    if (edge.node != nullptr)
       add_to(gradients[edge.node.get()], std::move(grads[i]));
-      continue;
-    }
-    Tensor gradient = std::move(grads[i]).take();
-    if (edge.leaf->grad.defined() || is_sole_owner(gradient))
-      add_to(edge.leaf->grad, std::move(gradient));
     else
-      edge.leaf->grad = ops::clone(gradient);  // a leaf owns its gradient
+      edge.leaf->add(std::move(grads[i]));
   }
 }
 
@@ -123,7 +108,7 @@ class PendingLeaves {
   }
   void walked(const Node& node, const LeafFn& leaf_done) {
     for (const Edge& edge : node.inputs)
-      if (edge.leaf != nullptr && --edges_[edge.leaf.get()] == 0 && edge.leaf->grad.defined())
+      if (edge.leaf != nullptr && --edges_[edge.leaf.get()] == 0 && edge.leaf->defined())
         leaf_done(*edge.leaf);
   }
 

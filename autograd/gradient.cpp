@@ -2,7 +2,21 @@
 
 #include <algorithm>
 
+#include "ops/copy.h"
+#include "ops/inplace.h"
+
 namespace frugal {
+
+Gradient::Gradient(ops::SparseRows sparse)
+    : shape_(sparse.shape()),
+      dtype_(sparse.rows.dtype()),
+      device_(sparse.rows.device()),
+      step_(std::max<int64_t>(sparse.size, 1)),
+      rows_([sparse](int64_t begin, int64_t, const Tensor& out) {
+        ops::fill(out, 0);
+        ops::add_rows(out, sparse, begin);
+      }),
+      sparse_(std::move(sparse)) {}
 
 Tensor Gradient::rows(int64_t begin, int64_t end) const {
   if (is_whole()) return whole_.slice(0, begin, end);
@@ -23,12 +37,53 @@ const Tensor& Gradient::whole() {
     rows_(begin, end, out.slice(0, begin, end));
   }
   rows_ = nullptr;
+  sparse_ = {};
   return whole_ = std::move(out);
 }
 
 Tensor Gradient::take() && {
   whole();
   return std::move(whole_);
+}
+
+void add_to(Tensor& sum, Tensor term) {
+  if (!sum.defined()) {
+    sum = std::move(term);
+    return;
+  }
+  // What is also somebody else's gradient is not to be written.
+  if (!is_sole_owner(sum)) sum = ops::clone(sum);
+  ops::accumulate(sum, term);
+}
+
+void GradAccumulator::add(Gradient term) {
+  if (term.sparse().defined() && !grad_.defined()) {
+    sparse_ = sparse_.defined() ? ops::merge_rows(sparse_, term.sparse()) : term.sparse();
+  } else if (term.sparse().defined()) {
+    if (!is_sole_owner(grad_)) grad_ = ops::clone(grad_);
+    ops::add_rows(grad_, term.sparse());
+  } else {
+    Tensor whole = std::move(term).take();
+    if (!grad_.defined() && !is_sole_owner(whole))
+      whole = ops::clone(whole);  // a leaf owns its own
+    if (sparse_.defined())
+      ops::add_rows(whole, std::exchange(sparse_, {})), grad_ = std::move(whole);
+    else
+      add_to(grad_, std::move(whole));
+  }
+}
+
+const Tensor& GradAccumulator::whole() {
+  if (sparse_.defined()) {
+    CategoryScope scope(Category::gradient);
+    grad_ = Gradient(std::exchange(sparse_, {})).take();
+  }
+  return grad_;
+}
+
+void GradAccumulator::set(Tensor grad) {
+  sparse_ = {};
+  grad_ = std::move(grad);
 }
 
 }  // namespace frugal

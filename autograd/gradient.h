@@ -1,10 +1,11 @@
-// Gradient: what backward gives for an input, whole or in slices of its leading axis.
+// Gradient: what backward gives for an input, whole, in slices of its leading axis, or as the rows
+// that are not 0.
 #pragma once
 #include <functional>
 #include <utility>
 #include <vector>
 
-#include "core/tensor.h"
+#include "ops/sparse_rows.h"
 
 namespace frugal {
 
@@ -20,6 +21,7 @@ class Gradient {
 
   Gradient() = default;                                 // undefined
   Gradient(Tensor whole) : whole_(std::move(whole)) {}  // NOLINT: a tensor is a gradient
+  explicit Gradient(ops::SparseRows sparse);
   // Like `like`, made by `rows` when asked for. Whoever wants all of it gets it made by `step`
   // items at a time. What `rows` reads must not be written while this lives.
   Gradient(const Tensor& like, int64_t step, RowsFn rows)
@@ -35,6 +37,9 @@ class Gradient {
   DType dtype() const { return is_whole() ? whole_.dtype() : dtype_; }
   Device device() const { return is_whole() ? whole_.device() : device_; }
 
+  // Defined where it is known by these rows alone.
+  const ops::SparseRows& sparse() const { return sparse_; }
+
   // From `begin` to before `end` of the leading axis: a view of the whole, or made as `workspace`.
   Tensor rows(int64_t begin, int64_t end) const;
   const Tensor& whole();  // made once
@@ -47,6 +52,26 @@ class Gradient {
   Device device_{};
   int64_t step_ = 0;
   RowsFn rows_;
+  ops::SparseRows sparse_;
+};
+
+// sum += term; an undefined sum becomes the term. Writes to a copy of what others hold.
+void add_to(Tensor& sum, Tensor term);
+
+// Where a leaf's gradient accumulates. Edges hold this, never a value.
+class GradAccumulator {
+ public:
+  bool defined() const { return grad_.defined() || sparse_.defined(); }
+  const Tensor& whole();  // undefined if there is none; made once of sparse rows
+  const ops::SparseRows& sparse() const { return sparse_; }  // while it consists of these alone
+  // whole(), or what of it is not 0: for norms, factors and checks, which other rows do not change.
+  const Tensor& values() const { return sparse_.defined() ? sparse_.rows : grad_; }
+  void add(Gradient term);
+  void set(Tensor grad);  // an undefined one: drops it
+
+ private:
+  Tensor grad_;
+  ops::SparseRows sparse_;
 };
 
 using Grads = std::vector<Gradient>;  // undefined where an input needs none

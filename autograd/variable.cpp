@@ -59,17 +59,21 @@ void Variable::set_requires_grad(bool requires_grad) {
 
 const Tensor& Variable::grad() const {
   static const Tensor none;
-  return defined() && impl_->accumulator != nullptr ? impl_->accumulator->grad : none;
+  return defined() && impl_->accumulator != nullptr ? impl_->accumulator->whole() : none;
+}
+
+bool Variable::has_grad() const {
+  return defined() && impl_->accumulator != nullptr && impl_->accumulator->defined();
 }
 
 void Variable::set_grad(Tensor grad) {
   FRUGAL_CHECK(defined() && impl_->accumulator != nullptr,
                "[set_grad] expected a leaf that requires grad");
-  impl_->accumulator->grad = std::move(grad);
+  impl_->accumulator->set(std::move(grad));
 }
 
 void Variable::zero_grad() {
-  if (defined() && impl_->accumulator != nullptr) impl_->accumulator->grad = Tensor();
+  if (defined() && impl_->accumulator != nullptr) impl_->accumulator->set({});
 }
 
 void Variable::set_value(Tensor value) {

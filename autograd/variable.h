@@ -10,10 +10,7 @@ namespace frugal {
 
 struct Node;
 
-// Where a leaf's gradient accumulates. Edges hold this, never a value.
-struct GradAccumulator {
-  Tensor grad;
-};
+class GradAccumulator;
 
 class Variable {
  public:
@@ -33,6 +30,7 @@ class Variable {
   bool is_held() const;        // its bytes live beyond the step: saved raw at no cost
   void set_requires_grad(bool requires_grad);  // leaves only
   const Tensor& grad() const;                  // undefined until a backward reached this leaf
+  bool has_grad() const;
   void set_grad(Tensor grad);
   void zero_grad();              // drops the gradient
   void set_value(Tensor value);  // leaves only; for loading and device moves

@@ -1,6 +1,6 @@
 // Rows of a table by their number; f32 and f64, on CUDA f32 and bf16.
 #pragma once
-#include "core/tensor.h"
+#include "ops/sparse_rows.h"
 
 namespace frugal::ops {
 
@@ -11,6 +11,10 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 // none for rows equal to padding_idx.  dy [..., H].  Errors: as above.
 Tensor embedding_backward(const Tensor& dy, const Tensor& ids, int64_t vocabulary,
                           int64_t padding_idx = -1);
+// The same by the rows that dy reaches, with the bits of the whole; on meta as many as there can
+// be. Not on CUDA.  Errors: as above.
+SparseRows embedding_backward_rows(const Tensor& dy, const Tensor& ids, int64_t vocabulary,
+                                   int64_t padding_idx = -1);
 
 // All contiguous.
 void embedding_kernel(Cpu, const Tensor& ids, const Tensor& weight, const Tensor& y);

@@ -1,6 +1,7 @@
 #include "optim/adam.h"
 
 #include "ops/adam.h"
+#include "optim/row_slices.h"
 
 namespace frugal::optim {
 
@@ -22,13 +23,21 @@ std::vector<SlotOptimizer::Part> Adam::parts_of(const Slot& slot) const {
 
 void Adam::update(const std::vector<Update>& updates) {
   std::vector<ops::AdamUpdate> all;
-  for (const Update& u : updates)
-    all.push_back({u.slot->parameter.value(),
-                   u.gradient(),
-                   u.slot->parts[0],
-                   u.slot->parts[1],
-                   {u.lr, options_.beta1, options_.beta2, options_.eps, u.slot->weight_decay,
-                    options_.decoupled, u.slot->steps}});
+  for (const Update& u : updates) {
+    const Slot& slot = *u.slot;
+    const Tensor &value = slot.parameter.value(), &m = slot.parts[0], &v = slot.parts[1];
+    const ops::AdamStep step{u.lr,         options_.beta1,    options_.beta2,
+                             options_.eps, slot.weight_decay, options_.decoupled,
+                             slot.steps};
+    if (!has_sparse_grad(slot.parameter)) {
+      all.push_back({value, u.gradient(), m, v, step});
+      continue;
+    }
+    for_row_slices(slot.parameter, [&](int64_t begin, int64_t end, const Tensor& gradient) {
+      ops::adam_steps({{value.slice(0, begin, end), gradient, m.slice(0, begin, end),
+                        v.slice(0, begin, end), step}});
+    });
+  }
   ops::adam_steps(all);
 }
 

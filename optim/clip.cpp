@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/gradient.h"
 #include "ops/inplace.h"
 #include "ops/sgd.h"
 
@@ -12,7 +13,7 @@ namespace {
 std::vector<Tensor> gradients_of(const std::vector<Variable>& parameters) {
   std::vector<Tensor> gradients;
   for (const Variable& p : parameters)
-    if (p.grad().defined()) gradients.push_back(p.grad());
+    if (p.has_grad()) gradients.push_back(p.accumulator()->values());
   return gradients;
 }
 
@@ -33,7 +34,7 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) 
 void clip_grad_value(const std::vector<Variable>& parameters, double bound) {
   FRUGAL_CHECK(bound > 0, "[clip_grad_value] expected a bound above 0, got {}", bound);
   for (const Variable& p : parameters)
-    if (p.grad().defined()) ops::clip_inplace(p.grad(), bound);
+    if (p.has_grad()) ops::clip_inplace(p.accumulator()->values(), bound);
 }
 
 }  // namespace frugal::optim

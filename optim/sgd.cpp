@@ -2,8 +2,10 @@
 
 #include <map>
 
+#include "autograd/gradient.h"
 #include "ops/copy.h"
 #include "ops/sgd.h"
+#include "optim/row_slices.h"
 
 namespace frugal::optim {
 namespace {
@@ -29,16 +31,26 @@ void Sgd::update(const std::vector<Slot*>& slots, double lr) {
   CategoryScope scope(Category::optimizer);
   std::vector<ops::SgdUpdate> updates;
   for (Slot* slot : slots) {
-    const Tensor& gradient = slot->parameter.grad();
-    if (!gradient.defined()) continue;
-    const Tensor& value = slot->parameter.value();
-    if (options_.momentum != 0 && !slot->velocity.defined())
+    if (!slot->parameter.has_grad()) continue;
+    const Tensor &value = slot->parameter.value(), &velocity = slot->velocity;
+    if (options_.momentum != 0 && !velocity.defined())
       slot->velocity = Tensor::zeros(value.shape(), value.dtype(), value.device());
-    updates.push_back(
-        {value,
-         gradient,
-         slot->velocity,
-         {lr * slot->lr_scale, options_.momentum, slot->weight_decay, options_.nesterov}});
+    const ops::SgdStep step{lr * slot->lr_scale, options_.momentum, slot->weight_decay,
+                            options_.nesterov};
+    if (!has_sparse_grad(slot->parameter)) {
+      updates.push_back({value, slot->parameter.grad(), velocity, step});
+    } else if (velocity.defined() || slot->weight_decay != 0 || value.device() == kMeta) {
+      for_row_slices(slot->parameter, [&](int64_t begin, int64_t end, const Tensor& gradient) {
+        ops::sgd_steps({{value.slice(0, begin, end), gradient,
+                         velocity.defined() ? velocity.slice(0, begin, end) : velocity, step}});
+      });
+    } else {  // other rows stay as they are
+      const ops::SparseRows& sparse = slot->parameter.accumulator()->sparse();
+      for (int64_t i = 0; i < sparse.ids.numel(); ++i) {
+        const int64_t row = sparse.ids.data<int64_t>()[i];
+        updates.push_back({value.slice(0, row, row + 1), sparse.rows.slice(0, i, i + 1), {}, step});
+      }
+    }
   }
   ops::sgd_steps(updates);
 }

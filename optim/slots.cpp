@@ -29,7 +29,7 @@ void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
   const CategoryScope scope(Category::optimizer);
   std::vector<Update> updates;
   for (Slot* slot : slots) {
-    if (!slot->parameter.grad().defined()) continue;
+    if (!slot->parameter.has_grad()) continue;
     if (slot->parts.empty()) {
       std::vector<Tensor> parts;
       for (const Part& part : parts_of(*slot))
@@ -40,7 +40,7 @@ void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
   }
   // Nothing has failed: these are updated.
   for (Slot* slot : slots)
-    if (slot->parameter.grad().defined()) ++slot->steps;
+    if (slot->parameter.has_grad()) ++slot->steps;
   if (!updates.empty()) update(updates);
 }
 

@@ -5,7 +5,8 @@
 
 namespace frugal {
 
-// y = weight[ids], dweight[v] = sum of dy where ids = v.  Saves: ids, which the batch holds anyway.
+// y = weight[ids], dweight[v] = sum of dy where ids = v, as the rows that there are where they can
+// only be few.  Saves: ids, which the batch holds anyway.
 // Recipe: bit-equal, from ids and the weight; so sums of embeddings and what is normalized of them
 // cost nothing.
 Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx) {
@@ -13,7 +14,10 @@ Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_id
       "embedding", {weight}, ops::embedding(ids, weight.value()),
       {save_index(ids), for_replay(weight)},
       [vocabulary = weight.size(0), padding_idx](const Backward& b) {
-        return Grads{ops::embedding_backward(b.dy(), b.saved(0), vocabulary, padding_idx)};
+        const Tensor at = b.saved(0);
+        if (2 * at.numel() <= vocabulary && at.device().type != DeviceType::cuda)
+          return Grads{Gradient(ops::embedding_backward_rows(b.dy(), at, vocabulary, padding_idx))};
+        return Grads{ops::embedding_backward(b.dy(), at, vocabulary, padding_idx)};
       },
       linear_replay([](const Slots& s) { return ops::embedding(s.unpack(0), s.unpack(1)); }, true));
 }

@@ -330,7 +330,7 @@ TEST_CASE("graphs of different steps or policies share no entries") {
     return sum(mul(x, w));
   };
   const auto gradient = [&](const Variable& loss) {
-    w.accumulator()->grad = {};
+    w.accumulator()->set({});
     backward(loss);
     return w.grad().to_vector().front();
   };

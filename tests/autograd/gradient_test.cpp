@@ -90,8 +90,8 @@ TEST_CASE("a leaf is told of once, when all of its terms are there") {
   a.zero_grad();
   b.zero_grad();
   backward(loss(), {}, [&](GradAccumulator& leaf) {
-    CHECK(seen.emplace(&leaf, leaf.grad.to_vector()).second);
-    leaf.grad = {};
+    CHECK(seen.emplace(&leaf, leaf.whole().to_vector()).second);
+    leaf.set({});
   });
   CHECK(seen.size() == 2);
   CHECK(seen.at(a.accumulator().get()) == da);
@@ -105,7 +105,7 @@ TEST_CASE("a leaf may be written once its gradient is complete, and no sooner") 
     auto update = [&](GradAccumulator& leaf) {
       float* value = Tensor(w.value()).mut<float>();
       for (int64_t i = 0; i < w.value().numel(); ++i)
-        value[i] -= 0.01f * leaf.grad.data<float>()[i];
+        value[i] -= 0.01f * leaf.whole().data<float>()[i];
       w.value().bump_version();
     };
     const Variable x(counting({2, 6}), true);

@@ -49,11 +49,40 @@ TEST_CASE("embedding: the number of threads does not matter") {
   CHECK(same_bits(embedding(ids, with_gaps(table)), embedding(ids, table)));
 }
 
+TEST_CASE("embedding_backward_rows: the rows of the whole that are not 0") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor ids = random_ids(30, 1000), dy = normals({30, 7}, 6, dtype);
+    const int64_t padding = static_cast<int64_t>(ids.item(3));
+    const SparseRows sparse = embedding_backward_rows(dy, ids, 1000, padding);
+    CHECK(sparse.rows.size(0) < 30);
+    for (int64_t i = 1; i < sparse.ids.numel(); ++i)
+      CHECK(sparse.ids.item(i - 1) < sparse.ids.item(i));
+    const Tensor table = Tensor::zeros({1000, 7}, dtype);
+    add_rows(table, sparse);
+    CHECK(same_bits(table, embedding_backward(dy, ids, 1000, padding)));
+    const Tensor part = Tensor::zeros({400, 7}, dtype);
+    add_rows(part, sparse, 300);
+    CHECK(same_bits(part, contiguous(table.slice(0, 300, 700))));
+  }
+  CHECK_THROWS_WITH_AS(embedding_backward_rows(normals({4, 2}, 1), random_ids(4, 3), 1),
+                       doctest::Contains("[embedding_backward] expected ids in [0, 1)"), Error);
+  const SparseRows sparse = embedding_backward_rows(normals({4, 2}, 1), random_ids(4, 3), 9);
+  CHECK_THROWS_WITH_AS(add_rows(Tensor::zeros({4, 2}), sparse, 6),
+                       doctest::Contains("[add_rows] expected contiguous rows of a table [9, 2]"),
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      merge_rows(sparse, embedding_backward_rows(normals({4, 3}, 1), random_ids(4, 3), 9)),
+      doctest::Contains("[merge_rows] expected two tables of one shape"), Error);
+}
+
 TEST_CASE("embedding: meta allocates and looks at no id") {
   const Tensor ids = Tensor::empty({2, 3}, DType::i64, kMeta);
   CHECK(embedding(ids, Tensor::empty({5, 4}, DType::f32, kMeta)).shape() == Shape{2, 3, 4});
   CHECK(embedding_backward(Tensor::empty({2, 3, 4}, DType::f32, kMeta), ids, 5).shape() ==
         Shape{5, 4});
+  CHECK(
+      embedding_backward_rows(Tensor::empty({2, 3, 4}, DType::f32, kMeta), ids, 500).rows.size(0) ==
+      6);
 }
 
 TEST_CASE("embedding_backward: what it refuses") {
