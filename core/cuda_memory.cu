@@ -21,17 +21,18 @@ int current_device() {
 // The base class counts; pools, which may split and join, keep what is free.
 class CudaAllocator final : public Allocator {
  public:
-  explicit CudaAllocator(int index) : index_(index), pools_{make_pool()} {}
+  explicit CudaAllocator(int index) : index_(index), pools_{make_pool(false)} {}
 
   void trim() override {
     const std::lock_guard lock(mutex_);
     for (const auto& pool : pools_) pool->trim();
   }
 
-  std::shared_ptr<SegmentPool> make_pool() {
+  std::shared_ptr<SegmentPool> make_pool(bool keeps) {
     return std::make_shared<SegmentPool>(
         SegmentPool::Source{.acquire = [this](int64_t bytes) { return malloc(bytes); },
-                            .give_back = [this](void* data) { free(data); }});
+                            .give_back = [this](void* data) { free(data); }},
+        keeps);
   }
   void enter(const std::shared_ptr<SegmentPool>& pool) {
     const std::lock_guard lock(mutex_);
@@ -124,7 +125,8 @@ CudaAllocator& allocator_of(int index) {
 
 Allocator& allocator(int index) { return allocator_of(index); }
 
-PrivatePool::PrivatePool() : device_(current_device()), pool_(allocator_of(device_).make_pool()) {}
+PrivatePool::PrivatePool()
+    : device_(current_device()), pool_(allocator_of(device_).make_pool(true)) {}
 PrivatePool::~PrivatePool() {
   pool_.reset();
   allocator_of(device_).leave();
@@ -174,16 +176,18 @@ void fill(void* data, int64_t count, const void* value, size_t size) {
 
 namespace {
 
-// One per device, in a tensor that is never freed.
-Tensor& advance_of(int index) {
-  static auto* all = new std::vector<Tensor>;
+// One per device, never given back, and no tensor's: accounts hold what plans on `meta` hold.
+Advance* advance_of(int index) {
+  static auto* all = new std::vector<Advance*>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (all->size() <= static_cast<size_t>(index)) all->resize(static_cast<size_t>(index) + 1);
-  Tensor& one = (*all)[static_cast<size_t>(index)];
-  if (!one.defined()) {
-    const CategoryScope scope(Category::workspace);
-    one = Tensor::zeros({2}, DType::i64, {DeviceType::cuda, index});
+  Advance*& one = (*all)[static_cast<size_t>(index)];
+  if (one == nullptr) {
+    void* memory = nullptr;
+    FRUGAL_CUDA_CHECK(cudaMalloc(&memory, sizeof(Advance)));
+    FRUGAL_CUDA_CHECK(cudaMemsetAsync(memory, 0, sizeof(Advance), stream()));
+    one = static_cast<Advance*>(memory);
   }
   return one;
 }
@@ -192,10 +196,9 @@ __global__ void set_advance_kernel(Advance* to, Advance now) { *to = now; }
 
 }  // namespace
 
-const Advance* advance() { return static_cast<const Advance*>(advance_of(current_device()).raw()); }
+const Advance* advance() { return advance_of(current_device()); }
 void set_advance(const Advance& now) {
-  launch(set_advance_kernel, {dim3(1), 1},
-         static_cast<Advance*>(advance_of(current_device()).raw()), now);
+  launch(set_advance_kernel, {dim3(1), 1}, advance_of(current_device()), now);
 }
 
 }  // namespace frugal::cuda

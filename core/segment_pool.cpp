@@ -84,6 +84,7 @@ void SegmentPool::release(void* data) noexcept {
 }
 
 void SegmentPool::trim() noexcept {
+  if (keeps_) return;
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto block = blocks_.find(segment->first);
     if (!block->second.free || block->second.bytes != segment->second) {

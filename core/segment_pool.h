@@ -16,7 +16,9 @@ class SegmentPool {
     std::function<void*(int64_t bytes)> acquire;  // nullptr when exhausted
     std::function<void(void*)> give_back;
   };
-  explicit SegmentPool(Source source) : source_(std::move(source)) {}
+  // keeps: segments stay until the pool goes, for somebody may still touch what is free here.
+  explicit SegmentPool(Source source, bool keeps = false)
+      : source_(std::move(source)), keeps_(keeps) {}
   ~SegmentPool();  // gives everything back, blocks in use too
   SegmentPool(const SegmentPool&) = delete;
   SegmentPool& operator=(const SegmentPool&) = delete;
@@ -24,7 +26,7 @@ class SegmentPool {
   // Aligned to 512 bytes. nullptr when the source is exhausted, even after trim().
   void* allocate(int64_t bytes);
   void release(void* data) noexcept;  // REQUIRES: of allocate
-  void trim() noexcept;               // gives segments without a block in use back
+  void trim() noexcept;               // gives segments without a block in use back, unless it keeps
 
   bool owns(const void* data) const;  // a block in use here
   int64_t held() const { return held_; }
@@ -48,6 +50,7 @@ class SegmentPool {
   Free& free_of(const Block& block) { return free_[is_small(segments_[block.segment]) ? 1 : 0]; }
 
   Source source_;
+  bool keeps_;
   Blocks blocks_;                      // all, by address: neighbours are adjacent
   std::map<char*, int64_t> segments_;  // their sizes
   Free free_[2];                       // of large, of small segments

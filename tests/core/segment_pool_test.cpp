@@ -82,6 +82,18 @@ TEST_CASE("what was split is joined again, in any order of release") {
   CHECK(machine.acquired == acquired);
 }
 
+TEST_CASE("a pool that keeps gives nothing back before it goes") {
+  Machine machine;
+  {
+    SegmentPool pool(machine.source(), true);
+    pool.release(pool.allocate(9 * kMiB));
+    pool.trim();
+    CHECK(pool.held() > 0);
+    CHECK(machine.total == pool.held());
+  }
+  CHECK(machine.total == 0);
+}
+
 TEST_CASE("10,000 steps of varying shapes do not grow the pool") {
   Machine machine;
   SegmentPool pool(machine.source());
