@@ -4,6 +4,7 @@
 #include "compress/quantize_kernels.h"
 #include "compress/quantize_units.h"
 #include "core/cuda_kernel.h"
+#include "core/cuda_random.h"
 
 namespace frugal::compress::cuda {
 
@@ -53,25 +54,34 @@ __device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_floa
 struct HalfWords {  // of 8 rows of a column
   uint32_t w[4];
 };
-// A stream with the keys of all rounds: kernels read them as constants, not from registers.
-struct DitherKeys {
-  uint32_t counter[2];
-  uint32_t round[7][2];
-  explicit DitherKeys(const CodeStream& stream) : counter{stream.counter[0], stream.counter[1]} {
-    for (uint32_t i = 0; i < 7; ++i)
-      round[i][0] = stream.key[0] + i * kW0, round[i][1] = stream.key[1] + i * kW1;
-  }
+// What a CodeStream was made of, its step as the host knew it. A thread of each block makes the
+// stream anew: a replayed step is another one, and where it is not, 10 rounds for 8192 elements
+// are no cost.
+struct StreamName {
+  RngKey key;  // seed and step
+  uint64_t seq;
+  const Advance* advance;
+
+  explicit StreamName(const CodeStream& stream)
+      : key{stream.seed, stream.step}, seq(stream.seq), advance(frugal::cuda::advance()) {}
 };
+struct StreamKeys {
+  uint32_t key[2], counter[2];
+};
+__device__ __forceinline__ StreamKeys stream_keys(const StreamName& name, uint64_t steps) {
+  const Words words = philox_words({name.key.seed, name.key.offset + steps}, name.seq);
+  return {{words.w[0], words.w[1]}, {words.w[2], words.w[3]}};
+}
 // code_words(). What depends on the row alone is computed once for the columns of a thread.
-__device__ __forceinline__ HalfWords dither_words(const DitherKeys& keys, uint32_t block,
+__device__ __forceinline__ HalfWords dither_words(const StreamKeys& keys, uint32_t block,
                                                   uint32_t column) {
   uint32_t c0 = block, c1 = column, c2 = keys.counter[0], c3 = keys.counter[1];
 #pragma unroll
-  for (int i = 0; i < 7; ++i) {
+  for (uint32_t i = 0; i < 7; ++i) {
     const uint64_t p = uint64_t{kM0} * c0, q = uint64_t{kM1} * c2;
-    c0 = static_cast<uint32_t>(q >> 32) ^ c1 ^ keys.round[i][0];
+    c0 = static_cast<uint32_t>(q >> 32) ^ c1 ^ (keys.key[0] + i * kW0);
     c1 = static_cast<uint32_t>(q);
-    c2 = static_cast<uint32_t>(p >> 32) ^ c3 ^ keys.round[i][1];
+    c2 = static_cast<uint32_t>(p >> 32) ^ c3 ^ (keys.key[1] + i * kW1);
     c3 = static_cast<uint32_t>(p);
   }
   return {{c0, c1, c2, c3}};

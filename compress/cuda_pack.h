@@ -47,7 +47,7 @@ struct Packing {
   const uint8_t* mask;
   unsigned long long* nonfinite;
   GroupLayout layout;
-  DitherKeys keys;
+  StreamName stream;
   SplitWeights weights;
   PackTile tile;
   int ahead = 0;  // blocks of threads between a tile and the one that it prefetches
@@ -237,8 +237,9 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
 // Values of column c to codes. The upper half of a code is that of 2^23, or nothing where an
 // element is missing.
 template <int kBits, int kClasses>
-__device__ __forceinline__ void code_column(const Packing& p, const Values& at, uint32_t present,
-                                            uint32_t class1, uint32_t block, uint32_t column,
+__device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& keys,
+                                            const Values& at, uint32_t present, uint32_t class1,
+                                            uint32_t block, uint32_t column,
                                             const float* parameters, int stride, int c,
                                             uint32_t (&code)[kRows]) {
   constexpr bool kClamps = kBits == 0 || kBits > 4;  // else nothing rounds up to 2^bits + 1
@@ -251,7 +252,7 @@ __device__ __forceinline__ void code_column(const Packing& p, const Values& at, 
     count = parameters[4 * stride], count1 = parameters[5 * stride];
   }
   HalfWords words{};
-  if (p.stochastic) words = dither_words(p.keys, block, column + static_cast<uint32_t>(c));
+  if (p.stochastic) words = dither_words(keys, block, column + static_cast<uint32_t>(c));
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float x = keep == 0 ? 0.0f : at[r][c];
@@ -273,17 +274,17 @@ __device__ __forceinline__ void code_column(const Packing& p, const Values& at, 
 
 // parameters: of the thread's first column, `beside` apart from the next one's.
 template <int kBits, int kClasses>
-__device__ __forceinline__ void code_block(const Packing& p, const Values& at, uint32_t present,
-                                           uint32_t class1, uint32_t block, uint32_t column,
-                                           const float* parameters, int stride, int beside,
-                                           const CodeBlock& to) {
+__device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& keys,
+                                           const Values& at, uint32_t present, uint32_t class1,
+                                           uint32_t block, uint32_t column, const float* parameters,
+                                           int stride, int beside, const CodeBlock& to) {
   if constexpr (kBits != 0) {
     uint32_t words[kBits] = {};
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       uint32_t code[kRows];
-      code_column<kBits, kClasses>(p, at, present, class1, block, column, parameters + c * beside,
-                                   stride, c, code);
+      code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
+                                   parameters + c * beside, stride, c, code);
       insert_planes<kBits>(code, c, words);
     }
     store_planes<kBits>(words, to.first, to);
@@ -291,8 +292,8 @@ __device__ __forceinline__ void code_block(const Packing& p, const Values& at, u
     uint32_t code[kCols][kRows];
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
-      code_column<kBits, kClasses>(p, at, present, class1, block, column, parameters + c * beside,
-                                   stride, c, code[c]);
+      code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
+                                   parameters + c * beside, stride, c, code[c]);
     store_planes(code, p.layout.bits, to);
   }
 }
@@ -337,6 +338,10 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
     return load_bytes(p.mask + (row0 / kRows + block) * cols + column, count, p.mask_words);
   };
 
+  __shared__ StreamKeys keys;
+  const bool draws = p.stochastic && thread == 0;
+  const uint64_t steps = draws ? p.stream.advance->steps : 0;
+
   // The first chunk comes last, and stays.
   Values at;
   Extremes<kClasses> mine;
@@ -351,6 +356,7 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
     else
       mine.template add<false>(at, present, class1);
   }
+  if (draws) keys = stream_keys(p.stream, steps);
   prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
   if (has_slot) mine.store(shared, slot, across, extremes);
   __syncthreads();
@@ -397,7 +403,7 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
       if constexpr (kClasses == 2) class1 = bits_of(block);
     }
     code_block<kBits, kClasses>(
-        p, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
+        p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
         static_cast<uint32_t>(column), parameters + pair, shared.pairs, layout.shared ? 0 : 1,
         {p.payload + layout.code_offset(group) + column, cols, rows, block, count, p.words});
   }
@@ -415,7 +421,7 @@ void pack(const PackJob& job) {
   const Grid grid{dim3(static_cast<unsigned>(blocks)), tile.threads, shared_bytes<kClasses>(tile)};
   Packing p{job.x,       job.payload,
             job.mask,    job.nonfinite->on_device(),
-            layout,      DitherKeys(job.stream),
+            layout,      StreamName(job.stream),
             job.weights, tile};
   p.ahead = 2 * multiprocessors();
   p.stochastic = job.stochastic;

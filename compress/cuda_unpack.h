@@ -12,13 +12,19 @@ struct Unpacking {
   int64_t begin, end;
   SplitWeights weights;
   const float* affine;
-  DitherKeys keys;
+  StreamName stream;
   int64_t strips = 0;
   int across = 0;                     // threads side by side
   uint32_t first = 0;                 // block of 8 rows
   int64_t blocks = 0;                 // in the range
   bool quads = false, words = false;  // whole accesses to x, to codes
 };
+
+// The keys of dithered rounding, in shared memory. Every thread comes here, before find_place().
+__device__ __forceinline__ void draw_keys(const Unpacking& u, StreamKeys& keys) {
+  if (threadIdx.x == 0) keys = stream_keys(u.stream, u.stream.advance->steps);
+  __syncthreads();
+}
 
 // Where a thread's block lies.
 struct UnpackPlace {
@@ -115,7 +121,7 @@ inline Unpacking unpacking(const UnpackJob& job) {
   FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
   const int64_t quads = (layout.cols + kCols - 1) / kCols, block = layout.cols * kRows;
   Unpacking u{job.payload, job.x,       layout,     job.begin,
-              job.end,     job.weights, job.affine, DitherKeys(job.stream)};
+              job.end,     job.weights, job.affine, StreamName(job.stream)};
   u.words = is_quadable<uint8_t>(job.payload, layout);
   u.strips = (quads + kWarp - 1) / kWarp;
   u.across = static_cast<int>((quads + u.strips - 1) / u.strips);

@@ -8,6 +8,8 @@ using namespace cuda;
 
 template <class T, int kBits, bool kDithered>
 __global__ void unpack_kernel(Unpacking u) {
+  __shared__ StreamKeys keys;
+  if constexpr (kDithered) draw_keys(u, keys);
   UnpackPlace at;
   if (!find_place(u, at)) return;
   const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
@@ -18,7 +20,7 @@ __global__ void unpack_kernel(Unpacking u) {
   if constexpr (kDithered)
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
-      words[c] = dither_words(u.keys, static_cast<uint32_t>(at.row / kRows),
+      words[c] = dither_words(keys, static_cast<uint32_t>(at.row / kRows),
                               static_cast<uint32_t>(at.column + c));
       taken[c] = takes_away(lo.at[c], scale.at[c]) ? 1.0f : 0.0f;
     }

@@ -44,6 +44,7 @@ enum class Rounding : uint8_t { stochastic, nearest, dithered };
 struct CodeStream {
   uint32_t key[2] = {};
   uint32_t counter[2] = {};
+  uint64_t seed = 0, step = 0, seq = 0;  // what they were made of
 };
 CodeStream code_stream(uint64_t seed, const SaveInfo& info);
 

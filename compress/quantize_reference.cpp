@@ -35,7 +35,7 @@ float max_magnitude(int bits) { return bits == 1 ? 0x1.ep126f : 0x1.ep127f; }
 
 CodeStream code_stream(uint64_t seed, const SaveInfo& info) {
   const auto words = philox({seed, info.step}, info.seq);
-  return {{words[0], words[1]}, {words[2], words[3]}};
+  return {{words[0], words[1]}, {words[2], words[3]}, seed, info.step, info.seq};
 }
 
 std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t column) {

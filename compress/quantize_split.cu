@@ -38,6 +38,8 @@ __device__ __forceinline__ SplitColumns read_columns(const Unpacking& u, const U
 
 template <class T, int kBits, bool kDithered>
 __global__ void split_unpack_kernel(Unpacking u) {
+  __shared__ StreamKeys keys;
+  if constexpr (kDithered) draw_keys(u, keys);
   UnpackPlace at;
   if (!find_place(u, at)) return;
   const SplitColumns columns = read_columns(u, at);
@@ -47,7 +49,7 @@ __global__ void split_unpack_kernel(Unpacking u) {
   if constexpr (kDithered)
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
-      words[c] = dither_words(u.keys, static_cast<uint32_t>(at.row / kRows),
+      words[c] = dither_words(keys, static_cast<uint32_t>(at.row / kRows),
                               static_cast<uint32_t>(at.column + c));
   bool odd = false;
 #pragma unroll
