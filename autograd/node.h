@@ -41,11 +41,25 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
                                 ReplaySpec replay);
 Variable make_output(Tensor value, std::shared_ptr<Node> producer);
 
-// Keeps `request` for backward on behalf of slot `slot` of `op`, as the thread's policy decides.
-SavedTensor keep(const char* op, int slot, const Save& request);
+// What an op makes of the tensor that it keeps first.
+struct Fusion {
+  MapForward& map;
+  const std::function<void()>& kernels;  // the op's own, which make map.y and map.mask
+  bool done = false;                     // they, or a codec, have
+  SavedTensor sign = {};                 // what the codes carry of map.mask
+  void run() {
+    kernels();
+    done = true;
+  }
+};
 
-// What the thread's policy says; 0 without one.
+// Keeps `request` for backward on behalf of slot `slot` of `op`, as the thread's policy decides.
+// `fusion`, unless null, is done where the policy packs: by the codec, or before it.
+SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion = nullptr);
+
+// What the thread's policy says; 0 and false without one.
 int64_t slice_bytes();
+bool rebuilds_signs();
 
 // Replaces the mask in node.sign_slot by its rebuild from the other slots, if the policy wants
 // that.

@@ -44,6 +44,20 @@ Save for_replay(const Variable& x) {
   return {x.value(), x.is_held() ? Role::weight : Role::activation, x.producer(), true};
 }
 
+MappedSave save_mapped(const char* op, const Variables& inputs, Save x, MapForward map,
+                       const std::function<void(MapForward&)>& kernels, ReplayFn rebuild_mask) {
+  const std::function<void()> run = [&] { kernels(map); };
+  Fusion fusion{map, run};
+  const bool apart = x.value.device().type != DeviceType::cuda || x.role != Role::activation ||
+                     !x.value.is_contiguous() || !recording(inputs) || rebuilds_signs();
+  if (!apart) x.kept = keep(op, 0, x, &fusion);
+  if (!fusion.done) fusion.run();
+  x.sign.mask = map.mask;
+  MappedSave out{map.y, std::move(x), save_sign(map.mask, std::move(rebuild_mask))};
+  out.sign.kept = std::move(fusion.sign);
+  return out;
+}
+
 int64_t Backward::slice_items(int slot, int64_t item_bytes, int64_t unit) const {
   const SavedTensor& saved = slots_[slot];
   if (!saved.defined() || saved.shape().dim() == 0) return 1;
@@ -81,7 +95,8 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
   node->slice_bytes = slice_bytes();
   std::vector<SavedTensor> slots;
   for (const Save& request : saves)
-    slots.push_back(keep(op, static_cast<int>(slots.size()), request));
+    slots.push_back(request.kept.defined() ? request.kept
+                                           : keep(op, static_cast<int>(slots.size()), request));
   for (size_t i = 0; i < saves.size(); ++i) {
     // A recipe that lacks a source is none.
     if (saves[i].only_for_replay && !slots[i].defined()) node->replay = {};

@@ -10,8 +10,8 @@
 // `backward` is a pure function of (dy, saved slots). It captures numbers, never tensors: edges and
 // closures carry no data.
 #pragma once
+#include "autograd/fused.h"
 #include "autograd/gradient.h"
-#include "autograd/saved_tensor.h"
 #include "autograd/variable.h"
 
 namespace frugal {
@@ -27,6 +27,7 @@ struct Save {
   ReplayFn rebuild = nullptr;   // a mask: how rebuilt values would give it (biased)
 
   Use use = {};
+  SavedTensor kept = {};  // unless undefined, what it is kept as already
 
   Save with_use(const Use& how) && {
     use = how;
@@ -91,6 +92,11 @@ class Backward {
     const int64_t last = (of - 1) / step * step;
     return slots_[slot].has_rows({0, step, of}) && slots_[slot].has_rows({last, of, of});
   }
+  // A pass over saved(slot) without unpacking it, by the mask saved(mask) unless that is negative.
+  // False, and nothing done, where there is none.
+  bool run_pass(PackedPass pass, int slot, int mask = -1) const {
+    return slots_[slot].run_pass(pass, mask < 0 ? SavedTensor() : slots_[mask]);
+  }
   bool keeps(int slot) const { return slots_[slot].defined(); }
   bool is_recipe(int slot) const { return slots_[slot].is_recipe(); }  // is saved(slot) rebuilt?
 
@@ -122,6 +128,16 @@ inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::co
 // keeps `saves`.
 Variable record(const char* op, const Variables& inputs, Tensor output,
                 const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay = {});
+
+// An input that an op saves as slot 0, and what it makes of that: y and, with relu, the sign.
+// `map` says what, `kernels` make map.y and map.mask. On CUDA the codec may make them as it packs;
+// then nobody else reads x, and codes that carry the sign leave no mask.
+struct MappedSave {
+  Tensor y;
+  Save x, sign;
+};
+MappedSave save_mapped(const char* op, const Variables& inputs, Save x, MapForward map,
+                       const std::function<void(MapForward&)>& kernels, ReplayFn rebuild_mask = {});
 
 // Would record() make a node? Ops ask before computing masks that only backward needs.
 bool recording(const Variables& inputs);

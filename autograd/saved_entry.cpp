@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/fused.h"
 #include "ops/copy.h"
 
 namespace frugal {
@@ -145,6 +146,21 @@ Tensor SavedEntry::unpack_affine_rows(const SavedEntry& mask, const Rows& rows,
   CategoryScope scope(Category::workspace);
   return rows.of == 0 ? (*packed)->unpack_affine_rows(0, shape_[0], affine)
                       : (*packed)->unpack_affine_rows(rows.begin, rows.end, affine);
+}
+
+bool SavedEntry::run_pass(PackedPass& pass, SavedEntry* mask) const {
+  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
+  if (packed == nullptr) return false;
+  PassMask by;
+  if (mask != nullptr) {
+    const SignOf* sign = std::get_if<SignOf>(&mask->content_);
+    by.in_codes = sign != nullptr && sign->packed == *packed;
+    if (!by.in_codes && !mask->is_raw()) return false;
+    if (!by.in_codes) by.bits = mask->unpack();
+  }
+  if (auto* sums = std::get_if<NormSums>(&pass.what)) sums->mask = by;
+  if (auto* gradient = std::get_if<NormGradient>(&pass.what)) gradient->mask = by;
+  return (*packed)->run_pass(pass);
 }
 
 Tensor SavedEntry::unpack_variance() const {

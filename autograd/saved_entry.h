@@ -49,6 +49,8 @@ class SavedEntry {
   bool has_mask_rows(const Rows& rows) const;
   // See Packed::unpack_affine_rows(). Undefined unless this is packed and its codes carry `mask`.
   Tensor unpack_affine_rows(const SavedEntry& mask, const Rows& rows, const Tensor& affine) const;
+  // Packed::run_pass(), by `mask` unless null. False unless this is packed.
+  bool run_pass(PackedPass& pass, SavedEntry* mask) const;
   Tensor unpack_variance() const;  // these two: see SavedTensor
   bool knows_variance() const;
   Replay quality() const;

@@ -5,8 +5,10 @@
 #include <map>
 #include <numeric>
 
+#include "autograd/fused.h"
 #include "autograd/node.h"
 #include "autograd/saved_entry.h"
+#include "ops/bitmask.h"
 #include "ops/copy.h"
 
 namespace frugal {
@@ -56,7 +58,7 @@ class SaveContext {
     entries_.clear();
   }
 
-  SavedTensor keep(const char* op, int slot, const Save& request) {
+  SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion = nullptr) {
     if (!request.value.defined()) return {};
     DenseView view = dense_view(request.value);
     Tensor layout = request.value;
@@ -79,7 +81,7 @@ class SaveContext {
     } else if (entry == nullptr) {
       std::shared_ptr<SavedEntry> carried;
       const uint64_t seq = seq_;
-      entry = add(key, decide(op, slot, request, raw, carried), raw.tensor.shape());
+      entry = add(key, decide(op, slot, request, raw, carried, fusion), raw.tensor.shape());
       if (policy != nullptr) entry->set_seq(seq);
       entry->hold(std::move(carried));
     }
@@ -141,7 +143,8 @@ class SaveContext {
   }
 
   SavedEntry::Content decide(const char* op, int slot, const Save& request,
-                             const SavedEntry::Raw& raw, std::shared_ptr<SavedEntry>& carried) {
+                             const SavedEntry::Raw& raw, std::shared_ptr<SavedEntry>& carried,
+                             Fusion* fusion) {
     if (policy == nullptr) return raw;
     SaveInfo info{op, slot, request.role, seq_++, step};
     info.use = request.use;
@@ -160,8 +163,39 @@ class SaveContext {
       recipe.codec = decision.codec;
       return recipe;
     }
-    if (decision.what == Decision::pack) return pack(decision, request, info, raw.tensor, carried);
-    return raw;
+    if (decision.what != Decision::pack) return raw;
+    if (fusion != nullptr) {
+      const std::shared_ptr<Packed> packed =
+          pack_mapped(decision, request, info, raw.tensor, *fusion);
+      if (packed != nullptr) return packed;
+      fusion->run();
+      Save complete = request;
+      complete.sign.mask = fusion->map.mask;
+      return pack(decision, complete, info, raw.tensor, carried);
+    }
+    return pack(decision, request, info, raw.tensor, carried);
+  }
+
+  // Null where it takes two passes: also where bits come from elsewhere.
+  std::shared_ptr<Packed> pack_mapped(const Decision& decision, const Save& request, SaveInfo info,
+                                      const Tensor& tensor, Fusion& fusion) {
+    MapForward& map = fusion.map;
+    if (!map.relu && decision.carry_sign && kept_sign_of(request.producer.get()) != nullptr)
+      return nullptr;
+    if (map.relu && decision.carry_sign) info.sign = &request.sign;
+    std::shared_ptr<Packed> packed = decision.codec->pack_mapped(tensor, info, map);
+    if (packed == nullptr) return nullptr;
+    fusion.done = true;
+    if (!packed->carries_sign()) return packed;
+    const ops::BitmaskLayout bits = ops::bitmask_layout(tensor.shape());
+    const Shape shape{bits.rows / 8, bits.cols};
+    fusion.sign.entry_ = std::make_shared<SavedEntry>(
+        SavedEntry::SignOf{packed, tensor.dim() == 0 ? 1 : tensor.size(0)}, shape);
+    fusion.sign.shape_ = shape;
+    fusion.sign.strides_ = contiguous_strides(shape);
+    fusion.sign.role_ = Role::mask;
+    fusion.sign.claim_ = fusion.sign.entry_->claim();
+    return packed;
   }
 
   // Where the codes carry a mask, the mask's entry becomes what they carry.
@@ -214,8 +248,8 @@ class SaveContext {
   size_t prune_at_ = 1024;
 };
 
-SavedTensor keep(const char* op, int slot, const Save& request) {
-  return SaveContext::current().keep(op, slot, request);
+SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion) {
+  return SaveContext::current().keep(op, slot, request, fusion);
 }
 
 void rebuild_sign(Node& node, const Save& mask) { SaveContext::current().rebuild_sign(node, mask); }
@@ -265,6 +299,11 @@ Tensor SavedTensor::unpack_affine(const SavedTensor& mask, const Rows& rows,
   return part.view(shape);
 }
 
+bool SavedTensor::run_pass(PackedPass& pass, const SavedTensor& mask) const {
+  if (!defined() || strides_ != contiguous_strides(shape_)) return false;
+  return entry_->run_pass(pass, mask.entry_.get());
+}
+
 bool SavedTensor::is_recipe() const { return defined() && entry_->recipe() != nullptr; }
 
 Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Replay::exact; }
@@ -310,6 +349,11 @@ Slots Slots::at(const Rows& rows) const {
 bool saves_may_be_lossy() {
   const SavePolicy* policy = SaveContext::current().policy;
   return policy != nullptr && policy->lossy();
+}
+
+bool rebuilds_signs() {
+  const SavePolicy* policy = SaveContext::current().policy;
+  return policy != nullptr && policy->rebuilds_signs();
 }
 
 int64_t slice_bytes() {

@@ -58,6 +58,10 @@ struct SaveInfo {
   Use use = {};                // of the saver; others that share the entry may differ
 };
 
+// See autograd/fused.h.
+struct MapForward;
+struct PackedPass;
+
 class Packed {
  public:
   virtual ~Packed() = default;
@@ -82,6 +86,9 @@ class Packed {
   // between two levels; like unpack(). Undefined if unknown.
   virtual Tensor unpack_variance() const { return {}; }
   virtual bool knows_variance() const { return false; }
+  // A pass of a backward or a replay over unpack(), which then never is as a whole. False, and
+  // nothing done, where it takes unpack().
+  virtual bool run_pass(PackedPass&) const { return false; }
 };
 
 class Codec {
@@ -90,6 +97,12 @@ class Codec {
   // `tensor` is contiguous and floating; its last axis is the channel axis. The payload is
   // allocated as `packed`.
   virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const = 0;
+  // pack(), and `map` of the tensor in the same pass; with a relu, whose mask nobody has yet,
+  // SaveInfo::sign has none either. Null, and nothing done, where it takes two passes.
+  virtual std::unique_ptr<Packed> pack_mapped(const Tensor& /*tensor*/, const SaveInfo&,
+                                              MapForward& /*map*/) const {
+    return nullptr;
+  }
 };
 
 struct Decision {
@@ -159,6 +172,8 @@ class SavedTensor {
   bool has_rows(const Rows& rows) const;
   // Packed::unpack_affine_rows() where its codes carry `mask`, else undefined.
   Tensor unpack_affine(const SavedTensor& mask, const Rows& rows, const Tensor& affine) const;
+  // Packed::run_pass() where this is packed, by the mask that is kept in `mask`, unless undefined.
+  bool run_pass(PackedPass& pass, const SavedTensor& mask) const;
   bool is_recipe() const;
   bool defined() const { return entry_ != nullptr; }
   const Shape& shape() const { return shape_; }

@@ -126,12 +126,16 @@ BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& ru
 BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moments,
                                  const BatchNormParameters& parameters, const Tensor& residual,
                                  bool relu, bool want_mask, bool over_residual) {
-  check_x(x);
+  return batch_norm_apply(x, batch_norm_affine(x, moments, parameters, residual), residual, relu,
+                          want_mask, over_residual);
+}
+
+BatchNormOutput batch_norm_apply(const Tensor& x, const Tensor& affine, const Tensor& residual,
+                                 bool relu, bool want_mask, bool over_residual) {
   FRUGAL_CHECK(relu || !want_mask, "[batch_norm] expected a mask to go with a relu, got none");
-  check_residual(x, residual);
   FRUGAL_CHECK(!over_residual || (residual.defined() && residual.is_contiguous()),
                "[batch_norm] expected a contiguous residual to write over");
-  const Tensor in = contiguous(x), affine = folded(x, moments, parameters);
+  const Tensor in = contiguous(x);
   const Tensor added = residual.defined() ? contiguous(residual) : residual;
   BatchNormOutput out{over_residual ? residual : Tensor::empty(x.shape(), x.dtype(), x.device()),
                       {}};
@@ -150,6 +154,13 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
 
 Tensor batch_norm_affine(const BatchNormMoments& moments, const BatchNormParameters& parameters) {
   return folded(moments.mean, moments, parameters);
+}
+
+Tensor batch_norm_affine(const Tensor& x, const BatchNormMoments& moments,
+                         const BatchNormParameters& parameters, const Tensor& residual) {
+  check_x(x);
+  check_residual(x, residual);
+  return folded(x, moments, parameters);
 }
 
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
@@ -204,6 +215,31 @@ class Fetch {
   const BatchNormSlice &x_, &mask_;
 };
 
+BatchNormSums empty_sums(const Tensor& dy, const Tensor& g) {
+  const int64_t c = dy.size(-1);
+  const DType dtype = beside(dy);
+  return {g, Tensor::empty({c}, dtype, dy.device()), Tensor::empty({c}, dtype, dy.device()),
+          workspace({4, c}, dtype, dy.device())};
+}
+
+// Undefined for f64.
+Tensor empty_partial(const Tensor& dy) {
+  if (beside(dy) == DType::f64) return {};
+  const int64_t c = dy.size(-1), chunk = chunk_rows(dy.device(), c);
+  return workspace({(dy.numel() / c + chunk - 1) / chunk, 2, c}, DType::f32, dy.device());
+}
+
+void finish_sums(const Tensor& dy, const Tensor& partial, const Tensor& sums,
+                 const BatchNormMoments& moments, const BatchNormParameters& parameters,
+                 bool training, const BatchNormSums& out) {
+  dispatch(dy.device(), [&](auto backend) {
+    if (partial.defined()) combine_sums_kernel(backend, partial, sums);
+    fold_gradient_kernel(backend, sums, dy.numel() / dy.size(-1), moments,
+                         contiguous_parameters(parameters), training, out.affine, out.dweight,
+                         out.dbias);
+  });
+}
+
 // The first pass. `gradient`: dy, contiguous. `g`: where the masked dy is written, if it is.
 // `fetched` is what remains of the last slice.
 BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetch,
@@ -211,14 +247,9 @@ BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetc
                       int64_t step, bool training, Fetched& fetched) {
   const int64_t c = gradient.size(-1), n = gradient.size(0), rows = gradient.numel() / c;
   const int64_t each = n == 0 ? 0 : rows / n;
-  const DType dtype = beside(gradient);
   const Device device = gradient.device();
-  const int64_t chunk = chunk_rows(device, c);
-  BatchNormSums out{g, Tensor::empty({c}, dtype, device), Tensor::empty({c}, dtype, device),
-                    workspace({4, c}, dtype, device)};
-  const Tensor partial = dtype == DType::f64
-                             ? Tensor()
-                             : workspace({(rows + chunk - 1) / chunk, 2, c}, DType::f32, device);
+  const BatchNormSums out = empty_sums(gradient, g);
+  const Tensor partial = empty_partial(gradient);
   const Tensor sums = workspace({2, c}, DType::f64, device);
   fill(sums, 0);
   const BatchNormMoments m = contiguous_moments(moments);
@@ -231,11 +262,7 @@ BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetc
                            g.defined() ? g.slice(0, begin, end) : g, begin * each, partial, sums);
     });
   }
-  dispatch(device, [&](auto backend) {
-    if (partial.defined()) combine_sums_kernel(backend, partial, sums);
-    fold_gradient_kernel(backend, sums, rows, m, contiguous_parameters(parameters), training,
-                         out.affine, out.dweight, out.dbias);
-  });
+  finish_sums(gradient, partial, sums, m, parameters, training, out);
   return out;
 }
 
@@ -263,6 +290,20 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
   BatchNormSums out =
       sums_of(gradient, g, Fetch(dy, x, mask), moments, parameters, step, training, last);
   if (overwrite) dy.bump_version();
+  return out;
+}
+
+BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass& pass,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters, bool training) {
+  check_backward(dy, moments, parameters, dy.size(0));
+  const BatchNormMoments m = contiguous_moments(moments);
+  const Tensor partial = empty_partial(dy);
+  if (!pass(m.mean, partial)) return {};
+  const BatchNormSums out = empty_sums(dy, {});
+  const Tensor sums = workspace({2, dy.size(-1)}, DType::f64, dy.device());
+  fill(sums, 0);
+  finish_sums(dy, partial, sums, m, parameters, training, out);
   return out;
 }
 

@@ -36,6 +36,11 @@ BatchNormOutput batch_norm_apply(const Tensor& x, const BatchNormMoments& moment
                                  bool relu, bool want_mask, bool over_residual = false);
 // [3, C], f32 or f64: z = (x - affine[0]) affine[1] + affine[2] without a residual.
 Tensor batch_norm_affine(const BatchNormMoments& moments, const BatchNormParameters& parameters);
+// The same, with what batch_norm_apply checks, and batch_norm_apply with it.
+Tensor batch_norm_affine(const Tensor& x, const BatchNormMoments& moments,
+                         const BatchNormParameters& parameters, const Tensor& residual);
+BatchNormOutput batch_norm_apply(const Tensor& x, const Tensor& affine, const Tensor& residual,
+                                 bool relu, bool want_mask, bool over_residual);
 // z where the mask is set, else 0: linear in x and residual, and bit-equal to batch_norm_apply's y
 // for the same x and its mask.
 Tensor batch_norm_by_mask(const Tensor& x, const BatchNormMoments& moments,
@@ -73,6 +78,13 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool overwrite);
+// The first pass as `pass` makes it, which takes x from where it is: what gradient_sums_kernel
+// (ops/batch_norm_kernels.h) is given beside dy, x, mask and g. Undefined dweight where it returns
+// false, having done nothing.
+using BatchNormSumsPass = std::function<bool(const Tensor& mean, const Tensor& partial)>;
+BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass& pass,
+                                       const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters, bool training);
 // Any items of g, x and dx, contiguous, of g's shape.  Errors: anything else.
 void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Tensor& x,
                                     const Tensor& affine);

@@ -8,10 +8,12 @@ namespace frugal::ops {
 
 // h = x weight^T + bias, y = gelu(h): x [..., I], weight [O, I], bias [O] or undefined -> [..., O].
 // Errors: linear's.
+// `may_leave_y`: y may stay undefined where it takes a pass of its own.
 struct LinearGelu {
   Tensor h, y;
 };
-LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind);
+LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
+                       bool may_leave_y = false);
 // Both in one pass, by tanh; x and weight contiguous. Returns false where there is no such pass,
 // and nothing was done.
 bool linear_gelu_kernel(Cuda, const LinearGelu& out, const Tensor& x, const Tensor& weight,

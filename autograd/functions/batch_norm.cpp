@@ -1,11 +1,13 @@
 #include "ops/batch_norm.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "autograd/checkpoint.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "ops/bitmask.h"
+#include "ops/copy.h"
 
 namespace frugal {
 namespace {
@@ -48,12 +50,57 @@ Tensor rebuild_mask(const Slots& s) {
       .mask;
 }
 
+// Both passes over the codes of x; none where it takes x unpacked.
+std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool overwrite,
+                                       const ops::BatchNormMoments& moments,
+                                       const ops::BatchNormParameters& parameters, bool training,
+                                       bool want_residual) {
+  if (dy.device().type != DeviceType::cuda || dy.numel() == 0) return {};
+  const Tensor gradient = ops::contiguous(dy);
+  const auto fresh = [&] { return Tensor::empty(dy.shape(), dy.dtype(), dy.device()); };
+  const bool mine = overwrite || gradient.storage() != dy.storage();
+  Tensor g;
+  if (want_residual) g = mine ? gradient : fresh();
+  const ops::BatchNormSums sums = ops::batch_norm_backward_sums(
+      gradient,
+      [&](const Tensor& mean, const Tensor& partial) {
+        return b.run_pass({NormSums{gradient, mean, g, partial}}, kX, kMask);
+      },
+      moments, parameters, training);
+  if (!sums.dweight.defined()) return {};
+  Grads grads{{}, sums.dweight, sums.dbias, g};
+  if (overwrite) dy.bump_version();
+  if (!b.needs(0)) return grads;
+  const int64_t n = dy.size(0);
+  if (want_residual) {
+    // Both are large: x's waits until somebody takes it.
+    grads[0] = Gradient(
+        dy, n,
+        [x = b.slot(kX), n, g, affine = sums.affine](int64_t begin, int64_t end,
+                                                     const Tensor& out) {
+          const Tensor part = g.slice(0, begin, end);
+          PackedPass pass{NormGradient{part, affine, out, begin, end}};
+          if (!x.run_pass(pass, {}))
+            ops::batch_norm_backward_input_into(out, part, x.unpack_rows({begin, end, n}), affine);
+        });
+    return grads;
+  }
+  const Tensor dx = mine ? gradient : fresh();
+  const bool done = b.run_pass({NormGradient{gradient, sums.affine, dx, 0, n}}, kX, kMask);
+  FRUGAL_ASSERT(done);  // as the sums were
+  grads[0] = dx;
+  return grads;
+}
+
 Grads backward(const Backward& b, bool training, bool residual_form) {
   const bool want_residual = residual_form && b.needs(3);
   const Tensor dy = b.take_dy();
   const bool overwrite = is_sole_owner(dy);
   const ops::BatchNormMoments moments{b.saved(kMean), b.saved(kInvstd)};
   const ops::BatchNormParameters parameters{b.saved(kWeight), {}};
+  if (auto grads =
+          backward_of_codes(b, dy, overwrite, moments, parameters, training, want_residual))
+    return std::move(*grads);
   const int64_t n = dy.size(0), all = std::max<int64_t>(n, 1);
   int64_t step = all;
   // Two passes take x: what would have to be rebuilt twice is taken whole.
@@ -97,15 +144,26 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
   const ops::BatchNormParameters parameters{weight.defined() ? weight.value() : Tensor(),
                                             bias.defined() ? bias.value() : Tensor()};
   const bool residual_form = residual.defined();
-  const ops::BatchNormOutput out = ops::batch_norm_apply(
-      x.value(), moments, parameters, residual_form ? residual.value() : Tensor(), relu,
-      relu && recording(inputs), over_residual);
+  const Tensor added = residual_form ? residual.value() : Tensor();
+  MapForward map{{}, ops::batch_norm_affine(x.value(), moments, parameters, added)};
+  if (residual_form) map.residual = ops::contiguous(added);
+  map.relu = relu;
+  if (over_residual) map.y = added;
+  const MappedSave out = save_mapped(
+      op, inputs,
+      // Where the relu is 0, x counts only through the statistics of the whole batch.
+      save(x).with_sign({}, 0).with_use(kUse), map,
+      [&](MapForward& made) {
+        const ops::BatchNormOutput apply = ops::batch_norm_apply(
+            x.value(), map.affine, added, relu, relu && recording(inputs), over_residual);
+        made.y = apply.y;
+        made.mask = apply.mask;
+      },
+      rebuild_mask);
   const Variable y = record(
       op, inputs, out.y,
-      // Where the relu is 0, x counts only through the statistics of the whole batch.
-      {save(x).with_sign(out.mask, 0).with_use(kUse), save(weight), save(bias),
-       save_stat(moments.mean), save_stat(moments.invstd), save_sign(out.mask, rebuild_mask),
-       residual_form ? for_replay(residual) : Save{}},
+      {out.x, save(weight), save(bias), save_stat(moments.mean), save_stat(moments.invstd),
+       out.sign, residual_form ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);
       },

@@ -26,15 +26,21 @@ Variable from_output(Unary op, const Variable& x) {
 // An op whose gradient comes from its input, from which its output is cheap to rebuild. It is
 // smooth, not linear: noise in the input would bias both, so its variance corrects them.
 Variable from_input(Unary op, const Variable& x) {
+  const MappedSave out = save_mapped(ops::name_of(op), {x}, save(x), {op},
+                                     [&](MapForward& map) { map.y = ops::unary(op, x.value()); });
   return record(
-      ops::name_of(op), {x}, ops::unary(op, x.value()), {save(x)},
+      ops::name_of(op), {x}, out.y, {out.x},
       [op](const Backward& b) {
+        const Tensor dx = unary_gradient_of_codes(b.slot(0), op, b.dy());
+        if (dx.defined()) return Grads{dx};
         const Tensor variance = b.variance(0);
         return Grads{variance.defined()
                          ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
                          : ops::unary_backward(op, b.dy(), b.saved(0))};
       },
       smooth_replay([op](const Slots& s) {
+        const Tensor y = unary_of_codes(s[0], op);
+        if (y.defined()) return y;
         const Tensor variance = s.variance(0);
         return variance.defined() ? ops::unary_estimate(op, s.unpack(0), variance)
                                   : ops::unary(op, s.unpack(0));

@@ -6,6 +6,7 @@
 #include "autograd/transformer_functions.h"
 #include "ops/bitmask.h"
 #include "ops/copy.h"
+#include "ops/elementwise.h"
 #include "ops/matmul.h"
 
 namespace frugal {
@@ -27,16 +28,22 @@ Grads linear_gradients(const Backward& b, const Tensor& dh) {
   return grads;
 }
 
+ops::Unary unary_of(Gelu kind) {
+  return kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
+}
+
 // Calls f(begin, end) over the items of h that go with `variance`, as many as stay in a cache from
 // being unpacked to being used; over all of an h without one, which is whole already or of a codec
 // that may have to unpack all of it for a part.
 template <class F>
 void for_slices(const SavedTensor& h, const Tensor& variance, F f) {
-  constexpr int64_t kBytes = int64_t{1} << 19;
   const int64_t n = h.shape()[0];
   int64_t step = n;
-  if (variance.defined() && variance.numel() > 0)
-    step = std::clamp<int64_t>(kBytes * n / variance.nbytes(), 1, n);
+  if (variance.defined() && variance.numel() > 0) {
+    // On CUDA a cache holds more, and small kernels would wait to be launched.
+    const int64_t bytes = int64_t{variance.device().type == DeviceType::cuda ? 32 : 1} << 19;
+    step = std::clamp<int64_t>(bytes * n / variance.nbytes(), 1, n);
+  }
   if (!h.has_rows({0, step, n})) step = n;
   for (int64_t begin = 0; begin < n; begin += step) f(Rows{begin, std::min(begin + step, n), n});
 }
@@ -53,6 +60,8 @@ Tensor over(const Tensor& x) {
 // y = gelu(h) of the slots' h, over its variance.
 Tensor rebuild_gelu(const Slots& s, Gelu kind) {
   const SavedTensor& h = s[0];
+  const Tensor made = unary_of_codes(h, unary_of(kind));
+  if (made.defined()) return made;
   const Tensor variance = h.unpack_variance();
   if (!variance.defined()) {
     const Tensor x = h.unpack(), y = over(x);
@@ -68,8 +77,10 @@ Tensor rebuild_gelu(const Slots& s, Gelu kind) {
 
 // dh = dy gelu'(h), over dy where nobody else holds it.
 Tensor gelu_gradient(const Backward& b, Gelu kind) {
-  const Tensor variance = b.variance(0), dy = ops::contiguous(b.take_dy());
+  const Tensor dy = ops::contiguous(b.take_dy());
   const Tensor dh = over(dy);
+  if (unary_gradient_of_codes(b.slot(0), unary_of(kind), dy, dh).defined()) return dh;
+  const Tensor variance = b.variance(0);
   for_slices(b.slot(0), variance, [&](const Rows& rows) {
     ops::gelu_backward_into(kind, rows_of(dy, rows),
                             ops::contiguous(b.saved_rows(0, rows.begin, rows.end, rows.of)),
@@ -84,12 +95,18 @@ Tensor gelu_gradient(const Backward& b, Gelu kind) {
 // source: noise in x, whose variance nobody knows, does not reach it. Where h is packed its known
 // variance is taken away, in replay and in backward.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias, Gelu kind) {
-  const ops::LinearGelu out = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind);
-  const Variable h =
-      record("linear", {x, weight, bias}, out.h, {save(x).with_use(use_of(weight)), save(weight)},
-             [](const Backward& b) { return linear_gradients(b, b.dy()); });
+  const ops::Unary gelu = unary_of(kind);
+  ops::LinearGelu made = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind,
+                                          /*may_leave_y=*/x.device().type == DeviceType::cuda);
+  const Variable h = record("linear", {x, weight, bias}, std::move(made.h),
+                            {save(x).with_use(use_of(weight)), save(weight)},
+                            [](const Backward& b) { return linear_gradients(b, b.dy()); });
+  MappedSave out{made.y, save(h), {}};
+  if (!made.y.defined())
+    out = save_mapped("linear_gelu", {h}, save(h), {gelu},
+                      [&](MapForward& map) { map.y = ops::unary(gelu, h.value()); });
   return record(
-      "linear_gelu", {h}, out.y, {save(h)},
+      "linear_gelu", {h}, out.y, {out.x},
       [kind](const Backward& b) { return Grads{gelu_gradient(b, kind)}; },
       smooth_replay([kind](const Slots& s) { return rebuild_gelu(s, kind); }));
 }
