@@ -73,9 +73,18 @@ void AdaptivePolicy::describe(Item& item, uint64_t seq, const Tensor& tensor) {
 }
 
 std::unique_ptr<Packed> AdaptivePolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  return chosen(tensor, info).pack(tensor, info);
+}
+
+std::unique_ptr<Packed> AdaptivePolicy::pack_mapped(const Tensor& tensor, const SaveInfo& info,
+                                                    MapForward& map) const {
+  return chosen(tensor, info).pack_mapped(tensor, info, map);
+}
+
+const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& info) const {
   const auto decided = decisions_.find(info.seq);
   if (decided == decisions_.end() || decided->second.what != Decision::pack)
-    return quantizer(waiting_bits_ > 0 ? waiting_bits_ : keep_.bits(), false).pack(tensor, info);
+    return quantizer(waiting_bits_ > 0 ? waiting_bits_ : keep_.bits(), false);
   const auto [place, fresh] = items_.try_emplace(info.seq);
   Item& item = place->second;
   if (!probing_) {
@@ -84,7 +93,7 @@ std::unique_ptr<Packed> AdaptivePolicy::pack(const Tensor& tensor, const SaveInf
     item.slope = item.has_sign ? info.sign->slope : 0;
   }
   if (fresh) item.bits = std::max(keep_.bits(), least_bits(item));
-  return quantizer(item.bits, probing_ && other_ == info.seq).pack(tensor, info);
+  return quantizer(item.bits, probing_ && other_ == info.seq);
 }
 
 std::vector<AdaptivePolicy::Item> AdaptivePolicy::items() const {

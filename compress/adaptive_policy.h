@@ -118,6 +118,9 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
+                                      MapForward& map) const override;
+  const Quantizer& chosen(const Tensor& tensor, const SaveInfo& info) const;  // notes the tensor
   static void describe(Item& item, uint64_t seq, const Tensor& tensor);
   const Quantizer& quantizer(int bits, bool other) const {
     return (other ? others_ : quantizers_)[static_cast<size_t>(bits - 1)];

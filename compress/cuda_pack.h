@@ -312,9 +312,14 @@ __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) 
       prefetch_line(static_cast<const T*>(p.x) + (row0 + r) * p.layout.cols + column);
 }
 
+// What else becomes of a block of x while registers hold it: nothing. Others
+// (compress/fused_pack.cu) tell its bits, as load_bytes() would.
+struct NoMap {};
+
 // kBits: 0 for a width known late.
-template <class T, int kBits, int kClasses>
-__global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Packing p) {
+template <class T, int kBits, int kClasses, class Map>
+__global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Packing p, Map map) {
+  constexpr bool kMaps = !std::is_same_v<Map, NoMap>;
   const PackTile& tile = p.tile;
   const GroupLayout& layout = p.layout;
   const PackShared shared(tile);
@@ -350,7 +355,10 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
     const int block = block0 + chunk * tile.held;
     if (block * kRows >= rows) continue;
     present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
-    if constexpr (kClasses == 2) class1 = bits_of(block);
+    if constexpr (kMaps)
+      class1 = map.template apply<T>(p, row0 / kRows + block, column, count, present, at);
+    else if constexpr (kClasses == 2)
+      class1 = bits_of(block);
     if (present == ~0u)
       mine.template add<true>(at, present, class1);
     else
@@ -400,7 +408,7 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
     if (block * kRows >= rows) break;
     if (chunk > 0) {
       present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
-      if constexpr (kClasses == 2) class1 = bits_of(block);
+      if constexpr (kClasses == 2 && !kMaps) class1 = bits_of(block);
     }
     code_block<kBits, kClasses>(
         p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
@@ -409,13 +417,15 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
   }
 }
 
-template <int kClasses>
-void pack(const PackJob& job) {
+// REQUIRES: with a map, groups that are held whole.
+template <int kClasses, class Map = NoMap>
+void pack(const PackJob& job, const Map& map = {}) {
   check_dtype(job.dtype);
   const GroupLayout& layout = job.layout;
   if (layout.groups == 0) return;
   FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
   const PackTile tile = pack_tile(layout);
+  FRUGAL_ASSERT((std::is_same_v<Map, NoMap>) || tile.chunks == 1);
   const int64_t blocks = (layout.groups + tile.groups - 1) / tile.groups * tile.strips;
   FRUGAL_ASSERT(blocks < int64_t{1} << 31);
   const Grid grid{dim3(static_cast<unsigned>(blocks)), tile.threads, shared_bytes<kClasses>(tile)};
@@ -431,7 +441,7 @@ void pack(const PackJob& job) {
     p.quads = is_quadable<T>(job.x, layout);
     with_width(layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
       if constexpr (kBits == 0 || kBits >= kClasses)  // split groups have 2 bits or more
-        launch(pack_kernel<T, kBits, kClasses>, grid, p);
+        launch(pack_kernel<T, kBits, kClasses, Map>, grid, p, map);
     });
   });
 }

@@ -6,9 +6,11 @@ namespace {
 class Offloaded final : public Packed {
  public:
   Offloaded(std::unique_ptr<Movable> packed, std::shared_ptr<PayloadStore> store)
-      : packed_(std::move(packed)),
-        store_(std::move(store)),
-        id_(store_->put(packed_->take_payload())) {}
+      : packed_(std::move(packed)), store_(std::move(store)) {
+    Tensor payload = packed_->take_payload();
+    on_cuda_ = payload.device().type == DeviceType::cuda;
+    id_ = store_->put(std::move(payload));
+  }
   ~Offloaded() override { store_->drop(id_); }
   Offloaded(const Offloaded&) = delete;
   Offloaded& operator=(const Offloaded&) = delete;
@@ -23,6 +25,9 @@ class Offloaded final : public Packed {
   }
   Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override {
     return Here(*this)->unpack_affine_rows(begin, end, affine);
+  }
+  bool run_pass(PackedPass& pass) const override {
+    return on_cuda_ && Here(*this)->run_pass(pass);  // elsewhere there is none
   }
   Tensor unpack_variance() const override {
     return knows_variance() ? Here(*this)->unpack_variance() : Tensor();
@@ -53,12 +58,22 @@ class Offloaded final : public Packed {
   std::unique_ptr<Movable> packed_;
   std::shared_ptr<PayloadStore> store_;
   PayloadStore::Id id_;
+  bool on_cuda_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<Packed> Offload::pack(const Tensor& tensor, const SaveInfo& info) const {
-  std::unique_ptr<Packed> packed = codec_.pack(tensor, info);
+  return move(codec_.pack(tensor, info), tensor);
+}
+
+std::unique_ptr<Packed> Offload::pack_mapped(const Tensor& tensor, const SaveInfo& info,
+                                             MapForward& map) const {
+  std::unique_ptr<Packed> packed = codec_.pack_mapped(tensor, info, map);
+  return packed == nullptr ? nullptr : move(std::move(packed), tensor);
+}
+
+std::unique_ptr<Packed> Offload::move(std::unique_ptr<Packed> packed, const Tensor& tensor) const {
   auto* const movable = dynamic_cast<Movable*>(packed.get());
   FRUGAL_CHECK(movable != nullptr,
                "[offload] expected a codec whose payload can be moved, got one that packs {} in "

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compress/quantize_kernels.h"
+#include "compress/fused_kernels.h"
 #include "core/parallel.h"
 #include "ops/bitmask.h"
 
@@ -59,7 +59,11 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
                "[quantize] expected a contiguous floating tensor, got {}",
                tensor.defined() ? describe(tensor) : "an undefined one");
   if (info.sign != nullptr) check_sign(*info.sign, tensor);
-  const GroupLayout layout = layout_of(tensor.shape(), info.sign != nullptr);
+  return pack(tensor, info, layout_of(tensor.shape(), info.sign != nullptr), nullptr);
+}
+
+std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info,
+                                        const GroupLayout& layout, MapForward* map) const {
   Tensor payload;
   {
     CategoryScope scope(Category::packed);
@@ -74,18 +78,20 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
   job.stochastic = options_.rounding != Rounding::nearest;
   job.nonfinite = &nonfinite_;
   const double slope = layout.split ? info.sign->slope : 0;
-  if (layout.split) {
-    job.mask = static_cast<const uint8_t*>(info.sign->mask.raw());
-    job.weights = split_weights(slope);
+  if (layout.split) job.weights = split_weights(slope);
+  if (map != nullptr) {
+    quantize_mapped(job, *map);
+  } else {
+    if (layout.split) job.mask = static_cast<const uint8_t*>(info.sign->mask.raw());
+    dispatch(tensor.device(), [&](auto backend) {
+      layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
+    });
   }
-  dispatch(tensor.device(), [&](auto backend) {
-    layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
-  });
   return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype(),
                                      options_.rounding, job.stream, slope);
 }
 
-void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
+UnpackJob Quantized::unpack_job(int64_t begin, int64_t end, void* x) const {
   UnpackJob job;
   job.payload = static_cast<const uint8_t*>(payload_.raw());
   job.x = x;
@@ -96,6 +102,11 @@ void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor
   job.weights = split_weights(slope_);
   job.dithered = rounding_ == Rounding::dithered;
   job.stream = stream_;
+  return job;
+}
+
+void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
+  UnpackJob job = unpack_job(begin, end, x);
   if (affine.defined()) job.affine = static_cast<const float*>(affine.raw());
   dispatch(payload_.device(), [&](auto backend) {
     sign            ? split_sign_kernel(backend, job)
@@ -139,7 +150,9 @@ Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
 
 Tensor Quantized::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
   const Rows range = rows(begin, end);
-  if (!layout_.split || dtype_ != DType::f32 || affine.dtype() != DType::f32) return {};
+  const bool has_kernel =
+      dtype_ == DType::f32 || (dtype_ == DType::bf16 && payload_.device().type == DeviceType::cuda);
+  if (!layout_.split || !has_kernel || affine.dtype() != DType::f32) return {};
   FRUGAL_CHECK((affine.shape() == Shape{3, layout_.cols}) && affine.is_contiguous() &&
                    affine.device() == payload_.device(),
                "[quantize] expected a contiguous affine map of shape [3, {}], got {}", layout_.cols,

@@ -36,6 +36,12 @@
 #include "compress/grouped.h"
 #include "compress/nonfinite_count.h"
 
+namespace frugal {
+struct UnaryPass;
+struct NormSums;
+struct NormGradient;
+}  // namespace frugal
+
 namespace frugal::compress {
 
 enum class Rounding : uint8_t { stochastic, nearest, dithered };
@@ -61,6 +67,8 @@ struct QuantizeOptions {
 float max_magnitude(int bits);
 
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
+struct UnpackJob;
+
 class Quantized final : public Grouped {
  public:
   // stream: the one that rounded, if rounding is dithered; slope: of SaveInfo::sign, where
@@ -89,8 +97,8 @@ class Quantized final : public Grouped {
   // unpack_rows.
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
 
-  // Of an f32 tensor whose codes carry the sign, for an f32 `affine`; one pass, at the cost of
-  // unpack_rows. Errors: as unpack_rows, an affine of another shape.
+  // Of an f32 tensor, on CUDA also bf16, whose codes carry the sign, for an f32 `affine`; one pass,
+  // at the cost of unpack_rows. Errors: as unpack_rows, an affine of another shape.
   Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
 
   // scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered. Known for
@@ -100,6 +108,10 @@ class Quantized final : public Grouped {
     return rounding_ != Rounding::nearest && !layout_.split &&
            (dtype_ == DType::f32 || dtype_ == DType::f64);
   }
+
+  // On CUDA: f of gelu and silu, where codes carry no sign; batch norm where its channels are the
+  // groups' columns, masks by rows, slices that begin at blocks of 8 rows.
+  bool run_pass(PackedPass& pass) const override;
 
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
@@ -119,6 +131,10 @@ class Quantized final : public Grouped {
   // bits.
   void run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine = {}) const;
   Tensor unpack_range(const Rows& range, const Tensor& affine) const;
+  UnpackJob unpack_job(int64_t begin, int64_t end, void* x) const;
+  bool over_codes(UnaryPass& pass) const;
+  bool over_codes(NormSums& pass) const;
+  bool over_codes(NormGradient& pass) const;
 
   Tensor payload_;
   GroupLayout layout_;
@@ -135,6 +151,10 @@ class Quantizer final : public Codec {
   // Errors: a tensor that is not contiguous or not floating; a sign whose mask is not the tensor's
   // (ops/bitmask.h) or whose slope is not finite.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  // On CUDA, in groups of at most 256 elements: affine maps, those with a relu where masks are by
+  // rows, gelu and silu. Errors: as pack.
+  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
+                                      MapForward& map) const override;
   const QuantizeOptions& options() const { return options_; }
   // Whether the codes of such a tensor would carry SaveInfo::sign: 2 bits or more, the column axis,
   // and 8 rows of [rows, C] for each byte row of the mask.
@@ -146,6 +166,9 @@ class Quantizer final : public Codec {
 
  private:
   GroupLayout layout_of(const Shape& shape, bool with_sign) const;
+  // pack(), with `map` unless null.
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info,
+                               const GroupLayout& layout, MapForward* map) const;
 
   QuantizeOptions options_;
   mutable NonfiniteCount nonfinite_;

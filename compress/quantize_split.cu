@@ -1,40 +1,10 @@
+#include "compress/cuda_decode.h"
 #include "compress/cuda_pack.h"
-#include "compress/cuda_unpack.h"
 
 namespace frugal::compress {
 namespace {
 
 using namespace cuda;
-
-// What the codes of a thread's columns stand for.
-struct SplitColumns {
-  float lo[2][kCols], step[2][kCols];
-  float first[kCols];  // codes of class 0
-};
-
-__device__ __forceinline__ SplitColumns read_columns(const Unpacking& u, const UnpackPlace& at) {
-  SplitColumns columns;
-  const Quad<float> meta[4] = {load_meta(u, at, 0), load_meta(u, at, 1), load_meta(u, at, 2),
-                               load_meta(u, at, 3)};
-#pragma unroll
-  for (int c = 0; c < kCols; ++c) {
-    const ClassCodes codes = class_codes(meta[1].at[c], meta[3].at[c], u.weights, u.layout.bits);
-    columns.first[c] = codes.count[0];
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      columns.lo[k][c] = meta[2 * k].at[c];
-      columns.step[k][c] =
-          codes.spread[k] ? __fdiv_rn(meta[2 * k + 1].at[c], codes.count[k] - 1.0f) : 0.0f;
-    }
-    if (u.affine == nullptr || c >= at.codes.cols) continue;
-    const float* map = u.affine + at.column + c;
-    const float by = map[u.layout.cols];
-    columns.lo[1][c] = __fmaf_rn(__fsub_rn(columns.lo[1][c], map[0]), by, map[2 * u.layout.cols]);
-    columns.step[1][c] = __fmul_rn(columns.step[1][c], by);
-    columns.lo[0][c] = columns.step[0][c] = 0;
-  }
-  return columns;
-}
 
 template <class T, int kBits, bool kDithered>
 __global__ void split_unpack_kernel(Unpacking u) {
