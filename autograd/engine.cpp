@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "autograd/node.h"
+#include "autograd/saved_entry.h"
 #include "ops/copy.h"
 #include "ops/inplace.h"
 
@@ -147,6 +148,7 @@ void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done,
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
     Node& node = *nodes[i];
+    advance_backward();
     for (size_t ahead = i + 1; ahead < std::min(nodes.size(), i + 1 + kPrefetch); ++ahead)
       for (int slot = 0; slot < nodes[ahead]->slots.size(); ++slot)
         nodes[ahead]->slots[slot].prefetch();

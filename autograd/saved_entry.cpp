@@ -17,7 +17,15 @@ struct ReplayScope {
   ReplayScope& operator=(const ReplayScope&) = delete;
 };
 
+thread_local uint64_t position = 0;  // of backward, in nodes
+
+// A rebuilt tensor of so few bytes waits raw for consumers that run next: packing it and unpacking
+// it again would take longer, and lose more.
+constexpr int64_t kWaitsRaw = SavePolicy::kSliceBytes;
+
 }  // namespace
+
+void advance_backward() { ++position; }
 
 Tensor SavedEntry::unpack() {
   if (const Raw* raw = std::get_if<Raw>(&content_)) {
@@ -44,7 +52,7 @@ Tensor SavedEntry::rebuild() {
     value = ops::contiguous(recipe.fn(recipe.sources));
   }
   if (others_claim()) {
-    if (recipe.codec != nullptr)
+    if (recipe.codec != nullptr && !(value.nbytes() <= kWaitsRaw && others_are_near()))
       content_ = std::shared_ptr<Packed>(recipe.codec->pack(value, recipe.info));
     else
       content_ = Raw{value, value.storage()->version(), recipe.info.op};
@@ -54,6 +62,16 @@ Tensor SavedEntry::rebuild() {
 
 // Outside of a replay one of the claims is the caller's.
 bool SavedEntry::others_claim() const { return claims_ > (replays == 0 ? 1 : 0); }
+
+void SavedEntry::expect() const {
+  if (expected_at_ != position) expected_ = 0;
+  expected_at_ = position;
+  ++expected_;
+}
+
+bool SavedEntry::others_are_near() const {
+  return replays == 0 && expected_at_ == position && expected_ >= claims_ - 1;
+}
 
 bool SavedEntry::has_rows(const Rows& rows) const {
   if (shape_.dim() == 0 || shape_[0] != rows.of) return false;

@@ -6,6 +6,9 @@
 
 namespace frugal {
 
+// Backward comes to its next node: what entries expect is said anew.
+void advance_backward();
+
 // Always stands for a dense range of memory: unpack() gives a contiguous tensor of that range in
 // memory order.
 class SavedEntry {
@@ -62,6 +65,8 @@ class SavedEntry {
   const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
   void replace(Content content) { content_ = std::move(content); }
   void prefetch() const;
+  // One more of the nodes that are about to run asks for this.
+  void expect() const;
 
   // Keeps the entry of the mask that these codes carry until its saver asks for it.
   void hold(std::shared_ptr<SavedEntry> mask) { mask_ = std::move(mask); }
@@ -73,11 +78,14 @@ class SavedEntry {
   Tensor rebuild();
   Tensor rebuild_rows(const Rows& rows);
   bool others_claim() const;
+  bool others_are_near() const;
   void keep_part(const Rows& rows, const Tensor& value);
   Content content_;
   Shape shape_;
   std::shared_ptr<SavedEntry> mask_;
   int claims_ = 0;
+  mutable int expected_ = 0;          // claims of the nodes about to run,
+  mutable uint64_t expected_at_ = 0;  // as of when backward stood here
   std::optional<uint64_t> seq_;
 };
 

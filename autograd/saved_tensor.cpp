@@ -319,7 +319,9 @@ bool SavedTensor::is_sole_owner() const {
   return is_raw() && entry_.use_count() == 1 && entry_->unpack().storage().use_count() == 2;
 }
 void SavedTensor::prefetch() const {
-  if (defined()) entry_->prefetch();
+  if (!defined()) return;
+  if (claim_ != nullptr) entry_->expect();
+  entry_->prefetch();
 }
 SavedTensor SavedTensor::as_source() const {
   SavedTensor source = *this;

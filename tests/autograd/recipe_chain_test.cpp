@@ -1,6 +1,8 @@
 // Recipes of recipes, and masks that codes carry.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "autograd/checkpoint.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
@@ -309,4 +311,25 @@ TEST_CASE("checkpoints and gradient accumulation over chains change no bit") {
   const auto expected = gradients(nullptr, false);
   for (SavePolicy* policy : {static_cast<SavePolicy*>(&recipes), static_cast<SavePolicy*>(&codes)})
     for (bool checkpointed : {false, true}) CHECK(gradients(policy, checkpointed) == expected);
+}
+
+TEST_CASE("a rebuilt tensor waits raw for consumers that run next, packed for others") {
+  const auto packs = [](int between) {
+    const CopyCodec codec(false);
+    Policy policy(&codec, true);
+    PolicyScope scope(&policy);
+    begin_step(0);
+    int replays = 0;
+    const Variable x(Tensor::full({8, 8}, 0.5), true);
+    const Variable w = Variable::parameter(Tensor::full({8, 8}, 2));
+    const Variable y = block(x, {}, replays);
+    Variable last = linear(y, w, {});
+    for (int i = 0; i < between; ++i) last = scale(last, 0.5);
+    backward(sum(add(last, add(linear(y, w, {}), linear(y, w, {})))));
+    CHECK(replays == 1);
+    CHECK(x.grad().item() == doctest::Approx(16 * (2 + std::pow(0.5, between))));
+    return codec.packs;
+  };
+  CHECK(packs(0) == 0);
+  CHECK(packs(6) == 1);
 }
