@@ -11,10 +11,11 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   const Use use{Use::product, 1, 1, static_cast<double>(weight.shape().back())};
   return record("linear", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
                 [](const Backward& b) {
+                  // x, which may have been unpacked, goes before dx comes.
                   Grads grads(3);
-                  if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
                   if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
                   if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
+                  if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
                   return grads;
                 });
 }

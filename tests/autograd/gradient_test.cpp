@@ -80,6 +80,22 @@ TEST_CASE("a block's last norm and its shortcut hold one large gradient") {
   CHECK(2 * peak(&copies) < 3 * large);
 }
 
+TEST_CASE("a linear layer's unpacked input goes before its gradient comes") {
+  Copies copies;
+  PolicyScope scope(&copies);
+  begin_step(0);
+  const Variable x = scale(Variable(counting({256, 512}), true), 1);
+  const Variable w = Variable::parameter(counting({4, 512}, -4));
+  const Variable loss = sum(linear(x, w));
+  const int64_t large = x.value().nbytes();
+  const MemoryReport before = allocator(kCpu).report();
+  allocator(kCpu).reset_peak();
+  backward(loss);
+  const int64_t more = allocator(kCpu).report().peak_total - before.live_total;
+  CHECK(more >= large);
+  CHECK(2 * more < 3 * large);
+}
+
 TEST_CASE("a leaf is told of once, when all of its terms are there") {
   const Tensor at = counting({4}, 1);
   std::map<const GradAccumulator*, std::vector<double>> seen;
