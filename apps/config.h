@@ -90,7 +90,7 @@ struct CompressionConfig {
   bool recipes = true;
   std::string signs = "codes";
   double chain = 16;
-  int64_t slice_bytes = int64_t{8} << 20;
+  std::optional<int64_t> slice_bytes;
   int64_t min_elements = 16384;
   int64_t group_size = 256;
   std::string rounding = "stochastic";

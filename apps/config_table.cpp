@@ -291,9 +291,9 @@ Section compression() {
        field(s, "chain", &C::chain, number(0, 1e6),
              "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
              "from what is kept."),
-       field(s, "slice_bytes", &C::slice_bytes, integer(0, kMany),
+       field(s, "slice_bytes", &C::slice_bytes, or_null(integer(0, kMany)),
              "Backward unpacks and rebuilds tensors in slices of the batch of about so many bytes; "
-             "0: whole."),
+             "0: whole; null: 8 MiB, which caches hold, on CUDA 64 MiB."),
        field(s, "min_elements", &C::min_elements, integer(0, kMany),
              "Tensors of at most so many elements are kept as they are."),
        field(s, "group_size", &C::group_size, group_size(),

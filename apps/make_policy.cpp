@@ -20,7 +20,7 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
                   : config.signs == "masks" ? compress::Signs::masks
                                             : compress::Signs::rebuilt;
   options.chain = config.chain;
-  options.slice_bytes = config.slice_bytes;
+  options.slice_bytes = slice_bytes_of(config);
   options.min_elements = config.min_elements;
   options.group = config.group_size;
   options.rounding = config.rounding == "nearest"    ? compress::Rounding::nearest

@@ -47,11 +47,19 @@ LevelNeeds needs_of(const CompressionConfig& config) {
   }
 }
 
+// Kernels on 8 MiB last about as long as it takes to launch them, and a large activation has a
+// hundred of such slices. On 64 MiB they last ten times as long, at a thousandth of a GPU's memory.
+constexpr int64_t kCudaSliceBytes = int64_t{64} << 20;
+
 }  // namespace
 
 void resolve(Config& config) {
   resolve_data(config);
   resolve_model(config, batch_spec(config));
+  if (!config.compression.slice_bytes)
+    config.compression.slice_bytes = Device::parse(config.run.device).type == DeviceType::cuda
+                                         ? kCudaSliceBytes
+                                         : SavePolicy::kSliceBytes;
   if (family_of(config.model.name) == Family::graph &&
       (config.compression.track_interval > 0 || config.compression.guard > 0))
     throw ConfigError("compression.track_interval",

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "apps/make_policy.h"
 #include "apps/planner_search.h"
 
 namespace frugal::apps {
@@ -52,7 +53,7 @@ StepMemory Planner::run(const BudgetPlan& plan, int64_t batch) {
 }
 
 std::vector<int64_t> Planner::slices() const {
-  const int64_t largest = config_.compression.slice_bytes;
+  const int64_t largest = slice_bytes_of(config_.compression);
   std::vector<int64_t> all{largest};
   const int64_t from = largest > 0 ? largest / 4 : SavePolicy::kSliceBytes;
   for (int64_t slice = from; all.size() < 3 && slice >= kLeastSlice; slice /= 4)
@@ -65,7 +66,7 @@ std::vector<int64_t> Planner::slices() const {
 void Planner::learn_items() {
   BudgetPlan plan;
   plan.mode = BudgetPlan::mixed;
-  plan.slice_bytes = config_.compression.slice_bytes;
+  plan.slice_bytes = slice_bytes_of(config_.compression);
   for (const auto& item : items_) plan.bits[item.seq] = draft_->adaptive().least_bits(item);
   run(plan);
   items_ = draft_->items();
@@ -191,7 +192,7 @@ std::optional<Planned> Planner::find_plan() {
   for (const BudgetPlan::Mode mode : {BudgetPlan::plain, BudgetPlan::exact}) {
     Planned found;
     found.plan.mode = mode;
-    found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : config_.compression.slice_bytes;
+    found.plan.slice_bytes = mode == BudgetPlan::plain ? 0 : slice_bytes_of(config_.compression);
     found.plan.margin = margin_;
     found.memory = run(found.plan);
     if (!fits(found.memory)) continue;

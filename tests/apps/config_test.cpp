@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/config_table.h"
+#include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "data/sha256.h"
 #include "run.h"
@@ -173,6 +174,21 @@ TEST_CASE("what a resumed run may change") {
   CHECK(first_difference(a, b) == "seed");
   b.compression.level = "L0";
   CHECK(first_difference(a, b) == "compression.level");
+}
+
+TEST_CASE("slices are larger on CUDA, unless they are given") {
+  const auto slices = [](const std::string& device, const Json& given) {
+    Json document = Json::parse(R"({"model": {"name": "resnet20"}, "data": {"name": "random"}})");
+    document["device"] = device;
+    document["compression"]["slice_bytes"] = given;
+    Config config = parse_config(document);
+    resolve(config);
+    return config.compression.slice_bytes;
+  };
+  CHECK(slices("cpu", nullptr) == SavePolicy::kSliceBytes);
+  CHECK(slices("cuda", nullptr) == 8 * SavePolicy::kSliceBytes);
+  CHECK(slices("cuda", 0) == 0);
+  CHECK(slices("cuda", 12345) == 12345);
 }
 
 TEST_CASE("the schema in configs/ is up to date and the ready configs fit") {
