@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compress/actnn_ranges.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 
@@ -12,7 +13,6 @@ namespace frugal::compress {
 namespace {
 
 constexpr int64_t kColumnRows = 32;  // fewer rows have no range to speak of
-constexpr int64_t kLookedRows = 64;
 constexpr int kStripColumns = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -54,7 +54,7 @@ void column_ranges(const T* x, int64_t rows, int64_t cols, int64_t group, double
   Strip strip;
   for (int64_t r = 0; r < rows; r += group) {
     const int64_t take = std::min(group, rows - r),
-                  every = std::max<int64_t>(take / kLookedRows, 1);
+                  every = std::max<int64_t>(take / RangeJob::kLookedRows, 1);
     for (int64_t c = 0; c < cols; c += kStripColumns) {
       const auto width = static_cast<size_t>(std::min<int64_t>(kStripColumns, cols - c));
       const T* from = x + r * cols + c;
@@ -87,41 +87,20 @@ double neighbour_ranges(const T* x, int64_t count, int64_t group) {
 }
 
 template <class T>
-GroupRanges ranges_of(const T* x, const Samples& samples, int64_t group) {
-  const auto n = static_cast<size_t>(samples.count), cols = static_cast<size_t>(samples.cols);
-  GroupRanges ranges{std::vector<double>(n), std::vector<double>(cols)};
-  const bool by_column = samples.rows() >= kColumnRows;
-  std::vector<double> sums(by_column ? n * cols : 0);
+void add_ranges(const T* x, const RangeJob& job, double* sums) {
+  const Samples& samples = job.samples;
   const int64_t grain =
       std::max<int64_t>((int64_t{1} << 16) / std::max<int64_t>(samples.size(), 1), 1);
   parallel_for(0, samples.count, grain, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t begin = samples.begin(i), count = samples.end(i) - begin;
-      if (by_column)
-        column_ranges(x + begin, count / samples.cols, samples.cols, group,
-                      sums.data() + i * samples.cols);
+      if (job.by_column)
+        column_ranges(x + begin, count / samples.cols, samples.cols, job.group,
+                      sums + i * samples.cols);
       else
-        ranges.samples[static_cast<size_t>(i)] = neighbour_ranges(x + begin, count, group) /
-                                                 static_cast<double>(std::max<int64_t>(count, 1));
+        sums[i] = neighbour_ranges(x + begin, count, job.group);
     }
   });
-  if (!by_column) {
-    double sum = 0;
-    for (const double r : ranges.samples) sum += r;
-    std::fill(ranges.channels.begin(), ranges.channels.end(), sum / static_cast<double>(n));
-    return ranges;
-  }
-  for (size_t i = 0; i < n; ++i) {
-    const auto index = static_cast<int64_t>(i);
-    const double elements = static_cast<double>(samples.end(index) - samples.begin(index));
-    for (size_t c = 0; c < cols; ++c) {
-      ranges.samples[i] += sums[i * cols + c] / elements;
-      ranges.channels[c] += sums[i * cols + c];
-    }
-  }
-  const double rows = static_cast<double>(samples.numel) / static_cast<double>(cols);
-  for (double& channel : ranges.channels) channel /= rows;
-  return ranges;
 }
 
 // One more bit for a sample, and what it takes away.
@@ -156,20 +135,42 @@ std::vector<Step> steps_of(std::span<const double> weights, const std::vector<do
 
 }  // namespace
 
-GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group) {
-  if (tensor.device() == kMeta || tensor.numel() == 0)
-    return {std::vector<double>(static_cast<size_t>(samples.count), 1),
-            std::vector<double>(static_cast<size_t>(samples.cols), 1)};
-  const Tensor here = to_device(tensor, kCpu);
-  return with_dtype(here.dtype(), [&](auto zero) {
+void range_sums_kernel(Cpu, const RangeJob& job, double* sums) {
+  with_dtype(job.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_integral_v<T>)
       throw InternalError("group ranges of integers");
-      return GroupRanges{};
-    } else {
-      return ranges_of(static_cast<const T*>(here.raw()), samples, group);
-    }
+    else
+      add_ranges(static_cast<const T*>(job.x), job, sums);
   });
+}
+
+GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group) {
+  const auto n = static_cast<size_t>(samples.count), cols = static_cast<size_t>(samples.cols);
+  if (tensor.device() == kMeta || tensor.numel() == 0)
+    return {std::vector<double>(n, 1), std::vector<double>(cols, 1)};
+  const RangeJob job{tensor.raw(), tensor.dtype(), samples, group, samples.rows() >= kColumnRows};
+  std::vector<double> sums(n * static_cast<size_t>(job.columns()));
+  dispatch(tensor.device(), [&](auto backend) { range_sums_kernel(backend, job, sums.data()); });
+  GroupRanges ranges{std::vector<double>(n), std::vector<double>(cols)};
+  const auto elements = [&](size_t i) {
+    const auto index = static_cast<int64_t>(i);
+    return static_cast<double>(std::max<int64_t>(samples.end(index) - samples.begin(index), 1));
+  };
+  if (!job.by_column) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += ranges.samples[i] = sums[i] / elements(i);
+    std::fill(ranges.channels.begin(), ranges.channels.end(), sum / static_cast<double>(n));
+    return ranges;
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (size_t c = 0; c < cols; ++c) {
+      ranges.samples[i] += sums[i * cols + c] / elements(i);
+      ranges.channels[c] += sums[i * cols + c];
+    }
+  const double rows = static_cast<double>(samples.numel) / static_cast<double>(cols);
+  for (double& channel : ranges.channels) channel /= rows;
+  return ranges;
 }
 
 std::vector<int> spread_bits(std::span<const double> weights, int64_t extra, int min_bits,

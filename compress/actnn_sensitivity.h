@@ -24,9 +24,9 @@ struct GroupRanges {
 };
 // Groups of a sample: up to `group` rows of one column of its [rows, C]; of samples with fewer than
 // 32 rows, `group` neighbours. Of a column, 64 to 127 rows are looked at, evenly spread, or all if
-// there are fewer: ranges weigh samples, and all shrink alike. Groups with a value seen that is not
-// finite count 0. On meta all are 1; on CUDA through the host.
-// REQUIRES: contiguous and floating.
+// there are fewer: ranges weigh samples, and all shrink alike. Groups whose range is not finite
+// count 0. On meta all are 1; on CUDA the host waits for sums of each sample and column.
+// REQUIRES: contiguous and floating, on CUDA f32 or bf16.
 GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group);
 
 // S(b): a width's variance over that of range^2 / 6. Convex in b.

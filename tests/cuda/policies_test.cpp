@@ -1,6 +1,8 @@
 // Policies on a network on CUDA keep the bytes that they keep on the CPU. Its ops round alike on
 // both, so that what is packed can be compared.
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -140,4 +142,26 @@ TEST_CASE("policies that learn keep the CPU's bytes on CUDA") {
       options.codec = codec;
       return std::make_unique<AcgcPolicy>(options);
     });
+}
+
+TEST_CASE("ranges of samples' groups on CUDA are the CPU's, bit for bit") {
+  if (!gpu::available()) return;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  // Columns and runs of neighbours, parts of groups, odd columns, a longer last sample.
+  for (const Shape& shape : {Shape{5, 200, 7}, {3, 16, 20, 8}, {4, 10, 33}, {1030, 33, 2}, {9}})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t group : {64, 256}) {
+        CAPTURE(shape.str());
+        CAPTURE(group);
+        const Tensor x = gpu::normals(shape, dtype, 4);
+        gpu::put(x, 3, nan);
+        gpu::put(x, x.numel() - 1, inf);
+        const Samples samples = samples_of(shape, false);
+        const GroupRanges here = group_ranges(x, samples, group);
+        const MemoryReport before = allocator(gpu::kCuda).report();
+        const GroupRanges there = group_ranges(to_device(x, gpu::kCuda), samples, group);
+        CHECK(allocator(gpu::kCuda).report().live_total == before.live_total);
+        CHECK(here.samples == there.samples);
+        CHECK(here.channels == there.channels);
+      }
 }
