@@ -110,7 +110,8 @@ class Quantized final : public Grouped {
   }
 
   // On CUDA: f of gelu and silu, where codes carry no sign; batch norm where its channels are the
-  // groups' columns, masks by rows, slices that begin at blocks of 8 rows.
+  // groups' columns, masks by rows, slices that begin at blocks of 8 rows. On the CPU: gelu, where
+  // the variance is known.
   bool run_pass(PackedPass& pass) const override;
 
   Tensor take_payload() override { return std::move(payload_); }
@@ -132,6 +133,7 @@ class Quantized final : public Grouped {
   void run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine = {}) const;
   Tensor unpack_range(const Rows& range, const Tensor& affine) const;
   UnpackJob unpack_job(int64_t begin, int64_t end, void* x) const;
+  bool in_slices(UnaryPass& pass) const;
   bool over_codes(UnaryPass& pass) const;
   bool over_codes(NormSums& pass) const;
   bool over_codes(NormGradient& pass) const;

@@ -55,6 +55,11 @@ void quantize_mapped(const PackJob& job, const MapForward& map) {
 }
 
 bool Quantized::run_pass(PackedPass& pass) const {
+  if (payload_.device() == kCpu) {
+    auto* unary = std::get_if<UnaryPass>(&pass.what);
+    return unary != nullptr && fits(unary->dy, layout_.numel, dtype_) &&
+           fits(unary->out, layout_.numel, dtype_) && in_slices(*unary);
+  }
   if (!is_cuda(payload_)) return false;
   return std::visit([&](auto& wanted) { return over_codes(wanted); }, pass.what);
 }

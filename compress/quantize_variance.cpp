@@ -1,10 +1,14 @@
-// The variance of what unpack() gives: one number per group, spread over its elements.
+// The variance of what unpack() gives: one number per group, spread over its elements; and
+// estimates that take it into account, in slices that stay in a cache.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "autograd/fused.h"
 #include "compress/quantize_kernels.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
+#include "ops/linear_activation.h"
 
 namespace frugal::compress {
 
@@ -13,30 +17,35 @@ void variance_kernel(Cpu, const UnpackJob& job) {
   with_real(job.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* x = static_cast<T*>(job.x);
-    parallel_for(0, layout.groups, 1, [&](int64_t begin, int64_t end) {
-      std::vector<T> variances(static_cast<size_t>(layout.cols));
-      for (int64_t g = begin; g < end; ++g) {
-        const uint8_t* scales = job.payload + layout.meta_offset(g) + layout.metas() * 2;
-        for (int64_t c = 0; c < layout.cols; ++c) {
-          uint16_t upper;
-          std::memcpy(&upper, scales + (layout.shared ? 0 : c) * 2, 2);
-          const uint32_t bits = uint32_t{upper} << 16;
-          float scale;
-          std::memcpy(&scale, &bits, 4);
-          std::memcpy(&upper, scales + ((layout.shared ? 0 : c) - layout.metas()) * 2, 2);
-          const uint32_t lo_bits = uint32_t{upper} << 16;
-          float lo;
-          std::memcpy(&lo, &lo_bits, 4);
-          const T parts = job.dithered && takes_dither_away(lo, scale) ? 12 : 6;
-          variances[static_cast<size_t>(c)] = static_cast<T>(scale) * static_cast<T>(scale) / parts;
-        }
-        for (int64_t r = 0; r < layout.rows_of(g); ++r) {
-          const int64_t at = (g * layout.group_rows + r) * layout.cols;
-          const int64_t n = std::min(layout.cols, layout.numel - at);
-          std::copy_n(variances.data(), n, x + at);
-        }
-      }
-    });
+    const int64_t each = std::max<int64_t>(layout.group_rows * layout.cols, 1);
+    parallel_for(
+        job.begin / each, (job.end + each - 1) / each, 1, [&](int64_t first, int64_t last) {
+          std::vector<T> variances(static_cast<size_t>(layout.cols));
+          for (int64_t g = first; g < last; ++g) {
+            const uint8_t* scales = job.payload + layout.meta_offset(g) + layout.metas() * 2;
+            for (int64_t c = 0; c < layout.cols; ++c) {
+              uint16_t upper;
+              std::memcpy(&upper, scales + (layout.shared ? 0 : c) * 2, 2);
+              const uint32_t bits = uint32_t{upper} << 16;
+              float scale;
+              std::memcpy(&scale, &bits, 4);
+              std::memcpy(&upper, scales + ((layout.shared ? 0 : c) - layout.metas()) * 2, 2);
+              const uint32_t lo_bits = uint32_t{upper} << 16;
+              float lo;
+              std::memcpy(&lo, &lo_bits, 4);
+              const T parts = job.dithered && takes_dither_away(lo, scale) ? 12 : 6;
+              variances[static_cast<size_t>(c)] =
+                  static_cast<T>(scale) * static_cast<T>(scale) / parts;
+            }
+            for (int64_t r = 0; r < layout.rows_of(g); ++r) {
+              const int64_t at = (g * layout.group_rows + r) * layout.cols;
+              const int64_t from = std::max(at, job.begin),
+                            to = std::min(at + layout.cols, job.end);
+              if (from < to)
+                std::copy_n(variances.data() + (from - at), to - from, x + (from - job.begin));
+            }
+          }
+        });
   });
 }
 
@@ -53,6 +62,33 @@ Tensor Quantized::unpack_variance() const {
   job.dithered = rounding_ == Rounding::dithered;
   if (out.numel() > 0) dispatch(out.device(), [&](auto backend) { variance_kernel(backend, job); });
   return out;
+}
+
+// Between unpacking and use neither x nor its variance leaves the cache.
+bool Quantized::in_slices(UnaryPass& pass) const {
+  const bool gelu =
+      pass.function == ops::Unary::gelu_exact || pass.function == ops::Unary::gelu_tanh;
+  if (!gelu || !knows_variance() || layout_.numel == 0) return false;
+  constexpr int64_t kBytes = 1 << 19;
+  const Gelu kind = pass.function == ops::Unary::gelu_exact ? Gelu::exact : Gelu::tanh;
+  const int64_t block = 8 * layout_.cols, all = layout_.numel;
+  const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
+  const int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
+  if (!pass.out.defined()) pass.out = Tensor::empty(shape_, dtype_, payload_.device());
+  const Tensor to = pass.out.view({all}), dy = pass.dy.defined() ? pass.dy.view({all}) : pass.dy;
+  CategoryScope scope(Category::workspace);
+  const Tensor xs = Tensor::empty({step}, dtype_), variances = Tensor::empty({step}, dtype_);
+  for (int64_t begin = 0; begin < all; begin += step) {
+    const int64_t end = std::min(all, begin + step);
+    const Tensor x = xs.slice(0, 0, end - begin), variance = variances.slice(0, 0, end - begin);
+    dequantize_kernel(Cpu{}, unpack_job(begin, end, x.raw()));
+    variance_kernel(Cpu{}, unpack_job(begin, end, variance.raw()));
+    if (dy.defined())
+      ops::gelu_backward_into(kind, dy.slice(0, begin, end), x, variance, to.slice(0, begin, end));
+    else
+      ops::gelu_into(kind, x, variance, to.slice(0, begin, end));
+  }
+  return true;
 }
 
 }  // namespace frugal::compress

@@ -2,7 +2,10 @@
 
 #include <cmath>
 
+#include "autograd/fused.h"
 #include "compress/quantize.h"
+#include "core/memory.h"
+#include "ops/linear_activation.h"
 #include "tests/compress/samples.h"
 
 using namespace frugal;
@@ -65,4 +68,35 @@ TEST_CASE("nothing is told where it is not known") {
   info.sign = &sign;
   CHECK(!Quantizer().pack(x, info)->knows_variance());
   CHECK(Quantizer().pack(Tensor::zeros({0, 4}), {})->unpack_variance().numel() == 0);
+}
+
+TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
+  for (const GroupAxis axis : {GroupAxis::column, GroupAxis::row})
+    for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered})
+      for (const Gelu kind : {Gelu::exact, Gelu::tanh}) {
+        const Shape shape{5, 601, 200};  // several slices, the last one short
+        QuantizeOptions options;
+        options.axis = axis;
+        options.rounding = rounding;
+        const PackedCase c =
+            pack(Quantizer(options), normals(shape.numel(), 3, 2), shape, entry(1));
+        const Tensor x = c.packed->unpack(), variance = c.packed->unpack_variance();
+        const Tensor y = Tensor::empty(shape), dh = Tensor::empty(shape);
+        const Tensor dy = Tensor::full(shape, 0.75);
+        ops::gelu_into(kind, x, variance, y);
+        ops::gelu_backward_into(kind, dy, x, variance, dh);
+        const ops::Unary f = kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
+        allocator(kCpu).reset_peak();
+        const int64_t before = allocator(kCpu).report().live_total;
+        PackedPass forward{UnaryPass{f}}, backward{UnaryPass{f, dy, dy}};
+        REQUIRE(c.packed->run_pass(forward));
+        REQUIRE(c.packed->run_pass(backward));  // over dy
+        CHECK(allocator(kCpu).report().peak_total - before < y.nbytes() + (3 << 19));
+        CHECK(std::get<UnaryPass>(forward.what).out.to_vector() == y.to_vector());
+        CHECK(dy.to_vector() == dh.to_vector());
+      }
+  QuantizeOptions nearest;
+  nearest.rounding = Rounding::nearest;
+  PackedPass pass{UnaryPass{ops::Unary::gelu_exact}};
+  CHECK(!Quantizer(nearest).pack(Tensor::full({64, 4}, 1), {})->run_pass(pass));
 }
