@@ -9,6 +9,7 @@
 #include "ops/checks.h"
 #include "ops/copy.h"
 #include "ops/sgd.h"
+#include "ops/trained.h"
 
 namespace frugal::ops {
 namespace {
@@ -91,10 +92,8 @@ void update(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>
   });
 }
 
-}  // namespace
-
-void adafactor_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& r,
-                      const Tensor& c, const AdafactorStep& step) {
+void update(const AdafactorUpdate& all) {
+  const auto& [parameter, gradient, r, c, step] = all;
   const int64_t n = parameter.numel();
   if (n == 0) return;
   double squares = 0;
@@ -129,9 +128,9 @@ void adafactor_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, cons
   });
 }
 
-void adafactor_step(const Tensor& parameter, const Tensor& gradient, const Tensor& r,
-                    const Tensor& c, const AdafactorStep& step) {
-  check_real("adafactor", "the parameter", parameter);
+void check(const AdafactorUpdate& all, Device device) {
+  const auto& [parameter, gradient, r, c, step] = all;
+  check_trained("adafactor", parameter, device);
   check_shape("adafactor", "the gradient", gradient, parameter.shape());
   if (r.defined()) {
     FRUGAL_CHECK(parameter.dim() >= 2,
@@ -146,11 +145,26 @@ void adafactor_step(const Tensor& parameter, const Tensor& gradient, const Tenso
   }
   check_same("adafactor", parameter, {&gradient, &r, &c});
   FRUGAL_CHECK(step.step >= 1, "[adafactor] expected a step of at least 1, got {}", step.step);
-  const Tensor dense = contiguous(gradient);
-  dispatch(parameter.device(),
-           [&](auto backend) { adafactor_kernel(backend, parameter, dense, r, c, step); });
-  for (const Tensor* written : {&parameter, &r, &c})
-    if (written->defined()) written->bump_version();
+}
+
+}  // namespace
+
+void adafactor_steps_kernel(Cpu, const std::vector<AdafactorUpdate>& updates) {
+  for (const AdafactorUpdate& u : updates) update(u);
+}
+
+void adafactor_steps(const std::vector<AdafactorUpdate>& updates) {
+  if (updates.empty()) return;
+  const Device device = updates.front().parameter.device();
+  std::vector<AdafactorUpdate> dense = updates;
+  for (AdafactorUpdate& u : dense) {
+    check(u, device);
+    u.gradient = contiguous(u.gradient);
+  }
+  dispatch(device, [&](auto backend) { adafactor_steps_kernel(backend, dense); });
+  for (const AdafactorUpdate& u : dense)
+    for (const Tensor* written : {&u.parameter, &u.r, &u.c})
+      if (written->defined()) written->bump_version();
 }
 
 }  // namespace frugal::ops

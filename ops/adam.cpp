@@ -44,8 +44,10 @@ void adam_steps_kernel(Cpu, const std::vector<AdamUpdate>& updates) {
   for (const AdamUpdate& u : updates) update(u.parameter, u.gradient, u.m, u.v, u.step);
 }
 
-void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step, bool adapt) {
+namespace {
+
+void update(const LambUpdate& all) {
+  const auto& [parameter, gradient, m, v, step, adapt] = all;
   const int64_t n = parameter.numel(), chunks = (n + kChunk - 1) / kChunk;
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -71,6 +73,12 @@ void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Ten
                        end - begin, static_cast<T>(step.lr * ratio), factors);
     });
   });
+}
+
+}  // namespace
+
+void lamb_steps_kernel(Cpu, const std::vector<LambUpdate>& updates) {
+  for (const LambUpdate& u : updates) update(u);
 }
 
 void average_into_kernel(Cpu, const std::vector<Average>& averages, double share) {
@@ -99,13 +107,17 @@ void adam_steps(const std::vector<AdamUpdate>& updates) {
     for (const Tensor* written : {&u.parameter, &u.m, &u.v}) written->bump_version();
 }
 
-void lamb_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-               const AdamStep& step, bool adapt) {
-  check_step("lamb", parameter.device(), parameter, gradient, m, v, step);
-  const Tensor dense = contiguous(gradient);
-  dispatch(parameter.device(),
-           [&](auto backend) { lamb_kernel(backend, parameter, dense, m, v, step, adapt); });
-  for (const Tensor* written : {&parameter, &m, &v}) written->bump_version();
+void lamb_steps(const std::vector<LambUpdate>& updates) {
+  if (updates.empty()) return;
+  const Device device = updates.front().parameter.device();
+  std::vector<LambUpdate> dense = updates;
+  for (LambUpdate& u : dense) {
+    check_step("lamb", device, u.parameter, u.gradient, u.m, u.v, u.step);
+    u.gradient = contiguous(u.gradient);
+  }
+  dispatch(device, [&](auto backend) { lamb_steps_kernel(backend, dense); });
+  for (const LambUpdate& u : dense)
+    for (const Tensor* written : {&u.parameter, &u.m, &u.v}) written->bump_version();
 }
 
 void average_into(const std::vector<Average>& averages, double share) {

@@ -1,7 +1,6 @@
 #include "ops/adam.h"
 
 #include "ops/adam_cuda.h"
-#include "ops/cuda_sum.h"
 #include "ops/cuda_tensors.h"
 
 namespace frugal::ops {
@@ -25,38 +24,47 @@ struct Approach {  // average, value
   __device__ static void apply(float share, float (&x)[2]) { x[0] += share * (x[1] - x[0]); }
 };
 
-// Updates the moments, and adds up |p|^2 and |u|^2.
-struct LambMoments {
-  using Term = cuda::Two;
-  static constexpr int kWidth = 1;
-  Factors f;
-  const float *p, *g;
-  float *m, *v;
-  __device__ void operator()(int64_t, int64_t i, int64_t, cuda::Two* terms) const {
-    const float value = p[i], first = adam_m(f, g[i], m[i]), second = adam_v(f, g[i], v[i]);
-    m[i] = first;
-    v[i] = second;
-    const double u = static_cast<double>(fmaf(f.decay, value, adam_direction(f, first, second)));
-    terms[0].first = static_cast<double>(value) * static_cast<double>(value);
-    terms[0].second = u * u;
-  }
-};
-
-// p -= lr |p| / |u| u, where that ratio is to be taken and is a number above 0.
-struct LambUpdate {
+struct LambFactors {
   Factors f;
   double lr;
   bool adapt;
-  const cuda::Two* norms;
-  float* p;
-  const float *m, *v;
-  __device__ void operator()(int64_t i) const {
-    double ratio = sqrt(norms->first / norms->second);
-    if (!adapt || !(ratio > 0) || ratio - ratio != 0) ratio = 1;
-    const float u = fmaf(f.decay, p[i], adam_direction(f, m[i], v[i]));
-    p[i] = fmaf(-static_cast<float>(lr * ratio), u, p[i]);
-  }
 };
+using LambTable = cuda::TensorTable<4, LambFactors>;  // parameter, gradient, m, v
+
+// Updates the moments, and adds up |p|^2 and |u|^2 of each chunk.
+__global__ void lamb_moments_kernel(const LambTable table, double* partial) {
+  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
+    const auto row = cuda::row_of(table, chunk);
+    const Factors& f = row.factors.f;
+    double of_p = 0, of_u = 0;
+    cuda::for_chunk<4, 0b1111, 0b1100>(row, chunk, [&](float(&x)[4]) {
+      x[2] = adam_m(f, x[1], x[2]);
+      x[3] = adam_v(f, x[1], x[3]);
+      const auto p = static_cast<double>(x[0]);
+      const auto u = static_cast<double>(fmaf(f.decay, x[0], adam_direction(f, x[2], x[3])));
+      of_p += p * p;
+      of_u += u * u;
+    });
+    of_p = cuda::block_sum(of_p);
+    of_u = cuda::block_sum(of_u);
+    if (threadIdx.x == 0) partial[2 * chunk] = of_p, partial[2 * chunk + 1] = of_u;
+  }
+}
+
+// p -= lr |p| / |u| u, where that ratio is to be taken and is a number above 0.
+__global__ void lamb_update_kernel(const LambTable table, const double* totals) {
+  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
+    const int at = cuda::row_at(table, chunk);
+    const auto row = table.row[at];
+    const Factors& f = row.factors.f;
+    double ratio = sqrt(totals[2 * at] / totals[2 * at + 1]);
+    if (!row.factors.adapt || !(ratio > 0) || ratio - ratio != 0) ratio = 1;
+    const auto rate = static_cast<float>(row.factors.lr * ratio);
+    cuda::for_chunk<4, 0b1101, 0b0001>(row, chunk, [&](float(&x)[4]) {
+      x[0] = fmaf(-rate, fmaf(f.decay, x[0], adam_direction(f, x[2], x[3])), x[0]);
+    });
+  }
+}
 
 }  // namespace
 
@@ -74,20 +82,22 @@ void average_into_kernel(Cuda, const std::vector<Average>& averages, double shar
   cuda::update_tensors<Approach>(entries);
 }
 
-void lamb_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step, bool adapt) {
-  const Factors factors = Factors::of_lamb(step);
-  const int64_t n = parameter.numel();
+void lamb_steps_kernel(Cuda, const std::vector<LambUpdate>& updates) {
+  std::vector<cuda::TensorEntry<4, LambFactors>> entries;
+  for (const LambUpdate& u : updates)
+    entries.push_back(
+        {{&u.parameter, &u.gradient, &u.m, &u.v}, {Factors::of_lamb(u.step), u.step.lr, u.adapt}});
   const CategoryScope scope(Category::workspace);
-  const Tensor sums = Tensor::empty({2}, DType::f64, parameter.device());
-  auto* norms = static_cast<cuda::Two*>(sums.raw());
-  float* p = parameter.mut<float>();
-  cuda::sum_over<cuda::Two>(
-      parameter.device(), 1, n, 1,
-      LambMoments{factors, p, gradient.data<float>(), m.mut<float>(), v.mut<float>()},
-      cuda::StoreTotal<cuda::Two>{norms});
-  cuda::for_each(n,
-                 LambUpdate{factors, step.lr, adapt, norms, p, m.data<float>(), v.data<float>()});
+  cuda::with_tables(entries, [&](const LambTable& table) {
+    const Tensor sums =
+        Tensor::empty({2 * (table.chunks + table.rows)}, DType::f64, updates[0].parameter.device());
+    double* partial = sums.mut<double>();
+    double* totals = partial + 2 * table.chunks;
+    cuda::launch(lamb_moments_kernel, {cuda::blocks_for(table.chunks, 1)}, table, partial);
+    cuda::launch(cuda::sum_rows_kernel<2, LambTable>, {cuda::blocks_for(table.rows, 1)}, table,
+                 partial, totals);
+    cuda::launch(lamb_update_kernel, {cuda::blocks_for(table.chunks, 1)}, table, totals);
+  });
 }
 
 }  // namespace frugal::ops

@@ -35,13 +35,16 @@ void adam_steps_kernel(Cuda, const std::vector<AdamUpdate>& updates);
 // The same moments, with u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay p, then
 //   p -= lr r u,  r = |p| / |u| where `adapt` and both norms are above 0 and finite, else 1
 // Norms are added in f64 over chunks of fixed size. `decoupled` is not read. Takes no memory like
-// the parameter.  Ref: You et al. 2020 (LAMB), algorithm 2, phi the identity.
-void lamb_step(const Tensor& parameter, const Tensor& gradient, const Tensor& m, const Tensor& v,
-               const AdamStep& step, bool adapt);
-void lamb_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step, bool adapt);
-void lamb_kernel(Cuda, const Tensor& parameter, const Tensor& gradient, const Tensor& m,
-                 const Tensor& v, const AdamStep& step, bool adapt);
+// the parameter; on CUDA all updates are three launches.
+// Ref: You et al. 2020 (LAMB), algorithm 2, phi the identity.
+struct LambUpdate {
+  Tensor parameter, gradient, m, v;
+  AdamStep step;
+  bool adapt = false;
+};
+void lamb_steps(const std::vector<LambUpdate>& updates);
+void lamb_steps_kernel(Cpu, const std::vector<LambUpdate>& updates);
+void lamb_steps_kernel(Cuda, const std::vector<LambUpdate>& updates);
 
 struct Average {
   Tensor average, value;

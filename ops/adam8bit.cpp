@@ -9,6 +9,7 @@
 #include "ops/blockwise_codes.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
+#include "ops/trained.h"
 
 namespace frugal::ops {
 namespace {
@@ -24,10 +25,8 @@ void check_state(const char* name, const BlockwiseState& state, StateMap map, in
                name, describe(state.codes), describe(state.scales));
 }
 
-}  // namespace
-
-void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
-                     const BlockwiseState& v, const AdamStep& step, RngKey key) {
+void update(const Adam8bitUpdate& all) {
+  const auto& [parameter, gradient, m, v, step, key] = all;
   const int64_t n = parameter.numel();
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -51,19 +50,29 @@ void adam8bit_kernel(Cpu, const Tensor& parameter, const Tensor& gradient, const
   });
 }
 
-void adam8bit_step(const Tensor& parameter, const Tensor& gradient, const BlockwiseState& m,
-                   const BlockwiseState& v, const AdamStep& step, RngKey key) {
-  check_real("adam8bit", "the parameter", parameter);
-  check_shape("adam8bit", "the gradient", gradient, parameter.shape());
-  check_same("adam8bit", parameter, {&gradient});
-  check_state("the first moment", m, StateMap::with_sign, parameter.numel(), parameter.device());
-  check_state("the second moment", v, StateMap::positive, parameter.numel(), parameter.device());
-  FRUGAL_CHECK(step.step >= 1, "[adam8bit] expected a step of at least 1, got {}", step.step);
-  const Tensor dense = contiguous(gradient);
-  dispatch(parameter.device(),
-           [&](auto backend) { adam8bit_kernel(backend, parameter, dense, m, v, step, key); });
-  for (const Tensor* written : {&parameter, &m.codes, &m.scales, &v.codes, &v.scales})
-    written->bump_version();
+}  // namespace
+
+void adam8bit_steps_kernel(Cpu, const std::vector<Adam8bitUpdate>& updates) {
+  for (const Adam8bitUpdate& u : updates) update(u);
+}
+
+void adam8bit_steps(const std::vector<Adam8bitUpdate>& updates) {
+  if (updates.empty()) return;
+  const Device device = updates.front().parameter.device();
+  std::vector<Adam8bitUpdate> dense = updates;
+  for (Adam8bitUpdate& u : dense) {
+    check_trained("adam8bit", u.parameter, device);
+    check_shape("adam8bit", "the gradient", u.gradient, u.parameter.shape());
+    check_same("adam8bit", u.parameter, {&u.gradient});
+    check_state("the first moment", u.m, StateMap::with_sign, u.parameter.numel(), device);
+    check_state("the second moment", u.v, StateMap::positive, u.parameter.numel(), device);
+    FRUGAL_CHECK(u.step.step >= 1, "[adam8bit] expected a step of at least 1, got {}", u.step.step);
+    u.gradient = contiguous(u.gradient);
+  }
+  dispatch(device, [&](auto backend) { adam8bit_steps_kernel(backend, dense); });
+  for (const Adam8bitUpdate& u : dense)
+    for (const Tensor* written : {&u.parameter, &u.m.codes, &u.m.scales, &u.v.codes, &u.v.scales})
+      written->bump_version();
 }
 
 }  // namespace frugal::ops

@@ -31,9 +31,9 @@ struct TensorTable {
   Row row[kRows];
 };
 
-// The row that has a chunk.
+// The number of the row that has a chunk.
 template <class Table>
-__device__ __forceinline__ typename Table::Row row_of(const Table& table, int64_t chunk) {
+__device__ __forceinline__ int row_at(const Table& table, int64_t chunk) {
   int low = 0, high = table.rows - 1;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
@@ -42,49 +42,80 @@ __device__ __forceinline__ typename Table::Row row_of(const Table& table, int64_
     else
       high = middle - 1;
   }
-  return table.row[low];
+  return low;
+}
+template <class Table>
+__device__ __forceinline__ typename Table::Row row_of(const Table& table, int64_t chunk) {
+  return table.row[row_at(table, chunk)];
 }
 
-// F: kTensors, kWritten (a bit for each tensor that changes), Factors, and apply(factors, values),
-// where values[t] is the element of tensor t.
-template <class F>
-__global__ void update_tensors_kernel(const TensorTable<F::kTensors, typename F::Factors> table) {
-  constexpr int kTensors = F::kTensors, kSize = Pack<float>::kSize;
-  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
-    const auto row = row_of(table, chunk);
-    const int64_t begin = (chunk - row.first_chunk) * kTensorChunk;
-    const int64_t end = std::min(begin + kTensorChunk, row.n);
-    bool packs = true;
+// f(values) for the elements of a chunk: values[t] is that of tensor t. kRead, kWritten: a bit for
+// each tensor that is read, that changes.
+template <int kTensors, unsigned kRead, unsigned kWritten, class Factors, class F>
+__device__ __forceinline__ void for_chunk(const TensorRow<kTensors, Factors>& row, int64_t chunk,
+                                          const F& f) {
+  constexpr int kSize = Pack<float>::kSize;
+  const int64_t begin = (chunk - row.first_chunk) * kTensorChunk;
+  const int64_t end = std::min(begin + kTensorChunk, row.n);
+  bool packs = true;
+#pragma unroll
+  for (int t = 0; t < kTensors; ++t)
+    packs = packs && reinterpret_cast<uintptr_t>(row.at[t]) % 16 == 0;
+  const int64_t whole = packs ? begin + (end - begin) / kSize * kSize : begin;
+  const int64_t step = blockDim.x;
+  for (int64_t i = begin + threadIdx.x * kSize; i < whole; i += step * kSize) {
+    Pack<float> pack[kTensors] = {};
 #pragma unroll
     for (int t = 0; t < kTensors; ++t)
-      packs = packs && reinterpret_cast<uintptr_t>(row.at[t]) % 16 == 0;
-    const int64_t whole = packs ? begin + (end - begin) / kSize * kSize : begin;
-    const int64_t step = blockDim.x;
-    for (int64_t i = begin + threadIdx.x * kSize; i < whole; i += step * kSize) {
-      Pack<float> pack[kTensors];
+      if ((kRead >> t & 1) != 0) pack[t] = load_pack(row.at[t] + i);
 #pragma unroll
-      for (int t = 0; t < kTensors; ++t) pack[t] = load_pack(row.at[t] + i);
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) {
-        float values[kTensors];
-#pragma unroll
-        for (int t = 0; t < kTensors; ++t) values[t] = pack[t].at[k];
-        F::apply(row.factors, values);
-#pragma unroll
-        for (int t = 0; t < kTensors; ++t) pack[t].at[k] = values[t];
-      }
-#pragma unroll
-      for (int t = 0; t < kTensors; ++t)
-        if ((F::kWritten >> t & 1) != 0) store_pack(row.at[t] + i, pack[t]);
-    }
-    for (int64_t i = whole + threadIdx.x; i < end; i += step) {
+    for (int k = 0; k < kSize; ++k) {
       float values[kTensors];
 #pragma unroll
-      for (int t = 0; t < kTensors; ++t) values[t] = row.at[t][i];
-      F::apply(row.factors, values);
+      for (int t = 0; t < kTensors; ++t) values[t] = pack[t].at[k];
+      f(values);
 #pragma unroll
-      for (int t = 0; t < kTensors; ++t)
-        if ((F::kWritten >> t & 1) != 0) row.at[t][i] = values[t];
+      for (int t = 0; t < kTensors; ++t) pack[t].at[k] = values[t];
+    }
+#pragma unroll
+    for (int t = 0; t < kTensors; ++t)
+      if ((kWritten >> t & 1) != 0) store_pack(row.at[t] + i, pack[t]);
+  }
+  for (int64_t i = whole + threadIdx.x; i < end; i += step) {
+    float values[kTensors] = {};
+#pragma unroll
+    for (int t = 0; t < kTensors; ++t)
+      if ((kRead >> t & 1) != 0) values[t] = row.at[t][i];
+    f(values);
+#pragma unroll
+    for (int t = 0; t < kTensors; ++t)
+      if ((kWritten >> t & 1) != 0) row.at[t][i] = values[t];
+  }
+}
+
+// F: kTensors, kWritten, Factors, and apply(factors, values).
+template <class F>
+__global__ void update_tensors_kernel(const TensorTable<F::kTensors, typename F::Factors> table) {
+  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
+    const auto row = row_of(table, chunk);
+    for_chunk<F::kTensors, ~0u, F::kWritten>(
+        row, chunk, [&](float(&values)[F::kTensors]) { F::apply(row.factors, values); });
+  }
+}
+
+// totals[row], kSums numbers of each: the sum of its chunks' partial[chunk]. A block for each row.
+template <int kSums, class Table>
+__global__ void sum_rows_kernel(const Table table, const double* partial, double* totals) {
+  for (int row = static_cast<int>(blockIdx.x); row < table.rows;
+       row += static_cast<int>(gridDim.x)) {
+    const int64_t end = row + 1 < table.rows ? table.row[row + 1].first_chunk : table.chunks;
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) {
+      double sum = 0;
+      for (int64_t i = table.row[row].first_chunk + threadIdx.x; i < end; i += blockDim.x)
+        sum += partial[i * kSums + k];
+      sum = block_sum(sum);
+      if (threadIdx.x == 0) totals[row * kSums + k] = sum;
     }
   }
 }

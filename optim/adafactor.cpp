@@ -22,6 +22,7 @@ std::vector<SlotOptimizer::Part> Adafactor::parts_of(const Slot& slot) const {
 }
 
 void Adafactor::update(const std::vector<Update>& updates) {
+  std::vector<ops::AdafactorUpdate> all;
   for (const Update& u : updates) {
     const Slot& slot = *u.slot;
     ops::AdafactorStep step;
@@ -32,9 +33,10 @@ void Adafactor::update(const std::vector<Update>& updates) {
     step.weight_decay = slot.weight_decay;
     step.step = slot.steps;
     const bool factored = slot.parts.size() == 2;
-    ops::adafactor_step(slot.parameter.value(), u.gradient(), factored ? slot.parts[0] : Tensor(),
-                        slot.parts.back(), step);
+    all.push_back({slot.parameter.value(), u.gradient(), factored ? slot.parts[0] : Tensor(),
+                   slot.parts.back(), step});
   }
+  ops::adafactor_steps(all);
 }
 
 }  // namespace frugal::optim

@@ -45,6 +45,7 @@ std::vector<SlotOptimizer::Part> Adam8bit::parts_of(const Slot& slot) const {
 void Adam8bit::update(const std::vector<Update>& updates) {
   const AdamOptions& o = options_.adam;
   std::vector<ops::AdamUpdate> whole;
+  std::vector<ops::Adam8bitUpdate> packed;
   for (const Update& u : updates) {
     const Slot& slot = *u.slot;
     const ops::AdamStep step{u.lr,        o.beta1,   o.beta2, o.eps, slot.weight_decay,
@@ -55,10 +56,14 @@ void Adam8bit::update(const std::vector<Update>& updates) {
       whole.push_back({value, u.gradient(), parts[0], parts[1], step});
       continue;
     }
-    ops::adam8bit_step(value, u.gradient(), {parts[0], parts[1], ops::StateMap::with_sign},
-                       {parts[2], parts[3], ops::StateMap::positive}, step,
-                       {options_.seed ^ hash(slot.name), static_cast<uint64_t>(slot.steps)});
+    packed.push_back({value,
+                      u.gradient(),
+                      {parts[0], parts[1], ops::StateMap::with_sign},
+                      {parts[2], parts[3], ops::StateMap::positive},
+                      step,
+                      {options_.seed ^ hash(slot.name), static_cast<uint64_t>(slot.steps)}});
   }
+  ops::adam8bit_steps(packed);
   ops::adam_steps(whole);
 }
 

@@ -15,13 +15,18 @@ std::vector<SlotOptimizer::Part> Lamb::parts_of(const Slot& slot) const {
 }
 
 void Lamb::update(const std::vector<Update>& updates) {
+  std::vector<ops::LambUpdate> all;
   for (const Update& u : updates) {
     const Slot& slot = *u.slot;
-    ops::lamb_step(
-        slot.parameter.value(), u.gradient(), slot.parts[0], slot.parts[1],
-        {u.lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay, true, slot.steps},
-        options_.adapt_without_decay || slot.weight_decay > 0);
+    all.push_back(
+        {slot.parameter.value(),
+         u.gradient(),
+         slot.parts[0],
+         slot.parts[1],
+         {u.lr, options_.beta1, options_.beta2, options_.eps, slot.weight_decay, true, slot.steps},
+         options_.adapt_without_decay || slot.weight_decay > 0});
   }
+  ops::lamb_steps(all);
 }
 
 }  // namespace frugal::optim

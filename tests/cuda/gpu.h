@@ -4,6 +4,10 @@
 
 #include "core/cuda_memory.h"
 
+namespace emulator {
+int64_t launches() __attribute__((weak));  // kernels run so far; none on a GPU
+}
+
 namespace frugal::gpu {
 
 inline constexpr Device kCuda{DeviceType::cuda, 0};

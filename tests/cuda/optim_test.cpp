@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "core/rng.h"
 #include "ops/adam.h"
@@ -127,6 +128,24 @@ TEST_CASE("optimizers on CUDA take the CPU's steps") {
   }
 }
 
+TEST_CASE("a step on CUDA takes as many launches, however many parameters there are") {
+  if (!gpu::available() || emulator::launches == nullptr) return;
+  const auto count = [](const Maker& make) {
+    const Named all = parameters_on(gpu::kCuda);
+    const auto optimizer = make(groups_of(all));
+    set_gradients(all, 0);
+    optimizer->step(0.01);  // which makes the state
+    const int64_t before = emulator::launches();
+    optimizer->step(0.01);
+    return emulator::launches() - before;
+  };
+  CHECK(count([](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }) == 3);
+  CHECK(count([](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }) ==
+        5);
+  const Adam8bitOptions packed{.least_elements = 0};
+  CHECK(count([&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }) == 1);
+}
+
 TEST_CASE("more parameters than one launch lists") {
   if (!gpu::available()) return;
   std::vector<ops::SgdUpdate> updates;
@@ -147,6 +166,35 @@ TEST_CASE("more parameters than one launch lists") {
     CHECK(all[i].item() == 2);
   }
   CHECK(ops::sum_of_squares(all) == 4 * 3 * 1100);
+}
+
+TEST_CASE("LAMB, Adafactor and Adam of 8 bits on more parameters than one launch lists") {
+  if (!gpu::available()) return;
+  const auto stepped = [](const Maker& make, Device device) {
+    ParameterGroup group;
+    for (int i = 0; i < 500; ++i) {
+      const Shape shape = i % 3 == 0 ? Shape{3} : Shape{2, 5};
+      Variable p = Variable::parameter(
+          to_device(normals(shape, static_cast<uint64_t>(i), DType::f32), device));
+      p.set_grad(to_device(normals(shape, 1000 + static_cast<uint64_t>(i), DType::f32), device));
+      group.parameters.emplace_back(std::to_string(i), p);
+    }
+    make({group})->step(0.1);
+    std::vector<Tensor> values;
+    for (const auto& entry : group.parameters) values.push_back(entry.second.value());
+    return values;
+  };
+  const Adam8bitOptions packed{.least_elements = 0};
+  const std::vector<Maker> makers = {
+      [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); },
+      [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); },
+      [&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }};
+  for (const Maker& make : makers) {
+    const auto here = stepped(make, kCpu), there = stepped(make, gpu::kCuda);
+    double most = 0;
+    for (size_t i = 0; i < here.size(); ++i) most = std::max(most, distance(here[i], there[i]));
+    CHECK(most < 1e-5);
+  }
 }
 
 TEST_CASE("clipping, averages and sketches on CUDA") {

@@ -168,7 +168,13 @@ void run_block() {
 
 }  // namespace
 
+namespace {
+int64_t launched = 0;
+}
+int64_t launches() { return launched; }
+
 void run_grid(dim3 grid, dim3 threads, size_t shared, const std::function<void()>& kernel) {
+  ++launched;
   const DeviceAccess access;
   gridDim = grid;
   blockDim = threads;

@@ -126,7 +126,8 @@ TEST_CASE("Adafactor refuses impossible options and tensors") {
                           int64_t t, const char* message) {
     ops::AdafactorStep step;
     step.step = t;
-    CHECK_THROWS_WITH_AS(ops::adafactor_step(p, g, r, c, step), doctest::Contains(message), Error);
+    CHECK_THROWS_WITH_AS(ops::adafactor_steps({{p, g, r, c, step}}), doctest::Contains(message),
+                         Error);
   };
   refused(x, two, two, three, 1, "[adafactor] expected the gradient of shape [2, 3]");
   refused(x, x, three, three, 1, "the rows of shape [2]");

@@ -280,12 +280,12 @@ TEST_CASE("8-bit AdamW refuses impossible options and tensors") {
   const Tensor x = Tensor::zeros({300});
   const auto m = ops::blockwise_zeros(300, StateMap::with_sign);
   const auto v = ops::blockwise_zeros(300, StateMap::positive);
-  CHECK_THROWS_WITH_AS(ops::adam8bit_step(x, Tensor::zeros({1}), m, v, {}, {}),
+  CHECK_THROWS_WITH_AS(ops::adam8bit_steps({{x, Tensor::zeros({1}), m, v, {}, {}}}),
                        doctest::Contains("the gradient of shape [300]"), Error);
-  CHECK_THROWS_WITH_AS(ops::adam8bit_step(x, x, v, m, {}, {}), doctest::Contains("of its own map"),
-                       Error);
+  CHECK_THROWS_WITH_AS(ops::adam8bit_steps({{x, x, v, m, {}, {}}}),
+                       doctest::Contains("of its own map"), Error);
   CHECK_THROWS_WITH_AS(
-      ops::adam8bit_step(x, x, ops::blockwise_zeros(10, StateMap::with_sign), v, {}, {}),
+      ops::adam8bit_steps({{x, x, ops::blockwise_zeros(10, StateMap::with_sign), v, {}, {}}}),
       doctest::Contains("the first moment of shape [300]"), Error);
   CHECK_THROWS_WITH_AS(ops::dequantize_blockwise(m, DType::i64),
                        doctest::Contains("dtype f32 or f64"), Error);

@@ -134,7 +134,7 @@ TEST_CASE("LAMB refuses impossible options") {
   options.eps = 0;
   CHECK_THROWS_WITH_AS(Lamb({}, options), doctest::Contains("[lamb] expected an eps"), Error);
   const Tensor two = Tensor::zeros({2});
-  CHECK_THROWS_WITH_AS(ops::lamb_step(two, Tensor::zeros({1}), two, two, {}, true),
+  CHECK_THROWS_WITH_AS(ops::lamb_steps({{two, Tensor::zeros({1}), two, two, {}, true}}),
                        doctest::Contains("[lamb] expected the gradient of shape [2]"), Error);
 }
 
