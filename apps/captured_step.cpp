@@ -109,12 +109,13 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
       Batch taken = entry.batch;
       entry.pass = forward_pass(model_, taken, context, loss_options);
     }
+    entry.pass.output = {};
     measure_saved(device, entry.memory.memory);
     // What is read after each replay stays, without its graph.
-    entry.pass.output = {};
     const Tensor value = entry.pass.loss.value();
     backward(std::exchange(entry.pass.loss, Variable(value)));
   });
+  allocator(device).trim();  // what steps that are run took
   entry.keys = context.rng->state().offset - entry.first.offset;
   for (const auto& p : model_.parameters()) entry.grads.push_back(p.parameter->grad());
 }

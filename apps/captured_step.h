@@ -1,6 +1,8 @@
 // Training steps as CUDA graphs: of each shape of batch the first is run as it is, the second
 // recorded, and all others replayed, with the bits of a run without. For steps that are the same
-// work every time: whoever changes what a policy decides calls forget().
+// work every time: whoever changes what a policy decides calls forget(), and steps that a policy
+// learns from are run elsewhere. What a policy reads of tensors on the host (samples' ranges, codes
+// for an entropy stage, error bounds) is an obstacle.
 #pragma once
 #include <map>
 #include <memory>

@@ -56,14 +56,11 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     tracking_.emplace(*model_, *policy_, *tracked);
   if constexpr (kHasCuda)
     if (config_.run.cuda_graphs) {
-      if (config_.compression.level != "L0")
+      if (config_.optim.in_backward || !config_.compression.offload.empty() ||
+          config_.train.gradient_accumulation > 1)
         throw ConfigError("cuda_graphs",
-                          "expected false with compression: replayed steps would all round alike");
-      if (learner_ != nullptr || config_.optim.in_backward ||
-          !config_.compression.offload.empty() || config_.train.gradient_accumulation > 1)
-        throw ConfigError("cuda_graphs",
-                          "expected false with a policy that watches gradients, optim.in_backward, "
-                          "compression.offload or train.gradient_accumulation");
+                          "expected false with optim.in_backward, compression.offload or "
+                          "train.gradient_accumulation");
       captured_ = std::make_shared<CapturedStep>(*model_, policy_.get());
     }
   for (const auto& p : model_->parameters()) parameters_.push_back(*p.parameter);
@@ -146,7 +143,10 @@ void Trainer::step() {
     if (track && i == 0) tracking_->before(batch, state_.step + 1);
     begin_step(static_cast<uint64_t>(state_.batches));
     if (adapt && i + 1 == parts) kept = batch;
-    const BatchResult result = pass(std::move(batch), context, options, !adapt && !track);
+    const bool learn =
+        learner_ != nullptr && learner_->learns_at(static_cast<uint64_t>(state_.batches));
+    const BatchResult result = pass(std::move(batch), context, options, !adapt && !track && !learn);
+    if (learn) decide_anew();
     check_finite(result.loss, "loss");
     loss += result.loss / static_cast<double>(parts);
     ++state_.batches;
@@ -192,9 +192,12 @@ void Trainer::step() {
 
 BatchResult Trainer::pass(Batch batch, Context& context, const StepOptions& options, bool usual) {
   if constexpr (kHasCuda)
-    if (captured_ != nullptr && usual)
-      return captured_->run(std::move(batch), context, options,
-                            static_cast<uint64_t>(state_.batches));
+    if (captured_ != nullptr) {
+      if (usual)
+        return captured_->run(std::move(batch), context, options,
+                              static_cast<uint64_t>(state_.batches));
+      captured_->forget();  // so that no gradients are there beside those that are measured
+    }
   return forward_backward(*model_, std::move(batch), context, policy_.get(), options);
 }
 

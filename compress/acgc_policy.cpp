@@ -79,17 +79,19 @@ AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
   if (options.rounding == Rounding::stochastic) fineness_ = std::log2(1 + kStepsAtOne / options.e);
 }
 
+bool AcgcPolicy::learns_at(uint64_t number) const {
+  const auto step = static_cast<double>(number);
+  return last_ < 0 || step < last_ || step - last_ >= static_cast<double>(options_.interval);
+}
+
 Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (info.seq == 0) {
     settle();
     decisions_.clear();
-    const auto step = static_cast<double>(info.step);
-    observing_ =
-        value.device() != kMeta &&
-        (last_ < 0 || step < last_ || step - last_ >= static_cast<double>(options_.interval));
+    observing_ = value.device() != kMeta && learns_at(info.step);
     if (observing_) {
       observed_ = true;
-      last_ = step;
+      last_ = static_cast<double>(info.step);
     }
   }
   Decision decision = keep_.decide(info, value);

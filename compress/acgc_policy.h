@@ -70,6 +70,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   double set_fineness(double bits) override;
 
   std::vector<double> learned() const override;
+  bool learns_at(uint64_t step) const override;
   void restore_learned(const std::vector<double>& numbers) override;
 
  private:

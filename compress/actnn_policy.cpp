@@ -121,7 +121,7 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
     decisions_.clear();
     chain_.clear();
     ++pass_;
-    observing_ = level_.mixed && options_.by_tensor && due(info.step);
+    observing_ = learns_at(info.step);
     finite_ = true;
   }
   Decision decision = keep_.decide(info, value);

@@ -116,6 +116,9 @@ class ActnnPolicy final : public SavePolicy,
 
   // Sensitivities and bits, as of the last backward. Restoring drops what was seen since.
   std::vector<double> learned() const override;
+  bool learns_at(uint64_t step) const override {
+    return level_.mixed && options_.by_tensor && due(step);
+  }
   void restore_learned(const std::vector<double>& numbers) override;
 
  private:

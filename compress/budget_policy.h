@@ -107,6 +107,7 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
 
   // The plan, the widths in use where they are fewer, and sizes(), as numbers.
   std::vector<double> learned() const override;
+  bool learns_at(uint64_t /*step*/) const override { return false; }  // plans come from outside
   void restore_learned(const std::vector<double>& numbers) override;
 
  private:
