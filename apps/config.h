@@ -117,6 +117,7 @@ struct TrainConfig {
   int64_t log_interval = 50;
   int64_t checkpoint_interval = 0;
   int64_t eval_interval = 1;
+  int64_t patience = 0;
   double label_smoothing = 0;
   int64_t gradient_accumulation = 1;
   bool checkpointing = false;

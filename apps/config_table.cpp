@@ -338,6 +338,9 @@ Section train() {
                             "Steps between checkpoints; 0: after each epoch only.")),
        field(s, "eval_interval", &C::eval_interval, integer(1, 1'000'000),
              "Epochs between evaluations on the test images; the last epoch always has one."),
+       field(s, "patience", &C::patience, integer(0, 1'000'000),
+             "Stop after so many epochs without a lower validation loss, whose epoch is the best "
+             "one; 0: never, and the best is that of the highest accuracy or other metric."),
        field(s, "label_smoothing", &C::label_smoothing, below(0, 1),
              "Weight of the uniform distribution in the target."),
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),

@@ -37,6 +37,10 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   train_ = make_batches(config_, Split::train);
   test_ = make_batches(config_, Split::test);
   validation_ = make_batches(config_, Split::validation);
+  if (config_.train.patience > 0 && !validation_)
+    throw ConfigError("train.patience",
+                      fmt::format("expected 0, since {} has no validation set, got {}",
+                                  config_.data.name, config_.train.patience));
   spec_ = batch_spec(config_);
   model_ = make_model(config_, spec_, device_);
   optimizer_ = make_optimizer(config_.optim, *model_);
@@ -282,6 +286,11 @@ void Trainer::log_plan() {
   folder_->append_metrics(line);
 }
 
+bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
+  if (config_.train.patience > 0) return a.validation->loss < b.validation->loss;
+  return score_of(a, spec_) > score_of(b, spec_);
+}
+
 bool Trainer::finish_epoch() {
   const int64_t epoch = train_->state().epoch + 1;
   const bool last = state_.step == steps_;
@@ -312,7 +321,7 @@ bool Trainer::finish_epoch() {
     if (validation) line["validation"] = to_json(*validation);
     if (validation) text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
     text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test->loss, 100 * test->accuracy);
-    if (!state_.best || score_of(*state_.last, spec_) > score_of(*state_.best, spec_)) {
+    if (!state_.best || is_better(*state_.last, *state_.best)) {
       state_.best = state_.last;
       if (folder_ != nullptr) folder_->save_best(state_, *model_);
     }
@@ -320,8 +329,14 @@ bool Trainer::finish_epoch() {
   if (folder_ != nullptr) folder_->append_metrics(line);
   if (progress_ != nullptr) progress_->say(text);
   state_.epoch = {};
-  state_.finished = last;
-  if (!last) train_->next();  // the end of the epoch: moves on to the next
+  const int64_t patience = config_.train.patience;
+  const bool out_of_patience =
+      patience > 0 && state_.best && epoch - state_.best->epoch >= patience;
+  if (out_of_patience && !last && progress_ != nullptr)
+    progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
+                               patience, state_.best->epoch));
+  state_.finished = last || out_of_patience;
+  if (!state_.finished) train_->next();  // the end of the epoch: moves on to the next
   return true;
 }
 

@@ -43,6 +43,7 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
 
   void step();
+  bool is_better(const EpochResult& a, const EpochResult& b) const;
   bool finish_epoch();  // false: a signal came during the evaluation
   bool epoch_over() const;
   void log_step(double lr, double norm);

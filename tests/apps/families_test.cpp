@@ -226,4 +226,38 @@ TEST_CASE("gradients of token and graph batches from files") {
   CHECK(run(graph, weights).err.find("edge_index") != std::string::npos);
 }
 
+TEST_CASE("patience: a run ends that many epochs after its lowest validation loss") {
+  const TempFolder folder;
+  write_file(folder / "graph.json", kGraph);
+  const std::string train = "train " + folder / "graph.json" +
+                            " --set data.sampler=full --set train.epochs=400 --set optim.lr=0.05" +
+                            " --set train.patience=7 --out ";
+  const Ran ran = frugal(train + folder / "run");
+  REQUIRE(ran.status == 0);
+  const Json summary = Json::parse(read_file(folder / "run/summary.json"));
+  const int64_t best = summary["best"]["epoch"].get<int64_t>();
+  CHECK(summary["epochs"].get<int64_t>() < 400);
+  int64_t lowest_at = 0, last = 0;
+  double lowest = 1e9;
+  std::stringstream lines(read_file(folder / "run/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line);
+    if (entry["type"] != "epoch") continue;
+    last = entry["epoch"].get<int64_t>();
+    const double loss = entry["validation"]["loss"].get<double>();
+    if (loss < lowest) lowest = loss, lowest_at = last;
+  }
+  CHECK(best == lowest_at);
+  CHECK(last == best + 7);
+  // It has ended: there is nothing to resume.
+  const std::string before = read_file(folder / "run/metrics.jsonl");
+  CHECK(frugal(train + folder / "run --resume").status == 0);
+  CHECK(read_file(folder / "run/metrics.jsonl") == before);
+  write_file(folder / "bert.json", kBert);
+  write_file(folder / "words.txt", words());
+  const Ran refused = frugal("train " + folder / "bert.json" + " --set train.patience=3");
+  CHECK(refused.status == 2);
+  CHECK(refused.err.find("train.patience") != std::string::npos);
+}
+
 }  // namespace frugal::apps
