@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   write_sums<Tiles>(sum, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
 }
 
-// dk and dv, either may be null.
-template <class Tiles>
+// dk and dv, either may be null; or one of them, where registers do not hold sums of both.
+template <class Tiles, bool kKeys, bool kValues>
 __global__ void __launch_bounds__(Tiles::kThreads)
     key_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
                         Rows<typename Tiles::Element> dk, Rows<typename Tiles::Element> dv) {
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s, p.d,
                                  p.packs);
   Sums<Tiles> of_k, of_v;
-  clear(of_k);
-  clear(of_v);
+  if constexpr (kKeys) clear(of_k);
+  if constexpr (kValues) clear(of_v);
   const int64_t sees = p.causal && s > p.s - p.t ? s - (p.s - p.t) : 0;  // the first that does
   for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < p.t; t += Tiles::kCols) {
     __syncthreads();
@@ -128,13 +128,15 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     mask_scores<Tiles, true>(p, at, t, s, x);
     Tiles::by_transposed(shared.rows[1], shared.cols[1], g);
     score_gradients<Tiles, true>(p, stats, shared.kept, x, g);
-    Tiles::by(x, shared.cols[1], of_v, shared.scratch);
-    Tiles::by(g, shared.cols[0], of_k, shared.scratch);
+    if constexpr (kValues) Tiles::by(x, shared.cols[1], of_v, shared.scratch);
+    if constexpr (kKeys) Tiles::by(g, shared.cols[0], of_k, shared.scratch);
   }
-  if (dk.data != nullptr)
-    write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
-  if (dv.data != nullptr)
-    write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
+  if constexpr (kKeys)
+    if (dk.data != nullptr)
+      write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
+  if constexpr (kValues)
+    if (dv.data != nullptr)
+      write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
 }
 
 // to [chunks, heads, T, S]: a tile of the scores' gradient, added over a chunk of the sequences.
@@ -241,9 +243,16 @@ void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p
     if (to.dq.defined())
       launch(query_gradient_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * query_tiles, 2, 2),
              problem, query_tiles, mut_rows<T>(to.dq));
-    if (to.dk.defined() || to.dv.defined())
-      launch(key_gradient_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * key_tiles, 2, 2), problem,
-             key_tiles, mut_rows<T>(to.dk), mut_rows<T>(to.dv));
+    const auto of_keys = [&](auto kernel) {
+      launch(kernel, grid_of<Tiles>(p.n * p.heads * key_tiles, 2, 2), problem, key_tiles,
+             mut_rows<T>(to.dk), mut_rows<T>(to.dv));
+    };
+    if constexpr (Tiles::kD > 128) {
+      if (to.dk.defined()) of_keys(key_gradient_kernel<Tiles, true, false>);
+      if (to.dv.defined()) of_keys(key_gradient_kernel<Tiles, false, true>);
+    } else if (to.dk.defined() || to.dv.defined()) {
+      of_keys(key_gradient_kernel<Tiles, true, true>);
+    }
     if (to.dbias.defined()) bias_gradient<Tiles>(p, problem, to.dbias);
   });
 }

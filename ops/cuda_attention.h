@@ -232,24 +232,26 @@ Problem<T> on_device(const AttentionProblem& p, const Tensor& dy, const Tensor& 
   return out;
 }
 
-// Forward, few registers are taken: wide tiles.
+// Forward, few registers are taken: wide tiles. Of 256 channels, four tiles and what is kept fit
+// the 99 KiB of small chips.
 template <class T, int kD, bool forward>
 struct TilesOf {
   using Type = FmaTiles<kD>;
 };
 template <int kD, bool forward>
 struct TilesOf<BFloat16, kD, forward> {
-  using Type = MmaTiles<kD, forward || kD <= 64 ? 64 : 32>;
+  using Type = MmaTiles<kD, (forward || kD <= 64 ? 64 : 32) / (kD > 128 ? 2 : 1)>;
 };
 
 template <bool forward, class F>
 void with_tiles(const AttentionProblem& p, F f) {
-  FRUGAL_CHECK(p.d <= 128, "[attention] expected heads of at most 128 channels on {}, got {}",
+  FRUGAL_CHECK(p.d <= 256, "[attention] expected heads of at most 256 channels on {}, got {}",
                p.q.device().str(), p.d);
   with_activation(p.q.dtype(), [&]<class T>(T) {
     if (p.d <= 32) return f(typename TilesOf<T, 32, forward>::Type{});
     if (p.d <= 64) return f(typename TilesOf<T, 64, forward>::Type{});
-    f(typename TilesOf<T, 128, forward>::Type{});
+    if (p.d <= 128) return f(typename TilesOf<T, 128, forward>::Type{});
+    f(typename TilesOf<T, 256, forward>::Type{});
   });
 }
 

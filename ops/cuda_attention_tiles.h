@@ -15,8 +15,8 @@ template <int kD_>
 struct FmaTiles {
   using Element = float;
   static constexpr int kD = kD_, kStride = kD + 4;
-  // Wide heads: 32, so that two blocks fit a multiprocessor's shared memory.
-  static constexpr int kRows = kD > 64 ? 32 : 64, kCols = kRows;
+  // Wide heads: 32 or 16, so that two blocks fit a multiprocessor's shared memory.
+  static constexpr int kRows = kD > 128 ? 16 : kD > 64 ? 32 : 64, kCols = kRows;
   static constexpr int kThreads = 4 * kRows, kLanes = 16;
   static constexpr int kMine = 4, kWide = kCols / 16, kOut = kD / 16;
   static constexpr int kPitch = kCols + 4, kScratch = kRows * kPitch;  // floats

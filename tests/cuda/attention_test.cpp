@@ -97,6 +97,8 @@ TEST_CASE("attention on CUDA: several tiles, every head size") {
     compare({1, 66, 130, 1, 40}, dtype, Mask::none, with(true, 0.3));
     compare({2, 33, 70, 1, 128}, dtype, Mask::added, with(false, 0.2));
     compare({1, 65, 65, 1, 100}, dtype, Mask::none, with(true, 0), false, false);
+    compare({1, 66, 35, 1, 256}, dtype, Mask::none, with(true, 0.2));
+    compare({2, 18, 70, 1, 136}, dtype, Mask::keep, {}, true, false);
   }
 }
 
@@ -133,9 +135,9 @@ TEST_CASE("attention on CUDA: parts of one projection are read and written in pl
 
 TEST_CASE("attention on CUDA: what it refuses") {
   if (!gpu::available()) return;
-  const Tensor wide = there(normals({1, 2, 1, 136}, 1), DType::f32);
+  const Tensor wide = there(normals({1, 2, 1, 264}, 1), DType::f32);
   CHECK_THROWS_WITH_AS(attention({wide, wide, wide, {}, {}}, {}),
-                       doctest::Contains("[attention] expected heads of at most 128 channels"),
+                       doctest::Contains("[attention] expected heads of at most 256 channels"),
                        Error);
   const Tensor precise = to_device(normals({1, 2, 1, 8}, 1, DType::f64), gpu::kCuda);
   CHECK_THROWS_WITH_AS(attention({precise, precise, precise, {}, {}}, {}),
