@@ -93,7 +93,7 @@ struct CompressionConfig {
   std::optional<int64_t> slice_bytes;
   int64_t min_elements = 16384;
   int64_t group_size = 256;
-  std::string rounding = "stochastic";
+  std::string rounding = "auto";
   double average_bits = 0;
   int64_t adapt_interval = 1000;
   int64_t adapt_samples = 32;

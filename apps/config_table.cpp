@@ -298,9 +298,10 @@ Section compression() {
              "Tensors of at most so many elements are kept as they are."),
        field(s, "group_size", &C::group_size, group_size(),
              "Values of one channel that share a minimum and a scale."),
-       field(s, "rounding", &C::rounding, choice({"stochastic", "nearest", "dithered"}),
+       field(s, "rounding", &C::rounding, choice({"auto", "stochastic", "dithered", "nearest"}),
              "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
-             "bytes, but takes longer to unpack; nearest is closer but biased."),
+             "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "
+             "biased; auto: dithered, but stochastic on CUDA, with acgc and with rebuilt signs."),
        field(s, "entropy", &C::entropy, boolean(),
              "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
              "but time."),

@@ -11,6 +11,14 @@
 namespace frugal::apps {
 namespace {
 
+compress::Rounding rounding_of(const CompressionConfig& config) {
+  if (config.rounding == "nearest") return compress::Rounding::nearest;
+  if (config.rounding == "dithered") return compress::Rounding::dithered;
+  const bool fits = config.policy != "acgc" && config.signs != "rebuilt";
+  return config.rounding == "auto" && fits ? compress::Rounding::dithered
+                                           : compress::Rounding::stochastic;
+}
+
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
   compress::FixedPolicyOptions options;
   options.level = config.level;
@@ -23,9 +31,7 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   options.slice_bytes = slice_bytes_of(config);
   options.min_elements = config.min_elements;
   options.group = config.group_size;
-  options.rounding = config.rounding == "nearest"    ? compress::Rounding::nearest
-                     : config.rounding == "dithered" ? compress::Rounding::dithered
-                                                     : compress::Rounding::stochastic;
+  options.rounding = rounding_of(config);
   options.seed = seed;
   return options;
 }

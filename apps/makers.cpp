@@ -85,6 +85,9 @@ void resolve(Config& config) {
   } else if (config.compression.policy == "budget") {
     throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
+  if (config.compression.rounding == "auto" &&
+      Device::parse(config.run.device).type == DeviceType::cuda)
+    config.compression.rounding = "stochastic";  // drawing again would bound unpacking there
   if (config.compression.rounding == "dithered" && config.compression.signs == "rebuilt")
     throw ConfigError("compression.rounding",
                       "expected stochastic or nearest with rebuilt signs: dither moves values near "

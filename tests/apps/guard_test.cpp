@@ -116,6 +116,23 @@ TEST_CASE(
   CHECK(held.bits() == held.plan()->bits);
 }
 
+TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking") {
+  const auto rounding = [](const char* json) {
+    Config config = parse_config(Json::parse(json));
+    resolve(config);
+    const auto policy = make_policy(config.compression, 0);
+    return find_in<compress::FixedPolicy>(*policy)->codec().options().rounding;
+  };
+  CHECK(rounding("{}") == compress::Rounding::dithered);
+  CHECK(rounding(R"({"compression": {"rounding": "stochastic"}})") ==
+        compress::Rounding::stochastic);
+  CHECK(rounding(R"({"compression": {"signs": "rebuilt"}})") == compress::Rounding::stochastic);
+  CHECK(rounding(R"({"device": "cuda"})") == compress::Rounding::stochastic);
+  CHECK(rounding(R"({"device": "meta"})") == compress::Rounding::dithered);
+  Config acgc = parse_config(Json::parse(R"({"compression": {"policy": "acgc"}})"));
+  CHECK_NOTHROW(make_policy(acgc.compression, 0));
+}
+
 TEST_CASE("dithered rounding comes from the configuration, and AC-GC refuses it") {
   Config config = parse_config(Json::parse(R"({"compression": {"rounding": "dithered"}})"));
   const auto policy = make_policy(config.compression, 0);
