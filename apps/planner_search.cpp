@@ -1,5 +1,7 @@
 #include "apps/planner_search.h"
 
+#include <algorithm>
+
 namespace frugal::apps {
 
 void search_bytes(const compress::BudgetPolicy& policy,
@@ -13,7 +15,7 @@ void search_bytes(const compress::BudgetPolicy& policy,
     high += policy.bytes(item, compress::AdaptivePolicy::kRaw);
   }
   if (fits(high)) return;
-  while (high - low > high / kFine) {
+  while (high - low > std::max<int64_t>(high / kFine, 1)) {
     const int64_t middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;
   }

@@ -8,6 +8,7 @@
 
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "apps/planner_search.h"
 #include "run.h"
 
 using namespace frugal;
@@ -424,4 +425,21 @@ TEST_CASE("a run within a budget stays within it, and goes on where it was") {
   CHECK((saved > 0) == entropy);
   const Json memory = Json::parse(whole.out)["memory"];
   CHECK(memory["activation_bytes"] <= limit);
+}
+
+TEST_CASE("the search for what fits ends, however few bytes there are") {
+  const BudgetPolicy policy{compress::BudgetPolicyOptions{}};
+  AdaptivePolicy::Item item;
+  item.seq = 0;
+  item.elements = 64;
+  item.shape = {64};
+  item.raw_bytes = 256;
+  BudgetPlan plan;
+  plan.bits[0] = 1;
+  int asked = 0;
+  search_bytes(policy, {item}, plan, [&](int64_t bytes) {
+    REQUIRE(++asked < 30);
+    return bytes < 200;
+  });
+  CHECK(asked > 1);
 }
