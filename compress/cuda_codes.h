@@ -5,6 +5,7 @@
 #include "compress/quantize_units.h"
 #include "core/cuda_kernel.h"
 #include "core/cuda_random.h"
+#include "ops/cuda_vector.h"
 
 namespace frugal::compress::cuda {
 
@@ -34,9 +35,7 @@ inline void check_dtype(DType dtype) {
 }
 
 template <class T>
-struct alignas(kCols * sizeof(T)) Quad {
-  T at[kCols];
-};
+using Quad = ops::cuda::Vector<T, kCols>;
 template <class T>
 bool is_quadable(const void* x, const GroupLayout& layout) {
   return layout.cols % kCols == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(Quad<T>) == 0;

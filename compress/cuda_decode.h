@@ -52,27 +52,6 @@ void with_reading(const UnpackJob& job, F&& f) {
   f(Reading<0, false>{});
 }
 
-// The block of 8 rows from `row` on, of `count` columns from `column` on.
-__device__ __forceinline__ UnpackPlace place_at(const Unpacking& u, int64_t row, int64_t column,
-                                                int count) {
-  const GroupLayout& layout = u.layout;
-  const auto block = static_cast<uint32_t>(row / kRows);
-  const auto group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
-  UnpackPlace at;
-  at.row = row;
-  at.column = column;
-  at.group = block / group_blocks;
-  at.codes = {const_cast<uint8_t*>(u.payload) + layout.code_offset(at.group) + column,
-              static_cast<int>(layout.cols),
-              static_cast<int>(layout.rows_of(at.group)),
-              static_cast<int>(block % group_blocks),
-              count,
-              u.words};
-  const int rows = at.codes.rows - at.codes.block * kRows;
-  at.rows = rows < kRows ? rows : kRows;
-  return at;
-}
-
 // The words of all planes of codes of kBits, and the code of element [r][c] in them; bits beside it
 // are those of 2^23.
 template <int kBits, size_t kPlane = 0, int kShift = 0>
@@ -202,23 +181,11 @@ __device__ __forceinline__ Quad<float> load_row(const Unpacking& u, const Unpack
   Quad<float> out{};
   if (r >= at.rows || index >= u.end) return out;
   const T* x = static_cast<const T*>(from) + (index - u.begin);
-  if (quads && index + kCols <= u.end) {
-    const auto quad = *reinterpret_cast<const Quad<T>*>(x);
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) out.at[c] = load(quad.at[c]);
-    return out;
-  }
+  if (quads && index + kCols <= u.end) return ops::cuda::get<kCols>(x);
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
     if (c < at.codes.cols && index + c < u.end) out.at[c] = load(x[c]);
   return out;
-}
-
-template <class Job>
-void launch_blocks(void (*kernel)(Job), const Unpacking& u, const Job& job) {
-  const int64_t down = kThreads / u.across, blocks = (u.blocks + down - 1) / down * u.strips;
-  FRUGAL_ASSERT(blocks < int64_t{1} << 31);
-  launch(kernel, {dim3(static_cast<unsigned>(blocks)), kThreads}, job);
 }
 
 }  // namespace frugal::compress::cuda

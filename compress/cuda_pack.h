@@ -84,9 +84,9 @@ __device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, i
   if (p.quads && rows_left >= kRows && begin + 7 * cols + kCols <= p.layout.numel) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const auto quad = *reinterpret_cast<const Quad<T>*>(from + r * cols);
+      const Quad<float> quad = ops::cuda::get<kCols>(from + r * cols);
 #pragma unroll
-      for (int c = 0; c < kCols; ++c) at[r][c] = load(quad.at[c]);
+      for (int c = 0; c < kCols; ++c) at[r][c] = quad.at[c];
     }
     return ~0u;
   }

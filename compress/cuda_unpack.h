@@ -34,28 +34,38 @@ struct UnpackPlace {
   CodeBlock codes;
 };
 
-// Returns whether there is something to do.
+// The block of 8 rows number `block`, of `count` columns from `column` on.
+__device__ __forceinline__ UnpackPlace place_at(const Unpacking& u, uint32_t block, int64_t column,
+                                                int count) {
+  const GroupLayout& layout = u.layout;
+  const auto group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
+  UnpackPlace at;
+  at.row = int64_t{block} * kRows;
+  at.column = column;
+  at.group = block / group_blocks;
+  at.codes = {const_cast<uint8_t*>(u.payload) + layout.code_offset(at.group) + column,
+              static_cast<int>(layout.cols),
+              static_cast<int>(layout.rows_of(at.group)),
+              static_cast<int>(block % group_blocks),
+              count,
+              u.words};
+  const int rows = at.codes.rows - at.codes.block * kRows;
+  at.rows = rows < kRows ? rows : kRows;
+  return at;
+}
+
+// The thread's own. Returns whether there is something to do.
 __device__ __forceinline__ bool find_place(const Unpacking& u, UnpackPlace& at) {
   const GroupLayout& layout = u.layout;
   const auto strips = static_cast<uint32_t>(u.strips);
   const int thread = static_cast<int>(threadIdx.x);
   const int64_t down = static_cast<int>(blockDim.x) / u.across;
   const int64_t local = int64_t{blockIdx.x / strips} * down + thread / u.across;
-  at.column = (int64_t{blockIdx.x % strips} * u.across + thread % u.across) * kCols;
-  if (local >= u.blocks || thread / u.across >= down || at.column >= layout.cols) return false;
-  const uint32_t block = u.first + static_cast<uint32_t>(local);
-  const auto group_blocks = static_cast<uint32_t>(layout.group_rows / kRows);
-  at.group = block / group_blocks;
-  at.row = int64_t{block} * kRows;
-  const int64_t left = layout.cols - at.column;
-  at.codes = {const_cast<uint8_t*>(u.payload) + layout.code_offset(at.group) + at.column,
-              static_cast<int>(layout.cols),
-              static_cast<int>(layout.rows_of(at.group)),
-              static_cast<int>(block % group_blocks),
-              static_cast<int>(left < kCols ? left : kCols),
-              u.words};
-  const int rows = at.codes.rows - at.codes.block * kRows;
-  at.rows = rows < kRows ? rows : kRows;
+  const int64_t column = (int64_t{blockIdx.x % strips} * u.across + thread % u.across) * kCols;
+  if (local >= u.blocks || thread / u.across >= down || column >= layout.cols) return false;
+  const int64_t left = layout.cols - column;
+  at = place_at(u, u.first + static_cast<uint32_t>(local), column,
+                static_cast<int>(left < kCols ? left : kCols));
   return true;
 }
 
@@ -90,10 +100,7 @@ __device__ __forceinline__ void store_row(const Unpacking& u, const UnpackPlace&
   if (r >= at.rows || index >= u.end) return;
   T* to = static_cast<T*>(u.x) + (index - u.begin);
   if (u.quads && index + kCols <= u.end) {
-    Quad<T> out;
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) out.at[c] = store<T>(value.at[c]);
-    *reinterpret_cast<Quad<T>*>(to) = out;
+    ops::cuda::put<kCols>(to, value);
     return;
   }
 #pragma unroll
@@ -116,6 +123,21 @@ __device__ __forceinline__ void canonicalize(Quad<float>& x) {
   for (int c = 0; c < kCols; ++c) x.at[c] = canonical(x.at[c]);
 }
 
+// What Quantized::unpack_variance() tells of the columns of a block, not split.
+__device__ __forceinline__ Quad<float> variances(const Unpacking& u, const UnpackPlace& at,
+                                                 bool dithered) {
+  const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
+  Quad<float> value;
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) {
+    const float step = scale.at[c];
+    const float parts = dithered && takes_away(lo.at[c], step) ? 12.0f : 6.0f;
+    value.at[c] = __fdiv_rn(__fmul_rn(step, step), parts);
+  }
+  if (has_nan(value)) canonicalize(value);
+  return value;
+}
+
 inline Unpacking unpacking(const UnpackJob& job) {
   const GroupLayout& layout = job.layout;
   FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
@@ -130,11 +152,12 @@ inline Unpacking unpacking(const UnpackJob& job) {
   return u;
 }
 
-template <class Kernel>
-void run_unpack(const Kernel& kernel, const Unpacking& u) {
+// A thread for each block of 8 rows of 4 columns: find_place().
+template <class Kernel, class... Arguments>
+void launch_blocks(const Kernel& kernel, const Unpacking& u, const Arguments&... arguments) {
   const int64_t down = kThreads / u.across, blocks = (u.blocks + down - 1) / down * u.strips;
   FRUGAL_ASSERT(blocks < int64_t{1} << 31);
-  launch(kernel, {dim3(static_cast<unsigned>(blocks)), kThreads}, u);
+  launch(kernel, {dim3(static_cast<unsigned>(blocks)), kThreads}, arguments...);
 }
 
 }  // namespace frugal::compress::cuda

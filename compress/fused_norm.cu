@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p)
         if (p.bits == Bits::mask)
           bits = load_bytes(p.mask + row / kRows * c + column, kHere, kHere == kCols);
         if (p.bits == Bits::codes) bits = 0;
-        const Decoder<T, Reading, kClasses> codes(p.u, place_at(p.u, row, column, kHere), keys);
+        const Decoder<T, Reading, kClasses> codes(
+            p.u, place_at(p.u, static_cast<uint32_t>(row / kRows), column, kHere), keys);
         const ops::cuda::Floats<kHere> middle = ops::cuda::get<kHere>(p.mean + column);
 #pragma unroll
         for (int first = 0; first < kRows; first += kLoads) {

@@ -10,12 +10,7 @@ using namespace cuda;
 template <class T>
 __device__ __forceinline__ Quad<float> get_row(const T* from, bool whole, uint32_t present) {
   Quad<float> out{};
-  if (whole) {
-    const auto quad = *reinterpret_cast<const Quad<T>*>(from);
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) out.at[c] = load(quad.at[c]);
-    return out;
-  }
+  if (whole) return ops::cuda::get<kCols>(from);
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
     if ((present >> c & 1u) != 0) out.at[c] = load(from[c]);
@@ -24,13 +19,7 @@ __device__ __forceinline__ Quad<float> get_row(const T* from, bool whole, uint32
 template <class T>
 __device__ __forceinline__ void put_row(T* to, const Quad<float>& value, bool whole,
                                         uint32_t present) {
-  if (whole) {
-    Quad<T> out;
-#pragma unroll
-    for (int c = 0; c < kCols; ++c) out.at[c] = store<T>(value.at[c]);
-    *reinterpret_cast<Quad<T>*>(to) = out;
-    return;
-  }
+  if (whole) return ops::cuda::put<kCols>(to, value);
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
     if ((present >> c & 1u) != 0) to[c] = store<T>(value.at[c]);

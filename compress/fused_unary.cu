@@ -12,20 +12,6 @@ struct Unary {
   bool dithered, estimates, dy_quads;
 };
 
-// What the variance of a column's elements is, as Quantized::unpack_variance() tells it.
-__device__ __forceinline__ Quad<float> variances(const Unary& p, const UnpackPlace& at) {
-  const Quad<float> lo = load_meta(p.u, at, 0), scale = load_meta(p.u, at, 1);
-  Quad<float> value;
-#pragma unroll
-  for (int c = 0; c < kCols; ++c) {
-    const float step = scale.at[c];
-    const float parts = p.dithered && takes_away(lo.at[c], step) ? 12.0f : 6.0f;
-    value.at[c] = __fdiv_rn(__fmul_rn(step, step), parts);
-  }
-  if (has_nan(value)) canonicalize(value);
-  return value;
-}
-
 template <class T, class Codes, class Make>
 __device__ __forceinline__ void store_block(const Unary& p, const UnpackPlace& at,
                                             const Codes& codes, const Make& make) {
@@ -73,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) unary_kernel(Unary p) {
   const Decoder<T, Reading, 1> x(p.u, at, keys);
   if constexpr (std::is_same_v<T, float>)
     if (p.estimates) {
-      const Quad<float> variance = variances(p, at);
+      const Quad<float> variance = variances(p.u, at, p.dithered);
       if (p.dy == nullptr)
         store_block<T>(p, at, x, ValueEstimate<F>{variance});
       else

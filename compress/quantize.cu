@@ -42,15 +42,7 @@ __global__ void unpack_kernel(Unpacking u) {
 __global__ void spread_variance_kernel(Unpacking u, bool dithered) {
   UnpackPlace at;
   if (!find_place(u, at)) return;
-  const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
-  Quad<float> value;
-#pragma unroll
-  for (int c = 0; c < kCols; ++c) {
-    const float step = scale.at[c];
-    const float parts = dithered && takes_away(lo.at[c], step) ? 12.0f : 6.0f;
-    value.at[c] = __fdiv_rn(__fmul_rn(step, step), parts);
-  }
-  if (has_nan(value)) canonicalize(value);
+  const Quad<float> value = variances(u, at, dithered);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) store_row<float>(u, at, r, value);
 }
@@ -66,8 +58,8 @@ void dequantize_kernel(Cuda, const UnpackJob& job) {
   with_activation(job.dtype, [&]<class T>(T) {
     u.quads = is_quadable<T>(job.x, job.layout);
     with_width(job.layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
-      job.dithered ? run_unpack(unpack_kernel<T, kBits, true>, u)
-                   : run_unpack(unpack_kernel<T, kBits, false>, u);
+      job.dithered ? launch_blocks(unpack_kernel<T, kBits, true>, u, u)
+                   : launch_blocks(unpack_kernel<T, kBits, false>, u, u);
     });
   });
 }
@@ -76,8 +68,7 @@ void variance_kernel(Cuda, const UnpackJob& job) {
   FRUGAL_ASSERT(job.dtype == DType::f32);
   Unpacking u = unpacking(job);
   u.quads = is_quadable<float>(job.x, job.layout);
-  const int64_t down = kThreads / u.across, blocks = (u.blocks + down - 1) / down * u.strips;
-  launch(spread_variance_kernel, {dim3(static_cast<unsigned>(blocks)), kThreads}, u, job.dithered);
+  launch_blocks(spread_variance_kernel, u, u, job.dithered);
 }
 
 }  // namespace frugal::compress

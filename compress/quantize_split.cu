@@ -76,8 +76,8 @@ void split_dequantize_kernel(Cuda, const UnpackJob& job) {
     u.quads = is_quadable<T>(job.x, job.layout);
     with_width(job.layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
       if constexpr (kBits != 1)  // no width of split groups
-        job.dithered ? run_unpack(split_unpack_kernel<T, kBits, true>, u)
-                     : run_unpack(split_unpack_kernel<T, kBits, false>, u);
+        job.dithered ? launch_blocks(split_unpack_kernel<T, kBits, true>, u, u)
+                     : launch_blocks(split_unpack_kernel<T, kBits, false>, u, u);
     });
   });
 }
@@ -87,7 +87,7 @@ void split_sign_kernel(Cuda, const UnpackJob& job) {
   Unpacking u = unpacking(job);
   u.quads = is_quadable<uint8_t>(job.x, job.layout);
   with_width(job.layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
-    if constexpr (kBits != 1) run_unpack(split_sign_bits_kernel<kBits>, u);
+    if constexpr (kBits != 1) launch_blocks(split_sign_bits_kernel<kBits>, u, u);
   });
 }
 
