@@ -11,12 +11,9 @@
 namespace frugal::apps {
 namespace {
 
-compress::Rounding rounding_of(const CompressionConfig& config) {
-  if (config.rounding == "nearest") return compress::Rounding::nearest;
-  if (config.rounding == "dithered") return compress::Rounding::dithered;
-  const bool fits = config.policy != "acgc" && config.signs != "rebuilt";
-  return config.rounding == "auto" && fits ? compress::Rounding::dithered
-                                           : compress::Rounding::stochastic;
+compress::Rounding parse_rounding(const std::string& name) {
+  if (name == "nearest") return compress::Rounding::nearest;
+  return name == "dithered" ? compress::Rounding::dithered : compress::Rounding::stochastic;
 }
 
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
@@ -31,7 +28,7 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   options.slice_bytes = slice_bytes_of(config);
   options.min_elements = config.min_elements;
   options.group = config.group_size;
-  options.rounding = rounding_of(config);
+  options.rounding = parse_rounding(rounding_of(config));
   options.seed = seed;
   return options;
 }
@@ -86,6 +83,11 @@ std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_
 }
 
 }  // namespace
+
+std::string rounding_of(const CompressionConfig& config) {
+  if (config.rounding != "auto") return config.rounding;
+  return config.policy == "acgc" || config.signs == "rebuilt" ? "stochastic" : "dithered";
+}
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
   const bool budget = config.policy == "budget";

@@ -1,6 +1,7 @@
 // From the configuration to the policy that keeps activations.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "apps/config.h"
 #include "compress/wrapping_policy.h"
@@ -10,10 +11,11 @@ namespace frugal::apps {
 // `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
 
-// As resolve() left it, or what the CPU takes.
+// As resolve() left them, or what the CPU takes.
 inline int64_t slice_bytes_of(const CompressionConfig& config) {
   return config.slice_bytes.value_or(SavePolicy::kSliceBytes);
 }
+std::string rounding_of(const CompressionConfig& config);
 
 // The P that `policy` is or wraps, or nullptr.
 template <class P>

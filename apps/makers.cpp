@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "apps/make_policy.h"
 #include "apps/planner.h"
 #include "compress/actnn_policy.h"
 #include "compress/levels.h"
@@ -85,9 +86,10 @@ void resolve(Config& config) {
   } else if (config.compression.policy == "budget") {
     throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
-  if (config.compression.rounding == "auto" &&
-      Device::parse(config.run.device).type == DeviceType::cuda)
-    config.compression.rounding = "stochastic";  // drawing again would bound unpacking there
+  if (config.compression.rounding == "auto")  // on CUDA drawing again would bound unpacking
+    config.compression.rounding = Device::parse(config.run.device).type == DeviceType::cuda
+                                      ? "stochastic"
+                                      : rounding_of(config.compression);
   if (config.compression.rounding == "dithered" && config.compression.signs == "rebuilt")
     throw ConfigError("compression.rounding",
                       "expected stochastic or nearest with rebuilt signs: dither moves values near "

@@ -7,9 +7,7 @@ class Offloaded final : public Packed {
  public:
   Offloaded(std::unique_ptr<Movable> packed, std::shared_ptr<PayloadStore> store)
       : packed_(std::move(packed)), store_(std::move(store)) {
-    Tensor payload = packed_->take_payload();
-    on_cuda_ = payload.device().type == DeviceType::cuda;
-    id_ = store_->put(std::move(payload));
+    id_ = store_->put(packed_->take_payload());
   }
   ~Offloaded() override { store_->drop(id_); }
   Offloaded(const Offloaded&) = delete;
@@ -26,9 +24,7 @@ class Offloaded final : public Packed {
   Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override {
     return Here(*this)->unpack_affine_rows(begin, end, affine);
   }
-  bool run_pass(PackedPass& pass) const override {
-    return on_cuda_ && Here(*this)->run_pass(pass);  // elsewhere there is none
-  }
+  bool run_pass(PackedPass& pass) const override { return Here(*this)->run_pass(pass); }
   Tensor unpack_variance() const override {
     return knows_variance() ? Here(*this)->unpack_variance() : Tensor();
   }
@@ -58,7 +54,6 @@ class Offloaded final : public Packed {
   std::unique_ptr<Movable> packed_;
   std::shared_ptr<PayloadStore> store_;
   PayloadStore::Id id_;
-  bool on_cuda_ = false;
 };
 
 }  // namespace

@@ -66,9 +66,9 @@ struct QuantizeOptions {
 // that every rebuilt value is finite.
 float max_magnitude(int bits);
 
-// A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
 struct UnpackJob;
 
+// A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
 class Quantized final : public Grouped {
  public:
   // stream: the one that rounded, if rounding is dithered; slope: of SaveInfo::sign, where

@@ -94,30 +94,32 @@ void average_into_kernel(Cpu, const std::vector<Average>& averages, double share
     });
 }
 
-void adam_steps(const std::vector<AdamUpdate>& updates) {
+namespace {
+
+// Checks, has the backend's kernel update all, and says what was written.
+template <class Update, class Kernel>
+void run_steps(const char* op, std::vector<Update> updates, const Kernel& kernel) {
   if (updates.empty()) return;
   const Device device = updates.front().parameter.device();
-  std::vector<AdamUpdate> dense = updates;
-  for (AdamUpdate& u : dense) {
-    check_step("adam", device, u.parameter, u.gradient, u.m, u.v, u.step);
+  for (Update& u : updates) {
+    check_step(op, device, u.parameter, u.gradient, u.m, u.v, u.step);
     u.gradient = contiguous(u.gradient);
   }
-  dispatch(device, [&](auto backend) { adam_steps_kernel(backend, dense); });
-  for (const AdamUpdate& u : dense)
+  dispatch(device, [&](auto backend) { kernel(backend, updates); });
+  for (const Update& u : updates)
     for (const Tensor* written : {&u.parameter, &u.m, &u.v}) written->bump_version();
 }
 
+}  // namespace
+
+void adam_steps(const std::vector<AdamUpdate>& updates) {
+  run_steps("adam", updates,
+            [](auto backend, const auto& all) { adam_steps_kernel(backend, all); });
+}
+
 void lamb_steps(const std::vector<LambUpdate>& updates) {
-  if (updates.empty()) return;
-  const Device device = updates.front().parameter.device();
-  std::vector<LambUpdate> dense = updates;
-  for (LambUpdate& u : dense) {
-    check_step("lamb", device, u.parameter, u.gradient, u.m, u.v, u.step);
-    u.gradient = contiguous(u.gradient);
-  }
-  dispatch(device, [&](auto backend) { lamb_steps_kernel(backend, dense); });
-  for (const LambUpdate& u : dense)
-    for (const Tensor* written : {&u.parameter, &u.m, &u.v}) written->bump_version();
+  run_steps("lamb", updates,
+            [](auto backend, const auto& all) { lamb_steps_kernel(backend, all); });
 }
 
 void average_into(const std::vector<Average>& averages, double share) {

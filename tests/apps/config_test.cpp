@@ -106,6 +106,13 @@ TEST_CASE("values that contradict each other") {
   CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L2", "bits": 3}})"),
                        doctest::Contains("compression.bits"), ConfigError);
   CHECK(resolving(R"({"compression": {"level": "CB1"}})").train.checkpointing);
+  for (const auto& [text, rounding] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"({})", "dithered"},
+           {R"({"device": "cuda"})", "stochastic"},
+           {R"({"compression": {"policy": "acgc"}})", "stochastic"},
+           {R"({"compression": {"signs": "rebuilt"}})", "stochastic"},
+           {R"({"compression": {"rounding": "nearest"}})", "nearest"}})
+    CHECK(resolving(text).compression.rounding == rounding);
   for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",
                             R"({"optim": {"in_backward": true}, "train": {"checkpointing": true}})",
                             R"({"optim": {"in_backward": true},
