@@ -27,7 +27,7 @@ struct AttentionInputs {
 // y like q, contiguous; lse [N, heads, T] (f32, f64 where q is): the logarithm of each row's sum of
 // exponentials. A row whose keys are all hidden gives zeros, and infinity for lse.
 // Errors: shapes, dtypes or devices that do not go together; dropout outside [0, 1); on CUDA, D
-// above 128.
+// above 256.
 struct AttentionOutput {
   Tensor y, lse;
 };

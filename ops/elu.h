@@ -1,4 +1,4 @@
-// elu with alpha 1: y = x where x > 0 or NaN, else exp(x) - 1. f32 and f64.
+// elu with alpha 1: y = x where x > 0 or NaN, else exp(x) - 1. f32 and f64, on CUDA f32 and bf16.
 // Ref: Clevert et al. 2016, equation 16.
 #pragma once
 #include "core/tensor.h"
