@@ -14,21 +14,6 @@ if(FRUGAL_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
 endif()
 
-if(FRUGAL_CUDA AND NOT FRUGAL_CUDA_EMULATOR)
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 90 100 120)
-  endif()
-  enable_language(CUDA)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
-    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
-    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-  endif()
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  # fmt takes nvcc for a compiler of an older language.
-  string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
-endif()
-
 # What our own code is compiled with; never exported.
 add_library(frugal_flags INTERFACE)
 target_compile_options(frugal_flags INTERFACE

@@ -1,0 +1,43 @@
+# Whether the CUDA backend is built, with what, and for which cards.
+
+# What it needs: nvcc 12.4 or newer, and cuDNN.
+find_package(CUDAToolkit 12.4 QUIET)
+find_path(FRUGAL_CUDNN_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(FRUGAL_CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+set(found OFF)
+if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND FRUGAL_CUDNN_DIR AND FRUGAL_CUDNN_LIBRARY)
+  set(found ON)
+endif()
+option(FRUGAL_CUDA "Build the CUDA backend; by default where nvcc and cuDNN are found" ${found})
+option(FRUGAL_CUDA_EMULATOR "Run the CUDA kernels on the CPU, for tests" OFF)
+
+set(FRUGAL_CUDART)
+set(FRUGAL_CUDA_LIBRARIES)
+if(NOT FRUGAL_CUDA OR FRUGAL_CUDA_EMULATOR)
+  return()
+endif()
+if(NOT found)
+  message(FATAL_ERROR "FRUGAL_CUDA is ON, but not all that it needs was found: nvcc 12.4 or newer "
+                      "(${CUDAToolkit_NVCC_EXECUTABLE}, version ${CUDAToolkit_VERSION}), cudnn.h "
+                      "(${FRUGAL_CUDNN_DIR}), libcudnn (${FRUGAL_CUDNN_LIBRARY})")
+endif()
+if(NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+endif()
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+    list(APPEND CMAKE_CUDA_ARCHITECTURES 100 120)
+  endif()
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+# fmt takes nvcc for a compiler of an older language.
+string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
+set(FRUGAL_CUDART CUDA::cudart)
+set(FRUGAL_CUDA_LIBRARIES CUDA::cudart CUDA::cublasLt ${FRUGAL_CUDNN_LIBRARY})
