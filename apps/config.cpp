@@ -65,7 +65,10 @@ void assign(Config& config, const Section& section, const Field& field, const Js
   const std::string path = section.path(field);
   validate(field.schema, value, path);
   // A whole number may be written 1e3; the setters of integers want it as one.
-  const bool integral = field.schema["type"] == "integer" || field.schema["type"].is_array();
+  const Json& type = field.schema["type"];
+  const bool integral =
+      type == "integer" ||
+      (type.is_array() && std::find(type.begin(), type.end(), "integer") != type.end());
   if (integral && value.is_number_float())
     field.set(config, static_cast<int64_t>(value.get<double>()));
   else

@@ -39,11 +39,14 @@ TEST_CASE("defaults round-trip through JSON and every field can be set to its ow
 
 TEST_CASE("values arrive in their members") {
   const Config c = parse_config(Json::parse(R"({
-    "$schema": "x", "model": {"name": "mlp", "hidden": [3, 4], "num_classes": 7},
+    "$schema": "x", "model": {"name": "mlp", "hidden": [3, 4], "num_classes": 7, "dropout": 0.25,
+                                "width": 1e2},
     "data": {"dir": "d", "batch_size": 1e3}, "schedule": {"milestones": [1, 2.5]},
     "memory_limit": "1.5 GiB", "seed": 5})"));
   CHECK(c.model.hidden == std::vector<int64_t>{3, 4});
   CHECK(*c.model.num_classes == 7);
+  CHECK(*c.model.dropout == 0.25);
+  CHECK(*c.model.width == 100);
   CHECK(*c.data.dir == "d");
   CHECK(c.data.batch_size == 1000);
   CHECK(c.schedule.milestones == std::vector<double>{1, 2.5});
