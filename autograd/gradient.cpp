@@ -66,17 +66,19 @@ void GradAccumulator::add(Gradient term) {
     Tensor whole = std::move(term).take();
     if (!grad_.defined() && !is_sole_owner(whole))
       whole = ops::clone(whole);  // a leaf owns its own
-    if (sparse_.defined())
-      ops::add_rows(whole, std::exchange(sparse_, {})), grad_ = std::move(whole);
-    else
+    if (sparse_.defined()) {
+      ops::add_rows(whole, sparse_);
+      set(std::move(whole));
+    } else {
       add_to(grad_, std::move(whole));
+    }
   }
 }
 
 const Tensor& GradAccumulator::whole() {
   if (sparse_.defined()) {
     CategoryScope scope(Category::gradient);
-    grad_ = Gradient(std::exchange(sparse_, {})).take();
+    set(Gradient(sparse_).take());
   }
   return grad_;
 }

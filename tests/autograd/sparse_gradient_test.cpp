@@ -91,6 +91,18 @@ TEST_CASE("sparse rows add up with others and with whole gradients") {
   }
 }
 
+TEST_CASE("a sparse gradient survives where there is no memory for the whole of it") {
+  const Tensor ids = ids_at({7, 3, 7});
+  const Variable table = Variable::parameter(normals({kRows, kWidth}, 8));
+  backward(weighed(embedding(ids, table), 2));
+  allocator(kCpu).fail_after(1);
+  CHECK_THROWS_AS(table.grad(), OutOfMemory);
+  allocator(kCpu).fail_after(-1);
+  CHECK(table.has_grad());
+  CHECK(table.accumulator()->sparse().defined());
+  CHECK(same_bits(table.grad(), whole_gradient(ids, 2)));
+}
+
 TEST_CASE("a gradient that is set or dropped replaces sparse rows") {
   Variable table = Variable::parameter(normals({kRows, kWidth}, 8));
   backward(weighed(embedding(ids_at({1}), table), 1));
