@@ -37,11 +37,15 @@ struct Sign {
 //               independent ones of variance v make fan v |dy|^2.
 //   normalized: the tensor is normalized by channel and scaled, with slots `weight` and `invstd`;
 //               the weight is input `input`
+//   normalized_rows: the same by row. Slots `invstd` and `mean` (it may be empty) are of equal runs
+//               of rows of [rows, C], in each of `groups` equal ranges of channels; dy counts where
+//               the bits of slot `mask` are set, if that is kept
 struct Use {
-  enum Kind : uint8_t { other, product, normalized } kind = other;
+  enum Kind : uint8_t { other, product, normalized, normalized_rows } kind = other;
   int input = -1;
   double gain = 1, fan = 1;
-  int weight = -1, invstd = -1;
+  int weight = -1, invstd = -1, mean = -1, mask = -1;
+  int64_t groups = 1;
 };
 
 struct SaveInfo {

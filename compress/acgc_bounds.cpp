@@ -60,6 +60,28 @@ double normalized_bound2(const Channel& c, double rows, double channels, double 
   return std::min(variance, ratio(dw2, r * r * c.dy2)) / kVariance;
 }
 
+double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double allowed_dw,
+                              Count count) {
+  const double d = sums.elements;
+  double a = 0, c = 0;
+  for (const Row& row : sums.rows) {
+    const double r2 = row.invstd * row.invstd, r4_d = r2 * r2 / d;
+    const double worst = row.g1 + std::fabs(row.t);
+    if (count == Count::worst) {
+      a += r4_d * worst * worst;
+      c += r4_d * r2 * row.g1 * row.g1;
+    } else {
+      a += r4_d * (row.g2 + (1 + 2 / d) * row.t * row.t);
+      c += r4_d * r2 * row.g2;
+    }
+  }
+  if (count == Count::worst) {
+    const double by_dx = root(std::sqrt(a), std::sqrt(c), std::sqrt(allowed_dx));
+    return std::min(by_dx * by_dx, ratio(allowed_dw, sums.dw_worst));
+  }
+  return std::min(root(a, c, allowed_dx), ratio(allowed_dw, sums.dw_variance)) / kVariance;
+}
+
 double published_normalized_bound2(const Channel& c, double rows, double channels,
                                    double allowed_dx, double max_dy2) {
   const double r2 = c.invstd * c.invstd, half = c.max_x / 2;
@@ -132,11 +154,19 @@ double linear_bound2(double numel, double mean_x2, double e2, double dx2, double
 
 double ChannelSums::all() const { return std::accumulate(squares.begin(), squares.end(), 0.0); }
 
+namespace {
+constexpr int64_t kRows = 2048;  // of a part, whose sums are added in order
+
+Tensor on_host(const Tensor& x) {
+  const CategoryScope scope(Category::workspace);
+  return to_device(ops::contiguous(ops::cast(x, DType::f32)), kCpu);
+}
+}  // namespace
+
 ChannelSums channel_sums(const Tensor& x) {
-  const Tensor values = to_device(ops::contiguous(ops::cast(x, DType::f32)), kCpu);
+  const Tensor values = on_host(x);
   const int64_t channels = x.dim() == 0 ? 1 : std::max<int64_t>(x.shape().back(), 1);
   const int64_t rows = x.numel() / channels;
-  constexpr int64_t kRows = 2048;  // of a part, whose sums are added in order
   const int64_t parts = (rows + kRows - 1) / kRows;
   const auto width = static_cast<size_t>(channels);
   std::vector<double> squares(static_cast<size_t>(parts) * width, 0), nonzeros(squares),
@@ -163,6 +193,70 @@ ChannelSums channel_sums(const Tensor& x) {
     sums.nonzeros[i % width] += nonzeros[i];
     sums.max[i % width] = std::max(sums.max[i % width], max[i]);
   }
+  return sums;
+}
+
+RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm) {
+  const Tensor xs = on_host(x), dys = on_host(dy), invstds = on_host(norm.invstd);
+  const Tensor means = norm.mean.defined() ? on_host(norm.mean) : Tensor();
+  const Tensor weights = norm.weight.defined() ? on_host(norm.weight) : Tensor();
+  const int64_t channels = x.shape().back(), rows = x.numel() / channels, groups = norm.groups;
+  const int64_t runs = invstds.numel() / groups, width = channels / groups;
+  const int64_t each = runs == 0 ? 0 : rows / runs;  // rows of a run
+  FRUGAL_ASSERT(runs * groups == invstds.numel() && width * groups == channels &&
+                runs * each == rows);
+  const auto* const values = xs.data<float>();
+  const auto* const gradients = dys.data<float>();
+  std::vector<double> w(static_cast<size_t>(channels), 1);
+  if (weights.defined()) w = weights.to_vector();
+  RowSums sums;
+  sums.elements = static_cast<double>(each * width);
+  sums.rows.resize(static_cast<size_t>(invstds.numel()));
+  parallel_for(0, runs, std::max<int64_t>(kRows / std::max<int64_t>(each, 1), 1),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t k = begin * groups; k < end * groups; ++k) {
+                   Row& row = sums.rows[static_cast<size_t>(k)];
+                   row.invstd = invstds.item(k);
+                   const double mean = means.defined() ? means.item(k) : 0;
+                   const int64_t first = k % groups * width;
+                   for (int64_t r = k / groups * each; r < (k / groups + 1) * each; ++r)
+                     for (int64_t c = first; c < first + width; ++c) {
+                       const auto i = static_cast<size_t>(r * channels + c);
+                       const double g =
+                           w[static_cast<size_t>(c)] * static_cast<double>(gradients[i]);
+                       row.g1 += std::fabs(g);
+                       row.g2 += g * g;
+                       row.t += g * row.invstd * (static_cast<double>(values[i]) - mean);
+                     }
+                 }
+               });
+  const auto count = static_cast<size_t>(channels);
+  const int64_t parts = (rows + kRows - 1) / kRows;
+  std::vector<double> first(static_cast<size_t>(parts) * count, 0), second(first);
+  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      for (int64_t r = p * kRows; r < std::min(rows, (p + 1) * kRows); ++r)
+        for (int64_t c = 0; c < channels; ++c) {
+          const auto at = static_cast<size_t>(p * channels + c);
+          const Row& row = sums.rows[static_cast<size_t>(r / each * groups + c / width)];
+          const double of = row.invstd * static_cast<double>(gradients[r * channels + c]);
+          first[at] += std::fabs(of);
+          second[at] += of * of;
+        }
+  });
+  std::vector<double> by_channel(count, 0);
+  for (size_t i = 0; i < first.size(); ++i) {
+    by_channel[i % count] += first[i];
+    sums.dw_variance += second[i];
+  }
+  for (const double sum : by_channel) sums.dw_worst += sum * sum;
+  sums.slope.assign(count, 0);
+  for (size_t k = 0; k < sums.rows.size(); ++k)
+    for (int64_t j = 0; j < width; ++j) {
+      const auto c = static_cast<size_t>(static_cast<int64_t>(k) % groups * width + j);
+      const double steep = w[c] * sums.rows[k].invstd;
+      sums.slope[c] = std::max(sums.slope[c], steep * steep);
+    }
   return sums;
 }
 

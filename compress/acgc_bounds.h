@@ -24,6 +24,17 @@
 // of bits least, and the same of |dw|^2. Expected, for variance v:
 //   |w|^2 r^4 v / m ((1 + r^2 v) |dy|^2 + (1 + 2 / m) dw^2),   and r^2 v |dy|^2 for dw.
 //
+// Normalization of rows (layer, RMS and group norm: D elements share r and, but for RMS norm, a
+// mean; g = w dy and t = sum g x^ over them). d makes x^ off by r d, t by s with |s| <= r B |g|_1,
+// and
+//   |error of dx| = r / D |x^ s + r d t + r d s| <= r^2 B (|g|_1 + |t| + r B |g|_1) / sqrt(D)
+// in a row, since |x^|^2 <= D. Codecs have no bounds by row: one B for all rows, over which
+//   |error of dx| <= a B + c B^2,   a^2 = sum r^4 (|g|_1 + |t|)^2 / D,   c^2 = sum r^6 |g|_1^2 / D
+//   |error of dw|^2 <= B^2 sum (sum r |dy|)^2,   the outer sum over channels, the inner over rows,
+// the latter with equality where d = B sign(dy). Expected, for variance v:
+//   v sum r^4 / D ((1 + r^2 v) |g|^2 + (1 + 2 / D) t^2),   and v sum r^2 |dy|^2 for dw.
+// Nothing is published of them: both rules take this.
+//
 // Any other op. Where its gradient is dy g(x) element by element, as of activation functions and
 // products of elements, samples of (x, dx / dy) give the largest slope L of g:
 //   |error of dx| <= L B |dy|;   expected: L^2 v |dy|^2.
@@ -66,6 +77,29 @@ double normalized_bound2(const Channel& channel, double rows, double channels, d
 // `max_dy2`: of the whole dy. At least 2^-16.
 double published_normalized_bound2(const Channel& channel, double rows, double channels,
                                    double allowed_dx, double max_dy2);
+
+// A normalization of rows: its rows (with groups of channels several of each), and what errors of a
+// bound of 1 make of dw's squared error, at worst and for each unit of variance.
+struct Row {
+  double invstd = 1;
+  double g1 = 0, g2 = 0, t = 0;  // |g|_1, |g|^2 and sum g x^
+};
+struct RowSums {
+  double elements = 1;  // of a row
+  std::vector<Row> rows;
+  double dw_worst = 0, dw_variance = 0;
+  std::vector<double> slope;  // by channel: how much larger squared errors of y may be than of x
+};
+// `allowed`: as of normalized_bound2().
+double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double allowed_dw,
+                              Count count);
+// x and dy [.., C]; `invstd` and `mean` (undefined: 0) as Use::normalized_rows says; weight [C] or
+// undefined. The order of additions depends on the shapes alone.
+struct RowNorm {
+  Tensor mean, invstd, weight;
+  int64_t groups = 1;
+};
+RowSums row_sums(const Tensor& x, const Tensor& dy, const RowNorm& norm);
 
 // The largest slope of g where dx = dy g(x), seen in samples; none if dx / dy is no function of x.
 // Tensors of equal shape, f32 or f64 on the CPU, f32 or bf16 on CUDA.

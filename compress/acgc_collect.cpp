@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/bitmask.h"
 #include "ops/copy.h"
 #include "ops/sgd.h"
 
@@ -100,6 +101,9 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
       case Use::normalized:
         normalized(step.slots, slot, gradients);
         break;
+      case Use::normalized_rows:
+        normalized_rows(step.slots, slot, gradients);
+        break;
       case Use::other:
         other(slot, gradients);
         break;
@@ -129,7 +133,6 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
   const Tensor invstd = on_host(slots.unpack(slot.use().invstd));
   const Tensor weight =
       slots[slot.use().weight].defined() ? on_host(slots.unpack(slot.use().weight)) : Tensor();
-  // Statistics of rows instead of channels say nothing here.
   if (!is_known(dx) || invstd.numel() != static_cast<int64_t>(channels))
     return other(slot, gradients);
   const bool published = options_.rule == Rule::published;
@@ -158,8 +161,35 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
     slope.push_back(c.weight * c.weight * c.invstd * c.invstd);
   }
   add(slot, reader);
+  scales(slot, std::move(slope));
+}
+
+void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
+                                const Grads& gradients) {
+  const Use& use = slot.use();
+  const Tensor dx = gradient_of(gradients, 0), dw = gradient_of(gradients, use.input);
+  if (!is_known(dx) && !is_known(dw)) return;
+  const auto at = [&](int i) { return i >= 0 && slots[i].defined() ? slots.unpack(i) : Tensor(); };
+  const Tensor mask = at(use.mask);
+  RowSums sums;
+  {
+    const CategoryScope scope(Category::workspace);
+    const Tensor dy = mask.defined() ? ops::select_by_mask(ops::contiguous(dy_), mask, 0) : dy_;
+    sums = row_sums(slot.unpack(), dy, {at(use.mean), at(use.invstd), at(use.weight), use.groups});
+  }
+  const double e2 = options_.e * options_.e;
+  Reader reader;
+  reader.cap = {normalized_rows_bound2(sums, is_known(dx) ? e2 * squares(dx) : kInf,
+                                       is_known(dw) ? e2 * squares(dw) : kInf, options_.count)};
+  add(slot, reader);
+  // What is rebuilt from it beside the normalization, as a sum, may have its errors as they are.
+  for (double& each : sums.slope) each = std::max(each, 1.0);
+  scales(slot, std::move(sums.slope));
+}
+
+void Collector::scales(const SavedTensor& slot, std::vector<double> slope) {
   const std::vector<uint64_t> own = slot.rests_on();
-  if (!slot.is_recipe() && own.size() == 1) sources_[own.front()].slope = slope;
+  if (!slot.is_recipe() && own.size() == 1) sources_[own.front()].slope = std::move(slope);
 }
 
 void Collector::other(const SavedTensor& slot, const Grads& gradients) {

@@ -11,8 +11,9 @@
 namespace frugal::compress::acgc {
 
 // Bounds of a rebuilt tensor become those of its sources: a normalization between them scales
-// errors by |weight| invstd, by channel; where there is none, activation functions are taken to
-// double them at most. n sources share: 1/n of the bound each, or of the variance.
+// errors by |weight| invstd, by channel (of rows, by the largest); where there is none, activation
+// functions are taken to double them at most. n sources share: 1/n of the bound each, or of the
+// variance.
 class Collector final : public BackwardObserver {
  public:
   struct Options {
@@ -45,6 +46,8 @@ class Collector final : public BackwardObserver {
   };
   void product(const SavedTensor& slot, const Grads& gradients);
   void normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients);
+  void normalized_rows(const Slots& slots, const SavedTensor& slot, const Grads& gradients);
+  void scales(const SavedTensor& slot, std::vector<double> slope);
   void other(const SavedTensor& slot, const Grads& gradients);
   void add(const SavedTensor& slot, const Reader& reader);
 

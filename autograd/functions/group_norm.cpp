@@ -11,9 +11,10 @@ Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, c
   const Tensor w = weight.defined() ? weight.value() : Tensor(),
                b = bias.defined() ? bias.value() : Tensor();
   const ops::LayerNormOutput out = ops::group_norm(x.value(), groups, w, b, eps);
+  const Use use{Use::normalized_rows, 1, 1, 1, 1, 4, 3, -1, groups};
   return record(
       "group_norm", {x, weight, bias}, out.y,
-      {save(x), save(weight), save(bias), save_index(out.moments.mean),
+      {save(x).with_use(use), save(weight), save(bias), save_index(out.moments.mean),
        save_index(out.moments.invstd)},
       [](const Backward& back) {
         const ops::LayerNormGradients g =

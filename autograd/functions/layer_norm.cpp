@@ -9,6 +9,7 @@ namespace {
 
 // Slots of every form. Absent: the mean of rms_norm, the mask but for relu.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask };
+constexpr Use kUse{Use::normalized_rows, 1, 1, 1, kWeight, kInvstd, kMean, kMask};
 
 // y = weight (x - mean) invstd + bias, or with relu that where the bit is set, else 0.
 Tensor rebuild(const Slots& s) {
@@ -42,11 +43,12 @@ Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); 
 Variable record_norm(const char* op, const Variable& x, const Variable& weight,
                      const Variable& bias, const ops::LayerNormOutput& out, const Tensor& mask) {
   // The statistics go with the rows as indices do: slices of rows take theirs.
-  return record(op, {x, weight, bias}, out.y,
-                {mask.defined() ? save(x).with_sign(mask, 0) : save(x), save(weight), save(bias),
-                 save_index(out.moments.mean), save_index(out.moments.invstd),
-                 mask.defined() ? save_sign(mask, rebuild_mask) : Save{}},
-                backward, linear_replay(rebuild, true));
+  return record(
+      op, {x, weight, bias}, out.y,
+      {(mask.defined() ? save(x).with_sign(mask, 0) : save(x)).with_use(kUse), save(weight),
+       save(bias), save_index(out.moments.mean), save_index(out.moments.invstd),
+       mask.defined() ? save_sign(mask, rebuild_mask) : Save{}},
+      backward, linear_replay(rebuild, true));
 }
 
 }  // namespace
