@@ -20,6 +20,8 @@ FixedPolicyOptions keep_of(const AcgcOptions& options) {
   keep.corrected = false;  // error-bounded codecs do not tell their variance
   keep.signs = Signs::masks;
   keep.rounding = options.rounding;
+  FRUGAL_CHECK(keep.axis == GroupAxis::column,
+               "[acgc] expected groups in a channel, as bounds are, got groups along rows");
   return keep;
 }
 

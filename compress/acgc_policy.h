@@ -39,8 +39,8 @@ struct AcgcOptions {
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
 class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, private Codec {
  public:
-  // Errors: e not positive and finite, an option out of range, a codec that does not go with the
-  // rule or the way to count, those of FixedPolicy and of make_error_bounded().
+  // Errors: e not positive and finite, an option out of range, groups along rows, a codec that does
+  // not go with the rule or the way to count, those of FixedPolicy and of make_error_bounded().
   explicit AcgcPolicy(const AcgcOptions& options = {});
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }

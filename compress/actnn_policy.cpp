@@ -57,6 +57,9 @@ std::optional<double> squares(const Tensor& x) {
   return x.device() == kMeta ? 0 : ops::sum_of_squares(ops::contiguous(x));
 }
 
+// Normalizations of rows count as any other op: their factor is another one in each row.
+bool is_other(const Use& use) { return use.kind == Use::other || use.kind == Use::normalized_rows; }
+
 bool is_activation(const SavedTensor& slot) {
   return slot.defined() && slot.role() == Role::activation;
 }
@@ -81,6 +84,8 @@ ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
       average_(average_of(options)),
       keep_(keep_of(options)),
       quantizer_(mixed_of(options.keep)) {
+  FRUGAL_CHECK(options.keep.axis == GroupAxis::column,
+               "[actnn] expected groups in a channel, which samples share, got groups along rows");
   FRUGAL_CHECK(options.interval >= 1, "[actnn] expected an interval of at least 1 step, got {}",
                options.interval);
 }
@@ -181,7 +186,7 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
       extra == 0 || extra == samples.count * (options_.max_bits - least_bits(item));
   if (observing_ || (options_.by_sample && !all_one))
     item.ranges = group_ranges(tensor, samples, options_.keep.group);
-  if (observing_ && item.use.kind == Use::other)
+  if (observing_ && is_other(item.use))
     item.mean_square = squares(tensor).value_or(0) / static_cast<double>(tensor.numel());
   return quantizer_.pack(
       tensor, seen,
@@ -256,7 +261,7 @@ void ActnnPolicy::before(const BackwardStep& step, const Tensor& dy) {
 void ActnnPolicy::after(const BackwardStep& step, const Grads& gradients) {
   for (int i = 0; i < step.slots.size(); ++i) {
     const SavedTensor& slot = step.slots[i];
-    if (!is_activation(slot) || slot.use().kind != Use::other || slot.is_recipe()) continue;
+    if (!is_activation(slot) || !is_other(slot.use()) || slot.is_recipe()) continue;
     const std::vector<uint64_t> own = slot.rests_on();
     Item* const item = own.size() == 1 ? find(own.front()) : nullptr;
     // Slots that only a recipe needs were saved by others.

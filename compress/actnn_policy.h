@@ -68,9 +68,11 @@ class ActnnPolicy final : public SavePolicy,
                           private Codec,
                           private BackwardObserver {
  public:
-  // Errors: an unknown level; an average, widths or an interval out of range; those of FixedPolicy.
+  // Errors: an unknown level; an average, widths or an interval out of range; groups along
+  // rows; those of FixedPolicy.
   explicit ActnnPolicy(const ActnnOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
+  bool lossy() const override { return keep_.lossy(); }
   bool rebuilds_signs() const override { return keep_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   BackwardObserver* observer() override { return observing_ ? this : nullptr; }

@@ -32,6 +32,7 @@ std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t see
     QuantizeOptions each;
     each.bits = bits;
     each.group = options.group;
+    each.axis = options.axis;
     each.rounding = options.rounding;
     each.seed = seed;
     all.emplace_back(each);

@@ -71,15 +71,13 @@ BudgetPolicy::BudgetPolicy(std::shared_ptr<AdaptivePolicy> adaptive,
 
 Decision BudgetPolicy::decide(const SaveInfo& info, const Tensor& value) {
   FRUGAL_CHECK(plan_.has_value(), "[budget] expected a plan before the first step, got none");
+  if (info.seq == 0 && !adaptive_->is_probed()) recipes_.clear();
   if (plan_->mode == BudgetPlan::plain) return {Decision::raw};
   const bool mixed = plan_->mode == BudgetPlan::mixed;
   Decision decision = mixed ? adaptive_->decide(info, value) : exact_.decide(info, value);
-  if (!adaptive_->is_probed()) {
-    if (info.seq == 0) recipes_.clear();
-    if (decision.what == Decision::replay)
-      recipes_.push_back({info.seq, value.numel() + info.replay_elements, value.nbytes(),
-                          info.replay != Replay::exact});
-  }
+  if (decision.what == Decision::replay && !adaptive_->is_probed())
+    recipes_.push_back({info.seq, value.numel() + info.replay_elements, value.nbytes(),
+                        info.replay != Replay::exact});
   if (decision.what == Decision::replay && plan_->kept.contains(info.seq)) return {Decision::raw};
   if (decision.what != Decision::pack) return decision;
   if (info.seq < plan_->moved) {

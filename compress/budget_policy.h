@@ -57,6 +57,7 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
  public:
   explicit BudgetPolicy(const BudgetPolicyOptions& options);  // Errors: those of PayloadStore
   Decision decide(const SaveInfo& info, const Tensor& value) override;  // Errors: no plan yet
+  bool lossy() const override { return !plan_ || plan_->mode == BudgetPlan::mixed; }
   bool rebuilds_signs() const override { return false; }
   int64_t slice_bytes() const override { return plan_ ? plan_->slice_bytes : 0; }
 
@@ -88,7 +89,7 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
   // Whether tensors took more than the plan said, since this was asked last.
   bool drifted() { return std::exchange(drifted_, false); }
 
-  // What the last step rebuilt, or would have but for BudgetPlan::kept.
+  // What the last step rebuilt, or would have but for BudgetPlan::kept; nothing with `plain`.
   struct Recipe {
     uint64_t seq = 0;
     int64_t rebuilt = 0;  // elements, of it and on the way to it

@@ -15,6 +15,7 @@ QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
   QuantizeOptions options;
   if (bits_of(wanted) != 0) options.bits = bits_of(wanted);
   options.group = wanted.group;
+  options.axis = wanted.axis;
   options.rounding = wanted.rounding;
   options.seed = wanted.seed;
   return options;

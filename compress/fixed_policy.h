@@ -34,9 +34,12 @@ struct FixedPolicyOptions {
   // classifier, which quantizing hurts most, is among them. Ref: Liu et al. 2022 (GACT).
   int64_t min_elements = 16384;
   int64_t group = 256;  // see QuantizeOptions
+  // Groups along rows mix channels, to compare with. Codes carry no sign then: with Signs::codes,
+  // masks are kept. Ref: Chen et al. 2021 (ActNN), whose 2 bits along rows do not train.
+  GroupAxis axis = GroupAxis::column;
   // Backward takes packed and rebuilt tensors in slices of about so many bytes; 0: whole.
   int64_t slice_bytes = SavePolicy::kSliceBytes;
-  Rounding rounding = Rounding::stochastic;
+  Rounding rounding = Rounding::stochastic;  // as published; of `frugal` itself: dithered
   uint64_t seed = 0;
 };
 

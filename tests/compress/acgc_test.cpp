@@ -454,6 +454,8 @@ TEST_CASE("AC-GC refuses what it cannot do, and plans without data") {
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.start_bits = 17; })), Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.min_bits = 9, o.max_bits = 8; })), Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.codec = "sz"; })), Error);
+  CHECK_THROWS_WITH(AcgcPolicy(with([](auto& o) { o.keep.axis = GroupAxis::row; })),
+                    "[acgc] expected groups in a channel, as bounds are, got groups along rows");
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.count = Count::expected; })), Error);
   CHECK_THROWS_AS(AcgcPolicy(with([](auto& o) { o.rule = Rule::published, o.codec = "entropy"; })),
                   Error);

@@ -353,6 +353,18 @@ TEST_CASE("a network is planned on meta") {
   CHECK(policy.items().size() == 2);
 }
 
+TEST_CASE("L0 is not lossy, and groups along rows are refused") {
+  ActnnOptions options;
+  options.level = "L0";
+  CHECK(!ActnnPolicy(options).lossy());
+  options.level = "L3";
+  CHECK(ActnnPolicy(options).lossy());
+  options.keep.axis = GroupAxis::row;
+  CHECK_THROWS_WITH_AS(
+      ActnnPolicy{options},
+      "[actnn] expected groups in a channel, which samples share, got groups along rows", Error);
+}
+
 TEST_CASE("errors of the policy") {
   auto make = [](auto change) {
     ActnnOptions options;

@@ -79,6 +79,33 @@ TEST_CASE("plain and exact plans keep everything without loss, recipes only wher
   CHECK(policy.decide(info, x).what == Decision::raw);
 }
 
+TEST_CASE("a plain plan rebuilds nothing and remembers nothing of an earlier one") {
+  BudgetPolicy policy(small());
+  const Tensor x = waves({64, 8});
+  SaveInfo info;
+  info.replay = Replay::exact;
+  BudgetPlan exact;
+  exact.mode = BudgetPlan::exact;
+  policy.adopt(exact);
+  policy.decide(info, x);
+  CHECK(policy.recipes().size() == 1);
+  policy.adopt({});
+  policy.decide(info, x);
+  CHECK(policy.recipes().empty());
+}
+
+TEST_CASE("only mixed plans are lossy") {
+  BudgetPolicy policy(small());
+  BudgetPlan exact;
+  exact.mode = BudgetPlan::exact;
+  policy.adopt({});
+  CHECK(!policy.lossy());
+  policy.adopt(exact);
+  CHECK(!policy.lossy());
+  policy.adopt(mixed({}));
+  CHECK(policy.lossy());
+}
+
 TEST_CASE("bytes go where they matter, and what is left over makes tensors raw") {
   BudgetPolicy policy(small());
   policy.adopt(mixed({}));

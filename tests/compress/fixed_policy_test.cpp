@@ -2,6 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "compress/budget_policy.h"
+#include "ops/bitmask.h"
+#include "tests/compress/one_step.h"
+
 using namespace frugal;
 using namespace frugal::compress;
 
@@ -75,6 +81,72 @@ TEST_CASE("bits replace the level's") {
     CHECK(policy.decide({}, large).what == Decision::pack);
     CHECK(policy.codec().options().bits == 3);
   }
+}
+
+TEST_CASE("groups along rows reach the codecs of every width, which carry no sign then") {
+  const Tensor x = Tensor::full({256, 16}, 1);
+  const Sign sign{ops::empty_bitmask(x.shape(), kCpu), 0};
+  std::fill_n(sign.mask.mut<uint8_t>(), sign.mask.numel(), uint8_t{0xff});
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  const auto packed = [&](SavePolicy& policy) {
+    auto all = step(policy, {x}, &sign);
+    return std::move(all.at(0));
+  };
+  const auto shared = [](const Packed& of) {
+    return dynamic_cast<const Quantized&>(of).layout().shared;
+  };
+  const auto check = [&](GroupAxis axis) {
+    CAPTURE(static_cast<int>(axis));
+    const bool rows = axis == GroupAxis::row;
+    options.axis = axis;
+    FixedPolicy fixed(options);
+    AdaptivePolicy adaptive({.keep = options});
+    BudgetPolicyOptions of;
+    of.keep = options;
+    BudgetPolicy budget(of);
+    BudgetPlan plan;
+    plan.mode = BudgetPlan::mixed;
+    budget.adopt(plan);
+    for (SavePolicy* policy : std::initializer_list<SavePolicy*>{&fixed, &adaptive, &budget}) {
+      CHECK(shared(*packed(*policy)) == rows);
+      CHECK(packed(*policy)->carries_sign() != rows);
+    }
+    fixed.set_bits(2);
+    CHECK(shared(*packed(fixed)) == rows);
+    CHECK(adaptive.items().at(0).has_sign != rows);
+  };
+  check(GroupAxis::column);
+  check(GroupAxis::row);
+}
+
+TEST_CASE("a step trains with groups along rows, masks beside the codes") {
+  Variable w = Variable::parameter(Tensor::full({8, 8}, 0.1));
+  std::vector<float> values(200 * 8);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 8) - 3.5f + 0.01f * static_cast<float>(i / 8 % 7);
+  const Variable x(Tensor::from(values, {200, 8}));
+  const auto gradient = [&](SavePolicy* policy) {
+    w.zero_grad();
+    begin_step(0);
+    PolicyScope scope(policy);
+    const Variable h = relu(linear(x, w));
+    backward(sum(mul(h, linear(h, w))));
+    return w.grad().to_vector();
+  };
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  options.bits = 8;
+  options.axis = GroupAxis::row;
+  FixedPolicy policy(options);
+  const auto exact = gradient(nullptr), rows = gradient(&policy);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += (rows[i] - exact[i]) * (rows[i] - exact[i]);
+    norm += exact[i] * exact[i];
+  }
+  CHECK(error > 0);
+  CHECK(error < 1e-3 * norm);
 }
 
 TEST_CASE("the width can change in mid-run") {
