@@ -1,0 +1,169 @@
+// Files of weights that other tools wrote: loaded, they give the outputs of those tools.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include "autograd/record.h"
+#include "data/safetensors.h"
+#include "models/bert.h"
+#include "models/densenet.h"
+#include "models/gpt2.h"
+#include "models/state.h"
+#include "run.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+using namespace frugal::models;
+
+namespace {
+
+constexpr int64_t kBatch = 2, kTokens = 6, kWidth = 8, kVocab = 10, kPlaces = 8, kClasses = 3;
+
+struct Golden {
+  std::string file;  // its bytes
+  std::vector<double> output;
+};
+
+std::string from_base64(const std::string& text) {
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    const int value = c >= 'a'   ? c - 'a' + 26
+                      : c >= 'A' ? c - 'A'
+                      : c >= '0' ? c - '0' + 52
+                      : c == '+' ? 62
+                                 : 63;
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 255);
+  }
+  return bytes;
+}
+
+std::map<std::string, Golden> golden() {  // golden/files.py
+  std::istringstream text(
+#include "tests/models/golden/files.inc"
+  );
+  std::map<std::string, Golden> cases;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string name, what, bytes;
+    words >> name >> what;
+    if (what == "file") {
+      words >> bytes;
+      cases[name].file = from_base64(bytes);
+    }
+    for (double number; what == "output" && words >> number;) cases[name].output.push_back(number);
+  }
+  return cases;
+}
+
+NamedTensors read(const TempFolder& folder, const std::string& bytes) {
+  write_file(folder / "model.safetensors", bytes);
+  return data::SafetensorsFile::open(folder / "model.safetensors").read_all();
+}
+
+Tensor tokens(const std::function<int64_t(int64_t)>& rule) {
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < kBatch * kTokens; ++i) values.push_back(rule(i));
+  return Tensor::from(values, {kBatch, kTokens});
+}
+
+// Our [N, H, W, C] of the script's [N, C, H, W].
+Tensor image() {
+  constexpr int64_t kSide = 32, kChannels = 3;
+  const Tensor x = Tensor::empty({kBatch, kSide, kSide, kChannels});
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const int64_t c = i % kChannels, pixel = i / kChannels % (kSide * kSide),
+                  n = i / (kChannels * kSide * kSide);
+    const int64_t there = (n * kChannels + c) * kSide * kSide + pixel;
+    x.mut<float>()[i] = static_cast<float>(there * 7919 % 257) / 257 - 0.5f;
+  }
+  return x;
+}
+
+void check(Module& net, const Golden& golden, const Tensor& input, const NamedTensors& extras) {
+  const TempFolder folder;
+  const NamedTensors state = read(folder, golden.file);
+  load_state_dict(net, state);
+  NoGrad no_grad;
+  Context context;
+  context.training = false;
+  context.extras = extras;
+  const std::vector<double> y = net.forward(Variable(input), context).value().to_vector();
+  REQUIRE(y.size() == golden.output.size());
+  for (size_t i = 0; i < y.size(); ++i)
+    CHECK(std::abs(y[i] - golden.output[i]) < 1e-5 * (1 + std::abs(golden.output[i])));
+}
+
+Gpt2 gpt2() {
+  Init init;
+  return Gpt2(init, {1, kWidth, 2, kVocab, kPlaces});
+}
+
+}  // namespace
+
+TEST_CASE("weights that PyTorch wrote give its outputs") {
+  const auto cases = golden();
+  REQUIRE(cases.size() == 3);
+  const Tensor ids = tokens([](int64_t i) { return (7 * i + 3) % kVocab; });
+  Init init;
+  BertOptions bert{1, kWidth, 2};
+  bert.intermediate = 12;
+  bert.vocab_size = kVocab;
+  bert.max_positions = kPlaces;
+  bert.num_classes = kClasses;
+  Bert classifier(init, bert);
+  check(classifier, cases.at("bert"), ids,
+        {{"attention_mask", tokens([](int64_t i) { return i >= 10 ? 0 : 1; })},
+         {"token_type_ids", tokens([](int64_t i) { return i / 4 % 2; })}});
+  Gpt2 language = gpt2();
+  check(language, cases.at("gpt2"), ids, {});
+  DenseNetOptions dense;
+  dense.depths = {1, 1, 1, 1};
+  dense.growth = 2;
+  dense.stem_channels = 4;
+  dense.bottleneck = 2;
+  dense.num_classes = kClasses;
+  DenseNet densenet(init, dense);
+  check(densenet, cases.at("densenet"), image(), {});
+}
+
+TEST_CASE("what is written here has the names, shapes and values of the file that was read") {
+  const auto cases = golden();
+  const TempFolder folder;
+  const NamedTensors there = read(folder, cases.at("gpt2").file);
+  Gpt2 net = gpt2();
+  load_state_dict(net, there);
+  data::write_safetensors(folder / "ours", state_dict(net));
+  const auto ours = data::SafetensorsFile::open(folder / "ours");
+  CHECK(ours.names().size() == there.size());
+  for (const auto& [name, tensor] : there) {
+    CAPTURE(name);
+    REQUIRE(ours.contains(name));
+    CHECK(ours.read(name).shape() == tensor.shape());
+    CHECK(ours.read(name).to_vector() == tensor.to_vector());
+  }
+}
+
+TEST_CASE("names without their prefix are refused, each with what it should be") {
+  const TempFolder folder;
+  NamedTensors state = read(folder, golden().at("gpt2").file);
+  const std::string prefix = "transformer.";
+  for (auto& [name, tensor] : state) {
+    REQUIRE(name.starts_with(prefix));
+    name = name.substr(prefix.size());
+  }
+  Gpt2 net = gpt2();
+  const std::vector<double> before = net.parameters().front().parameter->value().to_vector();
+  CHECK_THROWS_WITH_AS(load_state_dict(net, state), doctest::Contains("transformer.wte.weight"),
+                       Error);
+  CHECK_THROWS_WITH_AS(load_state_dict(net, state), doctest::Contains("h.0.ln_1.bias"), Error);
+  CHECK(net.parameters().front().parameter->value().to_vector() == before);
+}
