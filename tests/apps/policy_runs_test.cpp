@@ -1,0 +1,106 @@
+// Runs under policies that learn: their bits do not depend on threads, nor on being interrupted.
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "apps/json.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+Json tiny() {
+  Json config = Json::parse(kTinyConfig);
+  config["train"] = {{"epochs", 1}, {"log_interval", 1}, {"checkpoint_interval", 2}};
+  config["compression"] = {{"min_elements", 96}};
+  return config;
+}
+
+void check_equal(const std::string& a, const std::string& b) {
+  for (const char* name :
+       {"/metrics.jsonl", "/checkpoint/last.safetensors", "/checkpoint/best.safetensors"}) {
+    CAPTURE(std::string(name));
+    const std::string x = read_file(a + name), y = read_file(b + name);
+    CHECK(!x.empty());
+    CHECK((x == y));
+  }
+}
+
+const std::string kStochastic =
+    "--set compression.policy=acgc --set compression.acgc_interval=4 "
+    "--set compression.acgc_count=expected --set compression.rounding=stochastic ";
+
+}  // namespace
+
+TEST_CASE("runs within error bounds or a budget do not depend on threads") {
+  std::string keep;
+  SUBCASE("bounds, to nearest") {
+    keep =
+        "--set compression.policy=acgc --set compression.acgc_interval=4 "
+        "--set compression.rounding=nearest --set compression.acgc_codec=entropy";
+  }
+  SUBCASE("expected errors") { keep = kStochastic; }
+  SUBCASE("a budget") {
+    keep =
+        "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.adapt_interval=4";
+  }
+  SUBCASE("a budget, entropy coded") {
+    keep =
+        "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.adapt_interval=4 "
+        "--set compression.entropy=true";
+  }
+  CAPTURE(keep);
+  const TempFolder folder;
+  Json config = tiny();
+  // Large enough for several threads to have work.
+  config["model"]["hidden"] = {512, 256};
+  config["data"]["batch_size"] = 128;
+  config["data"]["shape"] = {16, 16, 1};
+  write_file(folder / "c.json", config.dump());
+  const std::string train = fmt::format("train {} {} --out ", folder / "c.json", keep);
+  const Ran one = frugal(train + folder / "1");
+  REQUIRE_MESSAGE(one.status == 0, one.err);
+  REQUIRE(frugal(train + folder / "3" + " --set threads=3").status == 0);
+  check_equal(folder / "1", folder / "3");
+  // The policy is in these bits.
+  REQUIRE(
+      frugal("train " + folder / "c.json" + " --set compression.level=L0 --out " + folder / "raw")
+          .status == 0);
+  CHECK(read_file(folder / "raw/checkpoint/last.safetensors") !=
+        read_file(folder / "1/checkpoint/last.safetensors"));
+}
+
+TEST_CASE("a run within error bounds that is ended or killed goes on to the same bits") {
+  std::string keep = kStochastic;
+  SUBCASE("expected errors") {}
+  SUBCASE("bounds, coded by their entropy") {
+    keep =
+        "--set compression.policy=acgc --set compression.acgc_interval=4 "
+        "--set compression.rounding=nearest --set compression.acgc_codec=entropy";
+  }
+  CAPTURE(keep);
+  const TempFolder folder;
+  Json config = tiny();
+  config["model"] = {{"name", "resnet20"}};
+  config["data"]["shape"] = {8, 8, 3};
+  config["data"]["train_samples"] = 768;
+  write_file(folder / "c.json", config.dump());
+  const std::string train = fmt::format("train {} {} --resume --out ", folder / "c.json", keep);
+  const Ran whole = frugal(train + folder / "whole");
+  REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  const std::string metrics = folder / "cut/metrics.jsonl";
+  uintmax_t bytes = 0;
+  for (const int signal : {SIGKILL, SIGTERM, SIGKILL}) {
+    bytes += std::filesystem::file_size(folder / "whole/metrics.jsonl") / 4;
+    const Ran cut = shell(
+        fmt::format("FRUGAL {0} & pid=$!; while kill -0 $pid && [ \"$(cat {1} | wc -c)\" -le {2} "
+                    "]; do sleep 0.01; done; kill -{3} $pid; wait $pid",
+                    train + folder / "cut", metrics, bytes, signal));
+    CHECK(cut.status == 128 + signal);
+    CHECK(!std::filesystem::exists(folder / "cut/summary.json"));
+  }
+  REQUIRE(frugal(train + folder / "cut").status == 0);
+  check_equal(folder / "whole", folder / "cut");
+}
+
+}  // namespace frugal::apps
