@@ -10,9 +10,13 @@
 #include "compress/fixed_policy.h"
 #include "models/bert.h"
 #include "models/densenet.h"
+#include "models/gat.h"
+#include "models/gcn.h"
+#include "models/gcnii.h"
 #include "models/gpt2.h"
 #include "models/resnet.h"
 #include "models/resnet_cifar.h"
+#include "models/sage.h"
 #include "models/swin.h"
 #include "models/vgg.h"
 #include "models/vit.h"
@@ -29,12 +33,50 @@ struct Net {
   std::function<std::shared_ptr<Module>(Init&)> make;
   Shape input;
   int64_t vocabulary = 0;  // of token ids; 0: an image
+  bool graph = false;      // of as many nodes as the input has rows
 };
 
 template <class M, class Options>
 Net net(std::string name, const Options& options, Shape input, int64_t vocabulary = 0) {
   return {std::move(name), [options](Init& init) { return std::make_shared<M>(init, options); },
           input, vocabulary};
+}
+
+constexpr int64_t kNodes = 60, kEdges = 200, kFeatures = 12;
+
+template <class M, class Options>
+Net graph_net(std::string name, Options options) {
+  options.in_features = kFeatures;
+  options.hidden = 16;
+  options.num_classes = 5;
+  options.layers = 3;
+  options.dropout = 0.2;
+  Net all = net<M>(std::move(name), options, {kNodes, kFeatures});
+  all.graph = true;
+  return all;
+}
+
+std::vector<Net> graph_networks() {
+  GnnOptions gcn, gcn_norms;
+  gcn.input_dropout = 0.1;
+  gcn.jk = JumpingKnowledge::cat;
+  gcn_norms.batch_norm = gcn_norms.residual = true;
+  SageOptions sage, maxima;
+  sage.batch_norm = true;
+  sage.jk = JumpingKnowledge::max;
+  maxima.aggregation = SageAggregation::max;
+  maxima.residual = true;
+  GatOptions gat, gat_norms;
+  gat.heads = gat_norms.heads = 2;
+  gat.jk = JumpingKnowledge::cat;
+  gat_norms.batch_norm = gat_norms.residual = true;
+  return {graph_net<Gcn>("gcn", gcn),
+          graph_net<Gcn>("gcn with norms", gcn_norms),
+          graph_net<Sage>("sage", sage),
+          graph_net<Sage>("sage of maxima", maxima),
+          graph_net<Gat>("gat", gat),
+          graph_net<Gat>("gat with norms", gat_norms),
+          graph_net<Gcnii>("gcnii", GcniiOptions{})};
 }
 
 std::vector<Net> zoo() {
@@ -63,7 +105,7 @@ std::vector<Net> zoo() {
   ResNetOptions resnet = resnet_options("resnet18");
   resnet.stem = Stem::cifar;
   resnet.num_classes = 5;
-  return {
+  std::vector<Net> all = {
       net<Bert>("bert", bert, {4, 16}, 50),
       net<Bert>("bert for masked tokens", masked, {4, 16}, 50),
       net<Bert>("bare bert", bare, {4, 16}, 50),
@@ -76,6 +118,19 @@ std::vector<Net> zoo() {
       net<CifarResNet>("resnet20", cifar_resnet_options("resnet20"), {4, 16, 16, 3}),
       net<CifarResNet>("preact_resnet56", cifar_resnet_options("preact_resnet56"), {4, 16, 16, 3}),
       net<ResNet>("resnet18", resnet, {4, 16, 16, 3})};
+  for (Net& each : graph_networks()) all.push_back(std::move(each));
+  return all;
+}
+
+// What stands beside the input: random edges.
+NamedTensors extras_of(const Net& each) {
+  if (!each.graph) return {};
+  CategoryScope scope(Category::input);
+  const Tensor edges = Tensor::empty({2, kEdges}, DType::i64);
+  for (int64_t i = 0; i < edges.numel(); ++i)
+    edges.mut<int64_t>()[i] =
+        static_cast<int64_t>(uniform_int({2, 1}, static_cast<uint64_t>(i), kNodes));
+  return {{"edge_index", edges}};
 }
 
 Variable input_of(const Net& each, Device device) {
@@ -107,6 +162,7 @@ std::vector<double> gradients(const Net& each, SavePolicy* policy) {
   Rng rng(3);
   Context context;
   context.rng = &rng;
+  context.extras = extras_of(each);
   Variable y = module->forward(input_of(each, kCpu), context);
   Variable loss = mean(mul(y, y));
   y = {};
@@ -142,10 +198,12 @@ TEST_CASE("every function that the zoo records is in the op table") {
     init.device = kMeta;
     const auto module = each.make(init);
     for (const bool checkpointing : {false, true}) {
+      if (checkpointing && each.graph) continue;  // they have no blocks to recompute
       Rng rng(1);
       Context context;
       context.rng = &rng;
       context.checkpointing = checkpointing;
+      context.extras = extras_of(each);
       bool checkpointed = false;
       for (const std::string op : graph_ops(module->forward(input_of(each, kMeta), context))) {
         checkpointed = checkpointed || op == "checkpoint";
