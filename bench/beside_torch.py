@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Our training step beside PyTorch's, in turn, with the medians of the rounds' ratios.
 
 usage: beside_torch.py [--frugal build/release/bin/frugal] [--rounds 5] r20|r18|r50|bert|gcn ...
@@ -32,10 +32,10 @@ def main():
         rows, torch_bytes = {}, 0
         for _ in range(args.rounds):
             ours = run([args.frugal, "bench", "step", "--workload", name, "--repeats", "5", "--json"])
-            torch = run(["/usr/bin/python3", str(here / "torch_step.py"), name, "--steps", "5"])
+            torch = run([sys.executable, str(here / "torch_step.py"), name, "--steps", "5"])
             torch_bytes = torch["saved_bytes"]
             variants = {v["name"]: v for v in ours["variants"]}
-            plain = variants["L0"]["step_ms_median"]
+            plain = variants["L0 without recipes"]["step_ms_median"]
             for key, v in variants.items():
                 row = rows.setdefault(key, {"over_torch": [], "over_l0": [], "ms": []})
                 row["over_torch"].append(v["step_ms_median"] / torch["step_ms"])
@@ -44,7 +44,7 @@ def main():
                 row["bytes"], row["peak"] = v["memory"]["activation_bytes"], v["memory"]["peak_bytes"]
         for key, row in rows.items():
             median = {k: statistics.median(row[k]) for k in ("over_torch", "over_l0", "ms")}
-            print(f"{name}  {key:<15} {median['ms']:8.1f} ms  over PyTorch {median['over_torch']:.3f}  "
+            print(f"{name}  {key:<18} {median['ms']:8.1f} ms  over PyTorch {median['over_torch']:.3f}  "
                   f"over L0 {median['over_l0']:.3f}  activations {row['bytes'] / 1e6:7.2f} MB  "
                   f"PyTorch's over ours {torch_bytes / row['bytes']:5.2f}  peak {row['peak'] / 1e6:.1f} MB")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """One PyTorch training step on CPU: median time in both memory layouts and the bytes autograd saves. One JSON line a workload.
 
 usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn ...
