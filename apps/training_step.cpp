@@ -152,8 +152,9 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   context.extras = std::move(batch.extras);
   const bool graph = context.extra("edge_index").defined();
   const Tensor weights = context.extra("node_weight");
-  Variable input =
-      batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input));
+  // Of a graph always: saved tensors are numbered as in the planner's steps, whose graph is whole.
+  Variable input = batch.held || graph ? Variable::constant(std::move(batch.input))
+                                       : Variable(std::move(batch.input));
   pass.output = model.forward(std::move(input), context);
   context.extras.clear();
   const Tensor& target = batch.target;

@@ -95,6 +95,7 @@ GraphBatches::GraphBatches(const GraphData& graph, GraphPart part) {
     batch_.extras = {
         {"x_row_ptr", graph.x_row_ptr}, {"x_col", graph.x_col}, {"x_value", graph.x_value}};
   batch_.extras.emplace_back("edge_index", edges_of(graph, part));
+  batch_.held = true;
 }
 
 Batch GraphBatches::make(int64_t /*epoch*/, int64_t /*batch*/) { return batch_; }
