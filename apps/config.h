@@ -26,6 +26,9 @@ struct ModelConfig {
   bool residual = false;
   std::string jump = "none";
   std::optional<double> alpha, theta;
+  std::string aggregation = "mean";
+  std::optional<int64_t> out_heads;
+  std::optional<double> slope;
 };
 
 struct DataConfig {
@@ -93,6 +96,7 @@ struct CompressionConfig {
   std::optional<int64_t> slice_bytes;
   int64_t min_elements = 16384;
   int64_t group_size = 256;
+  std::string group_axis = "column";
   std::string rounding = "auto";
   double average_bits = 0;
   int64_t adapt_interval = 1000;

@@ -103,11 +103,11 @@ Section model() {
            field(s, "attention_dropout", &C::attention_dropout, or_null(below(0, 1)),
                  "Transformers and gat: the same of attention; null: the network's own."),
            field(s, "input_dropout", &C::input_dropout, or_null(below(0, 1)),
-                 "Graph networks: the same of the features; null: the network's own."),
+                 "gcn, sage and gat: the same of the features; null: the network's own."),
            field(s, "layers", &C::layers, or_null(integer(1, 4096)),
                  "Transformers and graph networks: instead of the named network's layers."),
            field(s, "width", &C::width, or_null(integer(1, 1 << 20)),
-                 "The same of hidden units; of gat, in each head."),
+                 "The same of hidden units, which gat's heads share out."),
            field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads."),
            field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
                  "Transformers: units between the two layers of each block's second half; null: "
@@ -126,7 +126,13 @@ Section model() {
            field(s, "alpha", &C::alpha, or_null(number(0, 1)),
                  "gcnii: share of the first layer's output in every layer; null: 0.1."),
            field(s, "theta", &C::theta, or_null(positive(100)),
-                 "gcnii: weights of layer l count log(theta / l + 1); null: 0.5.")}};
+                 "gcnii: weights of layer l count log(theta / l + 1); null: 0.5."),
+           field(s, "aggregation", &C::aggregation, choice({"mean", "max"}),
+                 "sage: what it takes of a node's neighbours."),
+           field(s, "out_heads", &C::out_heads, or_null(integer(1, 4096)),
+                 "gat: heads of the last layer, which averages them; null: 1."),
+           field(s, "slope", &C::slope, or_null(number(0, 1)),
+                 "gat: of the leaky relu of its scores; null: 0.2.")}};
 }
 
 Section data() {
@@ -298,6 +304,9 @@ Section compression() {
              "Tensors of at most so many elements are kept as they are."),
        field(s, "group_size", &C::group_size, group_size(),
              "Values of one channel that share a minimum and a scale."),
+       field(s, "group_axis", &C::group_axis, choice({"column", "row"}),
+             "row: values that share them are neighbours in memory, of all channels, and signs are "
+             "kept as masks; to compare with, not for actnn and acgc."),
        field(s, "rounding", &C::rounding, choice({"auto", "stochastic", "dithered", "nearest"}),
              "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
              "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "

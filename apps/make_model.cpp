@@ -1,5 +1,7 @@
 #include "apps/make_model.h"
 
+#include <algorithm>
+
 #include "models/bert.h"
 #include "models/densenet.h"
 #include "models/gat.h"
@@ -137,33 +139,33 @@ void set_common(models::GnnOptions& options, const ModelConfig& config, const Ba
 ModelPtr make_gcn(Init& init, const ModelConfig& config, const BatchSpec& spec) {
   models::GnnOptions options;
   set_common(options, config, spec);
-  if (config.input_dropout) options.input_dropout = *config.input_dropout;
+  take(options.input_dropout, config.input_dropout);
   return std::make_shared<models::Gcn>(init, options);
 }
 
 ModelPtr make_sage(Init& init, const ModelConfig& config, const BatchSpec& spec) {
   models::SageOptions options;
   set_common(options, config, spec);
-  if (config.input_dropout) options.input_dropout = *config.input_dropout;
+  take(options.input_dropout, config.input_dropout);
+  options.aggregation =
+      config.aggregation == "max" ? models::SageAggregation::max : models::SageAggregation::mean;
   return std::make_shared<models::Sage>(init, options);
 }
 
 ModelPtr make_gat(Init& init, const ModelConfig& config, const BatchSpec& spec) {
   models::GatOptions options;
   set_common(options, config, spec);
-  if (config.input_dropout) options.input_dropout = *config.input_dropout;
+  take(options.input_dropout, config.input_dropout);
   take(options.heads, config.heads);
+  take(options.out_heads, config.out_heads);
   take(options.attention_dropout, config.attention_dropout);
+  take(options.slope, config.slope);
   return std::make_shared<models::Gat>(init, options);
 }
 
 ModelPtr make_gcnii(Init& init, const ModelConfig& config, const BatchSpec& spec) {
   models::GcniiOptions options;
-  options.in_features = spec.sample[1];
-  options.num_classes = *config.num_classes;
-  take(options.hidden, config.width);
-  take(options.layers, config.layers);
-  take(options.dropout, config.dropout);
+  set_common(options, config, spec);
   take(options.alpha, config.alpha);
   take(options.theta, config.theta);
   return std::make_shared<models::Gcnii>(init, options);
@@ -245,6 +247,49 @@ bool reads(Family family, const BatchSpec& spec) {
   return false;
 }
 
+// Keys that only some networks have.
+struct KeyRow {
+  const char* key;
+  std::vector<std::string> models;
+};
+const std::vector<KeyRow>& key_rows() {
+  static const std::vector<KeyRow> rows = {
+      {"batch_norm", {"gcn", "sage", "gat", "gcnii"}},
+      {"residual", {"gcn", "sage", "gat", "gcnii"}},
+      {"jump", {"gcn", "sage", "gat", "gcnii"}},
+      {"input_dropout", {"gcn", "sage", "gat"}},
+      {"alpha", {"gcnii"}},
+      {"theta", {"gcnii"}},
+      {"aggregation", {"sage"}},
+      {"out_heads", {"gat"}},
+      {"slope", {"gat"}},
+  };
+  return rows;
+}
+
+void check_keys(const Config& config) {
+  const Json given = to_json(config).at("model"), usual = to_json(Config{}).at("model");
+  for (const auto& [key, models] : key_rows())
+    if (given.at(key) != usual.at(key) &&
+        std::find(models.begin(), models.end(), config.model.name) == models.end())
+      throw ConfigError(
+          fmt::format("model.{}", key),
+          fmt::format("expected {} with {}, which only {} may change; got {}", usual.at(key).dump(),
+                      config.model.name, fmt::join(models, ", "), given.at(key).dump()));
+}
+
+// The maximum has no weights and no sparse form.
+void check_maximum(const Config& config, const BatchSpec& spec) {
+  const std::string& sampler = config.data.sampler;
+  if (config.model.aggregation != "max") return;
+  if (spec.is_sparse())
+    throw ConfigError("data.sparse_features", "expected false with model.aggregation max");
+  if (sampler == "random_walk" || sampler == "node" || sampler == "edge")
+    throw ConfigError(
+        "model.aggregation",
+        fmt::format("expected mean with the data.sampler {}, which weights edges", sampler));
+}
+
 std::string readers_of(const BatchSpec& spec) {
   std::vector<std::string> names;
   for (const ModelRow& row : kModels)
@@ -270,6 +315,8 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                       fmt::format("expected a network for the data {}, one of {}; got "
                                   "{}",
                                   data, readers_of(spec), model.name));
+  check_keys(config);
+  check_maximum(config, spec);
   if (!model.num_classes) model.num_classes = spec.classes;
   if (*model.num_classes < spec.classes)
     throw ConfigError("model.num_classes",

@@ -27,11 +27,6 @@ Variable elementwise_max(const Variables& xs) {
 
 }  // namespace
 
-void check_no_checkpoints(const char* model, const Context& context) {
-  FRUGAL_CHECK(!context.checkpointing || !context.training,
-               "[{}] expected no checkpointing, which graph networks do not have", model);
-}
-
 Tensor glorot(Init& init, const Shape& shape) {
   const auto fans = static_cast<double>(shape[shape.dim() - 1] + shape[shape.dim() - 2]);
   return uniform(init, shape, std::sqrt(6 / fans));
@@ -103,8 +98,8 @@ NodeFeatures GraphInputs::features(const char* model, const Variable& x, const C
   return out;
 }
 
-GraphNetwork::GraphNetwork(const char* name, const GnnOptions& options,
-                           const ops::GraphOptions& graph_options)
+GraphModule::GraphModule(const char* name, const GnnOptions& options,
+                         const ops::GraphOptions& graph_options)
     : name_(name), options_(options), graph_options_(graph_options) {
   FRUGAL_CHECK(options.layers >= 1 && options.in_features >= 1 && options.hidden >= 1 &&
                    options.num_classes >= 1,
@@ -115,64 +110,78 @@ GraphNetwork::GraphNetwork(const char* name, const GnnOptions& options,
     FRUGAL_CHECK(p >= 0 && p < 1, "[{}] expected dropout in [0, 1), got {}", name, p);
 }
 
-void GraphNetwork::add_norms_and_head(Init& init, int64_t width) {
-  const bool joined = options_.jk != JumpingKnowledge::none;
-  if (options_.batch_norm)
-    for (int64_t i = 0; i < options_.layers - (joined ? 0 : 1); ++i)
-      norms_.push_back(register_module("norms." + std::to_string(i) + ".module",
-                                       std::make_shared<BatchNorm2d>(init, width)));
-  if (!joined) return;
-  const int64_t in = options_.jk == JumpingKnowledge::cat ? width * options_.layers : width;
-  head_ = register_module("lin", std::make_shared<Linear>(init, in, options_.num_classes));
+void GraphModule::add_norms(Init& init, int64_t count, int64_t width) {
+  if (!options_.batch_norm) return;
+  for (int64_t i = 0; i < count; ++i)
+    norms_.push_back(register_module("norms." + std::to_string(i) + ".module",
+                                     std::make_shared<BatchNorm2d>(init, width)));
 }
 
-RngKey GraphNetwork::next_key(Context& context) const {
+int64_t GraphModule::joined(int64_t width) const {
+  return options_.jk == JumpingKnowledge::cat ? width * options_.layers : width;
+}
+
+GraphPtr GraphModule::graph_of(const Variable& x, const Context& context) {
+  FRUGAL_CHECK(!context.checkpointing || !context.training,
+               "[{}] expected no checkpointing, which graph networks do not have", name_);
+  return inputs_.graph(context, x.size(0), graph_options_);
+}
+
+NodeFeatures GraphModule::features_of(const Variable& x, const Context& context, double dropout) {
+  return inputs_.features(name_, x, context, options_.in_features, dropout);
+}
+
+RngKey GraphModule::next_key(Context& context) const {
   FRUGAL_CHECK(context.rng != nullptr, "[{}] expected a random stream for dropout", name_);
   return context.rng->next();
 }
 
 // What is kept of it is one tensor: the norm's input, of which the rest is a recipe, or else the
 // output, with the sign in its codes.
-Variable GraphNetwork::activate(int64_t conv, Variable y, const Variable& residual,
-                                Context& context) {
+Variable GraphModule::activate(int64_t conv, Variable y, const Variable& x, Context& context) {
   const double p = context.training ? options_.dropout : 0;
   const bool relu_form = options_.activation == GnnActivation::relu;
+  const bool adds = options_.residual && x.defined() && x.shape() == y.shape();
   if (!norms_.empty()) {
     BatchNorm2d& norm = *norms_[static_cast<size_t>(conv)];
     if (relu_form) {
-      y = residual.defined() ? norm.forward_add_relu(y, residual, context)
-                             : norm.forward_relu(y, context);
+      y = adds ? norm.forward_add_relu(y, x, context) : norm.forward_relu(y, context);
       return p > 0 ? dropout(y, p, next_key(context)) : y;
     }
     y = norm.forward(y, context);
   }
-  if (residual.defined()) y = add(y, residual);
+  if (adds) y = add(y, x);
   if (relu_form) return p > 0 ? relu_dropout(y, p, next_key(context)) : relu(y);
   y = elu(y);
   return p > 0 ? dropout(y, p, next_key(context)) : y;
 }
 
+Variable GraphModule::join(const Variables& outputs) const {
+  return options_.jk == JumpingKnowledge::cat ? concat(outputs, 1) : elementwise_max(outputs);
+}
+
+void GraphNetwork::add_norms_and_head(Init& init, int64_t width) {
+  add_norms(init, joins() ? options().layers : options().layers - 1, width);
+  if (joins())
+    head_ = register_module("lin",
+                            std::make_shared<Linear>(init, joined(width), options().num_classes));
+}
+
 Variable GraphNetwork::forward(Variable x, Context& context) {
-  check_no_checkpoints(name_, context);
-  const GraphPtr graph = inputs_.graph(context, x.size(0), graph_options_);
-  NodeFeatures features =
-      inputs_.features(name_, x, context, options_.in_features, options_.input_dropout);
+  const GraphPtr graph = graph_of(x, context);
+  NodeFeatures features = features_of(x, context, options().input_dropout);
   x = Variable();
   Variables outputs;
-  for (int64_t i = 0; i < options_.layers; ++i) {
+  for (int64_t i = 0; i < options().layers; ++i) {
     Variable y = convolve(i, features, graph, context);
     if (ends_with(i)) return y;
-    const bool adds =
-        options_.residual && features.dense.defined() && features.dense.shape() == y.shape();
-    y = activate(i, std::move(y), adds ? features.dense : Variable(), context);
+    y = activate(i, std::move(y), features.dense, context);
     features = NodeFeatures{};
     features.dense = y;
     if (head_ != nullptr) outputs.push_back(std::move(y));
   }
   features = NodeFeatures{};
-  const Variable joined =
-      options_.jk == JumpingKnowledge::cat ? concat(outputs, 1) : elementwise_max(outputs);
-  return head_->forward(joined, context);
+  return head_->forward(join(outputs), context);
 }
 
 }  // namespace frugal::models

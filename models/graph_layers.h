@@ -21,7 +21,8 @@ enum class JumpingKnowledge : uint8_t { none, cat, max };  // Ref: Xu et al. 201
 enum class GnnActivation : uint8_t { relu, elu };
 
 // Of a stack of convolutions: conv, norm, activation, dropout, ..., conv; with jumping knowledge
-// all convolutions are hidden ones, and a linear layer on the (joined) outputs ends it.
+// all convolutions are hidden ones, and a linear layer on the (joined) outputs ends it. Gcnii
+// always has that form.
 struct GnnOptions {
   int64_t in_features = 1433;
   int64_t hidden = 16;
@@ -37,9 +38,6 @@ struct GnnOptions {
 
 // U(-a, a), a = sqrt(6 / (fan_in + fan_out)) of the last two extents, as PyTorch Geometric's.
 Tensor glorot(Init& init, const Shape& shape);
-
-// Errors: checkpoints are asked for.
-void check_no_checkpoints(const char* model, const Context& context);
 
 // Features of nodes: dense, or sparse with their dropout, which every use draws alike.
 struct NodeFeatures {
@@ -77,33 +75,51 @@ class GraphInputs {
   std::deque<Entry<ops::SparseMatrix>> sparse_;
 };
 
-// A network of convolutions. Names: convs.{i}, norms.{i}.module, lin (with jumping knowledge).
-class GraphNetwork : public Module {
- public:
-  Variable forward(Variable x, Context& context) override;
-
+// What graph networks have around their convolutions. Names: norms.{i}.module.
+class GraphModule : public Module {
  protected:
-  // `graph_options`: how the edges become a graph (edge_weight is filled in).
-  GraphNetwork(const char* name, const GnnOptions& options, const ops::GraphOptions& graph_options);
-  // REQUIRES: called once, at the end of the constructor. `width`: of a hidden convolution's
-  // output.
-  void add_norms_and_head(Init& init, int64_t width);
-  // Is it the last, which gives the classes?
-  bool ends_with(int64_t conv) const {
-    return conv + 1 == options_.layers && options_.jk == JumpingKnowledge::none;
-  }
-  virtual Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
-                            Context& context) = 0;
+  // `graph_options`: how the edges become a graph (edge_weight is filled in). Errors: extents below
+  // 1, dropout outside of [0, 1).
+  GraphModule(const char* name, const GnnOptions& options, const ops::GraphOptions& graph_options);
+  bool joins() const { return options_.jk != JumpingKnowledge::none; }
+  // Norms of the first `count` convolutions, if there shall be any.
+  void add_norms(Init& init, int64_t count, int64_t width);
+  // The features of what join() gives of outputs of this width.
+  int64_t joined(int64_t width) const;
+
+  // Errors: checkpoints are asked for; GraphInputs'.
+  GraphPtr graph_of(const Variable& x, const Context& context);
+  NodeFeatures features_of(const Variable& x, const Context& context, double dropout);
+  // dropout(act(norm(y) + x)) of y = conv(x); x where `options` want it and its shape is y's.
+  Variable activate(int64_t conv, Variable y, const Variable& x, Context& context);
+  Variable join(const Variables& outputs) const;
   const GnnOptions& options() const { return options_; }
   RngKey next_key(Context& context) const;  // Errors: no random stream
 
  private:
-  Variable activate(int64_t conv, Variable y, const Variable& residual, Context& context);
   const char* name_;
   GnnOptions options_;
   ops::GraphOptions graph_options_;
   GraphInputs inputs_;
   std::vector<std::shared_ptr<BatchNorm2d>> norms_;
+};
+
+// A stack of convolutions. Names: convs.{i}, lin (with jumping knowledge).
+class GraphNetwork : public GraphModule {
+ public:
+  Variable forward(Variable x, Context& context) override;
+
+ protected:
+  using GraphModule::GraphModule;
+  // REQUIRES: called once, at the end of the constructor. `width`: of a hidden convolution's
+  // output.
+  void add_norms_and_head(Init& init, int64_t width);
+  // Is it the last, which gives the classes?
+  bool ends_with(int64_t conv) const { return conv + 1 == options().layers && !joins(); }
+  virtual Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
+                            Context& context) = 0;
+
+ private:
   std::shared_ptr<Linear> head_;
 };
 

@@ -215,6 +215,16 @@ inline std::vector<std::pair<std::string, Maker>> makers(double p, bool norms = 
          o.dropout = p;
          return std::make_shared<Gcnii>(init, o);
        }},
+      {"gcnii, joined",
+       [=] {
+         Init init;
+         auto o = options_of<GcniiOptions>(3);
+         o.dropout = p;
+         o.batch_norm = norms;
+         o.residual = true;
+         o.jk = JumpingKnowledge::cat;
+         return std::make_shared<Gcnii>(init, o);
+       }},
   };
 }
 
