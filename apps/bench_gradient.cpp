@@ -23,11 +23,26 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, masks", true, "masks"},
                                {"recipes, signs in codes", true, "codes"}};
 
+// `given`: the rounding before resolve(). Errors: one that the scheme does not bear.
+CompressionConfig compression_of(const Scheme& scheme, const Config& config,
+                                 const std::string& given) {
+  CompressionConfig compression = config.compression;
+  compression.policy = "gact";
+  compression.level = "L1";
+  compression.recipes = scheme.recipes;
+  compression.signs = scheme.signs;
+  compression.rounding = given;
+  resolve_rounding(compression, config.run.device);
+  return compression;
+}
+
 }  // namespace
 
 void bench_gradient(const BenchArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
+  const std::string rounding = config.compression.rounding;
   resolve(config);
+  for (const Scheme& scheme : kSchemes) compression_of(scheme, config, rounding);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
   GradientBench bench(config);
   bench.train(arguments.train_steps);
@@ -42,11 +57,8 @@ void bench_gradient(const BenchArguments& arguments) {
       {"", "bits", "activations", "L0's over these", "variance", "squared bias", "unbiased"}};
   for (const Scheme& scheme : kSchemes)
     for (const int64_t bits : arguments.bits) {
-      CompressionConfig compression = config.compression;
-      compression.level = "L1";
+      CompressionConfig compression = compression_of(scheme, config, rounding);
       compression.bits = bits;
-      compression.recipes = scheme.recipes;
-      compression.signs = scheme.signs;
       const auto policy = make_policy(compression, static_cast<uint64_t>(config.run.seed));
       GradientNoise noise(exact);
       for (int64_t draw = 0; draw < draws; ++draw)
@@ -57,6 +69,7 @@ void bench_gradient(const BenchArguments& arguments) {
       results.push_back({{"scheme", scheme.name},
                          {"recipes", scheme.recipes},
                          {"signs", scheme.signs},
+                         {"rounding", compression.rounding},
                          {"bits", bits},
                          {"activation_bytes", bench.memory().saved()},
                          {"L0_activations_over_these", plain / bytes},

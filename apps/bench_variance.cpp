@@ -28,15 +28,15 @@ struct Setting {
   uint64_t seed() const { return static_cast<uint64_t>(config.run.seed); }
 };
 
-// As published: every tensor packed, signs in masks.
+// As published: every tensor packed, signs in masks. Rounded as the configuration says, like all
+// rows but acgc's.
 compress::FixedPolicyOptions packed(const Setting& s) {
-  compress::FixedPolicyOptions options;
+  compress::FixedPolicyOptions options = keep_options(s.config.compression, s.seed());
+  options.level = "L1";
   options.bits = static_cast<int>(s.bits);
   options.recipes = false;
+  options.axis = compress::GroupAxis::column;
   options.signs = compress::Signs::masks;
-  options.min_elements = s.config.compression.min_elements;
-  options.group = s.config.compression.group_size;
-  options.seed = s.seed();
   return options;
 }
 PolicyPtr fixed(const Setting& s) { return std::make_unique<compress::FixedPolicy>(packed(s)); }
@@ -100,6 +100,7 @@ class CountingPolicy final : public compress::WrappingPolicy {
     options.bits = static_cast<int>(setting.bits);
     options.group = row.neighbours;
     options.axis = compress::GroupAxis::row;
+    options.rounding = packed(setting).rounding;
     options.seed = setting.seed();
     codec_.emplace(options);
   }

@@ -16,23 +16,6 @@ compress::Rounding parse_rounding(const std::string& name) {
   return name == "dithered" ? compress::Rounding::dithered : compress::Rounding::stochastic;
 }
 
-compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
-  compress::FixedPolicyOptions options;
-  options.level = config.level;
-  options.bits = static_cast<int>(config.bits);
-  options.recipes = config.recipes;
-  options.signs = config.signs == "codes"   ? compress::Signs::codes
-                  : config.signs == "masks" ? compress::Signs::masks
-                                            : compress::Signs::rebuilt;
-  options.chain = config.chain;
-  options.slice_bytes = slice_bytes_of(config);
-  options.min_elements = config.min_elements;
-  options.group = config.group_size;
-  options.rounding = parse_rounding(rounding_of(config));
-  options.seed = seed;
-  return options;
-}
-
 // The fixed and the adaptive levels.
 std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t seed) {
   const compress::FixedPolicyOptions keep = keep_options(config, seed);
@@ -84,6 +67,24 @@ std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_
 
 }  // namespace
 
+compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
+  compress::FixedPolicyOptions options;
+  options.level = config.level;
+  options.bits = static_cast<int>(config.bits);
+  options.recipes = config.recipes;
+  options.signs = config.signs == "codes"   ? compress::Signs::codes
+                  : config.signs == "masks" ? compress::Signs::masks
+                                            : compress::Signs::rebuilt;
+  options.chain = config.chain;
+  options.slice_bytes = slice_bytes_of(config);
+  options.min_elements = config.min_elements;
+  options.group = config.group_size;
+  if (config.group_axis == "row") options.axis = compress::GroupAxis::row;
+  options.rounding = parse_rounding(rounding_of(config));
+  options.seed = seed;
+  return options;
+}
+
 std::string rounding_of(const CompressionConfig& config) {
   if (config.rounding != "auto") return config.rounding;
   return config.policy == "acgc" || config.signs == "rebuilt" ? "stochastic" : "dithered";
@@ -91,6 +92,9 @@ std::string rounding_of(const CompressionConfig& config) {
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
   const bool budget = config.policy == "budget";
+  if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
+    throw ConfigError("compression.group_axis",
+                      fmt::format("expected column with policy {}, got row", config.policy));
   std::unique_ptr<SavePolicy> policy = budget                     ? make_budget(config, seed)
                                        : config.policy == "actnn" ? make_actnn(config, seed)
                                        : config.policy == "acgc"  ? make_acgc(config, seed)

@@ -4,12 +4,16 @@
 #include <string>
 
 #include "apps/config.h"
+#include "compress/fixed_policy.h"
 #include "compress/wrapping_policy.h"
 
 namespace frugal::apps {
 
 // `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
+
+// What all policies share. REQUIRES: `config` outlives it.
+compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed);
 
 // As resolve() left them, or what the CPU takes.
 inline int64_t slice_bytes_of(const CompressionConfig& config) {

@@ -54,6 +54,16 @@ constexpr int64_t kCudaSliceBytes = int64_t{64} << 20;
 
 }  // namespace
 
+void resolve_rounding(CompressionConfig& config, const std::string& device) {
+  if (config.rounding == "auto")  // on CUDA drawing again would bound unpacking
+    config.rounding =
+        Device::parse(device).type == DeviceType::cuda ? "stochastic" : rounding_of(config);
+  if (config.rounding == "dithered" && config.signs == "rebuilt")
+    throw ConfigError("compression.rounding",
+                      "expected stochastic or nearest with rebuilt signs: dither moves values near "
+                      "zero across it");
+}
+
 void resolve(Config& config) {
   resolve_data(config);
   resolve_model(config, batch_spec(config));
@@ -61,10 +71,11 @@ void resolve(Config& config) {
     config.compression.slice_bytes = Device::parse(config.run.device).type == DeviceType::cuda
                                          ? kCudaSliceBytes
                                          : SavePolicy::kSliceBytes;
-  if (family_of(config.model.name) == Family::graph &&
+  if (family_of(config.model.name) == Family::graph && config.data.sampler == "full" &&
       (config.compression.track_interval > 0 || config.compression.guard > 0))
     throw ConfigError("compression.track_interval",
-                      "expected 0, as the guard: batches of a graph cannot be split in two");
+                      "expected 0, as the guard, with the data.sampler full: batches are all the "
+                      "same, so gradients have no variance to compare with");
   const LevelNeeds level = needs_of(config.compression);
   if (level.checkpointing) config.train.checkpointing = true;
   if (level.offload && config.compression.offload.empty())
@@ -86,14 +97,7 @@ void resolve(Config& config) {
   } else if (config.compression.policy == "budget") {
     throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
-  if (config.compression.rounding == "auto")  // on CUDA drawing again would bound unpacking
-    config.compression.rounding = Device::parse(config.run.device).type == DeviceType::cuda
-                                      ? "stochastic"
-                                      : rounding_of(config.compression);
-  if (config.compression.rounding == "dithered" && config.compression.signs == "rebuilt")
-    throw ConfigError("compression.rounding",
-                      "expected stochastic or nearest with rebuilt signs: dither moves values near "
-                      "zero across it");
+  resolve_rounding(config.compression, config.run.device);
   if (level.adaptive && config.compression.bits != 0)
     throw ConfigError("compression.bits",
                       fmt::format("expected 0 with level {}, whose average_bits may be set",

@@ -21,6 +21,9 @@ std::vector<std::string> schedule_names();
 // Fills what is null: num_classes, in_channels and the folder of the data.
 // Errors (ConfigError): values that do not fit the data.
 void resolve(Config& config);
+// Of this, what concerns rounding: "auto" becomes what it means on that device.
+// Errors (ConfigError): dithered with rebuilt signs.
+void resolve_rounding(CompressionConfig& config, const std::string& device);
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model);
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
