@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "apps/config_error.h"
+#include "apps/make_data.h"
+#include "apps/make_model.h"
 #include "apps/make_policy.h"
 #include "autograd/checkpoint.h"
 #include "ops/copy.h"
@@ -55,8 +57,21 @@ class PartPolicy final : public SavePolicy {
 
 Batch copy_of(const Batch& batch, int64_t begin, int64_t end) {
   const CategoryScope scope(Category::input);
-  return {ops::clone(batch.input.slice(0, begin, end)),
-          ops::clone(batch.target.slice(0, begin, end))};
+  Batch part = part_of(batch, begin, end);
+  part.input = ops::clone(part.input);
+  part.target = ops::clone(part.target);
+  for (auto& [name, tensor] : part.extras) tensor = ops::clone(tensor);
+  return part;
+}
+
+// One of an epoch that no run reaches, for each step another.
+std::function<Batch(int64_t)> batches_apart(const Config& config) {
+  constexpr int64_t kEpochs = int64_t{1} << 40;
+  return [config, source = std::shared_ptr<data::BatchSource>()](int64_t step) mutable {
+    if (source == nullptr) source = make_batches(config, Split::train);
+    source->seek({kEpochs + step, 0});
+    return *source->next();
+  };
 }
 
 }  // namespace
@@ -74,6 +89,10 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.guard = c.guard;
   options.least_bits = static_cast<double>(c.guard_min_bits);
+  if (family_of(config.model.name) == Family::graph) {
+    options.batch = config.train.gradient_accumulation;
+    options.other = batches_apart(config);
+  }
   return options;
 }
 
@@ -112,8 +131,8 @@ bool Tracking::due(int64_t step) const {
   return false;
 }
 
-std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64_t of, int64_t step,
-                                                        Draw draw) {
+std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64_t n, int64_t of,
+                                                        int64_t step, Draw draw) {
   const RecomputeScope no_trace;
   std::optional<compress::AdaptivePolicy::Probe> probe;
   if (adaptive_ != nullptr) probe.emplace(*adaptive_);
@@ -137,7 +156,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
       leaf.set({});
     };
   model_.zero_grad();
-  PartPolicy policy(policy_, part.input.size(0), of);
+  PartPolicy policy(policy_, n, of);
   const BatchResult result = forward_backward(model_, part, context, &policy, how);
   if (options_.checkpointing) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();
@@ -149,12 +168,14 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
 
 void Tracking::before(const Batch& batch, int64_t step) {
   const Stopwatch watch(seconds_);
-  const int64_t of = batch.input.size(0), n = std::min(options_.samples, of / 2);
+  const bool whole = options_.other != nullptr;  // then a batch is one sample
+  const int64_t of = whole ? 1 : batch.input.size(0);
+  const int64_t n = whole ? 1 : std::min(options_.samples, of / 2);
   if (n == 0) return;
-  Pending pending{copy_of(batch, 0, n), of, {}};
+  Pending pending{whole ? batch : copy_of(batch, 0, n), n, of, {}};
   optim::GradientSamples& samples = pending.samples;
   auto draw = [&](optim::GradientSketch& sketch, const Batch& part, Draw which) {
-    const auto found = gradient(part, of, step, which);
+    const auto found = gradient(part, n, of, step, which);
     if (found) sketch = *found;
     return found.has_value();
   };
@@ -164,7 +185,7 @@ void Tracking::before(const Batch& batch, int64_t step) {
     samples.second = samples.first;
   else if (!draw(samples.second, pending.part, kSecond))
     return;
-  if (!draw(samples.other, copy_of(batch, n, 2 * n), kOther)) return;
+  if (!draw(samples.other, whole ? options_.other(step) : copy_of(batch, n, 2 * n), kOther)) return;
   samples.weights_before = optim::sketch_of_values(parameters_);
   pending_ = std::move(pending);
 }
@@ -174,11 +195,11 @@ bool Tracking::after(int64_t step) {
   if (!pending_) return false;
   Pending pending = std::move(*pending_);
   pending_.reset();
-  const auto later = gradient(pending.part, pending.of, step, kLater);
+  const auto later = gradient(pending.part, pending.n, pending.of, step, kLater);
   if (!later) return false;
   pending.samples.later = *later;
   pending.samples.weights_after = optim::sketch_of_values(parameters_);
-  const auto n = static_cast<double>(pending.part.input.size(0));
+  const auto n = static_cast<double>(pending.n);
   if (measured_bits_ != bits()) tracker_.forget_added_variance();
   tracker_.measured(optim::moments_of(pending.samples, n / static_cast<double>(options_.batch)));
   const double now = bits();

@@ -2,12 +2,13 @@
 // guard choose the bits by it. Ref: optim/convergence.h, optim/variance_guard.h.
 //
 // A measurement takes four passes over `samples` of the batch, three before a step and one after
-// it. They leave no trace: streams, statistics, the policy's state and the weights are as without
-// it. Of each gradient only a sketch is kept, and without checkpointing each parameter's gradient
-// is dropped as soon as it is complete.
-// Variance is what differs between two roundings: a policy that rounds to nearest (AC-GC) has none,
-// and its bias is not seen here.
+// it; of subgraphs, which cannot be cut, over two whole ones. They leave no trace: streams,
+// statistics, the policy's state and the weights are as without it. Of each gradient only a sketch
+// is kept, and without checkpointing each parameter's gradient is dropped as soon as it is
+// complete. Variance is what differs between two roundings: a policy that rounds to nearest (AC-GC)
+// has none, and its bias is not seen here.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -24,7 +25,9 @@ namespace frugal::apps {
 struct TrackingOptions {
   int64_t interval = 200;  // steps between measurements
   int64_t samples = 32;    // of a batch, in a pass; at most half of the batch
-  int64_t batch = 0;       // samples of a whole step
+  int64_t batch = 0;       // samples of a whole step; with `other` its batches
+  // Batches that cannot be cut are compared with this one, drawn apart from those of the steps.
+  std::function<Batch(int64_t step)> other = {};
   double momentum = 0, label_smoothing = 0;
   bool checkpointing = false;
   uint64_t seed = 0;      // of dropout in the passes
@@ -66,10 +69,10 @@ class Tracking {
 
  private:
   enum Draw : uint64_t { kFirst, kSecond, kOther, kLater, kDraws };
-  // The gradient of `part` of a batch of `of` samples, rounded anew for each draw. nullopt: not
+  // The gradient of `part`, n of a batch's `of` samples, rounded anew for each draw. nullopt: not
   // finite.
-  std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t of, int64_t step,
-                                                Draw draw);
+  std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t n, int64_t of,
+                                                int64_t step, Draw draw);
   double bits() const;  // 0: none that can be set
 
   Module& model_;
@@ -85,7 +88,7 @@ class Tracking {
   bool limited_ = false;  // at its last choice
   struct Pending {
     Batch part;
-    int64_t of = 0;
+    int64_t n = 0, of = 0;  // samples of it and of the batch
     optim::GradientSamples samples;
   };
   std::optional<Pending> pending_;  // between before() and after()
