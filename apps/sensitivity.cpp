@@ -84,7 +84,10 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
                 [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
   if (items.empty()) return;
   // The last batch of an epoch may be shorter: sensitivities stay those of whole ones.
-  const int64_t n = options_.batch, samples = std::min(batch.input.size(0), options_.samples);
+  // A graph stays whole, which costs as much as a step.
+  const bool whole = !is_divisible(batch);
+  const int64_t n = whole ? batch.input.size(0) : options_.batch;
+  const int64_t samples = whole ? n : std::min(batch.input.size(0), options_.samples);
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.measured < b.measured; });
   const bool started = std::any_of(items.begin(), items.end(),

@@ -156,6 +156,46 @@ TEST_CASE("sensitivities of a short batch are those of whole ones") {
   CHECK(q.policy->items().front().sensitivity.value() == whole);
 }
 
+TEST_CASE("a graph is measured whole, and is charged for as what it costs") {
+  Config config = parse_config(Json::parse(R"({
+    "model": {"name": "gcn", "layers": 6, "width": 16, "dropout": 0},
+    "data": {"name": "random_graph", "nodes": 400, "edges": 1200, "features": 8, "classes": 3,
+             "sampler": "neighbours", "batch_size": 20, "fan_outs": [4, 4]}})"));
+  resolve(config);
+  const auto model = make_model(config, batch_spec(config), kCpu);
+  const Batch batch = *make_batches(config, Split::train)->next();
+  const int64_t nodes = batch.input.size(0);
+  REQUIRE(nodes > 3 * config.data.batch_size);
+  compress::AdaptiveOptions keep;
+  keep.average = 3;
+  keep.keep.min_elements = 64;
+  AdaptivePolicy policy(keep);
+  const StepReplay replay{3, {5, 0}, 0, false};
+  Rng rng;
+  Context context;
+  context.rng = &rng;
+  begin_step(0);
+  forward_backward(*model, batch, context, &policy, {});
+  std::vector<uint64_t> seqs;
+  for (const auto& item : policy.items()) seqs.push_back(item.seq);
+  REQUIRE(seqs.size() > 4);
+  const auto found = measure_sensitivity(*model, policy, batch, nodes, replay, seqs);
+
+  SensitivityOptions options;
+  options.batch = config.data.batch_size;
+  options.samples = 4;
+  options.interval = 300;
+  options.share = 0.01;  // 3 batches
+  Adaptation adaptation(*model, policy, options);
+  adaptation.refresh(batch, 1, replay);
+  const auto items = policy.items();
+  for (size_t i = 0; i < items.size(); ++i) CHECK(items[i].sensitivity.value() == found[i]);
+  adaptation.refresh(batch, 300, replay);
+  int measured = 0;
+  for (const auto& item : policy.items()) measured += item.measured == 300;
+  CHECK(measured == 2);
+}
+
 TEST_CASE("a loss that is not finite has no sensitivities") {
   Problem p;
   for (const auto& each : p.model->parameters())
