@@ -6,6 +6,10 @@
 #include "core/cuda.h"
 #include "core/dtype.h"
 
+#ifndef FRUGAL_CUDA_EMULATOR
+#include <cuda_bf16.h>
+#endif
+
 namespace frugal::cuda {
 
 inline constexpr int kWarp = 32;
@@ -44,7 +48,18 @@ __device__ __forceinline__ float load(float x) { return x; }
 __device__ __forceinline__ float load(BFloat16 x) { return static_cast<float>(x); }
 template <class T>
 __device__ __forceinline__ T store(float x) {
+#ifndef FRUGAL_CUDA_EMULATOR
+  if constexpr (std::is_same_v<T, BFloat16>) {  // one instruction, but for the bits of NaN
+    T out;
+    out.bits = x == x ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
+                      : static_cast<uint16_t>(__float_as_uint(x) >> 16 | 0x40u);
+    return out;
+  } else {
+    return T(x);
+  }
+#else
   return T(x);
+#endif
 }
 
 // 16 bytes at once. REQUIRES: addresses that are multiples of 16.

@@ -1,6 +1,7 @@
 #include "ops/copy.h"
 
 #include "core/dtype_switch.h"
+#include "ops/cuda_cast.h"
 #include "ops/cuda_strides.h"
 
 namespace frugal::ops {
@@ -16,7 +17,7 @@ __device__ __forceinline__ To convert(From value) {
   else if constexpr (is_half<From>)
     return convert<To>(static_cast<float>(value));
   else if constexpr (is_half<To>)
-    return To(static_cast<float>(value));
+    return cuda::store<To>(static_cast<float>(value));
   else
     return static_cast<To>(value);
 }
@@ -30,6 +31,18 @@ struct Copy {
     int64_t at[2];
     where.at(i, at);
     to[at[0]] = convert<To>(from[at[1]]);
+  }
+};
+
+struct CopyRuns {  // of 16 bytes
+  cuda::Strided<2> where;
+  int64_t bytes;  // of an element
+  char* to;
+  const char* from;
+  __device__ void operator()(int64_t i) const {
+    int64_t at[2];
+    where.at(i, at);
+    cuda::store_pack(to + at[0] * bytes, cuda::load_pack(from + at[1] * bytes));
   }
 };
 
@@ -59,7 +72,16 @@ void with_copied(DType dtype, F&& f) {
 void copy_kernel(Cuda, const Tensor& out, const Tensor& x) {
   if (out.dtype() == x.dtype() && out.is_contiguous() && x.is_contiguous())
     return copy_bytes(out.raw(), out.device(), x.raw(), x.device(), x.nbytes());
-  const auto where = cuda::strided<2>("copy", x.shape(), {&out.strides(), &x.strides()});
+  const auto is_real = [](const Tensor& t) {
+    return t.is_contiguous() && (t.dtype() == DType::f32 || t.dtype() == DType::bf16);
+  };
+  if (is_real(out) && is_real(x)) return cuda::convert_into(out, x);
+  auto where = cuda::strided<2>("copy", x.shape(), {&out.strides(), &x.strides()});
+  const auto bytes = static_cast<int64_t>(size_of(x.dtype()));
+  if (out.dtype() == x.dtype() && where.is_run(0) && where.is_run(1) &&
+      cuda::is_packable(out.raw()) && cuda::is_packable(x.raw()) && where.into_runs(16 / bytes))
+    return cuda::for_each(x.nbytes() / 16, CopyRuns{where, bytes, static_cast<char*>(out.raw()),
+                                                    static_cast<const char*>(x.raw())});
   with_copied(out.dtype(), [&]<class To>(To) {
     with_copied(x.dtype(), [&]<class From>(From) {
       cuda::for_each(x.numel(), Copy<To, From>{where, out.mut<To>(), x.data<From>()});
@@ -68,6 +90,7 @@ void copy_kernel(Cuda, const Tensor& out, const Tensor& x) {
 }
 
 void fill_kernel(Cuda, const Tensor& out, double value) {
+  if (out.numel() == 0) return;
   const auto where = cuda::strided<1>("fill", out.shape(), {&out.strides()});
   with_copied(out.dtype(), [&]<class T>(T) {
     T filled;
@@ -75,6 +98,7 @@ void fill_kernel(Cuda, const Tensor& out, double value) {
       filled = T(static_cast<float>(value));
     else
       filled = static_cast<T>(value);
+    if (out.is_contiguous()) return cuda::fill(out.raw(), out.numel(), &filled, sizeof(T));
     cuda::for_each(out.numel(), Fill<T>{where, out.mut<T>(), filled});
   });
 }

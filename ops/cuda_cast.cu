@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_items(const float* x, float (&out)[kItems])
 __device__ __forceinline__ void store_items(BFloat16* y, const float (&in)[kItems]) {
   Pack<BFloat16> pack;
 #pragma unroll
-  for (int i = 0; i < kItems; ++i) pack.at[i] = BFloat16(in[i]);
+  for (int i = 0; i < kItems; ++i) pack.at[i] = store<BFloat16>(in[i]);
   store_pack(y, pack);
 }
 __device__ __forceinline__ void store_items(float* y, const float (&in)[kItems]) {

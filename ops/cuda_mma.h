@@ -12,7 +12,7 @@ namespace frugal::cuda {
 // Two floats, rounded: the first in the lower half.
 __device__ __forceinline__ uint32_t pack_bf16(float first, float second) {
 #ifdef FRUGAL_CUDA_EMULATOR
-  return static_cast<uint32_t>(BFloat16(second).bits) << 16 | BFloat16(first).bits;
+  return static_cast<uint32_t>(store<BFloat16>(second).bits) << 16 | store<BFloat16>(first).bits;
 #else
   uint32_t both;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));

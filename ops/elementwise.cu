@@ -34,6 +34,32 @@ struct Affine {
   __device__ float operator()(float x) const { return x * factor + term; }
 };
 
+// x of each of a run, or x[0] for all.
+template <class T>
+__device__ __forceinline__ cuda::Pack<T> load_run(const T* x, bool run) {
+  if (run) return cuda::load_pack(x);
+  cuda::Pack<T> pack;
+  const T value = *x;
+#pragma unroll
+  for (T& at : pack.at) at = value;
+  return pack;
+}
+
+template <class T, class F>
+struct BroadcastRuns {
+  cuda::Strided<2> where;
+  bool a_runs, b_runs;
+  const T *a, *b;
+  T* y;
+  F f;
+  __device__ void operator()(int64_t i) const {
+    int64_t at[2];
+    where.at(i, at);
+    cuda::store_pack(y + i * cuda::Pack<T>::kSize, cuda::map_pack<T>(f, load_run(a + at[0], a_runs),
+                                                                     load_run(b + at[1], b_runs)));
+  }
+};
+
 template <class T, class F>
 struct Broadcast {
   cuda::Strided<2> where;
@@ -54,9 +80,16 @@ void binary_kernel(Cuda, Binary op, const Tensor& a, const Tensor& b, const Tens
   const Tensor wide_a = expand(a, y.shape()), wide_b = expand(b, y.shape());
   with_binary(op, [&]<class F>(F f) {
     if (same) return cuda::map(f, y, a, b);
-    const auto where =
-        cuda::strided<2>("elementwise", y.shape(), {&wide_a.strides(), &wide_b.strides()});
+    auto where = cuda::strided<2>("elementwise", y.shape(), {&wide_a.strides(), &wide_b.strides()});
+    const bool a_runs = where.is_run(0), b_runs = where.is_run(1);
+    const bool packs = cuda::is_packable(y.raw()) && (!a_runs || cuda::is_packable(a.raw())) &&
+                       (!b_runs || cuda::is_packable(b.raw()));
     cuda::with_activation(y.dtype(), [&]<class T>(T) {
+      constexpr int64_t kSize = cuda::Pack<T>::kSize;
+      if (packs && where.into_runs(kSize))
+        return cuda::for_each(
+            y.numel() / kSize,
+            BroadcastRuns<T, F>{where, a_runs, b_runs, a.data<T>(), b.data<T>(), y.mut<T>(), f});
       cuda::for_each(y.numel(), Broadcast<T, F>{where, a.data<T>(), b.data<T>(), y.mut<T>(), f});
     });
   });
