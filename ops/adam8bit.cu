@@ -50,8 +50,8 @@ __global__ void update_packed_kernel(const Table table) {
     const float m_scale = row.m_scales[block], v_scale = row.v_scales[block];
 #pragma unroll
     for (int k = 0; k < kStateRun; ++k) {
-      m[k] = m_values[m_codes[k]] * m_scale;
-      v[k] = v_values[v_codes[k]] * v_scale;
+      m[k] = cuda::state_value(m_values[m_codes[k]], m_scale);
+      v[k] = cuda::state_value(v_values[v_codes[k]], v_scale);
       adam_element(row.factors, values[k], gradients[k], m[k], v[k]);
       // What lies behind the end must not count.
       if (k >= count) m[k] = v[k] = 0;

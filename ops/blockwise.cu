@@ -34,7 +34,7 @@ __global__ void dequantize_kernel(int64_t n, const cuda::DeviceMap map, const ui
   values[threadIdx.x] = map.values[threadIdx.x];
   __syncthreads();
   for (int64_t i = cuda::first_index(); i < n; i += cuda::index_stride())
-    x[i] = cuda::store<T>(values[codes[i]] * scales[i / kStateBlock]);
+    x[i] = cuda::store<T>(cuda::state_value(values[codes[i]], scales[i / kStateBlock]));
 }
 
 }  // namespace

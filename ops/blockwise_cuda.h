@@ -28,6 +28,12 @@ inline DeviceMap device_map(StateMap map) {
   return out;
 }
 
+// What a code stands for. A product of its own: nvcc must not make one operation of it and of a sum
+// that follows, for codes of what follows are the CPU's.
+__device__ __forceinline__ float state_value(float number, float scale) {
+  return __fmul_rn(number, scale);
+}
+
 // bar: 0.5 for the nearest number, else uniform in (0, 1).
 __device__ __forceinline__ uint8_t state_code(float x, float scale, const simd::Decades& d,
                                               bool positive, float bar) {
