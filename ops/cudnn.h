@@ -14,8 +14,8 @@ struct Convolution {
   Pass pass = Pass::forward;
   Shape x, w, y;  // REQUIRES: nothing empty; the shapes that conv2d_shape() gives
   Conv2dOptions options;
-  DType dtype = DType::f32;         // of all tensors: f32, by matmul_precision(), or bf16
-  bool bias = false, relu = false;  // forward: y = relu(conv + bias)
+  DType dtype = DType::f32;  // of all tensors: f32, by matmul_precision(), or bf16
+  bool bias = false;         // forward: y = conv + bias
 };
 
 // The pass's result is written, the rest read; bias [K].

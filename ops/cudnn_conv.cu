@@ -7,7 +7,7 @@
 namespace frugal::ops::cudnn {
 namespace {
 
-enum Id : int64_t { kX = 1, kW, kY, kBias, kSum, kBiased };
+enum Id : int64_t { kX = 1, kW, kY, kBias, kSum };
 
 // What the engine may assume of an address: 16 bytes, or less.
 int64_t alignment_of(const void* data) {
@@ -51,10 +51,9 @@ Descriptor& convolution(Graph& graph, const Conv2dOptions& o) {
 }
 
 void add_forward(Graph& graph, const Convolution& p, const Operand& x, const Operand& w,
-                 const Operand& y) {
-  const Operand sum = between(kSum, y), biased = between(kBiased, y);
+                 const Operand& y, const void* bias) {
   const Descriptor& out = graph.tensor(y);
-  const Descriptor& summed = p.bias || p.relu ? graph.tensor(sum) : out;
+  const Descriptor& summed = p.bias ? graph.tensor(between(kSum, y)) : out;
   graph.add(
       graph.part(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "forward")
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution(graph, p.options))
@@ -63,20 +62,15 @@ void add_forward(Graph& graph, const Convolution& p, const Operand& x, const Ope
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, summed)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0f)
           .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.0f));
-  const Descriptor* last = &summed;
-  if (p.bias) {
-    const int64_t k = p.w[0];
-    Operand row;
-    row.id = kBias;
-    row.type = y.type;
-    row.dims = {1, k, 1, 1};
-    row.strides = {k, 1, k, k};
-    row.alignment = static_cast<int64_t>(size_of(p.dtype));
-    const Descriptor& sums = p.relu ? graph.tensor(biased) : out;
-    graph.pointwise(CUDNN_POINTWISE_ADD, *last, &graph.tensor(row), sums);
-    last = &sums;
-  }
-  if (p.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, *last, nullptr, out);
+  if (!p.bias) return;
+  const int64_t k = p.w[0];
+  Operand row;
+  row.id = kBias;
+  row.type = y.type;
+  row.dims = {1, k, 1, 1};
+  row.strides = {k, 1, k, k};
+  row.alignment = alignment_of(bias);
+  graph.pointwise(CUDNN_POINTWISE_ADD, summed, &graph.tensor(row), out);
 }
 
 Graph graph_of(const Convolution& p, const ConvolutionData& data) {
@@ -84,7 +78,7 @@ Graph graph_of(const Convolution& p, const ConvolutionData& data) {
   const Operand w = operand(kW, p.dtype, p.w, data.w);
   Graph graph;
   if (p.pass == Pass::forward) {
-    add_forward(graph, p, x, w, y);
+    add_forward(graph, p, x, w, y, data.bias);
   } else if (p.pass == Pass::backward_weight) {
     graph.add(graph.part(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, "weight's")
                   .set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
@@ -113,11 +107,13 @@ bool convolve(const Convolution& p, const ConvolutionData& data) {
   const bool exact = p.dtype == DType::f32 && matmul_precision() == MatmulPrecision::f32;
   static constexpr const char* kPasses[] = {"forward", "input", "weight"};
   const std::string key = fmt::format(
-      "conv {} {}{} {}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {}",
+      "conv {} {}{}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {} within "
+      "{}",
       kPasses[static_cast<int>(p.pass)], name_of(p.dtype), exact ? "" : " rounded",
-      p.bias ? "+bias" : "", p.relu ? "+relu" : "", deterministic() ? "" : " any order", p.x, p.w,
-      p.y, shape(p.options.stride), shape(p.options.padding), shape(p.options.dilation),
-      alignment_of(data.x), alignment_of(data.w), alignment_of(data.y), convolution_workspace());
+      p.bias ? " +bias" : "", deterministic() ? "" : " any order", p.x, p.w, p.y,
+      shape(p.options.stride), shape(p.options.padding), shape(p.options.dilation),
+      alignment_of(data.x), alignment_of(data.w), alignment_of(data.y),
+      p.bias ? alignment_of(data.bias) : 0, convolution_workspace());
   std::vector<Binding> bindings{{kX, data.x}, {kW, data.w}, {kY, data.y}};
   if (p.bias) bindings.push_back({kBias, data.bias});
   return run(

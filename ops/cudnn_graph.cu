@@ -59,13 +59,16 @@ Descriptor engine_of(const Descriptor& config) {
 }
 
 // f32 stays f32: no engine that rounds inputs to half, or adds in less than f32. Large Winograd
-// tiles lose bits too.
+// tiles lose bits too; exact is what adds products of the inputs themselves.
 bool is_allowed(const Descriptor& config, bool exact) {
   const auto notes = engine_of(config).values<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+      case CUDNN_NUMERICAL_NOTE_FFT:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
         return exact;
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
         return deterministic();

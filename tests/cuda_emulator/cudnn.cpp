@@ -61,7 +61,6 @@ void run(const Convolution& p, const ConvolutionData& data) {
   for (int64_t i = 0; i < made.numel(); ++i) {
     float value = sums[static_cast<size_t>(i)];
     if (p.bias) value += get(data.bias, i % p.w[0], p.dtype);
-    if (p.relu && value < 0) value = 0;
     put(out, i, p.dtype, value);
   }
 }
