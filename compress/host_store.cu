@@ -14,11 +14,7 @@ namespace {
 class Store final : public HostStore {
  public:
   Store(Device device, int64_t window) : device_(device), window_(window) { cuda::use(device); }
-  ~Store() override {
-    // What was queued reads and writes the pool's memory, which goes with this.
-    cudaStreamSynchronize(out_.get());
-    cudaStreamSynchronize(back_.get());
-  }
+  ~Store() override { settle(); }  // what was queued uses the pool's memory, which goes with this
 
   Id put(Tensor payload) override {
     const std::lock_guard lock(mutex_);
@@ -132,6 +128,11 @@ class Store final : public HostStore {
            (item.payload.defined() && item.payload.storage()->version() != item.version);
   }
 
+  void settle() const noexcept {
+    FRUGAL_CUDA_REPORT(cudaStreamSynchronize(out_.get()));
+    FRUGAL_CUDA_REPORT(cudaStreamSynchronize(back_.get()));
+  }
+
   void copy_out(Item& item) {
     if (item.copy != nullptr || was_changed(item)) return;
     item.copy = pool_.allocate(std::max<int64_t>(item.payload.nbytes(), 1));
@@ -188,7 +189,8 @@ class Store final : public HostStore {
     const bool came = item.coming;
     let_go(item);
     if (item.copy != nullptr) {
-      if (came) item.back.hold(out_.get());  // who gets the memory next writes to it there
+      // Who gets the memory next writes to it there, behind the copy out.
+      if (came) item.back.hold(out_.get());
       pool_.release(item.copy);
     }
     items_.erase(found);
@@ -243,7 +245,7 @@ class Store final : public HostStore {
   int64_t window_;
   mutable std::mutex mutex_;
   cuda::Stream out_, back_;
-  cuda::PinnedPool pool_;
+  cuda::PinnedPool pool_{[this] { settle(); }};
   Items items_;
   std::deque<Id> wishes_;
   Id next_ = 1;

@@ -3,36 +3,47 @@
 #include <map>
 
 #include "core/cuda.h"
+#include "core/cuda_graph.h"
 
 namespace frugal::compress {
 namespace {
 
-// Counters of a device come from one small block that is never given back, and is no tensor's:
-// memory accounts hold what plans on `meta` hold.
+// Counters of a device come from small blocks that are never given back, and are no tensor's:
+// memory accounts hold what plans on `meta` hold. Work that is being recorded takes one that is
+// zero already: zeroing it there would be recorded too, and every replay would begin anew.
 class Counters {
  public:
   unsigned long long* take() {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
-      constexpr size_t kCount = 256;
-      void* block = nullptr;
-      FRUGAL_CUDA_CHECK(cudaMalloc(&block, kCount * sizeof(unsigned long long)));
-      for (size_t i = 0; i < kCount; ++i)
-        free_.push_back(static_cast<unsigned long long*>(block) + i);
+    if (!used_.empty() && !cuda::recording()) {
+      FRUGAL_CUDA_CHECK(cudaMemsetAsync(used_.back(), 0, sizeof(*used_.back()), cuda::stream()));
+      zero_.push_back(used_.back());
+      used_.pop_back();
     }
-    unsigned long long* one = free_.back();
-    free_.pop_back();
-    FRUGAL_CUDA_CHECK(cudaMemsetAsync(one, 0, sizeof(*one), cuda::stream()));
+    if (zero_.empty()) add_zeros();
+    unsigned long long* one = zero_.back();
+    zero_.pop_back();
     return one;
   }
   void give_back(unsigned long long* one) {
     const std::lock_guard lock(mutex_);
-    free_.push_back(one);
+    used_.push_back(one);
   }
 
  private:
+  void add_zeros() {
+    constexpr size_t kCount = 256;
+    void* block = nullptr;
+    FRUGAL_CUDA_CHECK(cudaMalloc(&block, kCount * sizeof(unsigned long long)));
+    const cuda::Stream beside;  // nothing on it is recorded
+    FRUGAL_CUDA_CHECK(cudaMemsetAsync(block, 0, kCount * sizeof(unsigned long long), beside.get()));
+    FRUGAL_CUDA_CHECK(cudaStreamSynchronize(beside.get()));
+    for (size_t i = 0; i < kCount; ++i)
+      zero_.push_back(static_cast<unsigned long long*>(block) + i);
+  }
+
   std::mutex mutex_;
-  std::vector<unsigned long long*> free_;
+  std::vector<unsigned long long*> zero_, used_;
 };
 
 Counters& counters(int device) {

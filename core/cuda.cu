@@ -3,6 +3,8 @@
 #include <mutex>
 #include <vector>
 
+#include "core/log.h"
+
 namespace frugal::cuda {
 namespace {
 
@@ -40,6 +42,18 @@ void check(cudaError_t status, const char* call) {
                           cudaGetErrorName(status)));
 }
 
+void report(cudaError_t status, const char* call) noexcept {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();
+#ifndef FRUGAL_CUDA_EMULATOR
+  if (status == cudaErrorCudartUnloading) return;
+#endif
+  try {
+    log().error("[cuda] {}: {}", call, cudaGetErrorString(status));
+  } catch (...) {  // nobody is left to tell
+  }
+}
+
 int device_count() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
@@ -65,7 +79,7 @@ Event::Event(bool timed) {
       cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
 }
 Event::~Event() {
-  if (event_ != nullptr) cudaEventDestroy(event_);
+  if (event_ != nullptr) FRUGAL_CUDA_REPORT(cudaEventDestroy(event_));
 }
 void Event::record(cudaStream_t on) { FRUGAL_CUDA_CHECK(cudaEventRecord(event_, on)); }
 void Event::hold(cudaStream_t waiting) const {
@@ -85,6 +99,6 @@ double Event::milliseconds_since(const Event& begin) const {
 }
 
 Stream::Stream() { FRUGAL_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-Stream::~Stream() { cudaStreamDestroy(stream_); }
+Stream::~Stream() { FRUGAL_CUDA_REPORT(cudaStreamDestroy(stream_)); }
 
 }  // namespace frugal::cuda

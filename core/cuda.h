@@ -15,6 +15,9 @@ namespace frugal::cuda {
 // Errors: Error "[cuda] CALL: what CUDA says"; out of memory and sticky faults say what helps.
 void check(cudaError_t status, const char* call);
 #define FRUGAL_CUDA_CHECK(call) ::frugal::cuda::check((call), #call)
+// For destructors: logs what check() would throw. Silent where the process ends.
+void report(cudaError_t status, const char* call) noexcept;
+#define FRUGAL_CUDA_REPORT(call) ::frugal::cuda::report((call), #call)
 
 // Makes `device` current for this thread.  Errors: no such device.
 void use(Device device);

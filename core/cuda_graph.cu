@@ -5,12 +5,19 @@
 #include "core/private_pool.h"
 
 namespace frugal::cuda {
+namespace {
+
+thread_local bool is_recording = false;
+
+}  // namespace
+
+bool recording() { return is_recording; }
 
 struct Graph::State {
   cudaGraphExec_t exec = nullptr;
   std::unique_ptr<PrivatePool> pool;
   void drop() {
-    if (exec != nullptr) cudaGraphExecDestroy(std::exchange(exec, nullptr));
+    if (exec != nullptr) FRUGAL_CUDA_REPORT(cudaGraphExecDestroy(std::exchange(exec, nullptr)));
     pool.reset();
   }
 };
@@ -24,14 +31,20 @@ void Graph::capture(const std::function<void()>& work) {
   state_->drop();
   advance();  // its memory must not be the graph's
   const cudaStream_t on = stream();
+  int device = 0;
+  FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
+  allocator(device).trim();  // the graph's memory is another's, and nothing can go back meanwhile
   auto pool = std::make_unique<PrivatePool>();
   // Relaxed: memory may be taken from the system meanwhile.
   FRUGAL_CUDA_CHECK(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
   cudaGraph_t graph = nullptr;
+  is_recording = true;
   try {
     const PrivatePool::Scope scope(*pool);
     work();
+    is_recording = false;
   } catch (...) {
+    is_recording = false;
     cudaStreamEndCapture(on, &graph);  // fails if the capture broke: then there is no graph
     cudaGetLastError();
     if (graph != nullptr) cudaGraphDestroy(graph);

@@ -14,6 +14,9 @@
 
 namespace frugal::cuda {
 
+// Whether this thread is in capture(): then what it queues is recorded, and waiting is an error.
+bool recording();
+
 class Graph {
  public:
   Graph();

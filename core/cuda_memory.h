@@ -7,7 +7,9 @@ namespace frugal::cuda {
 
 int device_count();  // that this machine has; 0 without a driver
 // Caching and in the order of the compute stream: a block may be used again at once, since what
-// was queued before runs before.  Errors: no such device, naming those that are there.
+// was queued before runs before. With FRUGAL_ALLOCATOR=one_by_one in the environment every tensor
+// is a piece of the system's memory, so that memory checkers see where it ends; slow.
+// Errors: no such device, naming those that are there.
 Allocator& allocator(int index);
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
 void zero_bytes(void* data, int64_t bytes);

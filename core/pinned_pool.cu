@@ -18,8 +18,11 @@ void* pin(int64_t bytes) {
 
 }  // namespace
 
-PinnedPool::PinnedPool()
-    : pool_({.acquire = pin, .give_back = [](void* data) { cudaFreeHost(data); }}) {}
+PinnedPool::PinnedPool(std::function<void()> settle)
+    : pool_({.acquire = pin, .give_back = [settle = std::move(settle)](void* data) {
+               if (settle) settle();
+               FRUGAL_CUDA_REPORT(cudaFreeHost(data));
+             }}) {}
 
 void* PinnedPool::allocate(int64_t bytes) {
   void* data = pool_.allocate(bytes);
