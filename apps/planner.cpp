@@ -196,7 +196,7 @@ std::optional<Planned> Planner::find_plan() {
     found.plan.margin = margin_;
     found.memory = run(found.plan);
     if (!fits(found.memory)) continue;
-    keep_recipes(found);
+    if (mode != BudgetPlan::plain) keep_recipes(found);
     return found;
   }
   learn_items();

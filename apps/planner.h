@@ -16,7 +16,7 @@
 // as it was seen (compress/budget_policy.h), so the first plan counts on nothing, and later ones
 // code nothing where that predicts less variance.
 //
-// With equal configurations and sensitivities, plans are equal.
+// With equal configurations, sensitivities and steps so far, plans are equal.
 #pragma once
 #include "apps/meta_step.h"
 #include "compress/budget_policy.h"

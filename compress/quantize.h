@@ -110,8 +110,8 @@ class Quantized final : public Grouped {
   }
 
   // On CUDA: f of gelu and silu, where codes carry no sign; batch norm where its channels are the
-  // groups' columns, masks by rows, slices that begin at blocks of 8 rows. On the CPU: gelu, where
-  // the variance is known.
+  // groups' columns, masks by rows, slices that begin at blocks of 8 rows. On the CPU, and
+  // accounted for on meta: gelu, where the variance is known.
   bool run_pass(PackedPass& pass) const override;
 
   Tensor take_payload() override { return std::move(payload_); }

@@ -55,7 +55,8 @@ void quantize_mapped(const PackJob& job, const MapForward& map) {
 }
 
 bool Quantized::run_pass(PackedPass& pass) const {
-  if (payload_.device() == kCpu) {
+  // A step on meta plans one on the CPU.
+  if (payload_.device() == kCpu || payload_.device() == kMeta) {
     auto* unary = std::get_if<UnaryPass>(&pass.what);
     return unary != nullptr && fits(unary->dy, layout_.numel, dtype_) &&
            fits(unary->out, layout_.numel, dtype_) && in_slices(*unary);

@@ -77,7 +77,9 @@ bool Quantized::in_slices(UnaryPass& pass) const {
   if (!pass.out.defined()) pass.out = Tensor::empty(shape_, dtype_, payload_.device());
   const Tensor to = pass.out.view({all}), dy = pass.dy.defined() ? pass.dy.view({all}) : pass.dy;
   CategoryScope scope(Category::workspace);
-  const Tensor xs = Tensor::empty({step}, dtype_), variances = Tensor::empty({step}, dtype_);
+  const Tensor xs = Tensor::empty({step}, dtype_, payload_.device());
+  const Tensor variances = Tensor::empty({step}, dtype_, payload_.device());
+  if (payload_.device() == kMeta) return true;
   for (int64_t begin = 0; begin < all; begin += step) {
     const int64_t end = std::min(all, begin + step);
     const Tensor x = xs.slice(0, 0, end - begin), variance = variances.slice(0, 0, end - begin);

@@ -100,3 +100,22 @@ TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
   PackedPass pass{UnaryPass{ops::Unary::gelu_exact}};
   CHECK(!Quantizer(nearest).pack(Tensor::full({64, 4}, 1), {})->run_pass(pass));
 }
+
+TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
+  const Shape shape{4096, 256};
+  const auto taken = [&](Device device) {
+    const Tensor x = Tensor::zeros(shape, DType::f32, device);
+    const auto packed = Quantizer().pack(x, {});
+    const Tensor dy = Tensor::zeros(shape, DType::f32, device);
+    Allocator& memory = allocator(device);
+    memory.reset_peak();
+    const int64_t before = memory.report().live_total;
+    PackedPass pass{UnaryPass{ops::Unary::gelu_tanh, dy, dy}};
+    CHECK(packed->run_pass(pass));
+    return memory.report().peak_total - before;
+  };
+  const int64_t real = taken(kCpu);
+  CHECK(real > 0);
+  CHECK(real < shape.numel() * 2);  // half of x
+  CHECK(taken(kMeta) == real);
+}
