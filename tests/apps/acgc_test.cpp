@@ -21,7 +21,12 @@ namespace {
 
 using Gradients = std::map<std::string, std::vector<float>>;
 
-// A model in training on random images.
+const std::string kImages = R"({"name": "random", "shape": [8, 8, 3], "classes": 4,
+  "batch_size": 64, "train_samples": 256})";
+const std::string kTokens = R"({"name": "random_tokens", "classes": 3, "max_length": 24,
+  "batch_size": 16, "train_samples": 128})";
+
+// A model in training on random images, or on tokens.
 class Problem {
  public:
   explicit Problem(const std::string& model) : bench_(config_of(model)) {}
@@ -37,9 +42,9 @@ class Problem {
 
  private:
   static Config config_of(const std::string& model) {
-    Config config = parse_config(Json::parse(R"({"model": )" + model + R"(,
-      "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 64,
-               "train_samples": 256}})"));
+    const bool tokens = model.find("bert") != std::string::npos;
+    Config config = parse_config(Json::parse(R"({"model": )" + model + R"(, "data": )" +
+                                             (tokens ? kTokens : kImages) + "}"));
     resolve(config);
     return config;
   }
@@ -98,6 +103,8 @@ AcgcOptions options(double e) {
 }
 
 const std::string kResnet = R"({"name": "resnet20", "shortcut": "A"})";
+const std::string kBert =
+    R"({"name": "bert_tiny", "layers": 2, "width": 32, "heads": 2, "vocab_size": 60})";
 const std::string kMlp = R"({"name": "mlp", "hidden": [64, 48]})";
 
 }  // namespace
@@ -108,11 +115,14 @@ TEST_CASE("the predicted bound holds on every step") {
     double e;
     const char* codec;
   };
-  for (const Case& each : {Case{kResnet, 1, "fixed_z"}, Case{kResnet, 0.2, "entropy"},
-                           Case{kMlp, 1, "entropy"}, Case{kMlp, 0.2, "fixed_z"}}) {
+  for (const Case& each :
+       {Case{kResnet, 1, "fixed_z"}, Case{kResnet, 0.2, "entropy"}, Case{kMlp, 1, "entropy"},
+        Case{kMlp, 0.2, "fixed_z"}, Case{kBert, 1, "fixed_z"}, Case{kBert, 0.2, "entropy"}}) {
     AcgcOptions with = options(each.e);
     with.codec = each.codec;
     const Check found = check(each.model, with);
+    CAPTURE(each.model);
+    CAPTURE(found.bits);
     CHECK(found.parameter <= each.e * each.e);
     CHECK(found.whole > 0);
   }
