@@ -119,7 +119,12 @@ TEST_CASE("networks and data that do not fit are refused by name") {
   refused("bert.json", "--set model.name=resnet20", "model.name", "bert_tiny");
   refused("graph.json", "--set model.name=bert_tiny", "model.name", "gcnii");
   refused("bert.json", "--set model.max_positions=8", "model.max_positions", "12");
-  refused("bert.json", "--set model.vocab_size=5", "model.vocab_size", "at least");
+  write_file(folder / "words.txt", words());
+  refused("bert.json",
+          "--set model.name=gpt2 --set model.vocab_size=5 --set data.name=text --set "
+          "data.classes=null --set data.dir=" +
+              folder / "words.txt",
+          "model.vocab_size", "expected at least 12");
   refused("bert.json", "--set data.name=sst2 --set data.dir=/ --set data.classes=null",
           "data.vocabulary", "vocab.txt");
   refused("bert.json",
