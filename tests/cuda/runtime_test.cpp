@@ -1,5 +1,8 @@
 // Memory, transfers, recorded work.
+#include "compress/nonfinite_count.h"
 #include "core/cuda_graph.h"
+#include "core/cuda_staging.h"
+#include "core/pinned_pool.h"
 #include "core/rng.h"
 #include "ops/copy.h"
 #include "ops/elementwise.h"
@@ -38,6 +41,104 @@ TEST_CASE("strided copies and casts on the GPU") {
   const Tensor filled = Tensor::zeros({3, 4}, DType::f32, gpu::kCuda);
   ops::fill(filled.select(1, 2), 7);
   CHECK(filled.to_vector() == std::vector<double>{0, 0, 7, 0, 0, 0, 7, 0, 0, 0, 7, 0});
+}
+
+TEST_CASE("long copies, casts, fills and broadcasts take 16 bytes at a time, and the rest") {
+  if (!gpu::available()) return;
+  const auto count = [](const Shape& shape) {
+    Tensor x = Tensor::empty(shape);
+    for (int64_t i = 0; i < x.numel(); ++i) x.mut<float>()[i] = static_cast<float>(i % 251) - 99.5F;
+    return x;
+  };
+  // The last axis in whole runs, or not; from an address that is one, or not.
+  for (const int64_t columns : {16, 13})
+    for (const int64_t first : {0, 1}) {
+      const Tensor x = count({5, 7, columns + first}), there = to_device(x, gpu::kCuda);
+      const auto part = [&](const Tensor& t) { return t.slice(2, first, columns + first); };
+      CHECK(ops::clone(part(there)).to_vector() == ops::clone(part(x)).to_vector());
+      const auto swapped = [&](const Tensor& t) { return part(t).permute({1, 0, 2}); };
+      CHECK(ops::clone(swapped(there)).to_vector() == ops::clone(swapped(x)).to_vector());
+      const Tensor half = ops::cast(there, DType::bf16);
+      CHECK(half.to_vector() == ops::cast(x, DType::bf16).to_vector());
+      CHECK(ops::cast(half, DType::f32).to_vector() ==
+            ops::cast(ops::cast(x, DType::bf16), DType::f32).to_vector());
+      const Tensor whole = ops::clone(part(x)), on_gpu = ops::clone(part(there));
+      for (const Shape& shape : {Shape{columns}, Shape{1}, Shape{7, 1}, Shape{5, 1, columns},
+                                 Shape{5, 1, 1}, Shape{5, 7, 1}}) {
+        CAPTURE(shape);
+        const Tensor other = count(shape), other_there = to_device(other, gpu::kCuda);
+        CHECK(ops::sub(on_gpu, other_there).to_vector() == ops::sub(whole, other).to_vector());
+        CHECK(ops::sub(other_there, on_gpu).to_vector() == ops::sub(other, whole).to_vector());
+      }
+    }
+  for (const int64_t n : {1, 7, 16, 1003})
+    for (const DType dtype : {DType::u8, DType::bf16, DType::f32, DType::i64}) {
+      const Tensor all = Tensor::zeros({n + 1}, dtype, gpu::kCuda);
+      ops::fill(all.slice(0, 1, n + 1), 3);
+      std::vector<double> expected(static_cast<size_t>(n + 1), 3);
+      expected[0] = 0;
+      CHECK(all.to_vector() == expected);
+      CHECK(Tensor::full({n}, 3, dtype, gpu::kCuda).to_vector() ==
+            std::vector<double>(static_cast<size_t>(n), 3));
+    }
+}
+
+TEST_CASE("batches are staged: the host may write at once, pinned memory is used again") {
+  if (!gpu::available()) return;
+  Tensor x = Tensor::full({3 << 18}, 2);
+  std::vector<Tensor> there;
+  for (int i = 0; i < 3; ++i) {
+    there.push_back(cuda::staged(x, gpu::kCuda));
+    ops::fill(x, 3 + i);
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(there[i].item(0) == static_cast<double>(2 + i));
+    CHECK(there[i].item(x.numel() - 1) == static_cast<double>(2 + i));
+  }
+  cuda::synchronize();
+  const int64_t held = cuda::staged_bytes(gpu::kCuda).held;
+  CHECK(cuda::staged_bytes(gpu::kCuda).used == 0);
+  cuda::staged(x, gpu::kCuda);
+  CHECK(cuda::staged_bytes(gpu::kCuda).held == held);
+  CHECK(cuda::staged(Tensor::zeros({0, 4}), gpu::kCuda).shape() == Shape{0, 4});
+  CHECK_THROWS_WITH_AS(cuda::staged(x.view({3, 1 << 18}).transpose(0, 1), gpu::kCuda),
+                       doctest::Contains("contiguous"), Error);
+  cuda::Graph graph;
+  CHECK_THROWS_WITH_AS(graph.capture([&] { cuda::staged(x, gpu::kCuda); }),
+                       doctest::Contains("captur"), Error);
+  CHECK_FALSE(cuda::recording());
+}
+
+TEST_CASE("pinned memory goes back to the system after what uses it") {
+  if (!gpu::available()) return;
+  int settled = 0;
+  {
+    cuda::PinnedPool pool([&] { ++settled; });
+    pool.release(pool.allocate(40 << 20));
+    CHECK(settled == 0);
+    pool.allocate(200 << 20);  // more than a quarter beyond: the first segment goes
+    CHECK(settled == 1);
+  }
+  CHECK(settled == 2);
+}
+
+TEST_CASE("a count that recorded work begins is not begun anew by replays") {
+  if (!gpu::available()) return;
+  compress::NonfiniteCount before;
+  before.on_device();  // memory for many
+  compress::NonfiniteCount count;
+  cuda::Graph graph;
+  unsigned long long* counter = nullptr;
+  const Tensor five = Tensor::full({1}, 5, DType::i64, gpu::kCuda);
+  const Tensor x = Tensor::full({3}, 1, DType::f32, gpu::kCuda);
+  graph.capture([&] {
+    counter = count.on_device();
+    ops::affine(x, 2, 0);
+  });
+  CHECK(count.value() == 0);
+  copy_bytes(counter, gpu::kCuda, five.raw(), gpu::kCuda, 8);
+  graph.replay();
+  CHECK(count.value() == 5);
 }
 
 TEST_CASE("memory on the GPU is accounted, limited, and given back") {
