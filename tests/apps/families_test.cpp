@@ -124,7 +124,7 @@ TEST_CASE("networks and data that do not fit are refused by name") {
           "--set model.name=gpt2 --set model.vocab_size=5 --set data.name=text --set "
           "data.classes=null --set data.dir=" +
               folder / "words.txt",
-          "model.vocab_size", "expected at least 12");
+          "model.vocab_size", "expected at least 11");
   refused("bert.json", "--set data.name=sst2 --set data.dir=/ --set data.classes=null",
           "data.vocabulary", "vocab.txt");
   refused("bert.json",
