@@ -4,15 +4,16 @@
 #include <cstring>
 
 #include "apps/commands.h"
+#include "apps/makers.h"
 #include "apps/report.h"
 #include "compress/quantize.h"
+#include "core/cuda_memory.h"
 #include "core/parallel.h"
 #include "ops/bitmask.h"
+#include "ops/copy.h"
 
 namespace frugal::apps {
 namespace {
-
-constexpr int64_t kChannels = 64;
 
 // What a row measures: a width, without or with a bit in the codes (half of them set, slope 0), and
 // whether rounding is dithered.
@@ -25,16 +26,25 @@ constexpr Format kFormats[] = {
     {6, false, false}, {7, false, false}, {8, false, false}, {2, true, false},  {4, true, false},
     {5, true, false},  {2, false, true},  {4, false, true},  {2, true, true},   {4, true, true}};
 
+// Of the device, once, on average over `times` in a row: so that queueing does not count on CUDA.
 template <class F>
-double seconds(F&& f) {
+double seconds(Device device, int times, F&& f) {
+  const auto wait = [&] {
+    if constexpr (kHasCuda)
+      if (device.type == DeviceType::cuda) cuda::synchronize();
+  };
+  wait();
   const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (int i = 0; i < times; ++i) f();
+  wait();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
 }
 
 void copy(const Tensor& from, const Tensor& to) {
   const auto* source = static_cast<const char*>(from.raw());
   auto* target = static_cast<char*>(to.raw());
+  if (from.device() != kCpu)
+    return copy_bytes(target, to.device(), source, from.device(), from.nbytes());
   parallel_for(0, from.nbytes(), 1 << 20, [&](int64_t begin, int64_t end) {
     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });
@@ -43,28 +53,49 @@ void copy(const Tensor& from, const Tensor& to) {
 struct Row {
   Format format;
   int threads;
+  int64_t payload = 0;                           // bytes
   std::vector<double> copy, pack, unpack, sign;  // seconds; `sign` empty without one
+};
+
+Tensor random_values(int64_t rows, int64_t channels, Device device) {
+  const Tensor values = Tensor::empty({rows, channels});
+  float* x = values.mut<float>();
+  parallel_for(0, values.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) x[i] = uniform({1, 0}, static_cast<uint64_t>(i)) - 0.5f;
+  });
+  return to_device(values, device);
+}
+
+// A rate, as it is printed, and over that of copying.
+struct Rate {
+  double gb_per_s, over_copy;
+  std::string rate() const { return fmt::format("{:.2f} GB/s", gb_per_s); }
+  std::string part() const { return fmt::format("{:.2f}", over_copy); }
 };
 
 }  // namespace
 
 void bench_quantizer(const BenchArguments& arguments) {
-  const int64_t repeats = arguments.repeats > 0 ? arguments.repeats : 5;
+  RunConfig place;
+  place.device = arguments.device;
+  const Device device = set_up_device(place);
+  const bool on_cuda = device.type == DeviceType::cuda;
+  const DType dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32;
+  const int64_t repeats = arguments.repeats > 0 ? arguments.repeats : on_cuda ? 11 : 5;
   const int64_t bytes = arguments.mebibytes << 20;
-  const int64_t rows = std::max<int64_t>(bytes / 4 / kChannels, 1);
-  const Tensor values = Tensor::empty({rows, kChannels}), out = Tensor::empty({rows, kChannels});
-  float* x = values.mut<float>();
-  parallel_for(0, values.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) x[i] = uniform({1, 0}, static_cast<uint64_t>(i)) - 0.5f;
-  });
-  copy(values, out);  // touches every page of both
+  const int64_t rows = std::max<int64_t>(bytes / size_of(dtype) / arguments.channels, 1);
+  Tensor values = random_values(rows, arguments.channels, device);
   const Sign sign{ops::rectify(values, 0, true).mask, 0};
-  const int all = num_threads();
+  values = ops::cast(values, dtype);
+  const Tensor out = Tensor::empty(values.shape(), dtype, device);
+  copy(values, out);  // touches every page of both
+  const int all = num_threads(), times = on_cuda ? 10 : 1;
   std::vector<Row> results;
   std::vector<int> counts{1};
-  if (all > 1) counts.push_back(all);
+  if (on_cuda) counts = {all};
+  if (!on_cuda && all > 1) counts.push_back(all);
   for (int threads : counts)
-    for (const Format& format : kFormats) results.push_back({format, threads, {}, {}, {}, {}});
+    for (const Format& format : kFormats) results.push_back({format, threads, 0, {}, {}, {}, {}});
   uint64_t step = 0;
   for (int64_t round = -1; round < repeats; ++round) {
     for (Row& row : results) {
@@ -77,12 +108,17 @@ void bench_quantizer(const BenchArguments& arguments) {
       SaveInfo info;
       info.step = step++;
       if (row.format.sign) info.sign = &sign;
-      const double copied = seconds([&] { copy(values, out); });
-      const double pack = seconds([&] { packed = quantizer.pack(values, info); });
+      const double copied = seconds(device, times, [&] { copy(values, out); });
+      const double pack = seconds(device, times, [&] {
+        packed.reset();  // its bytes are the next one's
+        packed = quantizer.pack(values, info);
+      });
       const auto& quantized = dynamic_cast<const compress::Quantized&>(*packed);
-      const double unpack = seconds([&] { quantized.unpack_into(out); });
+      const double unpack = seconds(device, times, [&] { quantized.unpack_into(out); });
       double unpack_sign = 0;
-      if (quantized.carries_sign()) unpack_sign = seconds([&] { quantized.unpack_sign(); });
+      if (quantized.carries_sign())
+        unpack_sign = seconds(device, times, [&] { quantized.unpack_sign(); });
+      row.payload = quantized.payload().nbytes();
       if (round < 0) continue;
       row.copy.push_back(copied);
       row.pack.push_back(pack);
@@ -91,43 +127,62 @@ void bench_quantizer(const BenchArguments& arguments) {
     }
   }
   set_num_threads(all);
+  const char* base = on_cuda ? "copy" : "memcpy";
+  const std::string over = fmt::format("over {}", base);
   Json list = Json::array();
-  std::vector<std::vector<std::string>> lines = {{"bits", "sign", "rounding", "threads", "memcpy",
-                                                  "pack", "over memcpy", "unpack", "over memcpy",
-                                                  "sign alone", "over memcpy"}};
+  std::vector<std::vector<std::string>> lines = {{"bits", "sign", "rounding", "threads", base,
+                                                  "pack", over, "unpack", over, "sign alone",
+                                                  over}};
   for (const Row& row : results) {
-    const auto size = static_cast<double>(values.nbytes());
-    const double c = size / median(row.copy) / 1e9, p = size / median(row.pack) / 1e9,
-                 u = size / median(row.unpack) / 1e9;
+    const int64_t size = values.nbytes(), mask = row.format.sign ? sign.mask.nbytes() : 0;
+    // On the CPU bytes of the tensor, on CUDA those that are read and written.
+    const auto rate_of = [&](int64_t moved, const std::vector<double>& taken) {
+      return static_cast<double>(on_cuda ? moved : size) / median(taken) / 1e9;
+    };
+    const double copied = rate_of(2 * size, row.copy);
+    const auto rate = [&](int64_t moved, const std::vector<double>& taken) {
+      const double r = rate_of(moved, taken);
+      return Rate{r, r / copied};
+    };
+    const Rate pack = rate(size + mask + row.payload, row.pack);
+    const Rate unpack = rate(row.payload + size, row.unpack);
     list.push_back({{"bits", row.format.bits},
                     {"sign", row.format.sign},
                     {"rounding", row.format.dithered ? "dithered" : "stochastic"},
                     {"threads", row.threads},
-                    {"memcpy_gb_per_s", c},
-                    {"pack_gb_per_s", p},
-                    {"unpack_gb_per_s", u},
-                    {"pack_over_memcpy", p / c},
-                    {"unpack_over_memcpy", u / c}});
-    const double g = row.sign.empty() ? 0 : size / median(row.sign) / 1e9;
-    if (!row.sign.empty()) {
-      list.back()["unpack_sign_gb_per_s"] = g;
-      list.back()["unpack_sign_over_memcpy"] = g / c;
-    }
-    auto rate = [](double gb) { return fmt::format("{:.2f} GB/s", gb); };
-    auto part = [](double ratio) { return fmt::format("{:.2f}", ratio); };
+                    {"packed_bytes", row.payload},
+                    {"memcpy_gb_per_s", copied},
+                    {"pack_gb_per_s", pack.gb_per_s},
+                    {"pack_over_memcpy", pack.over_copy},
+                    {"unpack_gb_per_s", unpack.gb_per_s},
+                    {"unpack_over_memcpy", unpack.over_copy}});
     lines.push_back({std::to_string(row.format.bits), row.format.sign ? "yes" : "no",
                      row.format.dithered ? "dithered" : "stochastic", std::to_string(row.threads),
-                     rate(c), rate(p), part(p / c), rate(u), part(u / c),
-                     row.sign.empty() ? "-" : rate(g), row.sign.empty() ? "-" : part(g / c)});
+                     fmt::format("{:.2f} GB/s", copied), pack.rate(), pack.part(), unpack.rate(),
+                     unpack.part(), "-", "-"});
+    if (row.sign.empty()) continue;
+    const Rate alone = rate(row.payload + mask, row.sign);
+    list.back()["unpack_sign_gb_per_s"] = alone.gb_per_s;
+    list.back()["unpack_sign_over_memcpy"] = alone.over_copy;
+    lines.back()[9] = alone.rate();
+    lines.back()[10] = alone.part();
   }
   if (arguments.json) {
-    const Json document = {{"bytes", values.nbytes()}, {"repeats", repeats}, {"results", list}};
+    const Json document = {{"device", arguments.device},
+                           {"dtype", arguments.dtype},
+                           {"shape", {rows, arguments.channels}},
+                           {"bytes", values.nbytes()},
+                           {"counted", on_cuda ? "read and written" : "of the tensor"},
+                           {"repeats", repeats},
+                           {"results", list}};
     std::printf("%s\n", document.dump(2).c_str());
     return;
   }
-  std::printf("f32 [%lld, %lld], rates in bytes of f32, medians of %lld\n%s",
-              static_cast<long long>(rows), static_cast<long long>(kChannels),
-              static_cast<long long>(repeats), table(lines).c_str());
+  std::printf("%s [%lld, %lld] on %s, rates in bytes %s, medians of %lld\n%s",
+              arguments.dtype.c_str(), static_cast<long long>(rows),
+              static_cast<long long>(arguments.channels), arguments.device.c_str(),
+              on_cuda ? "read and written" : "of the tensor", static_cast<long long>(repeats),
+              table(lines).c_str());
 }
 
 }  // namespace frugal::apps

@@ -1,25 +1,31 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
+#include <utility>
 
+#include "apps/captured_step.h"
 #include "apps/commands.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "apps/place_batch.h"
 #include "apps/planner.h"
 #include "apps/progress.h"
 #include "apps/report.h"
 #include "apps/sensitivity.h"
 #include "apps/training_step.h"
+#include "compress/learner.h"
 #include "core/cuda_memory.h"
 #include "core/parallel.h"
 
 namespace frugal::apps {
 namespace {
 
-constexpr const char* kBase = "L0: compression.level=L0 compression.recipes=false";
-const std::vector<std::string> kUsual = {"L0 + recipes: compression.level=L0",
-                                         "L1 + recipes: compression.level=L1",
-                                         "L1.2 + recipes: compression.level=L1.2"};
+constexpr const char* kBase = "L0 without recipes: compression.level=L0 compression.recipes=false";
+const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.recipes=true",
+                                         "L1: compression.level=L1 compression.recipes=true",
+                                         "L1.2: compression.level=L1.2 compression.recipes=true"};
 
 constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
 // The steps that count begin here: far from the first, in which policies look more often.
@@ -30,12 +36,14 @@ struct Variant {
   std::string name;
   std::vector<std::string> sets;
   std::unique_ptr<SavePolicy> policy;
-  std::unique_ptr<Planner> planner;  // of the policy `budget`
+  std::unique_ptr<Planner> planner;        // of the policy `budget`
+  std::shared_ptr<CapturedStep> captured;  // with cuda_graphs
   Context context;
   Config config;
   std::vector<double> milliseconds;
   double adapting = 0;  // milliseconds a step, of measuring now and then
   StepMemory memory;
+  std::string failed;  // why memory did not suffice, or empty
 };
 
 // Separated by spaces outside of double quotes, as JSON's texts are.
@@ -55,7 +63,7 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
-// Errors: other keys than those that say how activations are kept.
+// Errors: other keys than those that say how activations are kept and steps are run.
 Variant parse_variant(const std::string& text, const Json& document) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos)
@@ -64,16 +72,22 @@ Variant parse_variant(const std::string& text, const Json& document) {
   variant.name = text.substr(0, colon);
   Json own = document;
   for (const std::string& set : words(text.substr(colon + 1))) {
-    if (set.rfind("compression.", 0) != 0 && set.rfind("train.checkpointing=", 0) != 0)
-      throw ConfigError(
-          "",
-          fmt::format("--variant: expected keys of compression, or train.checkpointing, got '{}'",
-                      set));
+    if (set.rfind("compression.", 0) != 0 && set.rfind("train.checkpointing=", 0) != 0 &&
+        set.rfind("cuda_graphs=", 0) != 0)
+      throw ConfigError("", fmt::format("--variant: expected keys of compression, "
+                                        "train.checkpointing or cuda_graphs, got '{}'",
+                                        set));
     apply_set(own, set);
     variant.sets.push_back(set);
   }
   variant.config = parse_config(own);
   resolve(variant.config);
+  const Config& c = variant.config;
+  if (c.run.cuda_graphs &&
+      (c.run.device != "cuda" || c.optim.in_backward || !c.compression.offload.empty()))
+    throw ConfigError("cuda_graphs",
+                      "expected false without CUDA, and with optim.in_backward or "
+                      "compression.offload");
   return variant;
 }
 
@@ -125,7 +139,180 @@ double adapt(Variant& v, Module& model, const Batch& batch) {
 Batch first_batch(const Config& config, Device device) {
   if (device.type == DeviceType::meta)  // shapes are enough
     return shape_of_batch(batch_spec(config), config.data.batch_size, device);
-  return *make_batches(config, Split::train)->next();
+  Batch batch = *make_batches(config, Split::train)->next();
+  const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
+  if (drawn && batch.input.size(0) != config.data.batch_size)
+    throw ConfigError("data.train_samples",
+                      fmt::format("expected a batch of {} at least, got {}", config.data.batch_size,
+                                  config.data.train_samples));
+  return batch;
+}
+
+// What all variants run on.
+struct Bench {
+  Config config;
+  Device device;
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+  Batch host, batch;  // the same, from the loader and where the model is
+  Rng rng;
+};
+
+void prepare(Variant& v, Bench& bench) {
+  v.policy = make_policy(v.config.compression, static_cast<uint64_t>(bench.config.run.seed));
+  if (v.config.compression.policy == "budget") {
+    v.planner = std::make_unique<Planner>(v.config);
+    v.planner->adopt(*find_in<compress::BudgetPolicy>(*v.policy));
+  }
+  if constexpr (kHasCuda)
+    if (v.config.run.cuda_graphs)
+      v.captured = std::make_shared<CapturedStep>(*bench.model, v.policy.get());
+  v.context.rng = &bench.rng;
+  v.context.checkpointing = v.config.train.checkpointing;
+}
+
+BatchResult pass(Variant& v, Bench& bench, const StepOptions& options, uint64_t number) {
+  if constexpr (kHasCuda)
+    if (v.captured != nullptr) {
+      const auto* learner = find_in<compress::Learner>(*v.policy);
+      if (learner == nullptr || !learner->learns_at(number))
+        return v.captured->run(bench.batch, v.context, options, number);
+      v.captured->forget();
+    }
+  return forward_backward(*bench.model, bench.batch, v.context, v.policy.get(), options);
+}
+
+// A step and what it took: milliseconds, bytes.
+std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
+  const auto begin = Clock::now();
+  begin_peak(bench.device);
+  bench.model->zero_grad();
+  begin_step(number);
+  UpdateInBackward update(*bench.optimizer, kRate);
+  StepOptions options;
+  if (bench.config.optim.in_backward) options.leaf_done = update.leaf_done();
+  BatchResult result = pass(v, bench, options, number);
+  bench.optimizer->step(kRate);
+  if constexpr (kHasCuda)
+    if (bench.device.type == DeviceType::cuda) cuda::synchronize();
+  end_peak(bench.device, result.memory);
+  return {milliseconds_since(begin), result.memory};
+}
+
+// Libraries of NVIDIA's have messages of their own.
+bool is_out_of_memory(const Error& error) {
+  const std::string text = error.what();
+  return dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
+         text.find("ALLOC_FAILED") != std::string::npos ||
+         text.find("ALLOCATION_FAILED") != std::string::npos ||
+         text.find("out of memory") != std::string::npos;
+}
+
+// Runs `work` for a variant, which is out of the race if memory does not suffice.
+template <class F>
+void attempt(Variant& v, Bench& bench, F&& work) {
+  if (!v.failed.empty()) return;
+  try {
+    work();
+    return;
+  } catch (const OutOfMemory& e) {
+    v.failed = explain(e, v.config);
+  } catch (const Error& e) {
+    if (!is_out_of_memory(e)) throw;
+    v.failed = fmt::format("out of memory: {}", e.what());
+  }
+  v.captured.reset();
+  v.policy.reset();
+  bench.model->zero_grad();
+  allocator(bench.device).trim();
+}
+
+// Alternating, so that a slow moment of the machine meets every variant. Rounds below 0 warm up:
+// the first makes the optimizer's state and widths, the next is run by all, and recording begins
+// with the third.
+void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
+  const bool runs = bench.device.type != DeviceType::meta;
+  const bool recorded = std::any_of(variants.begin(), variants.end(),
+                                    [](const Variant& v) { return v.config.run.cuda_graphs; });
+  const int64_t warm = !runs ? 1 : bench.device.type == DeviceType::cuda ? 3 : 2;
+  uint64_t step = kFirstStep;
+  for (int64_t round = -warm; round < repeats; ++round)
+    for (Variant& v : variants) {
+      const uint64_t number = round == -warm ? 0 : step++;
+      attempt(v, bench, [&] {
+        const auto [took, memory] = run_step(v, bench, number);
+        if (round == -warm) {
+          if (runs) v.adapting = adapt(v, *bench.model, bench.host);
+          if constexpr (kHasCuda)
+            if (v.captured != nullptr) v.captured->forget();
+          return;
+        }
+        // What recorded steps hold would count in everybody's.
+        if (!recorded || round == 1 - warm) v.memory.raise(memory);
+        if (round >= 0) v.milliseconds.push_back(took);
+      });
+    }
+}
+
+// Of variants in the order of the rows, as JSON and as a table. `based`: the first is the unit.
+struct Results {
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {"", "step", "time", "activations", "less", "packed", "peak", "less"}};
+};
+
+Results results_of(const std::vector<Variant>& variants, bool based, bool runs) {
+  Results results;
+  const Variant& base = variants.front();
+  const bool compared = based && base.failed.empty();
+  for (const Variant& v : variants) {
+    Json row = {{"name", v.name},
+                {"level", v.config.compression.level},
+                {"recipes", v.config.compression.recipes},
+                {"cuda_graphs", v.config.run.cuda_graphs},
+                {"sets", v.sets},
+                {"out_of_memory", !v.failed.empty()}};
+    for (const char* key : {"step_ms_median", "adapting_ms", "time_over_L0",
+                            "L0_activations_over_these", "L0_peak_over_this", "memory"})
+      row[key] = nullptr;
+    if (!v.failed.empty()) {
+      row["why"] = v.failed;
+      results.list.push_back(row);
+      results.rows.push_back({v.name, "out of memory", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
+    // Of a, in b; nothing where either is unknown.
+    const auto over = [&](double a, double b) {
+      return compared && b > 0 ? std::optional(a / b) : std::nullopt;
+    };
+    const auto number = [](const std::optional<double>& x) { return x ? Json(*x) : Json(nullptr); };
+    const auto times = [](const std::optional<double>& x) {
+      return x ? fmt::format("{:.2f}x", *x) : "-";
+    };
+    const double ms = median(v.milliseconds) + v.adapting;
+    const auto slower = runs ? over(ms, median(base.milliseconds)) : std::nullopt;
+    const auto less =
+        over(static_cast<double>(base.memory.saved()), static_cast<double>(v.memory.saved()));
+    const auto lower =
+        over(static_cast<double>(base.memory.peak), static_cast<double>(v.memory.peak));
+    if (runs) row["step_ms_median"] = ms;
+    row["adapting_ms"] = v.adapting;
+    row["time_over_L0"] = number(slower);
+    row["L0_activations_over_these"] = number(less);
+    row["L0_peak_over_this"] = number(lower);
+    row["memory"] = memory_json(v.memory);
+    if constexpr (kHasCuda)
+      if (v.captured != nullptr) {
+        row["replays"] = v.captured->replays();
+        row["obstacle"] = v.captured->obstacle();
+      }
+    results.list.push_back(row);
+    results.rows.push_back({v.name, runs ? fmt::format("{:.1f} ms", ms) : "-", times(slower),
+                            readable_bytes(v.memory.saved()), times(less),
+                            readable_bytes(v.memory.packed), readable_bytes(v.memory.peak),
+                            times(lower)});
+  }
+  return results;
 }
 
 }  // namespace
@@ -135,103 +322,53 @@ void bench_step(const BenchArguments& arguments) {
                       ? workload(arguments.workload.empty() ? "r20" : arguments.workload)
                       : read_json(arguments.config);
   for (const std::string& set : arguments.sets) apply_set(document, set);
-  Config config = parse_config(document);
-  resolve(config);
+  Bench bench;
+  bench.config = parse_config(document);
+  const Config& config = bench.config;
+  resolve(bench.config);
   std::vector<Variant> variants;
-  variants.push_back(parse_variant(kBase, document));
+  if (!arguments.only) variants.push_back(parse_variant(kBase, document));
   for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
     variants.push_back(parse_variant(text, document));
-  const Device device = set_up_device(config.run);
-  const bool runs = device.type != DeviceType::meta;
+  bench.device = set_up_device(config.run);
+  const bool runs = bench.device.type != DeviceType::meta;
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;
   int64_t parameter_count = 0;
   try {
-    const auto model = make_model(config, batch_spec(config), device);
-    for (const auto& p : model->parameters()) parameter_count += p.parameter->value().numel();
-    const auto optimizer = make_optimizer(config.optim, *model);
-    const Batch batch = first_batch(config, device);
-    Rng rng(static_cast<uint64_t>(config.run.seed));
-    for (Variant& v : variants) {
-      v.policy = make_policy(v.config.compression, static_cast<uint64_t>(config.run.seed));
-      if (v.config.compression.policy == "budget") {
-        v.planner = std::make_unique<Planner>(v.config);
-        v.planner->adopt(*find_in<compress::BudgetPolicy>(*v.policy));
-      }
-      v.context.rng = &rng;
-      v.context.checkpointing = v.config.train.checkpointing;
-    }
-    // Alternating, so that a slow moment of the machine meets every variant; the first round warms
-    // up, and makes the optimizer's state.
-    uint64_t step = kFirstStep;
-    for (int64_t round = -1; round < repeats; ++round) {
-      for (Variant& v : variants) {
-        const auto begin = Clock::now();
-        begin_peak(device);
-        model->zero_grad();
-        const uint64_t number = round < 0 ? 0 : step++;
-        begin_step(number);
-        UpdateInBackward update(*optimizer, kRate);
-        StepOptions options;
-        if (config.optim.in_backward) options.leaf_done = update.leaf_done();
-        BatchResult result = forward_backward(*model, batch, v.context, v.policy.get(), options);
-        optimizer->step(kRate);
-        if constexpr (kHasCuda)
-          if (device.type == DeviceType::cuda) cuda::synchronize();
-        end_peak(device, result.memory);
-        const double took = milliseconds_since(begin);
-        if (round < 0) {
-          if (runs) v.adapting = adapt(v, *model, batch);
-          continue;
-        }
-        v.milliseconds.push_back(took);
-        v.memory.raise(result.memory);
-      }
-    }
+    bench.model = make_model(config, batch_spec(config), bench.device);
+    for (const auto& p : bench.model->parameters()) parameter_count += p.parameter->value().numel();
+    bench.optimizer = make_optimizer(config.optim, *bench.model);
+    bench.host = first_batch(config, bench.device);
+    bench.batch = placed(bench.host, *bench.model);
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }
-  Json results = Json::array();
-  std::vector<std::vector<std::string>> rows = {
-      {"", "step", "time", "activations", "less", "packed", "peak", "less"}};
-  const Variant& base = variants.front();
-  for (const Variant& v : variants) {
-    auto over = [](double a, double b) { return b > 0 ? a / b : 0; };
-    const double ms = median(v.milliseconds) + v.adapting;
-    const double slower = runs ? over(ms, median(base.milliseconds)) : 0;
-    const double less =
-        over(static_cast<double>(base.memory.saved()), static_cast<double>(v.memory.saved()));
-    const double lower =
-        over(static_cast<double>(base.memory.peak), static_cast<double>(v.memory.peak));
-    results.push_back({{"name", v.name},
-                       {"level", v.config.compression.level},
-                       {"recipes", v.config.compression.recipes},
-                       {"sets", v.sets},
-                       {"step_ms_median", runs ? Json(ms) : Json(nullptr)},
-                       {"adapting_ms", v.adapting},
-                       {"time_over_L0", runs ? Json(slower) : Json(nullptr)},
-                       {"L0_activations_over_these", less},
-                       {"L0_peak_over_this", lower},
-                       {"memory", memory_json(v.memory)}});
-    rows.push_back({v.name, runs ? fmt::format("{:.1f} ms", ms) : "-",
-                    runs ? fmt::format("{:.2f}x", slower) : "-", readable_bytes(v.memory.saved()),
-                    fmt::format("{:.2f}x", less), readable_bytes(v.memory.packed),
-                    readable_bytes(v.memory.peak), fmt::format("{:.2f}x", lower)});
-  }
+  bench.rng = Rng(static_cast<uint64_t>(config.run.seed));
+  for (Variant& v : variants) prepare(v, bench);
+  measure(variants, bench, repeats);
+  if (std::all_of(variants.begin(), variants.end(),
+                  [](const Variant& v) { return !v.failed.empty(); }))
+    throw Error(variants.back().failed);
+  const Results results = results_of(variants, !arguments.only, runs);
   const Shape sample = batch_spec(config).sample;
   if (arguments.json) {
     const Json report = {{"model", config.model.name},
                          {"parameters", parameter_count},
                          {"batch_size", config.data.batch_size},
                          {"sample", std::vector<int64_t>(sample.begin(), sample.end())},
+                         {"device", config.run.device},
+                         {"precision", config.run.precision},
                          {"threads", num_threads()},
                          {"repeats", repeats},
-                         {"variants", results}};
+                         {"reserved_bytes", allocator(bench.device).report().reserved},
+                         {"variants", results.list}};
     std::printf("%s\n", report.dump(2).c_str());
     return;
   }
-  std::printf("%s, batch %lld of %s, %d threads\n%s", config.model.name.c_str(),
-              static_cast<long long>(config.data.batch_size), sample.str().c_str(), num_threads(),
-              table(rows).c_str());
+  std::printf("%s, batch %lld of %s, %s %s, %d threads\n%s", config.model.name.c_str(),
+              static_cast<long long>(config.data.batch_size), sample.str().c_str(),
+              config.run.device.c_str(), config.run.precision.c_str(), num_threads(),
+              table(results.rows).c_str());
 }
 
 }  // namespace frugal::apps

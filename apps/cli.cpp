@@ -164,13 +164,34 @@ void add_bench(CLI::App& app) {
         ->check(CLI::Range(1, 1000000));
     return sub;
   };
-  CLI::App* quantizer = common(command(*bench, "quantizer", "Packing and unpacking beside memcpy"));
+  auto placed = [](CLI::App* sub) {
+    sub->add_option("--device", a.device, "cpu or cuda")
+        ->check(CLI::IsMember({"cpu", "cuda"}))
+        ->capture_default_str();
+    sub->add_option("--dtype", a.dtype, "Of the values: f32 or bf16")
+        ->check(CLI::IsMember({"f32", "bf16"}))
+        ->capture_default_str();
+  };
+  CLI::App* quantizer =
+      common(command(*bench, "quantizer",
+                     "Packing and unpacking beside copying, on CUDA by bytes read and written"));
   quantizer->add_option("--mebibytes", a.mebibytes, "Size of the tensor in MiB")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
+  quantizer->add_option("--channels", a.channels, "Its last axis")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  placed(quantizer);
   quantizer->callback([] { bench_quantizer(a); });
   CLI::App* ops = common(command(*bench, "ops", "Every op forward and backward"));
+  placed(ops);
   ops->callback([] { bench_ops(a); });
+  CLI::App* spmm = common(command(*bench, "spmm", "Sums over the neighbours of a random graph"));
+  spmm->add_option("--nodes", a.nodes, "Of the graph, as dense as ogbn-arxiv")
+      ->check(CLI::Range(1, 1 << 26))
+      ->capture_default_str();
+  placed(spmm);
+  spmm->callback([] { bench_spmm(a); });
   CLI::App* step = common(command(*bench, "step", "A training step at each level, alternating"));
   auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
   step->add_option(
@@ -178,10 +199,11 @@ void add_bench(CLI::App& app) {
           "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels)")
       ->excludes(config);
   step->add_option("--variant", a.variants,
-                   "A row beside L0, instead of the usual ones, such as "
+                   "A row beside L0 without recipes, instead of the usual ones, such as "
                    "\"adaptive: compression.level=L2\"; repeatable")
       ->type_name("NAME: PATH=VALUE ...")
       ->allow_extra_args(false);
+  step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });
   CLI::App* gradient = common(

@@ -73,17 +73,22 @@ void compare_command(const std::vector<std::string>& folders, bool json);
 struct BenchArguments {
   std::string what, config, workload;
   std::vector<std::string> sets;
-  int64_t repeats = 0;                      // 0: what suits
-  int64_t mebibytes = 256;                  // quantizer: bytes of f32
-  int64_t train_steps = 400, batches = 32;  // gradient: before, and for the unit
-  std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
-  int64_t references = 8;                   // sensitivity: measurements with whole batches
-  std::vector<std::string> variants;        // step: "NAME: path=value path=value"
-  bool policies = false;                    // gradient: these, and not ways to keep signs
+  int64_t repeats = 0;                        // 0: what suits
+  int64_t mebibytes = 256, channels = 64;     // quantizer: size of the tensor, and its last axis
+  std::string device = "cpu", dtype = "f32";  // quantizer, ops, spmm
+  int64_t nodes = 169343;                     // spmm: ogbn-arxiv's
+  int64_t train_steps = 400, batches = 32;    // gradient: before, and for the unit
+  std::vector<int64_t> bits = {4, 3, 2};      // gradient: `repeats` draws at each
+  int64_t references = 8;                     // sensitivity: measurements with whole batches
+  std::vector<std::string> variants;          // step: "NAME: path=value path=value"
+  bool only = false;                          // step: not beside "L0 without recipes"
+  bool policies = false;                      // gradient: these, and not ways to keep signs
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
 void bench_ops(const BenchArguments& arguments);  // walks the tests' table of ops
+// A graph's sums over neighbours, the graph where the features are.
+void bench_spmm(const BenchArguments& arguments);
 void bench_step(const BenchArguments& arguments);
 // Bias and variance of the gradient of CONFIG's network under each way to keep activations.
 void bench_gradient(const BenchArguments& arguments);

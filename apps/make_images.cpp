@@ -89,7 +89,8 @@ DatasetPtr open_images(const Config& config, bool train) {
   if (row.open == nullptr) {
     const BatchSpec spec = image_spec(config);
     dataset = std::make_shared<RandomDataset>(
-        spec.sample, spec.classes, or_all(limit, train ? kRandomTrain : kRandomTest),
+        spec.sample, spec.classes,
+        or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest),
         static_cast<uint64_t>(config.run.seed), train ? 1 : 2);
   } else {
     dataset = row.open(*c.dir, train);

@@ -36,7 +36,8 @@ const data::GlueTask* glue_task(const std::string& name) {
 std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocabulary,
                                              int64_t classes, bool train) {
   const int64_t wanted = train ? config.data.train_samples : config.data.test_samples;
-  const int64_t count = wanted > 0 ? wanted : train ? kRandomTrain : kRandomTest;
+  const int64_t usual = train ? std::max(kRandomTrain, 2 * config.data.batch_size) : kRandomTest;
+  const int64_t count = wanted > 0 ? wanted : usual;
   Rng rng(static_cast<uint64_t>(config.run.seed));
   rng.restore({static_cast<uint64_t>(config.run.seed), kRandomStream + (train ? 0u : 1u)});
   std::vector<data::Sequence> all(static_cast<size_t>(count));

@@ -4,6 +4,7 @@
 usage: gpu.py [--frugal build/cuda/bin/frugal] [--rounds 5] [--precision tf32|bf16] [--batch N] WORKLOAD ...
        gpu.py --max-batch [--memory-limit 16] WORKLOAD ...     the largest batch where so many GiB of the GPU are free
        gpu.py roofline                                         packing and unpacking beside copying on the device
+       gpu.py spmm                                             sums over neighbours beside PyTorch's (cuSPARSE)
 needs: a build of the preset `cuda`; PyTorch 2 (and torchvision for ResNets) in --python.
 
 What fails is told of and left out. Every measurement is a line of SCRATCH/results.jsonl.
@@ -28,7 +29,7 @@ LEVELS = ["L0", "L1", "L1.2", "L2.2"]
 PLAIN = "L0 without recipes"
 IMAGES = {"name": "random", "shape": [224, 224, 3], "classes": 1000}
 MOST = 1 << 20  # of a batch, where the search for the largest ends
-NO_MEMORY = ("out of memory", "outofmemory", "out_of_memory", "alloc_failed")
+NO_MEMORY = ("out of memory", "outofmemory", "out_of_memory", "alloc_failed", "allocation_failed")
 
 
 def tokens(model, length):
@@ -253,9 +254,22 @@ def roofline(args):
                       f"{row['memcpy_gb_per_s']:7.1f} GB/s  pack {pack:.3f}  unpack {unpack:.3f}{verdict}", flush=True)
 
 
+def spmm(args):
+    for dtype in ("f32", "bf16"):
+        try:
+            found = run(args, [args.frugal, "bench", "spmm", "--device", "cuda", "--dtype", dtype, "--json"])
+            theirs = run(args, [args.python, HERE / "gpu_torch_spmm.py", "--dtype", dtype])
+        except Failed as e:
+            print(f"spmm {dtype}: {e}", flush=True)
+            continue
+        for a, b in zip(found["results"], theirs["results"]):
+            print(f"spmm {dtype}, {found['nodes']} nodes, {a['width']:>3} wide: {a['ms']:.3f} ms, PyTorch {b['ms']:.3f} ms, "
+                  f"ours over theirs {a['ms'] / b['ms']:.3f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS) + ["roofline"])
+    parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS) + ["roofline", "spmm"])
     parser.add_argument("--frugal", default=str(HERE.parent / "build/cuda/bin/frugal"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--precision", default="tf32", choices=["f32", "tf32", "bf16"])
@@ -272,12 +286,14 @@ def main():
     parser.add_argument("--scratch", default="build/bench")
     args = parser.parse_args()
     pathlib.Path(args.scratch).mkdir(parents=True, exist_ok=True)
-    if args.names != ["roofline"]:
+    if set(args.names) - {"roofline", "spmm"}:
         print(__doc__[__doc__.index("Equal on"):].strip())
         print(f"Ours: FRUGAL_AUTOTUNE={args.scratch}/autotune.tsv, convolutions timed once. PyTorch: cudnn.benchmark=True.", flush=True)
     for name in args.names:
         if name == "roofline":
             roofline(args)
+        elif name == "spmm":
+            spmm(args)
         elif args.max_batch:
             max_batch(args, name)
         else:
