@@ -99,7 +99,7 @@ def ours(args, name, batch, variants, only=False, repeats=None):
     command += ["--only"] if only else []
     for variant in variants:
         command += ["--variant", variant]
-    return run(args, command, {"FRUGAL_AUTOTUNE": str(scratch / "autotune.tsv")})
+    return run(args, command, {} if args.max_batch else {"FRUGAL_AUTOTUNE": str(scratch / "autotune.tsv")})
 
 
 def torch(args, name, variant, batch, steps=None):
@@ -288,7 +288,8 @@ def main():
     pathlib.Path(args.scratch).mkdir(parents=True, exist_ok=True)
     if set(args.names) - {"roofline", "spmm"}:
         print(__doc__[__doc__.index("Equal on"):].strip())
-        print(f"Ours: FRUGAL_AUTOTUNE={args.scratch}/autotune.tsv, convolutions timed once. PyTorch: cudnn.benchmark=True.", flush=True)
+        tuned = "the library's first choices" if args.max_batch else f"timed once (FRUGAL_AUTOTUNE={args.scratch}/autotune.tsv)"
+        print(f"Convolutions: ours {tuned}, PyTorch's cudnn.benchmark=True.", flush=True)
     for name in args.names:
         if name == "roofline":
             roofline(args)
