@@ -6,17 +6,38 @@
 #include "core/cuda_graph.h"
 #include "core/log.h"
 #include "ops/copy.h"
+#include "optim/row_slices.h"
 
 namespace frugal::apps {
 namespace {
 
-std::string shapes_of(const Batch& batch) {
-  std::string text = describe(batch.input) + describe(batch.target);
-  for (const auto& [name, tensor] : batch.extras) text += name + describe(tensor);
+// f(name, tensor) for each of a batch.
+template <class F>
+void for_tensors(Batch& batch, const F& f) {
+  f("input", batch.input);
+  f("target", batch.target);
+  for (auto& [name, tensor] : batch.extras) f(name, tensor);
+}
+
+// Is it a graph of its own at each step?
+bool is_sampled(const Batch& batch) {
+  return !batch.held && find_tensor(batch.extras, "edge_index").defined();
+}
+
+// What one recorded work serves: batches of these shapes, or one batch that is held.
+std::string key_of(Batch& batch) {
+  std::string text;
+  for_tensors(batch, [&](std::string_view name, const Tensor& x) {
+    text += name;
+    text += describe(x);
+    if (batch.held)
+      text += fmt::format(" {} {} {};", x.storage()->id(), x.storage()->version(), x.offset());
+  });
   return text;
 }
 
-void copy_batch(const Batch& to, const Batch& from) {
+void copy_batch(Batch& to, const Batch& from) {
+  if (to.held) return;  // the same tensors
   ops::copy_into(to.input, from.input);
   ops::copy_into(to.target, from.target);
   for (size_t i = 0; i < to.extras.size(); ++i)
@@ -54,19 +75,19 @@ void CapturedStep::forget() { entries_.clear(); }
 
 BatchResult CapturedStep::run(Batch batch, Context& context, const StepOptions& options,
                               uint64_t number) {
-  if (!obstacle_.empty())
+  if (!obstacle_.empty() || is_sampled(batch))
     return forward_backward(model_, std::move(batch), context, policy_, options);
-  std::unique_ptr<Entry>& entry = entries_[shapes_of(batch)];
+  batch = placed(std::move(batch), model_);
+  std::unique_ptr<Entry>& entry = entries_[key_of(batch)];
   if (entry == nullptr) entry = std::make_unique<Entry>();
   if (entry->seen++ == 0)
     return forward_backward(model_, std::move(batch), context, policy_, options);
-  Batch here = placed(batch, model_);
   if (!entry->graph.captured()) {
     const RngKey before = context.rng->state();
     std::vector<int64_t> counts;
     for (const Tensor& c : counters_of(model_)) counts.push_back(*c.data<int64_t>());
     try {
-      record(*entry, here, context, options, number);
+      record(*entry, batch, context, options, number);
     } catch (const Error& e) {
       obstacle_ = e.what();
       log().warn("steps are not recorded: {}", obstacle_);
@@ -87,7 +108,7 @@ BatchResult CapturedStep::run(Batch batch, Context& context, const StepOptions& 
       count = counts[i];
     }
   }
-  return replay(*entry, here, context, number);
+  return replay(*entry, batch, context, number);
 }
 
 void CapturedStep::record(Entry& entry, Batch batch, Context& context, const StepOptions& options,
@@ -95,9 +116,7 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
   const Device device = model_.device();
   const CategoryScope scope(Category::input);
   entry.batch = batch;
-  entry.batch.input = ops::clone(batch.input);
-  entry.batch.target = ops::clone(batch.target);
-  for (auto& [name, tensor] : entry.batch.extras) tensor = ops::clone(tensor);
+  if (!batch.held) for_tensors(entry.batch, [](std::string_view, Tensor& x) { x = ops::clone(x); });
   entry.first = context.rng->state();
   entry.number = number;
   const CategoryScope activations(Category::activation);
@@ -117,7 +136,11 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
   });
   allocator(device).trim();  // what steps that are run took
   entry.keys = context.rng->state().offset - entry.first.offset;
-  for (const auto& p : model_.parameters()) entry.grads.push_back(p.parameter->grad());
+  for (const auto& p : model_.parameters()) {
+    // Rows that were asked for are others at each replay; on CUDA there are no such gradients.
+    FRUGAL_ASSERT(!p.parameter->has_grad() || !optim::has_sparse_grad(*p.parameter));
+    entry.grads.push_back(p.parameter->grad());
+  }
 }
 
 BatchResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& context,

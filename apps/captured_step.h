@@ -3,6 +3,10 @@
 // work every time: whoever changes what a policy decides calls forget(), and steps that a policy
 // learns from are run elsewhere. What a policy reads of tensors on the host (samples' ranges, codes
 // for an entropy stage, error bounds) is an obstacle.
+//
+// Graphs: those that their source holds, of which each is work of its own; what is sampled anew at
+// each step is run. Addresses of what the model made of a graph are recorded, so a graph that it
+// has forgotten (models/graph_layers.h keeps two) must not be asked for again.
 #pragma once
 #include <map>
 #include <memory>

@@ -4,6 +4,8 @@
 #include <array>
 #include <deque>
 
+#include "apps/counted_nodes.h"
+#include "core/cuda_staging.h"
 #include "ops/copy.h"
 
 namespace frugal::apps {
@@ -12,42 +14,115 @@ namespace {
 constexpr std::array kOfHost = {"edge_index", "edge_weight", "edge_norm",
                                 "x_row_ptr",  "x_col",       "x_value"};
 
+Tensor moved(const Tensor& x, Device device) {
+  if (!x.defined() || x.device() == device) return x;
+  const CategoryScope scope(Category::input);
+  if constexpr (kHasCuda)
+    if (device.type == DeviceType::cuda && x.device() == kCpu)
+      return cuda::staged(ops::contiguous(x), device);
+  return to_device(ops::contiguous(x), device);
+}
 Tensor moved(const Tensor& x, Device device, DType dtype) {
   const CategoryScope scope(Category::input);
-  const Tensor there = to_device(ops::contiguous(x), device);
+  const Tensor there = moved(x, device);
   return is_floating(x.dtype()) ? ops::cast(there, dtype) : there;
 }
 
-// Held inputs that were moved: of training and of testing.
-Tensor moved_once(const Tensor& x, Device device, DType dtype) {
+// What was made of tensors that somebody holds, the last of it.
+template <class Made, size_t kMost>
+class Kept {
+ public:
+  template <class Make>
+  const Made& find(const Tensor& x, Device device, DType dtype, const Make& make) {
+    for (const Entry& entry : kept_)
+      if (entry.from.storage() == x.storage() && entry.from.offset() == x.offset() &&
+          entry.from.shape() == x.shape() && entry.version == x.storage()->version() &&
+          entry.device == device && entry.dtype == dtype)
+        return entry.made;
+    if (kept_.size() == kMost) kept_.pop_front();
+    kept_.push_back({x, x.storage()->version(), device, dtype, make()});
+    return kept_.back().made;
+  }
+
+ private:
   struct Entry {
-    Tensor from, to;
+    Tensor from;
     uint64_t version;
+    Device device;
+    DType dtype;
+    Made made;
   };
-  static std::deque<Entry> kept;
-  for (const Entry& entry : kept)
-    if (entry.from.storage() == x.storage() && entry.from.offset() == x.offset() &&
-        entry.from.shape() == x.shape() && entry.version == x.storage()->version() &&
-        entry.to.device() == device && entry.to.dtype() == dtype)
-      return entry.to;
-  if (kept.size() == 2) kept.pop_front();
-  kept.push_back({x, moved(x, device, dtype), x.storage()->version()});
-  return kept.back().to;
+  std::deque<Entry> kept_;
+};
+
+// Of training and of testing.
+Tensor moved_once(const Tensor& x, Device device, DType dtype) {
+  static Kept<Tensor, 2> kept;
+  return kept.find(x, device, dtype, [&] { return moved(x, device, dtype); });
+}
+
+struct Targets {
+  Tensor all;
+  CountedNodes counted;
+};
+
+Targets targets_of(const Tensor& target, const Tensor& weights, Device device) {
+  const CountedNodes here = counted_nodes(to_device(target, kCpu), moved(weights, kCpu));
+  Targets out;
+  out.all = moved(target, device);
+  out.counted.rows = moved(here.rows, device);
+  out.counted.target = here.rows.defined() ? moved(here.target, device) : out.all;
+  out.counted.weights = here.rows.defined() ? moved(here.weights, device) : Tensor();
+  return out;
+}
+
+// Of training, validation and testing.
+Targets targets_once(const Tensor& target, Device device) {
+  static Kept<Targets, 4> kept;
+  return kept.find(target, device, target.dtype(),
+                   [&] { return targets_of(target, Tensor(), device); });
+}
+
+void count_nodes(Batch& batch, Device device) {
+  if (!batch.target.defined() || batch.target.device().type == DeviceType::meta ||
+      !find_tensor(batch.extras, "edge_index").defined() ||
+      find_tensor(batch.extras, "counted_target").defined())
+    return;
+  const Tensor weights = find_tensor(batch.extras, "node_weight");
+  const bool once = batch.held && device.type == DeviceType::cuda && !weights.defined();
+  const Targets targets =
+      once ? targets_once(batch.target, device) : targets_of(batch.target, weights, device);
+  batch.target = targets.all;
+  batch.extras.emplace_back("counted_target", targets.counted.target);
+  if (targets.counted.rows.defined())
+    batch.extras.emplace_back("counted_rows", targets.counted.rows);
+  if (targets.counted.weights.defined())
+    batch.extras.emplace_back("counted_weight", targets.counted.weights);
+}
+
+bool hides_nothing(const Tensor& mask) {
+  if (mask.device() != kCpu || mask.dtype() != DType::i64 || !mask.is_contiguous()) return false;
+  const auto* all = mask.data<int64_t>();
+  return std::find(all, all + mask.numel(), 0) == all + mask.numel();
 }
 
 }  // namespace
 
 Batch placed(Batch batch, const Module& model) {
   const Device device = model.device();
+  count_nodes(batch, device);
   if (device.type != DeviceType::cuda || batch.input.device() == device) return batch;
   const DType dtype = model.activations();
+  std::erase_if(batch.extras, [](const auto& extra) {
+    return extra.first == "attention_mask" && hides_nothing(extra.second);
+  });
   batch.input = batch.held && is_floating(batch.input.dtype())
                     ? moved_once(batch.input, device, dtype)
                     : moved(batch.input, device, dtype);
-  if (batch.target.defined()) batch.target = moved(batch.target, device, batch.target.dtype());
+  batch.target = moved(batch.target, device);
   for (auto& [name, tensor] : batch.extras)
     if (std::find(kOfHost.begin(), kOfHost.end(), name) == kOfHost.end())
-      tensor = moved(tensor, device, tensor.dtype());
+      tensor = moved(tensor, device);
   return batch;
 }
 

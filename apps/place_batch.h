@@ -5,10 +5,12 @@
 
 namespace frugal::apps {
 
-// The batch for `model`: its input, in the dtype of the model's activations where it is floating,
-// its targets and what the model reads on its device. What graphs are built from stays on the host
-// (models/graph_layers.h). A held input is moved once. The batch itself where the model is not on
-// CUDA.
+// The batch for `model`. On CUDA: its input, in the dtype of the model's activations where it is
+// floating, its targets and what the model reads, moved there while the host goes on; an
+// attention_mask that hides nothing is left out, so that attention need not read it. What graphs
+// are built from stays on the host (models/graph_layers.h). What a source holds is moved once. A
+// graph's batch says which of its nodes a loss is made of (apps/counted_nodes.h), by the extras
+// counted_target, and, where they are not all, counted_rows and counted_weight.
 Batch placed(Batch batch, const Module& model);
 
 }  // namespace frugal::apps

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <utility>
 
 #include "apps/metrics.h"
@@ -9,10 +10,13 @@
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "ops/bitmask.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
+#include "ops/segment.h"
 #include "ops/sgd.h"
+#include "ops/spmm.h"
 
 namespace frugal::apps {
 namespace {
@@ -74,31 +78,11 @@ void measure_saved(Device device, StepMemory& memory) {
 
 namespace {
 
-int64_t count_targets(const Tensor& target) {
-  const auto* all = target.data<int64_t>();
-  return target.numel() - std::count(all, all + target.numel(), kIgnored);
-}
-
-// The rows whose targets count, of which the first tells.
-Tensor counted_rows(const Tensor& target) {
-  std::vector<int64_t> rows;
-  const int64_t width = target.numel() / std::max<int64_t>(target.size(0), 1);
-  for (int64_t row = 0; row < target.size(0); ++row)
-    if (has_several_labels(target) ? target.data<float>()[row * width] >= 0
-                                   : target.data<int64_t>()[row] != kIgnored)
-      rows.push_back(row);
-  return Tensor::from(rows, {static_cast<int64_t>(rows.size())});
-}
-
-template <class T>
-Tensor pick(const Tensor& from, const Tensor& rows) {
-  Shape shape = from.shape();
-  const int64_t width = from.numel() / std::max<int64_t>(shape[0], 1);
-  shape[0] = rows.size(0);
-  const Tensor to = Tensor::empty(shape, from.dtype());
-  for (int64_t i = 0; i < shape[0]; ++i)
-    std::copy_n(from.data<T>() + rows.data<int64_t>()[i] * width, width, to.mut<T>() + i * width);
-  return to;
+// How many targets count, and how many of them are the classes `top`.
+void count_classes(const Tensor& target, const Tensor& top, BatchResult& result) {
+  const auto *wanted = target.data<int64_t>(), *given = top.data<int64_t>();
+  result.counted = target.numel() - std::count(wanted, wanted + target.numel(), kIgnored);
+  for (int64_t i = 0; i < target.numel(); ++i) result.correct += given[i] == wanted[i] ? 1 : 0;
 }
 
 // What a loss is made of. Of a graph's nodes, those that count alone, where the others are most:
@@ -108,18 +92,41 @@ struct Judged {
   Tensor target, weights;
 };
 
-Judged counted_nodes(Judged all) {
-  const Device device = all.target.device();
-  const bool several = has_several_labels(all.target);
-  const Tensor target = to_device(all.target, kCpu);
-  const Tensor rows = counted_rows(target);
-  if (!several && (rows.size(0) == 0 || 2 * rows.size(0) > all.target.size(0))) return all;
+// How many yes-or-no questions count, and how many of them `yes` answers right: bits, laid out as
+// ops/bitmask.h says.
+void count_answers(const Tensor& target, const Tensor& yes, BatchResult& result) {
+  const int64_t cols = ops::bitmask_layout(target.shape()).cols;
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    const float wanted = target.data<float>()[i];
+    if (wanted < 0) continue;
+    const int64_t row = i / cols;
+    const bool answer = (yes.data<uint8_t>()[row / 8 * cols + i % cols] >> (row % 8) & 1) != 0;
+    ++result.counted;
+    result.correct += answer == (wanted > 0.5f) ? 1 : 0;
+  }
+}
+
+// The positions of rows that a source holds, by node: made once, on the host.
+std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
+  struct Entry {
+    Tensor rows;
+    std::shared_ptr<const ops::Csr> groups;
+  };
+  static std::deque<Entry> kept;
+  for (const Entry& entry : kept)
+    if (entry.rows.storage() == rows.storage() && entry.groups->rows == nodes) return entry.groups;
+  constexpr size_t kMost = 2;
+  if (kept.size() == kMost) kept.pop_front();
   const CategoryScope scope(Category::input);
-  const Tensor picked = several ? pick<float>(target, rows) : pick<int64_t>(target, rows);
-  Tensor weights;
-  if (all.weights.defined())
-    weights = to_device(pick<float>(to_device(all.weights, kCpu), rows), device);
-  return {gather_rows(all.output, to_device(rows, device)), to_device(picked, device), weights};
+  kept.push_back({rows, std::make_shared<const ops::Csr>(ops::group_by("rows", rows, nodes))});
+  return kept.back().groups;
+}
+
+// gather_rows(), whose backward pass does not wait for the host to group the rows.
+Variable gather_grouped(const Variable& x, const Tensor& rows,
+                        const std::shared_ptr<const ops::Csr>& groups) {
+  return record("gather_rows", {x}, ops::gather_rows(x.value(), rows), {},
+                [groups](const Backward& b) { return Grads{ops::spmm(*groups, b.dy())}; });
 }
 
 Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
@@ -139,8 +146,6 @@ Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
 
 }  // namespace
 
-bool has_several_labels(const Tensor& target) { return is_floating(target.dtype()); }
-
 // The input leaves the batch, so that its bytes go as soon as no layer needs them.
 ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
                          const CrossEntropyOptions& options) {
@@ -152,6 +157,8 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   context.extras = std::move(batch.extras);
   const bool graph = context.extra("edge_index").defined();
   const Tensor weights = context.extra("node_weight");
+  const Tensor counted = context.extra("counted_target"), rows = context.extra("counted_rows"),
+               counted_weights = context.extra("counted_weight");
   // Of a graph always: saved tensors are numbered as in the planner's steps, whose graph is whole.
   Variable input = batch.held || graph ? Variable::constant(std::move(batch.input))
                                        : Variable(std::move(batch.input));
@@ -160,9 +167,21 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   const Tensor& target = batch.target;
   const bool meta = target.device().type == DeviceType::meta;
   Judged judged{pass.output, target, weights};
-  if (graph && !meta) judged = counted_nodes(std::move(judged));
+  if (rows.defined()) {
+    if (batch.held && grad_enabled() && model.device().type == DeviceType::cuda)
+      pass.groups = groups_of(rows, pass.output.size(0));
+    judged = {pass.groups != nullptr ? gather_grouped(pass.output, rows, pass.groups)
+                                     : gather_rows(pass.output, rows),
+              counted, counted_weights};
+  }
   pass.loss = loss_of(judged, options);
   if (meta) return pass;
+  const CategoryScope scope(Category::workspace);
+  if (has_several_labels(target) && model.device().type == DeviceType::cuda) {
+    pass.target = judged.target;
+    pass.top = ops::rectify(judged.output.value(), 0, true).mask;
+    return pass;
+  }
   if (has_several_labels(target)) {
     MultiLabelCounts answers;
     answers.add(pass.output.value(), target);
@@ -170,7 +189,6 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
     pass.result.correct = answers.correct();
     return pass;
   }
-  const CategoryScope scope(Category::workspace);
   pass.target = judged.target;
   pass.top = ops::argmax(judged.output.value(), -1);
   return pass;
@@ -182,9 +200,10 @@ BatchResult read(const ForwardPass& pass) {
   if (pass.target.defined()) {
     const CategoryScope scope(Category::workspace);
     const Tensor target = to_device(pass.target, kCpu), top = to_device(pass.top, kCpu);
-    result.counted = count_targets(target);
-    for (int64_t i = 0; i < target.numel(); ++i)
-      result.correct += top.data<int64_t>()[i] == target.data<int64_t>()[i] ? 1 : 0;
+    if (has_several_labels(target))
+      count_answers(target, top, result);
+    else
+      count_classes(target, top, result);
   }
   // A batch without targets that count has no loss, and no gradient.
   if (result.counted > 0) result.loss = pass.loss.value().item();

@@ -1,11 +1,13 @@
 // One batch forward and backward, in the order that keeps memory low.
 #pragma once
+#include "apps/counted_nodes.h"
 #include "apps/json.h"
 #include "autograd/engine.h"
 #include "autograd/saved_tensor.h"
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "models/module.h"
+#include "ops/graph.h"
 #include "ops/options.h"
 #include "optim/optimizer.h"
 
@@ -45,10 +47,6 @@ struct StepOptions {
   LeafFn leaf_done = {};  // see backward()
 };
 
-// Is each class a question of its own? Then targets are [rows, C] f32 of 0 and 1, kIgnored in rows
-// that do not count, and not [...] i64.
-bool has_several_labels(const Tensor& target);
-
 // The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss
 // is the cross-entropy, or of several labels the mean binary one; with an extra node_weight the
 // weighted sum of the nodes' losses. On meta the numbers are 0.
@@ -63,8 +61,9 @@ Outcome run_forward(Module& model, Batch& batch, Context& context,
 struct ForwardPass {
   Variable output, loss;
   Tensor target;  // of the rows that were judged
-  Tensor top;     // their highest outputs, i64
+  Tensor top;     // their highest outputs, i64; of several labels on CUDA, outputs above 0 as bits
   BatchResult result;
+  std::shared_ptr<const ops::Csr> groups;  // of the rows that were judged, for backward
 };
 ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
                          const CrossEntropyOptions& options = {});

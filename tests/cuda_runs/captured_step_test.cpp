@@ -1,9 +1,11 @@
 // Steps that are replayed beside the same steps run: which are recorded, and every gradient's bits.
-#include "apps/captured_step.h"
+#include <optional>
 
+#include "apps/captured_step.h"
 #include "apps/config.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "apps/place_batch.h"
 #include "compress/fixed_policy.h"
 #include "ops/copy.h"
 #include "tests/cuda/gpu.h"
@@ -23,6 +25,12 @@ constexpr const char* kEncoder = R"({
   "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
   "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
            "train_samples": 64, "test_samples": 16},
+  "compression": {"level": "L1", "min_elements": 96}})";
+
+constexpr const char* kGraph = R"({
+  "model": {"name": "gcn", "width": 16, "dropout": 0.5},
+  "data": {"name": "random_graph", "nodes": 120, "edges": 300, "features": 12, "classes": 3,
+           "split": [0.3, 0.2]},
   "compression": {"level": "L1", "min_elements": 96}})";
 
 // A model, a policy and batches of a configuration.
@@ -54,8 +62,12 @@ struct Side {
     begin_step(number);
     std::vector<Tensor> all;
     {
-      const BatchResult result = forward(*batches->next(), context, number++);
-      all.push_back(Tensor::from<double>({result.loss}, {1}));
+      std::optional<Batch> batch = batches->next();
+      if (!batch) batch = batches->next();  // the next epoch's
+      const BatchResult result = forward(*batch, context, number++);
+      all.push_back(Tensor::from<double>(
+          {result.loss, static_cast<double>(result.counted), static_cast<double>(result.correct)},
+          {3}));
     }
     for (const auto& p : model->parameters()) all.push_back(to_device(p.parameter->grad(), kCpu));
     return all;
@@ -100,6 +112,63 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
     CHECK(captured.obstacle().empty());
     CHECK(captured.replays() == 4);  // of each three the first is run
   }
+}
+
+TEST_CASE("steps of a held graph are replayed, of classes and of several labels") {
+  if (!gpu::available()) return;
+  Tensor several = Tensor::empty({120, 3}, DType::f32);
+  for (int64_t i = 0; i < several.numel(); ++i)
+    several.mut<float>()[i] =
+        i / 3 % 4 == 0 ? static_cast<float>(kIgnored) : static_cast<float>(i % 5 % 2);
+  for (const Tensor& labels : {Tensor(), several}) {
+    CAPTURE(labels.defined());
+    Side run(kGraph, "optim.lr=0.1"), recorded(kGraph, "optim.lr=0.1");
+    CapturedStep captured(*recorded.model, recorded.policy.get());
+    for (int i = 0; i < 4; ++i) {
+      CAPTURE(i);
+      const auto expected = run.step([&](Batch batch, Context& context, uint64_t) {
+        if (labels.defined()) batch.target = labels;
+        return forward_backward(*run.model, std::move(batch), context, run.policy.get(), {});
+      });
+      const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
+        if (labels.defined()) batch.target = labels;
+        return captured.run(std::move(batch), context, {}, number);
+      });
+      CHECK(equal(expected, got));
+      CHECK(expected[0].item(1) == (labels.defined() ? 270 : expected[0].item(1)));
+      CHECK(expected[0].item(1) > 0);
+    }
+    CHECK(captured.obstacle().empty());
+    CHECK(captured.replays() == 3);
+  }
+}
+
+TEST_CASE(
+    "a batch on CUDA carries a mask only where it hides something, and counts its nodes once") {
+  if (!gpu::available()) return;
+  const Side text(kEncoder, "optim.lr=0.1"), graph(kGraph, "optim.lr=0.1");
+  for (const int64_t shown : {5, 6}) {
+    Batch batch;
+    batch.input = Tensor::full({2, 6}, 3, DType::i64);
+    batch.target = Tensor::zeros({2}, DType::i64);
+    Tensor mask = Tensor::zeros({2, 6}, DType::i64);
+    for (int64_t i = 0; i < 12; ++i) mask.mut<int64_t>()[i] = i % 6 < shown ? 1 : 0;
+    batch.extras = {{"attention_mask", mask}};
+    const Batch there = placed(batch, *text.model);
+    CHECK(there.input.device() == gpu::kCuda);
+    CHECK(there.input.to_vector() == batch.input.to_vector());
+    CHECK(find_tensor(there.extras, "attention_mask").defined() == (shown == 5));
+  }
+  const Batch whole = *graph.batches->next();
+  REQUIRE(whole.held);
+  const Batch one = placed(whole, *graph.model), two = placed(whole, *graph.model);
+  CHECK(one.input.storage() == two.input.storage());
+  CHECK(one.target.storage() == two.target.storage());
+  CHECK(find_tensor(one.extras, "edge_index").device() == kCpu);
+  const Tensor counted = find_tensor(one.extras, "counted_target");
+  REQUIRE(counted.defined());
+  CHECK(counted.storage() == find_tensor(two.extras, "counted_target").storage());
+  for (const double target : counted.to_vector()) CHECK(target >= 0);
 }
 
 TEST_CASE("what the host reads in a step is an obstacle, by name") {

@@ -98,6 +98,10 @@ TEST_CASE("recorded steps give the bits of steps that are run") {
       // Plans are made anew while steps are recorded; so are bits by a guard.
       {kEncoder, "compression.level=L2 compression.adapt_interval=3"},
       {kEncoder, "compression.guard=0.1 compression.track_interval=3"},
+      {kGraph, "compression.level=L0"},
+      {kGraph, "compression.level=L1"},
+      // Graphs that are drawn at each step are run.
+      {kGraph, "data.sampler=node data.batch_size=40"},
       // An obstacle: ranges of samples are read on the host.
       {kEncoder, "compression.policy=actnn compression.level=L3 compression.adapt_interval=4"}};
   for (const auto& [text, policy] : cases) {
