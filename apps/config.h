@@ -132,6 +132,8 @@ struct RunConfig {
   std::string device = "cpu";
   std::string precision = "f32";
   bool cuda_graphs = false;
+  bool deterministic = true;
+  int64_t workspace_limit = int64_t{512} << 20;  // bytes
   int64_t threads = 0;
   int64_t memory_limit = 0;  // bytes
 };

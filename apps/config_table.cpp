@@ -373,6 +373,14 @@ Section run() {
              "activations on CUDA are bf16, parameters f32."),
        without_effect(field(s, "cuda_graphs", &C::cuda_graphs, boolean(),
                             "Record a step of each shape once and replay it (CUDA).")),
+       field(s, "deterministic", &C::deterministic, boolean(),
+             "Convolutions on CUDA give equal bits in every run; false: cuDNN may add in any "
+             "order, which can be faster."),
+       bytes_field(
+           s, "workspace_limit", &C::workspace_limit,
+           "The most bytes of workspace of a convolution on CUDA, where there is a way that "
+           "takes less (\"512 MiB\").",
+           "workspace_limit"),
        without_effect(field(s, "threads", &C::threads, integer(0, 4096),
                             "Threads to compute with; 0: one per core.")),
        without_effect(bytes_field(s, "memory_limit", &C::memory_limit,

@@ -277,6 +277,8 @@ Device set_up_device(const RunConfig& config) {
     throw ConfigError("cuda_graphs", "expected false without CUDA");
   ops::set_matmul_precision(config.precision == "f32" ? ops::MatmulPrecision::f32
                                                       : ops::MatmulPrecision::tf32);
+  ops::set_deterministic(config.deterministic);
+  ops::set_convolution_workspace(config.workspace_limit);
   if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
   allocator(device).set_limit(config.memory_limit);
   return device;

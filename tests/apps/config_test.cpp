@@ -6,6 +6,7 @@
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "data/sha256.h"
+#include "ops/precision.h"
 #include "run.h"
 
 namespace frugal::apps {
@@ -222,6 +223,17 @@ TEST_CASE("every key has documentation, and the help shows it") {
       CHECK(help.find("  " + section.path(field) + "\n") != std::string::npos);
       CHECK_NOTHROW(validate(field.schema, field.get(Config{}), section.path(field)));
     }
+}
+
+TEST_CASE("convolutions on CUDA are as the configuration says") {
+  Config config =
+      parse_config(Json::parse(R"({"deterministic": false, "workspace_limit": "3 MiB"})"));
+  set_up_device(config.run);
+  CHECK_FALSE(ops::deterministic());
+  CHECK(ops::convolution_workspace() == 3 << 20);
+  set_up_device(RunConfig());
+  CHECK(ops::deterministic());
+  CHECK(ops::convolution_workspace() == 512 << 20);
 }
 
 }  // namespace frugal::apps
