@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "models/published_names.h"
 #include "ops/copy.h"
 
 namespace frugal::models {
@@ -76,8 +77,10 @@ NamedTensors state_dict(Module& module) {
   return state;
 }
 
-void load_state_dict(Module& module, const NamedTensors& state) {
+void load_state_dict(Module& module, const NamedTensors& published) {
   const std::map<std::string, Target> targets = targets_of(module);
+  const NamedTensors state =
+      as_named_today(published, [&](const std::string& name) { return targets.contains(name); });
   std::map<std::string, const Tensor*> given;
   for (const auto& [name, tensor] : state) given[name] = &tensor;
   std::vector<std::string> missing, unexpected, wrong;

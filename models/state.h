@@ -19,9 +19,9 @@ Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
 // Parameters and buffers, parameters first, in registration order.
 NamedTensors state_dict(Module& module);
 
-// Fills every parameter and buffer, in place. bf16, f16 and f64 are cast to what the module has.
-// Errors: one message that lists missing, unexpected and wrongly shaped names; the module is then
-// unchanged.
+// Fills every parameter and buffer, in place. bf16, f16 and f64 are cast to what the module has;
+// names of published files are understood (models/published_names.h). Errors: one message that
+// lists missing, unexpected and wrongly shaped names; the module is then unchanged.
 void load_state_dict(Module& module, const NamedTensors& state);
 
 // Casts parameters and floating buffers; f64 for gradient checks.

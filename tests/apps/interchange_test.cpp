@@ -107,6 +107,16 @@ Gpt2 gpt2() {
   return Gpt2(init, {1, kWidth, 2, kVocab, kPlaces});
 }
 
+Bert bert() {
+  Init init;
+  BertOptions options{1, kWidth, 2};
+  options.intermediate = 12;
+  options.vocab_size = kVocab;
+  options.max_positions = kPlaces;
+  options.num_classes = kClasses;
+  return Bert(init, options);
+}
+
 }  // namespace
 
 TEST_CASE("weights that PyTorch wrote give its outputs") {
@@ -114,12 +124,7 @@ TEST_CASE("weights that PyTorch wrote give its outputs") {
   REQUIRE(cases.size() == 3);
   const Tensor ids = tokens([](int64_t i) { return (7 * i + 3) % kVocab; });
   Init init;
-  BertOptions bert{1, kWidth, 2};
-  bert.intermediate = 12;
-  bert.vocab_size = kVocab;
-  bert.max_positions = kPlaces;
-  bert.num_classes = kClasses;
-  Bert classifier(init, bert);
+  Bert classifier = bert();
   check(classifier, cases.at("bert"), ids,
         {{"attention_mask", tokens([](int64_t i) { return i >= 10 ? 0 : 1; })},
          {"token_type_ids", tokens([](int64_t i) { return i / 4 % 2; })}});
@@ -152,18 +157,60 @@ TEST_CASE("what is written here has the names, shapes and values of the file tha
   }
 }
 
-TEST_CASE("names without their prefix are refused, each with what it should be") {
+TEST_CASE("files load under the names of their publication") {
   const TempFolder folder;
-  NamedTensors state = read(folder, golden().at("gpt2").file);
+  const NamedTensors today = read(folder, golden().at("gpt2").file);
   const std::string prefix = "transformer.";
-  for (auto& [name, tensor] : state) {
+  NamedTensors published;
+  for (const auto& [name, tensor] : today) {
     REQUIRE(name.starts_with(prefix));
-    name = name.substr(prefix.size());
+    published.emplace_back(name.substr(prefix.size()), tensor);
+    if (name == "transformer.wte.weight") published.emplace_back("lm_head.weight", tensor);
   }
+  published.emplace_back("h.0.attn.bias", Tensor::zeros({1, 1, kPlaces, kPlaces}));
+  published.emplace_back("h.0.attn.masked_bias", Tensor::zeros({}));
   Gpt2 net = gpt2();
-  const std::vector<double> before = net.parameters().front().parameter->value().to_vector();
-  CHECK_THROWS_WITH_AS(load_state_dict(net, state), doctest::Contains("transformer.wte.weight"),
-                       Error);
-  CHECK_THROWS_WITH_AS(load_state_dict(net, state), doctest::Contains("h.0.ln_1.bias"), Error);
-  CHECK(net.parameters().front().parameter->value().to_vector() == before);
+  load_state_dict(net, published);
+  const auto agrees = [&] {
+    const NamedTensors here = state_dict(net);
+    CHECK(here.size() == today.size());
+    for (const auto& [name, tensor] : here)
+      for (const auto& [there, expected] : today)
+        if (name == there) CHECK(tensor.to_vector() == expected.to_vector());
+  };
+  agrees();
+  // A head of its own is nothing that this model has.
+  for (auto& [name, tensor] : published)
+    if (name == "lm_head.weight" || name == "ln_f.bias") tensor = Tensor::zeros(tensor.shape());
+  CHECK_THROWS_WITH_AS(load_state_dict(net, published), doctest::Contains("lm_head.weight"), Error);
+  agrees();
+  // Nor is a tensor that is there under both names.
+  published = today;
+  published.emplace_back("ln_f.bias", Tensor::zeros({kWidth}));
+  CHECK_THROWS_WITH_AS(load_state_dict(net, published), doctest::Contains("ln_f.bias"), Error);
+}
+
+TEST_CASE("layer norms load as gamma and beta, and BERT's head for next sentences is left out") {
+  const TempFolder folder;
+  const NamedTensors today = read(folder, golden().at("bert").file);
+  NamedTensors published = {{"cls.seq_relationship.bias", Tensor::zeros({2})},
+                            {"bert.embeddings.position_ids", Tensor::zeros({1, 4}, DType::i64)}};
+  for (const auto& [name, tensor] : today) {
+    const size_t at = name.find("LayerNorm.");
+    published.emplace_back(at == std::string::npos
+                               ? name
+                               : name.substr(0, at) + (name.ends_with("weight") ? "LayerNorm.gamma"
+                                                                                : "LayerNorm.beta"),
+                           tensor);
+  }
+  Bert net = bert();
+  load_state_dict(net, published);
+  int norms = 0;
+  for (const auto& [name, tensor] : state_dict(net))
+    for (const auto& [there, expected] : today)
+      if (name == there) {
+        norms += name.find("LayerNorm.") != std::string::npos;
+        CHECK(tensor.to_vector() == expected.to_vector());
+      }
+  CHECK(norms == 6);
 }
