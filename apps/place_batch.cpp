@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <memory>
 
 #include "apps/counted_nodes.h"
 #include "core/cuda_staging.h"
@@ -28,25 +29,29 @@ Tensor moved(const Tensor& x, Device device, DType dtype) {
   return is_floating(x.dtype()) ? ops::cast(there, dtype) : there;
 }
 
-// What was made of tensors that somebody holds, the last of it.
+// What was made of tensors that somebody holds, the last of it, while they are held.
 template <class Made, size_t kMost>
 class Kept {
  public:
   template <class Make>
   const Made& find(const Tensor& x, Device device, DType dtype, const Make& make) {
+    std::erase_if(kept_, [](const Entry& entry) { return entry.from.expired(); });
     for (const Entry& entry : kept_)
-      if (entry.from.storage() == x.storage() && entry.from.offset() == x.offset() &&
-          entry.from.shape() == x.shape() && entry.version == x.storage()->version() &&
+      if (entry.from.lock() == x.storage() && entry.offset == x.offset() &&
+          entry.shape == x.shape() && entry.version == x.storage()->version() &&
           entry.device == device && entry.dtype == dtype)
         return entry.made;
     if (kept_.size() == kMost) kept_.pop_front();
-    kept_.push_back({x, x.storage()->version(), device, dtype, make()});
+    kept_.push_back(
+        {x.storage(), x.offset(), x.shape(), x.storage()->version(), device, dtype, make()});
     return kept_.back().made;
   }
 
  private:
   struct Entry {
-    Tensor from;
+    std::weak_ptr<Storage> from;
+    int64_t offset;
+    Shape shape;
     uint64_t version;
     Device device;
     DType dtype;
