@@ -31,7 +31,8 @@ std::string with_ending(const std::string& name, const std::string& old, const c
 }
 
 std::string name_today(const std::string& name, const Has& has) {
-  const std::string ended = with_ending(with_ending(name, ".gamma", ".weight"), ".beta", ".bias");
+  const std::string ended = with_ending(with_ending(name, "LayerNorm.gamma", "LayerNorm.weight"),
+                                        "LayerNorm.beta", "LayerNorm.bias");
   for (const std::string& tried : {name, ended}) {
     if (has(tried)) return tried;
     for (const std::string prefix : kPrefixes) {

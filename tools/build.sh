@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Sets the machine up, configures and builds one preset in build/PRESET; does nothing when that is done.
-# usage: tools/build.sh [PRESET]      default: release
+# usage: tools/build.sh [PRESET [TARGET ...]]      default: release, everything
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${1:-release}
+targets=("${@:2}")
 if [ "$preset" = emulated ]; then tools/setup.sh libboost-context-dev; else tools/setup.sh; fi
 mkdir -p build
 log=build/configure-$preset.log
@@ -11,4 +12,4 @@ if ! cmake --preset "$preset" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
-cmake --build --preset "$preset"
+cmake --build --preset "$preset" ${targets[0]:+--target "${targets[@]}"}

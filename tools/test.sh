@@ -5,4 +5,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-release}
 tools/build.sh "$preset"
-ctest --test-dir "build/$preset" --output-on-failure "$@"
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}  # threads that wait leave their core to the test beside
+ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" "$@"
