@@ -1,32 +1,18 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
-#include "apps/commands.h"
-#include "apps/makers.h"
+#include "apps/bench_place.h"
 #include "apps/progress.h"
 #include "apps/report.h"
 #include "autograd/engine.h"
-#include "core/cuda_memory.h"
 #include "core/parallel.h"
 #include "tests/op_table/op_table.h"
 
 namespace frugal::apps {
 namespace {
 
-// Until the device is done.
-template <class F>
-double milliseconds(Device device, F&& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  if constexpr (kHasCuda)
-    if (device.type == DeviceType::cuda) cuda::synchronize();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
 struct Times {
-  std::vector<double> forward, backward;  // milliseconds
+  std::vector<double> forward, backward;  // seconds
 };
 
 Times measure(const op_table::Case& bench, DType dtype, Device device, int64_t repeats) {
@@ -34,14 +20,14 @@ Times measure(const op_table::Case& bench, DType dtype, Device device, int64_t r
   Times times;
   for (int64_t round = -2; round < repeats; ++round) {
     Variable y;
-    const double f = milliseconds(device, [&] { y = bench.run(inputs); });
+    const double f = seconds_of(device, [&] { y = bench.run(inputs); });
     Tensor dy;
     {
       CategoryScope scope(Category::gradient);
       dy = Tensor::full(y.shape(), 1, y.dtype(), device);
     }
     const double b =
-        y.producer() == nullptr ? 0 : milliseconds(device, [&] { backward(y, std::move(dy)); });
+        y.producer() == nullptr ? 0 : seconds_of(device, [&] { backward(y, std::move(dy)); });
     for (Variable input : inputs) input.zero_grad();
     if (round < 0) continue;  // the first prepare kernels and memory
     times.forward.push_back(f);
@@ -53,13 +39,7 @@ Times measure(const op_table::Case& bench, DType dtype, Device device, int64_t r
 }  // namespace
 
 void bench_ops(const BenchArguments& arguments) {
-  RunConfig place;
-  place.device = arguments.device;
-  const Device device = set_up_device(place);
-  const DType dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32;
-  if (dtype == DType::bf16 && device == kCpu)
-    throw ConfigError("", "--dtype: expected f32 on the cpu, got bf16");
-  const int64_t repeats = arguments.repeats > 0 ? arguments.repeats : 5;
+  const auto [device, dtype, repeats] = bench_place(arguments, 5);
   Json list = Json::array();
   std::vector<std::vector<std::string>> lines = {
       {"op", "shape", "forward", "backward", "kept for backward"}};
@@ -76,7 +56,7 @@ void bench_ops(const BenchArguments& arguments) {
     int64_t kept = 0;
     if (op.bench.saved)
       for (int64_t bytes : op.bench.saved(size_of(dtype))) kept += bytes;
-    const double f = median(times.forward), b = median(times.backward);
+    const double f = 1000 * median(times.forward), b = 1000 * median(times.backward);
     list.push_back({{"op", op.name},
                     {"case", op.bench.name},
                     {"forward_ms", f},

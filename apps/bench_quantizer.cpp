@@ -1,44 +1,44 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 
-#include "apps/commands.h"
-#include "apps/makers.h"
+#include "apps/bench_place.h"
 #include "apps/report.h"
+#include "compress/entropy.h"
 #include "compress/quantize.h"
-#include "core/cuda_memory.h"
 #include "core/parallel.h"
 #include "ops/bitmask.h"
 #include "ops/copy.h"
+#include "ops/elementwise.h"
 
 namespace frugal::apps {
 namespace {
 
-// What a row measures: a width, without or with a bit in the codes (half of them set, slope 0), and
-// whether rounding is dithered.
+// What a row measures: a width, without or with a bit in the codes (half of them set, slope 0),
+// whether rounding is dithered, and whether codes are entropy coded: those of values whose
+// distribution has a peak and tails, since of uniform ones nothing would shrink.
 struct Format {
   int bits;
-  bool sign, dithered;
+  bool sign = false, dithered = false, coded = false;
 };
-constexpr Format kFormats[] = {
-    {1, false, false}, {2, false, false}, {3, false, false}, {4, false, false}, {5, false, false},
-    {6, false, false}, {7, false, false}, {8, false, false}, {2, true, false},  {4, true, false},
-    {5, true, false},  {2, false, true},  {4, false, true},  {2, true, true},   {4, true, true}};
-
-// Of the device, once, on average over `times` in a row: so that queueing does not count on CUDA.
-template <class F>
-double seconds(Device device, int times, F&& f) {
-  const auto wait = [&] {
-    if constexpr (kHasCuda)
-      if (device.type == DeviceType::cuda) cuda::synchronize();
-  };
-  wait();
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < times; ++i) f();
-  wait();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
-}
+constexpr Format kFormats[] = {{1},
+                               {2},
+                               {3},
+                               {4},
+                               {5},
+                               {6},
+                               {7},
+                               {8},
+                               {.bits = 2, .sign = true},
+                               {.bits = 4, .sign = true},
+                               {.bits = 5, .sign = true},
+                               {.bits = 2, .dithered = true},
+                               {.bits = 4, .dithered = true},
+                               {.bits = 2, .sign = true, .dithered = true},
+                               {.bits = 4, .sign = true, .dithered = true},
+                               {.bits = 2, .coded = true},
+                               {.bits = 4, .coded = true},
+                               {.bits = 8, .coded = true}};
 
 void copy(const Tensor& from, const Tensor& to) {
   const auto* source = static_cast<const char*>(from.raw());
@@ -76,16 +76,13 @@ struct Rate {
 }  // namespace
 
 void bench_quantizer(const BenchArguments& arguments) {
-  RunConfig place;
-  place.device = arguments.device;
-  const Device device = set_up_device(place);
-  const bool on_cuda = device.type == DeviceType::cuda;
-  const DType dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32;
-  const int64_t repeats = arguments.repeats > 0 ? arguments.repeats : on_cuda ? 11 : 5;
+  const bool on_cuda = arguments.device == "cuda";
+  const auto [device, dtype, repeats] = bench_place(arguments, on_cuda ? 11 : 5, true);
   const int64_t bytes = arguments.mebibytes << 20;
   const int64_t rows = std::max<int64_t>(bytes / size_of(dtype) / arguments.channels, 1);
   Tensor values = random_values(rows, arguments.channels, device);
   const Sign sign{ops::rectify(values, 0, true).mask, 0};
+  const Tensor peaked = ops::cast(ops::mul(values, ops::mul(values, values)), dtype);
   values = ops::cast(values, dtype);
   const Tensor out = Tensor::empty(values.shape(), dtype, device);
   copy(values, out);  // touches every page of both
@@ -103,36 +100,48 @@ void bench_quantizer(const BenchArguments& arguments) {
       compress::QuantizeOptions options;
       options.bits = row.format.bits;
       if (row.format.dithered) options.rounding = compress::Rounding::dithered;
-      const compress::Quantizer quantizer(options);
+      std::shared_ptr<const Codec> codec = std::make_shared<compress::Quantizer>(options);
+      const Tensor& x = row.format.coded ? peaked : values;
+      if (row.format.coded) codec = std::make_shared<compress::Entropy>(codec);
       std::unique_ptr<Packed> packed;
       SaveInfo info;
       info.step = step++;
       if (row.format.sign) info.sign = &sign;
-      const double copied = seconds(device, times, [&] { copy(values, out); });
-      const double pack = seconds(device, times, [&] {
+      const double copied = seconds_of(
+          device, [&] { copy(values, out); }, times);
+      const auto pack_anew = [&] {
         packed.reset();  // its bytes are the next one's
-        packed = quantizer.pack(values, info);
-      });
-      const auto& quantized = dynamic_cast<const compress::Quantized&>(*packed);
-      const double unpack = seconds(device, times, [&] { quantized.unpack_into(out); });
-      double unpack_sign = 0;
-      if (quantized.carries_sign())
-        unpack_sign = seconds(device, times, [&] { quantized.unpack_sign(); });
-      row.payload = quantized.payload().nbytes();
+        packed = codec->pack(x, info);
+      };
+      const double pack = seconds_of(device, pack_anew, times);
+      row.payload = compress::coded_bytes(*packed);
+      double unpack = 0, unpack_sign = 0;
+      if (const auto* quantized = dynamic_cast<const compress::Quantized*>(packed.get())) {
+        unpack = seconds_of(
+            device, [&] { quantized->unpack_into(out); }, times);
+      } else {
+        for (int i = 0; i < times; ++i) {  // decodes once
+          if (i > 0) pack_anew();
+          unpack += seconds_of(device, [&] { packed->unpack(); }) / times;
+        }
+      }
+      if (packed->carries_sign())
+        unpack_sign = seconds_of(
+            device, [&] { packed->unpack_sign(); }, times);
       if (round < 0) continue;
       row.copy.push_back(copied);
       row.pack.push_back(pack);
       row.unpack.push_back(unpack);
-      if (quantized.carries_sign()) row.sign.push_back(unpack_sign);
+      if (packed->carries_sign()) row.sign.push_back(unpack_sign);
     }
   }
   set_num_threads(all);
   const char* base = on_cuda ? "copy" : "memcpy";
   const std::string over = fmt::format("over {}", base);
   Json list = Json::array();
-  std::vector<std::vector<std::string>> lines = {{"bits", "sign", "rounding", "threads", base,
-                                                  "pack", over, "unpack", over, "sign alone",
-                                                  over}};
+  std::vector<std::vector<std::string>> lines = {{"bits", "sign", "rounding", "coded", "packed",
+                                                  "threads", base, "pack", over, "unpack", over,
+                                                  "sign alone", over}};
   for (const Row& row : results) {
     const int64_t size = values.nbytes(), mask = row.format.sign ? sign.mask.nbytes() : 0;
     // On the CPU bytes of the tensor, on CUDA those that are read and written.
@@ -149,6 +158,7 @@ void bench_quantizer(const BenchArguments& arguments) {
     list.push_back({{"bits", row.format.bits},
                     {"sign", row.format.sign},
                     {"rounding", row.format.dithered ? "dithered" : "stochastic"},
+                    {"entropy_coded", row.format.coded},
                     {"threads", row.threads},
                     {"packed_bytes", row.payload},
                     {"memcpy_gb_per_s", copied},
@@ -156,16 +166,18 @@ void bench_quantizer(const BenchArguments& arguments) {
                     {"pack_over_memcpy", pack.over_copy},
                     {"unpack_gb_per_s", unpack.gb_per_s},
                     {"unpack_over_memcpy", unpack.over_copy}});
-    lines.push_back({std::to_string(row.format.bits), row.format.sign ? "yes" : "no",
-                     row.format.dithered ? "dithered" : "stochastic", std::to_string(row.threads),
-                     fmt::format("{:.2f} GB/s", copied), pack.rate(), pack.part(), unpack.rate(),
-                     unpack.part(), "-", "-"});
+    lines.push_back(
+        {std::to_string(row.format.bits), row.format.sign ? "yes" : "no",
+         row.format.dithered ? "dithered" : "stochastic", row.format.coded ? "yes" : "no",
+         fmt::format("{:.3f}", static_cast<double>(row.payload) / static_cast<double>(size)),
+         std::to_string(row.threads), fmt::format("{:.2f} GB/s", copied), pack.rate(), pack.part(),
+         unpack.rate(), unpack.part(), "-", "-"});
     if (row.sign.empty()) continue;
     const Rate alone = rate(row.payload + mask, row.sign);
     list.back()["unpack_sign_gb_per_s"] = alone.gb_per_s;
     list.back()["unpack_sign_over_memcpy"] = alone.over_copy;
-    lines.back()[9] = alone.rate();
-    lines.back()[10] = alone.part();
+    lines.back()[11] = alone.rate();
+    lines.back()[12] = alone.part();
   }
   if (arguments.json) {
     const Json document = {{"device", arguments.device},

@@ -1,11 +1,8 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
-#include "apps/commands.h"
-#include "apps/makers.h"
+#include "apps/bench_place.h"
 #include "apps/report.h"
-#include "core/cuda_memory.h"
 #include "core/parallel.h"
 #include "core/rng.h"
 #include "ops/copy.h"
@@ -40,35 +37,20 @@ ops::Graph random_graph(int64_t nodes, Device device) {
 }  // namespace
 
 void bench_spmm(const BenchArguments& arguments) {
-  RunConfig place;
-  place.device = arguments.device;
-  const Device device = set_up_device(place);
-  const DType dtype = arguments.dtype == "bf16" ? DType::bf16 : DType::f32;
-  if (dtype == DType::bf16 && device == kCpu)
-    throw ConfigError("", "--dtype: expected f32 on the cpu, got bf16");
-  const int64_t repeats = arguments.repeats > 0 ? arguments.repeats : 11;
+  const auto [device, dtype, repeats] = bench_place(arguments, 11);
   const ops::Graph graph = random_graph(arguments.nodes, device);
   const int64_t entries = graph.edges.by_row.col.numel();
-  const auto wait = [&] {
-    if constexpr (kHasCuda)
-      if (device.type == DeviceType::cuda) cuda::synchronize();
-  };
   Json list = Json::array();
   std::vector<std::vector<std::string>> lines = {{"wide", "time", "multiply-adds"}};
   for (const int64_t width : kWidths) {
     const Tensor x =
         ops::cast(Tensor::full({arguments.nodes, width}, 0.5, DType::f32, device), dtype);
-    std::vector<double> milliseconds;
+    std::vector<double> seconds;
     for (int64_t round = -2; round < repeats; ++round) {
-      wait();
-      const auto begin = std::chrono::steady_clock::now();
-      ops::spmm(graph.edges.by_row, x);
-      wait();
-      const std::chrono::duration<double, std::milli> took =
-          std::chrono::steady_clock::now() - begin;
-      if (round >= 0) milliseconds.push_back(took.count());
+      const double took = seconds_of(device, [&] { ops::spmm(graph.edges.by_row, x); });
+      if (round >= 0) seconds.push_back(took);
     }
-    const double ms = median(milliseconds);
+    const double ms = 1000 * median(seconds);
     list.push_back({{"width", width}, {"ms", ms}});
     lines.push_back({std::to_string(width), fmt::format("{:.3f} ms", ms),
                      fmt::format("{:.1f} G/s", static_cast<double>(entries * width) / ms / 1e6)});

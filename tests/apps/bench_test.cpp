@@ -57,7 +57,15 @@ TEST_CASE("bench quantizer reports each width") {
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   const Json results = Json::parse(ran.out)["results"];
   CHECK(results.size() >= 5);
-  for (const Json& row : results) CHECK(row["pack_over_memcpy"].get<double>() > 0);
+  int64_t plain = 0, coded = 0;  // bytes of 4 bits
+  for (const Json& row : results) {
+    CHECK(row["pack_over_memcpy"].get<double>() > 0);
+    CHECK(row["unpack_over_memcpy"].get<double>() > 0);
+    if (row["bits"] == 4 && row["sign"] == false)
+      (row["entropy_coded"] == true ? coded : plain) = row["packed_bytes"].get<int64_t>();
+  }
+  CHECK(coded > 0);
+  CHECK(coded < plain);
 }
 
 TEST_CASE("bench step has rows of its caller's alone, without a unit") {
@@ -144,7 +152,7 @@ TEST_CASE("bench quantizer takes bf16 and any number of channels") {
   const Json report = Json::parse(ran.out);
   CHECK(report["shape"] == Json::array({(1 << 20) / 200, 100}));
   for (const Json& row : report["results"])
-    if (row["bits"] == 4 && row["sign"] == false)
+    if (row["bits"] == 4 && row["sign"] == false && row["entropy_coded"] == false)
       CHECK(row["packed_bytes"].get<double>() == doctest::Approx(1 << 18).epsilon(0.1));
   CHECK(frugal("bench quantizer --device tpu").status == 2);
   CHECK(frugal("bench quantizer --dtype f64").status == 2);
