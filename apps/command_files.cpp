@@ -18,6 +18,7 @@ namespace frugal::apps {
 
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
+  check_model_keys(config);
   const Device device = set_up_device(config.run);
   if (device.type == DeviceType::meta)
     throw ConfigError("device", "expected cpu: nothing can be computed on meta");

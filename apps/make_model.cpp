@@ -115,6 +115,7 @@ ModelPtr make_gpt2(Init& init, const ModelConfig& config, const BatchSpec&) {
   take(options.layers, config.layers);
   take(options.hidden, config.width);
   take(options.heads, config.heads);
+  take(options.inner, config.feed_forward);
   take(options.dropout, config.dropout);
   take(options.attention_dropout, config.attention_dropout);
   take(options.context_length, config.max_positions);
@@ -247,35 +248,42 @@ bool reads(Family family, const BatchSpec& spec) {
   return false;
 }
 
-// Keys that only some networks have.
+// Keys that only some networks read.
 struct KeyRow {
   const char* key;
-  std::vector<std::string> models;
+  std::vector<ModelMaker> makers;
 };
 const std::vector<KeyRow>& key_rows() {
+  static const std::vector<ModelMaker> sequences = {make_bert, make_gpt2},
+                                       transformers = {make_vit, make_bert, make_gpt2},
+                                       graphs = {make_gcn, make_sage, make_gat, make_gcnii};
+  const auto with = [](std::vector<ModelMaker> some, const std::vector<ModelMaker>& others) {
+    some.insert(some.end(), others.begin(), others.end());
+    return some;
+  };
   static const std::vector<KeyRow> rows = {
-      {"batch_norm", {"gcn", "sage", "gat", "gcnii"}},
-      {"residual", {"gcn", "sage", "gat", "gcnii"}},
-      {"jump", {"gcn", "sage", "gat", "gcnii"}},
-      {"input_dropout", {"gcn", "sage", "gat"}},
-      {"alpha", {"gcnii"}},
-      {"theta", {"gcnii"}},
-      {"aggregation", {"sage"}},
-      {"out_heads", {"gat"}},
-      {"slope", {"gat"}},
+      {"shortcut", {make_cifar_resnet}},
+      {"stem", {make_resnet}},
+      {"hidden", {make_mlp}},
+      {"dropout", with({make_vgg, make_densenet, make_mlp, make_swin}, with(transformers, graphs))},
+      {"attention_dropout", with({make_swin, make_gat}, transformers)},
+      {"layers", with(transformers, graphs)},
+      {"width", with({make_vgg}, with(transformers, graphs))},
+      {"heads", with({make_gat}, transformers)},
+      {"feed_forward", transformers},
+      {"max_positions", sequences},
+      {"vocab_size", sequences},
+      {"batch_norm", graphs},
+      {"residual", graphs},
+      {"jump", graphs},
+      {"input_dropout", {make_gcn, make_sage, make_gat}},
+      {"alpha", {make_gcnii}},
+      {"theta", {make_gcnii}},
+      {"aggregation", {make_sage}},
+      {"out_heads", {make_gat}},
+      {"slope", {make_gat}},
   };
   return rows;
-}
-
-void check_keys(const Config& config) {
-  const Json given = to_json(config).at("model"), usual = to_json(Config{}).at("model");
-  for (const auto& [key, models] : key_rows())
-    if (given.at(key) != usual.at(key) &&
-        std::find(models.begin(), models.end(), config.model.name) == models.end())
-      throw ConfigError(
-          fmt::format("model.{}", key),
-          fmt::format("expected {} with {}, which only {} may change; got {}", usual.at(key).dump(),
-                      config.model.name, fmt::join(models, ", "), given.at(key).dump()));
 }
 
 // The maximum has no weights and no sparse form.
@@ -307,6 +315,18 @@ std::vector<std::string> model_names() {
 
 Family family_of(const std::string& model) { return model_row(model).family; }
 
+void check_model_keys(const Config& config) {
+  const std::string& name = config.model.name;
+  const ModelMaker make = model_row(name).make;
+  const Json given = to_json(config).at("model"), usual = to_json(Config{}).at("model");
+  for (const auto& [key, makers] : key_rows())
+    if (given.at(key) != usual.at(key) &&
+        std::find(makers.begin(), makers.end(), make) == makers.end())
+      throw ConfigError(fmt::format("model.{}", key),
+                        fmt::format("expected {} with {}, which does not read it; got {}",
+                                    usual.at(key).dump(), name, given.at(key).dump()));
+}
+
 void resolve_model(Config& config, const BatchSpec& spec) {
   ModelConfig& model = config.model;
   const std::string& data = config.data.name;
@@ -315,7 +335,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                       fmt::format("expected a network for the data {}, one of {}; got "
                                   "{}",
                                   data, readers_of(spec), model.name));
-  check_keys(config);
+  check_model_keys(config);
   check_maximum(config, spec);
   if (!model.num_classes) model.num_classes = spec.classes;
   if (*model.num_classes < spec.classes)

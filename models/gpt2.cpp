@@ -22,8 +22,8 @@ class Gpt2::Layer : public Module {
         qkv_(dense(init, "attn.c_attn", options.hidden, 3 * options.hidden, kDeviation)),
         projection_(dense(init, "attn.c_proj", options.hidden, options.hidden, residual())),
         norm2_(norm(init, "ln_2")),
-        up_(dense(init, "mlp.c_fc", options.hidden, 4 * options.hidden, kDeviation)),
-        down_(dense(init, "mlp.c_proj", 4 * options.hidden, options.hidden, residual())) {}
+        up_(dense(init, "mlp.c_fc", options.hidden, inner(), kDeviation)),
+        down_(dense(init, "mlp.c_proj", inner(), options.hidden, residual())) {}
 
   Variable forward(Variable x, Context& context) override {
     const SelfAttentionOptions attention{options_.heads, options_.attention_dropout, true};
@@ -38,6 +38,7 @@ class Gpt2::Layer : public Module {
   }
 
  private:
+  int64_t inner() const { return options_.inner > 0 ? options_.inner : 4 * options_.hidden; }
   // What adds to the residual stream starts smaller, by the number of additions.
   double residual() const {
     return kDeviation / std::sqrt(2 * static_cast<double>(options_.layers));

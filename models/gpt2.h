@@ -17,6 +17,7 @@ struct Gpt2Options {
   double dropout = 0.1;  // of embeddings and of both branches' outputs
   double attention_dropout = 0.1;
   double eps = 1e-5;
+  int64_t inner = 0;  // units between the two layers of the second branch; 0: 4 times hidden
 };
 
 // The options of "gpt2", "gpt2_medium", "gpt2_large", "gpt2_xl".

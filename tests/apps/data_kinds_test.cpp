@@ -1,11 +1,13 @@
 // The real binary on every kind of data, from tiny files, and on the networks for images.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <sstream>
 
 #include "apps/json.h"
+#include "data/safetensors.h"
 #include "run.h"
 #include "tests/data/arrays.h"
 
@@ -137,6 +139,25 @@ TEST_CASE("text by pieces of words and by pairs of bytes, and the perplexity of 
     CHECK(evaluated["loss"] == last["test_loss"]);
     CHECK(evaluated["metric"] == last["test_perplexity"]);
   }
+}
+
+TEST_CASE("a gpt2 is as wide between its layers as the configuration says") {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "ab ba ";
+  write_file(folder / "words.txt", text);
+  Json config = words_config(folder, "gpt2", "text");
+  config["data"]["dir"] = folder / "words.txt";
+  config["data"].erase("vocabulary");
+  config["model"]["feed_forward"] = 12;
+  trained(folder, config, "--set train.epochs=1 --out " + folder / "run");
+  const auto weights =
+      data::SafetensorsFile::open(folder / "run/checkpoint/last.safetensors").read_all();
+  const auto found = std::find_if(weights.begin(), weights.end(), [](const auto& entry) {
+    return entry.first == "transformer.h.0.mlp.c_fc.bias";
+  });
+  REQUIRE(found != weights.end());
+  CHECK(found->second.shape() == Shape{12});
 }
 
 TEST_CASE("the best epoch of a language model is not that of the highest perplexity") {

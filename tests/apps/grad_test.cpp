@@ -128,6 +128,9 @@ TEST_CASE_FIXTURE(Grad, "bad batches and weights") {
   fails("10");
   data::write_safetensors(folder / "b", {{"input", noise({4, 1, 3, 3}, 3)}});
   fails("wrong shape");
+  const Ran foreign = run("--set model.alpha=0.3");
+  CHECK(foreign.status == 2);
+  CHECK_MESSAGE(foreign.err.find("model.alpha: expected null") != std::string::npos, foreign.err);
   prepare(R"({"model": {"name": "mlp"}, "compression": {"memory_budget": "1 GiB"}})", {2, 3, 1},
           noise({4, 1, 2, 3}, 3), true);
   const Ran planned = run();

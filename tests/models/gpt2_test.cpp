@@ -55,6 +55,17 @@ TEST_CASE("gpt2: parameter counts, names and shapes are the published ones") {
   CHECK_THROWS_WITH_AS(gpt2_options("gpt3"), doctest::Contains("gpt2_xl"), Error);
 }
 
+TEST_CASE("gpt2: the second branch is as wide as it is told") {
+  Init init = meta_init();
+  Gpt2Options options = small();
+  options.inner = 24;
+  Gpt2 net(init, options);
+  const auto lines = lines_of(net);
+  CHECK(lines.count(fmt::format("transformer.h.1.mlp.c_fc.weight [{}, 24]", options.hidden)) == 1);
+  CHECK(lines.count(fmt::format("transformer.h.1.mlp.c_proj.weight [24, {}]", options.hidden)) ==
+        1);
+}
+
 TEST_CASE("gpt2: linear weights lie transposed in files") {
   Init init;
   Gpt2 net(init, small());
