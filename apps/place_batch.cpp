@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
-#include <memory>
 
 #include "apps/counted_nodes.h"
+#include "apps/kept.h"
 #include "core/cuda_staging.h"
 #include "ops/copy.h"
 
@@ -28,37 +27,6 @@ Tensor moved(const Tensor& x, Device device, DType dtype) {
   const Tensor there = moved(x, device);
   return is_floating(x.dtype()) ? ops::cast(there, dtype) : there;
 }
-
-// What was made of tensors that somebody holds, the last of it, while they are held.
-template <class Made, size_t kMost>
-class Kept {
- public:
-  template <class Make>
-  const Made& find(const Tensor& x, Device device, DType dtype, const Make& make) {
-    std::erase_if(kept_, [](const Entry& entry) { return entry.from.expired(); });
-    for (const Entry& entry : kept_)
-      if (entry.from.lock() == x.storage() && entry.offset == x.offset() &&
-          entry.shape == x.shape() && entry.version == x.storage()->version() &&
-          entry.device == device && entry.dtype == dtype)
-        return entry.made;
-    if (kept_.size() == kMost) kept_.pop_front();
-    kept_.push_back(
-        {x.storage(), x.offset(), x.shape(), x.storage()->version(), device, dtype, make()});
-    return kept_.back().made;
-  }
-
- private:
-  struct Entry {
-    std::weak_ptr<Storage> from;
-    int64_t offset;
-    Shape shape;
-    uint64_t version;
-    Device device;
-    DType dtype;
-    Made made;
-  };
-  std::deque<Entry> kept_;
-};
 
 // Of training and of testing.
 Tensor moved_once(const Tensor& x, Device device, DType dtype) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <utility>
 
+#include "apps/kept.h"
 #include "apps/metrics.h"
 #include "apps/place_batch.h"
 #include "autograd/functions.h"
@@ -108,18 +108,13 @@ void count_answers(const Tensor& target, const Tensor& yes, BatchResult& result)
 
 // The positions of rows that a source holds, by node: made once, on the host.
 std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
-  struct Entry {
-    Tensor rows;
-    std::shared_ptr<const ops::Csr> groups;
-  };
-  static std::deque<Entry> kept;
-  for (const Entry& entry : kept)
-    if (entry.rows.storage() == rows.storage() && entry.groups->rows == nodes) return entry.groups;
-  constexpr size_t kMost = 2;
-  if (kept.size() == kMost) kept.pop_front();
-  const CategoryScope scope(Category::input);
-  kept.push_back({rows, std::make_shared<const ops::Csr>(ops::group_by("rows", rows, nodes))});
-  return kept.back().groups;
+  static Kept<std::shared_ptr<const ops::Csr>, 2> kept;  // of training and of testing
+  const auto groups = kept.find(rows, rows.device(), rows.dtype(), [&] {
+    const CategoryScope scope(Category::input);
+    return std::make_shared<const ops::Csr>(ops::group_by("rows", rows, nodes));
+  });
+  FRUGAL_ASSERT(groups->rows == nodes);
+  return groups;
 }
 
 // gather_rows(), whose backward pass does not wait for the host to group the rows.

@@ -8,6 +8,7 @@
 #include "apps/gradient_noise.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "gradient_of.h"
 #include "run.h"
 
 using namespace frugal;
@@ -49,18 +50,7 @@ struct Problem {
     return batch ? *batch : *loader->next();
   }
   std::vector<float> gradient(const Batch& batch, uint64_t number, bool packed) {
-    Rng rng;
-    Context context;
-    context.rng = &rng;
-    model->zero_grad();
-    begin_step(number);
-    forward_backward(*model, batch, context, packed ? policy.get() : nullptr, {});
-    std::vector<float> all;
-    for (const auto& p : model->parameters()) {
-      const Tensor g = p.parameter->grad();
-      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-    }
-    return all;
+    return gradient_of(*model, batch, packed ? policy.get() : nullptr, number);
   }
   // Whether the tracking changed bits.
   bool step(Tracking& tracking, int64_t number, bool track) {

@@ -11,6 +11,7 @@
 #include "apps/sensitivity.h"
 #include "compress/acgc_policy.h"
 #include "compress/adaptive_policy.h"
+#include "gradient_of.h"
 #include "models/layers.h"
 #include "tests/integration/bias.h"
 
@@ -78,19 +79,7 @@ struct Problem {
         batch(*make_batches(config, Split::train)->next()) {}
 
   std::vector<float> gradient(SavePolicy* policy, uint64_t number) {
-    Rng rng;
-    rng.restore(replay.rng);
-    Context context;
-    context.rng = &rng;
-    model->zero_grad();
-    begin_step(number);
-    forward_backward(*model, batch, context, policy, {});
-    std::vector<float> all;
-    for (const auto& p : model->parameters()) {
-      const Tensor g = p.parameter->grad();
-      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-    }
-    return all;
+    return gradient_of(*model, batch, policy, number, replay.rng);
   }
   int64_t samples() const { return batch.input.size(0); }
   // Sensitivities of all that was packed, the means of some.

@@ -7,6 +7,7 @@
 
 #include "apps/gradient_noise.h"
 #include "apps/makers.h"
+#include "gradient_of.h"
 #include "ops/copy.h"
 #include "run.h"
 
@@ -40,19 +41,7 @@ struct Problem {
     gradient(0);
   }
   std::vector<float> gradient(uint64_t number, bool packed = true) {
-    Rng rng;
-    rng.restore(replay.rng);
-    Context context;
-    context.rng = &rng;
-    model->zero_grad();
-    begin_step(number);
-    forward_backward(*model, batch, context, packed ? policy.get() : nullptr, {});
-    std::vector<float> all;
-    for (const auto& p : model->parameters()) {
-      const Tensor g = p.parameter->grad();
-      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-    }
-    return all;
+    return gradient_of(*model, batch, packed ? policy.get() : nullptr, number, replay.rng);
   }
   std::vector<uint64_t> seqs() const {
     std::vector<uint64_t> all;

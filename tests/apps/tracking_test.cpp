@@ -7,6 +7,7 @@
 #include "apps/gradient_noise.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
+#include "gradient_of.h"
 #include "run.h"
 
 namespace frugal::apps {
@@ -48,17 +49,7 @@ struct Problem {
     return *batches->next();
   }
   std::vector<float> gradient(const Batch& batch, uint64_t number, bool packed) {
-    Rng rng;
-    Context context;
-    context.rng = &rng;
-    model->zero_grad();
-    begin_step(number);
-    forward_backward(*model, batch, context, packed ? policy.get() : nullptr, {});
-    std::vector<float> all;
-    for (const auto& p : model->parameters()) {
-      const Tensor g = p.parameter->grad();
-      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
-    }
+    std::vector<float> all = gradient_of(*model, batch, packed ? policy.get() : nullptr, number);
     model->zero_grad();
     return all;
   }
