@@ -11,8 +11,10 @@
 // stays for the next ones until the packed tensor goes: backward asks several times within moments,
 // also where the coded payload is moved away in between (offload.h).
 //
-// Only results of type Grouped are coded, on CUDA through the host; others, and those on `meta`,
-// are the inner codec's: there what coding would save is not known, but may be told (coded_as()).
+// Only results of type Grouped are coded; others, and those on `meta`, are the inner codec's: there
+// what coding would save is not known, but may be told (coded_as()). On CUDA packing waits for the
+// device twice, to read how often bytes are there and how long streams are: it cannot be recorded
+// (core/cuda_graph.h). Unpacking does not wait.
 // Thread safety: packing as Quantizer; one packed tensor belongs to one thread. Bytes do not depend
 // on the number of threads.
 #pragma once

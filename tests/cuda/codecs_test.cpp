@@ -1,5 +1,4 @@
 // Codecs of codecs on CUDA, and those that work through the host: what the CPU's give.
-#include "compress/entropy.h"
 #include "compress/error_bounded.h"
 #include "compress/mixed.h"
 #include "compress/rounding_schemes.h"
@@ -72,28 +71,6 @@ TEST_CASE("error-bounded codecs keep payloads on CUDA, with the CPU's values") {
     CHECK(kept.device() == gpu::kCuda);
     CHECK(gpu::same_bits(static_cast<const bounded::Payload&>(*here).payload(), kept));
     check_alike(*here, *there, 3, 21);
-  }
-  CHECK(live() == before);
-}
-
-TEST_CASE("the entropy stage codes payloads on CUDA, through the host") {
-  if (!gpu::available()) return;
-  const int64_t before = live();
-  {
-    Tensor x = gpu::normals({2048, 16}, DType::f32, 3);
-    for (int64_t i = 0; i < x.numel(); ++i)
-      if (i % 5 != 0) gpu::put(x, i, 0);
-    const auto quantizer = std::make_shared<Quantizer>(QuantizeOptions{4});
-    const Entropy codec(quantizer, {});
-    const auto here = codec.pack(x, {}), there = codec.pack(to_device(x, gpu::kCuda), {});
-    CHECK(coded_bytes(*here) < quantizer->packed_bytes(x.shape()));
-    CHECK(coded_bytes(*here) == coded_bytes(*there));
-    check_alike(*here, *there, 100, 300);
-    CHECK(gpu::same_bits(here->unpack_variance(), there->unpack_variance()));
-    // Not worth it: the inner codec's payload, back where it was.
-    const Tensor noise = gpu::normals({512, 16}, DType::f32, 3);
-    const Entropy eager(std::make_shared<Quantizer>(QuantizeOptions{8}), {});
-    check_alike(*eager.pack(noise, {}), *eager.pack(to_device(noise, gpu::kCuda), {}), 0, 512);
   }
   CHECK(live() == before);
 }
