@@ -92,6 +92,7 @@ std::vector<Range> ranges_of(const float* x, const View& view, bool zeros) {
       range.zeros += e.zeros[at];
     }
   });
+  for (Range& range : ranges) range.min += 0.0f, range.max += 0.0f;  // which zero came first: none
   return ranges;
 }
 

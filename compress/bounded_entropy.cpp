@@ -213,7 +213,7 @@ void PackedSteps::decode(int64_t begin, int64_t end, float* out) const {
 
 std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBound& bound,
                                              const SaveInfo& info) const {
-  const Tensor x = checked("bounded_entropy", tensor, bound);
+  const Tensor x = on_host(checked("bounded_entropy", tensor, bound));
   const View view = make_view(tensor.shape(), bound.by_channel());
   const int64_t head = view.codes() * kCodeBytes;
   if (x.device() == kMeta)

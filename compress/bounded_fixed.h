@@ -41,15 +41,22 @@ class BoundedFixed final : public ErrorBounded {
 
 class PackedFixed final : public bounded::Payload {
  public:
+  // codes: of each channel, or one for all; beside the payload, so that unpacking on CUDA need not
+  // wait for them.
   PackedFixed(Tensor payload, const Shape& shape, DType dtype, const bounded::View& view,
-              bool masked)
-      : Payload(std::move(payload), shape, dtype), view_(view), masked_(masked) {}
+              std::vector<bounded::Code> codes, bool masked)
+      : Payload(std::move(payload), shape, dtype),
+        view_(view),
+        codes_(std::move(codes)),
+        masked_(masked) {}
   bool masked() const { return masked_; }
-  std::vector<bounded::Code> codes() const;  // of each channel, or one for all
+  const std::vector<bounded::Code>& codes() const { return codes_; }
 
  private:
   void decode(int64_t begin, int64_t end, float* out) const override;
+  bool decodes_on_cuda() const override { return true; }
   bounded::View view_;
+  std::vector<bounded::Code> codes_;
   bool masked_;
 };
 

@@ -14,7 +14,7 @@ __device__ __forceinline__ void count(Counts& counts, uint32_t byte, uint32_t ti
   atomicAdd(&counts.of[byte][threadIdx.x % kCopies], times);
 }
 __device__ __forceinline__ void clear(Counts& counts) {
-  for (int i = static_cast<int>(threadIdx.x); i < 256 * kCopies; i += kThreads)
+  for (int i = static_cast<int>(threadIdx.x); i < 256 * kCopies; i += kBlockThreads)
     (&counts.of[0][0])[i] = 0;
   __syncthreads();
 }
@@ -23,9 +23,9 @@ __device__ void count_bytes(Counts& counts, const uint8_t* from, int64_t size) {
   const int64_t head =
       std::min<int64_t>(size, static_cast<int64_t>((0 - reinterpret_cast<uintptr_t>(from)) & 15));
   const int64_t packs = (size - head) / 16, tail = head + packs * 16;
-  for (int64_t i = thread; i < head; i += kThreads) count(counts, from[i], 1);
-  for (int64_t i = tail + thread; i < size; i += kThreads) count(counts, from[i], 1);
-  for (int64_t i = thread; i < packs; i += kThreads) {
+  for (int64_t i = thread; i < head; i += kBlockThreads) count(counts, from[i], 1);
+  for (int64_t i = tail + thread; i < size; i += kBlockThreads) count(counts, from[i], 1);
+  for (int64_t i = thread; i < packs; i += kBlockThreads) {
     const auto pack = load_pack(reinterpret_cast<const uint32_t*>(from + head + i * 16));
 #pragma unroll
     for (uint32_t word : pack.at) {
@@ -41,7 +41,7 @@ __device__ void count_bytes(Counts& counts, const uint8_t* from, int64_t size) {
 __device__ void add_counts(const Counts& counts, unsigned long long* histogram) {
   __syncthreads();
   const auto byte = threadIdx.x;
-  static_assert(kThreads == 256);
+  static_assert(kBlockThreads == 256);
   unsigned long long sum = 0;
   for (int k = 0; k < kCopies; ++k) sum += counts.of[byte][k];
   if (sum > 0) atomicAdd(histogram + byte, sum);
@@ -83,7 +83,7 @@ __global__ void count_planes_kernel(MapView map, const uint8_t* payload,
 
 std::vector<rans::Histogram> count_kernel(Cuda, const Tensor& plain, const CodeMap& map,
                                           double min_saving) {
-  check_not_recording();
+  check_not_recording("entropy");
   const Device device = plain.device();
   use(device);
   const CategoryScope scope(Category::workspace);
@@ -94,11 +94,11 @@ std::vector<rans::Histogram> count_kernel(Cuda, const Tensor& plain, const CodeM
   const auto tables = static_cast<int64_t>(map.tables());
   const Tensor counts = Tensor::zeros({2, tables, 256}, DType::i64, device);
   auto* const seen = as<unsigned long long>(counts);
-  launch(count_sample_kernel, {dim3(static_cast<unsigned>(sample.pieces.size())), kThreads},
+  launch(count_sample_kernel, {dim3(static_cast<unsigned>(sample.pieces.size())), kBlockThreads},
          as<Sample::Piece>(pieces), plain.data<uint8_t>(), seen);
   dim3 grid = blocks_across(map.block_count(), 8);
   grid.y = static_cast<unsigned>(tables);
-  launch(count_planes_kernel, {grid, kThreads}, there.view(), plain.data<uint8_t>(),
+  launch(count_planes_kernel, {grid, kBlockThreads}, there.view(), plain.data<uint8_t>(),
          seen + tables * 256);
   std::vector<rans::Histogram> both(2 * map.tables());
   frugal::copy_bytes(both.data(), kCpu, counts.raw(), device, counts.nbytes());

@@ -9,8 +9,6 @@
 namespace frugal::compress::entropy {
 namespace {
 
-using namespace compress::cuda;
-
 constexpr int kCoderThreads = 128;
 constexpr int kMostTables = most_tables();
 // What the tables of any one width take, and of a few; those of many are read where they lie.
@@ -85,10 +83,10 @@ __global__ void move_planes_kernel(MapView map, const Tables* tables, uint8_t* p
       uint8_t* const here = plain + segment.offset;
       if (stream.whole || head.kind == Kind::raw) {
         uint8_t *const to = kBack ? here : there, *const from = kBack ? there : here;
-        for (int64_t i = threadIdx.x; i < segment.size; i += kThreads) to[i] = from[i];
+        for (int64_t i = threadIdx.x; i < segment.size; i += kBlockThreads) to[i] = from[i];
         there += segment.size;
       } else if (kBack && head.kind == Kind::constant) {
-        for (int64_t i = threadIdx.x; i < segment.size; i += kThreads) here[i] = head.byte;
+        for (int64_t i = threadIdx.x; i < segment.size; i += kBlockThreads) here[i] = head.byte;
       }
     }
   }
@@ -295,7 +293,7 @@ dim3 coder_blocks(const CodeMap& map) {
 
 Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
                      const std::vector<Plan>& plans) {
-  check_not_recording();
+  check_not_recording("entropy");
   const Device device = plain.device();
   use(device);
   const CategoryScope scope(Category::workspace);
@@ -341,8 +339,8 @@ Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
                      head_there.nbytes());
   frugal::cuda::zero_bytes(to + size, rans::kReadBeyond);
   for_each(map.metadata_bytes() / 4, MoveMetadata<false>{there.view(), plain.mut<uint8_t>(), to});
-  launch(move_planes_kernel<false>, {blocks_across(map.block_count(), 32), kThreads}, there.view(),
-         as<Tables>(tables), plain.mut<uint8_t>(), to);
+  launch(move_planes_kernel<false>, {blocks_across(map.block_count(), 32), kBlockThreads},
+         there.view(), as<Tables>(tables), plain.mut<uint8_t>(), to);
   encoding.lengths = nullptr;
   encoding.coded = to;
   launch(encode_blocks_kernel, grid, encoding);
@@ -350,7 +348,7 @@ Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
 }
 
 void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& plain) {
-  check_not_recording();
+  check_not_recording("entropy");
   const Device device = coded.device();
   use(device);
   const CategoryScope scope(Category::workspace);
@@ -361,11 +359,11 @@ void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& 
   const bool shared = decode.nbytes() <= kSharedTables;
   auto* const from = coded.mut<uint8_t>();  // and is read only
   auto* const to = plain.mut<uint8_t>();
-  launch(read_tables_kernel, {dim3(static_cast<unsigned>(count)), kThreads}, from,
+  launch(read_tables_kernel, {dim3(static_cast<unsigned>(count)), kBlockThreads}, from,
          map.metadata_bytes() + map.block_count() * 8, as<Tables>(tables), as<uint32_t>(decode));
   for_each(map.metadata_bytes() / 4, MoveMetadata<true>{there.view(), to, from});
-  launch(move_planes_kernel<true>, {blocks_across(map.block_count(), 32), kThreads}, there.view(),
-         as<Tables>(tables), to, from);
+  launch(move_planes_kernel<true>, {blocks_across(map.block_count(), 32), kBlockThreads},
+         there.view(), as<Tables>(tables), to, from);
   launch(decode_blocks_kernel,
          {coder_blocks(map), kCoderThreads, shared ? static_cast<size_t>(decode.nbytes()) : 0},
          Decoding{there.view(), from, as<Tables>(tables), as<uint32_t>(decode),

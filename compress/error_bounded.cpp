@@ -43,8 +43,12 @@ Tensor checked(const char* op, const Tensor& tensor, const ErrorBound& bound) {
     FRUGAL_CHECK(bound.at(static_cast<int64_t>(c)) >= 0, "[{}] expected bounds >= 0, got {}", op,
                  bound.at(static_cast<int64_t>(c)));
   CategoryScope scope(Category::workspace);
-  const Tensor values = ops::cast(tensor, DType::f32);
-  return values.device().type == DeviceType::cuda ? to_device(values, kCpu) : values;
+  return ops::cast(tensor, DType::f32);
+}
+
+Tensor on_host(const Tensor& tensor) {
+  const CategoryScope scope(Category::workspace);
+  return tensor.device().type == DeviceType::cuda ? to_device(tensor, kCpu) : tensor;
 }
 
 Tensor packed_bytes(int64_t size, Device device) {
@@ -60,7 +64,7 @@ Tensor placed(const Tensor& payload, Device device) {
 Tensor Payload::range(const Shape& shape, int64_t begin, int64_t end) const {
   CategoryScope scope(Category::workspace);
   const Device device = payload_.device();
-  if (device.type == DeviceType::cuda) {
+  if (device.type == DeviceType::cuda && !decodes_on_cuda()) {
     here_ = to_device(payload_, kCpu);
     const Tensor out = Tensor::empty(shape, DType::f32);
     if (begin < end) decode(begin, end, out.mut<float>());

@@ -8,8 +8,10 @@
 // Values that cannot be kept within their bound by codes, non-finite ones among them, are kept as
 // they are: the bound holds for all data. f32 keeps it exactly; the other dtypes go through f32 and
 // add its rounding and their own.
-// On CUDA through the host: values are copied there to be coded, payloads to be decoded; between,
-// they are on the device.
+// On CUDA fixed-point codes are made and unpacked there; packing waits for the device, to read
+// ranges and, with masks, sizes. The others go through the host: values are copied there to be
+// coded, payloads to be decoded; between, they are on the device.
+//
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
 #pragma once
@@ -68,8 +70,9 @@ std::unique_ptr<ErrorBounded> make_error_bounded(std::string_view name,
 
 namespace bounded {
 
-// Checks pack()'s arguments for codec `op`. Returns the tensor as f32, on the host if on CUDA.
+// Checks pack()'s arguments for codec `op`. Returns the tensor as f32.
 Tensor checked(const char* op, const Tensor& tensor, const ErrorBound& bound);
+Tensor on_host(const Tensor& tensor);                 // if on CUDA, else as it is
 Tensor packed_bytes(int64_t size, Device device);     // u8, category `packed`
 Tensor placed(const Tensor& payload, Device device);  // on `device`, category `packed`
 
@@ -92,6 +95,8 @@ class Payload : public Movable {
  private:
   // Elements [begin, end) in memory order. REQUIRES: begin < end, not on `meta`.
   virtual void decode(int64_t begin, int64_t end, float* out) const = 0;
+  // Whether decode() takes a payload on CUDA, and `out` there.
+  virtual bool decodes_on_cuda() const { return false; }
   Tensor range(const Shape& shape, int64_t begin, int64_t end) const;
 
   Tensor payload_;

@@ -150,7 +150,7 @@ class Zfp final : public ErrorBounded {
   explicit Zfp(int min_bits) : min_bits_(min_bits) {}
   std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
                                const SaveInfo&) const override {
-    const Tensor x = bounded::checked("zfp", tensor, bound);
+    const Tensor x = bounded::on_host(bounded::checked("zfp", tensor, bound));
     const Grid grid(tensor.shape());
     const int64_t start = 9 * grid.streams();
     if (x.device() == kMeta)
