@@ -1,8 +1,8 @@
 // Training steps as CUDA graphs: of each shape of batch the first is run as it is, the second
 // recorded, and all others replayed, with the bits of a run without. For steps that are the same
 // work every time: whoever changes what a policy decides calls forget(), and steps that a policy
-// learns from are run elsewhere. What a policy reads of tensors on the host (samples' ranges, codes
-// for an entropy stage, error bounds) is an obstacle.
+// learns from are run elsewhere. What a policy or codec reads on the host (ranges of samples and
+// for error bounds, counts and lengths of an entropy stage) is an obstacle.
 //
 // Graphs: those that their source holds, of which each is work of its own; what is sampled anew at
 // each step is run. Addresses of what the model made of a graph are recorded, so a graph that it
