@@ -78,6 +78,23 @@ bool Adaptation::due(int64_t step) const {
   return step == options_.first || step % options_.interval == 0;
 }
 
+int64_t Adaptation::samples_for(const std::vector<compress::AdaptivePolicy::Item>& items,
+                                int64_t most) const {
+  constexpr double kMuch = 0.1;  // of the elements
+  double all = 0;
+  for (const auto& item : items) all += static_cast<double>(item.elements);
+  int64_t samples = std::min(options_.samples, most);
+  const auto mixed = [&] {
+    double elements = 0;
+    for (const auto& item : items)
+      if (!policy_.is_grouped_alike(item, samples, options_.batch))
+        elements += static_cast<double>(item.elements);
+    return elements;
+  };
+  while (samples < most && mixed() > kMuch * all) samples = std::min(2 * samples, most);
+  return samples;
+}
+
 void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
   std::vector<compress::AdaptivePolicy::Item> items = policy_.items();
   std::erase_if(items,
@@ -87,7 +104,7 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   // A graph stays whole, which costs as much as a step.
   const bool whole = !is_divisible(batch);
   const int64_t n = whole ? batch.input.size(0) : options_.batch;
-  const int64_t samples = whole ? n : std::min(batch.input.size(0), options_.samples);
+  const int64_t samples = whole ? n : samples_for(items, batch.input.size(0));
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.measured < b.measured; });
   const bool started = std::any_of(items.begin(), items.end(),

@@ -5,8 +5,10 @@
 // That costs a forward and a backward pass for each tensor. Here the passes take `samples` of the
 // batch: samples add independent terms to a mean, so c_l goes with 1 / batch, and the same number
 // costs samples / batch of the price. A refresh takes as many tensors as `share` of the samples of
-// an interval allow, those that were measured longest ago first; the first one takes them all.
-// A tensor that the policy keeps raw has no rounding to measure: its last sensitivity stays.
+// an interval allow, those that were measured longest ago first; the first one takes them all. It
+// takes more samples where the groups of much that is packed would mix channels with fewer:
+// rounding of those is coarser than that of the whole batch. A tensor that the policy keeps raw has
+// no rounding to measure: its last sensitivity stays.
 #pragma once
 #include <functional>
 
@@ -55,6 +57,9 @@ class Adaptation {
   void refresh(const Batch& batch, int64_t step, const StepReplay& replay);
 
  private:
+  // Of at most `most`.
+  int64_t samples_for(const std::vector<compress::AdaptivePolicy::Item>& items, int64_t most) const;
+
   Module& model_;
   compress::AdaptivePolicy& policy_;
   SensitivityOptions options_;

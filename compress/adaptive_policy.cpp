@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compress/allocate.h"
+#include "compress/group_layout.h"
 #include "compress/quantize_split.h"
 
 namespace frugal::compress {
@@ -148,6 +149,16 @@ double AdaptivePolicy::average_bits() const {
     elements += static_cast<double>(item.elements);
   }
   return elements > 0 ? bits / elements : 0;
+}
+
+bool AdaptivePolicy::is_grouped_alike(const Item& item, int64_t part, int64_t of) const {
+  if (item.shape.dim() == 0) return true;
+  const auto mixes = [&](const Shape& shape) {
+    return make_layout(shape, options_.keep.axis, options_.keep.group, 1).shared;
+  };
+  Shape shape = item.shape;
+  shape[0] = shape[0] * part / of;
+  return mixes(shape) == mixes(item.shape);
 }
 
 AdaptivePolicy::Probe::Probe(AdaptivePolicy& policy, std::optional<uint64_t> other)

@@ -100,6 +100,10 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     AdaptivePolicy& policy_;
   };
 
+  // Whether of a part of the batch, its first axis `part` of `of` long, an item's groups hold one
+  // channel or many as those of the whole do: those of few rows mix channels (group_layout.h).
+  bool is_grouped_alike(const Item& item, int64_t part, int64_t of) const;
+
   bool is_probed() const { return probing_; }
   void measured(uint64_t seq, double sensitivity, int64_t step);
   // The widths of least predicted variance within the average, from now on. Items that were never

@@ -103,6 +103,42 @@ TEST_CASE("measuring leaves no trace and holds one copy of the gradients") {
   CHECK(p.gradient(11) == gradient);
 }
 
+// Their tensors have a row for each sample: 16 rows are too few for groups of one channel.
+TEST_CASE("networks without positions are measured with enough samples for groups of channels") {
+  Config config = parse_config(Json::parse(R"({
+    "model": {"name": "mlp", "hidden": [96, 96, 96]},
+    "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 128,
+             "train_samples": 128}})"));
+  resolve(config);
+  const auto model = make_model(config, {{8, 8, 3}, 0}, kCpu);
+  const Batch batch = *make_batches(config, Split::train)->next();
+  compress::AdaptiveOptions keep;
+  keep.average = 3;
+  keep.keep.min_elements = 1024;
+  AdaptivePolicy policy(keep);
+  // Channels of very different sizes, as inputs have.
+  float* x = batch.input.mut<float>();
+  for (int64_t i = 0; i < batch.input.numel(); ++i) x[i] *= i % 192 % 16 == 0 ? 10.0f : 0.1f;
+  StepReplay replay{0, {5, 0}, 0, false};
+  GradientNoise noise(gradient_of(*model, batch, nullptr, 0, replay.rng));
+  for (uint64_t draw = 0; draw < 48; ++draw)
+    noise.add(gradient_of(*model, batch, &policy, draw, replay.rng));
+  const double drawn = noise.variance().value;
+  SensitivityOptions options;
+  options.batch = 128;
+  options.samples = 16;
+  options.allocate = [] {};  // widths stay
+  double predicted = 0;
+  for (uint64_t repeat = 0; repeat < 4; ++repeat) {  // their means, with the last
+    replay.number = repeat;
+    Adaptation(*model, policy, options).refresh(batch, 1, replay);
+    predicted += policy.predicted_variance() / 4;
+  }
+  CAPTURE(predicted / drawn);
+  CHECK(predicted < 1.5 * drawn);
+  CHECK(predicted > drawn / 1.5);
+}
+
 TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
   Problem p;
   SensitivityOptions options;
