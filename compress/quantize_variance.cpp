@@ -8,7 +8,7 @@
 #include "compress/quantize_kernels.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
-#include "ops/linear_activation.h"
+#include "ops/elementwise.h"
 
 namespace frugal::compress {
 
@@ -64,32 +64,42 @@ Tensor Quantized::unpack_variance() const {
   return out;
 }
 
-// Between unpacking and use neither x nor its variance leaves the cache.
+// Lanes, each a share of the tensor, go through it in slices: between unpacking and use neither x
+// nor its variance leaves a core's cache, and threads meet once.
 bool Quantized::in_slices(UnaryPass& pass) const {
   const bool gelu =
       pass.function == ops::Unary::gelu_exact || pass.function == ops::Unary::gelu_tanh;
   if (!gelu || !knows_variance() || layout_.numel == 0) return false;
-  constexpr int64_t kBytes = 1 << 19;
-  const Gelu kind = pass.function == ops::Unary::gelu_exact ? Gelu::exact : Gelu::tanh;
+  constexpr int64_t kBytes = 1 << 16, kLanes = 8;
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
   const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
   const int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
+  const int64_t slices = (all + step - 1) / step;
+  const int64_t lanes = std::min<int64_t>(slices, std::max<int64_t>(kLanes, num_threads()));
   if (!pass.out.defined()) pass.out = Tensor::empty(shape_, dtype_, payload_.device());
   const Tensor to = pass.out.view({all}), dy = pass.dy.defined() ? pass.dy.view({all}) : pass.dy;
   CategoryScope scope(Category::workspace);
-  const Tensor xs = Tensor::empty({step}, dtype_, payload_.device());
-  const Tensor variances = Tensor::empty({step}, dtype_, payload_.device());
+  const Tensor xs = Tensor::empty({lanes * step}, dtype_, payload_.device());
+  const Tensor variances = Tensor::empty({lanes * step}, dtype_, payload_.device());
   if (payload_.device() == kMeta) return true;
-  for (int64_t begin = 0; begin < all; begin += step) {
-    const int64_t end = std::min(all, begin + step);
-    const Tensor x = xs.slice(0, 0, end - begin), variance = variances.slice(0, 0, end - begin);
+  const auto run_slice = [&](int64_t lane, int64_t begin) {
+    const int64_t end = std::min(all, begin + step), at = lane * step;
+    const Tensor x = xs.slice(0, at, at + end - begin), y = to.slice(0, begin, end);
+    const Tensor variance = variances.slice(0, at, at + end - begin);
     dequantize_kernel(Cpu{}, unpack_job(begin, end, x.raw()));
     variance_kernel(Cpu{}, unpack_job(begin, end, variance.raw()));
     if (dy.defined())
-      ops::gelu_backward_into(kind, dy.slice(0, begin, end), x, variance, to.slice(0, begin, end));
+      ops::unary_backward_estimate_kernel(Cpu{}, pass.function, dy.slice(0, begin, end), x,
+                                          variance, y);
     else
-      ops::gelu_into(kind, x, variance, to.slice(0, begin, end));
-  }
+      ops::unary_estimate_kernel(Cpu{}, pass.function, x, variance, y);
+  };
+  parallel_for(0, lanes, 1, [&](int64_t first, int64_t last) {
+    for (int64_t lane = first; lane < last; ++lane)
+      for (int64_t i = slices * lane / lanes; i < slices * (lane + 1) / lanes; ++i)
+        run_slice(lane, i * step);
+  });
+  pass.out.bump_version();
   return true;
 }
 
