@@ -7,6 +7,7 @@
 #include "core/cuda_random.h"
 #include "ops/attention.h"
 #include "ops/cuda_attention_tiles.h"
+#include "ops/precision.h"
 
 // Forward: a block has a tile of queries and walks the keys with a running softmax. Backward: the
 // same for dq; for dk and dv a block has a tile of keys, as rows, and walks the queries. So every
@@ -243,11 +244,26 @@ struct TilesOf<BFloat16, kD, forward> {
   using Type = MmaTiles<kD, (forward || kD <= 64 ? 64 : 32) / (kD > 128 ? 2 : 1)>;
 };
 
+// As wide as fits 99 KiB, too; of more channels, f32 is multiplied as it is.
+template <bool forward, class F>
+bool with_tf32_tiles(const AttentionProblem& p, F f) {
+  if (matmul_precision() != MatmulPrecision::tf32 || p.d > 128) return false;
+  if (p.d <= 32)
+    f(Tf32Tiles<32, 64>{});
+  else if (p.d <= 64)
+    f(Tf32Tiles<64, 64>{});
+  else
+    f(Tf32Tiles < 128, forward ? 32 : 16 > {});
+  return true;
+}
+
 template <bool forward, class F>
 void with_tiles(const AttentionProblem& p, F f) {
   FRUGAL_CHECK(p.d <= 256, "[attention] expected heads of at most 256 channels on {}, got {}",
                p.q.device().str(), p.d);
   with_activation(p.q.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>)
+      if (with_tf32_tiles<forward>(p, f)) return;
     if (p.d <= 32) return f(typename TilesOf<T, 32, forward>::Type{});
     if (p.d <= 64) return f(typename TilesOf<T, 64, forward>::Type{});
     if (p.d <= 128) return f(typename TilesOf<T, 128, forward>::Type{});

@@ -20,6 +20,7 @@ struct FmaTiles {
   static constexpr int kThreads = 4 * kRows, kLanes = 16;
   static constexpr int kMine = 4, kWide = kCols / 16, kOut = kD / 16;
   static constexpr int kPitch = kCols + 4, kScratch = kRows * kPitch;  // floats
+  static __device__ __forceinline__ float operand(float x) { return x; }
 
   static __device__ __forceinline__ int across() { return static_cast<int>(threadIdx.x) % 16; }
   static __device__ __forceinline__ int row(int i) {
@@ -85,11 +86,10 @@ struct FmaTiles {
   };
 };
 
-// bf16 on tensor cores: a warp has 16 rows. Scores are rounded to bf16 before they multiply.
+// On tensor cores a warp has 16 rows, and a lane elements as cuda_mma.h has them in c.
 template <int kD_, int kCols_>
-struct MmaTiles {
-  using Element = BFloat16;
-  static constexpr int kD = kD_, kStride = kD + 8;
+struct WarpTiles {
+  static constexpr int kD = kD_;
   static constexpr int kRows = 64, kCols = kCols_;
   static constexpr int kThreads = 128, kLanes = 4;
   static constexpr int kMine = 2, kWide = kCols / 4, kOut = kD / 4;
@@ -102,6 +102,17 @@ struct MmaTiles {
   static __device__ __forceinline__ int row(int i) { return first_row() + lane() / 4 + 8 * i; }
   static __device__ __forceinline__ int col(int j) { return j / 2 * 8 + lane() % 4 * 2 + j % 2; }
   static __device__ __forceinline__ int out_col(int j) { return col(j); }
+};
+
+// bf16. Scores are rounded to it before they multiply.
+template <int kD_, int kCols_>
+struct MmaTiles : WarpTiles<kD_, kCols_> {
+  using Base = WarpTiles<kD_, kCols_>;
+  using Element = BFloat16;
+  using Base::kD, Base::kCols, Base::kMine, Base::kWide, Base::kOut;
+  using Base::lane, Base::first_row;
+  static constexpr int kStride = kD + 8;
+  static __device__ __forceinline__ BFloat16 operand(BFloat16 x) { return x; }
 
   static __device__ __forceinline__ void by_transposed(const BFloat16* a, const BFloat16* b,
                                                        float (&x)[kMine][kWide]) {
@@ -151,6 +162,58 @@ struct MmaTiles {
   }
 };
 
+// f32, rounded to tf32 before it multiplies.
+template <int kD_, int kCols_>
+struct Tf32Tiles : WarpTiles<kD_, kCols_> {
+  using Base = WarpTiles<kD_, kCols_>;
+  using Element = float;
+  using Base::kD, Base::kCols, Base::kMine, Base::kWide, Base::kOut;
+  using Base::lane, Base::first_row;
+  static constexpr int kStride = kD + 4;
+  static __device__ __forceinline__ float operand(float x) { return round_tf32(x); }
+
+  static __device__ __forceinline__ void by_transposed(const float* a, const float* b,
+                                                       float (&x)[kMine][kWide]) {
+    for (auto& of_row : x)
+      for (float& value : of_row) value = 0;
+    __syncwarp();  // masks may have parted the lanes, which multiply together
+    const int from = lane() / 4 * kStride + lane() % 4;
+    const float *left = a + first_row() * kStride + from, *right = b + from;
+#pragma unroll 4
+    for (int k = 0; k < kD; k += 8) {
+      const float of_a[4] = {left[k], left[8 * kStride + k], left[k + 4],
+                             left[8 * kStride + k + 4]};
+#pragma unroll
+      for (int c = 0; c < kCols; c += 8)
+        add(x, c / 4, of_a, right[c * kStride + k], right[c * kStride + k + 4]);
+    }
+  }
+
+  // A lane has columns 2t and 2t + 1 of x. They take the places of t and t + 4, and so do those
+  // rows of b.
+  static __device__ __forceinline__ void by(const float (&x)[kMine][kWide], const float* b,
+                                            float (&y)[kMine][kOut], float*) {
+    __syncwarp();
+    const float* right = b + lane() % 4 * 2 * kStride + lane() / 4;
+#pragma unroll
+    for (int c = 0; c < kCols; c += 8) {
+      const int j = c / 4;
+      const float of_x[4] = {round_tf32(x[0][j]), round_tf32(x[1][j]), round_tf32(x[0][j + 1]),
+                             round_tf32(x[1][j + 1])};
+#pragma unroll
+      for (int k = 0; k < kD; k += 8)
+        add(y, k / 4, of_x, right[c * kStride + k], right[(c + 1) * kStride + k]);
+    }
+  }
+
+ private:
+  template <int kElements>
+  static __device__ __forceinline__ void add(float (&c)[kMine][kElements], int j,
+                                             const float (&a)[4], float b0, float b1) {
+    multiply_add(c[0][j], c[0][j + 1], c[1][j], c[1][j + 1], a, b0, b1);
+  }
+};
+
 // What all lanes of a row make together.
 template <class Tiles, class F>
 __device__ __forceinline__ float across_row(float value, F combine) {
@@ -160,8 +223,8 @@ __device__ __forceinline__ float across_row(float value, F combine) {
   return value;
 }
 
-// Rows [0, kCount) of d elements, `stride` apart, to shared memory; zeros from row `there` and
-// from column d on. `packs`: in 16-byte pieces.
+// Rows [0, kCount) of d elements, `stride` apart, to shared memory, as operands; zeros from row
+// `there` and from column d on. `packs`: in 16-byte pieces.
 template <class Tiles, int kCount>
 __device__ __forceinline__ void load_tile(typename Tiles::Element* to,
                                           const typename Tiles::Element* from, int64_t stride,
@@ -175,13 +238,15 @@ __device__ __forceinline__ void load_tile(typename Tiles::Element* to,
       const int r = i / kPacks, c = i % kPacks * kSize;
       Pack<T> pack{};
       if (r < rows && c < d) pack = load_pack(from + r * stride + c);
+#pragma unroll
+      for (auto& value : pack.at) value = Tiles::operand(value);
       store_pack(to + r * Tiles::kStride + c, pack);
     }
     return;
   }
   for (int i = static_cast<int>(threadIdx.x); i < kCount * Tiles::kD; i += Tiles::kThreads) {
     const int r = i / Tiles::kD, c = i % Tiles::kD;
-    to[r * Tiles::kStride + c] = r < rows && c < d ? from[r * stride + c] : T{};
+    to[r * Tiles::kStride + c] = r < rows && c < d ? Tiles::operand(from[r * stride + c]) : T{};
   }
 }
 

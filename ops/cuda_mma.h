@@ -1,9 +1,12 @@
-// Tensor cores: the 16 by 8 by 16 product of bf16 that one warp does, and how its operands come
-// from shared memory. With g = lane / 4 and t = lane % 4, a lane holds of
-//   a [16, 16]: rows g and g + 8 at columns 2t, 2t + 1, then both at columns 2t + 8, 2t + 9
-//   b [16, 8]:  rows 2t, 2t + 1 of column g, then rows 2t + 8, 2t + 9
-//   c [16, 8]:  row g at columns 2t, 2t + 1, then row g + 8
-// For .cu files; sm_80 and later.  Ref: PTX ISA, mma.m16n8k16 and ldmatrix.
+// Tensor cores: the 16 by 8 by 16 product of bf16 and the 16 by 8 by 8 one of tf32 that one warp
+// does, and how operands come from shared memory. With g = lane / 4 and t = lane % 4, a lane holds
+//   of bf16: a [16, 16]: rows g and g + 8 at columns 2t, 2t + 1, then both at columns 2t + 8, 2t +
+//   9
+//            b [16, 8]:  rows 2t, 2t + 1 of column g, then rows 2t + 8, 2t + 9
+//   of tf32: a [16, 8]:  rows g and g + 8 at column t, then both at column t + 4
+//            b [8, 8]:   rows t and t + 4 of column g
+//   of both: c [16, 8]:  row g at columns 2t, 2t + 1, then row g + 8
+// For .cu files; sm_80 and later.  Ref: PTX ISA, mma.m16n8k16, mma.m16n8k8 and ldmatrix.
 #pragma once
 #include "core/cuda_kernel.h"
 
@@ -77,6 +80,49 @@ __device__ __forceinline__ void multiply_add(float& c0, float& c1, float& c2, fl
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+// What tf32 keeps of f32: the nearest with 10 bits of mantissa, ties away from 0.
+__device__ __forceinline__ float round_tf32(float x) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  const uint32_t bits = __float_as_uint(x);
+  const bool finite = (bits & 0x7f800000u) != 0x7f800000u;
+  return finite ? __uint_as_float((bits + 0x1000u) & 0xffffe000u) : x;
+#else
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+  return __uint_as_float(rounded);
+#endif
+}
+
+// (c0, c1, c2, c3) += a b of tf32
+__device__ __forceinline__ void multiply_add(float& c0, float& c1, float& c2, float& c3,
+                                             const float (&a)[4], float b0, float b1) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  struct Left {
+    float at[4];
+  };
+  struct Right {
+    float at[2];
+  };
+  const int g = emulator::lane() / 4, t = emulator::lane() % 4;
+  for (int q = 0; q < 4; ++q) {
+    const Left x = __shfl_sync(kAllLanes, Left{{a[0], a[1], a[2], a[3]}}, 4 * g + q);
+    const Right y = __shfl_sync(kAllLanes, Right{{b0, b1}}, 8 * t + q);
+    const Right z = __shfl_sync(kAllLanes, Right{{b0, b1}}, 8 * t + 4 + q);
+    c0 += x.at[0] * y.at[0] + x.at[2] * y.at[1];
+    c1 += x.at[0] * z.at[0] + x.at[2] * z.at[1];
+    c2 += x.at[1] * y.at[0] + x.at[3] * y.at[1];
+    c3 += x.at[1] * z.at[0] + x.at[3] * z.at[1];
+  }
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
 #endif
 }
 

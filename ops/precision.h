@@ -1,4 +1,4 @@
-// What CUDA's matrix products and convolutions may do to be faster, for the whole process. The CPU
+// What CUDA's matrix products, convolutions and attention may do to be faster, for the whole process. The CPU
 // computes in the dtype it is given.
 #pragma once
 #include <cstdint>

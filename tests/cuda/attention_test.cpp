@@ -2,6 +2,7 @@
 // fill none, rows that see nothing, biases of many sequences.
 #include "ops/attention.h"
 
+#include "ops/precision.h"
 #include "tests/cuda/gpu.h"
 #include "tests/ops/samples.h"
 
@@ -56,7 +57,8 @@ Everything run(const AttentionInputs& in, const Tensor& dy, const AttentionOptio
 }
 
 void compare(const Sizes& z, DType dtype, Mask mask = Mask::none,
-             const AttentionOptions& options = {}, bool bias = false, bool keep_output = true) {
+             const AttentionOptions& options = {}, bool bias = false, bool keep_output = true,
+             double tolerance = 2e-5) {
   CAPTURE(z.t);
   CAPTURE(z.s);
   CAPTURE(z.d);
@@ -67,7 +69,7 @@ void compare(const Sizes& z, DType dtype, Mask mask = Mask::none,
   const AttentionInputs on_gpu{there(in.q, dtype), there(in.k, dtype), there(in.v, dtype),
                                there(in.mask, dtype), there(in.bias, DType::f32)};
   const Everything got = run(on_gpu, there(dy, dtype), options, keep_output);
-  const double tolerance = dtype == DType::bf16 ? 0.03 : 2e-5;
+  if (dtype == DType::bf16) tolerance = 0.03;
   const auto near = [&](const Tensor& x, const Tensor& y) {
     if (x.defined()) CHECK(error(x, y.to_vector()) < tolerance);
   };
@@ -100,6 +102,33 @@ TEST_CASE("attention on CUDA: several tiles, every head size") {
     compare({1, 66, 35, 1, 256}, dtype, Mask::none, with(true, 0.2));
     compare({2, 18, 70, 1, 136}, dtype, Mask::keep, {}, true, false);
   }
+}
+
+TEST_CASE("attention on CUDA: f32 by tensor cores") {
+  if (!gpu::available()) return;
+  struct Scope {
+    Scope() { set_matmul_precision(MatmulPrecision::tf32); }
+    ~Scope() { set_matmul_precision(MatmulPrecision::f32); }
+  };
+  {
+    const Scope tf32;
+    const double tolerance = 2e-3;
+    for (const int64_t d : {20, 64, 100})
+      for (const bool causal : {false, true})
+        compare({2, 70, 133, 2, d}, DType::f32, Mask::none, with(causal, 0.2), false, true,
+                tolerance);
+    compare({1, 130, 66, 1, 64}, DType::f32, Mask::none, with(true, 0), false, false, tolerance);
+    compare({2, 33, 70, 1, 128}, DType::f32, Mask::added, with(false, 0.2), true, true, tolerance);
+    compare({2, 18, 70, 1, 48}, DType::f32, Mask::keep, {}, true, false, tolerance);
+    compare({1, 66, 35, 1, 256}, DType::f32);  // as it is
+  }
+  // 1 + 2^-12 is 1 to tensor cores.
+  const Tensor one = there(Tensor::full({1, 1, 1, 8}, 1), DType::f32),
+               more = there(Tensor::full({1, 1, 1, 8}, 1 + 0x1p-12), DType::f32);
+  const auto lse = [&](const Tensor& q) { return attention({q, one, one, {}, {}}, {}).lse.item(); };
+  CHECK(lse(one) != lse(more));
+  const Scope tf32;
+  CHECK(lse(one) == lse(more));
 }
 
 TEST_CASE("attention on CUDA: rows that see no key give zeros") {
