@@ -23,22 +23,27 @@ CodeMap::CodeMap(const std::vector<Grouped::Part>& parts) {
     places_.push_back({part.offset, layout, planes, groups_, part.offset + metadata, codes_,
                        metadata_, static_cast<int64_t>(table - 1)});
     for (int64_t g = 0; g < layout.groups; ++g, ++groups_) {
-      const int64_t bytes = layout.code_bytes(layout.rows_of(g));
-      if (blocks_.empty() || blocks_.back().bytes >= kBlockBytes)
-        blocks_.push_back({groups_, groups_, codes_, 0, static_cast<int64_t>(places_.size()) - 1});
-      blocks_.back().last = groups_ + 1;
-      blocks_.back().bytes += bytes;
-      codes_ += bytes;
+      for (int64_t left = layout.code_bytes(layout.rows_of(g)); left > 0;) {
+        if (blocks_.empty() || blocks_.back().bytes == kBlockBytes)
+          blocks_.push_back(
+              {groups_, groups_, codes_, 0, static_cast<int64_t>(places_.size()) - 1});
+        Block& block = blocks_.back();
+        const int64_t bytes = std::min(left, kBlockBytes - block.bytes);
+        block.last = groups_ + 1;
+        block.bytes += bytes;
+        codes_ += bytes;
+        left -= bytes;
+      }
     }
     metadata_ += metadata;
   }
 }
 
-const Place* CodeMap::place_of(int64_t group) const {
+int64_t CodeMap::place_of(int64_t group) const {
   const auto after =
       std::upper_bound(places_.begin(), places_.end(), group,
                        [](int64_t g, const Place& place) { return g < place.first; });
-  return &*(after - 1);
+  return after - places_.begin() - 1;
 }
 
 }  // namespace frugal::compress::entropy

@@ -18,10 +18,11 @@ struct Place {         // of a part
   int64_t metadata = 0;       // where its metadata begin, among those of all parts
   int64_t table = 0;          // of its first plane
 };
+// Bytes that are coded together: a run of them, wherever it begins and ends.
 struct Block {
-  int64_t first = 0, last = 0;  // row groups
+  int64_t first = 0, last = 0;  // row groups that have some
   int64_t at = 0, bytes = 0;    // among the codes
-  int64_t place = 0;            // of the first
+  int64_t place = 0;            // of the first row group
 };
 // One plane of one row group: at `offset` in the payload, `at` among the codes.
 struct Segment {
@@ -29,28 +30,44 @@ struct Segment {
   int64_t offset = 0, at = 0, size = 0;
 };
 
-// The planes of row groups [first, last) in order, or the last one first. In kernels too.
+// What a block has of the planes of its row groups, in order or the last one first. In kernels too.
 template <bool kBackwards>
 class SegmentWalk {
  public:
-  // place: of row group `first`.
-  FRUGAL_HD SegmentWalk(const Place* place, int64_t first, int64_t last)
-      : place_(place), group_(kBackwards ? last - 1 : first), left_(last - first) {
+  // places: of all parts.
+  FRUGAL_HD SegmentWalk(const Place* places, const Block& block)
+      : place_(places + block.place),
+        begin_(block.at),
+        end_(block.at + block.bytes),
+        group_(kBackwards ? block.last - 1 : block.first),
+        left_(block.last - block.first) {
     find_place();
   }
   FRUGAL_HD bool next(Segment& segment) {
-    if (left_ == 0) return false;
-    segment = here();
-    const bool group_ends = kBackwards ? plane_ == 0 : plane_ + 1 == place_->planes.count;
-    plane_ += kBackwards ? -1 : 1;
-    if (!group_ends) return true;
-    group_ += kBackwards ? -1 : 1;
-    --left_;
-    find_place();
-    return true;
+    while (left_ > 0) {
+      segment = here();
+      const bool group_ends = kBackwards ? plane_ == 0 : plane_ + 1 == place_->planes.count;
+      plane_ += kBackwards ? -1 : 1;
+      if (group_ends) {
+        group_ += kBackwards ? -1 : 1;
+        --left_;
+        find_place();
+      }
+      if (cut(segment)) return true;
+    }
+    return false;
   }
 
  private:
+  // To the block. False if nothing is left.
+  FRUGAL_HD bool cut(Segment& segment) const {
+    const int64_t before = begin_ > segment.at ? begin_ - segment.at : 0;
+    const int64_t end = segment.at + segment.size < end_ ? segment.at + segment.size : end_;
+    segment.offset += before;
+    segment.at += before;
+    segment.size = end - segment.at;
+    return segment.size > 0;
+  }
   FRUGAL_HD void find_place() {
     if (left_ == 0) return;
     while (group_ < place_->first) --place_;
@@ -70,12 +87,12 @@ class SegmentWalk {
   }
 
   const Place* place_;
+  int64_t begin_, end_;  // among the codes
   int64_t group_, left_;
   int plane_ = 0;
 };
 
-// The codes of all row groups of all parts, in order, without the metadata, cut into blocks of
-// whole row groups.
+// The codes of all row groups of all parts, in order, without the metadata, cut into blocks.
 class CodeMap {
  public:
   explicit CodeMap(const std::vector<Grouped::Part>& parts);
@@ -89,16 +106,29 @@ class CodeMap {
   size_t tables() const { return tables_; }
   bool is_one_part() const { return places_.size() == 1; }
 
-  // f(segment) of row groups [first, last), in order.
+  // f(segment) of a block, or of blocks [first, last), or of a row group, in order.
   template <class F>
-  void for_segments(int64_t first, int64_t last, F&& f) const {
+  void for_segments(const Block& block, F&& f) const {
     Segment segment;
-    SegmentWalk<false> walk(place_of(first), first, last);
+    SegmentWalk<false> walk(places_.data(), block);
     while (walk.next(segment)) f(segment);
   }
-  const Place* place_of(int64_t group) const;
+  template <class F>
+  void for_segments(int64_t first, int64_t last, F&& f) const {
+    Block run = blocks_[static_cast<size_t>(first)];
+    const Block& end = blocks_[static_cast<size_t>(last - 1)];
+    run.last = end.last;
+    run.bytes = end.at + end.bytes - run.at;
+    for_segments(run, f);
+  }
+  template <class F>
+  void for_segments_of_group(int64_t group, F&& f) const {
+    for_segments(Block{group, group + 1, 0, codes_, place_of(group)}, f);
+  }
 
  private:
+  int64_t place_of(int64_t group) const;
+
   std::vector<Place> places_;
   std::vector<Block> blocks_;
   int64_t groups_ = 0, metadata_ = 0, codes_ = 0;

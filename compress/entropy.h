@@ -2,8 +2,8 @@
 //
 // A symbol is a byte of a plane of codes (group_layout.h): 2 codes of 4 bits, neighbours in a
 // column, or 4 of 2 bits, or one of 8. Each plane of a tensor, or of all its samples of one width
-// (mixed.h), has one table, or is kept as it is, or is one byte throughout. Row groups are coded in
-// blocks of at least 16 KiB, each on its own, with rANS (rans.h); metadata stays as it is. A sample
+// (mixed.h), has one table, or is kept as it is, or is one byte throughout. Codes are coded in
+// blocks of 16 KiB, each on its own, with rANS (rans.h); metadata stays as it is. A sample
 // of the codes decides whether to go on, all of them decide whether the tensor is coded; otherwise
 // the inner codec's result is kept, no copy made.
 //

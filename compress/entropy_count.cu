@@ -63,7 +63,7 @@ __global__ void count_planes_kernel(MapView map, const uint8_t* payload,
   clear(counts);
   for (int64_t b = blockIdx.x; b < map.block_count; b += gridDim.x) {
     const Block block = map.blocks[b];
-    SegmentWalk<false> walk(map.places + block.place, block.first, block.last);
+    SegmentWalk<false> walk(map.places, block);
     Segment run, segment;
     while (walk.next(segment)) {
       if (segment.table != blockIdx.y) continue;

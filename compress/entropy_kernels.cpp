@@ -24,12 +24,10 @@ std::vector<rans::Histogram> count_planes(const uint8_t* payload, const CodeMap&
   std::mutex mutex;
   parallel_for(0, map.block_count(), kGrain, [&](int64_t begin, int64_t end) {
     std::vector<rans::Histogram> mine(map.tables());
-    const auto& blocks = map.blocks();
-    map.for_segments(blocks[static_cast<size_t>(begin)].first,
-                     blocks[static_cast<size_t>(end - 1)].last, [&](const Segment& s) {
-                       rans::count_bytes(payload + s.offset, static_cast<size_t>(s.size),
-                                         mine[static_cast<size_t>(s.table)]);
-                     });
+    map.for_segments(begin, end, [&](const Segment& s) {
+      rans::count_bytes(payload + s.offset, static_cast<size_t>(s.size),
+                        mine[static_cast<size_t>(s.table)]);
+    });
     const std::lock_guard lock(mutex);  // sums of whole numbers: any order
     for (size_t t = 0; t < all.size(); ++t)
       for (size_t b = 0; b < 256; ++b) all[t][b] += mine[t][b];
@@ -74,7 +72,7 @@ std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vecto
     for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end); ++b) {
       const Block& block = blocks[b];
       segments.clear();
-      map.for_segments(block.first, block.last, [&](const Segment& s) { segments.push_back(s); });
+      map.for_segments(block, [&](const Segment& s) { segments.push_back(s); });
       uint8_t* const until = scratch.mut<uint8_t>() + room;
       rans::Encoder encoder(until);
       int64_t raw = 0;
@@ -174,17 +172,17 @@ void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& p
       const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
       const uint8_t* raw = from + at;
       if (end_of_stream(ends, b) - at == block.bytes) {
-        map.for_segments(block.first, block.last, [&](const Segment& s) {
+        map.for_segments(block, [&](const Segment& s) {
           std::memcpy(to + s.offset, raw + (s.at - block.at), static_cast<size_t>(s.size));
         });
         continue;
       }
       int64_t raw_bytes = 0;
-      map.for_segments(block.first, block.last, [&](const Segment& s) {
+      map.for_segments(block, [&](const Segment& s) {
         if (plans[static_cast<size_t>(s.table)].kind == Kind::raw) raw_bytes += s.size;
       });
       rans::Decoder decoder(raw + raw_bytes);
-      map.for_segments(block.first, block.last, [&](const Segment& s) {
+      map.for_segments(block, [&](const Segment& s) {
         uint8_t* const out = to + s.offset;
         const auto size = static_cast<size_t>(s.size), t = static_cast<size_t>(s.table);
         switch (plans[t].kind) {

@@ -77,7 +77,7 @@ __global__ void move_planes_kernel(MapView map, const Tables* tables, uint8_t* p
     const Block block = map.blocks[b];
     const Stream stream = stream_of(map, *tables, coded, b);
     uint8_t* there = coded + stream.begin;
-    SegmentWalk<false> walk(map.places + block.place, block.first, block.last);
+    SegmentWalk<false> walk(map.places, block);
     for (Segment segment; walk.next(segment);) {
       const Tables::Head head = tables->of[segment.table];
       uint8_t* const here = plain + segment.offset;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kCoderThreads) encode_blocks_kernel(Encoding e
     end = e.coded + stream.end;
   }
   const bool coded = busy;
-  SegmentWalk<true> walk(e.map.places + block.place, block.first, block.last);
+  SegmentWalk<true> walk(e.map.places, block);
   TeamEncoder encoder(end);
   Segment segment;
   int64_t left = 0, raw = 0;  // of the segment, and of all raw ones
@@ -199,7 +199,6 @@ __global__ void __launch_bounds__(kCoderThreads) decode_blocks_kernel(Decoding d
   const int64_t b = first_index() / kTeam;
   const bool there = b < d.map.block_count;
   const Block block = there ? d.map.blocks[b] : Block{};
-  const Place* const place = d.map.places + block.place;
   const uint8_t *from = nullptr, *end = nullptr;
   bool busy = false;
   Segment segment;
@@ -209,13 +208,13 @@ __global__ void __launch_bounds__(kCoderThreads) decode_blocks_kernel(Decoding d
     if (busy) {
       from = d.coded + stream.begin;
       end = d.coded + stream.end;
-      SegmentWalk<false> walk(place, block.first, block.last);
+      SegmentWalk<false> walk(d.map.places, block);
       while (walk.next(segment))
         if (d.tables->of[segment.table].kind == Kind::raw) from += segment.size;
     }
   }
   TeamDecoder decoder(from, end);
-  SegmentWalk<false> walk(place, block.first, block.last);
+  SegmentWalk<false> walk(d.map.places, block);
   int64_t left = 0;
   while (true) {
     while (busy && left == 0) {

@@ -82,7 +82,7 @@ Sample sample_of(const CodeMap& map) {
   Sample sample;
   sample.bytes.resize(map.tables());
   for (int64_t g = 0; g < map.groups(); g += every)
-    map.for_segments(g, g + 1, [&](const Segment& s) {
+    map.for_segments_of_group(g, [&](const Segment& s) {
       const int64_t size = std::min(s.size, most);
       sample.bytes[static_cast<size_t>(s.table)] += static_cast<double>(s.size);
       sample.pieces.push_back({s.table, s.offset + (s.size - size) / 2, size});

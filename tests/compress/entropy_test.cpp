@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "compress/code_map.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "tests/compress/split_samples.h"
@@ -126,6 +128,31 @@ TEST_CASE("blocks: several groups in one, several blocks, ragged ends and odd gr
         check_same(*coded, *Quantizer(options).pack(x, entry(1)), shape);
       }
   }
+}
+
+// Few groups of many channels give as many blocks as many groups of few.
+TEST_CASE("blocks end within groups") {
+  for (const Shape& shape : {Shape{300, 1000}, Shape{30000, 10}})
+    for (int bits : {3, 4}) {
+      CAPTURE(shape.str());
+      CAPTURE(bits);
+      const Tensor x = Tensor::from(draw(Values::relu, shape.numel()), shape);
+      const auto plain = Quantizer(quantizer(bits)).pack(x, entry(1));
+      const entropy::CodeMap map(dynamic_cast<const Grouped&>(*plain).parts());
+      int64_t at = 0;
+      for (const entropy::Block& block : map.blocks()) {
+        CHECK(block.at == at);
+        CHECK(block.bytes == std::min<int64_t>(16384, map.code_bytes() - at));
+        int64_t bytes = 0;
+        map.for_segments(block, [&](const entropy::Segment& s) { bytes += s.size; });
+        CHECK(bytes == block.bytes);
+        at += block.bytes;
+      }
+      CHECK(at == map.code_bytes());
+      const auto coded = coder(quantizer(bits)).pack(x, entry(1));
+      REQUIRE(is_coded(*coded));
+      check_same(*coded, *plain, shape);
+    }
 }
 
 TEST_CASE("signs in codes") {
