@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/cuda_late_kernel.h"
 #include "core/log.h"
 
 namespace frugal::cuda {
@@ -70,7 +71,13 @@ void use(Device device) {
   FRUGAL_CUDA_CHECK(cudaSetDevice(device.index));
 }
 
-cudaStream_t stream() { return state_of(current()).stream; }
+cudaStream_t stream() {
+  FRUGAL_CHECK(
+      !renewing(),
+      "[cuda] expected kernels that take what changes by with_late() (recorded update), got "
+      "other work");
+  return state_of(current()).stream;
+}
 int multiprocessors() { return state_of(current()).multiprocessors; }
 void synchronize() { FRUGAL_CUDA_CHECK(cudaStreamSynchronize(stream())); }
 

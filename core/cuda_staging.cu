@@ -28,14 +28,14 @@ void copy_on_host(void* to, const void* from, int64_t bytes) {
 class Stage {
  public:
   // False where there is no memory to pin: then nothing was queued.
-  bool copy(const Tensor& to, const Tensor& from) {
+  bool copy(void* to, const Tensor& from) {
     const std::lock_guard lock(mutex_);
     reclaim();
     void* pinned = pin(from.nbytes());
     if (pinned == nullptr) return false;
     try {
       copy_on_host(pinned, from.raw(), from.nbytes());
-      FRUGAL_CUDA_CHECK(cudaMemcpyAsync(to.raw(), pinned, static_cast<size_t>(from.nbytes()),
+      FRUGAL_CUDA_CHECK(cudaMemcpyAsync(to, pinned, static_cast<size_t>(from.nbytes()),
                                         cudaMemcpyDefault, stream()));
       Event copied;
       copied.record(stream());
@@ -97,7 +97,13 @@ Tensor staged(const Tensor& x, Device device) {
                "recorded (captured), got one on the host");
   use(device);
   const Tensor there = Tensor::empty(x.shape(), x.dtype(), device);
-  return stage_of(device).copy(there, x) ? there : to_device(x, device);
+  return stage_of(device).copy(there.raw(), x) ? there : to_device(x, device);
+}
+
+void staged_copy(void* to, Device device, const Tensor& x) {
+  FRUGAL_ASSERT(x.device() == kCpu && x.nbytes() > 0 && !recording());
+  use(device);
+  if (!stage_of(device).copy(to, x)) cuda::copy_bytes(to, device, x.raw(), kCpu, x.nbytes());
 }
 
 StagedBytes staged_bytes(Device device) {

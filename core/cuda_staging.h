@@ -11,6 +11,9 @@ namespace frugal::cuda {
 // would go, and not the bytes.
 Tensor staged(const Tensor& x, Device device);
 
+// The same to an address of the device. REQUIRES: x is not empty; nothing is being recorded.
+void staged_copy(void* to, Device device, const Tensor& x);
+
 // Pinned bytes whose copies have not been seen to end, and all that are held.
 struct StagedBytes {
   int64_t used = 0, held = 0;

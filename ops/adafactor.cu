@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "core/cuda_kernel.h"
+#include "core/cuda_late_kernel.h"
 
 namespace frugal::ops {
 namespace {
@@ -79,7 +80,11 @@ __device__ __forceinline__ double square(float x) {
   return static_cast<double>(x) * static_cast<double>(x);
 }
 
-__global__ void squares_kernel(const Table table, double* sums, double* of_parameter) {
+template <class Argument>
+__global__ void squares_kernel(const Argument argument, double* sums, double* of_parameter) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
   __shared__ double columns[kWarps][kTileCols];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
   for (int64_t at = blockIdx.x; at < table.tiles; at += gridDim.x) {
@@ -112,7 +117,11 @@ __global__ void squares_kernel(const Table table, double* sums, double* of_param
   }
 }
 
-__global__ void moments_kernel(const Table table, const double* sums, float* roots) {
+template <class Argument>
+__global__ void moments_kernel(const Argument argument, const double* sums, float* roots) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
   for (int64_t run = blockIdx.x; run < table.runs; run += gridDim.x) {
     const Row& row = table.row[find(table, &Row::first_run, run)];
     const int64_t line = (run - row.first_run) * kThreads + threadIdx.x;
@@ -135,7 +144,12 @@ __global__ void moments_kernel(const Table table, const double* sums, float* roo
   }
 }
 
-__global__ void directions_kernel(const Table table, const float* roots, double* of_direction) {
+template <class Argument>
+__global__ void directions_kernel(const Argument argument, const float* roots,
+                                  double* of_direction) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
   for (int64_t at = blockIdx.x; at < table.tiles; at += gridDim.x) {
     const Row& row = table.row[find(table, &Row::first_tile, at)];
     const float *of_row = roots + row.roots, *of_column = of_row + row.rows;
@@ -153,8 +167,12 @@ __global__ void directions_kernel(const Table table, const float* roots, double*
 }
 
 // rates[row]: what g / sqrt(r c) is multiplied with.
-__global__ void rates_kernel(const Table table, const double* of_parameter,
+template <class Argument>
+__global__ void rates_kernel(const Argument argument, const double* of_parameter,
                              const double* of_direction, double* rates) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
   for (int at = static_cast<int>(blockIdx.x); at < table.rows; at += static_cast<int>(gridDim.x)) {
     const Row& row = table.row[at];
     const int64_t tiles = row.across() * row.down();
@@ -180,7 +198,11 @@ __global__ void rates_kernel(const Table table, const double* of_parameter,
   }
 }
 
-__global__ void apply_kernel(const Table table, const float* roots, const double* rates) {
+template <class Argument>
+__global__ void apply_kernel(const Argument argument, const float* roots, const double* rates) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
   for (int64_t at = blockIdx.x; at < table.tiles; at += gridDim.x) {
     const int number = find(table, &Row::first_tile, at);
     const Row& row = table.row[number];
@@ -191,7 +213,8 @@ __global__ void apply_kernel(const Table table, const float* roots, const double
         [&](int, int64_t i, int64_t j) {
           const auto factor = static_cast<float>(rate * static_cast<double>(of_row[i]));
           float& p = row.p[i * row.cols + j];
-          p = row.keep * p - factor * row.g[i * row.cols + j] * of_column[j];
+          // Spelled out: the kernels of run and of recorded steps must round alike.
+          p = fmaf(row.keep, p, -factor * row.g[i * row.cols + j] * of_column[j]);
         },
         [](int64_t) {});
   }
@@ -199,20 +222,23 @@ __global__ void apply_kernel(const Table table, const float* roots, const double
 
 void run(const Table& table, Device device) {
   if (table.tiles == 0) return;
-  const CategoryScope scope(Category::workspace);
-  const Tensor numbers =
-      Tensor::empty({table.sums + 2 * table.tiles + table.rows}, DType::f64, device);
-  const Tensor roots = Tensor::empty({table.roots}, DType::f32, device);
-  double *sums = numbers.mut<double>(), *of_parameter = sums + table.sums,
-         *of_direction = of_parameter + table.tiles, *rates = of_direction + table.tiles;
-  const cuda::Grid tiles{cuda::blocks_for(table.tiles, 1), kThreads};
-  cuda::launch(squares_kernel, tiles, table, sums, of_parameter);
-  cuda::launch(moments_kernel, {cuda::blocks_for(table.runs, 1), kThreads}, table, sums,
-               roots.mut<float>());
-  cuda::launch(directions_kernel, tiles, table, roots.data<float>(), of_direction);
-  cuda::launch(rates_kernel, {cuda::blocks_for(table.rows, 1), kThreads}, table, of_parameter,
-               of_direction, rates);
-  cuda::launch(apply_kernel, tiles, table, roots.data<float>(), rates);
+  const auto launch = [&]<class Argument>(const Argument& argument) {
+    const CategoryScope scope(Category::workspace);
+    const Tensor numbers =
+        Tensor::empty({table.sums + 2 * table.tiles + table.rows}, DType::f64, device);
+    const Tensor roots = Tensor::empty({table.roots}, DType::f32, device);
+    double *sums = numbers.mut<double>(), *of_parameter = sums + table.sums,
+           *of_direction = of_parameter + table.tiles, *rates = of_direction + table.tiles;
+    const cuda::Grid tiles{cuda::blocks_for(table.tiles, 1), kThreads};
+    cuda::launch(squares_kernel<Argument>, tiles, argument, sums, of_parameter);
+    cuda::launch(moments_kernel<Argument>, {cuda::blocks_for(table.runs, 1), kThreads}, argument,
+                 sums, roots.mut<float>());
+    cuda::launch(directions_kernel<Argument>, tiles, argument, roots.data<float>(), of_direction);
+    cuda::launch(rates_kernel<Argument>, {cuda::blocks_for(table.rows, 1), kThreads}, argument,
+                 of_parameter, of_direction, rates);
+    cuda::launch(apply_kernel<Argument>, tiles, argument, roots.data<float>(), rates);
+  };
+  cuda::with_late(table, launch);
 }
 
 }  // namespace

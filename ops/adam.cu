@@ -32,9 +32,12 @@ struct LambFactors {
 using LambTable = cuda::TensorTable<4, LambFactors>;  // parameter, gradient, m, v
 
 // Updates the moments, and adds up |p|^2 and |u|^2 of each chunk.
-__global__ void lamb_moments_kernel(const LambTable table, double* partial) {
-  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
-    const auto row = cuda::row_of(table, chunk);
+template <class Argument>
+__global__ void lamb_moments_kernel(const Argument argument, double* partial) {
+  const LambTable* table = cuda::value_of(argument);
+  if (table == nullptr) return;
+  for (int64_t chunk = blockIdx.x; chunk < table->chunks; chunk += gridDim.x) {
+    const auto row = cuda::row_of(*table, chunk);
     const Factors& f = row.factors.f;
     double of_p = 0, of_u = 0;
     cuda::for_chunk<4, 0b1111, 0b1100>(row, chunk, [&](float(&x)[4]) {
@@ -52,10 +55,13 @@ __global__ void lamb_moments_kernel(const LambTable table, double* partial) {
 }
 
 // p -= lr |p| / |u| u, where that ratio is to be taken and is a number above 0.
-__global__ void lamb_update_kernel(const LambTable table, const double* totals) {
-  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
-    const int at = cuda::row_at(table, chunk);
-    const auto row = table.row[at];
+template <class Argument>
+__global__ void lamb_update_kernel(const Argument argument, const double* totals) {
+  const LambTable* table = cuda::value_of(argument);
+  if (table == nullptr) return;
+  for (int64_t chunk = blockIdx.x; chunk < table->chunks; chunk += gridDim.x) {
+    const int at = cuda::row_at(*table, chunk);
+    const auto row = table->row[at];
     const Factors& f = row.factors.f;
     double ratio = sqrt(totals[2 * at] / totals[2 * at + 1]);
     if (!row.factors.adapt || !(ratio > 0) || ratio - ratio != 0) ratio = 1;
@@ -89,14 +95,18 @@ void lamb_steps_kernel(Cuda, const std::vector<LambUpdate>& updates) {
         {{&u.parameter, &u.gradient, &u.m, &u.v}, {Factors::of_lamb(u.step), u.step.lr, u.adapt}});
   const CategoryScope scope(Category::workspace);
   cuda::with_tables(entries, [&](const LambTable& table) {
-    const Tensor sums =
-        Tensor::empty({2 * (table.chunks + table.rows)}, DType::f64, updates[0].parameter.device());
-    double* partial = sums.mut<double>();
-    double* totals = partial + 2 * table.chunks;
-    cuda::launch(lamb_moments_kernel, {cuda::blocks_for(table.chunks, 1)}, table, partial);
-    cuda::launch(cuda::sum_rows_kernel<2, LambTable>, {cuda::blocks_for(table.rows, 1)}, table,
-                 partial, totals);
-    cuda::launch(lamb_update_kernel, {cuda::blocks_for(table.chunks, 1)}, table, totals);
+    const auto run = [&]<class Argument>(const Argument& argument) {
+      const Tensor sums = Tensor::empty({2 * (table.chunks + table.rows)}, DType::f64,
+                                        updates[0].parameter.device());
+      double* partial = sums.mut<double>();
+      double* totals = partial + 2 * table.chunks;
+      const cuda::Grid chunks{cuda::blocks_for(table.chunks, 1)};
+      cuda::launch(lamb_moments_kernel<Argument>, chunks, argument, partial);
+      cuda::launch(cuda::sum_rows_kernel<2, Argument>, {cuda::blocks_for(table.rows, 1)}, argument,
+                   partial, totals);
+      cuda::launch(lamb_update_kernel<Argument>, chunks, argument, totals);
+    };
+    cuda::with_late(table, run);
   });
 }
 

@@ -30,7 +30,11 @@ struct Table {
 };
 static_assert(sizeof(Table) <= 32764);
 
-__global__ void update_packed_kernel(const Table table) {
+template <class Argument>
+__global__ void update_packed_kernel(const Argument argument) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
   __shared__ float m_values[256], v_values[256];
   m_values[threadIdx.x] = table.with_sign.values[threadIdx.x];
   v_values[threadIdx.x] = table.positive.values[threadIdx.x];
@@ -76,7 +80,10 @@ void adam8bit_steps_kernel(Cuda, const std::vector<Adam8bitUpdate>& updates) {
   table.positive = cuda::device_map(StateMap::positive);
   const auto run = [&] {
     if (table.chunks > 0)
-      cuda::launch(update_packed_kernel, cuda::state_grid(table.chunks * kStateBlock), table);
+      cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
+        cuda::launch(update_packed_kernel<Argument>, cuda::state_grid(table.chunks * kStateBlock),
+                     argument);
+      });
     table.chunks = table.rows = 0;
   };
   for (const Adam8bitUpdate& u : updates) {

@@ -1,12 +1,15 @@
 // One launch over many f32 tensors: the updates of all parameters. For .cu files.
 //
 // The tensors are listed in the kernel's argument (up to 32,764 bytes, for which CUDA 12.1 is
-// needed), so nothing is copied to the device before. Blocks take chunks of kChunk elements.
+// needed), so nothing is copied to the device before; of recorded updates, where factors change
+// from step to step, the argument is late (core/cuda_late_kernel.h). Blocks take chunks of
+// kTensorChunk elements.
 #pragma once
 #include <algorithm>
 #include <vector>
 
 #include "core/cuda_kernel.h"
+#include "core/cuda_late_kernel.h"
 
 namespace frugal::ops::cuda {
 
@@ -94,44 +97,33 @@ __device__ __forceinline__ void for_chunk(const TensorRow<kTensors, Factors>& ro
 }
 
 // F: kTensors, kWritten, Factors, and apply(factors, values).
-template <class F>
-__global__ void update_tensors_kernel(const TensorTable<F::kTensors, typename F::Factors> table) {
-  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
-    const auto row = row_of(table, chunk);
+template <class F, class Argument>
+__global__ void update_tensors_kernel(const Argument argument) {
+  const TensorTable<F::kTensors, typename F::Factors>* table = value_of(argument);
+  if (table == nullptr) return;
+  for (int64_t chunk = blockIdx.x; chunk < table->chunks; chunk += gridDim.x) {
+    const auto row = row_of(*table, chunk);
     for_chunk<F::kTensors, ~0u, F::kWritten>(
         row, chunk, [&](float(&values)[F::kTensors]) { F::apply(row.factors, values); });
   }
 }
 
 // totals[row], kSums numbers of each: the sum of its chunks' partial[chunk]. A block for each row.
-template <int kSums, class Table>
-__global__ void sum_rows_kernel(const Table table, const double* partial, double* totals) {
-  for (int row = static_cast<int>(blockIdx.x); row < table.rows;
+template <int kSums, class Argument>
+__global__ void sum_rows_kernel(const Argument argument, const double* partial, double* totals) {
+  const auto* table = value_of(argument);
+  if (table == nullptr) return;
+  for (int row = static_cast<int>(blockIdx.x); row < table->rows;
        row += static_cast<int>(gridDim.x)) {
-    const int64_t end = row + 1 < table.rows ? table.row[row + 1].first_chunk : table.chunks;
+    const int64_t end = row + 1 < table->rows ? table->row[row + 1].first_chunk : table->chunks;
 #pragma unroll
     for (int k = 0; k < kSums; ++k) {
       double sum = 0;
-      for (int64_t i = table.row[row].first_chunk + threadIdx.x; i < end; i += blockDim.x)
+      for (int64_t i = table->row[row].first_chunk + threadIdx.x; i < end; i += blockDim.x)
         sum += partial[i * kSums + k];
       sum = block_sum(sum);
       if (threadIdx.x == 0) totals[row * kSums + k] = sum;
     }
-  }
-}
-
-template <class Table>
-__global__ void square_tensors_kernel(const Table table, double* partial) {
-  for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
-    const auto row = row_of(table, chunk);
-    const int64_t begin = (chunk - row.first_chunk) * kTensorChunk;
-    const int64_t end = std::min(begin + kTensorChunk, row.n);
-    double sum = 0;
-#pragma unroll 4
-    for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x)
-      sum += static_cast<double>(row.at[0][i]) * static_cast<double>(row.at[0][i]);
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) partial[chunk] = sum;
   }
 }
 
@@ -166,7 +158,9 @@ void with_tables(const std::vector<TensorEntry<kTensors, Factors>>& entries, F f
 template <class F>
 void update_tensors(const std::vector<TensorEntry<F::kTensors, typename F::Factors>>& entries) {
   with_tables(entries, [](const auto& table) {
-    launch(update_tensors_kernel<F>, {blocks_for(table.chunks, 1)}, table);
+    with_late(table, [&]<class Argument>(const Argument& argument) {
+      launch(update_tensors_kernel<F, Argument>, {blocks_for(table.chunks, 1)}, argument);
+    });
   });
 }
 

@@ -7,7 +7,6 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/copy.h"
-#include "ops/inplace.h"
 #include "ops/trained.h"
 
 namespace frugal::ops {
@@ -69,18 +68,6 @@ void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum) {
   });
 }
 
-void sum_of_squares_kernel(Cpu, const std::vector<Tensor>& tensors, double& sum) {
-  for (const Tensor& x : tensors) {
-    double one = 0;
-    sum_of_squares_kernel(Cpu{}, x, one);
-    sum += one;
-  }
-}
-
-void scale_all_kernel(Cpu, const std::vector<Tensor>& tensors, double factor) {
-  for (const Tensor& x : tensors) scale_inplace_kernel(Cpu{}, x, factor);
-}
-
 void sgd_steps(const std::vector<SgdUpdate>& updates) {
   if (updates.empty()) return;
   std::vector<SgdUpdate> dense = updates;
@@ -101,32 +88,11 @@ void sgd_steps(const std::vector<SgdUpdate>& updates) {
   }
 }
 
-void scale_all(const std::vector<Tensor>& tensors, double factor) {
-  if (tensors.empty()) return;
-  for (const Tensor& x : tensors) check_trained("scale", x, tensors.front().device());
-  dispatch(tensors.front().device(),
-           [&](auto backend) { scale_all_kernel(backend, tensors, factor); });
-  for (const Tensor& x : tensors) x.bump_version();
-}
-
 double sum_of_squares(const Tensor& x) {
   check_real("sum_of_squares", "x", x);
   double sum = 0;
   const Tensor dense = contiguous(x);
   dispatch(x.device(), [&](auto backend) { sum_of_squares_kernel(backend, dense, sum); });
-  return sum;
-}
-
-double sum_of_squares(const std::vector<Tensor>& tensors) {
-  if (tensors.empty()) return 0;
-  std::vector<Tensor> dense;
-  for (const Tensor& x : tensors) {
-    check_trained("sum_of_squares", x, tensors.front().device());
-    dense.push_back(contiguous(x));
-  }
-  double sum = 0;
-  dispatch(dense.front().device(),
-           [&](auto backend) { sum_of_squares_kernel(backend, dense, sum); });
   return sum;
 }
 

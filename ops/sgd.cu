@@ -2,7 +2,6 @@
 
 #include "ops/cuda_sum.h"
 #include "ops/cuda_tensors.h"
-#include "ops/inplace.h"
 
 namespace frugal::ops {
 namespace {
@@ -35,13 +34,6 @@ struct Momentum {  // parameter, gradient, velocity
   }
 };
 
-struct Scale {
-  using Factors = float;
-  static constexpr int kTensors = 1;
-  static constexpr unsigned kWritten = 0b1;
-  __device__ static void apply(float factor, float (&v)[1]) { v[0] *= factor; }
-};
-
 template <class T>
 struct Squares {
   using Term = double;
@@ -52,12 +44,6 @@ struct Squares {
     terms[0] = value * value;
   }
 };
-
-double read(const Tensor& total) {
-  double value = 0;
-  copy_bytes(&value, kCpu, total.raw(), total.device(), sizeof value);
-  return value;
-}
 
 }  // namespace
 
@@ -75,12 +61,6 @@ void sgd_steps_kernel(Cuda, const std::vector<SgdUpdate>& updates) {
   cuda::update_tensors<Momentum>(moving);
 }
 
-void scale_all_kernel(Cuda, const std::vector<Tensor>& tensors, double factor) {
-  std::vector<cuda::TensorEntry<1, float>> entries;
-  for (const Tensor& x : tensors) entries.push_back({{&x}, static_cast<float>(factor)});
-  cuda::update_tensors<Scale>(entries);
-}
-
 void sum_of_squares_kernel(Cuda, const Tensor& x, double& sum) {
   const CategoryScope scope(Category::workspace);
   const Tensor total = Tensor::empty({}, DType::f64, x.device());
@@ -89,31 +69,9 @@ void sum_of_squares_kernel(Cuda, const Tensor& x, double& sum) {
     cuda::sum_over<double>(x.device(), 1, x.numel(), 1, Squares<T>{x.data<T>()},
                            cuda::StoreTotal<double>{total.mut<double>()});
   });
-  sum += read(total);
-}
-
-void sum_of_squares_kernel(Cuda, const std::vector<Tensor>& tensors, double& sum) {
-  std::vector<cuda::TensorEntry<1, char>> entries;
-  int64_t chunks = 0;
-  for (const Tensor& x : tensors) {
-    entries.push_back({{&x}, 0});
-    chunks += (x.numel() + cuda::kTensorChunk - 1) / cuda::kTensorChunk;
-  }
-  if (chunks == 0) return;
-  const CategoryScope scope(Category::workspace);
-  const Device device = tensors.front().device();
-  const Tensor partial = Tensor::empty({chunks}, DType::f64, device);
-  const Tensor total = Tensor::empty({}, DType::f64, device);
-  double* at = partial.mut<double>();
-  cuda::with_tables(entries, [&]<class Table>(const Table& table) {
-    cuda::launch(cuda::square_tensors_kernel<Table>, {cuda::blocks_for(table.chunks, 1)}, table,
-                 at);
-    at += table.chunks;
-  });
-  cuda::sum_over<double>(device, 1, chunks, 1,
-                         cuda::PartialSums<double>{chunks, 1, partial.data<double>()},
-                         cuda::StoreTotal<double>{total.mut<double>()});
-  sum += read(total);
+  double value = 0;
+  copy_bytes(&value, kCpu, total.raw(), total.device(), sizeof value);
+  sum += value;
 }
 
 }  // namespace frugal::ops

@@ -1,5 +1,5 @@
 // The fused update of stochastic gradient descent, one pass over parameter, gradient and momentum,
-// and the clipping before it.
+// and a sum of squares.
 #pragma once
 #include <vector>
 
@@ -28,19 +28,9 @@ void sgd_steps(const std::vector<SgdUpdate>& updates);
 void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates);
 void sgd_steps_kernel(Cuda, const std::vector<SgdUpdate>& updates);
 
-// The sum of squares, in f64, in fixed chunks: the same for any thread count; 0 on meta. Of all
-// tensors (of one device, f32 on CUDA) it waits for the device once.
+// The sum of squares, in f64, in fixed chunks: the same for any thread count; 0 on meta.
 double sum_of_squares(const Tensor& x);
-double sum_of_squares(const std::vector<Tensor>& tensors);
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum);
 void sum_of_squares_kernel(Cuda, const Tensor& x, double& sum);
-void sum_of_squares_kernel(Cpu, const std::vector<Tensor>& tensors, double& sum);
-void sum_of_squares_kernel(Cuda, const std::vector<Tensor>& tensors, double& sum);
-
-// Each x *= factor in place, contiguous, of one device, f32 (or f64 on the CPU); bumps the
-// versions.
-void scale_all(const std::vector<Tensor>& tensors, double factor);
-void scale_all_kernel(Cpu, const std::vector<Tensor>& tensors, double factor);
-void scale_all_kernel(Cuda, const std::vector<Tensor>& tensors, double factor);
 
 }  // namespace frugal::ops

@@ -19,6 +19,11 @@ void Averaged::step(double lr) {
   average_.update();
 }
 
+void Averaged::take_back() {
+  inner_->take_back();
+  average_.take_back();
+}
+
 // step() follows when all are done.
 bool Averaged::step_leaf(const GradAccumulator& leaf, double lr) {
   return inner_->step_leaf(leaf, lr);

@@ -17,6 +17,8 @@ class Averaged : public Optimizer {
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // of both
   void load_state(const NamedTensors& state) override;
+  bool recordable() const override { return inner_->recordable(); }
+  void take_back() override;
 
   Ema& average() { return average_; }
 

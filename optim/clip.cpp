@@ -1,10 +1,8 @@
 #include "optim/clip.h"
 
-#include <cmath>
-
 #include "autograd/gradient.h"
+#include "ops/clip.h"
 #include "ops/inplace.h"
-#include "ops/sgd.h"
 
 namespace frugal::optim {
 
@@ -17,18 +15,24 @@ std::vector<Tensor> gradients_of(const std::vector<Variable>& parameters) {
   return gradients;
 }
 
+double number_of(const Tensor& norm) { return norm.device() == kMeta ? 0 : norm.item(); }
+
 }  // namespace
 
+Tensor clip_grad_norm_there(const std::vector<Variable>& parameters, double max_norm) {
+  const std::vector<Tensor> gradients = gradients_of(parameters);
+  const Tensor norm = ops::joint_norm(gradients);
+  if (max_norm > 0) ops::clip_to(gradients, norm, max_norm);
+  return norm;
+}
+
 double grad_norm(const std::vector<Variable>& parameters) {
-  return std::sqrt(ops::sum_of_squares(gradients_of(parameters)));
+  return number_of(clip_grad_norm_there(parameters, 0));
 }
 
 double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm) {
   FRUGAL_CHECK(max_norm > 0, "[clip_grad_norm] expected a norm above 0, got {}", max_norm);
-  const double norm = grad_norm(parameters);
-  if (std::isfinite(norm) && norm > max_norm)
-    ops::scale_all(gradients_of(parameters), max_norm / (norm + 1e-6));
-  return norm;
+  return number_of(clip_grad_norm_there(parameters, max_norm));
 }
 
 void clip_grad_value(const std::vector<Variable>& parameters, double bound) {

@@ -16,4 +16,8 @@ void clip_grad_value(const std::vector<Variable>& parameters, double bound);
 // The joint 2-norm of all gradients.
 double grad_norm(const std::vector<Variable>& parameters);
 
+// The joint 2-norm as [] f64 where the gradients are, so that the host need not wait for it; with
+// max_norm above 0 scales as clip_grad_norm() does.
+Tensor clip_grad_norm_there(const std::vector<Variable>& parameters, double max_norm);
+
 }  // namespace frugal::optim

@@ -26,6 +26,7 @@ class Ema {
 
   // After each step: average += (1 - decay) (value - average).  Errors: while swapped.
   void update();
+  void take_back() { --updates_; }  // the work of the last update() was not done
   int64_t updates() const { return updates_; }
   const Tensor& average(size_t parameter) const { return averages_[parameter]; }
 

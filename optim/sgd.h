@@ -20,6 +20,7 @@ class Sgd : public Optimizer {
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // "momentum/<parameter>"
   void load_state(const NamedTensors& state) override;
+  bool recordable() const override { return true; }  // nothing is counted
 
  private:
   struct Slot {

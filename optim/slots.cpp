@@ -50,6 +50,11 @@ void SlotOptimizer::step(double lr) {
   update_slots(all, lr);
 }
 
+void SlotOptimizer::take_back() {
+  for (Slot& slot : slots_)
+    if (slot.parameter.has_grad()) --slot.steps;
+}
+
 bool SlotOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {
   const auto found = slot_of_.find(&leaf);
   if (found == slot_of_.end()) return false;

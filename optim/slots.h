@@ -15,6 +15,8 @@ class SlotOptimizer : public Optimizer {
   NamedTensors state() const final;
   // Errors also: a parameter's state without one of its parts.
   void load_state(const NamedTensors& state) final;
+  bool recordable() const final { return true; }  // so is update()
+  void take_back() final;
 
  protected:
   struct Part {

@@ -9,6 +9,7 @@
 #include "core/rng.h"
 #include "ops/adam.h"
 #include "ops/blockwise.h"
+#include "ops/clip.h"
 #include "ops/copy.h"
 #include "ops/sgd.h"
 #include "optim/adafactor.h"
@@ -159,13 +160,14 @@ TEST_CASE("more parameters than one launch lists") {
   }
   ops::sgd_steps(updates);
   ops::adam_steps(others);
-  ops::scale_all(all, 2);
+  const Tensor norm = ops::joint_norm(all);
+  ops::clip_to(all, norm, 30);
   for (const size_t i : {size_t{0}, size_t{499}, size_t{500}, size_t{1099}}) {
     CHECK(updates[i].parameter.item(2) == static_cast<double>(i) - 0.5);
     CHECK(others[i].m.item(1) == doctest::Approx(0.1));
-    CHECK(all[i].item() == 2);
+    CHECK(all[i].item() == static_cast<float>(30 / (norm.item() + 1e-6)));
   }
-  CHECK(ops::sum_of_squares(all) == 4 * 3 * 1100);
+  CHECK(norm.item() == std::sqrt(3 * 1100.0));
 }
 
 TEST_CASE("LAMB, Adafactor and Adam of 8 bits on more parameters than one launch lists") {
@@ -228,6 +230,42 @@ TEST_CASE("clipping, averages and sketches on CUDA") {
   two.update();
 }
 
+TEST_CASE("clipping and the check before a step on CUDA have the CPU's bits") {
+  if (!gpu::available()) return;
+  const double inf = std::numeric_limits<double>::infinity(),
+               nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = normals({9000}, 3, DType::f32);
+  for (const double length : {3.0, 1.0, 0.5, inf, nan}) {
+    CAPTURE(length);
+    const Tensor norm = Tensor::full({}, length, DType::f64);
+    const Tensor here = ops::clone(x), there = to_device(x, gpu::kCuda);
+    ops::clip_to({here}, norm, 1);
+    ops::clip_to({there}, to_device(norm, gpu::kCuda), 1);
+    CHECK(distance(here, there) == 0);
+    CHECK((distance(here, x) == 0) == (length != 3));
+  }
+  CHECK(ops::joint_norm({Tensor::empty({0}, DType::f32, gpu::kCuda)}).item() == 0);
+  const Tensor none = Tensor::full({700}, -100, DType::i64), labels = Tensor::full({7, 100}, -100);
+  Tensor one = ops::clone(none), some = ops::clone(labels);
+  one.mut<int64_t>()[699] = 0;
+  some.mut<float>()[699] = 0;
+  for (const Tensor& target : {none, labels, one, some})
+    for (const double loss : {1.0, inf, nan})
+      for (const double length : {2.0, inf, nan, -1.0}) {
+        CAPTURE(loss);
+        CAPTURE(length);
+        const bool counts = target.item(699) == 0;
+        const bool may = (loss == 1 || !counts) && std::isfinite(length);
+        const Tensor value = Tensor::full({}, loss, DType::f32);
+        const Tensor norm = length < 0 ? Tensor() : Tensor::full({}, length, DType::f64);
+        CHECK((ops::may_step(value, target, -100, norm).item() != 0) == may);
+        const Tensor norm_there = norm.defined() ? to_device(norm, gpu::kCuda) : norm;
+        CHECK((ops::may_step(to_device(value, gpu::kCuda), to_device(target, gpu::kCuda), -100,
+                             norm_there)
+                   .item() != 0) == may);
+      }
+}
+
 TEST_CASE("bytes of 8-bit states on CUDA are the CPU's") {
   if (!gpu::available()) return;
   for (const int64_t n : {1, 255, 256, 5003})
@@ -255,8 +293,9 @@ TEST_CASE("updates of several parameters must be of one device and dtype") {
   const ops::SgdStep plain{0.1, 0, 0, false};
   CHECK_THROWS_WITH_AS(ops::sgd_steps({{p, p, {}, plain}, {on_meta, on_meta, {}, plain}}),
                        doctest::Contains("[sgd] expected all parameters on one device"), Error);
-  CHECK_THROWS_WITH_AS(ops::scale_all({Tensor::zeros({2}, DType::bf16, kMeta)}, 2),
-                       doctest::Contains("[scale] expected the parameter of dtype f32"), Error);
+  CHECK_THROWS_WITH_AS(ops::joint_norm({Tensor::zeros({2}, DType::bf16, kMeta)}),
+                       doctest::Contains("[joint_norm] expected the parameter of dtype f32"),
+                       Error);
 }
 
 }  // namespace frugal::optim

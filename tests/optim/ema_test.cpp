@@ -1,4 +1,5 @@
 #include "optim/ema.h"
+#include "optim/adam.h"
 #include "optim/averaged.h"
 #include "optim/sgd.h"
 
@@ -142,6 +143,28 @@ TEST_CASE("an averaged optimizer steps as its own does, and both states come bac
   REQUIRE(after.size() == before.size());
   for (size_t i = 0; i < after.size(); ++i)
     CHECK(after[i].second.to_vector() == before[i].second.to_vector());
+}
+
+TEST_CASE("a step that is taken back is not counted, of parameters with a gradient") {
+  Variable p = scalar(1), q = scalar(2);
+  const std::vector<std::pair<std::string, Variable>> named = {{"p", p}, {"q", q}};
+  Averaged optimizer(std::make_unique<Adam>(decay_groups(named, 0, true), AdamOptions{}), named,
+                     {});
+  CHECK(optimizer.recordable());
+  const auto counts = [&] {
+    std::vector<double> list;
+    for (const auto& [name, tensor] : optimizer.state())
+      if (name == "ema_updates" || name.rfind("steps/", 0) == 0) list.push_back(tensor.item());
+    return list;
+  };
+  p.set_grad(Tensor::full({2}, 1, DType::f64));
+  q.set_grad(Tensor::full({2}, 1, DType::f64));
+  optimizer.step(0.1);
+  q.zero_grad();
+  optimizer.step(0.1);
+  CHECK(counts() == std::vector<double>{2, 1, 2});
+  optimizer.take_back();
+  CHECK(counts() == std::vector<double>{1, 1, 1});
 }
 
 }  // namespace frugal::optim

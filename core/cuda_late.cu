@@ -1,0 +1,84 @@
+#include "core/cuda_late.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/cuda.h"
+#include "core/cuda_graph.h"
+#include "core/cuda_late_kernel.h"
+#include "core/cuda_staging.h"
+
+namespace frugal::cuda {
+namespace {
+
+constexpr int64_t kBlock = int64_t{64} << 10;  // bytes; most updates have one table
+constexpr int64_t kAligned = 256;
+
+thread_local LateArguments* running = nullptr;
+
+// The system's, for all that is recorded: in the graph's own memory, kernels that run before would
+// write over it. No tensor's: accounts hold what plans on `meta` hold.
+std::shared_ptr<uint8_t> allocate(int64_t bytes) {
+  void* data = nullptr;
+  FRUGAL_CUDA_CHECK(cudaMalloc(&data, static_cast<size_t>(bytes)));
+  return {static_cast<uint8_t*>(data), [](uint8_t* p) { FRUGAL_CUDA_REPORT(cudaFree(p)); }};
+}
+
+}  // namespace
+
+LateArguments* LateArguments::current() { return running; }
+bool renewing() { return running != nullptr && !recording(); }
+
+void LateArguments::run(const std::function<void()>& work) {
+  FRUGAL_ASSERT(running == nullptr);
+  running = this;
+  try {
+    work();
+  } catch (...) {
+    running = nullptr;
+    throw;
+  }
+  running = nullptr;
+}
+
+void LateArguments::record(const Tensor& guard, const std::function<void()>& work) {
+  FRUGAL_ASSERT(recording());
+  FRUGAL_ASSERT(guard.dtype() == DType::u8 && guard.device().type == DeviceType::cuda);
+  guard_ = guard;
+  blocks_.clear();
+  items_.clear();
+  run(work);
+}
+
+void LateArguments::renew(const std::function<void()>& work) {
+  FRUGAL_ASSERT(!recording());
+  next_ = 0;
+  run(work);
+  FRUGAL_CHECK(next_ == items_.size(), "[cuda] expected {} late arguments, as recorded, got {}",
+               items_.size(), next_);
+  for (const Block& block : blocks_)
+    staged_copy(block.there.get(), guard_.device(), block.here.slice(0, 0, block.used));
+}
+
+const void* LateArguments::place(const void* value, int64_t bytes) {
+  if (recording()) {
+    if (blocks_.empty() || blocks_.back().used + bytes > blocks_.back().here.numel()) {
+      const CategoryScope scope(Category::workspace);
+      const int64_t size = std::max(kBlock, bytes);
+      blocks_.push_back({allocate(size), Tensor::empty({size}, DType::u8)});
+    }
+    Block& block = blocks_.back();
+    items_.push_back({blocks_.size() - 1, block.used, bytes});
+    block.used =
+        std::min(block.here.numel(), (block.used + bytes + kAligned - 1) / kAligned * kAligned);
+    return block.there.get() + items_.back().begin;
+  }
+  FRUGAL_CHECK(next_ < items_.size() && items_[next_].bytes == bytes,
+               "[cuda] expected a late argument as recorded, got another, of {} bytes", bytes);
+  const Item& item = items_[next_++];
+  std::memcpy(blocks_[item.block].here.mut<uint8_t>() + item.begin, value,
+              static_cast<size_t>(bytes));
+  return nullptr;
+}
+
+}  // namespace frugal::cuda

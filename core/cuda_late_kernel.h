@@ -1,0 +1,49 @@
+// How kernels take arguments that may be late (core/cuda_late.h). For .cu files.
+//
+//   template <class Argument>
+//   __global__ void update_kernel(const Argument argument) {
+//     const Table* table = cuda::value_of(argument);
+//     if (table == nullptr) return;  // held back
+//     ...
+//   cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
+//     cuda::launch(update_kernel<Argument>, grid, argument);
+//   });
+#pragma once
+#include "core/cuda.h"
+#include "core/cuda_late.h"
+
+namespace frugal::cuda {
+
+// Whether this thread is in LateArguments::renew(): then queueing is an error.
+bool renewing();
+
+template <class T>
+struct Late {
+  const T* value;
+  const uint8_t* guard;
+};
+
+// The value of an argument, which is a T itself or Late<T>; null where its work is held back.
+template <class T>
+__device__ __forceinline__ const T* value_of(const T& argument) {
+  return &argument;
+}
+template <class T>
+__device__ __forceinline__ const T* value_of(const Late<T>& argument) {
+  return *argument.guard != 0 ? argument.value : nullptr;
+}
+
+// Calls f(argument), which launches kernels with it: with `table`, or where work is recorded with
+// what will lie on the device. Not while late arguments are renewed.  Table: its array `row` stands
+// last, and `rows` of it are read.
+template <class Table, class F>
+void with_late(const Table& table, const F& f) {
+  LateArguments* late = LateArguments::current();
+  if (late == nullptr) return f(table);
+  const auto bytes =
+      reinterpret_cast<const char*>(table.row + table.rows) - reinterpret_cast<const char*>(&table);
+  if (const void* at = late->place(&table, bytes))
+    f(Late<Table>{static_cast<const Table*>(at), late->guard()});
+}
+
+}  // namespace frugal::cuda

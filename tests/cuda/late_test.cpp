@@ -1,0 +1,118 @@
+// Late arguments: recorded updates take the rates and counts of each replay, and a guard holds them
+// back.
+#include "core/cuda_graph.h"
+#include "core/cuda_late.h"
+#include "core/rng.h"
+#include "ops/copy.h"
+#include "optim/adafactor.h"
+#include "optim/adam.h"
+#include "optim/adam8bit.h"
+#include "optim/averaged.h"
+#include "optim/lamb.h"
+#include "optim/sgd.h"
+#include "tests/cuda/gpu.h"
+#include "tests/optim/samples.h"
+
+namespace frugal::optim {
+namespace {
+
+using Named = std::vector<std::pair<std::string, Variable>>;
+
+// More than one table lists.
+Named many_parameters() {
+  Named all;
+  for (int i = 0; i < 600; ++i) {
+    const Shape shape = i % 5 == 0 ? Shape{3, 4} : Shape{2};
+    Variable p = Variable::parameter(
+        to_device(normals(shape, static_cast<uint64_t>(i), DType::f32), gpu::kCuda));
+    p.set_grad(to_device(normals(shape, 5000 + static_cast<uint64_t>(i), DType::f32), gpu::kCuda));
+    all.emplace_back(std::to_string(i), p);
+  }
+  return all;
+}
+
+std::vector<double> values_of(const Named& all, const Optimizer& optimizer) {
+  std::vector<double> values;
+  const auto add = [&](const Tensor& x) {
+    for (const double v : to_device(x, kCpu).to_vector()) values.push_back(v);
+  };
+  for (const auto& entry : all) add(entry.second.value());
+  for (const auto& entry : optimizer.state()) add(entry.second);
+  return values;
+}
+
+Tensor flag(int value) { return Tensor::full({}, value, DType::u8, gpu::kCuda); }
+
+}  // namespace
+
+TEST_CASE("replayed updates have the rates and counts of their step, of more tables than one") {
+  if (!gpu::available()) return;
+  using Maker = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&)>;
+  const Adam8bitOptions packed{.least_elements = 0};
+  const std::vector<std::pair<std::string, Maker>> makers = {
+      {"sgd", [](const auto& g) { return std::make_unique<Sgd>(g, SgdOptions{}); }},
+      {"adam", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
+      {"adam8bit", [&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }},
+      {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
+      {"adafactor",
+       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }}};
+  for (const auto& [name, make] : makers) {
+    CAPTURE(name);
+    const auto averaged = [&make = make](const Named& all) {
+      return std::make_unique<Averaged>(make({{all, 0.5, 0.1}}), all, EmaOptions{});
+    };
+    const Named one = many_parameters(), two = many_parameters();
+    const auto run = averaged(one), recorded = averaged(two);
+    run->step(0.1);  // which makes the state
+    recorded->step(0.1);
+    cuda::LateArguments late;
+    cuda::Graph graph;
+    const Tensor guard = flag(1);
+    graph.capture([&] {
+      Tensor::full({int64_t{1} << 20}, 255, DType::u8, gpu::kCuda);  // whose memory is free again
+      late.record(guard, [&] { recorded->step(0.1); });
+    });
+    recorded->take_back();
+    CHECK(values_of(one, *run) == values_of(two, *recorded));  // nothing has run
+    for (int i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      const double lr = 0.1 / (1 + i);
+      const int64_t launches = emulator::launches != nullptr ? emulator::launches() : 0;
+      late.renew([&] { recorded->step(lr); });
+      if (emulator::launches != nullptr) CHECK(emulator::launches() == launches);
+      graph.replay();
+      run->step(lr);
+      CHECK(values_of(one, *run) == values_of(two, *recorded));
+    }
+    ops::fill(guard, 0);
+    late.renew([&] { recorded->step(0.1); });
+    graph.replay();
+    recorded->take_back();
+    CHECK(values_of(one, *run) == values_of(two, *recorded));
+  }
+}
+
+TEST_CASE("what is renewed must be what was recorded") {
+  if (!gpu::available()) return;
+  Named all = many_parameters();
+  all.resize(4);
+  Sgd whole({{all}}, {}), part({{{all.begin(), all.begin() + 2}}}, {});
+  whole.step(0.1);
+  part.step(0.1);
+  cuda::LateArguments late;
+  cuda::Graph graph;
+  CHECK_FALSE(late.recorded());
+  graph.capture([&] { late.record(flag(1), [&] { whole.step(0.1); }); });
+  CHECK(late.recorded());
+  CHECK_THROWS_WITH_AS(late.renew([] {}), doctest::Contains("expected 1 late arguments"), Error);
+  CHECK_THROWS_WITH_AS(late.renew([&] { part.step(0.1); }),
+                       doctest::Contains("expected a late argument as recorded"), Error);
+  CHECK_THROWS_WITH_AS(late.renew([&] { ops::fill(all[0].second.grad(), 0); }),
+                       doctest::Contains("with_late"), Error);
+  late.renew([&] { whole.step(0.1); });
+  const double before = all[0].second.value().item();
+  graph.replay();
+  CHECK(all[0].second.value().item() != before);
+}
+
+}  // namespace frugal::optim
