@@ -171,15 +171,24 @@ void prepare(Variant& v, Bench& bench) {
   v.context.checkpointing = v.config.train.checkpointing;
 }
 
-BatchResult pass(Variant& v, Bench& bench, const StepOptions& options, uint64_t number) {
+// Forward, backward and update.
+BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint64_t number) {
+  CapturedResult result;
+  bool recorded = false;
   if constexpr (kHasCuda)
     if (v.captured != nullptr) {
       const auto* learner = find_in<compress::Learner>(*v.policy);
-      if (learner == nullptr || !learner->learns_at(number))
-        return v.captured->run(bench.batch, v.context, options, number);
-      v.captured->forget();
+      recorded = learner == nullptr || !learner->learns_at(number);
+      const StepUpdate update{*bench.optimizer, kRate, false, 0};
+      if (recorded)
+        result = v.captured->run(bench.batch, v.context, options, number, &update);
+      else
+        v.captured->forget();
     }
-  return forward_backward(*bench.model, bench.batch, v.context, v.policy.get(), options);
+  if (!recorded)
+    result.batch = forward_backward(*bench.model, bench.batch, v.context, v.policy.get(), options);
+  if (!result.updated) bench.optimizer->step(kRate);
+  return result.batch;
 }
 
 // A step and what it took: milliseconds, bytes.
@@ -191,8 +200,7 @@ std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number
   UpdateInBackward update(*bench.optimizer, kRate);
   StepOptions options;
   if (bench.config.optim.in_backward) options.leaf_done = update.leaf_done();
-  BatchResult result = pass(v, bench, options, number);
-  bench.optimizer->step(kRate);
+  BatchResult result = full_pass(v, bench, options, number);
   if constexpr (kHasCuda)
     if (bench.device.type == DeviceType::cuda) cuda::synchronize();
   end_peak(bench.device, result.memory);

@@ -4,6 +4,11 @@
 // learns from are run elsewhere. What a policy or codec reads on the host (ranges of samples and
 // for error bounds, counts and lengths of an entropy stage) is an obstacle.
 //
+// Recorded are forward, backward and what follows the gradients: their norm, clipping, and the
+// optimizer's step, whose rates and counts are sent anew (core/cuda_late.h). Forward and backward
+// alone, with the update left to the caller, where no update is given and where the optimizer is
+// not recordable(). Accumulated gradients and updates in backward are not recorded at all.
+//
 // Graphs: those that their source holds, of which each is work of its own; what is sampled anew at
 // each step is run. Addresses of what the model made of a graph are recorded, so a graph that it
 // has forgotten (models/graph_layers.h keeps two) must not be asked for again.
@@ -15,17 +20,35 @@
 
 #include "apps/training_step.h"
 #include "core/rng.h"
+#include "optim/optimizer.h"
 
 namespace frugal::apps {
+
+// What follows the gradients of a step.
+struct StepUpdate {
+  Optimizer& optimizer;
+  double lr = 0;
+  bool norm = true;      // the gradients' is measured
+  double clip_norm = 0;  // above 0: they are scaled to it
+};
+
+struct CapturedResult {
+  BatchResult batch;
+  bool updated = false;  // the update was part of the work; else it is the caller's
+  double norm = 0;       // where it was measured in an update
+};
 
 class CapturedStep {
  public:
   CapturedStep(Module& model, SavePolicy* policy);
   ~CapturedStep();
 
-  // As forward_backward() with step `number` begun. REQUIRES: gradients were dropped, and
-  // options.weight and leaf_done are as they are by default. Work that cannot be recorded is run.
-  BatchResult run(Batch batch, Context& context, const StepOptions& options, uint64_t number);
+  // As forward_backward() with step `number` begun, and the update behind it. A loss or norm that
+  // is not finite leaves parameters and the optimizer as they were, clipped gradients aside. Work
+  // that cannot be recorded is run. REQUIRES: gradients were dropped, options.weight and leaf_done
+  // are as they are by default, and update->optimizer is the same at every call.
+  CapturedResult run(Batch batch, Context& context, const StepOptions& options, uint64_t number,
+                     const StepUpdate* update = nullptr);
   void forget();
   int64_t replays() const { return replays_; }
   const std::string& obstacle() const { return obstacle_; }  // why nothing is recorded, or empty
@@ -33,8 +56,10 @@ class CapturedStep {
  private:
   struct Entry;
   void record(Entry& entry, Batch batch, Context& context, const StepOptions& options,
-              uint64_t number);
-  BatchResult replay(Entry& entry, const Batch& batch, Context& context, uint64_t number);
+              uint64_t number, const StepUpdate* update);
+  void record_passes(Entry& entry, Context& context, const StepOptions& options);
+  CapturedResult replay(Entry& entry, const Batch& batch, Context& context, uint64_t number,
+                        const StepUpdate* update);
 
   Module& model_;
   SavePolicy* policy_;

@@ -140,6 +140,7 @@ void Trainer::step() {
   const bool track = tracking_ && tracking_->due(state_.step + 1);
   Batch kept;
   double loss = 0;
+  std::optional<double> updated;  // the gradients' norm, where the update was part of the pass
   for (int64_t i = 0; i < parts; ++i) {
     last_batch_ = train_->state();
     last_rng_ = rng_.state();
@@ -149,7 +150,8 @@ void Trainer::step() {
     if (adapt && i + 1 == parts) kept = batch;
     const bool learn =
         learner_ != nullptr && learner_->learns_at(static_cast<uint64_t>(state_.batches));
-    const BatchResult result = pass(std::move(batch), context, options, !adapt && !track && !learn);
+    const BatchResult result =
+        pass(std::move(batch), context, options, !adapt && !track && !learn, lr, updated);
     if (learn) decide_anew();
     check_finite(result.loss, "loss");
     loss += result.loss / static_cast<double>(parts);
@@ -159,12 +161,13 @@ void Trainer::step() {
     memory.raise(result.memory);
     samples += result.samples;
   }
-  const double norm = config_.optim.in_backward ? update.norm()
+  const double norm = updated                     ? *updated
+                      : config_.optim.in_backward ? update.norm()
                       : config_.optim.clip_norm > 0
                           ? optim::clip_grad_norm(parameters_, config_.optim.clip_norm)
                           : optim::grad_norm(parameters_);
   check_finite(norm, "gradient norm");
-  optimizer_->step(lr);
+  if (!updated) optimizer_->step(lr);
   ++state_.step;
   end_peak(device_, memory);
   state_.memory.raise(memory);
@@ -194,12 +197,17 @@ void Trainer::step() {
   if (state_.step % config_.train.log_interval == 0) log_step(lr, norm);
 }
 
-BatchResult Trainer::pass(Batch batch, Context& context, const StepOptions& options, bool usual) {
+BatchResult Trainer::pass(Batch batch, Context& context, const StepOptions& options, bool usual,
+                          double lr, std::optional<double>& norm) {
   if constexpr (kHasCuda)
     if (captured_ != nullptr) {
-      if (usual)
-        return captured_->run(std::move(batch), context, options,
-                              static_cast<uint64_t>(state_.batches));
+      if (usual) {
+        const StepUpdate update{*optimizer_, lr, true, config_.optim.clip_norm};
+        const CapturedResult result = captured_->run(
+            std::move(batch), context, options, static_cast<uint64_t>(state_.batches), &update);
+        if (result.updated) norm = result.norm;
+        return result.batch;
+      }
       captured_->forget();  // so that no gradients are there beside those that are measured
     }
   return forward_backward(*model_, std::move(batch), context, policy_.get(), options);

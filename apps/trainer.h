@@ -52,10 +52,12 @@ class Trainer {
   void log_convergence();
   void show();
   void checkpoint();
-  // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
-  // Forward and backward; `usual`: the same work as in other steps, which may be replayed.
-  BatchResult pass(Batch batch, Context& context, const StepOptions& options, bool usual);
+  // Forward and backward; `usual`: the same work as in other steps, which may be replayed, and then
+  // with the update at rate lr, which leaves `norm` to say so.
+  BatchResult pass(Batch batch, Context& context, const StepOptions& options, bool usual, double lr,
+                   std::optional<double>& norm);
   void decide_anew();  // the policy's decisions changed
+  // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
   void check_finite(double value, const char* what);
   Speed speed() const;
 

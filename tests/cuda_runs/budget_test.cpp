@@ -13,7 +13,7 @@ using namespace frugal::apps;
 namespace {
 
 constexpr const char* kImages = R"({
-  "model": {"name": "resnet20", "width": 4},
+  "model": {"name": "resnet20"},
   "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 16,
            "test_samples": 8, "workers": 0},
   "optim": {"lr": 0.05, "momentum": 0.9},

@@ -1,87 +1,12 @@
 // Steps that are replayed beside the same steps run: which are recorded, and every gradient's bits.
-#include <optional>
-
 #include "apps/captured_step.h"
-#include "apps/config.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
 #include "apps/place_batch.h"
 #include "compress/fixed_policy.h"
 #include "ops/copy.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda_runs/side.h"
 
 using namespace frugal;
 using namespace frugal::apps;
-
-namespace {
-
-constexpr const char* kImages = R"({
-  "model": {"name": "resnet20", "width": 4},
-  "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 32,
-           "test_samples": 4},
-  "compression": {"level": "L1", "min_elements": 96}})";
-
-constexpr const char* kEncoder = R"({
-  "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
-  "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
-           "train_samples": 64, "test_samples": 16},
-  "compression": {"level": "L1", "min_elements": 96}})";
-
-constexpr const char* kGraph = R"({
-  "model": {"name": "gcn", "width": 16, "dropout": 0.5},
-  "data": {"name": "random_graph", "nodes": 120, "edges": 300, "features": 12, "classes": 3,
-           "split": [0.3, 0.2]},
-  "compression": {"level": "L1", "min_elements": 96}})";
-
-// A model, a policy and batches of a configuration.
-struct Side {
-  Config config;
-  std::shared_ptr<Module> model;
-  std::unique_ptr<SavePolicy> policy;
-  std::unique_ptr<data::BatchSource> batches;
-  Rng rng;
-  uint64_t number = 0;
-
-  explicit Side(const char* text, const std::string& set) {
-    Json document = Json::parse(text);
-    apply_set(document, set);
-    document["device"] = "cuda";
-    config = parse_config(document);
-    resolve(config);
-    model = make_model(config, batch_spec(config), set_up_device(config.run));
-    policy = make_policy(config.compression, 1);
-    batches = make_batches(config, Split::train);
-    rng.restore({7, 0});
-  }
-  // forward(batch, context, number) with a step begun; then all gradients, on the host.
-  template <class F>
-  std::vector<Tensor> step(const F& forward) {
-    model->zero_grad();
-    Context context;
-    context.rng = &rng;
-    begin_step(number);
-    std::vector<Tensor> all;
-    {
-      std::optional<Batch> batch = batches->next();
-      if (!batch) batch = batches->next();  // the next epoch's
-      const BatchResult result = forward(*batch, context, number++);
-      all.push_back(Tensor::from<double>(
-          {result.loss, static_cast<double>(result.counted), static_cast<double>(result.correct)},
-          {3}));
-    }
-    for (const auto& p : model->parameters()) all.push_back(to_device(p.parameter->grad(), kCpu));
-    return all;
-  }
-};
-
-bool equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].to_vector() != b[i].to_vector()) return false;
-  return true;
-}
-
-}  // namespace
 
 TEST_CASE("replayed steps with packed activations give the gradients of steps that are run") {
   if (!gpu::available()) return;
@@ -105,7 +30,7 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
         return forward_backward(*run.model, std::move(batch), context, run.policy.get(), {});
       });
       const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
-        return captured.run(std::move(batch), context, {}, number);
+        return captured.run(std::move(batch), context, {}, number).batch;
       });
       CHECK(equal(expected, got));
     }
@@ -132,7 +57,7 @@ TEST_CASE("steps of a held graph are replayed, of classes and of several labels"
       });
       const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
         if (labels.defined()) batch.target = labels;
-        return captured.run(std::move(batch), context, {}, number);
+        return captured.run(std::move(batch), context, {}, number).batch;
       });
       CHECK(equal(expected, got));
       CHECK(expected[0].item(1) == (labels.defined() ? 270 : expected[0].item(1)));
@@ -178,7 +103,7 @@ TEST_CASE("what the host reads in a step is an obstacle, by name") {
   CapturedStep captured(*side.model, side.policy.get());
   for (int i = 0; i < 3; ++i)
     side.step([&](Batch batch, Context& context, uint64_t number) {
-      return captured.run(std::move(batch), context, {}, number);
+      return captured.run(std::move(batch), context, {}, number).batch;
     });
   CHECK(captured.replays() == 0);
   CHECK(captured.obstacle().starts_with("[entropy] expected work that is run"));

@@ -25,7 +25,7 @@ constexpr const char* kEncoder = R"({
   "train": {"epochs": 1}})";
 
 constexpr const char* kImages = R"({
-  "model": {"name": "resnet20", "width": 4},
+  "model": {"name": "resnet20"},
   "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 12, "test_samples": 4},
   "optim": {"lr": 0.05, "momentum": 0.9},
   "compression": {"level": "L1", "min_elements": 96},
@@ -87,6 +87,29 @@ TEST_CASE("a run that was begun on CUDA is kept, and read back") {
   const Json whole = run(kEncoder, {"device=cuda"});
   CHECK(loss_of(run(kEncoder, {"device=cuda"}, out, true)) == loss_of(whole));
   std::filesystem::remove_all(out);
+}
+
+TEST_CASE("a recorded run that diverges ends with the error of one that is run") {
+  if (!gpu::available()) return;
+  constexpr const char* kMlp = R"({
+    "model": {"name": "mlp", "hidden": [24, 24, 24]},
+    "data": {"name": "random", "batch_size": 8, "shape": [4, 4, 3], "train_samples": 40,
+             "test_samples": 4},
+    "optim": {"lr": 10000, "momentum": 0.9},
+    "train": {"epochs": 1}})";
+  const auto error_of = [&](const char* recorded) -> std::string {
+    try {
+      run(kMlp, {"device=cuda", recorded});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  const std::string expected = error_of("cuda_graphs=false");
+  CAPTURE(expected);
+  CHECK(expected.find("first non-finite tensor: gradient of ") != std::string::npos);
+  CHECK(expected.find("step 1:") == std::string::npos);  // which is not recorded
+  CHECK(error_of("cuda_graphs=true") == expected);
 }
 
 TEST_CASE("recorded steps give the bits of steps that are run") {

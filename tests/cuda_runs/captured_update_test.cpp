@@ -1,0 +1,212 @@
+// Recorded steps with their update: parameters, the optimizer's state and norms have the bits of
+// steps that are run.
+#include <cmath>
+#include <limits>
+
+#include "apps/captured_step.h"
+#include "apps/place_batch.h"
+#include "ops/copy.h"
+#include "optim/clip.h"
+#include "optim/schedule.h"
+#include "tests/cuda_runs/side.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+
+namespace {
+
+constexpr const char* kMlp = R"({
+  "model": {"name": "mlp", "hidden": [40, 24], "dropout": 0.1},
+  "data": {"name": "random", "batch_size": 8, "shape": [4, 4, 3], "train_samples": 40,
+           "test_samples": 4},
+  "compression": {"level": "L1", "min_elements": 96}})";
+
+// With what an optimizer has.
+struct Trained : Side {
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optim, *model);
+  std::vector<Variable> parameters;
+  optim::SchedulePtr schedule = optim::warmup(optim::cosine_schedule(config.optim.lr, 0, 12), 3);
+
+  Trained(const char* text, const std::string& sets) : Side(text, sets) {
+    for (const auto& p : model->parameters()) parameters.push_back(*p.parameter);
+  }
+  StepUpdate update(uint64_t step) const {
+    return {*optimizer, schedule->lr(static_cast<int64_t>(step)), true, config.optim.clip_norm};
+  }
+  // As the trainer's: changed(batch) in place of a batch. Without `captured` a step that is run.
+  template <class F>
+  CapturedResult train(CapturedStep* captured, const F& changed) {
+    return begin([&](Batch batch, Context& context, uint64_t step) {
+      const StepUpdate wanted = update(step);
+      CapturedResult result;
+      if (captured != nullptr)
+        result = captured->run(changed(std::move(batch)), context, {}, step, &wanted);
+      else
+        result.batch =
+            forward_backward(*model, changed(std::move(batch)), context, policy.get(), {});
+      if (result.updated || !std::isfinite(result.batch.loss)) return result;
+      result.norm = optim::clip_grad_norm_there(parameters, wanted.clip_norm).item();
+      if (std::isfinite(result.norm)) optimizer->step(wanted.lr);
+      return result;
+    });
+  }
+  CapturedResult train(CapturedStep* captured) {
+    return train(captured, [](Batch batch) { return batch; });
+  }
+  // Everything that a step changes.
+  std::vector<Tensor> all(bool buffers = true) const {
+    std::vector<Tensor> list;
+    for (const Variable& p : parameters) list.push_back(to_device(p.value(), kCpu));
+    for (const auto& [name, tensor] : optimizer->state())
+      list.push_back(ops::clone(to_device(tensor, kCpu)));
+    if (buffers)
+      for (const auto& b : model->buffers()) list.push_back(ops::clone(to_device(*b.buffer, kCpu)));
+    return list;
+  }
+};
+
+Tensor numbers(const CapturedResult& result) {
+  return Tensor::from<double>({result.batch.loss, result.norm}, {2});
+}
+
+}  // namespace
+
+TEST_CASE("recorded updates of every optimizer have the bits of updates that are run") {
+  if (!gpu::available()) return;
+  const std::string decay = " optim.weight_decay=0.1";
+  const std::vector<std::pair<const char*, std::string>> cases = {
+      {kMlp, "optim.name=sgd optim.lr=0.05 optim.momentum=0.9 optim.nesterov=true"},
+      {kMlp, "optim.name=sgd optim.lr=0.05 optim.momentum=0 optim.clip_norm=0.5"},
+      {kEncoder, "optim.name=adamw optim.lr=0.01 optim.clip_norm=0.1" + decay},
+      {kEncoder, "optim.name=adamw_8bit optim.lr=0.01 optim.clip_norm=0.1" + decay},
+      {kEncoder, "optim.name=lamb optim.lr=0.01 optim.ema=0.9" + decay},
+      {kEncoder, "optim.name=adafactor optim.lr=0.01 optim.clip_norm=100" + decay},
+      {kGraph, "optim.name=adam optim.lr=0.01 optim.ema=0.99" + decay}};
+  for (const auto& [text, sets] : cases) {
+    CAPTURE(sets);
+    Trained run(text, sets), recorded(text, sets);
+    CapturedStep captured(*recorded.model, recorded.policy.get());
+    for (int i = 0; i < 7; ++i) {
+      CAPTURE(i);
+      if (i == 4)  // what a checkpoint gives back lies elsewhere
+        for (Trained* side : {&run, &recorded})
+          side->optimizer->load_state(side->optimizer->state());
+      const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+      CHECK(got.updated == (i > 0));
+      CHECK(equal({numbers(expected)}, {numbers(got)}));
+      CHECK(equal(run.all(), recorded.all()));
+    }
+    CHECK(captured.obstacle().empty());
+    CHECK(captured.replays() == 6);
+  }
+}
+
+TEST_CASE("a replayed step that is not finite leaves parameters and the optimizer as they were") {
+  if (!gpu::available()) return;
+  for (const char* name : {"sgd", "adamw", "adamw_8bit", "lamb", "adafactor"}) {
+    CAPTURE(std::string(name));
+    const std::string sets =
+        fmt::format("optim.name={} optim.lr=0.01 optim.clip_norm=1 optim.ema=0.9", name);
+    Trained run(kMlp, sets), recorded(kMlp, sets);
+    CapturedStep captured(*recorded.model, recorded.policy.get());
+    for (int i = 0; i < 3; ++i) {
+      run.train(nullptr);
+      recorded.train(&captured);
+    }
+    const auto poisoned = [](Batch batch) {
+      batch.input = ops::clone(batch.input);
+      batch.input.mut<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+      return batch;
+    };
+    const std::vector<Tensor> before = recorded.all(false);
+    const CapturedResult failed = recorded.train(&captured, poisoned);
+    run.train(nullptr, poisoned);
+    CHECK(failed.updated);
+    CHECK_FALSE(std::isfinite(failed.batch.loss));
+    CHECK(captured.replays() == 3);
+    CHECK(equal(before, recorded.all(false)));
+    CHECK(equal(run.all(), recorded.all()));
+    for (int i = 0; i < 2; ++i) {
+      const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+      CHECK(std::isfinite(got.norm));
+      CHECK(equal({numbers(expected)}, {numbers(got)}));
+      CHECK(equal(run.all(), recorded.all()));
+    }
+  }
+}
+
+TEST_CASE("a replayed batch in which no target counts has its update") {
+  if (!gpu::available()) return;
+  const std::string sets = "optim.name=adamw optim.lr=0.01 optim.weight_decay=0.1";
+  Trained run(kEncoder, sets), recorded(kEncoder, sets);
+  CapturedStep captured(*recorded.model, recorded.policy.get());
+  for (int i = 0; i < 5; ++i) {
+    const auto changed = [&](Batch batch) {
+      if (i == 3) batch.target = Tensor::full(batch.target.shape(), kIgnored, DType::i64);
+      return batch;
+    };
+    const CapturedResult expected = run.train(nullptr, changed),
+                         got = recorded.train(&captured, changed);
+    CHECK((got.batch.counted == 0) == (i == 3));
+    CHECK(equal({numbers(expected)}, {numbers(got)}));
+    CHECK(equal(run.all(), recorded.all()));
+  }
+  CHECK(captured.replays() == 4);
+}
+
+namespace {
+
+// Counts its steps, and may do what recorded ones must not.
+class Foreign : public Optimizer {
+ public:
+  enum class Way { unknown, launches, grows };
+  Foreign(Way way, Variable parameter) : way_(way), parameter_(std::move(parameter)) {}
+  void step(double) override {
+    ++steps_;
+    if (way_ == Way::launches) ops::fill(parameter_.grad(), 0);
+  }
+  bool step_leaf(const GradAccumulator&, double) override { return false; }
+  NamedTensors state() const override {
+    NamedTensors state{{"steps", Tensor::from<int64_t>({steps_}, {})}};
+    if (way_ == Way::grows) state.resize(static_cast<size_t>(steps_) + 1, state.front());
+    return state;
+  }
+  void load_state(const NamedTensors& state) override {
+    steps_ = static_cast<int64_t>(state.front().second.item());
+  }
+  bool recordable() const override { return way_ != Way::unknown; }
+  void take_back() override { --steps_; }
+
+ private:
+  Way way_;
+  Variable parameter_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what an optimizer must not do in a recorded step is an obstacle, and undone") {
+  if (!gpu::available()) return;
+  const std::vector<std::pair<Foreign::Way, std::string>> cases = {
+      {Foreign::Way::unknown, ""},
+      {Foreign::Way::launches, "with_late"},
+      {Foreign::Way::grows, "has its state before"}};
+  for (const auto& [way, obstacle] : cases) {
+    CAPTURE(obstacle);
+    Trained run(kEncoder, "optim.lr=0.1"), recorded(kEncoder, "optim.lr=0.1");
+    CapturedStep captured(*recorded.model, recorded.policy.get());
+    for (Trained* side : {&run, &recorded})
+      side->optimizer = std::make_unique<Foreign>(way, side->parameters.front());
+    for (int i = 0; i < 4; ++i) {
+      CAPTURE(i);
+      const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+      CHECK_FALSE(got.updated);
+      CHECK(equal({numbers(expected)}, {numbers(got)}));
+      CHECK(equal(run.all(), recorded.all()));
+    }
+    // Forward and backward alone are replayed where nothing is known of the update.
+    CHECK(captured.replays() == (way == Foreign::Way::unknown ? 3 : 0));
+    CHECK(captured.obstacle().empty() == obstacle.empty());
+    CHECK(captured.obstacle().find(obstacle) != std::string::npos);
+  }
+}
