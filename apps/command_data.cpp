@@ -143,12 +143,11 @@ void data_list_command(const DataArguments& arguments) {
                       {"what", source.what},
                       {"files", files},
                       {"folder", source.is_archive() ? Json(source.folder) : Json()},
-                      {"by_hand", source.by_hand.empty() ? Json() : Json(source.by_hand)},
                       {"state", *there == '\0' ? "missing" : there}});
       continue;
     }
     const std::string size = bytes < 0 ? "" : readable_bytes(bytes);
-    const char* note = !source.by_hand.empty() ? "by hand" : has_sums(source) ? "" : "no checksums";
+    const char* note = has_sums(source) ? "" : "no checksums";
     std::fputs(
         fmt::format("{:17}{:>10}  {:9}{:13}{}\n", source.name, size, there, note, source.what)
             .c_str(),
@@ -207,9 +206,7 @@ void data_fetch_command(const DataArguments& arguments) {
     bar.clear();
     std::fputs((text + "\n").c_str(), stderr);
   };
-  for (Source source : wanted) {
-    // An address of one's own makes a program's download of what is got by hand.
-    if (!arguments.url.empty()) source.by_hand.clear();
+  for (const Source& source : wanted) {
     data::fetch_source(source, folder, options);
     bar.clear();
   }

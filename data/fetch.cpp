@@ -51,6 +51,20 @@ struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
+bool begins_with(const std::string& path, const std::string& beginning) {
+  std::string begins(beginning.size(), '\0');
+  const FileHandle file = open_file("fetch", path);
+  return std::fread(begins.data(), 1, begins.size(), file.get()) == begins.size() &&
+         begins == beginning;
+}
+std::string quoted(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes)
+    text += c >= ' ' && c <= '~' ? std::string(1, c)
+                                 : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return '"' + text + '"';
+}
+
 std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out)
@@ -150,6 +164,10 @@ class Download {
     FRUGAL_CHECK(options_.bytes < 0 || part_.have() == options_.bytes,
                  "[fetch] expected {} bytes from {}, got {}: {}", options_.bytes, url_,
                  part_.have(), set_aside());
+    FRUGAL_CHECK(begins_with(part, options_.begin),
+                 "[fetch] expected a file from {} that begins with {}, got another, perhaps a page "
+                 "that says why: {}",
+                 url_, quoted(options_.begin), set_aside());
     const Fetched result{sha256_of_file(part), part_.have()};
     FRUGAL_CHECK(options_.sha256.empty() || result.sha256 == options_.sha256,
                  "[fetch] wrong checksum of {}: expected SHA-256 {}, got {}: {}", url_,

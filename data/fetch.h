@@ -7,8 +7,9 @@
 namespace frugal::data {
 
 struct FetchOptions {
-  std::string sha256;  // "": not known, so not checked
-  int64_t bytes = -1;  // -1: not known
+  std::string sha256;      // "": not known, so not checked
+  int64_t bytes = -1;      // -1: not known
+  std::string begin = {};  // what the file begins with, at least; "": not known
   int64_t max_bytes = int64_t{64} << 30;
   int retries = 5;         // in a row without a byte more than before
   int delay_ms = 500;      // before the first of them; twice as long before each further one
@@ -30,7 +31,8 @@ bool can_fetch();  // built with libcurl
 // in another process, unless the server's file has changed. Redirects never leave HTTPS.
 // Errors: a url that is not http or https; no libcurl; another fetch of the same path; an answer of
 // 4xx at once, other failures after the retries, with what is kept; more than max_bytes, or not
-// `bytes`; another sum, which moves the file to PATH.bad; files that cannot be written.
+// `bytes`; another sum or beginning, which moves the file to PATH.bad; files that cannot be
+// written.
 Fetched fetch(const std::string& url, const std::string& path, const FetchOptions& options = {});
 
 }  // namespace frugal::data

@@ -1,6 +1,7 @@
 #include "data/sources.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
 
@@ -54,9 +55,15 @@ const std::vector<Known> kCiteseer{
     {"graph", 61987, "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7"},
     {"test.index", 5000, "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4"},
 };
-const std::vector<Known> kPubmed{{"x", -1, ""},     {"y", -1, ""},         {"tx", -1, ""},
-                                 {"ty", -1, ""},    {"allx", -1, ""},      {"ally", -1, ""},
-                                 {"graph", -1, ""}, {"test.index", -1, ""}};
+const std::vector<Known> kPubmed{
+    {"x", -1, "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33"},
+    {"y", -1, "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3"},
+    {"tx", -1, "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d"},
+    {"ty", -1, "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd"},
+    {"allx", -1, "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e"},
+    {"ally", -1, "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e"},
+    {"graph", -1, "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9"},
+    {"test.index", -1, "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5"}};
 
 // Files of one folder, each at all of these addresses.
 std::vector<SourceFile> files_of(const std::string& prefix, const std::vector<std::string>& bases,
@@ -96,14 +103,17 @@ Source glue(const std::string& name, const std::string& task, const std::string&
   return source;
 }
 
-Source graphsaint(const std::string& name, const std::string& what) {
+// GraphSAINT's folder of it, whose files its authors keep on Google Drive, by the names they have
+// there.
+Source graphsaint(const std::string& name, const std::string& what,
+                  const std::array<const char*, 4>& there) {
+  constexpr std::array<const char*, 4> kFiles{"adj_full.npz", "feats.npy", "class_map.json",
+                                              "role.json"};
   Source source{name, what};
-  for (const char* file : {"adj_full.npz", "feats.npy", "class_map.json", "role.json"})
-    source.files.push_back({name + "/" + file, {}});
-  source.by_hand =
-      "open https://drive.google.com/open?id=1zycmmDES39zVlbVCYs88JTJ1Wm5FbfLz "
-      "(GraphSAINT's data), get the folder " +
-      name + ", and put its files into " + name + "/ of the data folder";
+  for (size_t i = 0; i < kFiles.size(); ++i)
+    source.files.push_back(
+        {name + "/" + kFiles[i],
+         {fmt::format("https://drive.usercontent.google.com/download?id={}&confirm=t", there[i])}});
   return source;
 }
 
@@ -217,9 +227,22 @@ std::vector<Source> make_sources() {
                   {"ogbn_arxiv/split/time/train.csv.gz", {}},
                   {"ogbn_arxiv/split/time/valid.csv.gz", {}},
                   {"ogbn_arxiv/split/time/test.csv.gz", {}}}});
-  all.push_back(graphsaint("flickr", "graph of 89,250 images, 7 classes"));
-  all.push_back(graphsaint("reddit", "graph of 232,965 posts, 41 classes"));
-  all.push_back(graphsaint("yelp", "graph of 716,847 users, 100 labels"));
+  all.push_back(
+      graphsaint("flickr", "graph of 89,250 images, 7 classes",
+                 {"1crmsTbd1-2sEXsGwa2IKnIB7Zd3TmUsy", "1join-XdvX3anJU_MLVtick7MgeAQiWIZ",
+                  "1uxIkbtg5drHTsKt-PAsZZ4_yJmgFmle9", "1htXCtuktuCW8TR8KiKfrFDAxUgekQoV7"}));
+  all.push_back(
+      graphsaint("reddit", "graph of 232,965 posts, 41 classes",
+                 {"1sncK996BM5lpuDf75lDFqCiDZyErc1c2", "1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3",
+                  "1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u", "1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A"}));
+  all.push_back(
+      graphsaint("yelp", "graph of 716,847 users, 100 labels",
+                 {"1Juwx8HtDwSzmVIJ31ooVa1WljI4U5JnA", "1Zy6BZH_zLEjKlEFSduKE5tV9qqA_8VtM",
+                  "1VUcBGr0T0-klqerjAjxRmAqFuld_SMWU", "1NI5pa5Chpd-52eSmLW60OnB3WS5ikxq_"}));
+  all.push_back(
+      graphsaint("amazon", "graph of 1,569,960 products, 107 labels",
+                 {"17qhNA8H1IpbkkR-T2BmPQm8QNW5do-aa", "10SW8lCvAj-kb6ckkfTOC5y0l8XXdtMxj",
+                  "1LIl4kimLfftj4-7NmValuWyCQE8AaE7P", "1npK9xlmbnjNkV80hK2Q68wTEVOFjnt4K"}));
   const std::vector<std::string> usual{"train.tsv", "dev.tsv", "test.tsv"};
   all.push_back(glue("sst-2", "SST-2", "GLUE: sentiment of sentences", "SST-2.zip", 7439277,
                      "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa", usual));

@@ -20,7 +20,6 @@ struct Source {
   // Where files[0] is an archive: its folder `top` becomes `folder`, which then holds `contents`.
   std::string folder = {}, top = {};
   std::vector<SourceFile> contents = {};
-  std::string by_hand = {};  // where there is no address for programs: what to do instead
 
   bool is_archive() const { return !folder.empty(); }
   // What lies in the data folder in the end.
@@ -53,7 +52,7 @@ struct FetchSourceOptions {
 
 // Downloads and unpacks what `folder` lacks of `source`; files that are there and good stay. Sums
 // that are not known are told. Archives go once they are unpacked.
-// Errors: those of fetch and unpack; a source that is got by hand; files that are there and
+// Errors: those of fetch and unpack; files that are there and
 // different; an archive that lacks what it should hold; a sha256 for several files.
 void fetch_source(const Source& source, const std::string& folder,
                   const FetchSourceOptions& options = {});

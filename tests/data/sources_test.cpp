@@ -37,7 +37,7 @@ TEST_CASE("the table is sound") {
     CHECK_FALSE(source.results().empty());
     CHECK((!source.is_archive() || (source.files.size() == 1 && !source.top.empty())));
     for (const SourceFile& file : source.files) {
-      CHECK(file.urls.empty() == !source.by_hand.empty());
+      CHECK_FALSE(file.urls.empty());
       for (const std::string& url : file.urls)
         CHECK((url.starts_with("https://") || !file.sha256.empty()));  // unsafe without a sum
       CHECK((file.urls.size() < 2 || !file.sha256.empty()));           // copies may differ
@@ -54,8 +54,8 @@ TEST_CASE("the table is sound") {
       CHECK(file.path.starts_with(source.folder + "/"));
   }
   for (const char* name : {"fashion-mnist", "mnist", "cifar-10", "cifar-100", "cora", "citeseer",
-                           "pubmed", "ogbn-arxiv", "flickr", "reddit", "yelp", "sst-2", "cola",
-                           "mrpc", "rte", "qnli", "mnli", "tiny-shakespeare"})
+                           "pubmed", "ogbn-arxiv", "flickr", "reddit", "yelp", "amazon", "sst-2",
+                           "cola", "mrpc", "rte", "qnli", "mnli", "tiny-shakespeare"})
     CHECK(find_source(name).name == name);
   CHECK_THROWS_WITH_AS(find_source("imagenet"), doctest::Contains("one of fashion-mnist, mnist"),
                        Error);
@@ -145,8 +145,16 @@ TEST_CASE_FIXTURE(Fixture, "files: what lacks is fetched, from the first address
   options = {};
   options.sha256 = std::string(64, '0');
   CHECK_THROWS_WITH_AS(get(source), doctest::Contains("a source of one file"), Error);
-  CHECK_THROWS_WITH_AS(fetch_source(find_source("flickr"), folder.path()),
-                       doctest::Contains("drive.google.com"), Error);
+  // A page in place of a file, and the file.
+  pages["/array"] = "<html>try later</html>";
+  source = {"arrays", "of no known sums"};
+  source.files = {{"sub/feats.npy", {server->url("/array")}}};
+  options = {};
+  CHECK_THROWS_WITH_AS(get(source), doctest::Contains("that begins with \"\\x93NUMPY\""), Error);
+  CHECK_FALSE(fs::exists(folder / "sub/feats.npy"));
+  pages["/array"] = "\x93NUMPY and so on";
+  get(source);
+  CHECK(content_of(folder / "sub/feats.npy") == "\x93NUMPY and so on");
 }
 
 TEST_CASE_FIXTURE(Fixture, "an archive becomes a folder, or nothing") {
