@@ -84,8 +84,12 @@ bool hides_nothing(const Tensor& mask) {
 Batch placed(Batch batch, const Module& model) {
   const Device device = model.device();
   count_nodes(batch, device);
-  if (device.type != DeviceType::cuda || batch.input.device() == device) return batch;
   const DType dtype = model.activations();
+  if (device.type == DeviceType::meta && is_floating(batch.input.dtype())) {
+    const CategoryScope scope(Category::input);
+    batch.input = ops::cast(batch.input, dtype);  // as it will be on CUDA
+  }
+  if (device.type != DeviceType::cuda || batch.input.device() == device) return batch;
   std::erase_if(batch.extras, [](const auto& extra) {
     return extra.first == "attention_mask" && hides_nothing(extra.second);
   });

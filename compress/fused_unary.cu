@@ -57,15 +57,16 @@ __global__ void __launch_bounds__(kThreads) unary_kernel(Unary p) {
   UnpackPlace at;
   if (!find_place(p.u, at)) return;
   const Decoder<T, Reading, 1> x(p.u, at, keys);
-  if constexpr (std::is_same_v<T, float>)
-    if (p.estimates) {
-      const Quad<float> variance = variances(p.u, at, p.dithered);
-      if (p.dy == nullptr)
-        store_block<T>(p, at, x, ValueEstimate<F>{variance});
-      else
-        store_block<T>(p, at, x, GradientEstimate<F>{variance});
-      return;
-    }
+  if (p.estimates) {
+    Quad<float> variance = variances(p.u, at, p.dithered);
+#pragma unroll
+    for (float& value : variance.at) value = load(store<T>(value));
+    if (p.dy == nullptr)
+      store_block<T>(p, at, x, ValueEstimate<F>{variance});
+    else
+      store_block<T>(p, at, x, GradientEstimate<F>{variance});
+    return;
+  }
   if (p.dy == nullptr)
     store_block<T>(p, at, x, Value<F>{});
   else
@@ -77,7 +78,6 @@ __global__ void __launch_bounds__(kThreads) unary_kernel(Unary p) {
 void unary_codes_kernel(Cuda, const UnaryJob& job) {
   const UnpackJob& codes = job.codes;
   check_dtype(codes.dtype);
-  FRUGAL_ASSERT(!job.estimates || codes.dtype == DType::f32);
   if (codes.begin >= codes.end) return;
   Unary p{unpacking(codes), job.dy, codes.dithered, job.estimates, false};
   with_activation(codes.dtype, [&]<class T>(T) {

@@ -39,12 +39,13 @@ __global__ void unpack_kernel(Unpacking u) {
   }
 }
 
+template <class T>
 __global__ void spread_variance_kernel(Unpacking u, bool dithered) {
   UnpackPlace at;
   if (!find_place(u, at)) return;
   const Quad<float> value = variances(u, at, dithered);
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) store_row<float>(u, at, r, value);
+  for (int r = 0; r < kRows; ++r) store_row<T>(u, at, r, value);
 }
 
 }  // namespace
@@ -65,10 +66,11 @@ void dequantize_kernel(Cuda, const UnpackJob& job) {
 }
 
 void variance_kernel(Cuda, const UnpackJob& job) {
-  FRUGAL_ASSERT(job.dtype == DType::f32);
   Unpacking u = unpacking(job);
-  u.quads = is_quadable<float>(job.x, job.layout);
-  launch_blocks(spread_variance_kernel, u, u, job.dithered);
+  with_activation(job.dtype, [&]<class T>(T) {
+    u.quads = is_quadable<T>(job.x, job.layout);
+    launch_blocks(spread_variance_kernel<T>, u, u, job.dithered);
+  });
 }
 
 }  // namespace frugal::compress

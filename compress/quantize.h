@@ -101,12 +101,12 @@ class Quantized final : public Grouped {
   // at the cost of unpack_rows. Errors: as unpack_rows, an affine of another shape.
   Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
 
-  // scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered. Known for
-  // f32 and f64, not rounded to nearest, in groups that carry no sign.
+  // scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered, in the
+  // tensor's dtype, whose own rounding it leaves out. Known for f32, f64 and bf16, not rounded to
+  // nearest, in groups that carry no sign.
   Tensor unpack_variance() const override;
   bool knows_variance() const override {
-    return rounding_ != Rounding::nearest && !layout_.split &&
-           (dtype_ == DType::f32 || dtype_ == DType::f64);
+    return rounding_ != Rounding::nearest && !layout_.split && dtype_ != DType::f16;
   }
 
   // On CUDA: f of gelu and silu, where codes carry no sign; batch norm where its channels are the

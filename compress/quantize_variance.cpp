@@ -2,6 +2,7 @@
 // estimates that take it into account, in slices that stay in a cache.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/fused.h"
@@ -14,8 +15,9 @@ namespace frugal::compress {
 
 void variance_kernel(Cpu, const UnpackJob& job) {
   const GroupLayout& layout = job.layout;
-  with_real(job.dtype, [&](auto zero) {
+  const auto spread = [&](auto zero) {
     using T = decltype(zero);
+    using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
     T* x = static_cast<T*>(job.x);
     const int64_t each = std::max<int64_t>(layout.group_rows * layout.cols, 1);
     parallel_for(
@@ -33,9 +35,9 @@ void variance_kernel(Cpu, const UnpackJob& job) {
               const uint32_t lo_bits = uint32_t{upper} << 16;
               float lo;
               std::memcpy(&lo, &lo_bits, 4);
-              const T parts = job.dithered && takes_dither_away(lo, scale) ? 12 : 6;
+              const Real parts = job.dithered && takes_dither_away(lo, scale) ? 12 : 6;
               variances[static_cast<size_t>(c)] =
-                  static_cast<T>(scale) * static_cast<T>(scale) / parts;
+                  static_cast<T>(static_cast<Real>(scale) * static_cast<Real>(scale) / parts);
             }
             for (int64_t r = 0; r < layout.rows_of(g); ++r) {
               const int64_t at = (g * layout.group_rows + r) * layout.cols;
@@ -46,7 +48,9 @@ void variance_kernel(Cpu, const UnpackJob& job) {
             }
           }
         });
-  });
+  };
+  if (job.dtype == DType::bf16) return spread(BFloat16{});
+  with_real(job.dtype, spread);
 }
 
 Tensor Quantized::unpack_variance() const {
@@ -70,6 +74,7 @@ bool Quantized::in_slices(UnaryPass& pass) const {
   const bool gelu =
       pass.function == ops::Unary::gelu_exact || pass.function == ops::Unary::gelu_tanh;
   if (!gelu || !knows_variance() || layout_.numel == 0) return false;
+  if (dtype_ == DType::bf16 && payload_.device() == kCpu) return false;
   constexpr int64_t kBytes = 1 << 16, kLanes = 8;
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
   const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));

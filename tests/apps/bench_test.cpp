@@ -145,6 +145,28 @@ TEST_CASE("bench step refuses recorded steps where there are none") {
   CHECK(ran.err.find("cuda_graphs") != std::string::npos);
 }
 
+TEST_CASE("bench step plans bf16: half of what is whole, about as much of what is packed") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "encoder", "layers": 2, "width": 32, "heads": 2},
+    "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "classes": 3}})");
+  const auto rows = [&](const char* precision) {
+    const Ran ran = frugal("bench step " + folder / "c.json" +
+                           " --json --repeats 1 --set device=meta --set precision=" + precision);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["variants"];
+  };
+  const Json of_f32 = rows("f32"), of_bf16 = rows("bf16");
+  const auto bytes = [](const Json& all, size_t i, const char* what) {
+    return all[i]["memory"][what].get<double>();
+  };
+  for (const size_t whole : {0, 1})
+    CHECK(bytes(of_bf16, whole, "activation_bytes") <
+          0.6 * bytes(of_f32, whole, "activation_bytes"));
+  for (const size_t packed : {2, 3})  // and the sum of embeddings, which is rebuilt in f32
+    CHECK(bytes(of_bf16, packed, "packed_bytes") < 1.1 * bytes(of_f32, packed, "packed_bytes"));
+}
+
 TEST_CASE("bench quantizer takes bf16 and any number of channels") {
   const Ran ran =
       frugal("bench quantizer --mebibytes 1 --repeats 1 --json --dtype bf16 --channels 100");

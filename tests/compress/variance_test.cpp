@@ -5,6 +5,7 @@
 #include "autograd/fused.h"
 #include "compress/quantize.h"
 #include "core/memory.h"
+#include "ops/copy.h"
 #include "ops/linear_activation.h"
 #include "tests/compress/samples.h"
 
@@ -61,13 +62,21 @@ TEST_CASE("nothing is told where it is not known") {
   const auto packed = Quantizer(nearest).pack(x, {});
   CHECK(!packed->knows_variance());
   CHECK(!packed->unpack_variance().defined());
-  CHECK(!Quantizer().pack(Tensor::zeros({64, 4}, DType::bf16), {})->knows_variance());
+  CHECK(!Quantizer().pack(Tensor::zeros({64, 4}, DType::f16), {})->knows_variance());
   const Tensor mask = Tensor::zeros({8, 4}, DType::u8);
   const Sign sign{mask, 0};
   SaveInfo info;
   info.sign = &sign;
   CHECK(!Quantizer().pack(x, info)->knows_variance());
   CHECK(Quantizer().pack(Tensor::zeros({0, 4}), {})->unpack_variance().numel() == 0);
+}
+
+TEST_CASE("of bf16 it is what f32 has, rounded") {
+  const Tensor x = ops::cast(Tensor::from(normals(300 * 5, 3, 2), {300, 5}), DType::bf16);
+  const Tensor told = Quantizer().pack(x, {})->unpack_variance(),
+               whole = Quantizer().pack(ops::cast(x, DType::f32), {})->unpack_variance();
+  REQUIRE(told.dtype() == DType::bf16);
+  CHECK(told.to_vector() == ops::cast(whole, DType::bf16).to_vector());
 }
 
 TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
