@@ -1,5 +1,5 @@
-// What CUDA's matrix products, convolutions and attention may do to be faster, for the whole process. The CPU
-// computes in the dtype it is given.
+// What CUDA's matrix products, convolutions and attention may do to be faster, for the whole
+// process. The CPU computes in the dtype it is given.
 #pragma once
 #include <cstdint>
 

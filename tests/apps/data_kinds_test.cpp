@@ -141,14 +141,20 @@ TEST_CASE("text by pieces of words and by pairs of bytes, and the perplexity of 
   }
 }
 
-TEST_CASE("a gpt2 is as wide between its layers as the configuration says") {
-  const TempFolder folder;
+// A gpt2 that reads letters.
+Json letters_config(const TempFolder& folder) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "ab ba ";
   write_file(folder / "words.txt", text);
   Json config = words_config(folder, "gpt2", "text");
   config["data"]["dir"] = folder / "words.txt";
   config["data"].erase("vocabulary");
+  return config;
+}
+
+TEST_CASE("a gpt2 is as wide between its layers as the configuration says") {
+  const TempFolder folder;
+  Json config = letters_config(folder);
   config["model"]["feed_forward"] = 12;
   trained(folder, config, "--set train.epochs=1 --out " + folder / "run");
   const auto weights =
@@ -162,12 +168,7 @@ TEST_CASE("a gpt2 is as wide between its layers as the configuration says") {
 
 TEST_CASE("the best epoch of a language model is not that of the highest perplexity") {
   const TempFolder folder;
-  std::string text;
-  for (int i = 0; i < 60; ++i) text += "ab ba ";
-  write_file(folder / "words.txt", text);
-  Json config = words_config(folder, "gpt2", "text");
-  config["data"]["dir"] = folder / "words.txt";
-  config["data"].erase("vocabulary");
+  Json config = letters_config(folder);
   const Json best = trained(folder, config, "--out " + folder / "run")["best"];
   std::map<int64_t, Json> epochs;
   std::stringstream lines(read_file(folder / "run/metrics.jsonl"));
