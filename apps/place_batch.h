@@ -10,8 +10,8 @@ namespace frugal::apps {
 // attention_mask that hides nothing is left out, so that attention need not read it. What graphs
 // are built from stays on the host (models/graph_layers.h). What a source holds is moved once. On
 // meta the input has the dtype that it will have there. A graph's batch says which of its nodes a
-// loss is made of (apps/counted_nodes.h), by the extras counted_target, and, where they are not all,
-// counted_rows and counted_weight.
+// loss is made of (apps/counted_nodes.h), by the extras counted_target, and, where they are not
+// all, counted_rows and counted_weight.
 Batch placed(Batch batch, const Module& model);
 
 }  // namespace frugal::apps
