@@ -75,8 +75,9 @@ Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y
 // logits [..., C], target [...] i64, row_weights like target or undefined -> scalar: the (weighted)
 // mean or sum over the targets that are not ignored. Saves: target, row_weights, and the logits
 // with one log-sum-exp a row, over which backward writes where nobody else holds them; with a
-// policy the probabilities instead.
-Variable cross_entropy(const Variable& logits, const Tensor& target,
+// policy the probabilities instead, in the place of logits that a caller moves in and nobody else
+// holds.
+Variable cross_entropy(Variable logits, const Tensor& target,
                        const CrossEntropyOptions& options = {}, const Tensor& row_weights = {});
 // logits and target of one shape, row_weights like its leading axis or undefined -> scalar: the
 // (weighted) mean or sum of -t log sigmoid(x) - (1 - t) log sigmoid(-x). Saves: d(loss)/d(logits).

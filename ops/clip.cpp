@@ -68,7 +68,10 @@ void clip_to(const std::vector<Tensor>& tensors, const Tensor& norm, double most
   if (tensors.empty()) return;
   const Device device = tensors.front().device();
   check_norm("clip_to", norm, device);
-  for (const Tensor& x : tensors) check_trained("clip_to", x, device);
+  for (const Tensor& x : tensors) {
+    check_trained("clip_to", x, device);
+    FRUGAL_CHECK(x.is_contiguous(), "[clip_to] expected contiguous tensors, got {}", describe(x));
+  }
   dispatch(device, [&](auto backend) { clip_to_kernel(backend, tensors, norm, most); });
   for (const Tensor& x : tensors) x.bump_version();
 }

@@ -115,9 +115,16 @@ Tensor as_vector(const Tensor& tensor) {
   return tensor.defined() ? contiguous(tensor).view({tensor.numel()}) : tensor;
 }
 
+// What is like the logits, or the logits themselves.
+Tensor output_of(const char* op, const Tensor& logits, bool overwrite) {
+  FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
+               "[{}] expected contiguous logits to write over, got {}", op, describe(logits));
+  return overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+}
+
 // y = factor * (e^(x - shift) - term) where y may be x, which the vector loop must not see.
 template <class T>
-void gradient_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
+void exp_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
   if (x != y) return shifted_exp_row(x, shift, factor, term, y, width);
   std::array<T, 1024> block;
   for (int64_t start = 0; start < width; start += std::ssize(block)) {
@@ -201,7 +208,7 @@ void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
         const T factor = static_cast<T>(common * weight);
         const T* from = x + row * classes;
         if (log_sums != nullptr)
-          gradient_row(from, log_sums[row], factor, even, out, classes);
+          exp_row(from, log_sums[row], factor, even, out, classes);
         else
           for (int64_t c = 0; c < classes; ++c) out[c] = factor * (from[c] - even);
         out[at[row]] -= factor * sharp;
@@ -217,24 +224,24 @@ void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor&
     using T = decltype(zero);
     const T *x = logits.data<T>(), *log_sums = lse.data<T>();
     T* to = y.mut<T>();
-    parallel_for(0, logits.size(0), std::max<int64_t>(1, kGrain / classes),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t row = begin; row < end; ++row)
-                     shifted_exp_row(x + row * classes, log_sums[row], T{1}, T{0},
-                                     to + row * classes, classes);
-                 });
+    parallel_for(
+        0, logits.size(0), std::max<int64_t>(1, kGrain / classes), [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row)
+            exp_row(x + row * classes, log_sums[row], T{1}, T{0}, to + row * classes, classes);
+        });
   });
 }
 
-Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse) {
+Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool overwrite) {
   check_real("cross_entropy", "logits", logits);
   const Tensor x = as_matrix(logits);
   check_shape("cross_entropy", "lse", lse, {x.size(0)});
   check_beside("cross_entropy", logits, {&lse});
-  const Tensor y = Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+  const Tensor y = output_of("cross_entropy_probabilities", logits, overwrite);
   const Tensor sums = contiguous(lse), to = y.view(x.shape());
   dispatch(logits.device(),
            [&](auto backend) { cross_entropy_probabilities_kernel(backend, x, sums, to); });
+  if (overwrite) y.bump_version();
   return y;
 }
 
@@ -259,11 +266,7 @@ Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tens
   check_shape("cross_entropy_backward", "dy", dy, {});
   if (lse.defined()) check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
   check_beside("cross_entropy_backward", logits, {&dy, &lse});
-  FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
-               "[cross_entropy_backward] expected contiguous logits to write over, got {}",
-               describe(logits));
-  const Tensor dx =
-      overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+  const Tensor dx = output_of("cross_entropy_backward", logits, overwrite);
   const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
   const Tensor sums = lse.defined() ? contiguous(lse) : lse, to = dx.view(x.shape());
   dispatch(logits.device(), [&](auto backend) {

@@ -34,7 +34,8 @@ void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
                           const Tensor& row_weights);
 
 // softmax(logits) = e^(logits - lse), from the lse of the forward.
-Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse);
+// overwrite: as below. In the kernels y may be the logits.
+Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool overwrite = false);
 void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor& lse,
                                         const Tensor& y);
 void cross_entropy_probabilities_kernel(Cuda, const Tensor& logits, const Tensor& lse,

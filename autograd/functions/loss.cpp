@@ -12,14 +12,15 @@ namespace frugal {
 // itself, in which the gradient is linear: the exponential of unbiased logits would be biased,
 // enough to make training diverge. Else the logits and lse, which take nothing more: backward
 // writes over them. They are the largest tensor of a language model.
-Variable cross_entropy(const Variable& logits, const Tensor& target,
-                       const CrossEntropyOptions& options, const Tensor& row_weights) {
+Variable cross_entropy(Variable logits, const Tensor& target, const CrossEntropyOptions& options,
+                       const Tensor& row_weights) {
   const ops::CrossEntropyResult result =
       ops::cross_entropy(logits.value(), target, options, row_weights);
   const bool lossy = recording({logits}) && saves_may_be_lossy();
-  const Save kept = lossy
-                        ? save_output(ops::cross_entropy_probabilities(logits.value(), result.lse))
-                        : save_stat(logits.value());
+  const bool mine = lossy && logits.is_sole_handle() && is_sole_owner(logits.value());
+  const Save kept =
+      lossy ? save_output(ops::cross_entropy_probabilities(logits.value(), result.lse, mine))
+            : save_stat(logits.value());
   return record(
       "cross_entropy", {logits}, result.loss,
       {kept, save_index(target), save_stat(lossy ? Tensor() : result.lse), save_stat(row_weights)},

@@ -1,4 +1,5 @@
-// The gradient of a cross-entropy takes the place of the logits where nobody else holds them.
+// The gradient of a cross-entropy, or the probabilities, take the place of logits that nobody else
+// holds.
 #include <doctest/doctest.h>
 
 #include "autograd/checkpoint.h"
@@ -19,6 +20,13 @@ Variable leaf(const Shape& shape, Device device = kCpu) {
 }
 
 constexpr int64_t kRows = 6, kClasses = 5;
+
+// Keeps everything raw, and says that it might not.
+class Lossy final : public SavePolicy {
+ public:
+  Decision decide(const SaveInfo&, const Tensor&) override { return {}; }
+  bool lossy() const override { return true; }
+};
 
 // The gradient of `loss` of x.
 template <class F>
@@ -49,6 +57,47 @@ TEST_CASE("cross_entropy: backward takes no tensor of the logits' size") {
     CHECK(peak > (held ? 3 : 2) * size);
     CHECK(peak < (held ? 3 : 2) * size + size / 100);
   }
+}
+
+TEST_CASE("cross_entropy: probabilities take the place of logits that are moved in") {
+  Lossy policy;
+  const PolicyScope scope(&policy);
+  const Shape shape{4096, 30522};
+  const Tensor on_meta = Tensor::empty({4096}, DType::i64, kMeta);
+  const int64_t size = 4 * shape.numel();
+  for (const bool moved : {false, true}) {
+    Variable x = leaf(shape, kMeta);
+    const int64_t before = allocator(kMeta).report().live_total;
+    allocator(kMeta).reset_peak();
+    Variable logits = scale(x, 2);
+    const Variable loss =
+        moved ? cross_entropy(std::move(logits), on_meta) : cross_entropy(logits, on_meta);
+    const int64_t peak = allocator(kMeta).report().peak_total - before;
+    CHECK(peak > (moved ? 1 : 2) * size - 1);
+    CHECK(peak < (moved ? 1 : 2) * size + size / 100);
+  }
+
+  const Tensor target = Tensor::from<int64_t>({0, 1, 2, 3, 4, 0}, {kRows});
+  Variable held;
+  const auto wanted = gradient([&](const Variable& x) {
+    held = scale(x, 2);
+    return cross_entropy(held, target);
+  });
+  CHECK(gradient([&](const Variable& x) { return cross_entropy(scale(x, 2), target); }) == wanted);
+  // Somebody else has the bytes.
+  Tensor view;
+  CHECK(gradient([&](const Variable& x) {
+          Variable y = scale(x, 2);
+          view = y.value().slice(0, 0, 1);
+          return cross_entropy(std::move(y), target);
+        }) == wanted);
+  const auto logits = held.value().to_vector();
+  CHECK(view.to_vector() == std::vector<double>(logits.begin(), logits.begin() + kClasses));
+  // A leaf of the caller stays as it is.
+  Variable x = leaf({kRows, kClasses});
+  const auto values = x.value().to_vector();
+  backward(cross_entropy(x, target));
+  CHECK(x.value().to_vector() == values);
 }
 
 TEST_CASE("cross_entropy: who else needs the logits finds them, and gradients are the same") {

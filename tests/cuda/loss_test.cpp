@@ -80,6 +80,10 @@ TEST_CASE("cross-entropy on CUDA: rows of every width, smoothed, weighted, ignor
         const Tensor p = cross_entropy_probabilities(x, e.lse);
         const Tensor q = cross_entropy_probabilities(u, got.lse);
         CHECK(near(q, p, tolerance(dtype)));
+        const Tensor copy = there(x, dtype);
+        const Tensor in_place = cross_entropy_probabilities(copy, got.lse, true);
+        CHECK(in_place.storage() == copy.storage());
+        CHECK(same_bits(here(in_place), here(q)));
         const Tensor dy = Tensor::full({}, 3);
         const Tensor dx = cross_entropy_backward(dy, x, at, e.lse, options, weights);
         const Tensor dv = cross_entropy_backward(there(dy), u, t, got.lse, options, w);

@@ -190,7 +190,7 @@ TEST_CASE(
   CHECK(cross_entropy(x, t, {0, -100, true}, none).loss.item() == 0);
 }
 
-TEST_CASE("cross_entropy: the gradient in the place of the logits has the same bits") {
+TEST_CASE("cross_entropy: gradient and probabilities in the place of the logits, the same bits") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t classes : {3, 1024, 2500}) {
       const Tensor x = normals({5, classes}, 8, dtype), t = targets(5, classes);
@@ -204,6 +204,11 @@ TEST_CASE("cross_entropy: the gradient in the place of the logits has the same b
       CHECK(within.storage()->id() == x.storage()->id());
       CHECK(x.storage()->version() == version + 1);
       CHECK(same_bits(within, apart));
+      const Tensor y = normals({5, classes}, 8, dtype);
+      const Tensor probabilities = cross_entropy_probabilities(y, forward.lse);
+      const Tensor over = cross_entropy_probabilities(y, forward.lse, true);
+      CHECK(over.storage()->id() == y.storage()->id());
+      CHECK(same_bits(over, probabilities));
     }
   const Tensor x = with_gaps(normals({5, 4}, 8)), t = targets(5, 4);
   CHECK_THROWS_WITH_AS(
