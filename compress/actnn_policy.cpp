@@ -402,9 +402,12 @@ void ActnnPolicy::restore_learned(const std::vector<double>& numbers) {
     FRUGAL_CHECK(std::isfinite(sensitivity) && (sensitivity >= 0 || sensitivity == -1),
                  "[actnn] expected a finite sensitivity for tensor {}, got {}", seq, sensitivity);
     Item& item = items[static_cast<uint64_t>(seq)];
+    // What the last step saw of it still holds.
+    if (const auto known = items_.find(static_cast<uint64_t>(seq)); known != items_.end())
+      item = std::move(known->second);
     item.seq = static_cast<uint64_t>(seq);
     item.bits = bits;
-    if (sensitivity >= 0) item.sensitivity = sensitivity;
+    item.sensitivity = sensitivity >= 0 ? std::optional(sensitivity) : std::nullopt;
   }
   items_ = std::move(items);
   observed_ = false;

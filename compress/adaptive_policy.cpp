@@ -50,13 +50,21 @@ AdaptivePolicy::AdaptivePolicy(const AdaptiveOptions& options)
       others_(quantizers(options.keep, options.keep.seed ^ kOtherSeed)) {}
 
 Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
+  const auto known = items_.find(info.seq);
   if (probing_) {
     const auto found = decisions_.find(info.seq);
-    if (found != decisions_.end()) return found->second;
+    if (found != decisions_.end()) {
+      Decision& decision = found->second;
+      // Since that step, the width may have become raw, or no longer be.
+      if (known != items_.end() && known->second.bits == kRaw && decision.what == Decision::pack)
+        decision = {Decision::raw};
+      if (known != items_.end() && known->second.bits != kRaw && decision.what == Decision::raw)
+        decision = {Decision::pack, this};
+      return decision;
+    }
   }
   Decision decision = keep_.decide(info, value);
   if (decision.codec != nullptr) decision.codec = this;
-  const auto known = items_.find(info.seq);
   const bool raw =
       decision.what == Decision::pack && known != items_.end() && known->second.bits == kRaw;
   if (raw) decision = {Decision::raw};

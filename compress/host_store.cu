@@ -135,12 +135,13 @@ class Store final : public HostStore {
 
   void copy_out(Item& item) {
     if (item.copy != nullptr || was_changed(item)) return;
-    item.copy = pool_.allocate(std::max<int64_t>(item.payload.nbytes(), 1));
     cuda::Event written;
     written.record(cuda::stream());
     written.hold(out_.get());
-    copy(item.copy, item.payload.raw(), item.payload.nbytes(), out_.get());
+    auto to = pool_.allocate(std::max<int64_t>(item.payload.nbytes(), 1));
+    copy(to, item.payload.raw(), item.payload.nbytes(), out_.get());
     item.out.record(out_.get());
+    item.copy = std::move(to);  // only now: what failed is not there
     item.leaving = true;
     inside_ -= item.bytes;
     stats_.out += item.payload.nbytes();

@@ -141,6 +141,19 @@ TEST_CASE("a probe repeats the step's decisions with one tensor rounded otherwis
   CHECK(same(step(policy, tensors), 1));
 }
 
+TEST_CASE("a probe keeps raw what is raw by now, and packs what no longer is") {
+  AdaptivePolicy policy(options_of(4));
+  const std::vector<Tensor> tensors{waves({64, 8}), waves({64, 8})};
+  policy.set_bits(1, AdaptivePolicy::kRaw);
+  CHECK(step(policy, tensors).size() == 1);
+  policy.set_bits(0, AdaptivePolicy::kRaw);  // a new plan, before the next step
+  policy.set_bits(1, 3);
+  const AdaptivePolicy::Probe probe(policy);
+  const auto packed = step(policy, tensors);
+  REQUIRE(packed.size() == 1);
+  CHECK(bytes(*packed.at(1)) == Quantizer({3}).packed_bytes({64, 8}));
+}
+
 TEST_CASE("the policy goes on where it was") {
   const std::vector<Tensor> tensors{waves({256, 8}), waves({128, 8})};
   AdaptivePolicy a(options_of(3)), b(options_of(3));

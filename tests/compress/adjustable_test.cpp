@@ -136,6 +136,13 @@ TEST_CASE("ActNN's average is steered, at mixed levels in parts of a bit") {
     net.gradient(&policy, 1);
     net.gradient(&policy, 2);
     CHECK(policy.average_bits() == doctest::Approx(2.5).epsilon(0.05));
+    // Widths by sensitivity at once, also after a measurement that put back what was learned.
+    policy.restore_learned(policy.learned());
+    policy.set_fineness(4);
+    const auto items = policy.items();
+    REQUIRE(items.size() > 1);
+    CHECK(policy.average_bits() == doctest::Approx(4).epsilon(0.05));
+    CHECK(items.front().bits != items.back().bits);
   }
   ActnnOptions raw;
   raw.level = "L0";
