@@ -126,10 +126,12 @@ double adapt(Variant& v, Module& model, const Batch& batch) {
   auto* adaptive = find_in<compress::AdaptivePolicy>(*v.policy);
   if (adaptive == nullptr) return 0;
   SensitivityOptions options = sensitivity_options(v.config);
-  if (v.planner != nullptr)
+  if (v.planner != nullptr) {
     options.allocate = [&] { v.planner->plan_again(*find_in<compress::BudgetPolicy>(*v.policy)); };
-  Adaptation adaptation(model, *adaptive, options);
-  const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointing};
+    options.most = [&] { return v.planner->most_samples(); };
+  }
+  Adaptation adaptation(model, *v.policy, options);
+  const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointed_blocks};
   adaptation.refresh(batch, options.first, replay);
   const auto begin = Clock::now();
   adaptation.refresh(batch, options.interval, replay);
@@ -168,7 +170,7 @@ void prepare(Variant& v, Bench& bench) {
     if (v.config.run.cuda_graphs)
       v.captured = std::make_shared<CapturedStep>(*bench.model, v.policy.get());
   v.context.rng = &bench.rng;
-  v.context.checkpointing = v.config.train.checkpointing;
+  v.context.checkpointed_blocks = checkpointed_blocks(v.config.train);
 }
 
 // Forward, backward and update.

@@ -132,9 +132,8 @@ void CapturedStep::record_passes(Entry& entry, Context& context, const StepOptio
   {
     PolicyScope policy(policy_);
     Batch taken = entry.batch;
-    entry.pass = forward_pass(model_, taken, context, loss_options);
+    entry.pass = forward_pass(model_, taken, context, loss_options, false);
   }
-  entry.pass.output = {};
   measure_saved(model_.device(), entry.memory.memory);
   // What is read after each replay stays, without its graph.
   const Tensor value = entry.pass.loss.value();

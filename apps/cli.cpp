@@ -196,7 +196,8 @@ void add_bench(CLI::App& app) {
   auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
   step->add_option(
           "--workload", a.workload,
-          "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels)")
+          "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels), bert "
+          "(4 layers of 256), gcn (3 layers, the size of ogbn-arxiv)")
       ->excludes(config);
   step->add_option("--variant", a.variants,
                    "A row beside L0 without recipes, instead of the usual ones, such as "

@@ -37,7 +37,7 @@ void grad_command(const GradArguments& arguments) {
     Rng rng(static_cast<uint64_t>(config.run.seed));
     Context context;
     context.rng = &rng;
-    context.checkpointing = config.train.checkpointing;
+    context.checkpointed_blocks = checkpointed_blocks(config.train);
     models::NamedTensors out;
     Variable loss;
     begin_peak(device);

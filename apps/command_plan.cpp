@@ -49,6 +49,17 @@ void plan_command(const PlanArguments& arguments) {
               readable_bytes(planned.memory.peak).c_str(),
               readable_bytes(planner.reserve()).c_str(),
               readable_bytes(planned.memory.saved()).c_str(), planned.average_bits);
+  if (report["checkpointed_blocks"] != 0)
+    std::printf(
+        "recomputed: %s blocks\n",
+        report["checkpointed_blocks"].is_string()
+            ? "all"
+            : fmt::format("the first {}", report["checkpointed_blocks"].get<int64_t>()).c_str());
+  if (!planned.plan.kept.empty())
+    std::printf("%zu tensors that could be rebuilt stay raw\n", planned.plan.kept.size());
+  if (planned.plan.moved > 0)
+    std::printf("tensors before %llu go to the file\n",
+                static_cast<unsigned long long>(planned.plan.moved));
   std::printf("%lld steps on meta, %.2f s\n", static_cast<long long>(planner.meta_steps()),
               took.count());
 }

@@ -125,6 +125,7 @@ struct TrainConfig {
   double label_smoothing = 0;
   int64_t gradient_accumulation = 1;
   bool checkpointing = false;
+  int64_t checkpointed_blocks = 0;
 };
 
 struct RunConfig {

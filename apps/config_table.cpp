@@ -149,7 +149,7 @@ Section data() {
        field(s, "batch_size", &C::batch_size, integer(1, kBatch),
              "Samples in a training batch; of a whole graph, all."),
        field(s, "test_batch_size", &C::test_batch_size, integer(1, kBatch),
-             "Images in a test batch."),
+             "Samples in a test batch."),
        field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
              "Augmentation: random crop of the image padded by so many pixels; 0: off."),
        field(s, "flip", &C::flip, boolean(), "Augmentation: mirror half of the images."),
@@ -160,9 +160,9 @@ Section data() {
        without_effect(field(s, "workers", &C::workers, integer(0, 256),
                             "Threads that prepare batches ahead; 0: none.")),
        field(s, "train_samples", &C::train_samples, integer(0, kMany),
-             "Use only the first so many training images; 0: all."),
+             "Use only the first so many training samples; 0: all."),
        field(s, "test_samples", &C::test_samples, integer(0, kMany),
-             "Use only the first so many test images; 0: all."),
+             "Use only the first so many test samples; 0: all."),
        field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
              "random: [height, width, channels]; null: [32, 32, 3]."),
        field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
@@ -259,15 +259,19 @@ Section compression() {
            "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
            "Means policy budget; empty: none."),
        field(s, "budget_recompute", &C::budget_recompute, boolean(),
-             "budget: recompute blocks as with checkpointing if nothing else fits."),
+             "budget: recompute blocks, as with checkpointing, where nothing else fits or leaves "
+             "good "
+             "widths; as few as do that."),
        field(s, "level", &C::level, choice(level_names()),
              "L0: as they are; L1: 4 bits, L1.1: 8, L1.2: 2; L2, L2.1, L2.2: 4, 3, 2 bits on "
              "average, by measured sensitivity; L3: L2 with offload; CB1, CB2: L1 with "
              "checkpointing. actnn: L1: only what products read, 4 bits; L2: all; L3: 2 bits on "
              "average, by tensor and sample; L4, L5: L3 with offload."),
        field(s, "bits", &C::bits, integer(0, 16), "Instead of the level's bits, unless 0."),
-       field(s, "average_bits", &C::average_bits, number(0, 16),
-             "L2, L3, actnn: instead of the level's average, such as 2.5, unless 0."),
+       field(
+           s, "average_bits", &C::average_bits, number(0, 16),
+           "L2, L3, actnn: instead of the level's average, such as 2.5, unless 0. Codes that carry "
+           "a sign have at least 2."),
        field(s, "adapt_interval", &C::adapt_interval, integer(1, kMany),
              "L2, L3, actnn: steps from one measurement of sensitivities to the next."),
        field(s, "adapt_samples", &C::adapt_samples, integer(2, kMany),
@@ -327,7 +331,8 @@ Section compression() {
              "Below which the guard does not go."),
        field(s, "offload", &C::offload, text(),
              "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
-             "memory. The file has no name and vanishes with the run."),
+             "memory. The file has no name and vanishes with the run. On CUDA they go to pinned "
+             "host memory instead."),
        without_effect(bytes_field(s, "offload_window", &C::offload_window,
                                   "What of them stays in memory at most (\"256 MiB\").",
                                   "compression.offload_window"))}};
@@ -356,7 +361,9 @@ Section train() {
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
              "Batches whose gradients make one step."),
        field(s, "checkpointing", &C::checkpointing, boolean(),
-             "Keep only the inputs of residual blocks and recompute the rest in backward.")}};
+             "Keep only the inputs of residual blocks and recompute the rest in backward."),
+       field(s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
+             "checkpointing: only of so many blocks, from the first; 0: of all.")}};
 }
 
 Section run() {

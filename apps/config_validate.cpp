@@ -125,7 +125,12 @@ void validate(const Json& schema, const Json& value, const std::string& path) {
 
 int64_t parse_bytes(const std::string& text, const std::string& path) {
   size_t used = 0;
-  const double amount = std::stod(text, &used);
+  double amount = 0;
+  try {
+    amount = std::stod(text, &used);
+  } catch (const std::out_of_range&) {
+    throw ConfigError(path, fmt::format("expected bytes, got a number too long: {}", shown(text)));
+  }
   std::string unit = text.substr(used);
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size()
                                                                  : unit.find_first_not_of(' '));

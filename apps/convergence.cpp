@@ -7,6 +7,7 @@
 #include "apps/make_data.h"
 #include "apps/make_model.h"
 #include "apps/make_policy.h"
+#include "apps/makers.h"
 #include "autograd/checkpoint.h"
 #include "ops/copy.h"
 
@@ -38,6 +39,7 @@ class PartPolicy final : public SavePolicy {
  public:
   PartPolicy(SavePolicy& policy, int64_t samples, int64_t of)
       : policy_(policy), samples_(samples), of_(of) {}
+  bool lossy() const override { return policy_.lossy(); }
   bool rebuilds_signs() const override { return policy_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return policy_.slice_bytes(); }
   Decision decide(const SaveInfo& info, const Tensor& value) override {
@@ -83,9 +85,10 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   if (c.track_interval > 0) options.interval = c.track_interval;
   options.samples = c.adapt_samples;
   options.batch = config.data.batch_size * config.train.gradient_accumulation;
-  options.momentum = config.optim.momentum;
+  options.sgd = config.optim.name == "sgd";
+  options.momentum = options.sgd ? config.optim.momentum : 0;
   options.label_smoothing = config.train.label_smoothing;
-  options.checkpointing = config.train.checkpointing;
+  options.checkpointed_blocks = checkpointed_blocks(config.train);
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.guard = c.guard;
   options.least_bits = static_cast<double>(c.guard_min_bits);
@@ -144,12 +147,12 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
       {options_.seed, kDropout + static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass});
   Context context;
   context.rng = &stream;
-  context.checkpointing = options_.checkpointing;
+  context.checkpointed_blocks = options_.checkpointed_blocks;
   begin_step(kRoundings + static_cast<uint64_t>(step) * kDraws + draw);
   optim::GradientSketch sketch;
   StepOptions how;
   how.label_smoothing = options_.label_smoothing;
-  if (!options_.checkpointing)
+  if (options_.checkpointed_blocks == 0)
     how.leaf_done = [&](GradAccumulator& leaf) {
       const auto found = offsets_.find(&leaf);
       if (found != offsets_.end()) sketch.add(leaf.whole(), found->second);
@@ -158,7 +161,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   model_.zero_grad();
   PartPolicy policy(policy_, n, of);
   const BatchResult result = forward_backward(model_, part, context, &policy, how);
-  if (options_.checkpointing) sketch = optim::sketch_of_gradients(parameters_);
+  if (options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();
   if (learner_ != nullptr) learner_->restore_learned(learned);
   packed_ = result.memory.packed;
@@ -170,7 +173,7 @@ void Tracking::before(const Batch& batch, int64_t step) {
   const Stopwatch watch(seconds_);
   const bool whole = options_.other != nullptr;  // then a batch is one sample
   const int64_t of = whole ? 1 : batch.input.size(0);
-  const int64_t n = whole ? 1 : std::min(options_.samples, of / 2);
+  const int64_t n = whole ? 1 : options_.held(of);
   if (n == 0) return;
   Pending pending{whole ? batch : copy_of(batch, 0, n), n, of, {}};
   optim::GradientSamples& samples = pending.samples;
@@ -220,16 +223,17 @@ double Tracking::bits() const { return adjustable_ != nullptr ? adjustable_->fin
 Json Tracking::json() const {
   if (tracker_.measurements() == 0) return nullptr;
   const optim::ConvergenceBound bound = tracker_.bound();
+  const auto of_sgd = [&](const Json& value) { return options_.sgd ? value : Json(nullptr); };
   Json json = {{"gradient_square", tracker_.gradient_square()},
                {"mean_gradient_square", tracker_.mean_gradient_square()},
                {"minibatch_variance", tracker_.minibatch_variance()},
                {"added_variance", tracker_.added_variance()},
                {"added_share", tracker_.added_share()},
                {"smoothness", tracker_.smoothness()},
-               {"alpha", tracker_.alpha()},
-               {"bound", bound.value},
-               {"bound_uncompressed", bound.uncompressed},
-               {"bound_applies", bound.applies},
+               {"alpha", of_sgd(tracker_.alpha())},
+               {"bound", of_sgd(bound.value)},
+               {"bound_uncompressed", of_sgd(bound.uncompressed)},
+               {"bound_applies", of_sgd(bound.applies)},
                {"bits", measured_bits_ > 0 ? Json(measured_bits_) : Json(nullptr)},
                {"next_bits", bits() > 0 ? Json(bits()) : Json(nullptr)}};
   if (guard_) json["guard_limited"] = limited_;

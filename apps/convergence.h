@@ -25,11 +25,14 @@ namespace frugal::apps {
 struct TrackingOptions {
   int64_t interval = 200;  // steps between measurements
   int64_t samples = 32;    // of a batch, in a pass; at most half of the batch
-  int64_t batch = 0;       // samples of a whole step; with `other` its batches
+  // Of a batch that can be cut, what is kept through a step that is measured.
+  int64_t held(int64_t of) const { return std::min(samples, of / 2); }
+  int64_t batch = 0;  // samples of a whole step; with `other` its batches
   // Batches that cannot be cut are compared with this one, drawn apart from those of the steps.
   std::function<Batch(int64_t step)> other = {};
+  bool sgd = true;  // of which the bound is
   double momentum = 0, label_smoothing = 0;
-  bool checkpointing = false;
+  int64_t checkpointed_blocks = 0;
   uint64_t seed = 0;      // of dropout in the passes
   double guard = 0;       // the allowed added over minibatch variance; 0: bits stay as they are
   double least_bits = 1;  // of the guard
@@ -56,9 +59,10 @@ class Tracking {
 
   // Null before the first measurement; else {"gradient_square", "mean_gradient_square",
   // "minibatch_variance", "added_variance", "added_share", "smoothness", "alpha", "bound",
-  // "bound_uncompressed", "bound_applies", "bits", "next_bits"}: bits of the last measurement, and
-  // those that the guard chose by it (compress/adjustable.h); null where none can be set. With a
-  // guard also "guard_limited": more bits were wanted than a budget allows.
+  // "bound_uncompressed", "bound_applies", "bits", "next_bits"}: alpha and the bound are of SGD,
+  // null with other optimizers; bits of the last measurement, and those that the guard chose by it
+  // (compress/adjustable.h); null where none can be set. With a guard also "guard_limited": more
+  // bits were wanted than a budget allows.
   Json json() const;
   double seconds() const { return seconds_; }  // spent here
   const optim::ConvergenceTracker& tracker() const { return tracker_; }

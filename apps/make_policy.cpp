@@ -56,11 +56,13 @@ std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t 
 }
 
 // It codes, and moves what it wants to, itself.
-std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
+std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed,
+                                        bool direct = true) {
   compress::BudgetPolicyOptions options;
   options.keep = keep_options(config, seed);
   options.file.directory = config.offload;
   options.file.window = config.offload_window;
+  options.file.direct = direct;
   if (config.entropy) options.entropy.emplace();
   return std::make_unique<compress::BudgetPolicy>(options);
 }
@@ -88,6 +90,10 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
 std::string rounding_of(const CompressionConfig& config) {
   if (config.rounding != "auto") return config.rounding;
   return config.policy == "acgc" || config.signs == "rebuilt" ? "stochastic" : "dithered";
+}
+
+std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed) {
+  return config.policy == "budget" ? make_budget(config, seed, false) : make_policy(config, seed);
 }
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {

@@ -11,6 +11,8 @@ namespace frugal::apps {
 
 // `seed` drives stochastic rounding. Errors: a folder for offload that takes no file.
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed);
+// For steps on meta alone: takes no memory for a file.
+std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed);
 
 // What all policies share. REQUIRES: `config` outlives it.
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed);

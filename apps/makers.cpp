@@ -91,9 +91,6 @@ void resolve(Config& config) {
   if (!config.compression.memory_budget.empty()) {
     config.compression.policy = "budget";
     parse_budget(config.compression.memory_budget, "compression.memory_budget");
-    if (config.compression.entropy && !config.compression.offload.empty())
-      throw ConfigError("compression.entropy",
-                        "expected false with a budget and a folder for offload");
   } else if (config.compression.policy == "budget") {
     throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
@@ -106,6 +103,7 @@ void resolve(Config& config) {
     const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
                         : config.train.checkpointing             ? "train.checkpointing"
+                        : config.compression.budget_recompute    ? "compression.budget_recompute"
                                                                  : nullptr;
     if (other != nullptr)
       throw ConfigError("optim.in_backward",
@@ -261,6 +259,11 @@ optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, 
     rest = optim::step_schedule(lr, milestones, c.gamma);
   }
   return warm > 0 ? optim::warmup(rest, warm) : rest;
+}
+
+int64_t checkpointed_blocks(const TrainConfig& config) {
+  if (!config.checkpointing) return 0;
+  return config.checkpointed_blocks > 0 ? config.checkpointed_blocks : kAllBlocks;
 }
 
 Device set_up_device(const RunConfig& config) {

@@ -1,5 +1,6 @@
 #include "apps/meta_step.h"
 
+#include "apps/convergence.h"
 #include "apps/makers.h"
 #include "autograd/checkpoint.h"
 #include "autograd/record.h"
@@ -37,7 +38,7 @@ MetaStep::MetaStep(const Config& config) : config_(config), device_(Device::pars
   model_ = make_model(config, spec_, device_);
   optimizer_ = make_optimizer(config.optim, *model_);
   own_ = live(device_) - before;
-  step(nullptr, config.data.batch_size, false);  // makes the optimizer's state
+  step(nullptr, config.data.batch_size, 0);  // makes the optimizer's state
   own_ = live(device_) - before;
 }
 
@@ -56,20 +57,35 @@ int64_t MetaStep::parameter_bytes() const {
   return bytes;
 }
 
+int64_t MetaStep::blocks() {
+  if (family_of(config_.model.name) == Family::graph) return 0;  // they refuse
+  ++steps_;
+  NoGrad no_grad;
+  Rng rng(0);
+  Context context;
+  context.rng = &rng;
+  context.checkpointed_blocks = kAllBlocks;
+  Batch one = batch(1);
+  run_forward(*model_, one, context);
+  return context.block;
+}
+
 int64_t MetaStep::largest_parameter() const {
   int64_t bytes = 0;
   for (const auto& p : model_->parameters()) bytes = std::max(bytes, p.parameter->value().nbytes());
   return bytes;
 }
 
-StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, bool checkpointing) {
+StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
   ++steps_;
   const Peak peak(device_, own_);
-  const std::vector<Batch> ahead = in_flight(samples);
+  std::vector<Batch> ahead = in_flight(samples);
+  if (const auto tracked = tracking_options(config_))
+    ahead.push_back(batch(tracked->other != nullptr ? samples : tracked->held(samples)));
   Rng rng(0);
   Context context;
   context.rng = &rng;
-  context.checkpointing = checkpointing;
+  context.checkpointed_blocks = checkpointed_blocks;
   UpdateInBackward update(*optimizer_, kRate);
   StepOptions options;
   options.label_smoothing = config_.train.label_smoothing;
@@ -106,7 +122,7 @@ int64_t MetaStep::evaluation(int64_t samples) {
 }
 
 int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
-                            int64_t whole, bool checkpointing) {
+                            int64_t whole, int64_t checkpointed_blocks) {
   ++steps_;
   const Peak peak(device_, own_);
   std::vector<Batch> held = in_flight(whole);
@@ -117,7 +133,7 @@ int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adapti
     Rng rng(0);
     Context context;
     context.rng = &rng;
-    context.checkpointing = checkpointing;
+    context.checkpointed_blocks = checkpointed_blocks;
     begin_step(0);
     forward_backward(*model_, batch(samples), context, &policy, {});
   }

@@ -17,13 +17,14 @@ class MetaStep {
 
   // A step of the trainer that keeps tensors as `policy` says (null: everything raw), with batches
   // of `batch` samples.
-  StepMemory step(SavePolicy* policy, int64_t batch, bool checkpointing);
+  StepMemory step(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
   // The peak of an evaluation with batches of `batch` samples.
   int64_t evaluation(int64_t batch);
   // The peak of measuring sensitivities with `samples` of `batch`. REQUIRES: `policy`, in which
   // `adaptive` is, decided a whole step.
   int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
-                    int64_t batch, bool checkpointing);
+                    int64_t batch, int64_t checkpointed_blocks);
+  int64_t blocks();                         // that can be checkpointed
   int64_t largest_parameter() const;        // bytes
   int64_t steps() const { return steps_; }  // so far, with evaluations and measurements
 

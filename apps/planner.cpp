@@ -6,6 +6,8 @@
 
 #include "apps/make_policy.h"
 #include "apps/planner_search.h"
+#include "apps/progress.h"
+#include "core/log.h"
 
 namespace frugal::apps {
 namespace {
@@ -14,12 +16,12 @@ using compress::AdaptivePolicy;
 using compress::BudgetPlan;
 using compress::BudgetPolicy;
 constexpr int kRaw = AdaptivePolicy::kRaw;
-// What costs time, smaller slices or a file, must leave at most this share of the variance, and is
-// not tried where that is no more than so many bits everywhere would add.
-constexpr double kWorthwhile = 0.75;
+// Smaller slices are not tried where the variance is no more than so many bits everywhere would
+// add.
 constexpr int kEnoughBits = 8;
-// Tensors go to a file while widths that fit add more than so many bits would.
-constexpr int kFileBits = 4;
+// Tensors go to a file, and blocks are recomputed, while widths that fit add more than so many bits
+// would.
+constexpr int kGoodBits = 4;
 constexpr int kMovedBits = 8;
 constexpr int kRounds = 4;
 constexpr int64_t kLeastSlice = int64_t{128} << 10;
@@ -49,7 +51,7 @@ int64_t Planner::measure(const StepMemory& memory) const {
 
 StepMemory Planner::run(const BudgetPlan& plan, int64_t batch) {
   draft_->adopt(plan);
-  return meta_.step(draft_, batch, checkpointing_);
+  return meta_.step(draft_, batch, blocks_);
 }
 
 std::vector<int64_t> Planner::slices() const {
@@ -143,6 +145,8 @@ void Planner::settle(Planned& found) {
   }
 }
 
+double Planner::good_variance() const { return variance_at(kGoodBits); }
+
 double Planner::variance_at(int bits) const {
   BudgetPlan plan;
   plan.mode = BudgetPlan::mixed;
@@ -151,9 +155,9 @@ double Planner::variance_at(int bits) const {
   return BudgetPolicy::variance(items_, plan);
 }
 
-// The fewest tensors in the file with which widths as good as kFileBits fit, or all of them.
+// The fewest tensors in the file with which widths as good as kGoodBits fit, or all of them.
 std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
-  const double enough = variance_at(kFileBits);
+  const double enough = good_variance();
   if (items_.empty() || (unmoved != nullptr && unmoved->variance <= enough)) return {};
   for (const int64_t slice : slices()) {
     auto with = [&](size_t count) { return find_mixed({slice, items_[count - 1].seq + 1}); };
@@ -270,7 +274,16 @@ void Planner::replace_plan(BudgetPolicy& policy) {
       draft_->adaptive().measured(item.seq, *item.sensitivity, item.measured);
   items_ = draft_->items();
   draft_->sizes() = policy.sizes();
-  if (std::optional<Planned> found = find()) planned_ = std::move(*found);
+  std::optional<Planned> found = find();
+  if (found)
+    planned_ = std::move(*found);
+  else if (feasible_)
+    log().warn(
+        "compression.memory_budget: steps take {} more than planned, and then the smallest plan "
+        "misses the budget by {}; the last one stays. Raise the budget by that, or lower "
+        "data.batch_size",
+        readable_bytes(margin_), readable_bytes(measure(smallest(batch_)) + margin_ - limit_));
+  feasible_ = found.has_value();
   adopt(policy);
 }
 
@@ -287,8 +300,9 @@ bool Planner::observe(const StepMemory& taken, BudgetPolicy& policy) {
   const int64_t all = budget_.activations ? taken.saved() : taken.peak;
   const int64_t more = all - measure(planned_.memory);
   const bool exceeded = all > limit_ && more > 0;
+  const bool searched = !feasible_ && more <= margin_;
   if (exceeded) margin_ = std::max(margin_, more);
-  if (!exceeded && !drifted) return false;
+  if ((!exceeded || searched) && !drifted) return false;
   replace_plan(policy);
   return true;
 }
@@ -317,14 +331,15 @@ Json Planner::report() const {
           {"moved_before", plan.moved},
           {"slice_bytes", plan.slice_bytes},
           {"waiting_bits", plan.waiting_bits},
-          {"checkpointing", checkpointing_},
-          {"margin_bytes", plan.margin}};
+          {"checkpointed_blocks", blocks_ == kAllBlocks ? Json("all") : Json(blocks_)},
+          {"margin_bytes", plan.margin},
+          {"feasible", feasible_}};
 }
 
 void Planner::apply(Config& config) const {
-  config.train.checkpointing = checkpointing_;
+  config.train.checkpointing = blocks_ > 0;
+  config.train.checkpointed_blocks = blocks_ == kAllBlocks ? 0 : blocks_;
   config.data.test_batch_size = test_batch_;
-  if (may_measure()) config.compression.adapt_samples = adapt_samples_;
 }
 
 }  // namespace frugal::apps

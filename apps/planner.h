@@ -4,8 +4,9 @@
 // exactly but for what kernels take for themselves, for which reserve() is left. So plans are
 // tried. From the fastest kind of plan to the smallest, the first that fits is taken:
 //   everything raw; raw and recipes; recipes and, for each tensor, raw or 1 to 16 bits, or 1 to 8
-//   in a file (compression.offload); the last with every block recomputed
-//   (compression.budget_recompute).
+//   in a file (compression.offload).
+// Where none fits, or none with good widths, the same with blocks recomputed
+// (compression.budget_recompute): the first ones, as few as let the widths be good, or all.
 // Widths are those of least predicted variance (compress/allocate.h) for a number of kept bytes,
 // the largest whose peak fits. Then what is not alive at the peak takes what room it has: tensors
 // that cannot have a bit more are settled, the others share what is left, and so on. Smaller slices
@@ -54,14 +55,14 @@ class Planner {
   int64_t limit() const { return limit_; }  // of the peak and the reserve, or of activations
   int64_t reserve() const { return reserve_; }
   bool of_activations() const { return budget_.activations; }
-  // Settings of the run that the budget asks for: checkpointing, and smaller batches where an
-  // evaluation or the measuring of sensitivities would take more than the budget.
+  // Settings of the run that the budget asks for: checkpointing, and a smaller batch where an
+  // evaluation would take more than the budget.
   void apply(Config& config) const;
-  // False: measuring sensitivities takes more than the budget even with the fewest samples.
-  bool may_measure() const { return adapt_samples_ > 0; }
+  // With how many samples of a batch sensitivities may be measured under the plan; 0: not at all.
+  int64_t most_samples();
 
   // Gives `policy` the plan; then plans again with its sensitivities, which may have changed.
-  // Keeps the plan it has where there is none within the budget any more.
+  // Keeps the plan it has where there is none within the budget any more, and warns once.
   void adopt(compress::BudgetPolicy& policy) const { policy.adopt(planned_.plan); }
   void plan_again(compress::BudgetPolicy& policy);
   // Goes on with the plan that `policy` has from a checkpoint.
@@ -81,8 +82,14 @@ class Planner {
     uint64_t moved = 0;
   };
   struct Unplanned {};
+  // What costs time, smaller slices, a file or recomputation, must leave at most this share of the
+  // variance.
+  static constexpr double kWorthwhile = 0.75;
   Planner(const Config& config, Unplanned);
   bool has_room();
+  bool may_recompute();
+  void recompute(int64_t blocks);
+  void recompute_fewest();
   int64_t measure(const StepMemory& memory) const;
   bool fits(const StepMemory& memory) const { return measure(memory) + margin_ <= limit_; }
   StepMemory run(const compress::BudgetPlan& plan, int64_t batch);
@@ -95,21 +102,23 @@ class Planner {
   void keep_recipes(Planned& found);
   void replace_plan(compress::BudgetPolicy& policy);
   double variance_at(int bits) const;  // with these everywhere
+  double good_variance() const;
   void learn_items();
   compress::BudgetPlan least(const Kind& kind) const;
   std::vector<int64_t> slices() const;
   StepMemory smallest(int64_t batch);
   std::string advice();
-  void reduce_batches();
+  void reduce_test_batch();
 
   Config config_;
   Budget budget_;
   MetaStep meta_;
   std::unique_ptr<SavePolicy> policy_;
   compress::BudgetPolicy* draft_ = nullptr;  // in policy_
-  bool checkpointing_ = false;
+  int64_t blocks_ = 0;                       // that are recomputed, the first ones
   int64_t batch_ = 0, reserve_ = 0, limit_ = 0, margin_ = 0;
-  int64_t test_batch_ = 0, adapt_samples_ = 0;  // 0: no measuring
+  int64_t test_batch_ = 0;
+  bool feasible_ = true;  // did the last search find a plan?
   Items items_;
   Planned planned_;
 };

@@ -24,11 +24,18 @@ constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 Budget parse_budget(const std::string& text, const std::string& path) {
   static const std::regex whole("(.*?)( activations)?"), ratio("([0-9.]+) */ *([0-9.]+)"),
       times("([0-9]+([.][0-9]+)?) *x"), number("[0-9]+([.][0-9]+)?");
-  auto wrong = [&] {
+  const auto wrong = [&] {
     return ConfigError(path, fmt::format("expected bytes such as \"2 GiB\", or a share of what "
                                          "takes no compression such as \"1/6\" or \"6x\", with "
                                          "\" activations\" not of the peak; got \"{}\"",
                                          text));
+  };
+  const auto number_of = [&](const std::string& digits) {
+    try {
+      return std::stod(digits);
+    } catch (const std::out_of_range&) {
+      throw wrong();
+    }
   };
   Budget budget;
   std::smatch parts, pieces;
@@ -36,11 +43,11 @@ Budget parse_budget(const std::string& text, const std::string& path) {
   budget.activations = parts[2].matched;
   const std::string amount = parts[1];
   if (std::regex_match(amount, pieces, times)) {
-    budget.share = 1 / std::stod(pieces[1]);
+    budget.share = 1 / number_of(pieces[1]);
   } else if (std::regex_match(amount, pieces, ratio)) {
     const std::string over = pieces[1], under = pieces[2];
     if (!std::regex_match(over, number) || !std::regex_match(under, number)) throw wrong();
-    budget.share = std::stod(over) / std::stod(under);
+    budget.share = number_of(over) / number_of(under);
   } else if (std::regex_match(amount, std::regex(kBytesPattern))) {
     budget.bytes = parse_bytes(amount, path);
     if (budget.bytes <= 0) throw wrong();
@@ -56,17 +63,17 @@ Planner::Planner(const Config& config, Unplanned)
     : config_(config),
       budget_(parse_budget(config.compression.memory_budget, kPath)),
       meta_(config),
-      policy_(make_policy(config.compression, static_cast<uint64_t>(config.run.seed))),
+      policy_(make_draft_policy(config.compression, static_cast<uint64_t>(config.run.seed))),
       draft_(find_in<compress::BudgetPolicy>(*policy_)),
-      checkpointing_(config.train.checkpointing),
+      blocks_(checkpointed_blocks(config.train)),
       batch_(config.data.batch_size),
-      test_batch_(config.data.test_batch_size),
-      adapt_samples_(config.compression.adapt_samples) {
+      test_batch_(config.data.test_batch_size) {
   FRUGAL_ASSERT(draft_ != nullptr);
   reserve_ = kWeights * meta_.largest_parameter() + kLittle;
+  if (draft_->can_move()) reserve_ += compress::FileStore::kBufferBytes;
   limit_ = budget_.bytes;
   if (budget_.share > 0) {
-    const StepMemory whole = meta_.step(nullptr, batch_, checkpointing_);
+    const StepMemory whole = meta_.step(nullptr, batch_, blocks_);
     limit_ = static_cast<int64_t>(static_cast<double>(measure(whole)) * budget_.share);
   }
   learn_items();
@@ -74,17 +81,58 @@ Planner::Planner(const Config& config, Unplanned)
 
 Planner::Planner(const Config& config) : Planner(config, Unplanned{}) {
   if (!has_room()) throw ConfigError(kPath, advice());
+  if (may_recompute()) recompute_fewest();
   if (std::optional<Planned> found = find()) planned_ = std::move(*found);
-  if (!budget_.activations) reduce_batches();
+  if (!budget_.activations) reduce_test_batch();
+}
+
+bool Planner::may_recompute() {
+  return config_.compression.budget_recompute && !config_.train.checkpointing && meta_.blocks() > 0;
 }
 
 bool Planner::has_room() {
-  if (fits(smallest(batch_))) return true;
-  if (checkpointing_ || !config_.compression.budget_recompute) return false;
-  checkpointing_ = true;
+  const StepMemory without = smallest(batch_);
+  if (fits(without)) return true;
+  if (!may_recompute()) return false;
+  recompute(kAllBlocks);
+  const StepMemory with = smallest(batch_);
+  if (fits(with)) return true;
+  if (measure(without) < measure(with)) recompute(0);
+  return false;
+}
+
+void Planner::recompute(int64_t blocks) {
+  blocks_ = blocks;
   items_.clear();  // other tensors are saved
   learn_items();
-  return fits(smallest(batch_));
+}
+
+// The fewest blocks that leave room for good widths. Where not even all do: all if that is needed
+// or lowers the variance by much, else none.
+void Planner::recompute_fewest() {
+  const bool needed = blocks_ > 0;
+  double without = 0;
+  if (!needed) {
+    without = find()->variance;
+    if (without <= good_variance()) return;
+  }
+  std::optional<Planned> found;
+  const auto is_enough = [&](int64_t blocks) {
+    recompute(blocks);
+    found = fits(smallest(batch_)) ? find() : std::nullopt;
+    return found && found->variance <= good_variance();
+  };
+  const int64_t all = meta_.blocks();
+  if (!is_enough(all)) {
+    const bool helps = found && found->variance <= kWorthwhile * without;
+    return recompute(needed || helps ? kAllBlocks : 0);
+  }
+  int64_t few = 0, many = all;
+  while (many - few > 1) {
+    const int64_t middle = few + (many - few) / 2;
+    (is_enough(middle) ? many : few) = middle;
+  }
+  recompute(many == all ? kAllBlocks : many);
 }
 
 bool Planner::is_feasible(const Config& config) { return Planner(config, Unplanned{}).has_room(); }
@@ -111,7 +159,7 @@ std::string Planner::advice() {
     return samples > 0 && is_feasible(other);
   });
   if (batch > 0) ways.push_back(fmt::format("data.batch_size = {}", batch));
-  if (!checkpointing_ && !config_.optim.in_backward)
+  if (blocks_ == 0 && !config_.optim.in_backward)
     offer("compression.budget_recompute = true",
           [](Config& other) { other.compression.budget_recompute = true; });
   if (!draft_->can_move())
@@ -120,7 +168,8 @@ std::string Planner::advice() {
       other.compression.offload_window = 0;
     });
   if (!config_.optim.in_backward && config_.optim.clip_norm == 0 &&
-      config_.train.gradient_accumulation == 1 && !checkpointing_)
+      config_.train.gradient_accumulation == 1 && blocks_ == 0 &&
+      !config_.compression.budget_recompute)
     offer("optim.in_backward = true", [](Config& other) { other.optim.in_backward = true; });
   if (ways.empty()) return text;
   text += ". What fits: ";
@@ -128,17 +177,19 @@ std::string Planner::advice() {
   return text;
 }
 
-void Planner::reduce_batches() {
+void Planner::reduce_test_batch() {
   while (test_batch_ > 1 && meta_.evaluation(test_batch_) + reserve_ > limit_) test_batch_ /= 2;
-  if (planned_.plan.mode != compress::BudgetPlan::mixed) return;
+}
+
+int64_t Planner::most_samples() {
+  if (budget_.activations || planned_.plan.mode != compress::BudgetPlan::mixed) return batch_;
   run(planned_.plan);  // whose decisions measuring repeats
-  auto peak = [&] {
-    return meta_.measuring(*draft_, draft_->adaptive(), std::min(adapt_samples_, batch_), batch_,
-                           checkpointing_);
-  };
-  while (adapt_samples_ > 0 && peak() + reserve_ > limit_)
-    adapt_samples_ =
-        adapt_samples_ > kLeastSamples ? std::max(adapt_samples_ / 2, kLeastSamples) : 0;
+  const int64_t most = largest(batch_, [&](int64_t samples) {
+    return meta_.measuring(*draft_, draft_->adaptive(), samples, batch_, blocks_) + reserve_ +
+               margin_ <=
+           limit_;
+  });
+  return most < std::min(kLeastSamples, batch_) ? 0 : most;
 }
 
 }  // namespace frugal::apps

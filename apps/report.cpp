@@ -158,6 +158,7 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format("{:.3g}", value(c, "mean_gradient_square"));
     });
     estimate("  bound of theorem 2", [&](const Json& c) {
+      if (c.at("bound").is_null()) return std::string("-");  // it is of SGD
       return fmt::format("{:.3g}{}", value(c, "bound"),
                          c.at("bound_applies").get<bool>() ? "" : " (steps too long)");
     });
@@ -177,15 +178,43 @@ std::string summary_table(const std::vector<std::string>& names,
   return table(rows);
 }
 
+std::string noise_text(const Json& convergence, int64_t step) {
+  const auto number = [&](const char* key) { return convergence.at(key).get<double>(); };
+  std::string text = fmt::format("step {}: compression adds {:.2f} % to the gradient's variance",
+                                 step, 100 * number("added_share"));
+  if (convergence.at("bits").is_number()) {
+    text += fmt::format(" at {:.4g} bits", number("bits"));
+    if (convergence.at("next_bits") != convergence.at("bits"))
+      text += fmt::format(", {:.4g} from now on", number("next_bits"));
+  }
+  if (convergence.at("bound").is_number())
+    text += fmt::format("; bound of theorem 2 {:.3g}", number("bound"));
+  return text;
+}
+
+namespace {
+
+std::string compress_more(const CompressionConfig& config) {
+  if (config.policy == "budget")
+    return fmt::format("; lower compression.memory_budget (now {})", config.memory_budget);
+  if (config.policy == "acgc")
+    return fmt::format("; raise compression.acgc_growth (now {})", config.acgc_growth);
+  if (config.policy == "actnn")
+    return fmt::format("; compress more: compression.level (now {}) L3, or lower its average_bits",
+                       config.level);
+  if (config.level == "L1.2") return "";
+  return fmt::format("; compress more: compression.level (now {}) L1 or L1.2", config.level);
+}
+
+}  // namespace
+
 std::string explain(const OutOfMemory& error, const Config& config) {
   std::string text = error.what();
   while (!text.empty() && text.back() == '\n') text.pop_back();
   text += "\nTo need less: ";
   text += fmt::format("lower data.batch_size (now {})", config.data.batch_size);
   if (config.data.batch_size > 1) text += " and raise train.gradient_accumulation in its place";
-  if (config.compression.level != "L1.2")
-    text += fmt::format("; compress more: compression.level (now {}) L1 or L1.2",
-                        config.compression.level);
+  text += compress_more(config.compression);
   if (!config.compression.recipes) text += "; turn on compression.recipes";
   if (!config.train.checkpointing) text += "; turn on train.checkpointing";
   if (config.compression.offload.empty())

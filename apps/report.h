@@ -31,6 +31,9 @@ std::string table(const std::vector<std::vector<std::string>>& rows);
 std::string summary_table(const std::vector<std::string>& names,
                           const std::vector<Json>& summaries);
 
+// What a line of the metrics of type "convergence" says.
+std::string noise_text(const Json& convergence, int64_t step);
+
 // What held the memory, and which settings to lower.
 std::string explain(const OutOfMemory& error, const Config& config);
 

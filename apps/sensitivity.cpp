@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "apps/make_data.h"
+#include "apps/make_policy.h"
 #include "autograd/checkpoint.h"
 #include "ops/elementwise.h"
 #include "ops/sgd.h"
@@ -19,7 +20,7 @@ std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& bat
   stream.restore(step.rng);
   Context context;
   context.rng = &stream;
-  context.checkpointing = step.checkpointing;
+  context.checkpointed_blocks = step.checkpointed_blocks;
   model.zero_grad();
   begin_step(step.number);
   const BatchResult result =
@@ -41,6 +42,12 @@ double squared_distance(const std::vector<Tensor>& a, std::vector<Tensor> b) {
   return sum;
 }
 
+compress::AdaptivePolicy& adaptive_in(SavePolicy& policy) {
+  auto* const adaptive = find_in<compress::AdaptivePolicy>(policy);
+  FRUGAL_ASSERT(adaptive != nullptr);
+  return *adaptive;
+}
+
 }  // namespace
 
 SensitivityOptions sensitivity_options(const Config& config) {
@@ -53,14 +60,15 @@ SensitivityOptions sensitivity_options(const Config& config) {
   return options;
 }
 
-std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy& policy,
-                                        const Batch& batch, int64_t of, const StepReplay& step,
+std::vector<double> measure_sensitivity(Module& model, SavePolicy& policy, const Batch& batch,
+                                        int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs) {
+  compress::AdaptivePolicy& adaptive = adaptive_in(policy);
   std::map<uint64_t, const compress::AdaptivePolicy::Item> items;
-  for (const auto& item : policy.items()) items.emplace(item.seq, item);
+  for (const auto& item : adaptive.items()) items.emplace(item.seq, item);
   const double share = static_cast<double>(batch.input.size(0)) / static_cast<double>(of);
   auto with_other = [&](std::optional<uint64_t> seq) {
-    const compress::AdaptivePolicy::Probe probe(policy, seq);
+    const compress::AdaptivePolicy::Probe probe(adaptive, seq);
     return gradient(model, policy, batch, step);
   };
   const std::vector<Tensor> base = with_other({});
@@ -73,6 +81,9 @@ std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy&
   }
   return all;
 }
+
+Adaptation::Adaptation(Module& model, SavePolicy& policy, const SensitivityOptions& options)
+    : model_(model), policy_(policy), adaptive_(adaptive_in(policy)), options_(options) {}
 
 bool Adaptation::due(int64_t step) const {
   return step == options_.first || step % options_.interval == 0;
@@ -87,7 +98,7 @@ int64_t Adaptation::samples_for(const std::vector<compress::AdaptivePolicy::Item
   const auto mixed = [&] {
     double elements = 0;
     for (const auto& item : items)
-      if (!policy_.is_grouped_alike(item, samples, options_.batch))
+      if (!adaptive_.is_grouped_alike(item, samples, options_.batch))
         elements += static_cast<double>(item.elements);
     return elements;
   };
@@ -96,7 +107,7 @@ int64_t Adaptation::samples_for(const std::vector<compress::AdaptivePolicy::Item
 }
 
 void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
-  std::vector<compress::AdaptivePolicy::Item> items = policy_.items();
+  std::vector<compress::AdaptivePolicy::Item> items = adaptive_.items();
   std::erase_if(items,
                 [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
   if (items.empty()) return;
@@ -104,7 +115,9 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   // A graph stays whole, which costs as much as a step.
   const bool whole = !is_divisible(batch);
   const int64_t n = whole ? batch.input.size(0) : options_.batch;
-  const int64_t samples = whole ? n : samples_for(items, batch.input.size(0));
+  const int64_t most = options_.most ? options_.most() : batch.input.size(0);
+  if (most == 0) return;
+  const int64_t samples = whole ? n : samples_for(items, std::min(batch.input.size(0), most));
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.measured < b.measured; });
   const bool started = std::any_of(items.begin(), items.end(),
@@ -122,8 +135,8 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   const Batch part = part_of(batch, 0, samples);
   const std::vector<double> found = measure_sensitivity(model_, policy_, part, n, replay, seqs);
   for (size_t i = 0; i < seqs.size(); ++i)
-    policy_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
-  options_.allocate ? options_.allocate() : policy_.allocate();
+    adaptive_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
+  options_.allocate ? options_.allocate() : adaptive_.allocate();
 }
 
 }  // namespace frugal::apps

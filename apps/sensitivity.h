@@ -24,6 +24,9 @@ struct SensitivityOptions {
   int64_t batch = 0;        // samples of a whole batch
   int64_t samples = 32;     // of the batch; all if the batch is smaller
   double share = 0.01;      // of the samples of an interval
+  // Up to how many are taken where fewer would be grouped otherwise; 0: nothing is measured. None:
+  // all.
+  std::function<int64_t()> most = {};
   // Gives the policy its widths after a refresh; none: its own allocate().
   std::function<void()> allocate = {};
 };
@@ -35,21 +38,22 @@ struct StepReplay {
   uint64_t number = 0;  // of begin_step()
   RngKey rng;           // of dropout, before it
   double label_smoothing = 0;
-  bool checkpointing = false;
+  int64_t checkpointed_blocks = 0;
 };
 
 // c_l of the tensors `seqs` for the whole batch of `of` samples, measured with `batch`, a part of
 // it. Gradients are dropped before and after, and one copy of them lives meanwhile; parameters,
-// buffers, the policy's state and random streams stay as they are. REQUIRES: the policy decided a
-// whole step of this model. Errors: a loss or a gradient that is not finite.
-std::vector<double> measure_sensitivity(Module& model, compress::AdaptivePolicy& policy,
-                                        const Batch& batch, int64_t of, const StepReplay& step,
+// buffers, the policy's state and random streams stay as they are. REQUIRES: the policy, in which
+// an AdaptivePolicy is, decided a whole step of this model. Errors: a loss or a gradient that is
+// not finite.
+std::vector<double> measure_sensitivity(Module& model, SavePolicy& policy, const Batch& batch,
+                                        int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs);
 
 class Adaptation {
  public:
-  Adaptation(Module& model, compress::AdaptivePolicy& policy, const SensitivityOptions& options)
-      : model_(model), policy_(policy), options_(options) {}
+  // REQUIRES: an AdaptivePolicy in `policy`.
+  Adaptation(Module& model, SavePolicy& policy, const SensitivityOptions& options);
   // Is there something to do after step `step`, counted from 1?
   bool due(int64_t step) const;
   // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
@@ -61,7 +65,8 @@ class Adaptation {
   int64_t samples_for(const std::vector<compress::AdaptivePolicy::Item>& items, int64_t most) const;
 
   Module& model_;
-  compress::AdaptivePolicy& policy_;
+  SavePolicy& policy_;
+  compress::AdaptivePolicy& adaptive_;  // in policy_
   SensitivityOptions options_;
 };
 

@@ -51,10 +51,13 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     budget_ = find_in<compress::BudgetPolicy>(*policy_);
     planner_->adopt(*budget_);
   }
-  if (adaptive_ != nullptr && (!planner_ || planner_->may_measure())) {
+  if (adaptive_ != nullptr) {
     SensitivityOptions measuring = sensitivity_options(config_);
-    if (planner_) measuring.allocate = [this] { planner_->plan_again(*budget_); };
-    adaptation_.emplace(*model_, *adaptive_, measuring);
+    if (planner_) {
+      measuring.allocate = [this] { planner_->plan_again(*budget_); };
+      measuring.most = [this] { return planner_->most_samples(); };
+    }
+    adaptation_.emplace(*model_, *policy_, measuring);
   }
   if (const auto tracked = tracking_options(config_))
     tracking_.emplace(*model_, *policy_, *tracked);
@@ -112,6 +115,7 @@ Json Trainer::run() {
   const auto* moving = find_in<compress::OffloadPolicy>(*policy_);
   std::optional<compress::OffloadStats> offload;
   if (moving != nullptr) offload = moving->store().stats();
+  if (budget_ != nullptr && budget_->can_move()) offload = budget_->store()->stats();
   Json summary = summary_json(config_, state_, speed(), offload);
   if (tracking_) summary["convergence"] = tracking_->json();
   if (folder_ != nullptr) folder_->write("summary.json", summary);
@@ -125,7 +129,7 @@ void Trainer::step() {
   model_->zero_grad();
   Context context;
   context.rng = &rng_;
-  context.checkpointing = config_.train.checkpointing;
+  context.checkpointed_blocks = checkpointed_blocks(config_.train);
   const int64_t left = train_->batches() - train_->state().next_batch;
   const int64_t parts = std::min(config_.train.gradient_accumulation, left);
   StepOptions options;
@@ -187,7 +191,7 @@ void Trainer::step() {
     const auto start = Clock::now();
     adaptation_->refresh(kept, state_.step,
                          {static_cast<uint64_t>(state_.batches - 1), last_rng_,
-                          config_.train.label_smoothing, config_.train.checkpointing});
+                          config_.train.label_smoothing, checkpointed_blocks(config_.train)});
     adapt_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
     log_widths();
     log_plan();
@@ -280,7 +284,9 @@ void Trainer::log_widths() {
 
 void Trainer::log_convergence() {
   Json line = tracking_->json();
-  if (folder_ == nullptr || line.is_null()) return;
+  if (line.is_null()) return;
+  if (progress_ != nullptr) progress_->say(noise_text(line, state_.step));
+  if (folder_ == nullptr) return;
   line["type"] = "convergence";
   line["step"] = state_.step;
   folder_->append_metrics(line);

@@ -29,7 +29,8 @@ struct TrainOptions {
 };
 
 // A run from its configuration to its summary. After equal numbers of steps, weights and metrics
-// are equal to the bit, however often the run was interrupted, on any number of threads.
+// are equal to the bit, however often the run was interrupted, and on any number of threads but
+// for what oneDNN sums up by threads (ARCHITECTURE.md).
 class Trainer {
  public:
   // Errors: those of the data files, the folder and the checkpoint.

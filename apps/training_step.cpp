@@ -124,11 +124,11 @@ Variable gather_grouped(const Variable& x, const Tensor& rows,
                 [groups](const Backward& b) { return Grads{ops::spmm(*groups, b.dy())}; });
 }
 
-Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
+Variable loss_of(Judged judged, CrossEntropyOptions options) {
   const bool weighted = judged.weights.defined();
   if (!has_several_labels(judged.target)) {
     options.sum = weighted;
-    return cross_entropy(judged.output, judged.target, options, judged.weights);
+    return cross_entropy(std::move(judged.output), judged.target, options, judged.weights);
   }
   BinaryCrossEntropyOptions answers;
   answers.sum = weighted;
@@ -139,16 +139,35 @@ Variable loss_of(const Judged& judged, CrossEntropyOptions options) {
   return binary_cross_entropy(judged.output, judged.target, answers, weights);
 }
 
+// What read() needs, which the loss may write over.
+void judge(const Judged& judged, ForwardPass& pass) {
+  const CategoryScope scope(Category::workspace);
+  const Tensor& output = judged.output.value();
+  if (!has_several_labels(judged.target)) {
+    pass.target = judged.target;
+    pass.top = ops::argmax(output, -1);
+  } else if (output.device().type == DeviceType::cuda) {
+    pass.target = judged.target;
+    pass.top = ops::rectify(output, 0, true).mask;
+  } else {
+    MultiLabelCounts answers;
+    answers.add(output, judged.target);
+    pass.result.counted = answers.total();
+    pass.result.correct = answers.correct();
+  }
+}
+
 }  // namespace
 
 // The input leaves the batch, so that its bytes go as soon as no layer needs them.
 ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
-                         const CrossEntropyOptions& options) {
+                         const CrossEntropyOptions& options, bool keep_output) {
   batch = placed(std::move(batch), model);
   ForwardPass pass;
   pass.result.samples = batch.input.size(0);
   context.device = model.device();
   context.dtype = model.activations();
+  context.block = 0;
   context.extras = std::move(batch.extras);
   const bool graph = context.extra("edge_index").defined();
   const Tensor weights = context.extra("node_weight");
@@ -157,35 +176,20 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   // Of a graph always: saved tensors are numbered as in the planner's steps, whose graph is whole.
   Variable input = batch.held || graph ? Variable::constant(std::move(batch.input))
                                        : Variable(std::move(batch.input));
-  pass.output = model.forward(std::move(input), context);
+  Variable output = model.forward(std::move(input), context);
   context.extras.clear();
-  const Tensor& target = batch.target;
-  const bool meta = target.device().type == DeviceType::meta;
-  Judged judged{pass.output, target, weights};
+  if (keep_output) pass.output = output;
+  Judged judged{std::move(output), batch.target, weights};
   if (rows.defined()) {
+    const Variable all = std::move(judged.output);
     if (batch.held && grad_enabled() && model.device().type == DeviceType::cuda)
-      pass.groups = groups_of(rows, pass.output.size(0));
-    judged = {pass.groups != nullptr ? gather_grouped(pass.output, rows, pass.groups)
-                                     : gather_rows(pass.output, rows),
-              counted, counted_weights};
+      pass.groups = groups_of(rows, all.size(0));
+    judged = {
+        pass.groups != nullptr ? gather_grouped(all, rows, pass.groups) : gather_rows(all, rows),
+        counted, counted_weights};
   }
-  pass.loss = loss_of(judged, options);
-  if (meta) return pass;
-  const CategoryScope scope(Category::workspace);
-  if (has_several_labels(target) && model.device().type == DeviceType::cuda) {
-    pass.target = judged.target;
-    pass.top = ops::rectify(judged.output.value(), 0, true).mask;
-    return pass;
-  }
-  if (has_several_labels(target)) {
-    MultiLabelCounts answers;
-    answers.add(pass.output.value(), target);
-    pass.result.counted = answers.total();
-    pass.result.correct = answers.correct();
-    return pass;
-  }
-  pass.target = judged.target;
-  pass.top = ops::argmax(judged.output.value(), -1);
+  if (model.device().type != DeviceType::meta) judge(judged, pass);
+  pass.loss = loss_of(std::move(judged), options);
   return pass;
 }
 
@@ -207,7 +211,7 @@ BatchResult read(const ForwardPass& pass) {
 
 Outcome run_forward(Module& model, Batch& batch, Context& context,
                     const CrossEntropyOptions& options) {
-  const ForwardPass pass = forward_pass(model, batch, context, options);
+  const ForwardPass pass = forward_pass(model, batch, context, options, true);
   return {pass.output, pass.loss, read(pass)};
 }
 
@@ -219,10 +223,9 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
     PolicyScope scope(policy);
     CrossEntropyOptions loss_options;
     loss_options.label_smoothing = options.label_smoothing;
-    pass = forward_pass(model, batch, context, loss_options);
+    pass = forward_pass(model, batch, context, loss_options, false);
   }
   batch = {};
-  pass.output = {};
   measure_saved(device, pass.result.memory);
   // CUDA goes on while the host prepares the backward pass; a loss that is not finite is seen
   // behind it.

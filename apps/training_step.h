@@ -59,14 +59,15 @@ Outcome run_forward(Module& model, Batch& batch, Context& context,
 
 // The same in two parts: what the device does, and what the host reads of it, which may be later.
 struct ForwardPass {
-  Variable output, loss;
+  Variable output;  // where it is kept: a loss may write over one that is not
+  Variable loss;
   Tensor target;  // of the rows that were judged
   Tensor top;     // their highest outputs, i64; of several labels on CUDA, outputs above 0 as bits
   BatchResult result;
   std::shared_ptr<const ops::Csr> groups;  // of the rows that were judged, for backward
 };
 ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
-                         const CrossEntropyOptions& options = {});
+                         const CrossEntropyOptions& options, bool keep_output);
 BatchResult read(const ForwardPass& pass);
 
 // Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite

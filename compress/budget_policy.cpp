@@ -80,13 +80,14 @@ Decision BudgetPolicy::decide(const SaveInfo& info, const Tensor& value) {
                         info.replay != Replay::exact});
   if (decision.what == Decision::replay && plan_->kept.contains(info.seq)) return {Decision::raw};
   if (decision.what != Decision::pack) return decision;
+  if (const auto most = plan_->coded.find(info.seq);
+      entropy_ && (most == plan_->coded.end() || most->second > 0)) {
+    plain_ = decision.codec;
+    decision.codec = this;
+  }
   if (info.seq < plan_->moved) {
     const Codec& codec = *decision.codec;
     decision.codec = &moving_.try_emplace(&codec, codec, store_).first->second;
-  } else if (const auto most = plan_->coded.find(info.seq);
-             entropy_ && (most == plan_->coded.end() || most->second > 0)) {
-    plain_ = decision.codec;
-    decision.codec = this;
   }
   return decision;
 }
@@ -129,7 +130,7 @@ void BudgetPolicy::limit(const std::vector<Item>& items, BudgetPlan& plan) const
   if (!entropy_) return;
   for (const Item& item : items) {
     const int bits = plan.bits.at(item.seq);
-    if (bits == kRaw || item.seq < plan.moved)
+    if (bits == kRaw)
       plan.coded.erase(item.seq);
     else
       plan.coded[item.seq] = plans_codes_ ? bytes(item, bits) : 0;

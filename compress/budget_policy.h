@@ -47,9 +47,9 @@ struct BudgetPlan {
 };
 
 struct BudgetPolicyOptions {
-  FixedPolicyOptions keep;                     // level, bits, recipes and slice_bytes do not count
-  OffloadOptions file;                         // without a directory, nothing can be moved
-  std::optional<EntropyOptions> entropy = {};  // not of what is moved
+  FixedPolicyOptions keep;  // level, bits, recipes and slice_bytes do not count
+  OffloadOptions file;      // without a directory, nothing can be moved
+  std::optional<EntropyOptions> entropy = {};
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
@@ -74,6 +74,7 @@ class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjusta
   const std::map<uint64_t, int>& bits() const { return bits_; }
   AdaptivePolicy& adaptive() const { return *adaptive_; }
   bool can_move() const { return store_ != nullptr; }
+  const PayloadStore* store() const { return store_.get(); }  // null without a folder
 
   // The tensors of the last step under a mixed plan, each with a sensitivity: where none was
   // measured the mean of the others, by element, or 1 an element.

@@ -16,7 +16,7 @@ namespace frugal::compress {
 namespace {
 
 constexpr int64_t kBlock = 4096;  // what O_DIRECT wants of offsets, lengths and addresses
-constexpr int64_t kChunk = int64_t{1} << 20;
+constexpr int64_t kChunk = FileStore::kBufferBytes - kBlock;
 
 int64_t round_up(int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
@@ -42,7 +42,7 @@ FileStore::FileStore(const FileStoreOptions& options) : options_(options) {
   if (!direct()) return;
   CategoryScope scope(Category::workspace);
   try {
-    bounce_ = Tensor::empty({kChunk + kBlock}, DType::u8);
+    bounce_ = Tensor::empty({kBufferBytes}, DType::u8);
   } catch (...) {
     close(file_);
     throw;

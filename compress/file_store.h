@@ -5,7 +5,7 @@
 // Where the file system allows it, bytes go past the page cache (O_DIRECT); elsewhere each region
 // is written back and leaves the cache at once. Each region carries a checksum of its bytes.
 //
-// In memory: one buffer of 1 MiB, category `workspace`, where bytes go past the page cache.
+// In memory: one buffer of kBufferBytes, category `workspace`, where bytes go past the page cache.
 // Thread safety: one thread may write and read while others release and ask for figures.
 #pragma once
 #include <atomic>
@@ -26,6 +26,7 @@ struct FileStoreOptions {
 
 class FileStore {
  public:
+  static constexpr int64_t kBufferBytes = (int64_t{1} << 20) + 4096;
   struct Region {
     int64_t offset = 0, bytes = 0, capacity = 0;  // capacity: whole blocks
     uint32_t checksum = 0;

@@ -110,6 +110,8 @@ Tensor PayloadStore::pin(Id id) {
         let_go(victim->second);
       }
     }
+  } else if (item.transfer == Transfer::queued && item.device == kMeta) {
+    item.transfer = Transfer::none;
   } else if (item.transfer == Transfer::queued) {
     std::erase(reads_, id);
     reads_.push_front(id);
@@ -239,6 +241,8 @@ void PayloadStore::load(Id id, Item& item, bool at_once) {
     at_once ? reads_.push_front(id) : reads_.push_back(id);
     item.transfer = Transfer::queued;
     work_.notify_one();
+  } else if (!at_once) {
+    item.transfer = Transfer::queued;
   }
   item.version = payload.storage()->version();
   item.payload = std::move(payload);

@@ -1,7 +1,8 @@
 // PayloadStore: packed payloads between a window of memory and a file.
 //
 // In memory: at most `window` bytes of payloads, category `packed`, plus the one that waits to be
-// taken in or was unpacked last; one larger than the window goes alone. Below half a window nothing
+// taken in or was unpacked last, and beside that what is just being read; one larger than the
+// window goes alone. Below half a window nothing
 // is written. Beyond, one thread writes the oldest payloads, which backward needs last, and they
 // stay in memory until their room is needed. Out of memory go first, of what is in the file:
 // payloads that were used, the longest unused first; then the oldest unused; then those asked for
@@ -10,7 +11,8 @@
 // was used or is older, else later, as soon as payloads are dropped. pin() goes before everything
 // else. A window that does not hold what one node of backward uses makes it read payloads again. A
 // payload may be somebody else's tensor too, who must not write to it while it is in memory. On
-// `meta`, payloads come and go as elsewhere, and nothing is written or read.
+// `meta`, payloads come and go as with a disk that has read them just when they are used, and
+// nothing is written or read.
 //
 // Payloads on CUDA go to pinned host memory instead (compress/host_store.h), by the same calls and
 // with a window of their own; `stats` and `resident_bytes` leave them out.

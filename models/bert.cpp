@@ -138,9 +138,9 @@ Variable Bert::forward(Variable ids, Context& context) {
   const bool first = options_.head == BertHead::classification;
   for (const auto& layer : layers_) {
     const bool last = first && layer == layers_.back();
-    x = checkpointed(context, {std::move(x)}, [layer, last](Variables in, Context& inner) {
-      return last ? layer->forward_first(std::move(in[0]), inner)
-                  : layer->forward(std::move(in[0]), inner);
+    x = checkpointed(context, std::move(x), [layer, last](Variable in, Context& inner) {
+      return last ? layer->forward_first(std::move(in), inner)
+                  : layer->forward(std::move(in), inner);
     });
   }
   if (options_.head == BertHead::masked_lm) {

@@ -93,8 +93,8 @@ Variable Gpt2::hidden(const Tensor& ids, Context& context) {
       add(embedding(ids, tokens_), embedding(position_ids_.slice(0, 0, ids.size(1)), positions_));
   x = drop(as_activation(x, context), options_.dropout, context);
   for (const auto& layer : layers_)
-    x = checkpointed(context, {std::move(x)}, [layer](Variables in, Context& inner) {
-      return layer->forward(std::move(in[0]), inner);
+    x = checkpointed(context, std::move(x), [layer](Variable in, Context& inner) {
+      return layer->forward(std::move(in), inner);
     });
   return norm_->forward(std::move(x), context);
 }

@@ -122,7 +122,7 @@ int64_t GraphModule::joined(int64_t width) const {
 }
 
 GraphPtr GraphModule::graph_of(const Variable& x, const Context& context) {
-  FRUGAL_CHECK(!context.checkpointing || !context.training,
+  FRUGAL_CHECK(context.checkpointed_blocks == 0 || !context.training,
                "[{}] expected no checkpointing, which graph networks do not have", name_);
   return inputs_.graph(context, x.size(0), graph_options_);
 }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "autograd/checkpoint.h"
+#include "models/checkpointed.h"
 
 namespace frugal::models {
 namespace {
@@ -83,18 +83,10 @@ void Sequential::append(std::shared_ptr<Module> module) {
 }
 
 Variable Sequential::forward(Variable x, Context& context) {
-  if (!context.checkpointing || !context.training) {
-    for (const auto& module : modules_) x = module->forward(std::move(x), context);
-    return x;
-  }
-  Context inner = context;
-  inner.checkpointing = false;  // once is enough: the recomputation's own saves are short-lived
-  for (const auto& module : modules_) {
-    const auto run = [module, inner](const Variables& in) mutable {
-      return module->forward(in[0], inner);
-    };
-    x = checkpoint(run, {std::move(x)}, context.rng);
-  }
+  for (const auto& module : modules_)
+    x = checkpointed(context, std::move(x), [module](Variable in, Context& inner) {
+      return module->forward(std::move(in), inner);
+    });
   return x;
 }
 

@@ -14,14 +14,19 @@
 
 namespace frugal {
 
+constexpr int64_t kAllBlocks = INT64_MAX;
+
 // What a forward pass needs beside its input. `rng` gives dropout its keys; `extras` are the
 // batch's other tensors, by the names that models document.
 struct Context {
   bool training = true;
   Rng* rng = nullptr;
-  bool checkpointing = false;  // each block of a stage keeps only its input and is recomputed
-  Device device = kCpu;        // the model's
-  DType dtype = DType::f32;    // of activations: f32, or bf16 on CUDA
+  // So many blocks keep only their input in training and are recomputed. The first ones: by their
+  // turn in backward the others have given back their memory.
+  int64_t checkpointed_blocks = 0;
+  int64_t block = 0;         // of this pass, the next; counted where any is checkpointed
+  Device device = kCpu;      // the model's
+  DType dtype = DType::f32;  // of activations: f32, or bf16 on CUDA
   NamedTensors extras = {};
   Tensor extra(std::string_view name) const { return find_tensor(extras, name); }  // or undefined
 };

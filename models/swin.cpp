@@ -173,8 +173,8 @@ Variable Swin::forward(Variable x, Context& context) {
   x = patches_norm_->forward(patches_->forward(std::move(x), context), context);
   for (size_t s = 0; s < blocks_.size(); ++s) {
     for (const auto& block : blocks_[s])
-      x = checkpointed(context, {std::move(x)}, [block](Variables in, Context& inner) {
-        return block->forward(std::move(in[0]), inner);
+      x = checkpointed(context, std::move(x), [block](Variable in, Context& inner) {
+        return block->forward(std::move(in), inner);
       });
     if (s < mergings_.size()) x = mergings_[s]->forward(std::move(x), context);
   }

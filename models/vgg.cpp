@@ -75,10 +75,9 @@ Variable Vgg::forward(Variable x, Context& context) {
                "[vgg] expected images [N, H, W, C] of at least 32 x 32, got {}",
                describe(x.value()));
   for (const auto& stage : stages_)
-    x = checkpointed(context, {std::move(x)}, [stage](Variables in, Context& inner) {
-      Variable y = std::move(in[0]);
-      for (const auto& layer : *stage) y = layer->forward(y, inner);
-      return max_pool2d(y, {});
+    x = checkpointed(context, std::move(x), [stage](Variable in, Context& inner) {
+      for (const auto& layer : *stage) in = layer->forward(std::move(in), inner);
+      return max_pool2d(in, {});
     });
   x = adaptive_avg_pool2d(x, kPooled, kPooled);
   // torchvision flattens [C, H, W].

@@ -130,9 +130,9 @@ Variable Vit::forward(Variable x, Context& context) {
   x = drop(x, options_.dropout, context);
   for (const auto& layer : layers_) {
     const bool last = layer == layers_.back();
-    x = checkpointed(context, {std::move(x)}, [layer, last](Variables in, Context& inner) {
-      return last ? layer->forward_first(std::move(in[0]), inner)
-                  : layer->forward(std::move(in[0]), inner);
+    x = checkpointed(context, std::move(x), [layer, last](Variable in, Context& inner) {
+      return last ? layer->forward_first(std::move(in), inner)
+                  : layer->forward(std::move(in), inner);
     });
   }
   if (layers_.empty()) x = first_token(x);

@@ -159,6 +159,9 @@ TEST_CASE_FIXTURE(BadInput, "out of memory says what holds it and what to lower"
   check_fails(frugal("train " + config + " --set 'memory_limit=60 KiB'"), 1,
               {"out of memory", "parameter", "activation", "packed", "data.batch_size",
                "compression.level", "memory_limit"});
+  const std::string other = "train " + config + " --set 'memory_limit=60 KiB' --set ";
+  check_fails(frugal(other + "compression.policy=actnn"), 1, {"compression.level (now L1) L3"});
+  check_fails(frugal(other + "compression.policy=acgc"), 1, {"compression.acgc_growth (now 1)"});
 }
 
 TEST_CASE_FIXTURE(BadInput, "a loss that is not finite stops the run and keeps the checkpoint") {

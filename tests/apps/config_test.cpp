@@ -83,6 +83,8 @@ TEST_CASE("wrong types and values out of range say where and what was expected")
   CHECK(has(complaint(R"({"data": {"shape": [1, 2]}})"), "a list of 3"));
   CHECK(has(complaint(R"({"memory_limit": "lots"})"), "memory_limit: expected"));
   CHECK(has(complaint(R"({"memory_limit": "9999999999999 TiB"})"), "memory_limit"));
+  const std::string long_number(400, '9');
+  CHECK(has(complaint(R"({"memory_limit": ")" + long_number + "\"}"), "memory_limit: expected"));
   CHECK(has(complaint(R"({"compression": {"level": "L9"}})"), "L0, L1, L1.1, L1.2"));
   CHECK(has(complaint(R"({"compression": {"group_size": 100}})"), "a multiple of 8"));
   CHECK(has(complaint("[1]"), "expected an object of sections, got array"));
@@ -119,6 +121,8 @@ TEST_CASE("values that contradict each other") {
     CHECK(resolving(text).compression.rounding == rounding);
   for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",
                             R"({"optim": {"in_backward": true}, "train": {"checkpointing": true}})",
+                            R"({"optim": {"in_backward": true},
+                                "compression": {"budget_recompute": true}})",
                             R"({"optim": {"in_backward": true},
                                 "train": {"gradient_accumulation": 2}})"})
     CHECK_THROWS_WITH_AS(resolving(other), doctest::Contains("optim.in_backward"), ConfigError);

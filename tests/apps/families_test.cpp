@@ -105,6 +105,22 @@ TEST_CASE("a run on sequences or a graph goes on where a signal ended it, to the
   }
 }
 
+TEST_CASE("sequences and graphs give the same bits on any number of threads") {
+  for (const char* config : {kBert, kGraph}) {
+    const TempFolder folder;
+    write_file(folder / "c.json", config);
+    // Large enough for several threads to have work.
+    const std::string train =
+        "train " + folder / "c.json" + " --set model.width=128 --set data.batch_size=64 --out ";
+    REQUIRE(frugal(train + folder / "1").status == 0);
+    REQUIRE(frugal(train + folder / "3" + " --set threads=3").status == 0);
+    for (const char* name : {"metrics.jsonl", "checkpoint/last.safetensors"}) {
+      CAPTURE(name);
+      CHECK((read_file(folder / "1/" + name) == read_file(folder / "3/" + name)));
+    }
+  }
+}
+
 TEST_CASE("networks and data that do not fit are refused by name") {
   const TempFolder folder;
   write_file(folder / "bert.json", kBert);

@@ -30,6 +30,15 @@ constexpr const char* kMlp = R"({
            "train_samples": 512, "test_samples": 32, "workers": 0},
   "compression": {"min_elements": 1024}})";
 
+constexpr int64_t kDeepBlocks = 16;
+constexpr const char* kDeep = R"({
+  "model": {"name": "gpt2", "layers": 16, "width": 32, "heads": 2, "vocab_size": 100},
+  "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "train_samples": 64,
+           "test_samples": 16, "workers": 0},
+  "compression": {"min_elements": 1024}})";
+constexpr const char* kGraph = R"({
+  "model": {"name": "gcn", "width": 32},
+  "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3}})";
 constexpr const char* kBert = R"({
   "model": {"name": "bert_tiny", "layers": 2, "width": 64, "heads": 2, "vocab_size": 500},
   "data": {"name": "random_tokens", "batch_size": 32, "max_length": 64, "classes": 3,
@@ -76,7 +85,7 @@ Took real_step(const Config& config, SavePolicy* policy) {
     begin_peak(kCpu);
     Context context;
     context.rng = &rng;
-    context.checkpointing = config.train.checkpointing;
+    context.checkpointed_blocks = checkpointed_blocks(config.train);
     begin_step(step);
     const Batch kept = *batches->next();
     took.memory = forward_backward(*model, kept, context, policy, {}).memory;
@@ -114,6 +123,9 @@ TEST_CASE("a budget is bytes or a share, of the peak or of activations") {
     CAPTURE(wrong);
     CHECK_THROWS_AS(parsed(wrong), ConfigError);
   }
+  const std::string long_number(400, '9');
+  for (const std::string& wrong : {long_number, long_number + "x", "1/" + long_number})
+    CHECK_THROWS_AS(parsed(wrong), ConfigError);
   CHECK_THROWS_AS(config_of(kMlp, "lots"), ConfigError);
   CHECK(config_of(kMlp, "1/2").compression.policy == "budget");
   Json alone = Json::parse(kMlp);
@@ -334,6 +346,10 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   REQUIRE(std::regex_search(far, found, std::regex("at least ([0-9]+) bytes")));
   const int64_t least = std::stoll(found[1]);
   CHECK(far.find("What fits") == std::string::npos);  // parameters alone take more
+  // Graph networks have no blocks to recompute.
+  for (const char* set :
+       {"compression.budget_recompute=false", "compression.budget_recompute=true"})
+    CHECK(complaint(config_of(kGraph, "1000", {set})).find("too few") != std::string::npos);
   const Planner fits(config_of(kResNet, std::to_string(least)));
   CHECK(fits.planned().memory.peak + fits.reserve() <= least);
   CHECK_THROWS_AS(Planner(config_of(kResNet, std::to_string(least - 1))), ConfigError);
@@ -357,32 +373,47 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   }
 }
 
-TEST_CASE("blocks are recomputed and tensors moved to a file only where nothing else helps") {
-  Planner whole(config_of(kResNet, "1/2", {"compression.budget_recompute=true"}));
-  Config applied = config_of(kResNet, "1/2");
-  whole.apply(applied);
-  CHECK(!applied.train.checkpointing);
-  // Between the smallest peaks without and with recomputation.
-  int64_t least = 0;
-  for (int64_t kib = 4096; least == 0 && kib > 64; kib -= kib / 16)
-    if (!Planner::is_feasible(config_of(kResNet, std::to_string(kib) + " KiB"))) least = kib;
-  REQUIRE(least > 0);
-  const std::string tight = std::to_string(least) + " KiB";
+TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
+  const std::vector<std::string> set{"compression.budget_recompute=true"};
+  const auto blocks_at = [&](const std::string& budget) {
+    Config config = config_of(kDeep, budget, set);
+    const Planner planner(config);
+    planner.apply(config);
+    return checkpointed_blocks(config.train);
+  };
+  CHECK(blocks_at("1/2") == 0);
+  Config config = config_of(kDeep, "1/6", set);
+  const Planner planner(config), without(config_of(kDeep, "1/6"));
+  planner.apply(config);
+  CHECK(config.train.checkpointing);
+  CHECK(config.train.checkpointed_blocks > 0);  // 0: all
+  CHECK(config.train.checkpointed_blocks < kDeepBlocks);
+  CHECK(planner.planned().average_bits > 3);
+  CHECK(without.planned().average_bits < 3);
+  CHECK(planner.planned().variance < without.planned().variance / 4);
+  const auto policy = make_policy(config.compression, 1);
+  planner.adopt(*find_in<BudgetPolicy>(*policy));
+  CHECK(real_step(config, policy.get()).memory.peak <= planner.limit());
+}
+
+TEST_CASE("tensors are moved to a file only where nothing else helps") {
   const std::vector<std::string> file{
       "compression.offload=" + std::filesystem::temp_directory_path().string(),
       "compression.offload_window=0"};
-  if (Planner::is_feasible(config_of(kResNet, tight, {"compression.budget_recompute=true"}))) {
-    const Config config = config_of(kResNet, tight, {"compression.budget_recompute=true"});
-    Planner planner(config);
-    planner.apply(applied);
-    CHECK(applied.train.checkpointing);
-    CHECK(planner.planned().memory.peak <= planner.limit());
-  }
   Planner room(config_of(kResNet, "1/2 activations", file));
   CHECK(room.planned().plan.moved == 0);
-  Planner moved(config_of(kResNet, "1/40 activations", file));
-  CHECK(moved.planned().plan.moved > 0);
-  CHECK(moved.planned().memory.saved() <= moved.limit());
+  for (const char* entropy : {"compression.entropy=false", "compression.entropy=true"}) {
+    std::vector<std::string> sets = file;
+    sets.emplace_back(entropy);
+    const Config tiny = config_of(kResNet, "1/40 activations", sets);
+    Planner moved(tiny);
+    CHECK(moved.planned().plan.moved > 0);
+    CHECK(moved.planned().memory.saved() <= moved.limit());
+    const auto moving = make_policy(tiny.compression, 1);
+    moved.adopt(*find_in<BudgetPolicy>(*moving));
+    CHECK(real_step(tiny, moving.get()).memory.saved() <= moved.limit());
+    CHECK(find_in<BudgetPolicy>(*moving)->sizes().numbers().empty() == !tiny.compression.entropy);
+  }
 }
 
 TEST_CASE("a step that took more than planned is planned again with so much less") {

@@ -49,6 +49,13 @@ TEST_CASE("runs within error bounds or a budget do not depend on threads") {
         "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.adapt_interval=4 "
         "--set compression.entropy=true";
   }
+  SUBCASE("a budget, coded and moved to a file") {
+    keep =
+        "--set 'compression.memory_budget=\"1/30 activations\"' --set compression.adapt_interval=4 "
+        "--set compression.entropy=true --set compression.offload_window=0 --set "
+        "compression.offload=" +
+        std::filesystem::temp_directory_path().string();
+  }
   CAPTURE(keep);
   const TempFolder folder;
   Json config = tiny();

@@ -5,6 +5,7 @@
 
 #include "compress/budget_policy.h"
 #include "compress/coded_sizes.h"
+#include "tests/compress/offload_samples.h"
 #include "tests/compress/one_step.h"
 #include "tests/compress/samples.h"
 
@@ -106,6 +107,34 @@ TEST_CASE("what coding saved buys bits, as far as it was seen") {
   int64_t all = 0;
   for (const auto& [seq, each] : step(policy, tensors)) all += coded_bytes(*each);
   CHECK(all <= budget);
+}
+
+TEST_CASE("what goes to a file is coded before, and comes back as it was") {
+  const TempFolder folder;
+  BudgetPolicyOptions options = coding(), without = coding();
+  without.entropy.reset();
+  options.file.directory = folder.path();
+  options.file.window = 0;
+  BudgetPolicy policy(options), stays(without);
+  BudgetPlan plan = mixed({{0, 4}, {1, 8}});
+  stays.adopt(plan);
+  plan.moved = 1;
+  policy.adopt(plan);
+  const std::vector<Tensor> tensors{sparse({4096, 16}), sparse({4096, 16})};
+  const auto a = step(policy, tensors), b = step(stays, tensors);
+  for (uint64_t seq : {0u, 1u})
+    CHECK(a.at(seq)->unpack().to_vector() == b.at(seq)->unpack().to_vector());
+  const auto items = policy.items();
+  REQUIRE(policy.sizes().most(0, 4));
+  CHECK(policy.sizes().most(0, 4)->bytes < policy.adaptive().bytes(items[0], 4) / 2);
+  // A plan may code nothing of it, too.
+  policy.plan_codes(false);
+  policy.limit(items, plan);
+  CHECK(plan.coded == std::map<uint64_t, int64_t>{{0, 0}, {1, 0}});
+  policy.adopt(plan);
+  policy.sizes() = {};
+  step(policy, tensors);
+  CHECK(policy.sizes().numbers().empty());
 }
 
 TEST_CASE("tensors that code worse than expected take fewer bits, never more bytes") {

@@ -197,19 +197,20 @@ TEST_CASE("every function that the zoo records is in the op table") {
     Init init;
     init.device = kMeta;
     const auto module = each.make(init);
-    for (const bool checkpointing : {false, true}) {
-      if (checkpointing && each.graph) continue;  // they have no blocks to recompute
+    for (const int64_t blocks : {int64_t{0}, int64_t{1}, kAllBlocks}) {
+      if (blocks > 0 && each.graph) continue;  // they have no blocks to recompute
       Rng rng(1);
       Context context;
       context.rng = &rng;
-      context.checkpointing = checkpointing;
+      context.checkpointed_blocks = blocks;
       context.extras = extras_of(each);
-      bool checkpointed = false;
+      int64_t checkpointed = 0;
       for (const std::string op : graph_ops(module->forward(input_of(each, kMeta), context))) {
-        checkpointed = checkpointed || op == "checkpoint";
+        checkpointed += op == "checkpoint";
         if (op != "checkpoint") CHECK_MESSAGE(rows.contains(op), op);
       }
-      CHECK(checkpointed == checkpointing);
+      CHECK(checkpointed == std::min(blocks, context.block));
+      if (blocks > 0) CHECK(checkpointed > 0);
     }
   }
 }

@@ -87,11 +87,11 @@ TEST_CASE(
   const Gradients plain = gradients(net, x, context, loss);
   for (const auto& b : net.buffers())
     if (b.name.ends_with("num_batches_tracked")) CHECK(b.buffer->item() == 1);
-  context.checkpointing = true;
+  context.checkpointed_blocks = kAllBlocks;
   check_equal(plain, gradients(net, x, context, loss), 1e-4);
   for (const auto& b : net.buffers())
     if (b.name.ends_with("num_batches_tracked")) CHECK(b.buffer->item() == 2);
-  context.checkpointing = false;
+  context.checkpointed_blocks = 0;
   check_learns(net, x, context, loss, 0.05);
   check_round_trip(net, copy);
   context.training = false;

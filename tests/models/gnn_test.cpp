@@ -239,7 +239,7 @@ TEST_CASE("what does not fit is refused by name") {
   });
   refused("[gcn] expected no checkpointing", [&] {
     Context context = context_of(edge_index());
-    context.checkpointing = true;
+    context.checkpointed_blocks = kAllBlocks;
     run(net, x, context);
   });
   auto dropping = options_of<GnnOptions>(2);
