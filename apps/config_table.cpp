@@ -385,8 +385,10 @@ Section run() {
              "order, which can be faster."),
        bytes_field(
            s, "workspace_limit", &C::workspace_limit,
-           "The most bytes of workspace of a convolution on CUDA, where there is a way that "
-           "takes less (\"512 MiB\").",
+           "The most bytes of workspace of a convolution, product or attention on CUDA, where "
+           "there "
+           "is a way that takes less (\"512 MiB\"); a budget of the peak allows a sixteenth of it "
+           "at most.",
            "workspace_limit"),
        without_effect(field(s, "threads", &C::threads, integer(0, 4096),
                             "Threads to compute with; 0: one per core.")),

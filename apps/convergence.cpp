@@ -1,6 +1,5 @@
 #include "apps/convergence.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "apps/config_error.h"
@@ -9,29 +8,15 @@
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "autograd/checkpoint.h"
+#include "core/stopwatch.h"
 #include "ops/copy.h"
 
 namespace frugal::apps {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr uint64_t kRoundings = uint64_t{1} << 62;  // apart from the steps' numbers
 constexpr uint64_t kDropout = uint64_t{1} << 61;    // apart from the run's streams
 constexpr uint64_t kKeysOfPass = 1 << 20;           // more than a pass takes
-
-// Adds the time until its end.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  Clock::time_point begin_;
-};
 
 // Decides for a part of a batch what the policy would for all of it: thresholds
 // of size would keep more of a part raw. Nobody is shown the gradients.

@@ -1,5 +1,7 @@
 #include "apps/meta_step.h"
 
+#include <algorithm>
+
 #include "apps/convergence.h"
 #include "apps/makers.h"
 #include "autograd/checkpoint.h"
@@ -74,6 +76,12 @@ int64_t MetaStep::largest_parameter() const {
   int64_t bytes = 0;
   for (const auto& p : model_->parameters()) bytes = std::max(bytes, p.parameter->value().nbytes());
   return bytes;
+}
+
+bool MetaStep::convolves() const {
+  const auto all = model_->parameters();
+  return std::any_of(all.begin(), all.end(),
+                     [](const auto& p) { return p.parameter->value().dim() == 4; });
 }
 
 StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {

@@ -26,6 +26,7 @@ class MetaStep {
                     int64_t batch, int64_t checkpointed_blocks);
   int64_t blocks();                         // that can be checkpointed
   int64_t largest_parameter() const;        // bytes
+  bool convolves() const;                   // has the model convolutions?
   int64_t steps() const { return steps_; }  // so far, with evaluations and measurements
 
  private:

@@ -340,6 +340,7 @@ void Planner::apply(Config& config) const {
   config.train.checkpointing = blocks_ > 0;
   config.train.checkpointed_blocks = blocks_ == kAllBlocks ? 0 : blocks_;
   config.data.test_batch_size = test_batch_;
+  config.run.workspace_limit = workspace_limit_;
 }
 
 }  // namespace frugal::apps

@@ -55,8 +55,8 @@ class Planner {
   int64_t limit() const { return limit_; }  // of the peak and the reserve, or of activations
   int64_t reserve() const { return reserve_; }
   bool of_activations() const { return budget_.activations; }
-  // Settings of the run that the budget asks for: checkpointing, and a smaller batch where an
-  // evaluation would take more than the budget.
+  // Settings of the run that the budget asks for: checkpointing, a smaller batch where an
+  // evaluation would take more than the budget, and less workspace for CUDA's libraries.
   void apply(Config& config) const;
   // With how many samples of a batch sensitivities may be measured under the plan; 0: not at all.
   int64_t most_samples();
@@ -117,7 +117,7 @@ class Planner {
   compress::BudgetPolicy* draft_ = nullptr;  // in policy_
   int64_t blocks_ = 0;                       // that are recomputed, the first ones
   int64_t batch_ = 0, reserve_ = 0, limit_ = 0, margin_ = 0;
-  int64_t test_batch_ = 0;
+  int64_t test_batch_ = 0, workspace_limit_ = 0;
   bool feasible_ = true;  // did the last search find a plan?
   Items items_;
   Planned planned_;

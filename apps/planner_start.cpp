@@ -9,6 +9,7 @@
 #include "apps/planner.h"
 #include "apps/planner_search.h"
 #include "apps/progress.h"
+#include "ops/precision.h"
 
 namespace frugal::apps {
 namespace {
@@ -18,6 +19,8 @@ constexpr const char* kPath = "compression.memory_budget";
 // the machine and its threads; the plan must not.
 constexpr int64_t kWeights = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
+// CUDA's libraries may take this share of a peak for themselves.
+constexpr int64_t kLibraries = 16;
 
 }  // namespace
 
@@ -75,6 +78,11 @@ Planner::Planner(const Config& config, Unplanned)
   if (budget_.share > 0) {
     const StepMemory whole = meta_.step(nullptr, batch_, blocks_);
     limit_ = static_cast<int64_t>(static_cast<double>(measure(whole)) * budget_.share);
+  }
+  workspace_limit_ = config.run.workspace_limit;
+  if (Device::parse(config.run.device).type == DeviceType::cuda && !budget_.activations) {
+    workspace_limit_ = std::min(workspace_limit_, limit_ / kLibraries);
+    reserve_ += ops::library_workspace(workspace_limit_, meta_.convolves());
   }
   learn_items();
 }

@@ -9,6 +9,8 @@
 #include "apps/makers.h"
 #include "apps/signals.h"
 #include "compress/offload_policy.h"
+#include "core/integers.h"
+#include "ops/precision.h"
 #include "optim/averaged.h"
 #include "optim/clip.h"
 
@@ -16,8 +18,6 @@ namespace frugal::apps {
 namespace {
 
 constexpr uint64_t kDropoutStream = uint64_t{1} << 62;  // apart from the initial weights' keys
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -28,6 +28,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   if (config_.compression.policy == "budget") {
     planner_.emplace(config_);
     planner_->apply(config_);
+    ops::set_convolution_workspace(config_.run.workspace_limit);
   }
   // The folder first: what cannot be written should say so before the data are read.
   if (!options_.out.empty()) {

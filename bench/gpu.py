@@ -5,14 +5,15 @@ usage: gpu.py [--frugal build/cuda/bin/frugal] [--rounds 5] [--precision tf32|bf
        gpu.py --max-batch [--memory-limit 16] WORKLOAD ...     the largest batch where so many GiB of the GPU are free
        gpu.py roofline                                         packing and unpacking beside copying on the device
        gpu.py spmm                                             sums over neighbours beside PyTorch's (cuSPARSE)
+       gpu.py all                                              a reference table: all of these, steps in tf32 and bf16, recorded too
 needs: a build of the preset `cuda`; PyTorch 2 (and torchvision for ResNets) in --python.
 
 What fails is told of and left out. Every measurement is a line of SCRATCH/results.jsonl.
 Equal on both sides: model, vocabulary, batch on the device beforehand, 3 steps to warm up, nothing read back but the loss. BERT's last
 layer is computed for the first token alone. Saved bytes leave out parameters, casts of them and the batch; peaks are of tensors and
-workspaces. Not equal: ours reads targets and predictions back to count what is right, is deterministic, and BERT's batches have a
-mask of tokens, all ones; PyTorch's have none, and it may take kernels that are not deterministic. With --max-batch another process
-holds the rest of the GPU, so contexts, libraries' workspaces and caches count alike.
+workspaces. Both may take kernels whose bits differ from run to run. Not equal: ours reads targets and predictions back to count what
+is right, and BERT's batches have a mask of tokens, all ones; PyTorch's have none. With --max-batch another process holds the rest of
+the GPU, so contexts, libraries' workspaces and caches count alike.
 """
 import argparse
 import contextlib
@@ -28,6 +29,7 @@ TORCH = ["eager", "compile", "checkpoint", "int8", "int4"]
 LEVELS = ["L0", "L1", "L1.2", "L2.2"]
 PLAIN = "L0 without recipes"
 IMAGES = {"name": "random", "shape": [224, 224, 3], "classes": 1000}
+PUBLISHED = {"resnet50": 4.3, "resnet152": 8.0, "bert_large_128": 24.7}  # largest batches over those without compression (GACT)
 MOST = 1 << 20  # of a batch, where the search for the largest ends
 NO_MEMORY = ("out of memory", "outofmemory", "out_of_memory", "alloc_failed", "allocation_failed")
 
@@ -95,7 +97,7 @@ def ours(args, name, batch, variants, only=False, repeats=None):
     path = scratch / f"{name}.json"
     path.write_text(json.dumps(config))
     command = [args.frugal, "bench", "step", path, "--json", "--repeats", repeats or args.steps,
-               "--set", "device=cuda", "--set", f"precision={args.precision}"]
+               "--set", "device=cuda", "--set", f"precision={args.precision}", "--set", "deterministic=false"]
     command += ["--only"] if only else []
     for variant in variants:
         command += ["--variant", variant]
@@ -209,6 +211,7 @@ def only_free(gib):
 
 
 def max_batch(args, name):
+    level0 = None
     first = max(1, min(WORKLOADS[name][1]) // 4)
     tries = [(each, lambda n, each=each: ours(args, name, n, [level(each)], True, 1)) for each in args.levels]
     tries += [(f"PyTorch {each}", lambda n, each=each: torch(args, name, each, n, 1)) for each in args.torch if each != "compile"]
@@ -232,7 +235,12 @@ def max_batch(args, name):
                 most = largest(fits, first)
             except Failed:
                 most = "-"
-        print(f"{name} {args.precision}  {row:<20} batch {most}{'  but ' + '; '.join(trouble) if trouble else ''}", flush=True)
+        if row == "L0":
+            level0 = most
+        over = f"  {most / level0:.2f} x L0's" if level0 and level0 != "-" and most != "-" else ""
+        if over and row != "L0" and row in args.levels and name in PUBLISHED:
+            over += f" (published: {PUBLISHED[name]})"
+        print(f"{name} {args.precision}  {row:<20} batch {most}{over}{'  but ' + '; '.join(trouble) if trouble else ''}", flush=True)
 
 
 def roofline(args):
@@ -267,9 +275,24 @@ def spmm(args):
                   f"ours over theirs {a['ms'] / b['ms']:.3f}", flush=True)
 
 
+def run_all(args):
+    def changed(**what):
+        return argparse.Namespace(**vars(args) | what)
+
+    for precision in ("tf32", "bf16"):
+        for name, (_, batches) in WORKLOADS.items():
+            for batch in batches:
+                compare(changed(precision=precision, recorded=True), name, batch)
+    roofline(args)
+    spmm(args)
+    for name in PUBLISHED:
+        max_batch(changed(precision="tf32", max_batch=True), name)
+    print(f"What compression costs in accuracy takes hours: {HERE}/gpu_convergence.py --frugal {args.frugal}")
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS) + ["roofline", "spmm"])
+    parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS) + ["roofline", "spmm", "all"])
     parser.add_argument("--frugal", default=str(HERE.parent / "build/cuda/bin/frugal"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--precision", default="tf32", choices=["f32", "tf32", "bf16"])
@@ -291,7 +314,9 @@ def main():
         tuned = "the library's first choices" if args.max_batch else f"timed once (FRUGAL_AUTOTUNE={args.scratch}/autotune.tsv)"
         print(f"Convolutions: ours {tuned}, PyTorch's cudnn.benchmark=True.", flush=True)
     for name in args.names:
-        if name == "roofline":
+        if name == "all":
+            run_all(args)
+        elif name == "roofline":
             roofline(args)
         elif name == "spmm":
             spmm(args)

@@ -7,12 +7,13 @@ needs: PyTorch 2, for ResNets torchvision. --device cpu tries the script itself.
 resnet50, resnet152: torchvision's, 224 px; bert_base, bert_large: embeddings, layer norm, blocks with the norm after (fused
 projections, scaled_dot_product_attention, gelu), the last of them for the first token alone, pooler and classifier; gpt2: pre-norm
 blocks with causal attention and a tied head; gcn: 3 layers, 256 wide, on a random graph as dense as ogbn-arxiv, whose nodes are the
-batch. bf16: autocast over f32 parameters. checkpoint: every block is recomputed. int8, int4: a saved-tensors hook that packs floating
-tensors of at least 4096 elements in groups of 256, minimum and scale, rounded to nearest.
+batch. bf16: autocast over f32 parameters. checkpoint: every block is recomputed, of gcn every layer. int8, int4: a saved-tensors hook
+that packs floating tensors of at least 4096 elements in groups of 256, minimum and scale, rounded to nearest.
 Saved bytes leave out parameters, their bf16 copies and the batch. cuDNN's benchmark is on.
 """
 import argparse
 import contextlib
+import functools
 import json
 import statistics
 import time
@@ -138,8 +139,9 @@ class SparseProduct(torch.autograd.Function):
 
 
 class Gcn(nn.Module):
-    def __init__(self, device, nodes, widths=(128, 256, 256, 40)):
+    def __init__(self, device, nodes, recompute, widths=(128, 256, 256, 40)):
         super().__init__()
+        self.recompute = recompute
         ends = torch.randint(0, nodes, (2, nodes * 1166243 // 169343))
         index = torch.cat([ends, ends.flip(0), torch.arange(nodes).repeat(2, 1)], 1)
         matrix = torch.sparse_coo_tensor(index, torch.rand(index.shape[1]), (nodes, nodes)).coalesce()
@@ -147,11 +149,13 @@ class Gcn(nn.Module):
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
         self.norms = nn.ModuleList(nn.BatchNorm1d(w) for w in widths[1:-1])
 
+    def layer(self, i, x):
+        x = SparseProduct.apply(self.linears[i](x).float(), self.matrix, self.transposed)
+        return F.dropout(F.relu(self.norms[i](x)), 0.5, self.training) if i < len(self.norms) else x
+
     def forward(self, x):
-        for i, linear in enumerate(self.linears):
-            x = SparseProduct.apply(linear(x).float(), self.matrix, self.transposed)
-            if i < len(self.norms):
-                x = F.dropout(F.relu(self.norms[i](x)), 0.5, self.training)
+        for i in range(len(self.linears)):
+            x = recomputed(functools.partial(self.layer, i), x, self.recompute)
         return x
 
 
@@ -180,7 +184,7 @@ WORKLOADS = {
     "bert_large_128": (lambda again, *_: Bert(24, 1024, 16, again), lambda n: sentences(n, 128)),
     "bert_large_512": (lambda again, *_: Bert(24, 1024, 16, again), lambda n: sentences(n, 512)),
     "gpt2": (lambda again, *_: Gpt2(again), text),
-    "gcn": (lambda _, device, n: Gcn(device, n), nodes),
+    "gcn": (lambda again, device, n: Gcn(device, n, again), nodes),
 }
 
 

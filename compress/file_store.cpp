@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "compress/file_store_checksum.h"
+#include "core/integers.h"
 
 namespace frugal::compress {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 constexpr int64_t kBlock = 4096;  // what O_DIRECT wants of offsets, lengths and addresses
 constexpr int64_t kChunk = FileStore::kBufferBytes - kBlock;
 
-int64_t round_up(int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
+int64_t whole_blocks(int64_t bytes) { return round_up(bytes, kBlock); }
 
 bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kBlock == 0; }
 
@@ -100,8 +101,8 @@ bool FileStore::write_chunks(Region& region, const char* data, const std::atomic
     }
     char* buffer = aligned(bounce_.raw());
     std::memcpy(buffer, data + done, static_cast<size_t>(n));
-    std::memset(buffer + n, 0, static_cast<size_t>(round_up(n) - n));
-    transfer(true, buffer, round_up(n), at, region.bytes);
+    std::memset(buffer + n, 0, static_cast<size_t>(whole_blocks(n) - n));
+    transfer(true, buffer, whole_blocks(n), at, region.bytes);
   }
   return true;
 }
@@ -116,7 +117,7 @@ bool FileStore::read(const Region& region, void* data, const std::atomic<bool>* 
       transfer(false, to + done, n, at, region.bytes);
     } else {
       char* buffer = aligned(bounce_.raw());
-      transfer(false, buffer, round_up(n), at, region.bytes);
+      transfer(false, buffer, whole_blocks(n), at, region.bytes);
       std::memcpy(to + done, buffer, static_cast<size_t>(n));
     }
     sum = checksum(sum, to + done, n);
@@ -183,7 +184,7 @@ void FileStore::fail(bool writing, int64_t bytes, int64_t offset, const std::str
 FileStore::Region FileStore::take(int64_t bytes) {
   Region region;
   region.bytes = bytes;
-  region.capacity = round_up(bytes);
+  region.capacity = whole_blocks(bytes);
   if (bytes == 0) return region;
   std::unique_lock lock(mutex_);
   // The smallest that fits, so that large ones stay whole.

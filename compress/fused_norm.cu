@@ -176,12 +176,12 @@ void norm_sums_codes_kernel(Cuda, const NormSumsJob& job) {
   const GroupLayout& layout = codes.layout;
   check_dtype(codes.dtype);
   const int64_t c = layout.cols, step = ops::chunk_rows(job.dy.device(), c);
-  const ops::cuda::Chunks chunks{1, layout.rows, c, step, ops::cuda::ceil_div(layout.rows, step)};
+  const ops::cuda::Chunks chunks{1, layout.rows, c, step, ceil_div(layout.rows, step)};
   with_activation(codes.dtype, [&]<class T>(T) {
     ops::cuda::with_vectors<T>(c, {&job.dy, &job.mask, &job.mean, &job.g}, [&](auto n) {
       constexpr int N = n;
-      const auto columns = ops::cuda::columns_over(c / N, ops::cuda::kSumThreads,
-                                                   ops::cuda::ceil_div(step, int64_t{kRows}));
+      const auto columns =
+          ops::cuda::columns_over(c / N, ops::cuda::kSumThreads, ceil_div(step, int64_t{kRows}));
       Sums<T> p{unpacking(codes),
                 job.dy.data<T>(),
                 ops::cuda::mut_or_null<uint8_t>(job.mask),

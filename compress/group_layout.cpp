@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
+#include "core/integers.h"
 #include "ops/bitmask.h"
 
 namespace frugal::compress {
-
-namespace {
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-}  // namespace
 
 int64_t GroupLayout::code_bytes(int64_t rows_in_group) const {
   const Planes planes = planes_of(bits);

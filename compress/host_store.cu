@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/cuda.h"
+#include "core/integers.h"
 #include "core/pinned_pool.h"
 
 namespace frugal::compress {
@@ -122,7 +123,7 @@ class Store final : public HostStore {
   };
   using Items = std::map<Id, Item>;
 
-  static int64_t accounted(const Tensor& tensor) { return (tensor.nbytes() + 63) / 64 * 64; }
+  static int64_t accounted(const Tensor& tensor) { return round_up(tensor.nbytes(), 64); }
   static bool was_changed(const Item& item) {
     return item.changed ||
            (item.payload.defined() && item.payload.storage()->version() != item.version);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "compress/quantize_kernels.h"
+#include "core/integers.h"
 #include "core/parallel.h"
 #include "ops/bitmask.h"
 #include "ops/copy.h"
@@ -17,10 +18,6 @@ constexpr int64_t kSegment = int64_t{64} << 10;  // elements: what is gathered s
 constexpr int64_t kAlign = 16;
 constexpr int64_t kSignRows = 64;  // fewer would lie on the row axis, which carries no sign
 constexpr int kMaxBits = 16;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // f(segment) for each, in parallel where that keeps all threads busy; within a segment else, as on
 // other devices.

@@ -8,9 +8,9 @@
 namespace frugal::compress {
 namespace {
 
-// Counters of a device come from small blocks that are never given back, and are no tensor's:
-// memory accounts hold what plans on `meta` hold. Work that is being recorded takes one that is
-// zero already: zeroing it there would be recorded too, and every replay would begin anew.
+// Counters of a device come from small blocks that are never given back. Work that is being
+// recorded takes one that is zero already: zeroing it there would be recorded too, and every replay
+// would begin anew.
 class Counters {
  public:
   unsigned long long* take() {
@@ -33,16 +33,17 @@ class Counters {
  private:
   void add_zeros() {
     constexpr size_t kCount = 256;
-    void* block = nullptr;
-    FRUGAL_CUDA_CHECK(cudaMalloc(&block, kCount * sizeof(unsigned long long)));
+    constexpr size_t kBytes = kCount * sizeof(unsigned long long);
+    void* block = blocks_.emplace_back(cuda::system_memory(kBytes)).get();
     const cuda::Stream beside;  // nothing on it is recorded
-    FRUGAL_CUDA_CHECK(cudaMemsetAsync(block, 0, kCount * sizeof(unsigned long long), beside.get()));
+    FRUGAL_CUDA_CHECK(cudaMemsetAsync(block, 0, kBytes, beside.get()));
     FRUGAL_CUDA_CHECK(cudaStreamSynchronize(beside.get()));
     for (size_t i = 0; i < kCount; ++i)
       zero_.push_back(static_cast<unsigned long long*>(block) + i);
   }
 
   std::mutex mutex_;
+  std::vector<std::shared_ptr<void>> blocks_;
   std::vector<unsigned long long*> zero_, used_;
 };
 

@@ -1,30 +1,18 @@
 #include "compress/payload_store.h"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <tuple>
 #include <utility>
+
+#include "core/integers.h"
+#include "core/stopwatch.h"
 
 namespace frugal::compress {
 namespace {
 
 // As the allocator counts.
-int64_t accounted(const Tensor& tensor) { return (tensor.nbytes() + 63) / 64 * 64; }
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
+int64_t accounted(const Tensor& tensor) { return round_up(tensor.nbytes(), 64); }
 
 }  // namespace
 

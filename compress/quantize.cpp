@@ -4,16 +4,13 @@
 #include <cmath>
 
 #include "compress/fused_kernels.h"
+#include "core/integers.h"
 #include "core/parallel.h"
 #include "ops/bitmask.h"
 
 namespace frugal::compress {
 
 namespace {
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 void check_sign(const Sign& sign, const Tensor& tensor) {
   const int64_t bytes = ops::bitmask_layout(tensor.shape()).bytes();

@@ -34,13 +34,40 @@ int current() {
   return index;
 }
 
+std::string words_of(cudaError_t status, const char* call) {
+  return fmt::format("[cuda] {}: {} ({}){}", call, cudaGetErrorString(status),
+                     cudaGetErrorName(status), advice(status));
+}
+
 }  // namespace
+
+const char* advice(int status) {
+  switch (status) {
+    case cudaErrorMemoryAllocation:
+      return "; other processes may hold the GPU's memory (nvidia-smi), and a smaller batch or "
+             "more "
+             "compression takes less";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      return "; the fault stays with this process, which must end; to find the kernel, run it "
+             "under "
+             "compute-sanitizer";
+    default:
+      return "";
+  }
+}
 
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // so that the next call does not report it again
-  throw Error(fmt::format("[cuda] {}: {} ({})", call, cudaGetErrorString(status),
-                          cudaGetErrorName(status)));
+  throw Error(words_of(status, call));
 }
 
 void report(cudaError_t status, const char* call) noexcept {
@@ -50,7 +77,7 @@ void report(cudaError_t status, const char* call) noexcept {
   if (status == cudaErrorCudartUnloading) return;
 #endif
   try {
-    log().error("[cuda] {}: {}", call, cudaGetErrorString(status));
+    log().error(words_of(status, call));
   } catch (...) {  // nobody is left to tell
   }
 }

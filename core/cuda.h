@@ -12,7 +12,8 @@
 
 namespace frugal::cuda {
 
-// Errors: Error "[cuda] CALL: what CUDA says"; out of memory and sticky faults say what helps.
+// Errors: Error "[cuda] CALL: what CUDA says"; with advice() where memory is used up, and after
+// faults that stay.
 void check(cudaError_t status, const char* call);
 #define FRUGAL_CUDA_CHECK(call) ::frugal::cuda::check((call), #call)
 // For destructors: logs what check() would throw. Silent where the process ends.

@@ -35,22 +35,24 @@ void Graph::capture(const std::function<void()>& work) {
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
   allocator(device).trim();  // the graph's memory is another's, and nothing can go back meanwhile
   auto pool = std::make_unique<PrivatePool>();
-  // Relaxed: memory may be taken from the system meanwhile.
-  FRUGAL_CUDA_CHECK(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
   cudaGraph_t graph = nullptr;
-  is_recording = true;
-  try {
-    const PrivatePool::Scope scope(*pool);
-    work();
+  {
+    const PrivatePool::Scope scope(*pool);  // ends after the capture: then what was freed goes back
+    // Relaxed: memory may be taken from the system meanwhile.
+    FRUGAL_CUDA_CHECK(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
+    is_recording = true;
+    try {
+      work();
+    } catch (...) {
+      is_recording = false;
+      cudaStreamEndCapture(on, &graph);  // fails if the capture broke: then there is no graph
+      cudaGetLastError();
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      throw;
+    }
     is_recording = false;
-  } catch (...) {
-    is_recording = false;
-    cudaStreamEndCapture(on, &graph);  // fails if the capture broke: then there is no graph
-    cudaGetLastError();
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    throw;
+    FRUGAL_CUDA_CHECK(cudaStreamEndCapture(on, &graph));
   }
-  FRUGAL_CUDA_CHECK(cudaStreamEndCapture(on, &graph));
   const cudaError_t made = cudaGraphInstantiate(&state_->exec, graph, 0);
   cudaGraphDestroy(graph);
   check(made, "cudaGraphInstantiate");

@@ -16,14 +16,6 @@ constexpr int64_t kAligned = 256;
 
 thread_local LateArguments* running = nullptr;
 
-// The system's, for all that is recorded: in the graph's own memory, kernels that run before would
-// write over it. No tensor's: accounts hold what plans on `meta` hold.
-std::shared_ptr<uint8_t> allocate(int64_t bytes) {
-  void* data = nullptr;
-  FRUGAL_CUDA_CHECK(cudaMalloc(&data, static_cast<size_t>(bytes)));
-  return {static_cast<uint8_t*>(data), [](uint8_t* p) { FRUGAL_CUDA_REPORT(cudaFree(p)); }};
-}
-
 }  // namespace
 
 LateArguments* LateArguments::current() { return running; }
@@ -65,13 +57,14 @@ const void* LateArguments::place(const void* value, int64_t bytes) {
     if (blocks_.empty() || blocks_.back().used + bytes > blocks_.back().here.numel()) {
       const CategoryScope scope(Category::workspace);
       const int64_t size = std::max(kBlock, bytes);
-      blocks_.push_back({allocate(size), Tensor::empty({size}, DType::u8)});
+      // Not in the graph's own memory, where kernels that run before would write over it.
+      blocks_.push_back({system_memory(size), Tensor::empty({size}, DType::u8)});
     }
     Block& block = blocks_.back();
     items_.push_back({blocks_.size() - 1, block.used, bytes});
     block.used =
         std::min(block.here.numel(), (block.used + bytes + kAligned - 1) / kAligned * kAligned);
-    return block.there.get() + items_.back().begin;
+    return static_cast<uint8_t*>(block.there.get()) + items_.back().begin;
   }
   FRUGAL_CHECK(next_ < items_.size() && items_[next_].bytes == bytes,
                "[cuda] expected a late argument as recorded, got another, of {} bytes", bytes);

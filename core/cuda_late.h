@@ -32,7 +32,7 @@ class LateArguments {
 
  private:
   struct Block {  // sent at once
-    std::shared_ptr<uint8_t> there;
+    std::shared_ptr<void> there;
     Tensor here;
     int64_t used = 0;
   };

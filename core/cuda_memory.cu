@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/cuda_kernel.h"
@@ -45,6 +46,29 @@ class CudaAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     private_ = nullptr;
     drop_unused();
+    for (void* data : std::exchange(later_, {})) free(data);
+  }
+  void sweep() {
+    const std::lock_guard lock(mutex_);
+    drop_unused();
+  }
+  std::shared_ptr<void> system_memory(int64_t bytes) {
+    void* data = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      data = with_room([&] { return malloc(bytes); });
+    }
+    if (data == nullptr) {
+      const MemoryReport now = report();
+      throw OutOfMemory(fmt::format("out of memory: the system has none left for {} bytes beside "
+                                    "tensors\n{}",
+                                    bytes, now.str()),
+                        now);
+    }
+    return {data, [this](void* p) {
+              const std::lock_guard lock(mutex_);
+              free(p);
+            }};
   }
 
  protected:
@@ -52,11 +76,7 @@ class CudaAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     if (one_by_one() && private_ == nullptr) return malloc(bytes);
     SegmentPool& pool = private_ != nullptr ? *private_ : *pools_.front();
-    void* data = pool.allocate(bytes);
-    // Work that is being recorded must not wait, as giving back to the system does.
-    if (data != nullptr || private_ != nullptr) return data;
-    for (const auto& other : pools_) other->trim();
-    return pool.allocate(bytes);
+    return with_room([&] { return pool.allocate(bytes); });
   }
   void give_back(void* data, int64_t) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -85,6 +105,15 @@ class CudaAllocator final : public Allocator {
     return asked;
 #endif
   }
+  // What allocate() gives, at need after what nobody uses went back to the system; that cannot be
+  // while work is recorded.
+  template <class F>
+  void* with_room(const F& allocate) {
+    void* data = allocate();
+    if (data != nullptr || private_ != nullptr) return data;
+    for (const auto& pool : pools_) pool->trim();
+    return allocate();
+  }
   // Private pools that nobody else holds and no tensor lies in.
   void drop_unused() {
     std::erase_if(pools_, [&](const auto& pool) {
@@ -103,14 +132,16 @@ class CudaAllocator final : public Allocator {
     return data;
   }
   void free(void* data) noexcept {
+    if (private_ != nullptr) return later_.push_back(data);
     FRUGAL_CUDA_REPORT(cudaSetDevice(index_));
-    FRUGAL_CUDA_REPORT(cudaFree(data));  // waits for what was queued
+    FRUGAL_CUDA_REPORT(cudaFree(data));  // waits for what was queued: not while work is recorded
   }
 
   int index_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<SegmentPool>> pools_;  // the first is everybody's
   std::shared_ptr<SegmentPool> private_;             // of the Scope that lives
+  std::vector<void*> later_;                         // to be freed when it ends
 };
 
 CudaAllocator& allocator_of(int index) {
@@ -130,12 +161,15 @@ CudaAllocator& allocator_of(int index) {
 }  // namespace
 
 Allocator& allocator(int index) { return allocator_of(index); }
+std::shared_ptr<void> system_memory(int64_t bytes) {
+  return allocator_of(current_device()).system_memory(bytes);
+}
 
 PrivatePool::PrivatePool()
     : device_(current_device()), pool_(allocator_of(device_).make_pool(true)) {}
 PrivatePool::~PrivatePool() {
   pool_.reset();
-  allocator_of(device_).leave();
+  allocator_of(device_).sweep();
 }
 PrivatePool::Scope::Scope(PrivatePool& pool) : device_(pool.device_) {
   allocator_of(device_).enter(pool.pool_);
@@ -189,20 +223,18 @@ void fill(void* data, int64_t count, const void* value, size_t size) {
 
 namespace {
 
-// One per device, never given back, and no tensor's: accounts hold what plans on `meta` hold.
+// One per device, never given back.
 Advance* advance_of(int index) {
-  static auto* all = new std::vector<Advance*>;
+  static auto* all = new std::vector<std::shared_ptr<void>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (all->size() <= static_cast<size_t>(index)) all->resize(static_cast<size_t>(index) + 1);
-  Advance*& one = (*all)[static_cast<size_t>(index)];
+  std::shared_ptr<void>& one = (*all)[static_cast<size_t>(index)];
   if (one == nullptr) {
-    void* memory = nullptr;
-    FRUGAL_CUDA_CHECK(cudaMalloc(&memory, sizeof(Advance)));
-    FRUGAL_CUDA_CHECK(cudaMemsetAsync(memory, 0, sizeof(Advance), stream()));
-    one = static_cast<Advance*>(memory);
+    one = system_memory(sizeof(Advance));
+    FRUGAL_CUDA_CHECK(cudaMemsetAsync(one.get(), 0, sizeof(Advance), stream()));
   }
-  return one;
+  return static_cast<Advance*>(one.get());
 }
 
 __global__ void set_advance_kernel(Advance* to, Advance now) { *to = now; }

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "core/cuda_memory.h"
+#include "core/integers.h"
 
 namespace frugal {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kCacheSlack = int64_t{64} << 20;  // cached bytes allowed beyond the highest total
-
-int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 // Sizes are rounded to an eighth of their power of two, so that nearly equal requests share blocks.
 int64_t capacity_for(int64_t bytes) {

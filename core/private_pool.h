@@ -8,8 +8,9 @@ class SegmentPool;
 
 namespace frugal::cuda {
 
-// While a Scope lives, new tensors of the current device lie here. The memory goes back when the
-// pool and all those tensors are gone, and no sooner: recorded work touches what is free here.
+// While a Scope lives, new tensors of the current device lie here, and nothing goes back to the
+// system. This memory goes back when the pool and all those tensors are gone, and no sooner:
+// recorded work touches what is free here.
 class PrivatePool {
  public:
   PrivatePool();

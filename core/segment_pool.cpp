@@ -4,13 +4,10 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/integers.h"
 
 namespace frugal {
-namespace {
-
-int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
-
-}  // namespace
+namespace {}  // namespace
 
 SegmentPool::~SegmentPool() {
   for (const auto& [data, bytes] : segments_) source_.give_back(data);

@@ -10,13 +10,15 @@
 #include <mutex>
 
 #include "core/cuda.h"
+#include "core/recent.h"
 #include "ops/precision.h"
 
 namespace frugal::ops::cublas {
 namespace {
 
-// Enough for every kernel of Hopper and later; those of Ampere ask for less.
-constexpr size_t kMostWorkspace = size_t{32} << 20;
+constexpr size_t kMostPlans = 4096;
+
+int64_t most_workspace() { return library_workspace(convolution_workspace(), false); }
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -58,17 +60,7 @@ cublasComputeType_t compute_of(const Gemm& p) {
 }
 
 cublasLtEpilogue_t epilogue_of(const Gemm& p) {
-  const bool bias = p.bias != nullptr;
-  switch (p.epilogue) {
-    case Epilogue::relu:
-      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case Epilogue::gelu_tanh:
-      if (p.before == nullptr) return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-      return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    case Epilogue::none:
-      break;
-  }
-  return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  return p.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 // What kernels may assume of an address, at most 256.
@@ -93,24 +85,23 @@ struct Plan {
     set(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
-    if (p.before != nullptr) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t{p.n});
     point_to(p);
     b = operand(p.b, p.k, p.n, p);
     a = operand(p.a, p.m, p.k, p);
     c = layout(p.output, p.n, p.m, p.c_leading, p.c_stride, p.batch);
   }
 
-  // The addresses that are part of the operation.
+  // The address that is part of the operation.
   void point_to(const Gemm& p) {
     if (p.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.before != nullptr) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.before);
   }
 
   void search(cublasLtHandle_t handle, const Gemm& p) {
     cublasLtMatmulPreference_t made = nullptr;
     FRUGAL_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
     const Preference preference(made);
-    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMostWorkspace});
+    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+        static_cast<uint64_t>(most_workspace()));
     // Parts of a sum are added as f32, in order.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
@@ -174,23 +165,23 @@ Key key_of(const Gemm& p) {
           alignment_of(p.b.data),
           alignment_of(p.c),
           alignment_of(p.bias),
-          alignment_of(p.before)};
+          most_workspace()};
 }
 
 struct Library {
   std::mutex mutex;
   cublasLtHandle_t handle = nullptr;
-  std::map<Key, Plan> plans;
+  Recent<Key, Plan> plans{kMostPlans};
 
   const Plan& plan(const Gemm& p) {
     const Key key = key_of(p);
-    if (const auto known = plans.find(key); known != plans.end()) {
-      known->second.point_to(p);
-      return known->second;
+    if (Plan* known = plans.find(key)) {
+      known->point_to(p);
+      return *known;
     }
-    Plan& made = plans.try_emplace(key, p).first->second;
+    Plan made(p);
     made.search(handle, p);
-    return made;
+    return plans.put(key, std::move(made));
   }
 };
 
@@ -213,7 +204,7 @@ bool gemm(const Gemm& p) {
   const std::lock_guard lock(one.mutex);
   const Plan& plan = one.plan(p);
   if (!plan.found) {
-    FRUGAL_CHECK(p.bias != nullptr || p.epilogue != Epilogue::none,
+    FRUGAL_CHECK(p.bias != nullptr,
                  "[matmul] cuBLASLt has no kernel for [{}, {}] x [{}, {}] of {}, {} at a time", p.m,
                  p.k, p.k, p.n, name_of(p.input), p.batch);
     return false;

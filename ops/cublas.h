@@ -7,8 +7,6 @@
 
 namespace frugal::ops::cublas {
 
-enum class Epilogue : uint8_t { none, relu, gelu_tanh };  // cuBLASLt has no gelu by erf
-
 // A matrix of each batch item: rows `leading` elements apart, items `stride` (0: one for all).
 // `transposed`: memory holds the transpose, and its rows are `leading` apart.
 struct Operand {
@@ -17,22 +15,23 @@ struct Operand {
   int64_t leading = 0, stride = 0;
 };
 
-// c = epilogue(alpha a b + beta c + bias), of a [m, k], b [k, n], c [m, n]. Sums are f32.
+// c = alpha a b + beta c + bias, of a [m, k], b [k, n], c [m, n]. Sums are f32. cuBLASLt's gelu is
+// not used: its bits are not ours, and what is made by it could not be rebuilt exactly.
 struct Gemm {
-  int64_t m = 0, n = 0, k = 0, batch = 1;  // REQUIRES: all at least 1
+  int64_t m = 0, n = 0, k = 0, batch = 1;  // REQUIRES: all at least 1, batch at most kMostBatch
   DType input = DType::f32;                // of a and b: f32, by matmul_precision(), or bf16
-  DType output = DType::f32;               // of c, bias and before: f32; bf16 only beside bf16
+  DType output = DType::f32;               // of c and bias: f32; bf16 only beside bf16
   Operand a, b;
   void* c = nullptr;
   int64_t c_leading = 0, c_stride = 0;
   float alpha = 1, beta = 0;
   const void* bias = nullptr;  // [n], added to each row
-  Epilogue epilogue = Epilogue::none;
-  void* before = nullptr;  // of gelu: takes its argument, [m, n] dense; REQUIRES: batch is 1
 };
+// Kernels put batch items on an axis of the grid that ends here.
+inline constexpr int64_t kMostBatch = 65535;
 
-// Whether it was done: with a bias or an epilogue, cuBLASLt may have no kernel, and then nothing
-// was.  Errors: none for the product alone; the library's.
+// Whether it was done: with a bias cuBLASLt may have no kernel, and then nothing was.
+// Errors: no kernel for the product alone; the library's.
 [[nodiscard]] bool gemm(const Gemm& problem);
 
 }  // namespace frugal::ops::cublas

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "core/cuda_kernel.h"
+#include "core/integers.h"
 
 namespace frugal::ops::cuda {
 
@@ -67,7 +68,5 @@ template <class T>
 T* mut_or_null(const Tensor& x) {
   return x.defined() ? x.mut<T>() : nullptr;
 }
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace frugal::ops::cuda

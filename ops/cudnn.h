@@ -24,8 +24,8 @@ struct ConvolutionData {
   const void* bias = nullptr;
 };
 
-// Whether it was done: where cuDNN has no engine for the problem, nothing was.  Errors: the
-// library's, naming the descriptor.
+// Whether it was done: where cuDNN has no engine for the problem, nothing was, and a warning says
+// so once.  Errors: the library's, naming the descriptor; OutOfMemory.
 [[nodiscard]] bool convolve(const Convolution& problem, const ConvolutionData& data);
 
 }  // namespace frugal::ops::cudnn

@@ -153,7 +153,8 @@ bool attend(const Attention& p, const AttentionData& data) {
                                 {kY, data.y}, {kLse, data.lse}, {kScale, &p.scale}};
   if (p.causal) bindings.push_back({kHidden, &hidden});
   return run(
-      key, false, [&] { return Builder(p).build(); }, bindings);
+      key, {false, library_workspace(convolution_workspace(), false)},
+      [&] { return Builder(p).build(); }, bindings);
 }
 
 }  // namespace frugal::ops::cudnn

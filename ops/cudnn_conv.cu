@@ -107,17 +107,16 @@ bool convolve(const Convolution& p, const ConvolutionData& data) {
   const bool exact = p.dtype == DType::f32 && matmul_precision() == MatmulPrecision::f32;
   static constexpr const char* kPasses[] = {"forward", "input", "weight"};
   const std::string key = fmt::format(
-      "conv {} {}{}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {} within "
-      "{}",
+      "conv {} {}{}{}{} x {} w {} y {} stride {} padding {} dilation {} aligned {} {} {} {}",
       kPasses[static_cast<int>(p.pass)], name_of(p.dtype), exact ? "" : " rounded",
       p.bias ? " +bias" : "", deterministic() ? "" : " any order", p.x, p.w, p.y,
       shape(p.options.stride), shape(p.options.padding), shape(p.options.dilation),
       alignment_of(data.x), alignment_of(data.w), alignment_of(data.y),
-      p.bias ? alignment_of(data.bias) : 0, convolution_workspace());
+      p.bias ? alignment_of(data.bias) : 0);
   std::vector<Binding> bindings{{kX, data.x}, {kW, data.w}, {kY, data.y}};
   if (p.bias) bindings.push_back({kBias, data.bias});
   return run(
-      key, exact, [&] { return graph_of(p, data); }, bindings);
+      key, {exact, convolution_workspace()}, [&] { return graph_of(p, data); }, bindings);
 }
 
 }  // namespace frugal::ops::cudnn

@@ -5,10 +5,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
+#include <set>
 
 #include "core/cuda.h"
+#include "core/cuda_graph.h"
 #include "core/log.h"
+#include "core/recent.h"
 #include "ops/autotune.h"
 #include "ops/precision.h"
 
@@ -19,6 +21,7 @@ constexpr int64_t kMostConfigs = 64;  // of one heuristic
 constexpr int64_t kMostKnobs = 64;    // of one engine; the library knows fewer
 constexpr size_t kTimedPlans = 6;     // the heuristics' order is good: the best is among the first
 constexpr int kTimedRuns = 3;
+constexpr size_t kMostPlans = 4096;
 
 struct Plan {
   Descriptor descriptor;
@@ -26,13 +29,36 @@ struct Plan {
   std::string tag;  // of its engine and the engine's settings
 };
 
+Device here() {
+  int index = 0;
+  FRUGAL_CUDA_CHECK(cudaGetDevice(&index));
+  return {DeviceType::cuda, index};
+}
+
+bool lacks_memory(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+// f(), once more without the memory that the allocator keeps for later, if it found too little.
+template <class F>
+void call(const std::string& what, const F& f) {
+  cudnnStatus_t status = f();
+  if (lacks_memory(status)) {
+    allocator(here()).trim();
+    status = f();
+  }
+  check(status, what);
+}
+
 // What a device needs. Never destroyed: by then the driver may have gone.
 struct Library {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
   int device = 0;
   std::string name;  // of device and library, for measured choices
-  std::unordered_map<std::string, std::optional<Plan>> plans;
+  Recent<std::string, std::shared_ptr<Plan>> plans{kMostPlans};  // null: no engine
+  std::set<std::shared_ptr<Plan>> recorded;  // whose kernels graphs run, so that they must stay
 };
 
 Library& library() {
@@ -43,7 +69,7 @@ Library& library() {
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
   Library& one = (*all)[device];
   if (one.handle != nullptr) return one;
-  check(cudnnCreate(&one.handle), "cudnnCreate");
+  call("cudnnCreate", [&] { return cudnnCreate(&one.handle); });
   check(cudnnSetStream(one.handle, cuda::stream()), "cudnnSetStream");
   cudaDeviceProp properties{};
   FRUGAL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
@@ -58,22 +84,24 @@ Descriptor engine_of(const Descriptor& config) {
           .at(0));
 }
 
-// f32 stays f32: no engine that rounds inputs to half, or adds in less than f32. Large Winograd
-// tiles lose bits too; exact is what adds products of the inputs themselves.
+// f32 stays f32: no engine that rounds inputs to half, or adds in less than f32; exact is what
+// does not round them to tf32 either. Engines add products of the inputs themselves: with what
+// Winograd and FFT add, small numbers lose bits, and slices of a batch differ from the whole. In
+// our layout they are rare, and slower than tensor cores.
 bool is_allowed(const Descriptor& config, bool exact) {
   const auto notes = engine_of(config).values<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-      case CUDNN_NUMERICAL_NOTE_FFT:
-      case CUDNN_NUMERICAL_NOTE_WINOGRAD:
-      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
         return exact;
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
         return deterministic();
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+      case CUDNN_NUMERICAL_NOTE_FFT:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
         return true;
@@ -97,30 +125,58 @@ std::string tag_of(const Descriptor& config) {
   return tag;
 }
 
-// What the heuristics propose, best first.
-std::vector<Descriptor> configs(const Descriptor& graph, bool exact) {
-  std::vector<Descriptor> all;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristic");
-    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
-        .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-    if (heuristic.try_finalize() != CUDNN_STATUS_SUCCESS) continue;
-    for (Descriptor& config :
-         heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-                               "engine configuration", kMostConfigs))
-      if (is_allowed(config, exact)) all.push_back(std::move(config));
+// Tries one way after another. What the library has no way for is passed over, and so is what fails
+// in itself, as long as another way is found.
+class Tries {
+ public:
+  template <class F>
+  void operator()(const F& f) {
+    try {
+      f();
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Unsupported& e) {
+      reason_ = e.what();
+    } catch (const Error&) {
+      if (!failure_) failure_ = std::current_exception();
+    }
   }
+  // Why none was found.  Errors: the first failure.
+  const std::string& reason() const {
+    if (failure_) std::rethrow_exception(failure_);
+    return reason_;
+  }
+
+ private:
+  std::string reason_ = "no engine configuration is left";
+  std::exception_ptr failure_;
+};
+
+// What the heuristics propose, best first.
+std::vector<Descriptor> configs(const Descriptor& graph, bool exact, Tries& tries) {
+  std::vector<Descriptor> all;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    tries([&] {
+      Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristic");
+      heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+          .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
+          .finalize();
+      for (Descriptor& config :
+           heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                                 "engine configuration", kMostConfigs))
+        if (is_allowed(config, exact)) all.push_back(std::move(config));
+    });
   return all;
 }
 
-// Nothing where the engine turns out not to take the graph.
-std::optional<Plan> plan_of(const Library& one, const Descriptor& config) {
+// Errors: Unsupported, where the engine turns out not to take the graph.
+Plan plan_of(const Library& one, const Descriptor& config) {
   Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan");
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, one.handle)
-      .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-  if (plan.try_finalize() != CUDNN_STATUS_SUCCESS) return std::nullopt;
+      .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
+      .finalize();
   const auto workspace = plan.value<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  return Plan{std::move(plan), workspace, tag_of(config)};
+  return {std::move(plan), workspace, tag_of(config)};
 }
 
 void execute(const Library& one, const Plan& plan, const std::vector<Binding>& bindings) {
@@ -138,7 +194,8 @@ void execute(const Library& one, const Plan& plan, const std::vector<Binding>& b
       .set_pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, data)
       .set_pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace.raw()})
       .finalize();
-  check(cudnnBackendExecute(one.handle, plan.descriptor.get(), pack.get()), plan.tag);
+  call(plan.tag,
+       [&] { return cudnnBackendExecute(one.handle, plan.descriptor.get(), pack.get()); });
 }
 
 float milliseconds(const Library& one, const Plan& plan, const std::vector<Binding>& bindings) {
@@ -155,51 +212,64 @@ float milliseconds(const Library& one, const Plan& plan, const std::vector<Bindi
   return static_cast<float>(best);
 }
 
-bool capturing() {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  FRUGAL_CUDA_CHECK(cudaStreamIsCapturing(cuda::stream(), &status));
-  return status != cudaStreamCaptureStatusNone;
+// The fastest of those for whose workspace there is memory; null: there is for none.
+Plan* fastest(const Library& one, std::vector<Plan>& plans, const std::vector<Binding>& bindings) {
+  Plan* best = nullptr;
+  float least = 0;
+  for (Plan& plan : plans) {
+    try {
+      const float time = milliseconds(one, plan, bindings);
+      if (best == nullptr || time < least) best = &plan, least = time;
+    } catch (const OutOfMemory&) {  // nor for a step
+    }
+  }
+  return best;
 }
 
-// The first plan within the limit, else that of the least workspace. Where choices are measured,
-// the fastest of the first few.
-std::optional<Plan> search(const Library& one, const std::string& key, bool exact, Graph built,
-                           const std::vector<Binding>& bindings) {
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, one.handle)
-      .set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, built.operations());
-  if (graph.try_finalize() != CUDNN_STATUS_SUCCESS) return std::nullopt;
-  const std::string problem = one.name + ", " + key;
+// The first plan within the wished workspace, else that of the least. Where choices are measured,
+// the fastest of the first few. Null, with a warning, where no engine takes the graph.
+std::shared_ptr<Plan> search(const Library& one, const std::string& key, const Wish& wish,
+                             const std::function<Graph()>& build,
+                             const std::vector<Binding>& bindings) {
+  const std::string problem = fmt::format("{}, {} within {}", one.name, key, wish.workspace);
   const bool measures = autotune::enabled();
   const std::optional<std::string> known = measures ? autotune::find(problem) : std::nullopt;
-  std::vector<Descriptor> candidates = configs(graph, exact);
-  if (known) {
-    const auto chosen = std::find_if(candidates.begin(), candidates.end(),
-                                     [&](const Descriptor& c) { return tag_of(c) == *known; });
-    if (chosen != candidates.end()) std::rotate(candidates.begin(), chosen, chosen + 1);
-  }
-  const size_t wanted = measures && !known && !capturing() ? kTimedPlans : 1;
+  const size_t wanted = measures && !known && !cuda::recording() ? kTimedPlans : 1;
   std::vector<Plan> plans;
   std::optional<Plan> smallest;
-  for (const Descriptor& config : candidates) {
-    std::optional<Plan> plan = plan_of(one, config);
-    if (!plan) continue;
-    if (plan->workspace <= convolution_workspace())
-      plans.push_back(std::move(*plan));
-    else if (!smallest || plan->workspace < smallest->workspace)
-      smallest = std::move(plan);
-    if (plans.size() == wanted) break;
+  Tries tries;
+  tries([&] {
+    const Graph built = build();
+    Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, one.handle)
+        .set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, built.operations())
+        .finalize();
+    std::vector<Descriptor> candidates = configs(graph, wish.exact, tries);
+    if (known) {
+      const auto chosen = std::find_if(candidates.begin(), candidates.end(),
+                                       [&](const Descriptor& c) { return tag_of(c) == *known; });
+      if (chosen != candidates.end()) std::rotate(candidates.begin(), chosen, chosen + 1);
+    }
+    for (const Descriptor& config : candidates) {
+      tries([&] {
+        Plan plan = plan_of(one, config);
+        if (plan.workspace <= wish.workspace)
+          plans.push_back(std::move(plan));
+        else if (!smallest || plan.workspace < smallest->workspace)
+          smallest = std::move(plan);
+      });
+      if (plans.size() == wanted) break;
+    }
+  });
+  if (plans.empty() && smallest) return std::make_shared<Plan>(std::move(*smallest));
+  if (plans.empty()) {
+    log().warn(fmt::format("[cudnn] slower kernels take over, since no engine takes {}: {}", key,
+                           tries.reason()));
+    return nullptr;
   }
-  if (plans.empty()) return smallest;
-  if (wanted == 1) return std::move(plans.front());
-  const Plan* best = nullptr;
-  float least = 0;
-  for (const Plan& plan : plans) {
-    const float time = milliseconds(one, plan, bindings);
-    if (best == nullptr || time < least) best = &plan, least = time;
-  }
-  autotune::remember(problem, best->tag);
-  return std::move(*const_cast<Plan*>(best));
+  Plan* best = wanted > 1 ? fastest(one, plans, bindings) : nullptr;
+  if (best != nullptr) autotune::remember(problem, best->tag);
+  return std::make_shared<Plan>(std::move(best != nullptr ? *best : plans.front()));
 }
 
 }  // namespace
@@ -208,7 +278,13 @@ void check(cudnnStatus_t status, const std::string& what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char words[1024] = {};
   cudnnGetLastErrorString(words, sizeof(words));
-  throw Error(fmt::format("[cudnn] {}: {} ({})", what, cudnnGetErrorString(status), words));
+  const std::string text =
+      fmt::format("[cudnn] {}: {} ({})", what, cudnnGetErrorString(status), words);
+  constexpr int kFamily = 1000;  // of statuses, in which the rest tells why
+  if (status / kFamily == CUDNN_STATUS_NOT_SUPPORTED / kFamily) throw Unsupported(text);
+  if (!lacks_memory(status)) throw Error(text);
+  const MemoryReport memory = allocator(here()).report();
+  throw OutOfMemory(fmt::format("out of memory: {}\n{}", text, memory.str()), memory);
 }
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type, const char* name) : name_(name) {
@@ -241,7 +317,7 @@ Descriptor& Descriptor::set_pointers(cudnnBackendAttributeName_t attribute,
 }
 
 Descriptor& Descriptor::finalize() {
-  check(try_finalize(), name_);
+  call(name_, [&] { return cudnnBackendFinalize(get()); });
   return *this;
 }
 
@@ -296,15 +372,24 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Desc
   add(operation);
 }
 
-bool run(const std::string& key, bool exact, const std::function<Graph()>& build,
+bool run(const std::string& key, const Wish& wish, const std::function<Graph()>& build,
          const std::vector<Binding>& bindings) {
   Library& one = library();
   const std::lock_guard lock(one.mutex);
-  auto kept = one.plans.find(key);
-  if (kept == one.plans.end())
-    kept = one.plans.emplace(key, search(one, key, exact, build(), bindings)).first;
-  if (!kept->second) return false;
-  execute(one, *kept->second, bindings);
+  const std::string kept = fmt::format("{} within {}", key, wish.workspace);
+  const std::shared_ptr<Plan>* known = one.plans.find(kept);
+  std::shared_ptr<Plan> plan =
+      known != nullptr ? *known : one.plans.put(kept, search(one, key, wish, build, bindings));
+  if (plan == nullptr) return false;
+  try {
+    execute(one, *plan, bindings);
+  } catch (const OutOfMemory&) {
+    const std::shared_ptr<Plan> least = search(one, key, {wish.exact, 0}, build, bindings);
+    if (least == nullptr || least->workspace >= plan->workspace) throw;
+    plan = one.plans.put(kept, least);
+    execute(one, *plan, bindings);
+  }
+  if (cuda::recording()) one.recorded.insert(plan);
   return true;
 }
 

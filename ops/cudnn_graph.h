@@ -10,11 +10,16 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/error.h"
+#include "core/memory.h"
 
 namespace frugal::ops::cudnn {
 
-// Errors: "[cudnn] WHAT: the status (the library's own words)".
+// The library has no way to do what was asked; nothing went wrong.
+struct Unsupported : Error {
+  using Error::Error;
+};
+// Errors: "[cudnn] WHAT: the status (the library's own words)", as Unsupported, OutOfMemory or
+// Error.
 void check(cudnnStatus_t status, const std::string& what);
 
 template <class V>
@@ -55,8 +60,7 @@ class Descriptor {
   Descriptor& set_descriptors(cudnnBackendAttributeName_t attribute,
                               const std::vector<cudnnBackendDescriptor_t>& values);
   Descriptor& set_pointers(cudnnBackendAttributeName_t attribute, const std::vector<void*>& values);
-  Descriptor& finalize();
-  cudnnStatus_t try_finalize() { return cudnnBackendFinalize(get()); }
+  Descriptor& finalize();  // Errors: Unsupported, OutOfMemory
 
   template <class V>
   V value(cudnnBackendAttributeName_t attribute) const {
@@ -128,9 +132,16 @@ struct Binding {
   const void* data;
 };
 
-// Runs the graph that `build` makes by the plan kept for `key`, searched for at first. `exact`: no
-// engine that rounds f32 inputs.  Returns false where no engine takes the graph.
-bool run(const std::string& key, bool exact, const std::function<Graph()>& build,
+// What to look for in plans.
+struct Wish {
+  bool exact = false;     // no engine that rounds f32 inputs
+  int64_t workspace = 0;  // bytes, at most, where an engine does with so few
+};
+// Runs the graph that `build` makes by the plan kept for `key` and `wish`, searched for at first;
+// by that of the least workspace where there is no memory for more.  Returns false, and warns once,
+// where no engine takes the graph.  Errors: an engine's failure, where no other takes the graph;
+// OutOfMemory.
+bool run(const std::string& key, const Wish& wish, const std::function<Graph()>& build,
          const std::vector<Binding>& bindings);
 
 }  // namespace frugal::ops::cudnn

@@ -35,19 +35,10 @@ void check_like(const Tensor& h, std::initializer_list<const Tensor*> others) {
 // On the CPU two whole passes: in blocks of rows that stay in a cache, oneDNN packs the weight
 // again for each, which takes longer than the pass over h saves.
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
-                       bool may_leave_y) {
+                       bool leaves_y) {
   check_linear("linear_gelu", x, weight, bias);
-  if constexpr (kHasCuda) {
-    if (x.device().type == DeviceType::cuda && kind == Gelu::tanh) {
-      Shape shape = x.shape();
-      shape[shape.dim() - 1] = weight.size(0);
-      const LinearGelu out{Tensor::empty(shape, x.dtype(), x.device()),
-                           Tensor::empty(shape, x.dtype(), x.device())};
-      if (linear_gelu_kernel(Cuda{}, out, contiguous(x), contiguous(weight), bias)) return out;
-    }
-  }
   const Tensor h = linear(x, weight, bias);
-  if (may_leave_y) return {h, {}};
+  if (leaves_y) return {h, {}};
   return {h, unary(unary_of(kind), h)};
 }
 

@@ -8,16 +8,12 @@ namespace frugal::ops {
 
 // h = x weight^T + bias, y = gelu(h): x [..., I], weight [O, I], bias [O] or undefined -> [..., O].
 // Errors: linear's.
-// `may_leave_y`: y may stay undefined where it takes a pass of its own.
+// `leaves_y`: y stays undefined.
 struct LinearGelu {
   Tensor h, y;
 };
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
-                       bool may_leave_y = false);
-// Both in one pass, by tanh; x and weight contiguous. Returns false where there is no such pass,
-// and nothing was done.
-bool linear_gelu_kernel(Cuda, const LinearGelu& out, const Tensor& x, const Tensor& weight,
-                        const Tensor& bias);
+                       bool leaves_y = false);
 
 // y = gelu(h), and dh = dy gelu'(h), into contiguous tensors like h that are given: y may be h or
 // the variance, dh may be dy. With a variance of h, unary_estimate() and unary_backward_estimate().

@@ -13,9 +13,6 @@
 namespace frugal::ops {
 namespace {
 
-// Kernels put batch items on an axis of the grid that ends here.
-constexpr int64_t kMostBatch = 65535;
-
 // The strides of x's batch axes beside c's; 0 where x broadcasts.
 Shape batch_strides(const Tensor& x, const Tensor& c) {
   Shape strides;
@@ -51,26 +48,29 @@ bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
   if (outer > 0 && axes.stride[outer - 1][1] == 0 && !one.a.transposed &&
       axes.stride[outer - 1][0] == one.m * one.k)
     one.m *= axes.extent[--outer];
-  if (outer > 0 && axes.extent[outer - 1] <= kMostBatch) {
+  int64_t inner = 1, step[3] = {};  // items of the innermost axis, which the library goes along
+  if (outer > 0) {
     --outer;
-    one.batch = axes.extent[outer];
-    one.a.stride = axes.stride[outer][0];
-    one.b.stride = axes.stride[outer][1];
-    one.c_stride = axes.stride[outer][2];
+    inner = axes.extent[outer];
+    for (int o = 0; o < 3; ++o) step[o] = axes.stride[outer][o];
   }
+  one.a.stride = step[0], one.b.stride = step[1], one.c_stride = step[2];
   int64_t items = 1;
   for (int axis = 0; axis < outer; ++axis) items *= axes.extent[axis];
   for (int64_t item = 0; item < items; ++item) {
-    cublas::Gemm part = one;
     int64_t rest = item, at[3] = {};
     for (int axis = outer - 1; axis >= 0; --axis) {
       for (int o = 0; o < 3; ++o) at[o] += rest % axes.extent[axis] * axes.stride[axis][o];
       rest /= axes.extent[axis];
     }
-    part.a.data = beyond(a.raw(), at[0], a.dtype());
-    part.b.data = beyond(b.raw(), at[1], b.dtype());
-    part.c = const_cast<void*>(beyond(c.raw(), at[2], c.dtype()));
-    if (!cublas::gemm(part)) return false;
+    for (int64_t first = 0; first < inner; first += cublas::kMostBatch) {
+      cublas::Gemm part = one;
+      part.batch = std::min(inner - first, cublas::kMostBatch);
+      part.a.data = beyond(a.raw(), at[0] + first * step[0], a.dtype());
+      part.b.data = beyond(b.raw(), at[1] + first * step[1], b.dtype());
+      part.c = const_cast<void*>(beyond(c.raw(), at[2] + first * step[2], c.dtype()));
+      if (!cublas::gemm(part)) return false;
+    }
   }
   return true;
 }

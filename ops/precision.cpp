@@ -1,5 +1,6 @@
 #include "ops/precision.h"
 
+#include <algorithm>
 #include <atomic>
 
 namespace frugal::ops {
@@ -17,5 +18,11 @@ void set_deterministic(bool deterministic) { chosen_deterministic = deterministi
 bool deterministic() { return chosen_deterministic; }
 void set_convolution_workspace(int64_t bytes) { chosen_workspace = bytes; }
 int64_t convolution_workspace() { return chosen_workspace; }
+
+int64_t library_workspace(int64_t limit, bool convolutions) {
+  // Enough for every kernel of cuBLASLt on Hopper and later; those of Ampere ask for less.
+  constexpr int64_t kOfProducts = int64_t{32} << 20;
+  return convolutions ? limit : std::min(limit, kOfProducts);
+}
 
 }  // namespace frugal::ops

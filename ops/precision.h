@@ -17,8 +17,12 @@ void set_deterministic(bool deterministic);
 bool deterministic();
 
 // The most bytes of workspace that a convolution may take where another way of computing it takes
-// less. The default is 512 MiB.
+// less. The default is 512 MiB. Matrix products and attention take no more either.
 void set_convolution_workspace(int64_t bytes);
 int64_t convolution_workspace();
+
+// The most bytes that a call of CUDA's libraries takes at that limit; they are free again after it.
+// Without convolutions no call has a use for more than 32 MiB.
+int64_t library_workspace(int64_t limit, bool convolutions);
 
 }  // namespace frugal::ops

@@ -97,7 +97,7 @@ Tensor gelu_gradient(const Backward& b, Gelu kind) {
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias, Gelu kind) {
   const ops::Unary gelu = unary_of(kind);
   ops::LinearGelu made = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind,
-                                          /*may_leave_y=*/x.device().type == DeviceType::cuda);
+                                          /*leaves_y=*/x.device().type == DeviceType::cuda);
   const Variable h = record("linear", {x, weight, bias}, std::move(made.h),
                             {save(x).with_use(use_of(weight)), save(weight)},
                             [](const Backward& b) { return linear_gradients(b, b.dy()); });

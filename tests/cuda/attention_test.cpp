@@ -106,12 +106,8 @@ TEST_CASE("attention on CUDA: several tiles, every head size") {
 
 TEST_CASE("attention on CUDA: f32 by tensor cores") {
   if (!gpu::available()) return;
-  struct Scope {
-    Scope() { set_matmul_precision(MatmulPrecision::tf32); }
-    ~Scope() { set_matmul_precision(MatmulPrecision::f32); }
-  };
   {
-    const Scope tf32;
+    const gpu::RoundingScope tf32(true);
     const double tolerance = 2e-3;
     for (const int64_t d : {20, 64, 100})
       for (const bool causal : {false, true})
@@ -127,7 +123,7 @@ TEST_CASE("attention on CUDA: f32 by tensor cores") {
                more = there(Tensor::full({1, 1, 1, 8}, 1 + 0x1p-12), DType::f32);
   const auto lse = [&](const Tensor& q) { return attention({q, one, one, {}, {}}, {}).lse.item(); };
   CHECK(lse(one) != lse(more));
-  const Scope tf32;
+  const gpu::RoundingScope tf32(true);
   CHECK(lse(one) == lse(more));
 }
 

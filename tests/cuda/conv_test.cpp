@@ -6,6 +6,7 @@
 #include "ops/conv2d.h"
 #include "ops/conv_transpose2d.h"
 #include "ops/copy.h"
+#include "ops/cudnn.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;
@@ -77,6 +78,28 @@ TEST_CASE("CUDA's convolutions agree with the CPU's, through the library and by 
   compare({40, 3, 3, 2}, {3, 1, 1, 2}, dilated);  // more pixels than a block has threads
 }
 
+TEST_CASE("cuDNN itself takes an ordinary convolution, in each pass and precision") {
+  if (!gpu::available()) return;
+  using ops::cudnn::Pass;
+  ops::cudnn::Convolution p;
+  p.x = {2, 8, 8, 16}, p.w = {32, 3, 3, 16}, p.y = {2, 8, 8, 32};
+  p.options.padding = {1, 1};
+  gpu::each_precision([&](DType dtype) {
+    p.dtype = dtype;
+    CAPTURE(name_of(dtype));
+    const Tensor x = Tensor::zeros(p.x, dtype, gpu::kCuda),
+                 w = Tensor::zeros(p.w, dtype, gpu::kCuda),
+                 y = Tensor::zeros(p.y, dtype, gpu::kCuda);
+    for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight}) {
+      p.pass = pass;
+      CAPTURE(static_cast<int>(pass));
+      REQUIRE(ops::cudnn::convolve(p, {x.raw(), w.raw(), y.raw()}));
+    }
+  });
+}
+
+// Equal bits from plans of other batch sizes: engines add products of the inputs themselves, which
+// here are so short that f32 holds every sum.
 TEST_CASE("slices of a batch on CUDA") {
   if (!gpu::available()) return;
   Conv2dOptions same;

@@ -1,5 +1,6 @@
 // Attention of bf16 that cuDNN's fused engines take: packed q, k and v, causal or not, and a
 // backward pass from what they kept.
+#include "ops/cudnn_attention.h"
 #include "ops/attention.h"
 #include "tests/cuda/gpu.h"
 #include "tests/ops/samples.h"
@@ -46,6 +47,22 @@ void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal) {
 }
 
 }  // namespace
+
+TEST_CASE("cuDNN itself takes attention of bf16, causal or not") {
+  if (!gpu::available()) return;
+  cudnn::Attention p;
+  p.n = 2, p.t = p.s = 128, p.heads = 2, p.d = 64;
+  const Tensor packed = Tensor::zeros({p.n, p.t, 3, p.heads, p.d}, DType::bf16, gpu::kCuda);
+  const Tensor y = Tensor::zeros({p.n, p.t, p.heads, p.d}, DType::bf16, gpu::kCuda);
+  const Tensor lse = Tensor::zeros({p.n, p.heads, p.t}, DType::f32, gpu::kCuda);
+  const auto part = [&](int64_t i) { return packed.select(2, i); };
+  p.q = p.k = p.v = part(0).strides(), p.y = y.strides();
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    p.causal = causal;
+    REQUIRE(cudnn::attend(p, {part(0).raw(), part(1).raw(), part(2).raw(), y.raw(), lse.raw()}));
+  }
+}
 
 TEST_CASE("attention by cuDNN agrees with the CPU's") {
   if (!gpu::available()) return;

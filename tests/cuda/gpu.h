@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cuda_memory.h"
+#include "ops/precision.h"
 
 namespace emulator {
 int64_t launches() __attribute__((weak));  // kernels run so far; none on a GPU
@@ -17,6 +18,32 @@ inline bool available() {
   if (cuda::device_count() > 0) return true;
   MESSAGE("left out: this machine has no CUDA device");
   return false;
+}
+
+// Products of f32 may round to tf32 while it lives.
+struct RoundingScope {
+  explicit RoundingScope(bool rounds) {
+    ops::set_matmul_precision(rounds ? ops::MatmulPrecision::tf32 : ops::MatmulPrecision::f32);
+  }
+  ~RoundingScope() { ops::set_matmul_precision(ops::MatmulPrecision::f32); }
+};
+
+// Libraries take no workspace that they can do without while it lives.
+struct NoWorkspaceScope {
+  NoWorkspaceScope() { ops::set_convolution_workspace(0); }
+  ~NoWorkspaceScope() { ops::set_convolution_workspace(before); }
+  const int64_t before = ops::convolution_workspace();
+};
+
+// f(dtype) for what libraries compute in: f32, f32 that rounds to tf32, bf16.
+template <class F>
+void each_precision(F f) {
+  for (const bool rounds : {false, true}) {
+    CAPTURE(rounds);
+    const RoundingScope scope(rounds);
+    f(DType::f32);
+  }
+  f(DType::bf16);
 }
 
 }  // namespace frugal::gpu

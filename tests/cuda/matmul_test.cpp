@@ -1,12 +1,12 @@
 // What the op table's small matrices do not reach: strided batches, broadcasts on either side,
-// operands of two dtypes, inner extents of 0, gelu within the product.
+// operands of two dtypes, inner extents of 0, very many matrices.
 #include "ops/matmul.h"
 
 #include <cmath>
 
 #include "core/rng.h"
 #include "ops/copy.h"
-#include "ops/linear_activation.h"
+#include "ops/cublas.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;
@@ -94,20 +94,26 @@ TEST_CASE("the bias of a product of nothing") {
   CHECK(largest_distance(y, ops::linear(Tensor::zeros({2, 0}), Tensor::zeros({3, 0}), bias)) == 0);
 }
 
-TEST_CASE("gelu by tanh ends a product on CUDA, and h is kept") {
+TEST_CASE("cuBLASLt itself adds a bias to a product, in each precision") {
   if (!gpu::available()) return;
-  for (const bool with_bias : {true, false})
-    for (const int64_t out : {16, 5}) {  // 5: in two passes
-      const Tensor x = eighths({3, 4, 6}, 1), w = eighths({out, 6}, 2);
-      const Tensor b = with_bias ? eighths({out}, 3) : Tensor();
-      const ops::LinearGelu expected = ops::linear_gelu(x, w, b, Gelu::tanh);
-      const auto check = [&](DType dtype, double tolerance) {
-        const ops::LinearGelu got =
-            ops::linear_gelu(on_cuda(x, dtype), on_cuda(w), with_bias ? on_cuda(b) : b, Gelu::tanh);
-        CHECK(largest_distance(got.h, expected.h) < tolerance);
-        CHECK(largest_distance(got.y, expected.y) < tolerance);
-      };
-      check(DType::f32, 1e-5);
-      check(DType::bf16, 0.02);
-    }
+  gpu::each_precision([](DType dtype) {
+    CAPTURE(name_of(dtype));
+    const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, dtype, gpu::kCuda); };
+    const Tensor a = zeros({24, 16}), b = zeros({32, 16}), c = zeros({24, 32}), bias = zeros({32});
+    ops::cublas::Gemm p;
+    p.m = 24, p.n = 32, p.k = 16;
+    p.input = p.output = dtype;
+    p.a = {a.raw(), false, 16, 0};
+    p.b = {b.raw(), true, 16, 0};
+    p.c = c.raw(), p.c_leading = 32;
+    REQUIRE(ops::cublas::gemm(p));
+    p.bias = bias.raw();
+    REQUIRE(ops::cublas::gemm(p));
+  });
+}
+
+TEST_CASE("a batch of more matrices than a grid has blocks along an axis") {
+  if (!gpu::available()) return;
+  const Tensor a = eighths({65535 + 3, 1, 2}, 1), b = eighths({65535 + 3, 2, 3}, 2);
+  CHECK(largest_distance(ops::matmul(on_cuda(a), on_cuda(b)), ops::matmul(a, b)) < 1e-5);
 }

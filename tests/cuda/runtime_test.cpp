@@ -158,6 +158,34 @@ TEST_CASE("memory on the GPU is accounted, limited, and given back") {
   memory.trim();
   CHECK_THROWS_WITH_AS(Tensor::empty({int64_t{1} << 50}, DType::u8, gpu::kCuda),
                        doctest::Contains("packed"), OutOfMemory);
+  CHECK_THROWS_WITH_AS(cuda::system_memory(int64_t{1} << 50), doctest::Contains("reserved"),
+                       OutOfMemory);
+}
+
+TEST_CASE("memory freed while work is recorded goes back to the system afterwards") {
+  if (!gpu::available()) return;
+  const Tensor x = Tensor::full({3}, 1, DType::f32, gpu::kCuda);
+  Tensor whole_segments = Tensor::full({9 << 20}, 1, DType::f32, gpu::kCuda);
+  std::shared_ptr<void> own = cuda::system_memory(64);
+  Tensor y;
+  cuda::Graph graph;
+  ops::affine(x, 2, 0);
+  graph.capture([&] {  // the emulator ends where something is freed here
+    whole_segments = {};
+    own.reset();
+    allocator(gpu::kCuda).trim();
+    y = ops::affine(x, 2, 0);
+  });
+  graph.replay();
+  CHECK(y.to_vector() == std::vector<double>{2, 2, 2});
+}
+
+TEST_CASE("CUDA's errors say what helps: memory that is used up, faults that stay") {
+  if (!gpu::available()) return;
+  constexpr int kInvalidValue = 1, kMemoryAllocation = 2, kIllegalAddress = 700;  // cudaError_t
+  CHECK(std::string(cuda::advice(kInvalidValue)).empty());
+  CHECK(std::string(cuda::advice(kMemoryAllocation)).find("smaller batch") != std::string::npos);
+  CHECK(std::string(cuda::advice(kIllegalAddress)).find("compute-sanitizer") != std::string::npos);
 }
 
 TEST_CASE("recorded work runs again on new inputs") {

@@ -174,6 +174,10 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
+  if (emulator::capturing != nullptr) {
+    std::fputs("CUDA emulator: cudaFree while work is captured\n", stderr);
+    std::abort();
+  }
   const auto found = memory.blocks.find(data);
   if (found == memory.blocks.end()) return cudaErrorInvalidValue;
   const size_t bytes = found->second, pages = emulator::round_up(bytes, emulator::kPage);

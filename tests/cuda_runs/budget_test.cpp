@@ -31,6 +31,7 @@ Config config_of(const char* text, const std::string& budget,
                  const std::vector<std::string>& sets) {
   Json document = Json::parse(text);
   document["device"] = "cuda";
+  document["workspace_limit"] = 0;  // the libraries' would be most of such small steps
   document["compression"]["memory_budget"] = budget;
   for (const std::string& set : sets) apply_set(document, set);
   Config config = parse_config(document);

@@ -5,8 +5,9 @@
 // What it finds: wrong results, barriers that not all threads reach, and by the environment:
 // FRUGAL_EMULATOR=guard (the default): the host touching device memory faults; =fence: a kernel
 // touching what lies beyond its tensor faults, and fresh memory reads as NaN;
-// FRUGAL_EMULATOR_SEED=n: threads run in another order, so that a missing barrier shows. What it
-// cannot find: races between blocks, and anything that depends on time.
+// FRUGAL_EMULATOR_SEED=n: threads run in another order, so that a missing barrier shows. Freeing
+// memory while work is captured ends the process. What it cannot find: races between blocks, and
+// anything that depends on time.
 //
 // Not thread-safe: one host thread uses it at a time.
 #pragma once
@@ -210,6 +211,15 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidDevice = 101,
   cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchTimeout = 702,
+  cudaErrorAssert = 710,
+  cudaErrorHardwareStackError = 714,
+  cudaErrorIllegalInstruction = 715,
+  cudaErrorMisalignedAddress = 716,
+  cudaErrorInvalidAddressSpace = 717,
+  cudaErrorInvalidPc = 718,
+  cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
 };
 struct EmulatedStream;
