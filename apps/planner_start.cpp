@@ -1,6 +1,7 @@
 // What a planner does once: reads the budget, finds the first plan, or says what would be feasible.
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <regex>
 
 #include "apps/config_table.h"
@@ -119,12 +120,12 @@ void Planner::recompute(int64_t blocks) {
 // or lowers the variance by much, else none.
 void Planner::recompute_fewest() {
   const bool needed = blocks_ > 0;
-  double without = 0;
-  if (!needed) {
-    without = find()->variance;
+  std::optional<Planned> found;
+  double without = std::numeric_limits<double>::infinity();
+  if (!needed && (found = find())) {
+    without = found->variance;
     if (without <= good_variance()) return;
   }
-  std::optional<Planned> found;
   const auto is_enough = [&](int64_t blocks) {
     recompute(blocks);
     found = fits(smallest(batch_)) ? find() : std::nullopt;
