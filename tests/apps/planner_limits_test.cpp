@@ -1,0 +1,133 @@
+// What a planner does where a budget is tight: it says what is missing, recomputes blocks, moves
+// tensors to a file, or plans again.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "apps/make_policy.h"
+#include "planned.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+using compress::BudgetPolicy;
+
+namespace {
+
+constexpr int64_t kDeepBlocks = 16;
+constexpr const char* kDeep = R"({
+  "model": {"name": "gpt2", "layers": 16, "width": 32, "heads": 2, "vocab_size": 100},
+  "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "train_samples": 64,
+           "test_samples": 16, "workers": 0},
+  "compression": {"min_elements": 1024}})";
+constexpr const char* kGraph = R"({
+  "model": {"name": "gcn", "width": 32},
+  "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3}})";
+
+}  // namespace
+
+TEST_CASE("an infeasible budget says what is, and that is so") {
+  auto complaint = [](const Config& config) -> std::string {
+    try {
+      const Planner planner(config);
+    } catch (const ConfigError& e) {
+      CHECK(e.path() == "compression.memory_budget");
+      return e.what();
+    }
+    return "";
+  };
+  std::smatch found;
+  const std::string far = complaint(config_of(kResNet, "1000"));
+  CAPTURE(far);
+  REQUIRE(std::regex_search(far, found, std::regex("at least ([0-9]+) bytes")));
+  const int64_t least = std::stoll(found[1]);
+  CHECK(far.find("What fits") == std::string::npos);  // parameters alone take more
+  // Graph networks have no blocks to recompute.
+  for (const char* set :
+       {"compression.budget_recompute=false", "compression.budget_recompute=true"})
+    CHECK(complaint(config_of(kGraph, "1000", {set})).find("too few") != std::string::npos);
+  const Planner fits(config_of(kResNet, std::to_string(least)));
+  CHECK(fits.planned().memory.peak + fits.reserve() <= least);
+  CHECK_THROWS_AS(Planner(config_of(kResNet, std::to_string(least - 1))), ConfigError);
+
+  const std::string near = std::to_string(least - 100000);
+  const std::string message = complaint(config_of(kResNet, near));
+  CAPTURE(message);
+  CHECK(message.find(std::to_string(least)) != std::string::npos);
+  CHECK(message.find("97.7 KiB too few") != std::string::npos);
+  REQUIRE(std::regex_search(message, found, std::regex("batch_size = ([0-9]+)")));
+  const int64_t batch = std::stoll(found[1]);
+  auto with = [&](int64_t samples) {
+    return config_of(kResNet, near, {"data.batch_size=" + std::to_string(samples)});
+  };
+  CHECK(Planner(with(batch)).planned().memory.peak < least - 100000);
+  CHECK_THROWS_AS(Planner(with(batch + 1)), ConfigError);
+  for (const char* way : {"compression.budget_recompute", "optim.in_backward"}) {
+    const std::string set = std::string(way) + "=true";
+    const bool offered = message.find(way) != std::string::npos;
+    CHECK(Planner::is_feasible(config_of(kResNet, near, {set})) == offered);
+  }
+}
+
+TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
+  const std::vector<std::string> set{"compression.budget_recompute=true"};
+  const auto blocks_at = [&](const std::string& budget) {
+    Config config = config_of(kDeep, budget, set);
+    const Planner planner(config);
+    planner.apply(config);
+    return checkpointed_blocks(config.train);
+  };
+  CHECK(blocks_at("1/2") == 0);
+  Config config = config_of(kDeep, "1/6", set);
+  const Planner planner(config), without(config_of(kDeep, "1/6"));
+  planner.apply(config);
+  CHECK(config.train.checkpointing);
+  CHECK(config.train.checkpointed_blocks > 0);  // 0: all
+  CHECK(config.train.checkpointed_blocks < kDeepBlocks);
+  CHECK(planner.planned().average_bits > 3);
+  CHECK(without.planned().average_bits < 3);
+  CHECK(planner.planned().variance < without.planned().variance / 4);
+  const auto policy = make_policy(config.compression, 1);
+  planner.adopt(*find_in<BudgetPolicy>(*policy));
+  CHECK(real_step(config, policy.get()).memory.peak <= planner.limit());
+}
+
+TEST_CASE("tensors are moved to a file only where nothing else helps") {
+  const std::vector<std::string> file{
+      "compression.offload=" + std::filesystem::temp_directory_path().string(),
+      "compression.offload_window=0"};
+  Planner room(config_of(kResNet, "1/2 activations", file));
+  CHECK(room.planned().plan.moved == 0);
+  for (const char* entropy : {"compression.entropy=false", "compression.entropy=true"}) {
+    std::vector<std::string> sets = file;
+    sets.emplace_back(entropy);
+    const Config tiny = config_of(kResNet, "1/40 activations", sets);
+    Planner moved(tiny);
+    CHECK(moved.planned().plan.moved > 0);
+    CHECK(moved.planned().memory.saved() <= moved.limit());
+    const auto moving = make_policy(tiny.compression, 1);
+    moved.adopt(*find_in<BudgetPolicy>(*moving));
+    CHECK(real_step(tiny, moving.get()).memory.saved() <= moved.limit());
+    CHECK(find_in<BudgetPolicy>(*moving)->sizes().numbers().empty() == !tiny.compression.entropy);
+  }
+}
+
+TEST_CASE("a step that took more than planned is planned again with so much less") {
+  const Config config = config_of(kResNet, "1/4 activations");
+  Planner planner(config);
+  const auto policy = make_policy(config.compression, 1);
+  auto& budget = *find_in<BudgetPolicy>(*policy);
+  planner.adopt(budget);
+  StepMemory taken = planner.planned().memory;
+  CHECK(!planner.observe(taken, budget));
+  taken.packed += 10000 + planner.limit() - taken.saved();
+  const int64_t more = taken.saved() - planner.planned().memory.saved();
+  CHECK(planner.observe(taken, budget));
+  CHECK(planner.planned().memory.saved() <= planner.limit() - more);
+  CHECK(budget.plan()->margin == more);
+  CHECK(budget.plan()->bits == planner.planned().plan.bits);
+  // Another planner goes on from what a checkpoint keeps.
+  Planner other(config);
+  other.resume(budget);
+  CHECK(other.planned().memory.saved() == planner.planned().memory.saved());
+}
