@@ -9,10 +9,17 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 find_program(FRUGAL_CCACHE ccache)
-if(FRUGAL_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
+if(FRUGAL_CCACHE)  # it takes precompiled headers where it is told that their macros and times do not matter
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${FRUGAL_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
 endif()
+
+# What nearly every file includes is parsed once a target, which saves a third of the build. The presets dev and
+# tidy set CMAKE_DISABLE_PRECOMPILE_HEADERS, so that a file that leans on these and does not name them is found.
+function(frugal_precompile target)
+  target_precompile_headers(${target} PRIVATE <algorithm> <functional> <map> <memory> <optional> <string> <vector>
+                            <spdlog/fmt/fmt.h> ${ARGN})
+endfunction()
 
 # What our own code is compiled with; never exported.
 add_library(frugal_flags INTERFACE)
@@ -63,6 +70,7 @@ function(frugal_library name)
     target_link_libraries(frugal_${name}_cuda PRIVATE ${ARG_PUBLIC} ${private})
     if(FRUGAL_CUDA_EMULATOR)
       target_link_libraries(frugal_${name}_cuda PRIVATE frugal_cuda_emulator)
+      frugal_precompile(frugal_${name}_cuda)
     endif()
     target_sources(frugal_${name} PRIVATE $<TARGET_OBJECTS:frugal_${name}_cuda>)
     if(NOT TARGET frugal_cuda_kernels)
@@ -70,6 +78,7 @@ function(frugal_library name)
     endif()
     add_dependencies(frugal_cuda_kernels frugal_${name}_cuda)
   endif()
+  frugal_precompile(frugal_${name})
   add_library(Frugal::${name} ALIAS frugal_${name})
   set_target_properties(frugal_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(frugal_${name} PUBLIC cxx_std_20)
