@@ -93,6 +93,11 @@ std::unique_ptr<Packed> AdaptivePolicy::pack_mapped(const Tensor& tensor, const 
 
 const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& info) const {
   const auto decided = decisions_.find(info.seq);
+  if (decided == decisions_.end()) {  // a probe before the first step, or the first since a stop
+    const auto known = items_.find(info.seq);
+    if (known != items_.end() && known->second.bits != kRaw)
+      return quantizer(known->second.bits, probing_ && other_ == info.seq);
+  }
   if (decided == decisions_.end() || decided->second.what != Decision::pack)
     return quantizer(waiting_bits_ > 0 ? waiting_bits_ : keep_.bits(), false);
   const auto [place, fresh] = items_.try_emplace(info.seq);

@@ -56,6 +56,18 @@ struct Guarded {
   }
 };
 
+// As a run does that goes on from its checkpoint.
+void stop_and_resume(std::optional<Guarded>& p, const char* compression) {
+  const std::vector<double> state = p->tracking->state();
+  const std::vector<double> learned = find_in<compress::Learner>(*p->policy)->learned();
+  const data::LoaderState at = p->loader->state();
+  p.emplace(compression);
+  p->loader->seek(at);
+  p->tracking->restore(state);
+  find_in<compress::Learner>(*p->policy)->restore_learned(learned);
+  if (p->planner) p->planner->resume(*find_in<compress::BudgetPolicy>(*p->policy));
+}
+
 }  // namespace
 
 TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on after a stop") {
@@ -78,15 +90,8 @@ TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on afte
     std::optional<Guarded> other(row.compression);
     for (int64_t i = 1; i <= 24; ++i) {
       p.step(i);
-      if (other) other->step(i);
-      if (i != 9) continue;
-      const std::vector<double> state = other->tracking->state();
-      const std::vector<double> learned = find_in<compress::Learner>(*other->policy)->learned();
-      const data::LoaderState at = other->loader->state();
-      other.emplace(row.compression);
-      other->loader->seek(at);
-      other->tracking->restore(state);
-      find_in<compress::Learner>(*other->policy)->restore_learned(learned);
+      other->step(i);
+      if (i == 9) stop_and_resume(other, row.compression);
     }
     const Json json = p.tracking->json();
     CAPTURE(json.dump());
@@ -114,6 +119,26 @@ TEST_CASE(
   for (int64_t i = 1; i <= 8; ++i) tight.step(i);
   CHECK(tight.tracking->json()["guard_limited"] == true);
   CHECK(held.bits() == held.plan()->bits);
+}
+
+TEST_CASE("a budget that is guarded goes on after a stop as if there was none") {
+  const char* compression =
+      R"({"policy": "budget", "memory_budget": "1/3 activations", "guard": 0.5})";
+  Guarded p(compression);
+  std::optional<Guarded> other(compression);
+  const auto& policy = *find_in<compress::BudgetPolicy>(*p.policy);
+  for (int64_t i = 1; i <= 20; ++i) {
+    p.step(i);
+    other->step(i);
+    if (i == 9) stop_and_resume(other, compression);
+    const auto& same = *find_in<compress::BudgetPolicy>(*other->policy);
+    CAPTURE(i);
+    CHECK(same.bits() == policy.bits());
+    CHECK(same.plan()->bits == policy.plan()->bits);
+    const bool equal = other->tracking->state() == p.tracking->state();
+    CHECK(equal);
+  }
+  CHECK(policy.bits() != policy.plan()->bits);  // the guard is at work
 }
 
 TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking") {

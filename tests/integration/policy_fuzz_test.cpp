@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "compress/acgc_policy.h"
 #include "compress/actnn_policy.h"
+#include "compress/budget_policy.h"
 #include "compress/entropy_policy.h"
 #include "tests/integration/random_graph.h"
 
@@ -25,21 +27,31 @@ FixedPolicyOptions keep_all(bool recipes, int bits = 0) {
   return options;
 }
 
+Numbers run_step(RandomGraph& graph, SavePolicy* policy, uint64_t step) {
+  Variables roots;
+  {
+    PolicyScope scope(policy);
+    begin_step(step);
+    roots = graph.forward(step - 1);
+  }
+  graph.backward(std::move(roots), policy ? policy->observer() : nullptr);
+  Numbers gradients = graph.gradients();
+  graph.zero_grad();
+  return gradients;
+}
+
 std::vector<Numbers> run(RandomGraph& graph, SavePolicy& policy) {
   std::vector<Numbers> all;
-  for (uint64_t step = 1; step <= kSteps; ++step) {
-    graph.zero_grad();
-    Variables roots;
-    {
-      PolicyScope scope(&policy);
-      begin_step(step);
-      roots = graph.forward(step - 1);
-    }
-    graph.backward(std::move(roots), policy.observer());
-    all.push_back(graph.gradients());
-  }
   graph.zero_grad();
+  for (uint64_t step = 1; step <= kSteps; ++step) all.push_back(run_step(graph, &policy, step));
   return all;
+}
+
+bool is_finite(const Numbers& gradients) {
+  for (const auto& leaf : gradients)
+    for (const double value : leaf)
+      if (!std::isfinite(value)) return false;
+  return true;
 }
 
 // REQUIRES: make() gives a policy that knows nothing yet.
@@ -58,11 +70,7 @@ void check_policy(const Make& make, bool large) {
       const bool clean = allocator(kCpu).report().live == before;
       CHECK(clean);
     }
-    bool finite = true;
-    for (const Numbers& step : first)
-      for (const auto& leaf : step)
-        for (const double value : leaf) finite = finite && std::isfinite(value);
-    CHECK(finite);
+    for (const Numbers& step : first) CHECK(is_finite(step));
     const auto again = make();
     const bool equal = run(graph, *again) == first;
     CHECK(equal);
@@ -99,6 +107,66 @@ TEST_CASE("acgc takes any graph, again and again") {
           },
           large);
     }
+}
+
+// By the number of the graph: with a file, with an entropy stage, with little or more.
+TEST_CASE("a budget's plans take any graph, and a policy that was restored goes on with them") {
+  int moved = 0, coded = 0, packed = 0, differing = 0;
+  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    CAPTURE(seed);
+    RandomGraph graph(seed, {.large = seed % 4 == 0});
+    const CategoryBytes before = allocator(kCpu).report().live;
+    {
+      BudgetPolicyOptions options;
+      options.keep = keep_all(true);
+      if (seed % 2 == 0) options.file.directory = std::filesystem::temp_directory_path().string();
+      if (seed % 3 == 0) options.entropy.emplace();
+      BudgetPolicy policy(options);
+      policy.adopt({.mode = BudgetPlan::exact});
+      const bool exact = run_step(graph, &policy, 1) == run_step(graph, nullptr, 1);
+      CHECK(exact);
+
+      BudgetPlan plan{.mode = BudgetPlan::mixed};
+      policy.adopt(plan);
+      CHECK(is_finite(run_step(graph, &policy, 1)));
+      const auto items = policy.items();
+      int64_t raw = 0, least = 0;
+      for (const auto& item : items) {
+        raw += policy.bytes(item, AdaptivePolicy::kRaw);
+        least += policy.bytes(item, policy.adaptive().least_bits(item));
+      }
+      if (policy.can_move()) plan.moved = uniform_int({seed, 3}, 0, 20);
+      const int64_t most = least + (raw - least) / (seed % 5 == 0 ? 2 : 10);
+      REQUIRE(policy.allocate(items, std::max(most, least), plan));
+      policy.limit(items, plan);
+      policy.adopt(plan);
+      int64_t kept = 0;
+      for (const auto& item : items) {
+        const int bits = plan.bits.at(item.seq);
+        packed += bits != AdaptivePolicy::kRaw;
+        if (item.seq < plan.moved)
+          ++moved;
+        else
+          kept += policy.bytes(item, bits);
+      }
+      CHECK(kept <= std::max(most, least));
+      coded += static_cast<int>(plan.coded.size());
+
+      BudgetPolicy restored(options);
+      restored.restore_learned(policy.learned());
+      const Numbers gradients = run_step(graph, &policy, 2);
+      CHECK(is_finite(gradients));
+      const bool equal = run_step(graph, &restored, 2) == gradients;
+      CHECK(equal);
+      differing += run_step(graph, nullptr, 2) != gradients;
+    }
+    const bool clean = allocator(kCpu).report().live == before;
+    CHECK(clean);
+  }
+  CHECK(packed > 0);
+  CHECK(differing > static_cast<int>(kGraphs / 2));
+  CHECK(moved > 0);
+  CHECK(coded > 0);
 }
 
 TEST_CASE("codes coded by their entropy give the gradients of the codes") {
