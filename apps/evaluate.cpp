@@ -17,10 +17,11 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   Confusion confusion(std::max<int64_t>(spec.classes, 1));
   MultiLabelCounts answers;
   const bool counts = spec.metric == "f1" || spec.metric == "matthews";
+  const bool keep_output = needs_output(spec);
   batches.seek({0, 0});
   while (std::optional<Batch> batch = batches.next()) {
     if (stop && stop()) return std::nullopt;
-    const Outcome outcome = run_forward(model, *batch, context);
+    const Outcome outcome = run_forward(model, *batch, context, {}, keep_output);
     totals.add(outcome.result);
     if (counts) confusion.add(outcome.output.value(), batch->target);
     if (spec.metric == "micro_f1") answers.add(outcome.output.value(), batch->target);
@@ -31,6 +32,10 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   if (spec.metric == "micro_f1") result.metric = answers.micro_f1();
   if (spec.metric == "perplexity") result.metric = std::exp(result.loss);
   return result;
+}
+
+bool needs_output(const BatchSpec& spec) {
+  return !spec.metric.empty() && spec.metric != "perplexity";
 }
 
 double score_of(const EpochResult& result, const BatchSpec& spec) {

@@ -15,6 +15,9 @@ namespace frugal::apps {
 std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
                                    const std::function<bool()>& stop = {});
 
+// Are outputs looked at, beside the loss and the number of right ones?
+bool needs_output(const BatchSpec& spec);
+
 // What the best epoch is chosen by, on the validation set where there is one: the data's metric, or
 // the accuracy where there is none or it is the perplexity.
 double score_of(const EpochResult& result, const BatchSpec& spec);

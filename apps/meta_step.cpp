@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/convergence.h"
+#include "apps/evaluate.h"
 #include "apps/makers.h"
 #include "autograd/checkpoint.h"
 #include "autograd/record.h"
@@ -123,7 +124,7 @@ int64_t MetaStep::evaluation(int64_t samples) {
     Context context;
     context.training = false;
     Batch now = batch(samples);
-    run_forward(*model_, now, context);
+    run_forward(*model_, now, context, {}, needs_output(spec_));
   }
   // The last step's gradients are still there.
   return peak.end().peak + (config_.optim.in_backward ? 0 : parameter_bytes());

@@ -139,6 +139,15 @@ Variable loss_of(Judged judged, CrossEntropyOptions options) {
   return binary_cross_entropy(judged.output, judged.target, answers, weights);
 }
 
+// Logits of more bytes are made in parts, and parts have enough rows for products to be fast.
+constexpr int64_t kLogitBytes = int64_t{64} << 20, kLeastRows = 256;
+
+// How many rows of a head's outputs to make at once.
+int64_t rows_at_once(const HeadedModule::Head& head) {
+  const auto row_bytes = head.weight.size(0) * static_cast<int64_t>(size_of(head.x.dtype()));
+  return std::max(kLeastRows, kLogitBytes / row_bytes);
+}
+
 // What read() needs, which the loss may write over.
 void judge(const Judged& judged, ForwardPass& pass) {
   const CategoryScope scope(Category::workspace);
@@ -176,7 +185,22 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   // Of a graph always: saved tensors are numbered as in the planner's steps, whose graph is whole.
   Variable input = batch.held || graph ? Variable::constant(std::move(batch.input))
                                        : Variable(std::move(batch.input));
-  Variable output = model.forward(std::move(input), context);
+  Variable output;
+  if (auto* headed = dynamic_cast<HeadedModule*>(&model); headed != nullptr && !keep_output) {
+    HeadedModule::Head head = headed->before_output(std::move(input), context);
+    if (const int64_t most = rows_at_once(head); most < batch.target.numel()) {
+      context.extras.clear();
+      LinearCrossEntropy judged =
+          linear_cross_entropy(head.x, head.weight, head.bias, batch.target, options, most);
+      pass.loss = std::move(judged.loss);
+      pass.target = batch.target;
+      pass.top = std::move(judged.top);
+      return pass;
+    }
+    output = head.output();
+  } else {
+    output = model.forward(std::move(input), context);
+  }
   context.extras.clear();
   if (keep_output) pass.output = output;
   Judged judged{std::move(output), batch.target, weights};
@@ -210,8 +234,8 @@ BatchResult read(const ForwardPass& pass) {
 }
 
 Outcome run_forward(Module& model, Batch& batch, Context& context,
-                    const CrossEntropyOptions& options) {
-  const ForwardPass pass = forward_pass(model, batch, context, options, true);
+                    const CrossEntropyOptions& options, bool keep_output) {
+  const ForwardPass pass = forward_pass(model, batch, context, options, keep_output);
   return {pass.output, pass.loss, read(pass)};
 }
 

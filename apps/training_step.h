@@ -49,13 +49,14 @@ struct StepOptions {
 
 // The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss
 // is the cross-entropy, or of several labels the mean binary one; with an extra node_weight the
-// weighted sum of the nodes' losses. On meta the numbers are 0.
+// weighted sum of the nodes' losses. On meta the numbers are 0. Without keep_output there is no
+// output: that of a HeadedModule, where it is large, is made in parts.
 struct Outcome {
   Variable output, loss;
   BatchResult result;
 };
 Outcome run_forward(Module& model, Batch& batch, Context& context,
-                    const CrossEntropyOptions& options = {});
+                    const CrossEntropyOptions& options = {}, bool keep_output = true);
 
 // The same in two parts: what the device does, and what the host reads of it, which may be later.
 struct ForwardPass {

@@ -79,6 +79,17 @@ Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y
 // holds.
 Variable cross_entropy(Variable logits, const Tensor& target,
                        const CrossEntropyOptions& options = {}, const Tensor& row_weights = {});
+// cross_entropy(linear(x, weight, bias), target) of x [..., I], weight [C, I], bias [C] or
+// undefined and target [...] i64, so many rows of logits at once, which are never all in memory;
+// and the rows' highest logits' classes [rows] i64.  Saves: the gradients, summed over the rows,
+// and the number of rows that count; neither x nor weight.
+struct LinearCrossEntropy {
+  Variable loss;
+  Tensor top;
+};
+LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weight,
+                                        const Variable& bias, const Tensor& target,
+                                        const CrossEntropyOptions& options, int64_t rows_at_once);
 // logits and target of one shape, row_weights like its leading axis or undefined -> scalar: the
 // (weighted) mean or sum of -t log sigmoid(x) - (1 - t) log sigmoid(-x). Saves: d(loss)/d(logits).
 Variable binary_cross_entropy(const Variable& logits, const Tensor& target,

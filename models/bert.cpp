@@ -131,7 +131,7 @@ Variable Bert::embed(const Tensor& ids, Context& context) {
   return drop(norm_->forward(sum, context), options_.dropout, context);
 }
 
-Variable Bert::forward(Variable ids, Context& context) {
+HeadedModule::Head Bert::before_output(Variable ids, Context& context) {
   check_ids("bert", ids.value(), options_.bare ? INT64_MAX : options_.max_positions);
   checked_extra("bert", context, "attention_mask", ids.value());
   Variable x = embed(ids.value(), context);
@@ -145,13 +145,13 @@ Variable Bert::forward(Variable ids, Context& context) {
   }
   if (options_.head == BertHead::masked_lm) {
     x = transform_norm_->forward(dense_gelu(*transform_, x), context);
-    return linear(x, words_, decoder_bias_);
+    return {std::move(x), words_, decoder_bias_};
   }
   if (layers_.empty()) x = first_token(x);
   x = reshape(x, {x.size(0), x.size(2)});
   if (pooler_ != nullptr)
     x = drop(tanh(pooler_->forward(std::move(x), context)), options_.dropout, context);
-  return classifier_->forward(std::move(x), context);
+  return {std::move(x), classifier_->weight(), classifier_->bias()};
 }
 
 }  // namespace frugal::models

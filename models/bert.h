@@ -42,10 +42,10 @@ BertOptions bert_options(const std::string& name);
 // types are 0.
 // Errors: ids not [N, T] i64, T beyond max_positions, extras of another shape or dtype, an id
 // outside its table; heads that do not divide the width.
-class Bert : public Module {
+class Bert : public HeadedModule {
  public:
   Bert(Init& init, const BertOptions& options);
-  Variable forward(Variable ids, Context& context) override;
+  Head before_output(Variable ids, Context& context) override;
 
  private:
   class Layer;

@@ -65,7 +65,7 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
     const Tensor ids = to_device(Tensor::from(window, {1, seen}), context.device);
     const Variable hidden = model.hidden(ids, context);
     const std::vector<double> logits =
-        model.logits(slice(hidden, 1, seen - 1, seen)).value().to_vector();
+        model.head(slice(hidden, 1, seen - 1, seen)).output().value().to_vector();
     for (const double logit : logits)
       FRUGAL_CHECK(std::isfinite(logit), "[generate] expected finite logits, got {}", logit);
     tokens.push_back(draw(logits, options, static_cast<uint64_t>(n)));

@@ -7,13 +7,13 @@
 namespace frugal::models {
 
 // A model whose logits at a position depend on the tokens up to it alone.
-class LanguageModel : public Module {
+class LanguageModel : public HeadedModule {
  public:
   virtual Variable hidden(const Tensor& ids, Context& context) = 0;  // [N, T] i64 -> [N, T, H]
-  virtual Variable logits(const Variable& hidden) = 0;               // [..., H] -> [..., V]
+  virtual Head head(Variable hidden) = 0;                            // [..., H] -> [..., V]
   virtual int64_t context_length() const = 0;                        // the longest T
-  Variable forward(Variable ids, Context& context) override {        // [N, T] -> [N, T, V]
-    return logits(hidden(ids.value(), context));
+  Head before_output(Variable ids, Context& context) override {      // [N, T] -> [N, T, V]
+    return head(hidden(ids.value(), context));
   }
 };
 

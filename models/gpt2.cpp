@@ -99,6 +99,4 @@ Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   return norm_->forward(std::move(x), context);
 }
 
-Variable Gpt2::logits(const Variable& hidden) { return linear(hidden, tokens_); }
-
 }  // namespace frugal::models

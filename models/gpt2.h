@@ -32,7 +32,7 @@ class Gpt2 : public LanguageModel {
  public:
   Gpt2(Init& init, const Gpt2Options& options);
   Variable hidden(const Tensor& ids, Context& context) override;
-  Variable logits(const Variable& hidden) override;
+  Head head(Variable hidden) override { return {std::move(hidden), tokens_, {}}; }
   int64_t context_length() const override { return options_.context_length; }
 
  private:

@@ -1,6 +1,10 @@
 #include "models/module.h"
 
+#include "autograd/functions.h"
+
 namespace frugal {
+
+Variable HeadedModule::Head::output() const { return linear(x, weight, bias); }
 
 Variable& Module::register_parameter(const std::string& name, Tensor value, Layout layout) {
   parameters_.push_back(

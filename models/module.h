@@ -90,4 +90,18 @@ class Module {
   DType activations_ = DType::f32;
 };
 
+// A module whose outputs are linear(x, weight, bias): a loss may take them in parts and never hold
+// them all (linear_cross_entropy()).
+class HeadedModule : public Module {
+ public:
+  struct Head {
+    Variable x, weight, bias;  // bias may be undefined
+    Variable output() const;
+  };
+  virtual Head before_output(Variable input, Context& context) = 0;
+  Variable forward(Variable input, Context& context) override {
+    return before_output(std::move(input), context).output();
+  }
+};
+
 }  // namespace frugal

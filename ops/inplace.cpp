@@ -50,6 +50,10 @@ void scale_inplace_kernel(Cpu, const Tensor& x, double factor) {
   });
 }
 
+void scale_inplace_kernel(Cpu, const Tensor& x, const Tensor& factor) {
+  scale_inplace_kernel(Cpu{}, x, factor.item());
+}
+
 void clip_inplace_kernel(Cpu, const Tensor& x, double bound) {
   for_ranges(x, [&]<class T>(T* values, int64_t begin, int64_t end) {
     const T hi = static_cast<T>(bound);
@@ -78,6 +82,14 @@ void accumulate_row(const Tensor& into, const Tensor& row) {
 
 void scale_inplace(const Tensor& x, double factor) {
   check_real("scale", "x", x);
+  dispatch(x.device(), [&](auto backend) { scale_inplace_kernel(backend, x, factor); });
+  x.bump_version();
+}
+
+void scale_inplace(const Tensor& x, const Tensor& factor) {
+  check_real("scale", "x", x);
+  check_shape("scale", "the factor", factor, {});
+  check_beside("scale", x, {&factor});
   dispatch(x.device(), [&](auto backend) { scale_inplace_kernel(backend, x, factor); });
   x.bump_version();
 }

@@ -12,6 +12,10 @@ struct Scale {
   float factor;
   __device__ float operator()(float x) const { return x * factor; }
 };
+struct ScaleBy {
+  const float* factor;
+  __device__ float operator()(float x) const { return x * *factor; }
+};
 struct Clip {  // NaN stays
   float bound;
   __device__ float operator()(float x) const {
@@ -60,6 +64,10 @@ void accumulate_row_kernel(Cuda, const Tensor& into, const Tensor& row) {
 
 void scale_inplace_kernel(Cuda, const Tensor& x, double factor) {
   cuda::map(Scale{static_cast<float>(factor)}, x, x);
+}
+
+void scale_inplace_kernel(Cuda, const Tensor& x, const Tensor& factor) {
+  cuda::map(ScaleBy{factor.data<float>()}, x, x);
 }
 
 void clip_inplace_kernel(Cuda, const Tensor& x, double bound) {

@@ -19,6 +19,10 @@ void accumulate_row_kernel(Cuda, const Tensor& into, const Tensor& row);
 void scale_inplace(const Tensor& x, double factor);
 void scale_inplace_kernel(Cpu, const Tensor& x, double factor);
 void scale_inplace_kernel(Cuda, const Tensor& x, double factor);
+// The same by a factor [] on x's device, like x; beside bf16 f32.
+void scale_inplace(const Tensor& x, const Tensor& factor);
+void scale_inplace_kernel(Cpu, const Tensor& x, const Tensor& factor);
+void scale_inplace_kernel(Cuda, const Tensor& x, const Tensor& factor);
 
 // x = min(max(x, -bound), bound) in place; NaN stays; bumps the version.
 void clip_inplace(const Tensor& x, double bound);

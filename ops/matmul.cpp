@@ -45,7 +45,11 @@ int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
   return offset;
 }
 
-void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+// What c has before: nothing that counts, or what the product is added to.
+enum class Onto : uint8_t { nothing, itself };
+
+void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
+                      Onto onto) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
   const int64_t am = a.strides()[a.dim() - 2], ak = a.strides().back();
   const int64_t bk = b.strides()[b.dim() - 2], bn = b.strides().back();
@@ -56,6 +60,7 @@ void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const T
       double* pc = c.mut<double>() + row * n;
       for (int64_t j = 0; j < n; ++j) {
         double sum = bias.defined() ? bias.data<double>()[j] : 0;
+        if (onto == Onto::itself) sum += pc[j];
         for (int64_t i = 0; i < k; ++i) sum += pa[i * ak] * pb[i * bk + j * bn];
         pc[j] = sum;
       }
@@ -88,6 +93,17 @@ Tensor as_rows(const Tensor& x) { return contiguous(x).view({row_count(x), x.siz
 // The dtype of parameters beside activations of `dtype`.
 DType parameter_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
+// dy [..., O] and x [..., I].
+void check_rows(const Tensor& dy, const Tensor& x) {
+  check_real("linear backward", "dy", dy);
+  check_defined("linear backward", "x", x);
+  check_same("linear backward", dy, {&x});
+  FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && row_count(dy) == row_count(x),
+               "[linear backward] expected dy [..., O] and x [..., I] with the same rows, got {} "
+               "and {}",
+               dy.shape(), x.shape());
+}
+
 // a [M, K] b [K, N].
 Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor left = prepared(a), right = prepared(b);
@@ -96,34 +112,24 @@ Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   return c;
 }
 
-}  // namespace
-
-void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (c.numel() == 0) return;
-  if (a.size(-1) == 0) {
-    fill_kernel(Cpu{}, c, 0);
-    if (bias.defined()) {
-      Shape rows = c.shape(), strides = c.shape();
-      for (int axis = 0; axis < rows.dim(); ++axis) strides[axis] = axis + 1 == rows.dim() ? 1 : 0;
-      copy_kernel(Cpu{}, c, bias.as_strided(rows, strides, bias.offset()));
-    }
-    return;
-  }
-  if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias);
+void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
+  if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
   onednn::guarded(kMatmul, [&] {
     const std::string key =
-        fmt::format("matmul {}{} {}{} {} {}", a.shape(), a.is_contiguous() ? "" : "t", b.shape(),
-                    b.is_contiguous() ? "" : "t", c.shape(), bias.defined());
+        fmt::format("matmul{} {}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
+                    a.is_contiguous() ? "" : "t", b.shape(), b.is_contiguous() ? "" : "t",
+                    c.shape(), bias.defined());
     std::vector<int64_t> bias_dims(static_cast<size_t>(c.dim()), 1);
     bias_dims.back() = c.size(-1);
     const auto bias_desc = onednn::desc(
         bias_dims, list(contiguous_strides(Shape(std::span<const int64_t>(bias_dims)))));
     const onednn::Plan& plan = onednn::cached_plan(key, [&] {
       using P = dnnl::matmul;
+      const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
       const auto pd =
           bias.defined()
-              ? onednn::describe_primitive<P>({}, desc_of(a), desc_of(b), bias_desc, desc_of(c))
-              : onednn::describe_primitive<P>({}, desc_of(a), desc_of(b), desc_of(c));
+              ? onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), bias_desc, desc_of(c))
+              : onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of(c));
       return onednn::Plan{P(pd), pd.scratchpad_desc(), {}};
     });
     const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};
@@ -134,6 +140,22 @@ void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const
     else
       onednn::execute(plan, {left, right}, {out});
   });
+}
+
+}  // namespace
+
+void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (c.numel() == 0) return;
+  if (a.size(-1) > 0) return multiply(c, a, b, bias, Onto::nothing);
+  fill_kernel(Cpu{}, c, 0);
+  if (!bias.defined()) return;
+  Shape rows = c.shape(), strides = c.shape();
+  for (int axis = 0; axis < rows.dim(); ++axis) strides[axis] = axis + 1 == rows.dim() ? 1 : 0;
+  copy_kernel(Cpu{}, c, bias.as_strided(rows, strides, bias.offset()));
+}
+
+void matmul_add_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b) {
+  if (c.numel() > 0 && a.size(-1) > 0) multiply(c, a, b, {}, Onto::itself);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -190,14 +212,17 @@ Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
 }
 
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
-  check_real("linear backward", "dy", dy);
-  check_defined("linear backward", "x", x);
-  check_same("linear backward", dy, {&x});
-  FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && row_count(dy) == row_count(x),
-               "[linear backward] expected dy [..., O] and x [..., I] with the same rows, got {} "
-               "and {}",
-               dy.shape(), x.shape());
+  check_rows(dy, x);
   return product(as_rows(dy).transpose(0, 1), as_rows(x), parameter_dtype(dy.dtype()));
+}
+
+void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x) {
+  check_rows(dy, x);
+  check_shape("linear backward", "the sum", into, {dy.size(-1), x.size(-1)});
+  check_beside("linear backward", dy, {&into});
+  const Tensor left = as_rows(dy).transpose(0, 1), right = as_rows(x);
+  dispatch(dy.device(), [&](auto backend) { matmul_add_kernel(backend, into, left, right); });
+  into.bump_version();
 }
 
 Tensor linear_backward_bias(const Tensor& dy) {

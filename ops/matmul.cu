@@ -30,8 +30,9 @@ const void* beyond(const void* data, int64_t elements, DType dtype) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(size_of(dtype));
 }
 
-// c = a b + bias for all batch items, if the library has the kernels.
-bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+// c = a b + beta c + bias for all batch items, if the library has the kernels.
+bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
+              float beta = 0) {
   Shape batch;
   for (int axis = 0; axis + 2 < c.dim(); ++axis) batch.push_back(c.shape()[axis]);
   const Shape of_a = batch_strides(a, c), of_b = batch_strides(b, c), of_c = batch_strides(c, c);
@@ -43,6 +44,7 @@ bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
   one.a = operand(a), one.b = operand(b);
   one.c = c.raw(), one.c_leading = one.n;
   one.bias = bias.defined() ? bias.raw() : nullptr;
+  one.beta = beta;
   int outer = axes.axes;
   // Items that share b are more rows of a.
   if (outer > 0 && axes.stride[outer - 1][1] == 0 && !one.a.transposed &&
@@ -128,6 +130,10 @@ void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, cons
   if (multiply(c, left, right, row)) return;
   if (!multiply(c, left, right, {})) FRUGAL_ASSERT(false);
   accumulate_row_kernel(Cuda{}, c, bias);
+}
+
+void matmul_add_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b) {
+  if (c.numel() > 0 && a.size(-1) > 0 && !multiply(c, a, b, {}, 1)) FRUGAL_ASSERT(false);
 }
 
 }  // namespace frugal::ops

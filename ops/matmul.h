@@ -13,12 +13,17 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // CUDA an f32 operand beside a bf16 one is rounded to bf16; c is f32 or, beside bf16, bf16.
 void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
+// c += a b.
+void matmul_add_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b);
+void matmul_add_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b);
 
 // x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O]. Beside bf16, the
 // parameters and the weight's gradient are f32.  Errors: extents that differ.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]
+// Adds that to `into`, contiguous: the weight's gradient from rows that come in parts.
+void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x);
 // dy summed over all but its last axis: the gradient of a convolution's bias too.
 Tensor linear_backward_bias(const Tensor& dy);                                  // [O]
 void linear_backward_bias_kernel(Cuda, const Tensor& dy, const Tensor& dbias);  // bf16 to f32

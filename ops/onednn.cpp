@@ -66,6 +66,14 @@ dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
+dnnl::primitive_attr adding() {
+  dnnl::primitive_attr attr = user_scratchpad();
+  dnnl::post_ops after;
+  after.append_sum();
+  attr.set_post_ops(after);
+  return attr;
+}
+
 std::optional<WeightTiles> tiles_of(const Desc& layout) {
 #if DNNL_VERSION_MAJOR >= 3
   if (layout.get_format_kind() != dnnl::memory::format_kind::blocked) return std::nullopt;

@@ -26,6 +26,8 @@ Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides)
 
 // The caller gives the scratchpad, so that its bytes are accounted.
 dnnl::primitive_attr user_scratchpad();
+// The same, of a primitive that adds to its output.
+dnnl::primitive_attr adding();
 
 // Runs `f`; oneDNN's exceptions become frugal::Error naming `op`.
 template <class F>
@@ -54,14 +56,19 @@ auto choose(const Wanted& wanted, const Make& make) {
 
 // The primitive descriptor of P from its operation's arguments.
 template <class P, class... Args>
-typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&... args) {
-  const dnnl::primitive_attr attr = user_scratchpad();
+typename P::primitive_desc describe_with(const dnnl::primitive_attr& attr, const Wanted& wanted,
+                                         const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
   return choose(wanted, [&] { return typename P::primitive_desc(engine(), args..., attr); });
 #else
   const typename P::desc operation(args...);  // oneDNN's list of implementations points to it
   return choose(wanted, [&] { return typename P::primitive_desc(operation, attr, engine()); });
 #endif
+}
+
+template <class P, class... Args>
+typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&... args) {
+  return describe_with<P>(user_scratchpad(), wanted, args...);
 }
 
 // The same for a backward primitive, which wants its forward's descriptor as a hint.

@@ -213,6 +213,7 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
                                     "log_softmax",
                                     "cross_entropy",
                                     "binary_cross_entropy",
+                                    "linear_cross_entropy",
                                     "mse_loss",
                                     "max_pool2d",
                                     "avg_pool2d",

@@ -25,10 +25,12 @@ class Table : public LanguageModel {
       out.mut<float>()[t] = static_cast<float>(tokens.item(t));
     return Variable(out);
   }
-  Variable logits(const Variable& hidden) override {
+  Head head(Variable hidden) override {
     CHECK(hidden.shape() == Shape{1, 1, 1});  // one position alone
     const auto& row = rows_.at(static_cast<size_t>(hidden.value().item()));
-    return Variable(Tensor::from(row, {1, 1, static_cast<int64_t>(row.size())}));
+    return {Variable(Tensor::full({1, 1, 1}, 1, DType::f32, kCpu)),
+            Variable(Tensor::from(row, {static_cast<int64_t>(row.size()), 1})),
+            {}};
   }
   int64_t context_length() const override { return 4; }
   int64_t longest = 0;

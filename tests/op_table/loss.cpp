@@ -44,6 +44,28 @@ Case entropy(const std::string& name, const Shape& leading, int64_t classes,
           }};
 }
 
+// x [leading..., width] and a weight for each of the classes; so many rows at once.
+Case headed(const std::string& name, const Shape& leading, int64_t width, int64_t classes,
+            const std::vector<int64_t>& target, const CrossEntropyOptions& options, bool bias,
+            int64_t rows_at_once) {
+  Shape shape = leading;
+  shape.push_back(width);
+  std::vector<Input> inputs{{shape}, {{classes, width}, true}};
+  if (bias) inputs.push_back({{classes}, true});
+  return {name, inputs,
+          [=](const Variables& v) {
+            const Tensor at = targets(target, v[0].device()).view(leading);
+            return linear_cross_entropy(v[0], v[1], bias ? v[2] : Variable(), at, options,
+                                        rows_at_once)
+                .loss;
+          },
+          [=](int64_t e) {  // the parameters' gradients count as such
+            std::vector<int64_t> bytes{shape.numel() * e};
+            if (!options.sum) bytes.push_back(std::max<int64_t>(e, 4));
+            return bytes;
+          }};
+}
+
 Case binary(const std::string& name, const Shape& shape, bool weighted,
             const BinaryCrossEntropyOptions& options) {
   return {name,
@@ -92,6 +114,34 @@ void add_loss(std::vector<Op>& rows) {
          },
          "[cross_entropy] expected row_weights of shape [2]"}},
        entropy("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
+  rows.push_back(
+      {"linear_cross_entropy",
+       {headed("one part", {3}, 4, 5, {0, 4, 2}, plain, true, 8),
+        headed("parts", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, smooth, true, 4),
+        headed("rows alone, one of them ignored", {4}, 3, 4, {1, 3, 1, 0}, ignoring, false, 1),
+        headed("sum", {5}, 3, 4, {1, 3, 1, 0, 2}, sum, false, 2)},
+       {{[] {
+           linear_cross_entropy(leaf({2, 3}), leaf({5, 4}), {}, Tensor::zeros({2}, DType::i64), {},
+                                1);
+         },
+         "[linear_cross_entropy] expected x [..., 4]"},
+        {[] {
+           linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {}, Tensor::zeros({3}, DType::i64), {},
+                                1);
+         },
+         "a row for each of 3 targets"},
+        {[] {
+           linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {}, Tensor::zeros({2}, DType::i64), {},
+                                0);
+         },
+         "at least one row at once, got [2, 3] and 0"},
+        {[] {
+           linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {}, Tensor::full({2}, 5, DType::i64),
+                                {}, 1);
+         },
+         "[cross_entropy] expected"}},
+       headed("1024 x 256, 1000 classes", {1024}, 256, 1000, std::vector<int64_t>(1024, 7), plain,
+              true, 256)});
   BinaryCrossEntropyOptions binary_sum;
   binary_sum.sum = true;
   rows.push_back({"binary_cross_entropy",

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <limits>
+
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "ops/bitmask.h"
+#include "ops/checks.h"
+#include "ops/copy.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/inplace.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+
+namespace frugal {
+namespace {
+
+// The loss and its gradients, summed over rows that come in parts.
+class Sums {
+ public:
+  // Gradients of those alone that want one.
+  Sums(const Variable& rows, const Variable& weight, const Variable& bias,
+       const CrossEntropyOptions& options)
+      : x_(rows.value()),
+        weight_(weight.value()),
+        bias_(bias.defined() ? bias.value() : Tensor()),
+        options_(options),
+        of_x_(recording({rows})),
+        of_weight_(recording({weight})),
+        of_bias_(bias.defined() && recording({bias})) {
+    options_.sum = true;
+    x_ = ops::contiguous(x_).view({x_.numel() / x_.size(-1), x_.size(-1)});
+    if (of_x_) dx = Tensor::empty(x_.shape(), x_.dtype(), x_.device());
+    const CategoryScope scope(Category::workspace);
+    top = Tensor::empty({x_.size(0)}, DType::i64, x_.device());
+  }
+
+  void add(const Tensor& target, int64_t begin, int64_t end) {
+    const Tensor x = x_.slice(0, begin, end), at = target.slice(0, begin, end);
+    const CategoryScope scope(Category::workspace);
+    const Tensor logits = ops::linear(x, weight_, bias_);
+    const ops::CrossEntropyResult part = ops::cross_entropy(logits, at, options_);
+    ops::copy_into(top.slice(0, begin, end), ops::argmax(logits, -1));
+    accumulate(loss, part.loss);
+    accumulate(counted, ops::cast(part.counted, part.loss.dtype()));
+    if (!of_x_ && !of_weight_ && !of_bias_) return;
+    const Tensor one = Tensor::full({}, 1, part.loss.dtype(), x.device());
+    const Tensor dy = ops::cross_entropy_backward(one, logits, at, part.lse, options_, {}, true);
+    if (of_x_) ops::copy_into(dx.slice(0, begin, end), ops::linear_backward_input(dy, weight_));
+    const CategoryScope gradients(Category::gradient);
+    if (of_weight_ && dweight.defined())
+      ops::add_linear_backward_weight(dweight, dy, x);
+    else if (of_weight_)
+      dweight = ops::linear_backward_weight(dy, x);
+    if (of_bias_) accumulate(dbias, ops::linear_backward_bias(dy));
+  }
+
+  Tensor top, loss, counted, dx, dweight, dbias;
+
+ private:
+  static void accumulate(Tensor& sum, Tensor term) {
+    if (sum.defined())
+      ops::accumulate(sum, term);
+    else
+      sum = std::move(term);
+  }
+
+  Tensor x_, weight_, bias_;
+  CrossEntropyOptions options_;
+  bool of_x_, of_weight_, of_bias_;
+};
+
+}  // namespace
+
+// All gradients are d(loss)/d(logits) of a part times what made its logits. They are linear in dy,
+// so they are made with the loss, while the logits are there, and backward scales them.
+LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weight,
+                                        const Variable& bias, const Tensor& target,
+                                        const CrossEntropyOptions& options, int64_t rows_at_once) {
+  constexpr const char* kOp = "linear_cross_entropy";
+  ops::check_dim(kOp, "weight", weight.value(), 2);
+  ops::check_real(kOp, "x", x.value());
+  const int64_t rows = target.numel(), features = weight.size(1);
+  FRUGAL_CHECK(
+      rows_at_once >= 1 && rows > 0 && x.size(-1) == features &&
+          x.value().numel() == rows * features,
+      "[{}] expected x [..., {}] for weight {} with a row for each of {} targets, at least "
+      "one, and at least one row at once, got {} and {}",
+      kOp, features, weight.shape(), rows, x.shape(), rows_at_once);
+  Sums sums(x, weight, bias, options);
+  const Tensor at = ops::contiguous(target).view({rows});
+  for (int64_t begin = 0; begin < rows; begin += rows_at_once)
+    sums.add(at, begin, std::min(rows, begin + rows_at_once));
+  Tensor loss = sums.loss, divisor;
+  if (!options.sum) {
+    divisor = ops::clamp(sums.counted, 1, std::numeric_limits<double>::infinity(), false).y;
+    loss = ops::div(sums.loss, sums.counted);
+  }
+  Variable out = record(
+      kOp, {x, weight, bias}, std::move(loss),
+      {save_stat(sums.dx), save_stat(sums.dweight), save_stat(sums.dbias), save_stat(divisor)},
+      [shape = x.shape()](const Backward& b) {
+        const Tensor factor = b.keeps(3) ? ops::div(b.dy(), b.saved(3)) : b.dy();
+        Grads grads(3);
+        for (int i = 0; i < 3; ++i) {
+          if (!b.needs(i)) continue;
+          const bool mine = b.slot(i).is_sole_owner();
+          const Tensor sum = mine ? b.saved(i) : ops::clone(b.saved(i));
+          ops::scale_inplace(sum, factor);
+          grads[static_cast<size_t>(i)] = i == 0 ? sum.view(shape) : sum;
+        }
+        return grads;
+      });
+  return {std::move(out), std::move(sums.top)};
+}
+
+}  // namespace frugal

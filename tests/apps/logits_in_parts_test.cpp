@@ -1,0 +1,135 @@
+// Logits that are too large to be held at once: the loss takes their rows in parts.
+#include <doctest/doctest.h>
+
+#include "apps/evaluate.h"
+#include "apps/training_step.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "compress/fixed_policy.h"
+#include "models/bert.h"
+#include "models/gpt2.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+
+namespace {
+
+constexpr int64_t kTokens = 150, kVocabulary = 70000;
+constexpr int64_t kLogitBytes = 2 * kTokens * kVocabulary * 4;  // of a batch of two
+
+std::shared_ptr<HeadedModule> gpt2() {
+  models::Init init;
+  models::Gpt2Options options{1, 16, 2, kVocabulary, kTokens};
+  options.dropout = options.attention_dropout = 0;
+  return std::make_shared<models::Gpt2>(init, options);
+}
+std::shared_ptr<HeadedModule> bert() {
+  models::Init init;
+  models::BertOptions options{1, 16, 2, 0, kVocabulary, kTokens};
+  options.head = models::BertHead::masked_lm;
+  options.dropout = options.attention_dropout = 0;
+  return std::make_shared<models::Bert>(init, options);
+}
+
+// Every fifth target is ignored; some tokens are what an untrained network says.
+Batch batch() {
+  Batch out;
+  out.input = Tensor::zeros({2, kTokens}, DType::i64);
+  out.target = Tensor::zeros({2, kTokens}, DType::i64);
+  for (int64_t i = 0; i < 2 * kTokens; ++i) {
+    out.input.mut<int64_t>()[i] = i * 37 % kVocabulary;
+    out.target.mut<int64_t>()[i] = i % 5 == 0 ? kIgnored : i * 37 % kVocabulary;
+  }
+  return out;
+}
+
+std::vector<std::vector<double>> gradients_of(Module& model) {
+  std::vector<std::vector<double>> all;
+  for (const auto& p : model.parameters())
+    all.push_back(p.parameter->accumulator()->whole().to_vector());
+  model.zero_grad();
+  return all;
+}
+
+void check_close(const std::vector<std::vector<double>>& a,
+                 const std::vector<std::vector<double>>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t k = 0; k < a.size(); ++k) {
+    double largest = 0, off = 0;
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      largest = std::max(largest, std::abs(b[k][i]));
+      off = std::max(off, std::abs(a[k][i] - b[k][i]));
+    }
+    CHECK(off <= 1e-5 * largest + 1e-9);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("logits in parts: the loss and gradients of all at once, without their memory") {
+  for (const auto& model : {gpt2(), bert()}) {
+    StepOptions options;
+    options.weight = 0.5;  // as one of two accumulated batches
+    options.label_smoothing = 0.1;
+    CrossEntropyOptions loss_options;
+    loss_options.label_smoothing = options.label_smoothing;
+
+    Context context;
+    Rng rng;
+    context.rng = &rng;
+    Batch whole = batch();
+    Outcome at_once = run_forward(*model, whole, context, loss_options);
+    REQUIRE(at_once.output.value().nbytes() == kLogitBytes);
+    backward(std::exchange(at_once.loss, {}), Tensor::full({}, 0.5));
+    at_once.output = {};
+    const auto wanted = gradients_of(*model);
+
+    begin_peak(kCpu);
+    const BatchResult got = forward_backward(*model, batch(), context, nullptr, options);
+    StepMemory memory;
+    end_peak(kCpu, memory);
+    CHECK(got.loss == doctest::Approx(at_once.result.loss));
+    CHECK(got.counted == 2 * kTokens / 5 * 4);
+    CHECK(got.counted == at_once.result.counted);
+    CHECK(got.correct == at_once.result.correct);
+    check_close(gradients_of(*model), wanted);
+    const int64_t table = kVocabulary * 16 * 4;
+    CHECK(memory.peak - 2 * table < kLogitBytes);
+    // Its gradients wait, lossless; neither logits nor what they are made from.
+    CHECK(got.memory.saved() < table);
+
+    // No policy comes between the loss and its gradient.
+    compress::FixedPolicyOptions keep;
+    keep.level = "L1.2";
+    keep.min_elements = 1 << 20;  // above all but logits
+    compress::FixedPolicy policy(keep);
+    forward_backward(*model, batch(), context, &policy, options);
+    check_close(gradients_of(*model), wanted);
+  }
+}
+
+TEST_CASE("logits in parts: evaluated like all at once") {
+  const auto model = gpt2();
+  NoGrad no_grad;
+  Context context;
+  context.training = false;
+  Batch whole = batch(), parts = batch();
+  Outcome at_once = run_forward(*model, whole, context);
+  at_once.output = {};
+  begin_peak(kCpu);
+  const Outcome got = run_forward(*model, parts, context, {}, false);
+  StepMemory memory;
+  end_peak(kCpu, memory);
+  CHECK_FALSE(got.output.defined());
+  CHECK(got.result.loss == doctest::Approx(at_once.result.loss));
+  CHECK(got.result.correct == at_once.result.correct);
+  CHECK(got.result.counted == at_once.result.counted);
+  CHECK(memory.peak < kLogitBytes);
+
+  BatchSpec spec;
+  CHECK_FALSE(needs_output(spec));
+  spec.metric = "perplexity";
+  CHECK_FALSE(needs_output(spec));
+  spec.metric = "f1";
+  CHECK(needs_output(spec));
+}
