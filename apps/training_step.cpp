@@ -10,6 +10,7 @@
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "core/integers.h"
 #include "ops/bitmask.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
@@ -139,13 +140,15 @@ Variable loss_of(Judged judged, CrossEntropyOptions options) {
   return binary_cross_entropy(judged.output, judged.target, answers, weights);
 }
 
-// Logits of more bytes are made in parts, and parts have enough rows for products to be fast.
-constexpr int64_t kLogitBytes = int64_t{64} << 20, kLeastRows = 256;
+// Logits of more bytes are made in parts; each reads the whole weight, which so many rows are
+// worth.
+constexpr int64_t kLogitBytes = int64_t{64} << 20, kLeastRows = 512;
 
-// How many rows of a head's outputs to make at once.
-int64_t rows_at_once(const HeadedModule::Head& head) {
+// How many of a head's rows to make at once: all, or parts of one size.
+int64_t rows_at_once(const HeadedModule::Head& head, int64_t rows) {
   const auto row_bytes = head.weight.size(0) * static_cast<int64_t>(size_of(head.x.dtype()));
-  return std::max(kLeastRows, kLogitBytes / row_bytes);
+  const int64_t most = std::max(kLeastRows, kLogitBytes / row_bytes);
+  return ceil_div(rows, std::max<int64_t>(ceil_div(rows, most), 1));
 }
 
 // What read() needs, which the loss may write over.
@@ -188,10 +191,11 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   Variable output;
   if (auto* headed = dynamic_cast<HeadedModule*>(&model); headed != nullptr && !keep_output) {
     HeadedModule::Head head = headed->before_output(std::move(input), context);
-    if (const int64_t most = rows_at_once(head); most < batch.target.numel()) {
+    const int64_t rows_here = batch.target.numel();
+    if (const int64_t part = rows_at_once(head, rows_here); part < rows_here) {
       context.extras.clear();
       LinearCrossEntropy judged =
-          linear_cross_entropy(head.x, head.weight, head.bias, batch.target, options, most);
+          linear_cross_entropy(head.x, head.weight, head.bias, batch.target, options, part);
       pass.loss = std::move(judged.loss);
       pass.target = batch.target;
       pass.top = std::move(judged.top);

@@ -14,7 +14,7 @@ using namespace frugal::apps;
 
 namespace {
 
-constexpr int64_t kTokens = 150, kVocabulary = 70000;
+constexpr int64_t kTokens = 300, kVocabulary = 70000;
 constexpr int64_t kLogitBytes = 2 * kTokens * kVocabulary * 4;  // of a batch of two
 
 std::shared_ptr<HeadedModule> gpt2() {
