@@ -273,10 +273,13 @@ void with_tiles(const AttentionProblem& p, F f) {
 
 inline int64_t tiles_for(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
+inline constexpr size_t kMostShared = size_t{99} << 10;  // of a block on every chip from sm_80 on
+
 template <class Tiles>
 Grid grid_of(int64_t blocks, int row_tiles, int col_tiles) {
-  return {dim3(static_cast<unsigned>(blocks)), Tiles::kThreads,
-          Shared<Tiles>::bytes(row_tiles, col_tiles)};
+  const size_t shared = Shared<Tiles>::bytes(row_tiles, col_tiles);
+  FRUGAL_ASSERT(shared <= kMostShared);
+  return {dim3(static_cast<unsigned>(blocks)), Tiles::kThreads, shared};
 }
 
 // y unless it is undefined, and lse; with dy, delta = <dy, y>.
