@@ -21,8 +21,8 @@ struct Case {
   std::string name;
   std::vector<Input> inputs;
   std::function<Variable(const Variables&)> run;
-  // The bytes of each tensor that the node keeps for backward, parameters left out; `element` is
-  // the size of the dtype.
+  // The bytes of each tensor that the node keeps for backward, parameters and what is counted as
+  // their gradients left out; `element` is the size of the dtype.
   std::function<std::vector<int64_t>(int64_t element)> saved;
   bool smooth = true;  // a finite difference approximates the gradient
 };
