@@ -81,8 +81,10 @@ Variable cross_entropy(Variable logits, const Tensor& target,
                        const CrossEntropyOptions& options = {}, const Tensor& row_weights = {});
 // cross_entropy(linear(x, weight, bias), target) of x [..., I], weight [C, I], bias [C] or
 // undefined and target [...] i64, so many rows of logits at once, which are never all in memory;
-// and the rows' highest logits' classes [rows] i64.  Saves: the gradients, summed over the rows,
-// and the number of rows that count; neither x nor weight.
+// and the rows' highest logits' classes [rows] i64.  Saves: the gradients, summed over the rows
+// (those of parameters count as such), and the number of rows that count; neither x nor weight.
+// Errors: shapes that do not fit; no rows, or none at once; those of cross_entropy.  Ref: Hsu et
+// al. 2024 (Liger Kernel), whose gradients come with the loss, too.
 struct LinearCrossEntropy {
   Variable loss;
   Tensor top;

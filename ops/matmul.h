@@ -22,7 +22,8 @@ void matmul_add_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]
-// Adds that to `into`, contiguous: the weight's gradient from rows that come in parts.
+// Adds that to `into`, contiguous: the weight's gradient from rows that come in parts.  Errors:
+// extents that differ.
 void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x);
 // dy summed over all but its last axis: the gradient of a convolution's bias too.
 Tensor linear_backward_bias(const Tensor& dy);                                  // [O]

@@ -60,7 +60,7 @@ void check_close(const std::vector<std::vector<double>>& a,
       largest = std::max(largest, std::abs(b[k][i]));
       off = std::max(off, std::abs(a[k][i] - b[k][i]));
     }
-    CHECK(off <= 1e-5 * largest + 1e-9);
+    CHECK(off <= 1e-5 * largest + 1e-12);  // a key's bias changes no score: 0 but for rounding
   }
 }
 
