@@ -8,7 +8,8 @@ targets=("${@:2}")
 if [ "$preset" = emulated ]; then tools/setup.sh libboost-context-dev; else tools/setup.sh; fi
 mkdir -p build
 log=build/configure-$preset.log
-if ! cmake --preset "$preset" >"$log" 2>&1; then
+# Warnings are errors for those who develop (FRUGAL_WERROR=ON, as .ci/run sets it), and never stop a user.
+if ! cmake --preset "$preset" -DFRUGAL_WERROR="${FRUGAL_WERROR:-OFF}" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
