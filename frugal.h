@@ -26,6 +26,7 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/rng.h"
+#include "core/spin.h"
 #include "core/tensor.h"
 #include "data/batch_source.h"
 #include "data/byte_bpe.h"

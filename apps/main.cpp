@@ -1,3 +1,7 @@
 #include "apps/cli.h"
+#include "core/spin.h"
 
-int main(int argc, char** argv) { return frugal::apps::run_cli(argc, argv); }
+int main(int argc, char** argv) {
+  frugal::limit_spinning(argv);
+  return frugal::apps::run_cli(argc, argv);
+}

@@ -23,7 +23,8 @@ Variable snake(const Variable& x) {
   });
 }
 
-int main() {
+int main(int, char** argv) {
+  limit_spinning(argv);  // waiting threads leave the core to other processes
   Tensor x = Tensor::empty({512, 2}), target = Tensor::empty({512, 1});
   for (int64_t i = 0; i < 512; ++i) {
     const bool a = i & 1, b = i & 2;

@@ -1,0 +1,41 @@
+// How long OpenMP's threads spin, as the runtime itself reports it.
+#include "core/spin.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+// What GNU OpenMP read from the environment of the process that did the work: the last report,
+// since a restarted program reports twice.
+std::string spin_count(const std::string& environment) {
+  const Ran ran = shell("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose " +
+                        environment + " FRUGAL --help");
+  REQUIRE(ran.status == 0);
+  const size_t at = ran.err.rfind("GOMP_SPINCOUNT = '");
+  if (at == std::string::npos) return "no GNU OpenMP";
+  const size_t begin = at + 18;
+  return ran.err.substr(begin, ran.err.find('\'', begin) - begin);
+}
+
+TEST_CASE("the binary's threads spin briefly, unless the environment says otherwise") {
+  const std::string usual = spin_count("");
+  if (usual == "no GNU OpenMP") {
+    MESSAGE("skipped: the OpenMP runtime is not GNU's, so it has no spin count");
+    return;
+  }
+  CHECK(usual == std::to_string(kSpinCount));
+  CHECK(spin_count("GOMP_SPINCOUNT=77") == "77");
+  CHECK(spin_count("OMP_WAIT_POLICY=passive") == "0");
+}
+
+TEST_CASE("a restarted program keeps its arguments") {
+  const Ran ran = shell("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT FRUGAL inspect 'no such  file'");
+  CHECK(ran.status == 1);
+  CHECK(ran.err.find("no such  file") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace frugal::apps
