@@ -18,6 +18,7 @@
 #include "compress/learner.h"
 #include "core/cuda_memory.h"
 #include "core/parallel.h"
+#include "core/random_streams.h"
 
 namespace frugal::apps {
 namespace {
@@ -347,13 +348,13 @@ void bench_step(const BenchArguments& arguments) {
   try {
     bench.model = make_model(config, batch_spec(config), bench.device);
     for (const auto& p : bench.model->parameters()) parameter_count += p.parameter->value().numel();
-    bench.optimizer = make_optimizer(config.optim, *bench.model);
+    bench.optimizer = make_optimizer(config, *bench.model);
     bench.host = first_batch(config, bench.device);
     bench.batch = placed(bench.host, *bench.model);
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }
-  bench.rng = Rng(static_cast<uint64_t>(config.run.seed));
+  bench.rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
   for (Variant& v : variants) prepare(v, bench);
   measure(variants, bench, repeats);
   if (std::all_of(variants.begin(), variants.end(),

@@ -189,7 +189,11 @@ CapturedResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& c
                                     uint64_t number, const StepUpdate* update) {
   copy_batch(entry.batch, batch);
   const auto parameters = model_.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].parameter->set_grad(entry.grads[i]);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (entry.grads[i].defined())
+      parameters[i].parameter->set_grad(entry.grads[i]);
+    else
+      parameters[i].parameter->zero_grad();
   if (update != nullptr) entry.late.renew([&] { update->optimizer.step(update->lr); });
   const RngKey now = context.rng->state();
   entry.graph.replay(now.offset - entry.first.offset, number - entry.number);

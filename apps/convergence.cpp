@@ -8,15 +8,14 @@
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "autograd/checkpoint.h"
+#include "core/random_streams.h"
 #include "core/stopwatch.h"
 #include "ops/copy.h"
 
 namespace frugal::apps {
 namespace {
 
-constexpr uint64_t kRoundings = uint64_t{1} << 62;  // apart from the steps' numbers
-constexpr uint64_t kDropout = uint64_t{1} << 61;    // apart from the run's streams
-constexpr uint64_t kKeysOfPass = 1 << 20;           // more than a pass takes
+constexpr uint64_t kKeysOfPass = 1 << 20;  // more than a pass takes
 
 // Decides for a part of a batch what the policy would for all of it: thresholds
 // of size would keep more of a part raw. Nobody is shown the gradients.
@@ -94,7 +93,8 @@ Tracking::Tracking(Module& model, SavePolicy& policy, const TrackingOptions& opt
   int64_t offset = 0;
   for (const auto& p : model.parameters()) {
     parameters_.push_back(*p.parameter);
-    offsets_.emplace(p.parameter->accumulator().get(), offset);
+    leaves_.add("convergence", p.name, *p.parameter);
+    offsets_.push_back(offset);
     offset += p.parameter->value().numel();
   }
   if (options.guard == 0) return;
@@ -128,19 +128,18 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
       learner_ != nullptr ? learner_->learned() : std::vector<double>{};
   // Other samples drop other units.
   Rng stream;
-  stream.restore(
-      {options_.seed, kDropout + static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass});
+  stream.restore(streams::kTrackingDropout.key(
+      options_.seed, static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass));
   Context context;
   context.rng = &stream;
   context.checkpointed_blocks = options_.checkpointed_blocks;
-  begin_step(kRoundings + static_cast<uint64_t>(step) * kDraws + draw);
+  begin_step(streams::kTrackingSteps.first + static_cast<uint64_t>(step) * kDraws + draw);
   optim::GradientSketch sketch;
   StepOptions how;
   how.label_smoothing = options_.label_smoothing;
   if (options_.checkpointed_blocks == 0)
     how.leaf_done = [&](GradAccumulator& leaf) {
-      const auto found = offsets_.find(&leaf);
-      if (found != offsets_.end()) sketch.add(leaf.whole(), found->second);
+      if (const auto found = leaves_.find(leaf)) sketch.add(leaf.whole(), offsets_[*found]);
       leaf.set({});
     };
   model_.zero_grad();

@@ -9,7 +9,6 @@
 // has none, and its bias is not seen here.
 #pragma once
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "apps/config.h"
@@ -18,6 +17,7 @@
 #include "compress/adjustable.h"
 #include "compress/learner.h"
 #include "optim/convergence.h"
+#include "optim/leaf_index.h"
 #include "optim/variance_guard.h"
 
 namespace frugal::apps {
@@ -86,7 +86,8 @@ class Tracking {
   compress::Learner* learner_;          // the same
   TrackingOptions options_;
   std::vector<Variable> parameters_;
-  std::map<const GradAccumulator*, int64_t> offsets_;  // of parameters in the joint gradient
+  optim::LeafIndex leaves_;
+  std::vector<int64_t> offsets_;  // of parameters in the joint gradient
   optim::ConvergenceTracker tracker_;
   std::optional<optim::VarianceGuard> guard_;
   bool limited_ = false;  // at its last choice

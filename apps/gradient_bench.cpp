@@ -3,6 +3,7 @@
 #include "apps/config_error.h"
 #include "apps/gradient_noise.h"
 #include "apps/makers.h"
+#include "core/random_streams.h"
 
 namespace frugal::apps {
 namespace {
@@ -20,12 +21,12 @@ GradientBench::GradientBench(const Config& config)
       device_(cpu(config)),
       batches_(make_batches(config, Split::train)),
       model_(make_model(config, batch_spec(config), device_)),
-      rng_(static_cast<uint64_t>(config.run.seed)) {
+      rng_(streams::kDropout.rng(static_cast<uint64_t>(config.run.seed))) {
   context_.rng = &rng_;
 }
 
 void GradientBench::train(int64_t steps) {
-  const auto optimizer = make_optimizer(config_.optim, *model_);
+  const auto optimizer = make_optimizer(config_, *model_);
   for (int64_t i = 0; i < steps; ++i) {
     const RngKey now = rng_.state();
     gradient(next(), nullptr, static_cast<uint64_t>(i), now);
@@ -51,7 +52,10 @@ std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* polic
   std::vector<float> all;
   for (const auto& p : model_->parameters()) {
     const Tensor g = p.parameter->grad();
-    all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
+    if (g.defined())
+      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
+    else  // frozen, or without effect on the loss
+      all.insert(all.end(), static_cast<size_t>(p.parameter->value().numel()), 0.0f);
   }
   return all;
 }

@@ -6,6 +6,7 @@
 #include "apps/data_kinds.h"
 #include "apps/make_model.h"
 #include "apps/training_step.h"
+#include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/graph_batches.h"
 #include "data/graph_samplers.h"
@@ -22,7 +23,6 @@ namespace {
 using data::GraphData;
 using data::GraphOptions;
 
-constexpr uint64_t kRandomStream = uint64_t{1} << 59;
 constexpr int64_t kRandomClasses = 40;
 
 // ---- a graph from memory, whose labels its features tell a little, and its neighbours more: half
@@ -34,7 +34,8 @@ GraphData random_graph(const Config& config) {
   graph.nodes = c.nodes;
   graph.features = c.features;
   graph.classes = c.classes.value_or(kRandomClasses);
-  const RngKey key{static_cast<uint64_t>(config.run.seed), kRandomStream};
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const RngKey key = streams::kGraphEdges.key(seed);
   std::vector<int64_t> from, to;
   const auto nodes = static_cast<uint64_t>(c.nodes);
   for (uint64_t e = 0; e < static_cast<uint64_t>(c.edges); ++e) {
@@ -47,7 +48,7 @@ GraphData random_graph(const Config& config) {
   graph.edge_index = data::make_edge_index(c.nodes, from, to, true);
   graph.y = Tensor::empty({c.nodes}, DType::i64);
   graph.x = Tensor::empty({c.nodes, c.features}, DType::f32);
-  const RngKey noise{key.seed, key.offset + 1};
+  const RngKey noise = streams::kGraphFeatures.key(seed);
   for (int64_t v = 0; v < c.nodes; ++v) {
     const int64_t label = v % graph.classes;
     graph.y.mut<int64_t>()[v] = label;

@@ -2,6 +2,7 @@
 
 #include "apps/data_kinds.h"
 #include "apps/random_dataset.h"
+#include "core/random_streams.h"
 #include "data/cifar.h"
 #include "data/idx.h"
 #include "data/loader.h"
@@ -91,7 +92,8 @@ DatasetPtr open_images(const Config& config, bool train) {
     dataset = std::make_shared<RandomDataset>(
         spec.sample, spec.classes,
         or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest),
-        static_cast<uint64_t>(config.run.seed), train ? 1 : 2);
+        static_cast<uint64_t>(config.run.seed),
+        train ? streams::kTrainImages : streams::kTestImages);
   } else {
     dataset = row.open(*c.dir, train);
     if (limit > 0) dataset = data::first(dataset, limit);

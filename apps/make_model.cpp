@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/random_streams.h"
 #include "models/bert.h"
 #include "models/densenet.h"
 #include "models/gat.h"
@@ -370,7 +371,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
 
 ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {
   Init init;
-  init.rng = Rng(static_cast<uint64_t>(config.run.seed));
+  init.rng = streams::kInitialWeights.rng(static_cast<uint64_t>(config.run.seed));
   init.device = device;
   const ModelPtr model = model_row(config.model.name).make(init, config.model, spec);
   if (config.run.precision == "bf16") model->set_activations(DType::bf16);

@@ -4,6 +4,7 @@
 #include "apps/data_kinds.h"
 #include "apps/make_model.h"
 #include "apps/make_tokenizer.h"
+#include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/glue.h"
 #include "data/sequence_batches.h"
@@ -17,7 +18,6 @@ constexpr const char* kMask = "attention_mask";
 constexpr const char* kTypes = "token_type_ids";
 constexpr int64_t kUsualVocabulary = 30522;
 constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
-constexpr uint64_t kRandomStream = uint64_t{1} << 60;
 
 struct GlueRow {
   const char* name;
@@ -38,8 +38,8 @@ std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocab
   const int64_t wanted = train ? config.data.train_samples : config.data.test_samples;
   const int64_t usual = train ? std::max(kRandomTrain, 2 * config.data.batch_size) : kRandomTest;
   const int64_t count = wanted > 0 ? wanted : usual;
-  Rng rng(static_cast<uint64_t>(config.run.seed));
-  rng.restore({static_cast<uint64_t>(config.run.seed), kRandomStream + (train ? 0u : 1u)});
+  const RandomStream& stream = train ? streams::kTrainSequences : streams::kTestSequences;
+  Rng rng = stream.rng(static_cast<uint64_t>(config.run.seed));
   std::vector<data::Sequence> all(static_cast<size_t>(count));
   for (data::Sequence& sequence : all) {
     const RngKey key = rng.next();

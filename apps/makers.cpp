@@ -116,9 +116,9 @@ void resolve(Config& config) {
 namespace {
 
 using Groups = std::vector<ParameterGroup>;
-using OptimizerMaker = std::unique_ptr<Optimizer> (*)(Groups, const OptimConfig&);
+using OptimizerMaker = std::unique_ptr<Optimizer> (*)(Groups, const OptimConfig&, uint64_t seed);
 
-std::unique_ptr<Optimizer> make_sgd(Groups groups, const OptimConfig& config) {
+std::unique_ptr<Optimizer> make_sgd(Groups groups, const OptimConfig& config, uint64_t) {
   optim::SgdOptions options;
   options.momentum = config.momentum;
   options.nesterov = config.nesterov;
@@ -128,19 +128,21 @@ std::unique_ptr<Optimizer> make_sgd(Groups groups, const OptimConfig& config) {
 optim::AdamOptions adam_options(const OptimConfig& config, bool decoupled) {
   return {config.beta1, config.beta2, config.eps, decoupled};
 }
-std::unique_ptr<Optimizer> make_adam(Groups groups, const OptimConfig& config) {
+std::unique_ptr<Optimizer> make_adam(Groups groups, const OptimConfig& config, uint64_t) {
   return std::make_unique<optim::Adam>(groups, adam_options(config, false));
 }
-std::unique_ptr<Optimizer> make_adamw(Groups groups, const OptimConfig& config) {
+std::unique_ptr<Optimizer> make_adamw(Groups groups, const OptimConfig& config, uint64_t) {
   return std::make_unique<optim::Adam>(groups, adam_options(config, true));
 }
-std::unique_ptr<Optimizer> make_adamw_8bit(Groups groups, const OptimConfig& config) {
+std::unique_ptr<Optimizer> make_adamw_8bit(Groups groups, const OptimConfig& config,
+                                           uint64_t seed) {
   optim::Adam8bitOptions options;
+  options.seed = seed;
   options.adam = adam_options(config, true);
   options.full_precision = {"embedding", "wte.", "wpe."};
   return std::make_unique<optim::Adam8bit>(groups, options);
 }
-std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config) {
+std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config, uint64_t) {
   optim::LambOptions options;
   options.beta1 = config.beta1;
   options.beta2 = config.beta2;
@@ -148,7 +150,7 @@ std::unique_ptr<Optimizer> make_lamb(Groups groups, const OptimConfig& config) {
   return std::make_unique<optim::Lamb>(groups, options);
 }
 
-std::unique_ptr<Optimizer> make_adafactor(Groups groups, const OptimConfig&) {
+std::unique_ptr<Optimizer> make_adafactor(Groups groups, const OptimConfig&, uint64_t) {
   return std::make_unique<optim::Adafactor>(groups, optim::AdafactorOptions{});
 }
 
@@ -210,7 +212,8 @@ Groups with_exceptions(Groups groups, const std::vector<std::string>& exceptions
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model) {
+std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model) {
+  const OptimConfig& config = all.optim;
   std::vector<std::pair<std::string, Variable>> parameters;
   for (const auto& p : model.parameters()) parameters.emplace_back(p.name, *p.parameter);
   Groups groups =
@@ -218,7 +221,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& mod
                       config.weight_decay_of);
   for (const OptimizerRow& row : kOptimizers) {
     if (config.name != row.name) continue;
-    auto optimizer = row.make(std::move(groups), config);
+    auto optimizer = row.make(std::move(groups), config, static_cast<uint64_t>(all.run.seed));
     if (config.ema == 0) return optimizer;
     optim::EmaOptions average;
     average.decay = config.ema;
@@ -266,6 +269,10 @@ int64_t checkpointed_blocks(const TrainConfig& config) {
   return config.checkpointed_blocks > 0 ? config.checkpointed_blocks : kAllBlocks;
 }
 
+void set_up_threads(const RunConfig& config) {
+  if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+}
+
 Device set_up_device(const RunConfig& config) {
   const Device device = Device::parse(config.device);
   if (device.type == DeviceType::cuda && !kHasCuda)
@@ -282,7 +289,7 @@ Device set_up_device(const RunConfig& config) {
                                                       : ops::MatmulPrecision::tf32);
   ops::set_deterministic(config.deterministic);
   ops::set_convolution_workspace(config.workspace_limit);
-  if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+  set_up_threads(config);
   allocator(device).set_limit(config.memory_limit);
   return device;
 }

@@ -25,12 +25,14 @@ void resolve(Config& config);
 // Errors (ConfigError): dithered with rebuilt signs.
 void resolve_rounding(CompressionConfig& config, const std::string& device);
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, Module& model);
+std::unique_ptr<Optimizer> make_optimizer(const Config& config, Module& model);
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
 
 // Of a network's blocks, the first ones that are recomputed (models/module.h).
 int64_t checkpointed_blocks(const TrainConfig& config);
 
+// Applies `threads` alone: for what computes nothing on the device.
+void set_up_threads(const RunConfig& config);
 // Applies threads and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);
 

@@ -39,7 +39,7 @@ MetaStep::MetaStep(const Config& config) : config_(config), device_(Device::pars
   spec_ = batch_spec(config);
   const int64_t before = live(device_);
   model_ = make_model(config, spec_, device_);
-  optimizer_ = make_optimizer(config.optim, *model_);
+  optimizer_ = make_optimizer(config, *model_);
   own_ = live(device_) - before;
   step(nullptr, config.data.batch_size, 0);  // makes the optimizer's state
   own_ = live(device_) - before;

@@ -10,16 +10,12 @@
 #include "apps/signals.h"
 #include "compress/offload_policy.h"
 #include "core/integers.h"
+#include "core/random_streams.h"
 #include "ops/precision.h"
 #include "optim/averaged.h"
 #include "optim/clip.h"
 
 namespace frugal::apps {
-namespace {
-
-constexpr uint64_t kDropoutStream = uint64_t{1} << 62;  // apart from the initial weights' keys
-
-}  // namespace
 
 Trainer::Trainer(const Config& config, const TrainOptions& options)
     : config_(config), options_(options), device_(set_up_device(config.run)) {
@@ -44,7 +40,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
                                   config_.data.name, config_.train.patience));
   spec_ = batch_spec(config_);
   model_ = make_model(config_, spec_, device_);
-  optimizer_ = make_optimizer(config_.optim, *model_);
+  optimizer_ = make_optimizer(config_, *model_);
   policy_ = make_policy(config_.compression, static_cast<uint64_t>(config_.run.seed));
   adaptive_ = find_in<compress::AdaptivePolicy>(*policy_);
   learner_ = find_in<compress::Learner>(*policy_);
@@ -76,7 +72,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   steps_ = config_.train.steps > 0 ? config_.train.steps : config_.train.epochs * per_epoch;
   epochs_ = ceil_div(steps_, per_epoch);
   schedule_ = make_schedule(config_, per_epoch, steps_);
-  rng_.restore({static_cast<uint64_t>(config_.run.seed), kDropoutStream});
+  rng_ = streams::kDropout.rng(static_cast<uint64_t>(config_.run.seed));
   if (folder_ != nullptr && folder_->has_checkpoint()) {
     state_ = folder_->load(config_, *model_, *optimizer_);
     rng_.restore(state_.rng);

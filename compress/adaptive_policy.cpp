@@ -6,13 +6,12 @@
 #include "compress/allocate.h"
 #include "compress/group_layout.h"
 #include "compress/quantize_split.h"
+#include "core/random_streams.h"
 
 namespace frugal::compress {
 namespace {
 
 constexpr int kMaxBits = 16;
-// Any other stream of roundings.
-constexpr uint64_t kOtherSeed = 0x9e3779b97f4a7c15;
 
 FixedPolicyOptions at_average(const AdaptiveOptions& options) {
   FRUGAL_CHECK(options.average >= 1 && options.average <= kMaxBits,
@@ -47,7 +46,7 @@ AdaptivePolicy::AdaptivePolicy(const AdaptiveOptions& options)
     : options_(options),
       keep_(at_average(options)),
       quantizers_(quantizers(options.keep, options.keep.seed)),
-      others_(quantizers(options.keep, options.keep.seed ^ kOtherSeed)) {}
+      others_(quantizers(options.keep, streams::other_rounding(options.keep.seed))) {}
 
 Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
   const auto known = items_.find(info.seq);

@@ -8,6 +8,7 @@
 #include "compress/quantize_kernels.h"
 #include "core/integers.h"
 #include "core/parallel.h"
+#include "core/random_streams.h"
 #include "ops/bitmask.h"
 #include "ops/copy.h"
 
@@ -344,7 +345,7 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
   const int64_t unit = 8 * static_cast<int64_t>(size_of(tensor.dtype()));
   // No two segments share a stream, nor one with the tensor packed at one width.
   for (size_t i = 0; i < layout.segments.size(); ++i)
-    layout.segments[i].stream = code_stream(options_.seed + 0x9e3779b97f4a7c15 * (i + 1), info);
+    layout.segments[i].stream = code_stream(streams::rounding_of_part(options_.seed, i), info);
   if (runs) {
     for_segments(layout, tensor.device(), [&](size_t i) {
       const MixedLayout::Segment& segment = layout.segments[i];

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <queue>
 
+#include "core/random_streams.h"
 #include "data/graph_samplers_subgraph.h"
 #include "data/loader.h"
 
 namespace frugal::data {
 namespace {
-
-constexpr uint64_t kPartitionStream = 0x706172746974696f;
 
 class Partitioner {
  public:
@@ -38,7 +37,7 @@ class Partitioner {
 
   void grow() {
     const auto nodes = static_cast<int64_t>(part_.size());
-    const std::vector<int64_t> order = shuffled(nodes, {options_.seed, kPartitionStream});
+    const std::vector<int64_t> order = shuffled(nodes, streams::kPartition.key(options_.seed));
     frontier_.resize(size_.size());
     links_.assign(part_.size(), {});
     // (nodes, part): the smallest part grows next.

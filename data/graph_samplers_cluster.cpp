@@ -1,17 +1,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/random_streams.h"
 #include "data/graph_partition.h"
 #include "data/graph_samplers.h"
 #include "data/graph_samplers_subgraph.h"
 #include "data/loader.h"
 
 namespace frugal::data {
-namespace {
-
-constexpr uint64_t kOrderStream = 0x636c757374657200;
-
-}  // namespace
 
 ClusterBatches::ClusterBatches(const GraphData& graph, GraphPart part,
                                const ClusterOptions& options)
@@ -60,8 +56,8 @@ Batch ClusterBatches::make(int64_t epoch, int64_t batch) {
     order_.resize(clusters_.size());
     std::iota(order_.begin(), order_.end(), int64_t{0});
     if (options_.shuffle)
-      order_ = shuffled(options_.clusters,
-                        batch_key(options_.seed, kOrderStream, static_cast<uint64_t>(epoch), 0));
+      order_ = shuffled(options_.clusters, batch_key(options_.seed, streams::kClusterOrder,
+                                                     static_cast<uint64_t>(epoch), 0));
     order_epoch_ = epoch;
   }
   const int64_t begin = batch * options_.clusters_per_batch;

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/random_streams.h"
 #include "data/graph_samplers.h"
 #include "data/graph_samplers_subgraph.h"
 #include "data/loader.h"
 
 namespace frugal::data {
 namespace {
-
-constexpr uint64_t kOrderStream = 0x6e65696768626f72, kNeighbourStream = 0x66616e6f75740000;
 
 // `count` of the numbers below `bound`, without repeats, ascending. Ref: Floyd's algorithm, Bentley
 // and Floyd 1987.
@@ -61,8 +60,8 @@ Batch NeighbourBatches::make(int64_t epoch, int64_t batch) {
     order_.resize(nodes_.size());
     std::iota(order_.begin(), order_.end(), int64_t{0});
     if (options_.shuffle)
-      order_ =
-          shuffled(count, batch_key(options_.seed, kOrderStream, static_cast<uint64_t>(epoch), 0));
+      order_ = shuffled(count, batch_key(options_.seed, streams::kSeedNodeOrder,
+                                         static_cast<uint64_t>(epoch), 0));
     order_epoch_ = epoch;
   }
   Subgraph subgraph;
@@ -79,7 +78,7 @@ Batch NeighbourBatches::make(int64_t epoch, int64_t batch) {
   const int64_t seeds = std::min(options_.batch_size, count - begin);
   for (int64_t i = begin; i < begin + seeds; ++i)
     position_of(nodes_[static_cast<size_t>(order_[static_cast<size_t>(i)])]);
-  Draws draws(batch_key(options_.seed, kNeighbourStream, static_cast<uint64_t>(epoch),
+  Draws draws(batch_key(options_.seed, streams::kFanOut, static_cast<uint64_t>(epoch),
                         static_cast<uint64_t>(batch)));
   size_t from = 0;  // nodes whose neighbours are not drawn yet
   std::vector<int64_t> chosen;

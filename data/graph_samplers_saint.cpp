@@ -3,13 +3,12 @@
 #include <functional>
 
 #include "core/parallel.h"
+#include "core/random_streams.h"
 #include "data/graph_samplers.h"
 #include "data/graph_samplers_subgraph.h"
 
 namespace frugal::data {
 namespace {
-
-constexpr uint64_t kSaintStream = 0x7361696e74000000, kPresampleStream = 0x70726573616d706c;
 
 // Subgraphs are drawn side by side, so many that they hold about kBlockNodes nodes, before their
 // counts are added: what is drawn does not depend on the number of threads.
@@ -122,7 +121,7 @@ void SaintBatches::presample() {
   const auto pool = static_cast<int64_t>(sampler_->pool.size());
   int64_t drawn = 0, held = 0;
   const auto key = [&](int64_t index) {
-    return batch_key(options_.seed, kPresampleStream, 0, static_cast<uint64_t>(index));
+    return batch_key(options_.seed, streams::kSaintEstimate, 0, static_cast<uint64_t>(index));
   };
   const Subgraph first = sampler_->draw(key(0), sampler_->of_consumer);
   const auto first_nodes = static_cast<int64_t>(first.nodes.size());
@@ -165,7 +164,7 @@ Batch SaintBatches::make(int64_t epoch, int64_t batch) {
   const InEdges& edges = sampler_->edges;
   const GraphAggregate aggregate = options_.aggregate;
   Subgraph subgraph =
-      sampler_->draw(batch_key(options_.seed, kSaintStream, static_cast<uint64_t>(epoch),
+      sampler_->draw(batch_key(options_.seed, streams::kSaint, static_cast<uint64_t>(epoch),
                                static_cast<uint64_t>(batch)),
                      sampler_->of_consumer);
   if (aggregate == GraphAggregate::symmetric_loops) add_loops(subgraph);

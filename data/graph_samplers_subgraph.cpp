@@ -128,12 +128,12 @@ void add_loops(Subgraph& subgraph) {
   }
 }
 
-RngKey batch_key(uint64_t seed, uint64_t purpose, uint64_t epoch, uint64_t batch) {
+RngKey batch_key(uint64_t seed, const RandomStream& stream, uint64_t epoch, uint64_t batch) {
   const auto word = [](RngKey key, uint64_t index) {
     const auto words = philox(key, index);
     return words[0] | static_cast<uint64_t>(words[1]) << 32;
   };
-  return {word({word({seed, purpose}, 0), epoch}, batch), purpose};
+  return {word({word(stream.key(seed), 0), epoch}, batch), stream.first};
 }
 
 double Draws::unit() {

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/dataset.h"
 #include "data/graph_data.h"
@@ -59,8 +60,8 @@ double coefficient(const InEdges& edges, GraphAggregate aggregate, int64_t from,
 // A loop at every node, behind the other edges, of position -1.
 void add_loops(Subgraph& subgraph);
 
-// The stream of batch `batch` of epoch `epoch`: apart from those of models and of other purposes.
-RngKey batch_key(uint64_t seed, uint64_t purpose, uint64_t epoch, uint64_t batch);
+// The key of batch `batch` of epoch `epoch` of `stream`.
+RngKey batch_key(uint64_t seed, const RandomStream& stream, uint64_t epoch, uint64_t batch);
 
 // Draws in order from one key.
 class Draws {

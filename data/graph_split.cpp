@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/random_streams.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 
 namespace frugal::data {
 namespace {
-
-constexpr uint64_t kSplitStream = 0x73706c6974000000;
 
 // Nodes with a label; of several labels a node, those with any known one.
 std::vector<int64_t> labelled(const GraphData& graph) {
@@ -35,7 +34,7 @@ void random_split(GraphData& graph, const GraphSplit& options) {
   FRUGAL_CHECK(graph.y.defined(), "[graph_split] expected a graph with labels, got none");
   std::vector<int64_t> nodes = labelled(graph);
   const auto count = static_cast<int64_t>(nodes.size());
-  const std::vector<int64_t> order = shuffled(count, {options.seed, kSplitStream});
+  const std::vector<int64_t> order = shuffled(count, streams::kNodeSplit.key(options.seed));
   std::vector<int64_t> parts[3], rest;
   if (options.train_per_class > 0) {
     FRUGAL_CHECK(graph.y.dtype() == DType::i64,

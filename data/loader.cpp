@@ -8,6 +8,8 @@
 #include <numeric>
 #include <thread>
 
+#include "core/random_streams.h"
+
 namespace frugal::data {
 namespace {
 
@@ -15,9 +17,6 @@ uint64_t word(RngKey key, uint64_t index) {
   const auto words = philox(key, index);
   return words[0] | static_cast<uint64_t>(words[1]) << 32;
 }
-
-// Keys of the loader's own streams: apart from those that a model draws from the same seed.
-constexpr uint64_t kLoaderStream = 0x6c6f616465720000;
 
 }  // namespace
 
@@ -65,7 +64,7 @@ struct Loader::Impl {
 
   // Sample indices of an epoch. The two keys of an epoch: even for the order, odd for samples.
   RngKey epoch_key(uint64_t purpose) const {
-    const uint64_t seed = word({options.seed, kLoaderStream}, 0);
+    const uint64_t seed = word(streams::kLoader.key(options.seed), 0);
     return {seed, static_cast<uint64_t>(state.epoch) * 2 + purpose};
   }
 

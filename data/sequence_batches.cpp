@@ -4,18 +4,18 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/random_streams.h"
 #include "data/loader.h"
 
 namespace frugal::data {
 namespace {
 
 constexpr int64_t kPoolBatches = 64;
-constexpr uint64_t kSampleStream = 0x73657175656e0001, kBatchStream = 0x73657175656e0002;
 
 }  // namespace
 
-RngKey epoch_key(uint64_t seed, uint64_t name, int64_t epoch) {
-  const auto words = philox({seed, name}, 0);
+RngKey epoch_key(uint64_t seed, const RandomStream& stream, int64_t epoch) {
+  const auto words = philox(stream.key(seed), 0);
   return {words[0] | static_cast<uint64_t>(words[1]) << 32, static_cast<uint64_t>(epoch)};
 }
 
@@ -67,7 +67,7 @@ int64_t SequenceBatches::padded_length(const Span& span) const {
 void SequenceBatches::begin_epoch() {
   const auto size = static_cast<int64_t>(sequences_.size());
   if (options_.shuffle) {
-    order_ = shuffled(size, epoch_key(options_.seed, kSampleStream, state_.epoch));
+    order_ = shuffled(size, epoch_key(options_.seed, streams::kSequenceOrder, state_.epoch));
   } else {
     order_.resize(sequences_.size());
     std::iota(order_.begin(), order_.end(), int64_t{0});
@@ -83,7 +83,8 @@ void SequenceBatches::begin_epoch() {
   for (int64_t begin = 0; begin < samples_; begin += options_.batch_size)
     spans_.push_back({begin, std::min(samples_, begin + options_.batch_size)});
   if (options_.shuffle && options_.group_by_length) {
-    const auto positions = shuffled(batches_, epoch_key(options_.seed, kBatchStream, state_.epoch));
+    const auto positions =
+        shuffled(batches_, epoch_key(options_.seed, streams::kSequenceBatchOrder, state_.epoch));
     std::vector<Span> moved;
     for (int64_t position : positions) moved.push_back(spans_[static_cast<size_t>(position)]);
     spans_ = std::move(moved);

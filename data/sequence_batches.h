@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "core/random_streams.h"
 #include "data/batch_source.h"
 #include "data/tokenizer.h"
 
@@ -63,7 +64,7 @@ class SequenceBatches : public BatchSource {
   std::vector<Span> spans_;
 };
 
-// The key of an epoch of the stream `name`: apart from what a model draws from the same seed.
-RngKey epoch_key(uint64_t seed, uint64_t name, int64_t epoch);
+// The key of an epoch of `stream`.
+RngKey epoch_key(uint64_t seed, const RandomStream& stream, int64_t epoch);
 
 }  // namespace frugal::data

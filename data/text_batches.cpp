@@ -4,14 +4,10 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/random_streams.h"
 #include "data/sequence_batches.h"
 
 namespace frugal::data {
-namespace {
-
-constexpr uint64_t kWindowStream = 0x77696e646f770000;
-
-}  // namespace
 
 std::pair<TextRange, TextRange> split_text(int64_t tokens, double validation) {
   FRUGAL_CHECK(validation >= 0 && validation < 1,
@@ -54,7 +50,7 @@ std::optional<Batch> TextBatches::next() {
   const int64_t first = state_.next_batch * options_.batch_size, columns = options_.length;
   const int64_t rows = std::min(options_.batch_size, samples_ - first);
   const auto starts = static_cast<uint64_t>(range_.end - range_.begin - columns);
-  const RngKey key = epoch_key(options_.seed, kWindowStream, state_.epoch);
+  const RngKey key = epoch_key(options_.seed, streams::kTextWindows, state_.epoch);
   const CategoryScope category(Category::input);
   Batch batch;
   batch.input = Tensor::empty({rows, columns}, DType::i64);

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/random_streams.h"
 #include "data/sequence_batches.h"
 
 namespace frugal::data {
 namespace {
-
-constexpr uint64_t kMaskStream = 0x6d61736b65640000;
 
 double unit(uint32_t word) { return static_cast<double>(word) / 4294967296.0; }
 
@@ -30,7 +29,7 @@ std::optional<Batch> MaskedBatches::next() {
   if (!batch) return batch;
   FRUGAL_CHECK(batch->input.dim() == 2 && batch->input.dtype() == DType::i64,
                "[masked_batches] expected token ids [N, T] i64, got {}", describe(batch->input));
-  RngKey key = epoch_key(options_.seed, kMaskStream, at.epoch);
+  RngKey key = epoch_key(options_.seed, streams::kMaskedTokens, at.epoch);
   key.offset = key.offset << 32 | static_cast<uint64_t>(at.next_batch);
   const Tensor shown = find_tensor(batch->extras, "attention_mask");
   const int64_t count = batch->input.numel();

@@ -6,6 +6,7 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "core/random_streams.h"
 
 namespace frugal::models {
 namespace {
@@ -29,7 +30,8 @@ int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, 
   };
   double total = 0;
   for (const size_t token : order) total += weight(token);
-  double rest = total * static_cast<double>(uniform({options.seed, 0}, index));
+  double rest =
+      total * static_cast<double>(uniform(streams::kGeneratedTokens.key(options.seed), index));
   for (const size_t token : order) {
     rest -= weight(token);
     if (rest < 0) return static_cast<int64_t>(token);

@@ -1,6 +1,7 @@
 #include "optim/sgd.h"
 
 #include <map>
+#include <set>
 
 #include "autograd/gradient.h"
 #include "ops/copy.h"
@@ -17,11 +18,13 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : option
                "[sgd] expected a momentum in [0, 1), got {}", options.momentum);
   FRUGAL_CHECK(!options.nesterov || options.momentum > 0,
                "[sgd] expected a momentum above 0 for Nesterov's variant");
+  std::set<std::string> names;
   for (ParameterGroup& group : groups) {
     FRUGAL_CHECK(group.weight_decay >= 0, "[sgd] expected a weight decay of at least 0, got {}",
                  group.weight_decay);
     for (auto& [name, parameter] : group.parameters) {
-      slot_of_[parameter.accumulator().get()] = slots_.size();
+      FRUGAL_CHECK(names.insert(name).second, "[sgd] expected one parameter '{}', got two", name);
+      slot_of_.add("sgd", name, parameter);
       slots_.push_back({name, parameter, {}, group.lr_scale, group.weight_decay});
     }
   }
@@ -62,9 +65,9 @@ void Sgd::step(double lr) {
 }
 
 bool Sgd::step_leaf(const GradAccumulator& leaf, double lr) {
-  const auto found = slot_of_.find(&leaf);
-  if (found == slot_of_.end()) return false;
-  update({&slots_[found->second]}, lr);
+  const auto found = slot_of_.find(leaf);
+  if (!found) return false;
+  update({&slots_[*found]}, lr);
   return true;
 }
 

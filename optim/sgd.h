@@ -1,8 +1,7 @@
 // Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as PyTorch
 // defines them. Ref: Sutskever et al. 2013.
 #pragma once
-#include <unordered_map>
-
+#include "optim/leaf_index.h"
 #include "optim/optimizer.h"
 
 namespace frugal::optim {
@@ -14,7 +13,8 @@ struct SgdOptions {
 
 class Sgd : public Optimizer {
  public:
-  // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay.
+  // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay, a
+  // parameter or a name that comes twice.
   Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options);
   void step(double lr) override;
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
@@ -31,7 +31,7 @@ class Sgd : public Optimizer {
   };
   void update(const std::vector<Slot*>& slots, double lr);
   std::vector<Slot> slots_;
-  std::unordered_map<const GradAccumulator*, size_t> slot_of_;
+  LeafIndex slot_of_;
   SgdOptions options_;
 };
 

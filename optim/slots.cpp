@@ -18,8 +18,7 @@ SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& 
     for (const auto& [name, parameter] : group.parameters) {
       FRUGAL_CHECK(names.insert(name).second, "[{}] expected one parameter '{}', got two", op,
                    name);
-      FRUGAL_CHECK(slot_of_.emplace(parameter.accumulator().get(), slots_.size()).second,
-                   "[{}] expected each parameter once, got '{}' again", op, name);
+      slot_of_.add(op, name, parameter);
       slots_.push_back({name, parameter, group.lr_scale, group.weight_decay, 0, {}});
     }
   }
@@ -56,9 +55,9 @@ void SlotOptimizer::take_back() {
 }
 
 bool SlotOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {
-  const auto found = slot_of_.find(&leaf);
-  if (found == slot_of_.end()) return false;
-  update_slots({&slots_[found->second]}, lr);
+  const auto found = slot_of_.find(leaf);
+  if (!found) return false;
+  update_slots({&slots_[*found]}, lr);
   return true;
 }
 

@@ -1,8 +1,7 @@
 // SlotOptimizer: what optimizers with a count of steps and a few state tensors for each parameter
 // share: groups, updates of single leaves, checkpoints.
 #pragma once
-#include <unordered_map>
-
+#include "optim/leaf_index.h"
 #include "optim/optimizer.h"
 
 namespace frugal::optim {
@@ -48,7 +47,7 @@ class SlotOptimizer : public Optimizer {
   void update_slots(const std::vector<Slot*>& slots, double lr);
   const char* op_;
   std::vector<Slot> slots_;
-  std::unordered_map<const GradAccumulator*, size_t> slot_of_;
+  LeafIndex slot_of_;
 };
 
 }  // namespace frugal::optim

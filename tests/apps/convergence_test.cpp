@@ -42,7 +42,7 @@ struct Problem {
     model = make_model(config, {{8, 8, 3}, 0}, kCpu);
     loader = make_batches(config, Split::train);
     policy = make_policy(config.compression, 0);
-    optimizer = make_optimizer(config.optim, *model);
+    optimizer = make_optimizer(config, *model);
     options = tracking_options(config).value();
   }
   Batch next() {

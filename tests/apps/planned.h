@@ -34,7 +34,7 @@ inline Took real_step(const Config& config, SavePolicy* policy) {
   const auto batches = make_batches(config, Split::train);
   const int64_t before = allocator(kCpu).report().live_total;
   const auto model = make_model(config, batch_spec(config), kCpu);
-  const auto optimizer = make_optimizer(config.optim, *model);
+  const auto optimizer = make_optimizer(config, *model);
   Took took;
   Rng rng(1);
   for (uint64_t step = 0; step < 2; ++step) {

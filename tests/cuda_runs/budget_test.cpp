@@ -44,7 +44,7 @@ StepMemory second_step(const Config& config, SavePolicy* policy) {
   const auto batches = make_batches(config, Split::train);
   const int64_t before = allocator(gpu::kCuda).report().live_total;
   const auto model = make_model(config, batch_spec(config), set_up_device(config.run));
-  const auto optimizer = make_optimizer(config.optim, *model);
+  const auto optimizer = make_optimizer(config, *model);
   StepMemory memory;
   Rng rng(1);
   for (uint64_t step = 0; step < 2; ++step) {

@@ -23,7 +23,7 @@ constexpr const char* kMlp = R"({
 
 // With what an optimizer has.
 struct Trained : Side {
-  std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optim, *model);
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(config, *model);
   std::vector<Variable> parameters;
   optim::SchedulePtr schedule = optim::warmup(optim::cosine_schedule(config.optim.lr, 0, 12), 3);
 
