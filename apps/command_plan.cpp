@@ -13,6 +13,7 @@ void plan_command(const PlanArguments& arguments) {
   using compress::AdaptivePolicy;
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
+  set_up_threads(config.run);
   if (config.compression.policy != "budget")
     throw ConfigError("compression.memory_budget", "expected a budget to plan for");
   const auto begin = std::chrono::steady_clock::now();

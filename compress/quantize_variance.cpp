@@ -78,14 +78,21 @@ bool Quantized::in_slices(UnaryPass& pass) const {
   constexpr int64_t kBytes = 1 << 16, kLanes = 8;
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
   const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
-  const int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
-  const int64_t slices = (all + step - 1) / step;
-  const int64_t lanes = std::min<int64_t>(slices, std::max<int64_t>(kLanes, num_threads()));
+  int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
+  int64_t slices = (all + step - 1) / step, lanes = std::min(slices, kLanes);
+  // Plans count these bytes on other machines, so they do not depend on the number of threads. More
+  // threads share them in smaller slices; no element depends on where its slice begins.
+  const int64_t room = lanes * step;
+  if (num_threads() > lanes && room > block) {
+    step = std::max<int64_t>(room / block / num_threads(), 1) * block;
+    slices = (all + step - 1) / step;
+    lanes = std::min(slices, room / step);
+  }
   if (!pass.out.defined()) pass.out = Tensor::empty(shape_, dtype_, payload_.device());
   const Tensor to = pass.out.view({all}), dy = pass.dy.defined() ? pass.dy.view({all}) : pass.dy;
   CategoryScope scope(Category::workspace);
-  const Tensor xs = Tensor::empty({lanes * step}, dtype_, payload_.device());
-  const Tensor variances = Tensor::empty({lanes * step}, dtype_, payload_.device());
+  const Tensor xs = Tensor::empty({room}, dtype_, payload_.device());
+  const Tensor variances = Tensor::empty({room}, dtype_, payload_.device());
   if (payload_.device() == kMeta) return true;
   const auto run_slice = [&](int64_t lane, int64_t begin) {
     const int64_t end = std::min(all, begin + step), at = lane * step;

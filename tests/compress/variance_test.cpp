@@ -5,6 +5,7 @@
 #include "autograd/fused.h"
 #include "compress/quantize.h"
 #include "core/memory.h"
+#include "core/parallel.h"
 #include "ops/copy.h"
 #include "ops/linear_activation.h"
 #include "tests/compress/samples.h"
@@ -127,4 +128,29 @@ TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
   CHECK(real > 0);
   CHECK(real < shape.numel() * 2);  // half of x
   CHECK(taken(kMeta) == real);
+  const int before = num_threads();
+  for (const int threads : {1, 3, 64}) {  // a plan holds on a machine with more of them
+    set_num_threads(threads);
+    CHECK(taken(kMeta) == real);
+    CHECK(taken(kCpu) == real);
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("a pass over codes gives the same bits for every number of threads") {
+  const int before = num_threads();
+  for (const Shape& shape : {Shape{4096, 256}, Shape{400, 2100}, Shape{61, 200}, Shape{5, 3}}) {
+    CAPTURE(shape);
+    const PackedCase c = pack(Quantizer(), normals(shape.numel(), 3, 2), shape, entry(1));
+    std::vector<double> first;
+    for (const int threads : {1, 3, 64}) {
+      set_num_threads(threads);
+      PackedPass pass{UnaryPass{ops::Unary::gelu_tanh}};
+      REQUIRE(c.packed->run_pass(pass));
+      const std::vector<double> y = std::get<UnaryPass>(pass.what).out.to_vector();
+      if (first.empty()) first = y;
+      CHECK(y == first);
+    }
+  }
+  set_num_threads(before);
 }
