@@ -10,6 +10,7 @@
 #include "apps/training_step.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "core/random_streams.h"
 #include "data/safetensors.h"
 #include "models/state.h"
 #include "ops/copy.h"
@@ -34,7 +35,7 @@ void grad_command(const GradArguments& arguments) {
     const auto model = make_model(config, spec_of_batch(batch, weights, config), device);
     models::load_state_dict(*model, weights.read_all());
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
-    Rng rng(static_cast<uint64_t>(config.run.seed));
+    Rng rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
     Context context;
     context.rng = &rng;
     context.checkpointed_blocks = checkpointed_blocks(config.train);
@@ -107,7 +108,9 @@ void inspect_command(const std::string& path, bool json) {
                        {"bytes", info.end - info.begin}});
     rows.push_back({name, dtype, info.shape.str(), std::to_string(info.end - info.begin)});
   }
-  for (const auto& [key, value] : file.metadata()) metadata[key] = value;
+  // [] would look through all keys at each new one.
+  auto& entries = metadata.get_ref<Json::object_t&>();
+  for (const auto& [key, value] : file.metadata()) entries.emplace_back(key, value);
   if (json) {
     const Json document = {{"file", path},
                            {"tensors", tensors},

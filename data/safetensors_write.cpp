@@ -89,20 +89,23 @@ void write_safetensors(const std::string& path,
     begin[i] = at;
     at += tensors[i].second.nbytes();
   }
-  ordered_json header = ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [name, tensor] = tensors[i];
-    ordered_json shape = ordered_json::array();
-    for (int64_t extent : tensor.shape()) shape.push_back(extent);
-    header.push_back({name,
-                      {{"dtype", name_in_file(tensor.dtype())},
-                       {"shape", shape},
-                       {"data_offsets", {begin[i], begin[i] + tensor.nbytes()}}}});
-  }
-  std::string text;
+  // An object whose keys keep their order would look through all of them at each new one.
+  std::string text = "{";
+  const auto add = [&](const std::string& key, const ordered_json& value) {
+    if (text.size() > 1) text += ',';
+    text += ordered_json(key).dump() + ":" + value.dump();
+  };
   try {
-    text = header.dump();
+    if (!metadata.empty()) add("__metadata__", metadata);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto& [name, tensor] = tensors[i];
+      ordered_json shape = ordered_json::array();
+      for (int64_t extent : tensor.shape()) shape.push_back(extent);
+      add(name, {{"dtype", name_in_file(tensor.dtype())},
+                 {"shape", shape},
+                 {"data_offsets", {begin[i], begin[i] + tensor.nbytes()}}});
+    }
+    text += '}';
   } catch (const ordered_json::exception& error) {
     throw Error(fmt::format("[safetensors] expected names and metadata in UTF-8 for {}, got: {}",
                             path, error.what()));
