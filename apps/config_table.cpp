@@ -210,7 +210,9 @@ Section optim() {
            field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square."),
            field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square."),
            field(s, "ema", &C::ema, below(0, 1),
-                 "Evaluate the mean of the weights over time, with this decay; 0: off."),
+                 "Evaluate the mean of the weights over time, with this decay; 0: off. "
+                 "checkpoint/last_average.safetensors holds it, last.safetensors the weights "
+                 "themselves."),
            field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty."),
            field(s, "weight_decay_of", &C::weight_decay_of, list(text(), 0, 64),
                  "Another weight decay for parameters by the beginning of their names, such as "
@@ -359,7 +361,7 @@ Section train() {
        field(s, "label_smoothing", &C::label_smoothing, below(0, 1),
              "Weight of the uniform distribution in the target."),
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
-             "Batches whose gradients make one step."),
+             "Batches that make one step: its loss is the mean over all their targets."),
        field(s, "checkpointing", &C::checkpointing, boolean(),
              "Keep only the inputs of residual blocks and recompute the rest in backward."),
        field(s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),

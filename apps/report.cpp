@@ -48,6 +48,7 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                   {"seed", config.run.seed},
                   {"config_sha256", config_sha256(config)},
                   {"version", kVersion}};
+  if (config.optim.ema > 0) summary["final"]["weights"] = "last_average.safetensors";
   if (last.test.metric) {
     const std::string name = "test_" + batch_spec(config).metric;
     summary["final"][name] = *last.test.metric;

@@ -41,8 +41,11 @@ std::string objection(const std::string& path, bool resume) {
   return "";
 }
 
-data::Metadata metadata(const RunState& state) {
-  return {{"format", "pt"}, {"step", std::to_string(state.step)}, {"frugal", kVersion}};
+data::Metadata metadata(const RunState& state, bool averaged) {
+  return {{"format", "pt"},
+          {"step", std::to_string(state.step)},
+          {"weights", averaged ? "averages of optim.ema" : "as trained"},
+          {"frugal", kVersion}};
 }
 
 }  // namespace
@@ -125,13 +128,19 @@ void RunFolder::save(const Config& config, RunState& state, Module& model,
 void RunFolder::save_last(const RunState& state, Module& model) {
   CategoryScope scope(Category::workspace);
   data::write_safetensors(path_ + "/checkpoint/last.safetensors", models::state_dict(model),
-                          metadata(state));
+                          metadata(state, false));
 }
 
-void RunFolder::save_best(const RunState& state, Module& model) {
+void RunFolder::save_average(const RunState& state, Module& model) {
+  CategoryScope scope(Category::workspace);
+  data::write_safetensors(path_ + "/checkpoint/last_average.safetensors", models::state_dict(model),
+                          metadata(state, true));
+}
+
+void RunFolder::save_best(const RunState& state, Module& model, bool averaged) {
   CategoryScope scope(Category::workspace);
   data::write_safetensors(path_ + "/checkpoint/best.safetensors", models::state_dict(model),
-                          metadata(state));
+                          metadata(state, averaged));
 }
 
 void RunFolder::start_metrics(int64_t bytes) {

@@ -4,12 +4,18 @@
 //   summary.json     when the run has ended
 //   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
-//   checkpoint/best.safetensors    the weights with the best test accuracy
+//   checkpoint/last_average.safetensors  with optim.ema: the averages of the weights
+//   checkpoint/best.safetensors    the weights with the best test accuracy, or their averages
+//
+// With optim.ema evaluations use the averages: `final` in summary.json is measured on
+// last_average.safetensors, else on last.safetensors, and `best` on best.safetensors. The files'
+// metadata say which of the two they hold ("weights").
 //
 // A checkpoint is one file, state.safetensors, replaced atomically, so that weights, optimizer and
-// position always belong together; last.safetensors is a copy of its weights, written after it and
-// again on resume. metrics.jsonl may run ahead of the checkpoint and is cut back on resume. Numbers
-// in it never depend on time, so that an interrupted run leaves the same bytes as one that was not.
+// position always belong together; last.safetensors and last_average.safetensors are copies of
+// its weights, written after it and again on resume. metrics.jsonl may run ahead of the checkpoint
+// and is cut back on resume. Numbers in it never depend on time, so that an interrupted run leaves
+// the same bytes as one that was not.
 #pragma once
 #include <cstdio>
 #include <memory>
@@ -38,7 +44,9 @@ class RunFolder {
   // first key that differs.
   RunState load(const Config& config, Module& model, Optimizer& optimizer);
   void save(const Config& config, RunState& state, Module& model, const Optimizer& optimizer);
-  void save_best(const RunState& state, Module& model);
+  void save_best(const RunState& state, Module& model, bool averaged);
+  // While the averages are the model's weights.
+  void save_average(const RunState& state, Module& model);
 
   void start_metrics(int64_t bytes);      // cuts the file to `bytes`; Errors: it is shorter
   void append_metrics(const Json& line);  // Errors: full disk

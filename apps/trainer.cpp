@@ -16,6 +16,15 @@
 #include "optim/clip.h"
 
 namespace frugal::apps {
+namespace {
+
+// The averages of parameters that are evaluated; nullptr without optim.ema.
+optim::Ema* average_of(Optimizer& optimizer) {
+  auto* const averaged = dynamic_cast<optim::Averaged*>(&optimizer);
+  return averaged != nullptr ? &averaged->average() : nullptr;
+}
+
+}  // namespace
 
 Trainer::Trainer(const Config& config, const TrainOptions& options)
     : config_(config), options_(options), device_(set_up_device(config.run)) {
@@ -75,6 +84,7 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   rng_ = streams::kDropout.rng(static_cast<uint64_t>(config_.run.seed));
   if (folder_ != nullptr && folder_->has_checkpoint()) {
     state_ = folder_->load(config_, *model_, *optimizer_);
+    save_average();
     rng_.restore(state_.rng);
     train_->seek(state_.loader);
     if (tracking_) tracking_->restore(state_.tracking);
@@ -131,7 +141,7 @@ void Trainer::step() {
   const int64_t parts = std::min(config_.train.gradient_accumulation, left);
   StepOptions options;
   options.label_smoothing = config_.train.label_smoothing;
-  options.weight = 1.0 / static_cast<double>(parts);
+  PartWeights weights(parts);
   const double lr = schedule_->lr(state_.step);
   UpdateInBackward update(*optimizer_, lr);
   if (config_.optim.in_backward) options.leaf_done = update.leaf_done();
@@ -146,6 +156,7 @@ void Trainer::step() {
     last_batch_ = train_->state();
     last_rng_ = rng_.state();
     Batch batch = *train_->next();
+    options.weight = weights.next(batch);
     if (track && i == 0) tracking_->before(batch, state_.step + 1);
     begin_step(static_cast<uint64_t>(state_.batches));
     if (adapt && i + 1 == parts) kept = batch;
@@ -155,12 +166,16 @@ void Trainer::step() {
         pass(std::move(batch), context, options, !adapt && !track && !learn, lr, updated);
     if (learn) decide_anew();
     check_finite(result.loss, "loss");
-    loss += result.loss / static_cast<double>(parts);
+    loss += result.loss * options.weight;
     ++state_.batches;
     state_.interval.add(result);
     state_.epoch.add(result);
     memory.raise(result.memory);
     samples += result.samples;
+  }
+  if (const double factor = weights.factor(); factor != 1) {
+    optim::scale_grads(parameters_, factor);
+    loss *= factor;
   }
   const double norm = updated                     ? *updated
                       : config_.optim.in_backward ? update.norm()
@@ -305,6 +320,7 @@ bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
 bool Trainer::finish_epoch() {
   const int64_t epoch = train_->state().epoch + 1;
   const bool last = state_.step == steps_;
+  const bool judged = last || epoch % config_.train.eval_interval == 0;
   Json line = {{"type", "epoch"},
                {"epoch", epoch},
                {"step", state_.step},
@@ -312,12 +328,11 @@ bool Trainer::finish_epoch() {
                {"train_accuracy", state_.epoch.accuracy()}};
   std::string text = fmt::format("epoch {}/{}  train loss {:.4f}  acc {:.2f}%", epoch, epochs_,
                                  state_.epoch.mean_loss(), 100 * state_.epoch.accuracy());
-  if (last || epoch % config_.train.eval_interval == 0) {
+  if (judged) {
     const auto stop = [] { return signal_received() != 0; };
     std::optional<Evaluation> validation;
     std::optional<optim::Ema::Swap> average;
-    if (auto* averaged = dynamic_cast<optim::Averaged*>(optimizer_.get()))
-      average.emplace(averaged->average());
+    if (optim::Ema* const ema = average_of(*optimizer_)) average.emplace(*ema);
     if (validation_ && !(validation = evaluate(*model_, *validation_, spec_, stop))) return false;
     const auto test = evaluate(*model_, *test_, spec_, stop);
     if (!test) return false;
@@ -334,15 +349,16 @@ bool Trainer::finish_epoch() {
     text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test->loss, 100 * test->accuracy);
     if (!state_.best || is_better(*state_.last, *state_.best)) {
       state_.best = state_.last;
-      if (folder_ != nullptr) folder_->save_best(state_, *model_);
+      if (folder_ != nullptr) folder_->save_best(state_, *model_, average.has_value());
     }
   }
   if (folder_ != nullptr) folder_->append_metrics(line);
   if (progress_ != nullptr) progress_->say(text);
   state_.epoch = {};
   const int64_t patience = config_.train.patience;
+  // At epochs with an evaluation alone, so that the last weights are those that `final` judges.
   const bool out_of_patience =
-      patience > 0 && state_.best && epoch - state_.best->epoch >= patience;
+      judged && patience > 0 && state_.best && epoch - state_.best->epoch >= patience;
   if (out_of_patience && !last && progress_ != nullptr)
     progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
                                patience, state_.best->epoch));
@@ -359,6 +375,14 @@ void Trainer::checkpoint() {
   if (learner_ != nullptr) state_.learned = learner_->learned();
   if (tracking_) state_.tracking = tracking_->state();
   folder_->save(config_, state_, *model_, *optimizer_);
+  save_average();
+}
+
+void Trainer::save_average() {
+  optim::Ema* const ema = average_of(*optimizer_);
+  if (ema == nullptr) return;
+  const optim::Ema::Swap average(*ema);
+  folder_->save_average(state_, *model_);
 }
 
 Speed Trainer::speed() const {

@@ -53,6 +53,7 @@ class Trainer {
   void log_convergence();
   void show();
   void checkpoint();
+  void save_average();  // under optim.ema
   // Forward and backward; `usual`: the same work as in other steps, which may be replayed, and then
   // with the update at rate lr, which leaves `norm` to say so.
   BatchResult pass(Batch batch, Context& context, const StepOptions& options, bool usual, double lr,

@@ -82,7 +82,7 @@ namespace {
 // How many targets count, and how many of them are the classes `top`.
 void count_classes(const Tensor& target, const Tensor& top, BatchResult& result) {
   const auto *wanted = target.data<int64_t>(), *given = top.data<int64_t>();
-  result.counted = target.numel() - std::count(wanted, wanted + target.numel(), kIgnored);
+  result.counted = counted_targets(target);
   for (int64_t i = 0; i < target.numel(); ++i) result.correct += given[i] == wanted[i] ? 1 : 0;
 }
 
@@ -272,6 +272,29 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
   backward(std::exchange(pass.loss, Variable(value)), dy, options.leaf_done,
            policy != nullptr ? policy->observer() : nullptr);
   return later ? read(pass) : pass.result;
+}
+
+int64_t counted_targets(const Tensor& target) {
+  const int64_t all = target.numel();
+  if (!has_several_labels(target)) {
+    const auto* wanted = target.data<int64_t>();
+    return all - std::count(wanted, wanted + all, kIgnored);
+  }
+  const auto* wanted = target.data<float>();
+  return std::count_if(wanted, wanted + all, [](float answer) { return answer >= 0; });
+}
+
+double PartWeights::next(const Batch& batch) {
+  if (parts_ == 1) return 1;
+  const bool weighted = find_tensor(batch.extras, "node_weight").defined();
+  const double counted = weighted ? 1 : static_cast<double>(counted_targets(batch.target));
+  if (first_ == 0) first_ = counted;
+  sum_ += counted;
+  return first_ > 0 ? counted / first_ / static_cast<double>(parts_) : 0;
+}
+
+double PartWeights::factor() const {
+  return sum_ > 0 ? first_ * static_cast<double>(parts_) / sum_ : 1;
 }
 
 LeafFn UpdateInBackward::leaf_done() {

@@ -90,6 +90,26 @@ class UpdateInBackward {
   double lr_, squares_ = 0;
 };
 
+// Targets that count: of samples, tokens or nodes, or of each label of a node. `target` on the
+// host.
+int64_t counted_targets(const Tensor& target);
+
+// Weights of the batches of one accumulated step, so that its loss is the mean over all their
+// targets that count. How many these are is known when the last batch has come; so a batch weighs
+// as its targets do beside those of the first batch, and in the end all gradients are multiplied by
+// factor(). Sampled subgraphs whose nodes have weights estimate the loss of the whole graph each;
+// they weigh the same.
+class PartWeights {
+ public:
+  explicit PartWeights(int64_t parts) : parts_(parts) {}
+  double next(const Batch& batch);  // StepOptions::weight; the batch is still on the host
+  double factor() const;            // 1 where all batches have as many targets as the first
+
+ private:
+  int64_t parts_;
+  double first_ = 0, sum_ = 0;  // targets that count: of the first batch that has any, of all
+};
+
 // Looks for the first value that is not finite: in the parameters, their gradients, the batch's
 // input, in what a forward pass of the batch saves, in its order, the buffers and the output.
 // Empty: all are finite. The buffers change as in any forward pass.

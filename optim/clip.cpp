@@ -41,4 +41,9 @@ void clip_grad_value(const std::vector<Variable>& parameters, double bound) {
     if (p.has_grad()) ops::clip_inplace(p.accumulator()->values(), bound);
 }
 
+void scale_grads(const std::vector<Variable>& parameters, double factor) {
+  for (const Variable& p : parameters)
+    if (p.has_grad()) ops::scale_inplace(p.accumulator()->values(), factor);
+}
+
 }  // namespace frugal::optim

@@ -1,4 +1,4 @@
-// Gradient clipping.
+// Gradient clipping, and scaling.
 #pragma once
 #include <vector>
 
@@ -12,6 +12,9 @@ double clip_grad_norm(const std::vector<Variable>& parameters, double max_norm);
 
 // Limits each gradient element to [-bound, bound].  Errors: bound <= 0.
 void clip_grad_value(const std::vector<Variable>& parameters, double bound);
+
+// Multiplies all gradients by a number.
+void scale_grads(const std::vector<Variable>& parameters, double factor);
 
 // The joint 2-norm of all gradients.
 double grad_norm(const std::vector<Variable>& parameters);
