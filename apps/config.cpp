@@ -51,18 +51,8 @@ std::string nearest(const std::string& path) {
   return best;
 }
 
-// What a message shows of a text, which may be a whole file.
-std::string shortened(const std::string& text) {
-  constexpr size_t kShown = 80;
-  return text.size() > kShown ? text.substr(0, kShown - 3) + "..." : text;
-}
-
-// No valid key is nearly as long as what is shown; so the rest of a key would not change the
-// answer.
 [[noreturn]] void unknown(const std::string& path) {
-  const std::string shown = shortened(path);
-  throw ConfigError(shown,
-                    fmt::format("unknown key; the nearest valid key is '{}'", nearest(shown)));
+  throw ConfigError(path, fmt::format("unknown key; the nearest valid key is '{}'", nearest(path)));
 }
 
 const Field* find(const Section& section, const std::string& key) {
@@ -149,7 +139,7 @@ Config parse_config(const Json& document) {
 void apply_set(Json& document, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw ConfigError("", fmt::format("--set: expected path=value, got '{}'", shortened(text)));
+    throw ConfigError("", fmt::format("--set: expected path=value, got '{}'", text));
   const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
   Json* node = &document;
   std::stringstream parts(path);

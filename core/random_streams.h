@@ -62,8 +62,9 @@ inline constexpr std::array kAll = {kInitialWeights,  kTrainImages,     kTestIma
                                     kSaint,           kSequenceOrder,   kSequenceBatchOrder,
                                     kNodeSplit,       kTextWindows};
 
-// Streams that round saved tensors are seeded by a hash of (seed, step, tensor), so that they need
-// no offsets (compress/quantize.h). Their numbers of steps have ranges of their own.
+// Streams that round are seeded by hashes and need no offsets: of saved tensors by one of (seed,
+// step, tensor), see compress/quantize.h, of 8-bit AdamW's state by one of the parameter's name.
+// The numbers of steps that are not training's have a range of their own.
 inline constexpr RandomStream kTrainingSteps{"steps of training", 0, uint64_t{1} << 62},
     kTrackingSteps{"passes that measure convergence", uint64_t{1} << 62, uint64_t{1} << 62};
 // Changes of the seed, for other roundings of the same tensor in the same step: a second draw, and

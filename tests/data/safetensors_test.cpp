@@ -214,6 +214,24 @@ TEST_CASE("a mutated file is read or refused, never more") {
   }
 }
 
+TEST_CASE("a header holds its names as they were given, however many") {
+  constexpr int kTensors = 3000;
+  const TemporaryFolder folder;
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  std::string header = R"({"__metadata__":{"a":"\"","b":"2"})";
+  for (int i = 0; i < kTensors; ++i) {
+    tensors.emplace_back("layer\t" + std::to_string(7919 * i % kTensors), Tensor::zeros({1}));
+    header += fmt::format(R"(,"layer\t{}":{{"dtype":"F32","shape":[1],"data_offsets":[{},{}]}})",
+                          7919 * i % kTensors, 4 * i, 4 * i + 4);
+  }
+  header += "}";
+  write_safetensors(folder / "many", tensors, {{"a", "\""}, {"b", "2"}});
+  CHECK((content_of(folder / "many").substr(8, header.size()) == header));
+  const SafetensorsFile in = SafetensorsFile::open(folder / "many");
+  REQUIRE(in.names().size() == kTensors);
+  for (size_t i = 0; i < kTensors; ++i) CHECK(in.names()[i] == tensors[i].first);
+}
+
 TEST_CASE("a file cut or damaged behind an open reader is an error") {
   const TemporaryFolder folder;
   const std::string path = folder / "a";
