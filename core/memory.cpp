@@ -1,22 +1,19 @@
 #include "core/memory.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <mutex>
 
 #include "core/cuda_memory.h"
 #include "core/integers.h"
+#include "core/page_pool.h"
 
 namespace frugal {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kHugePage = int64_t{2} << 20;
-constexpr int64_t kCacheSlack = int64_t{64} << 20;  // cached bytes allowed beyond the highest total
+constexpr int64_t kSmallest = int64_t{16} << 10;  // smaller blocks are malloc's
 
 // Sizes are rounded to an eighth of their power of two, so that nearly equal requests share blocks.
 int64_t capacity_for(int64_t bytes) {
@@ -34,17 +31,11 @@ std::string readable(int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+// A PagePool holds all blocks but the small ones.
 class CpuAllocator final : public Allocator {
  protected:
   void* acquire(int64_t bytes) override {
-    const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-    void* data = std::aligned_alloc(static_cast<size_t>(alignment),
-                                    static_cast<size_t>(round_up(bytes, alignment)));
-#ifdef MADV_HUGEPAGE
-    if (data != nullptr && alignment == kHugePage)
-      madvise(data, static_cast<size_t>(round_up(bytes, alignment)), MADV_HUGEPAGE);
-#endif
-    return data;
+    return std::aligned_alloc(static_cast<size_t>(kAlignment), static_cast<size_t>(bytes));
   }
   void give_back(void* data, int64_t) noexcept override { std::free(data); }
 #ifdef __SANITIZE_ADDRESS__
@@ -64,10 +55,10 @@ class MetaAllocator final : public Allocator {
 struct Allocator::State {
   mutable std::mutex mutex;
   MemoryReport report;
-  std::multimap<int64_t, void*> cache;  // capacity -> block
-  int64_t cached = 0;
-  int64_t high_water = 0;  // the highest total ever, which reset_peak() leaves alone
+  std::unique_ptr<PagePool> pages;  // of an allocator that caches, from the first block on
   int64_t fail_after = -1;
+
+  int64_t idle() const { return pages == nullptr ? 0 : pages->held() - pages->used(); }
 };
 
 Allocator::Allocator() : state_(std::make_unique<State>()) {}
@@ -82,7 +73,7 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
   MemoryReport& r = s.report;
   auto fail = [&](const std::string& why) {
     MemoryReport now = r;
-    now.reserved = r.live_total + s.cached + idle();
+    now.reserved = r.live_total + s.idle() + idle();
     throw OutOfMemory(fmt::format("out of memory: {} for {} of {}\n{}", why, readable(bytes),
                                   name_of(category), now.str()),
                       now);
@@ -91,31 +82,21 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
   if (r.limit > 0 && r.live_total + block.bytes > r.limit)
     fail(fmt::format("the limit of {} leaves no room", readable(r.limit)));
 
-  if (block.bytes > 0) {
+  if (block.bytes >= kSmallest && caching()) {
+    if (s.pages == nullptr) s.pages = std::make_unique<PagePool>();
+    const int64_t others = r.live_total - s.pages->used();
+    block.capacity = block.bytes;
+    block.data = s.pages->allocate(block.bytes, r.limit > 0 ? r.limit - others : 0);
+  } else if (block.bytes > 0) {
     block.capacity = capacity_for(block.bytes);
-    auto cached = s.cache.lower_bound(block.capacity);
-    if (cached != s.cache.end() && cached->first <= block.capacity + block.capacity / 8) {
-      block.capacity = cached->first;
-      block.data = cached->second;
-      s.cached -= block.capacity;
-      s.cache.erase(cached);
-    } else {
-      block.data = acquire(block.capacity);
-      if (block.data == nullptr && !s.cache.empty()) {
-        for (auto& [capacity, data] : s.cache) give_back(data, capacity);
-        s.cache.clear();
-        s.cached = 0;
-        block.data = acquire(block.capacity);
-      }
-      if (block.data == nullptr) fail("the system has none left");
-    }
+    block.data = acquire(block.capacity);
   }
+  if (block.data == nullptr && block.bytes > 0) fail("the system has none left");
   auto& live = r.live[static_cast<size_t>(category)];
   auto& peak = r.peak[static_cast<size_t>(category)];
   live += block.bytes;
   peak = std::max(peak, live);
   r.live_total += block.bytes;
-  s.high_water = std::max(s.high_water, r.live_total);
   if (r.live_total > r.peak_total) {
     r.peak_total = r.live_total;
     r.at_peak = r.live;
@@ -129,15 +110,7 @@ void Allocator::release(const Block& block) noexcept {
   s.report.live[static_cast<size_t>(block.category)] -= block.bytes;
   s.report.live_total -= block.bytes;
   if (block.data == nullptr) return;
-  const bool room = s.report.live_total + s.cached + block.capacity <= s.high_water + kCacheSlack;
-  if (caching() && room) {
-    try {
-      s.cache.emplace(block.capacity, block.data);
-      s.cached += block.capacity;
-      return;
-    } catch (...) {  // no memory for the map's node: fall through and free the block
-    }
-  }
+  if (block.bytes >= kSmallest && caching()) return s.pages->release(block.data);
   give_back(block.data, block.capacity);
 }
 
@@ -161,15 +134,13 @@ void Allocator::reset_peak() {
 MemoryReport Allocator::report() const {
   std::lock_guard lock(state_->mutex);
   MemoryReport r = state_->report;
-  r.reserved = r.live_total + state_->cached + idle();
+  r.reserved = r.live_total + state_->idle() + idle();
   return r;
 }
 
 void Allocator::trim() {
   std::lock_guard lock(state_->mutex);
-  for (auto& [capacity, data] : state_->cache) give_back(data, capacity);
-  state_->cache.clear();
-  state_->cached = 0;
+  if (state_->pages != nullptr) state_->pages->trim();
 }
 
 Allocator& allocator(Device device) {

@@ -7,29 +7,34 @@
 #include "core/integers.h"
 
 namespace frugal {
-namespace {}  // namespace
 
 SegmentPool::~SegmentPool() {
-  for (const auto& [data, bytes] : segments_) source_.give_back(data);
+  for (const auto& [data, segment] : segments_) source_.give_back(data);
 }
 
-int64_t SegmentPool::segment_bytes(int64_t bytes) {
-  if (bytes < kSmall) return kSmallSegment;
-  return bytes < kLargeSegment / 4 ? kLargeSegment : round_up(bytes, kSmallSegment) + kSmallSegment;
+int64_t SegmentPool::segment_bytes(int64_t bytes) const {
+  const int64_t step = sizes_.small_segment;
+  if (bytes < sizes_.small) return step;
+  return bytes < sizes_.large_segment / 4 ? sizes_.large_segment : round_up(bytes, step) + step;
 }
 
 bool SegmentPool::grow(int64_t bytes) {
-  const int64_t size = segment_bytes(bytes);
+  int64_t size = segment_bytes(bytes);
   // Shapes that keep changing would leave segments behind that fit nothing: no more than a quarter
   // beyond what was ever in use, as long as some can be given back.
-  if (held_ + size > high_water_ + high_water_ / 4 + 2 * kLargeSegment) trim();
+  if (held_ + size > high_water_ + high_water_ / 4 + 2 * sizes_.large_segment) trim();
   auto* data = static_cast<char*>(source_.acquire(size));
   if (data == nullptr) {
     trim();
     data = static_cast<char*>(source_.acquire(size));
   }
+  const bool small = bytes < sizes_.small;
+  if (data == nullptr && !small) {  // a segment for this block alone
+    size = bytes;
+    data = static_cast<char*>(source_.acquire(size));
+  }
   if (data == nullptr) return false;
-  segments_[data] = size;
+  segments_[data] = {size, small};
   held_ += size;
   const auto block = blocks_.emplace(data, Block{size, data, true}).first;
   free_of(block->second).emplace(size, data);
@@ -37,8 +42,8 @@ bool SegmentPool::grow(int64_t bytes) {
 }
 
 void* SegmentPool::allocate(int64_t bytes) {
-  bytes = std::max(round_up(bytes, kAlignment), kAlignment);
-  Free& free = free_[bytes < kSmall ? 1 : 0];
+  bytes = std::max(round_up(bytes, sizes_.alignment), sizes_.alignment);
+  Free& free = free_[bytes < sizes_.small ? 1 : 0];
   auto fit = free.lower_bound({bytes, nullptr});
   if (fit == free.end()) {
     if (!grow(bytes)) return nullptr;
@@ -84,13 +89,13 @@ void SegmentPool::trim() noexcept {
   if (keeps_) return;
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto block = blocks_.find(segment->first);
-    if (!block->second.free || block->second.bytes != segment->second) {
+    if (!block->second.free || block->second.bytes != segment->second.bytes) {
       ++segment;
       continue;
     }
     free_of(block->second).erase({block->second.bytes, block->first});
     blocks_.erase(block);
-    held_ -= segment->second;
+    held_ -= segment->second.bytes;
     source_.give_back(segment->first);
     segment = segments_.erase(segment);
   }
@@ -99,6 +104,10 @@ void SegmentPool::trim() noexcept {
 bool SegmentPool::owns(const void* data) const {
   const auto block = blocks_.find(static_cast<char*>(const_cast<void*>(data)));
   return block != blocks_.end() && !block->second.free;
+}
+
+int64_t SegmentPool::size_of(const void* data) const {
+  return blocks_.at(static_cast<char*>(const_cast<void*>(data))).bytes;
 }
 
 }  // namespace frugal

@@ -1,0 +1,195 @@
+#include "core/page_pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "core/integers.h"
+
+namespace frugal {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kHugePage = 2 * kMiB;
+// Small blocks lie together, in pages of the usual size. Ranges are addresses, which cost nothing.
+constexpr SegmentPool::Sizes kSizes{
+    .alignment = 64, .small = 256 << 10, .small_segment = 64 * kMiB, .large_segment = 1024 * kMiB};
+// What is held beyond the highest use: a 32nd and 2 MiB. Steps would fault in pages for less.
+constexpr int64_t kSlackShare = 32, kSlack = 2 * kMiB;
+// A stretch is over when this many times the highest use was allocated: after some training steps.
+constexpr int64_t kStretch = 64;
+
+bool has_huge_pages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string text;
+  return std::getline(file, text) && text.find("[never]") == std::string::npos;
+}
+
+// Bits [first, last) of a word.
+uint64_t bits(int64_t first, int64_t last) {
+  const uint64_t below = last == 64 ? ~uint64_t{0} : (uint64_t{1} << last) - 1;
+  return below & ~((uint64_t{1} << first) - 1);
+}
+
+// Calls f(word, mask) for the words that hold the bits [first, last).
+template <class Words, class F>
+void for_each_word(Words& words, int64_t first, int64_t last, const F& f) {
+  while (first < last) {
+    const int64_t end = std::min(last, (first / 64 + 1) * 64);
+    f(words[static_cast<size_t>(first / 64)], bits(first % 64, end - first / 64 * 64));
+    first = end;
+  }
+}
+
+}  // namespace
+
+PagePool::System PagePool::this_machine() {
+  System system;
+  system.page = sysconf(_SC_PAGESIZE);
+#ifdef MADV_HUGEPAGE
+  if (has_huge_pages() && kHugePage % (64 * system.page) == 0) system.huge = kHugePage;
+#endif
+  system.reserve = [](int64_t bytes) -> void* {
+    // Aligned to huge pages: what lies around the aligned range is returned at once.
+    const auto size = static_cast<size_t>(bytes), all = size + static_cast<size_t>(kHugePage);
+    void* data = mmap(nullptr, all, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) return nullptr;
+    auto* from = static_cast<char*>(data);
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    const size_t before = (static_cast<size_t>(kHugePage) - address % kHugePage) % kHugePage;
+    if (before > 0) munmap(from, before);
+    munmap(from + before + size, all - before - size);
+    from += before;
+#ifdef MADV_HUGEPAGE
+    madvise(from, size, bytes == kSizes.small_segment ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+#endif
+    return from;
+  };
+  system.unmap = [](void* data, int64_t bytes) { munmap(data, static_cast<size_t>(bytes)); };
+  system.drop = [](void* data, int64_t bytes) {
+    return madvise(data, static_cast<size_t>(bytes), MADV_DONTNEED) == 0;
+  };
+  return system;
+}
+
+PagePool::PagePool(System system)
+    : system_(std::move(system)),
+      blocks_({.acquire = [this](int64_t bytes) { return reserve(bytes); },
+               .give_back = [this](void* data) { unmap(data); }},
+              false, kSizes) {}
+
+void* PagePool::reserve(int64_t bytes) {
+  auto* data = static_cast<char*>(system_.reserve(bytes));
+  if (data == nullptr) return nullptr;
+  const bool huge = system_.huge > 0 && bytes != kSizes.small_segment;
+  const auto words = static_cast<size_t>(ceil_div(bytes, 64 * system_.page));
+  ranges_[data] = {bytes, huge, std::vector<uint64_t>(words)};
+  return data;
+}
+
+void PagePool::unmap(void* data) noexcept {
+  const auto range = ranges_.find(static_cast<char*>(data));
+  held_ -= count(range->second, 0, range->second.bytes / system_.page) * system_.page;
+  system_.unmap(data, range->second.bytes);
+  ranges_.erase(range);
+}
+
+int64_t PagePool::count(const Range& range, int64_t first, int64_t last) const {
+  int64_t pages = 0;
+  for_each_word(range.pages, first, last,
+                [&](uint64_t word, uint64_t mask) { pages += std::popcount(word & mask); });
+  return pages;
+}
+
+int64_t PagePool::touch(char* data, int64_t bytes, bool mark) {
+  const auto found = range_of(data);
+  Range& range = found->second;
+  int64_t missing = 0;
+  const auto bring = [&](int64_t first, int64_t last) {
+    for_each_word(range.pages, first, last, [&](uint64_t& word, uint64_t mask) {
+      missing += std::popcount(~word & mask);
+      if (mark) word |= mask;
+    });
+  };
+  const int64_t begin = (data - found->first) / system_.page;
+  const int64_t end = ceil_div(data - found->first + bytes, system_.page);
+  if (!range.huge) {
+    bring(begin, end);
+    return missing;
+  }
+  // The first touch of an empty huge page brings all of it.
+  const int64_t grain = system_.huge / system_.page;
+  for (int64_t page = begin; page < end;) {
+    const int64_t first = page / grain * grain, next = first + grain;
+    const int64_t last = std::min(next, range.bytes / system_.page);
+    if (count(range, first, last) == 0)
+      bring(first, last);
+    else
+      bring(page, std::min(end, last));
+    page = next;
+  }
+  return missing;
+}
+
+void PagePool::drop(char* data, int64_t bytes, int64_t grain) noexcept {
+  const auto found = range_of(data);
+  const int64_t begin = round_up(data - found->first, grain);
+  const int64_t end = (data - found->first + bytes) / grain * grain;
+  if (begin >= end) return;
+  const int64_t first = begin / system_.page, last = end / system_.page;
+  const int64_t pages = count(found->second, first, last);
+  if (pages == 0 || !system_.drop(found->first + begin, end - begin)) return;
+  for_each_word(found->second.pages, first, last,
+                [](uint64_t& word, uint64_t mask) { word &= ~mask; });
+  held_ -= pages * system_.page;
+}
+
+void PagePool::shrink(int64_t most) noexcept {
+  // Whole huge pages first: what is left of a broken one is slower.
+  for (const int64_t grain : {system_.huge, system_.page}) {
+    if (grain == 0) continue;
+    blocks_.for_each_free([&](char* data, int64_t bytes) {
+      if (held_ <= most) return false;
+      drop(data, bytes, grain);
+      return true;
+    });
+  }
+}
+
+int64_t PagePool::target(int64_t most) const {
+  const int64_t use = std::max(highest_, highest_before_);
+  const int64_t wanted = use + use / kSlackShare + kSlack;
+  return most > 0 ? std::min(most, wanted) : wanted;
+}
+
+void* PagePool::allocate(int64_t bytes, int64_t most) {
+  auto* data = static_cast<char*>(blocks_.allocate(bytes));
+  if (data == nullptr) return nullptr;
+  highest_ = std::max(highest_, used());
+  passed_ += bytes;
+  if (passed_ / kStretch > highest_) {
+    passed_ = 0;
+    highest_before_ = highest_;
+    highest_ = used();
+  }
+  const int64_t missing = touch(data, bytes, false) * system_.page;
+  if (missing == 0) return data;
+  if (held_ + missing > target(most)) shrink(target(most) - missing);
+  held_ += touch(data, bytes, true) * system_.page;
+  return data;
+}
+
+void PagePool::release(void* data) noexcept { blocks_.release(data); }
+
+void PagePool::trim() noexcept {
+  blocks_.trim();
+  shrink(0);
+}
+
+}  // namespace frugal
