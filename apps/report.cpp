@@ -165,7 +165,11 @@ std::string summary_table(const std::vector<std::string>& names,
     });
   }
   const auto offloads = [](const Json& s) { return s.contains("offload"); };
-  if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows);
+  constexpr const char* kProcess =
+      "Peak memory is that of tensors in a step. The process takes code, libraries and the data "
+      "set "
+      "beside them.\n";
+  if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows) + kProcess;
   add("written to the file", [&](const Json& s) {
     return offloads(s) ? readable_bytes(s.at(Pointer("/offload/written_bytes")).get<int64_t>())
                        : "-";
@@ -176,7 +180,7 @@ std::string summary_table(const std::vector<std::string>& names,
     return fmt::format("{:.1f} s", o.at("pack_wait_seconds").get<double>() +
                                        o.at("unpack_wait_seconds").get<double>());
   });
-  return table(rows);
+  return table(rows) + kProcess;
 }
 
 std::string noise_text(const Json& convergence, int64_t step) {

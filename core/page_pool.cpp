@@ -177,6 +177,7 @@ void* PagePool::allocate(int64_t bytes, int64_t most) {
     passed_ = 0;
     highest_before_ = highest_;
     highest_ = used();
+    shrink(target(most));
   }
   const int64_t missing = touch(data, bytes, false) * system_.page;
   if (missing == 0) return data;

@@ -132,3 +132,31 @@ TEST_CASE("an exhausted source: first what is idle goes back, then nullptr") {
   CHECK(pool.held() <= machine.limit);
   pool.release(b);
 }
+
+TEST_CASE("a source without large pieces gives pieces for one block") {
+  Machine machine;
+  machine.limit = 20 * kMiB;
+  SegmentPool pool(machine.source());  // which asks for 32 MiB at first
+  void* a = pool.allocate(7 * kMiB);
+  CHECK(a != nullptr);
+  CHECK(pool.held() == 7 * kMiB);
+  CHECK(pool.size_of(a) == 7 * kMiB);
+  pool.release(a);
+  pool.trim();
+  CHECK(machine.total == 0);
+}
+
+TEST_CASE("free blocks are named, the largest first") {
+  Machine machine;
+  SegmentPool pool(machine.source());
+  void* a = pool.allocate(7 * kMiB);
+  void* b = pool.allocate(kMiB);
+  pool.release(a);
+  std::vector<int64_t> sizes;
+  pool.for_each_free([&](char*, int64_t bytes) {
+    sizes.push_back(bytes);
+    return true;
+  });
+  CHECK(sizes == std::vector<int64_t>{24 * kMiB, 7 * kMiB});
+  pool.release(b);
+}

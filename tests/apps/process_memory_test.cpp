@@ -1,0 +1,52 @@
+// What the process takes beside what tensors take.
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "run.h"
+
+namespace frugal::apps {
+namespace {
+
+#ifndef __SANITIZE_ADDRESS__  // whose own memory is several times the tensors'
+
+Json bench_row(const std::string& arguments) {
+  const Ran ran = frugal("bench step --json --only --repeats 1 " + arguments);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  return Json::parse(ran.out)["variants"][0]["memory"];
+}
+
+TEST_CASE("beyond a smallest training, the process takes little more than the tensors' peak") {
+  const auto bytes = [](const Json& row, const char* key) { return row.at(key).get<int64_t>(); };
+  for (const char* variant : {" --variant 'L0: compression.level=L0 compression.recipes=true'",
+                              " --variant 'L1: compression.level=L1'"}) {
+    CAPTURE(variant);
+    const std::string r20 = "--workload r20 --set data.shape=[16,16,3] --set data.batch_size=";
+    const Json smallest = bench_row(r20 + "2" + variant), row = bench_row(r20 + "512" + variant);
+    const int64_t peak = bytes(row, "peak_bytes");
+    CHECK(peak > 30 << 20);
+    const int64_t grown = bytes(row, "host_peak_rss") - bytes(smallest, "host_peak_rss");
+    CHECK(static_cast<double>(grown) < 1.12 * static_cast<double>(peak));
+    CHECK(static_cast<double>(grown) > 0.7 * static_cast<double>(peak));
+    // In one step, which the first ones of the process do not raise.
+    CHECK(bytes(row, "process_peak") <= bytes(row, "host_peak_rss"));
+    CHECK(bytes(row, "process_peak") > peak);
+  }
+}
+
+TEST_CASE("bench step and a run say what the process takes, and what that counts") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const Ran bench = frugal("bench step --repeats 1 " + folder / "c.json");
+  REQUIRE_MESSAGE(bench.status == 0, bench.err);
+  CHECK(bench.out.find("process") != std::string::npos);
+  CHECK(bench.out.find("data set") != std::string::npos);
+  const Ran run = frugal("train " + folder / "c.json");
+  REQUIRE_MESSAGE(run.status == 0, run.err);
+  CHECK(run.out.find("process, highest") != std::string::npos);
+  CHECK(run.out.find("data set") != std::string::npos);
+}
+
+#endif
+
+}  // namespace
+}  // namespace frugal::apps
