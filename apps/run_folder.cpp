@@ -115,10 +115,10 @@ void RunFolder::save(const Config& config, RunState& state, Module& model,
   state.metrics_bytes = metrics_bytes_;
   CategoryScope scope(Category::workspace);
   models::NamedTensors tensors;
-  for (auto& [name, tensor] : models::state_dict(model))
+  for (auto& [name, tensor] : models::state_views(model))
     tensors.emplace_back(kModel + name, tensor);
   for (const auto& [name, tensor] : optimizer.state())
-    tensors.emplace_back(kOptimizer + name, to_device(tensor, kCpu));
+    tensors.emplace_back(kOptimizer + name, tensor);
   data::write_safetensors(
       path_ + "/checkpoint/state.safetensors", tensors,
       {{"config", to_json(config).dump()}, {"frugal", kVersion}, {"run", to_json(state).dump()}});
@@ -127,19 +127,19 @@ void RunFolder::save(const Config& config, RunState& state, Module& model,
 
 void RunFolder::save_last(const RunState& state, Module& model) {
   CategoryScope scope(Category::workspace);
-  data::write_safetensors(path_ + "/checkpoint/last.safetensors", models::state_dict(model),
+  data::write_safetensors(path_ + "/checkpoint/last.safetensors", models::state_views(model),
                           metadata(state, false));
 }
 
 void RunFolder::save_average(const RunState& state, Module& model) {
   CategoryScope scope(Category::workspace);
-  data::write_safetensors(path_ + "/checkpoint/last_average.safetensors", models::state_dict(model),
-                          metadata(state, true));
+  data::write_safetensors(path_ + "/checkpoint/last_average.safetensors",
+                          models::state_views(model), metadata(state, true));
 }
 
 void RunFolder::save_best(const RunState& state, Module& model, bool averaged) {
   CategoryScope scope(Category::workspace);
-  data::write_safetensors(path_ + "/checkpoint/best.safetensors", models::state_dict(model),
+  data::write_safetensors(path_ + "/checkpoint/best.safetensors", models::state_views(model),
                           metadata(state, averaged));
 }
 

@@ -17,13 +17,18 @@ void read_cifar_file(const std::string& path, Cifar kind, int64_t records, Cifar
                "{} bytes more",
                records == 0 ? std::string("whole") : std::to_string(records), record, path, size,
                size / record, size % record);
-  const std::vector<uint8_t> bytes = read_file("cifar", path);
-  const int64_t count = static_cast<int64_t>(bytes.size()) / record;
+  // Record by record: the file's bytes are never in memory beside the pixels.
+  const FileHandle file = open_file("cifar", path);
+  std::vector<uint8_t> bytes(static_cast<size_t>(record));
+  const int64_t count = size / record;
   const size_t first = out.pixels.size();
   out.pixels.resize(first + static_cast<size_t>(count * kPixels));
   uint8_t* pixels = out.pixels.data() + first;
   for (int64_t r = 0; r < count; ++r, pixels += kPixels) {
-    const uint8_t* in = bytes.data() + r * record;
+    FRUGAL_CHECK(std::fread(bytes.data(), 1, bytes.size(), file.get()) == bytes.size(),
+                 "[cifar] expected {} bytes in {}, got an error or the end in record {}", size,
+                 path, r);
+    const uint8_t* in = bytes.data();
     for (int64_t b = 0; b < label_bytes; ++b) {
       const int64_t limit = kind == Cifar::c100 && b == 0 ? 20 : classes;
       FRUGAL_CHECK(in[b] < limit,
@@ -50,9 +55,12 @@ DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train) {
   }
   const bool nested = !is_file(folder + "/" + names[0]) && is_file(inner + "/" + names[0]);
   CifarRecords all;
+  const int64_t records = kind == Cifar::c100 && train ? 50000 : 10000;
+  // A vector that grows would hold up to twice as much.
+  all.pixels.reserve(names.size() * static_cast<size_t>(records * kPixels));
+  all.labels.reserve(names.size() * static_cast<size_t>(records));
   for (const std::string& name : names)
-    read_cifar_file((nested ? inner : folder) + "/" + name, kind,
-                    kind == Cifar::c100 && train ? 50000 : 10000, all);
+    read_cifar_file((nested ? inner : folder) + "/" + name, kind, records, all);
   const auto count = static_cast<int64_t>(all.labels.size());
   return std::make_shared<ImageDataset>(std::move(all.pixels), Shape{count, 32, 32, 3},
                                         std::move(all.labels), kind == Cifar::c10 ? 10 : 100);

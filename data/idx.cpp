@@ -9,12 +9,13 @@
 namespace frugal::data {
 namespace {
 
-// Delivers a file's bytes in order, inflated when it is gzipped. Offsets in messages are of the
-// delivered bytes unless they say "compressed".
+// Delivers a file's bytes in order, inflated when it is gzipped; at most kChunk bytes of the file
+// are in memory. Offsets in messages are of the delivered bytes unless they say "compressed".
 class ByteSource {
  public:
-  explicit ByteSource(const std::string& path) : path_(path), raw_(read_file("idx", path)) {
-    gzip_ = raw_.size() >= 2 && raw_[0] == 0x1f && raw_[1] == 0x8b;
+  explicit ByteSource(const std::string& path)
+      : path_(path), file_(open_file("idx", path)), size_(file_size("idx", path)) {
+    gzip_ = ensure(2) && chunk_[0] == 0x1f && chunk_[1] == 0x8b;
     if (!gzip_) return;
     FRUGAL_CHECK(inflateInit2(&stream_, 15 + 16) == Z_OK, "[idx] cannot start zlib for {}", path);
     started_ = true;
@@ -32,26 +33,50 @@ class ByteSource {
     return got;
   }
   size_t offset() const { return offset_; }
+  // The bytes that this file can deliver at most.
+  size_t limit() const { return static_cast<size_t>(size_) * (gzip_ ? kMostInflated : 1); }
 
  private:
+  // Whether `count` bytes (at most kChunk) of the file are in chunk_ from at_ on; reads on for
+  // them.
+  bool ensure(size_t count) {
+    if (chunk_.size() - at_ >= count) return true;
+    chunk_.erase(chunk_.begin(), chunk_.begin() + static_cast<std::ptrdiff_t>(at_));
+    at_ = 0;
+    const size_t have = chunk_.size();
+    chunk_.resize(kChunk);
+    chunk_.resize(have + std::fread(chunk_.data() + have, 1, kChunk - have, file_.get()));
+    FRUGAL_CHECK(std::ferror(file_.get()) == 0, "[idx] cannot read {} at offset {}", path_,
+                 position_);
+    return chunk_.size() >= count;
+  }
+  void advance(size_t bytes) {
+    at_ += bytes;
+    position_ += bytes;
+  }
+
   size_t copy_some(uint8_t* out, size_t count) {
-    const size_t got = std::min(count, raw_.size() - position_);
-    std::copy_n(raw_.data() + position_, got, out);
-    position_ += got;
+    size_t got = 0;
+    while (got < count && ensure(1)) {
+      const size_t piece = std::min(count - got, chunk_.size() - at_);
+      std::copy_n(chunk_.data() + at_, piece, out + got);
+      advance(piece);
+      got += piece;
+    }
     return got;
   }
 
   size_t inflate_some(uint8_t* out, size_t count) {
     size_t got = 0;
     while (got < count && !ended_) {
-      const size_t in = std::min<size_t>(raw_.size() - position_, kChunk);
+      const size_t in = ensure(1) ? chunk_.size() - at_ : 0;
       const size_t room = std::min<size_t>(count - got, kChunk);
-      stream_.next_in = raw_.data() + position_;
+      stream_.next_in = chunk_.data() + at_;
       stream_.avail_in = static_cast<uInt>(in);
       stream_.next_out = out + got;
       stream_.avail_out = static_cast<uInt>(room);
       const int status = inflate(&stream_, Z_NO_FLUSH);
-      position_ += in - stream_.avail_in;
+      advance(in - stream_.avail_in);
       got += room - stream_.avail_out;
       if (status == Z_STREAM_END) {
         end_member();
@@ -62,29 +87,31 @@ class ByteSource {
                    stream_.msg != nullptr ? stream_.msg : "invalid data");
       FRUGAL_CHECK(in > 0 || stream_.avail_out < room,
                    "[idx] truncated gzip in {}: the stream has no end after {} compressed bytes",
-                   path_, raw_.size());
+                   path_, position_);
     }
     return got;
   }
 
   // A gzip file may hold several members; anything else after one is not ours.
   void end_member() {
-    const size_t rest = raw_.size() - position_;
-    if (rest == 0) {
+    if (!ensure(1)) {
       ended_ = true;
       return;
     }
-    FRUGAL_CHECK(rest >= 2 && raw_[position_] == 0x1f && raw_[position_ + 1] == 0x8b,
+    FRUGAL_CHECK(ensure(2) && chunk_[at_] == 0x1f && chunk_[at_ + 1] == 0x8b,
                  "[idx] expected {} to end with its gzip stream, got {} trailing bytes at "
                  "compressed offset {}",
-                 path_, rest, position_);
+                 path_, static_cast<size_t>(size_) - position_, position_);
     inflateReset(&stream_);
   }
 
   static constexpr size_t kChunk = size_t{1} << 20;
+  static constexpr size_t kMostInflated = 1032;  // bytes of a compressed byte, by zlib's format
   std::string path_;
-  std::vector<uint8_t> raw_;
-  size_t position_ = 0, offset_ = 0;
+  FileHandle file_;
+  int64_t size_;
+  std::vector<uint8_t> chunk_;
+  size_t at_ = 0, position_ = 0, offset_ = 0;
   bool gzip_ = false, started_ = false, ended_ = false;
   z_stream stream_{};
 };
@@ -128,8 +155,10 @@ IdxArray read_idx(const std::string& path) {
                  source.offset() - 4);
     array.shape.push_back(static_cast<int64_t>(extent));
   }
-  // The header may lie, so memory grows with what the file really holds.
+  // The header may lie, so memory grows with what the file really holds. Reserved bytes are no more
+  // than addresses; a vector that grows would hold up to twice as much.
   const size_t begin = source.offset();
+  array.values.reserve(std::min({expected, source.limit(), size_t{1} << 30}));
   constexpr size_t kStep = size_t{16} << 20;
   while (array.values.size() < expected) {
     const size_t have = array.values.size(), want = std::min(kStep, expected - have);

@@ -51,10 +51,11 @@ class SafetensorsFile {
   Metadata metadata_;
 };
 
-// Writes cpu tensors (any strides) atomically, see atomic_file.h; the header keeps the order given,
-// the data lie by falling element size, so that each tensor is aligned.
-// Errors: a name given twice, reserved or not UTF-8, a tensor that is undefined or not on cpu, and
-// those of AtomicFile.
+// Writes tensors (any strides) atomically, see atomic_file.h; the header keeps the order given, the
+// data lie by falling element size, so that each tensor is aligned. Tensors of another device are
+// copied one by one, under CategoryScope::current(); nothing else is copied.
+// Errors: a name given twice, reserved or not UTF-8, a tensor that is undefined or on meta, one of
+// another device that is no permutation of a contiguous tensor, and those of AtomicFile.
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const Metadata& metadata = {});

@@ -33,6 +33,25 @@ const char* name_in_file(DType dtype) {
   throw InternalError("unknown dtype");
 }
 
+// The tensor on the host. Of another device, its bytes come as they lie there: axes are put in the
+// order of their strides, and back after the copy.
+Tensor on_host(const std::string& name, const Tensor& tensor) {
+  if (tensor.device() == kCpu) return tensor;
+  std::vector<int> axes(static_cast<size_t>(tensor.dim()));
+  std::iota(axes.begin(), axes.end(), 0);
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](int a, int b) { return tensor.strides()[a] > tensor.strides()[b]; });
+  const Tensor plain = tensor.permute(axes);
+  FRUGAL_CHECK(
+      plain.is_contiguous(),
+      "[safetensors] expected a permutation of a contiguous tensor for \"{}\", got {} with "
+      "strides {}",
+      name, describe(tensor), tensor.strides());
+  std::vector<int> back(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) back[static_cast<size_t>(axes[i])] = static_cast<int>(i);
+  return to_device(plain, kCpu).permute(back);
+}
+
 // In pieces of about 1 MB, so that a strided tensor needs no second copy of itself.
 void write_tensor(AtomicFile& file, const Tensor& tensor) {
   if (tensor.numel() == 0) return;
@@ -74,8 +93,8 @@ void write_safetensors(const std::string& path,
     FRUGAL_CHECK(seen.insert(name).second,
                  "[safetensors] expected each name once, got \"{}\" twice", name);
     FRUGAL_CHECK(name != "__metadata__", "[safetensors] expected another name than __metadata__");
-    FRUGAL_CHECK(tensor.defined() && tensor.device() == kCpu,
-                 "[safetensors] expected a tensor on cpu for \"{}\", got {}", name,
+    FRUGAL_CHECK(tensor.defined() && tensor.device().type != DeviceType::meta,
+                 "[safetensors] expected a tensor on cpu or cuda for \"{}\", got {}", name,
                  describe(tensor));
   }
   std::vector<size_t> order(tensors.size());
@@ -115,7 +134,7 @@ void write_safetensors(const std::string& path,
   AtomicFile file(path);
   file.write(&length, sizeof(length));
   file.write(text.data(), text.size());
-  for (size_t i : order) write_tensor(file, tensors[i].second);
+  for (size_t i : order) write_tensor(file, on_host(tensors[i].first, tensors[i].second));
   file.commit();
 }
 

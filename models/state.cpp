@@ -77,6 +77,14 @@ NamedTensors state_dict(Module& module) {
   return state;
 }
 
+NamedTensors state_views(Module& module) {
+  NamedTensors state;
+  for (const auto& p : module.parameters())
+    state.emplace_back(p.name, as_file(p.parameter->value(), p.layout));
+  for (const auto& b : module.buffers()) state.emplace_back(b.name, *b.buffer);
+  return state;
+}
+
 void load_state_dict(Module& module, const NamedTensors& published) {
   const std::map<std::string, Target> targets = targets_of(module);
   const NamedTensors state =

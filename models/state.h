@@ -16,8 +16,10 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 Tensor to_file_layout(const Tensor& tensor, Module::Layout layout);
 Tensor from_file_layout(const Tensor& tensor, Module::Layout layout);
 
-// Parameters and buffers, parameters first, in registration order.
+// Parameters and buffers, parameters first, in registration order. Copies, on the host.
 NamedTensors state_dict(Module& module);
+// The same as views of the module's tensors, where they are: for writing files without a copy.
+NamedTensors state_views(Module& module);
 
 // Fills every parameter and buffer, in place. bf16, f16 and f64 are cast to what the module has;
 // names of published files are understood (models/published_names.h). Errors: one message that
