@@ -1,4 +1,4 @@
-// Memory accounting and the caching allocators. Every live byte is in exactly one category.
+// Memory accounting and the allocators. Every live byte is in exactly one category.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -31,7 +31,7 @@ struct MemoryReport {
   CategoryBytes at_peak{};  // the breakdown at the moment of the highest total
   int64_t live_total = 0;
   int64_t peak_total = 0;
-  int64_t reserved = 0;  // live plus cached blocks
+  int64_t reserved = 0;  // live, and free memory kept for the next tensors
   int64_t limit = 0;     // 0: none
   int64_t of(Category category) const { return live[static_cast<size_t>(category)]; }
   std::string str() const;  // a table for people
@@ -44,8 +44,8 @@ class OutOfMemory : public Error {
   MemoryReport report;
 };
 
-// One per device type. Blocks are 64-byte aligned and cached for reuse. Thread-safe.
-// On `meta`, bytes are accounted and no memory exists.
+// One per device type. Blocks are 64-byte aligned. Thread-safe. Free memory of the CPU is a
+// PagePool's. On `meta`, bytes are accounted and no memory exists.
 class Allocator {
  public:
   Allocator();
@@ -56,23 +56,23 @@ class Allocator {
   struct Block {
     void* data = nullptr;
     int64_t bytes = 0;     // accounted: the request rounded up to 64
-    int64_t capacity = 0;  // what was taken from the system
+    int64_t capacity = 0;  // what was taken for it
     Category category{};
   };
   Block allocate(int64_t bytes, Category category);  // Errors: OutOfMemory
   void release(const Block& block) noexcept;
 
-  void set_limit(int64_t bytes);         // 0: none; counts live bytes
+  void set_limit(int64_t bytes);         // of live bytes and of free ones that are kept; 0: none
   void fail_after(int64_t allocations);  // for tests: the n-th from now throws; negative: off
   void reset_peak();                     // peaks start again from what is live
   MemoryReport report() const;
-  virtual void trim();  // gives cached blocks back to the system
+  virtual void trim();  // gives free memory back to the system
 
  protected:
   virtual void* acquire(int64_t bytes) = 0;  // nullptr when exhausted
   virtual void give_back(void* data, int64_t bytes) noexcept = 0;
-  virtual bool caching() const { return true; }
-  virtual int64_t idle() const { return 0; }  // bytes that acquire() holds and nobody uses
+  virtual bool caching() const { return true; }  // large blocks are a PagePool's
+  virtual int64_t idle() const { return 0; }     // bytes that acquire() holds and nobody uses
 
  private:
   struct State;
