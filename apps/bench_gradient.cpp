@@ -5,6 +5,7 @@
 #include "apps/commands.h"
 #include "apps/gradient_bench.h"
 #include "apps/gradient_report.h"
+#include "apps/make_model.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/progress.h"
@@ -17,11 +18,13 @@ struct Scheme {
   const char* name;
   bool recipes;
   const char* signs;
+  bool checkpoints = false;
 };
 constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, rebuilt signs", true, "rebuilt"},
                                {"recipes, masks", true, "masks"},
-                               {"recipes, signs in codes", true, "codes"}};
+                               {"recipes, signs in codes", true, "codes"},
+                               {"the same with checkpoints", true, "codes", true}};
 
 // `given`: the rounding before resolve(). Errors: one that the scheme does not bear.
 CompressionConfig compression_of(const Scheme& scheme, const Config& config,
@@ -55,20 +58,23 @@ void bench_gradient(const BenchArguments& arguments) {
   Json results = Json::array();
   std::vector<std::vector<std::string>> rows = {
       {"", "bits", "activations", "L0's over these", "variance", "squared bias", "unbiased"}};
-  for (const Scheme& scheme : kSchemes)
+  for (const Scheme& scheme : kSchemes) {
+    if (scheme.checkpoints && family_of(config.model.name) == Family::graph) continue;  // has none
+    const int64_t blocks = scheme.checkpoints ? kAllBlocks : 0;
     for (const int64_t bits : arguments.bits) {
       CompressionConfig compression = compression_of(scheme, config, rounding);
       compression.bits = bits;
       const auto policy = make_policy(compression, static_cast<uint64_t>(config.run.seed));
       GradientNoise noise(exact);
       for (int64_t draw = 0; draw < draws; ++draw)
-        noise.add(bench.gradient(batch, policy.get(), static_cast<uint64_t>(draw), key));
+        noise.add(bench.gradient(batch, policy.get(), static_cast<uint64_t>(draw), key, blocks));
       const Estimate variance = noise.variance(), bias = noise.squared_bias();
       const bool unbiased = bias.value < 1.96 * bias.error;
       const auto bytes = static_cast<double>(bench.memory().saved());
       results.push_back({{"scheme", scheme.name},
                          {"recipes", scheme.recipes},
                          {"signs", scheme.signs},
+                         {"checkpoints", scheme.checkpoints},
                          {"rounding", compression.rounding},
                          {"bits", bits},
                          {"activation_bytes", bench.memory().saved()},
@@ -81,6 +87,7 @@ void bench_gradient(const BenchArguments& arguments) {
                       estimate_text(bias, unit), unbiased ? "yes" : "no"});
       std::fprintf(stderr, "%s, %d bits: done\n", scheme.name, static_cast<int>(bits));
     }
+  }
   print_gradients({arguments, config, draws, unit}, "schemes", results, rows);
 }
 

@@ -363,7 +363,7 @@ Section train() {
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
              "Batches that make one step: its loss is the mean over all their targets."),
        field(s, "checkpointing", &C::checkpointing, boolean(),
-             "Keep only the inputs of residual blocks and recompute the rest in backward."),
+             "Keep only the inputs of residual blocks, whole, and recompute the rest in backward."),
        field(s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
              "checkpointing: only of so many blocks, from the first; 0: of all.")}};
 }

@@ -42,9 +42,11 @@ Batch GradientBench::next() {
 }
 
 std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* policy, uint64_t step,
-                                           RngKey start) {
+                                           RngKey start, int64_t checkpointed_blocks) {
   model_->zero_grad();
   rng_.restore(start);
+  context_.checkpointed_blocks = checkpointed_blocks;
+  context_.block = 0;
   begin_step(step);
   const BatchResult result =
       forward_backward(*model_, batch, context_, policy, {config_.train.label_smoothing, 1, {}});

@@ -17,7 +17,9 @@ class GradientBench {
   void train(int64_t steps);
   Batch next();  // a whole one
   // Of the whole batch, all parameters one after the other. `start`: the generator's state.
-  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start);
+  // checkpointed_blocks: see Context.
+  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start,
+                              int64_t checkpointed_blocks = 0);
   // Of the gradient between minibatches, around its mean.
   double minibatch_variance(int64_t batches, RngKey start);
 

@@ -42,13 +42,18 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
     NoGrad no_grad;
     output = f(inputs).value();
   }
+  // What f makes of its inputs is not linear in them: batch statistics, relus and attention made
+  // again from rounded inputs would be others.
   std::vector<Save> saves;
-  for (const Variable& x : inputs) saves.push_back(save(x));
+  for (const Variable& x : inputs) {
+    saves.push_back(save(x));
+    saves.back().lossless = true;
+  }
 
-  auto backward_fn = [f, rng, start, n = inputs.size()](const Backward& b) {
+  auto backward_fn = [f, rng, start, n = static_cast<int>(inputs.size())](const Backward& b) {
     Variables leaves;
-    for (size_t i = 0; i < n; ++i)
-      leaves.emplace_back(b.saved(static_cast<int>(i)), b.needs(static_cast<int>(i)));
+    for (int i = 0; i < n; ++i)
+      leaves.push_back(b.keeps(i) ? Variable(b.saved(i), b.needs(i)) : Variable());
     Variable y;
     {
       CategoryScope category(Category::activation);
@@ -58,7 +63,10 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
       RngReplay replay(rng, start);
       y = f(leaves);
     }
-    if (y.producer() != nullptr) backward(y, b.dy());
+    if (y.producer() != nullptr)
+      backward(y, b.dy());
+    else if (y.accumulator() != nullptr)
+      y.accumulator()->add(b.dy());  // f gave back an input, or a parameter
     Grads grads;
     for (const Variable& leaf : leaves) grads.push_back(leaf.grad());
     return grads;

@@ -8,10 +8,10 @@
 
 namespace frugal {
 
-// f(inputs), recomputed in backward. Saves: the inputs, through the policy; saves of the
-// recomputation are raw. It records even if no input needs a gradient, because parameters inside f
-// may. `rng`, when f draws from one, is put back to its state at the first run for the
-// recomputation and then restored.
+// f(inputs), recomputed in backward. Inputs may be undefined. Saves: the inputs without loss,
+// through the policy, which may move them; saves of the recomputation are raw. It records even if
+// no input needs a gradient, because parameters inside f may. `rng`, when f draws from one, is put
+// back to its state at the first run for the recomputation and then restored.
 Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Variables& inputs,
                     Rng* rng = nullptr);
 

@@ -42,19 +42,19 @@ Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variabl
                              const Variable& bias, const BatchNormStats& stats,
                              const BatchNormOptions& options = {});
 
-// ---- elementwise (functions/elementwise.cpp); binary ones broadcast
+// ---- elementwise (functions/elementwise.cpp); binary ones broadcast. (or: under a lossy policy)
 Variable add(const Variable& a, const Variable& b);   // Saves: nothing
 Variable sub(const Variable& a, const Variable& b);   // Saves: nothing
 Variable mul(const Variable& a, const Variable& b);   // Saves: a, b
-Variable div(const Variable& a, const Variable& b);   // Saves: a, b
+Variable div(const Variable& a, const Variable& b);   // Saves: a, b (or 1 / b, a / b^2)
 Variable scale(const Variable& x, double factor);     // Saves: nothing
 Variable add_scalar(const Variable& x, double term);  // Saves: nothing
 Variable neg(const Variable& x);                      // Saves: nothing
 Variable exp(const Variable& x);                      // Saves: y
-Variable log(const Variable& x);                      // Saves: x
-Variable sqrt(const Variable& x);                     // Saves: y
-Variable sigmoid(const Variable& x);                  // Saves: y
-Variable tanh(const Variable& x);                     // Saves: y
+Variable log(const Variable& x);                      // Saves: x (or dy/dx)
+Variable sqrt(const Variable& x);                     // Saves: y (or dy/dx)
+Variable sigmoid(const Variable& x);                  // Saves: y (or dy/dx)
+Variable tanh(const Variable& x);                     // Saves: y (or dy/dx)
 Variable relu(const Variable& x);  // Saves: the sign, 1 bit. Recipe: linear, where x has one
 Variable leaky_relu(const Variable& x, double slope = 0.01);  // the same
 Variable gelu(const Variable& x, Gelu kind = Gelu::exact);    // Saves: x. Recipe: yes, not linear
@@ -69,9 +69,9 @@ Variable sum(const Variable& x, const std::vector<int>& axes = {}, bool keep_dim
 Variable mean(const Variable& x, const std::vector<int>& axes = {}, bool keep_dim = false);
 Variable max(const Variable& x, int axis, bool keep_dim = false);
 
-// ---- softmax and losses (functions/softmax.cpp, functions/loss.cpp)
-Variable softmax(const Variable& x, int axis = -1);      // Saves: y
-Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y
+// ---- softmax and losses (functions/softmax.cpp, functions/loss.cpp) (and, or: if lossy)
+Variable softmax(const Variable& x, int axis = -1);      // Saves: y (and y^2)
+Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y (or e^y)
 // logits [..., C], target [...] i64, row_weights like target or undefined -> scalar: the (weighted)
 // mean or sum over the targets that are not ignored. Saves: target, row_weights, and the logits
 // with one log-sum-exp a row, over which backward writes where nobody else holds them; with a

@@ -30,6 +30,7 @@ Save save(const Variable& x) {
   if (!is_floating(x.dtype())) return save_index(x.value());
   return {x.value(), Role::activation, x.producer()};
 }
+Save save_if(bool needed, const Variable& x) { return needed ? save(x) : Save{}; }
 Save save_output(const Tensor& y) { return {y, Role::activation}; }
 Save save_mask(const Tensor& mask) { return {mask, Role::mask}; }
 Save save_sign(const Tensor& mask, ReplayFn rebuild) {
@@ -44,12 +45,20 @@ Save for_replay(const Variable& x) {
   return {x.value(), x.is_held() ? Role::weight : Role::activation, x.producer(), true};
 }
 
+bool keeps_known_noise(const char* op, const Variables& inputs, Save& x) {
+  if (!recording(inputs) || !saves_may_be_lossy()) return true;
+  x.curved = true;
+  if (!x.kept.defined()) x.kept = keep(op, 0, x);
+  return x.kept.knows_variance();
+}
+
 MappedSave save_mapped(const char* op, const Variables& inputs, Save x, MapForward map,
                        const std::function<void(MapForward&)>& kernels, ReplayFn rebuild_mask) {
   const std::function<void()> run = [&] { kernels(map); };
   Fusion fusion{map, run};
-  const bool apart = x.value.device().type != DeviceType::cuda || x.role != Role::activation ||
-                     !x.value.is_contiguous() || !recording(inputs) || rebuilds_signs();
+  const bool apart = !x.value.defined() || x.value.device().type != DeviceType::cuda ||
+                     x.role != Role::activation || !x.value.is_contiguous() || !recording(inputs) ||
+                     rebuilds_signs();
   if (!apart) x.kept = keep(op, 0, x, &fusion);
   if (!fusion.done) fusion.run();
   x.sign.mask = map.mask;

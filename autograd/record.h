@@ -28,6 +28,8 @@ struct Save {
 
   Use use = {};
   SavedTensor kept = {};  // unless undefined, what it is kept as already
+  bool curved = false;    // the gradient is not linear in it: see keeps_known_noise()
+  bool lossless = false;  // an activation that must come back as it was
 
   Save with_use(const Use& how) && {
     use = how;
@@ -38,7 +40,9 @@ struct Save {
     return std::move(*this);
   }
 };
-Save save(const Variable& x);        // an input: weight if it is held, else activation
+Save save(const Variable& x);  // an input: weight if it is held, else activation
+// save(x) if `needed`: an op keeps what the gradients that are wanted need, and no more.
+Save save_if(bool needed, const Variable& x);
 Save save_output(const Tensor& y);   // this op's own output, as activation
 Save save_mask(const Tensor& mask);  // lossless
 // The mask of an activation function, lossless. Kept once: by the codes of a tensor saved before
@@ -48,6 +52,11 @@ Save save_index(const Tensor& index);  // lossless
 Save save_stat(const Tensor& stat);    // lossless; small statistics
 // Is there a lossy policy? Where not, an op may keep what is cheapest.
 bool saves_may_be_lossy();
+// Keeps x as slot 0 of `op` now, for a gradient that is smooth in x and not linear. True if the
+// variance of x's noise is known, so that backward can correct what it does on average, or if there
+// is no noise. Where it is false, the op is to save another tensor instead, in which its gradient
+// is linear.
+bool keeps_known_noise(const char* op, const Variables& inputs, Save& x);
 // A slot that only the recipe needs: kept as x's own recipe, at no cost, where x has one. Where it
 // has none the slot stays empty and this op's output has no recipe.
 Save for_replay(const Variable& x);

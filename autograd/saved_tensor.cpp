@@ -73,6 +73,8 @@ class SaveContext {
     if (request.only_for_replay) {
       if (entry == nullptr) entry = source_of(request, raw);
       if (entry == nullptr) return {};
+    } else if (request.lossless && entry != nullptr && !entry->is_lossless()) {
+      entry->replace(raw);
     } else if (request.role != Role::activation) {
       if (entry == nullptr)
         entry = add(key, raw, raw.tensor.shape());
@@ -148,10 +150,14 @@ class SaveContext {
     if (policy == nullptr) return raw;
     SaveInfo info{op, slot, request.role, seq_++, step};
     info.use = request.use;
+    info.lossless = request.lossless;
     SavedEntry::Recipe recipe;
     if (request.producer != nullptr && request.producer->has_recipe()) {
       recipe = recipe_of(request.producer->slots, request.producer->replay);
       info.replay = recipe.quality;
+      // Nobody knows the variance of a rebuilt tensor.
+      const bool noisy = info.replay == Replay::unbiased || info.replay == Replay::corrected;
+      if (request.curved && noisy) info.replay = Replay::biased;
       info.replay_elements = recipe.elements;
     }
     const Decision decision = policy->decide(info, raw.tensor);
@@ -180,7 +186,8 @@ class SaveContext {
   std::shared_ptr<Packed> pack_mapped(const Decision& decision, const Save& request, SaveInfo info,
                                       const Tensor& tensor, Fusion& fusion) {
     MapForward& map = fusion.map;
-    if (!map.relu && decision.carry_sign && kept_sign_of(request.producer.get()) != nullptr)
+    if (!map.relu && !request.curved && decision.carry_sign &&
+        kept_sign_of(request.producer.get()) != nullptr)
       return nullptr;
     if (map.relu && decision.carry_sign) info.sign = &request.sign;
     std::shared_ptr<Packed> packed = decision.codec->pack_mapped(tensor, info, map);
@@ -203,12 +210,14 @@ class SaveContext {
                            const Tensor& tensor, std::shared_ptr<SavedEntry>& carried) {
     Sign sign = request.sign;
     std::shared_ptr<SavedEntry> kept_mask;
-    if (!sign.mask.defined()) {
+    // Codes that carry a sign do not tell their variance.
+    const bool carry_sign = decision.carry_sign && !request.curved;
+    if (!sign.mask.defined() && carry_sign) {
       kept_mask = kept_sign_of(request.producer.get());
       // Of an output, all elements matter alike to its consumer.
       if (kept_mask != nullptr) sign = {kept_mask->unpack(), 1};
     }
-    if (sign.mask.defined() && decision.carry_sign) info.sign = &sign;
+    if (sign.mask.defined() && carry_sign) info.sign = &sign;
     const std::shared_ptr<Packed> packed = decision.codec->pack(tensor, info);
     if (packed->carries_sign()) {
       const SavedEntry::SignOf content{packed, tensor.dim() == 0 ? 1 : tensor.size(0)};

@@ -60,6 +60,7 @@ struct SaveInfo {
   int64_t replay_elements = 0;
   const Sign* sign = nullptr;  // of the saved tensor's elements, where one is known
   Use use = {};                // of the saver; others that share the entry may differ
+  bool lossless = false;       // it must come back as it was
 };
 
 // See autograd/fused.h.
@@ -123,7 +124,7 @@ class SavePolicy {
  public:
   virtual ~SavePolicy() = default;
   // Called once per entry of role `activation`. REQUIRES: `replay` only where info.replay is not
-  // none.
+  // none; where info.lossless, only raw, a codec without loss, or an exact replay without a codec.
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
   // May it answer `pack`, with codecs that lose something?
   virtual bool lossy() const { return true; }

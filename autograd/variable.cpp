@@ -44,6 +44,7 @@ bool Variable::requires_grad() const {
 }
 
 bool Variable::is_held() const { return defined() && impl_->is_held; }
+void Variable::set_held() { impl_->is_held = true; }
 
 void Variable::set_requires_grad(bool requires_grad) {
   FRUGAL_CHECK(impl_->producer == nullptr, "[requires_grad] expected a leaf, got the output of {}",
@@ -82,7 +83,11 @@ void Variable::set_value(Tensor value) {
   impl_->value = std::move(value);
 }
 
-Variable Variable::detach() const { return Variable(value()); }
+Variable Variable::detach() const {
+  Variable same(value());
+  same.impl_->is_held = impl_->is_held;
+  return same;
+}
 
 const std::shared_ptr<Node>& Variable::producer() const {
   static const std::shared_ptr<Node> none;

@@ -28,13 +28,14 @@ class Variable {
 
   bool requires_grad() const;  // itself or through its producer
   bool is_held() const;        // its bytes live beyond the step: saved raw at no cost
+  void set_held();             // for a view of a held variable, whose bytes live as long
   void set_requires_grad(bool requires_grad);  // leaves only
   const Tensor& grad() const;                  // undefined until a backward reached this leaf
   bool has_grad() const;
   void set_grad(Tensor grad);
   void zero_grad();              // drops the gradient
   void set_value(Tensor value);  // leaves only; for loading and device moves
-  Variable detach() const;       // the same value, outside the graph
+  Variable detach() const;       // the same value, outside the graph; held where this is
 
   const std::shared_ptr<Node>& producer() const;  // nullptr for a leaf
   const std::shared_ptr<GradAccumulator>& accumulator()

@@ -57,7 +57,8 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
       // Since that step, the width may have become raw, or no longer be.
       if (known != items_.end() && known->second.bits == kRaw && decision.what == Decision::pack)
         decision = {Decision::raw};
-      if (known != items_.end() && known->second.bits != kRaw && decision.what == Decision::raw)
+      if (known != items_.end() && known->second.bits != kRaw && decision.what == Decision::raw &&
+          !info.lossless)
         decision = {Decision::pack, this};
       return decision;
     }

@@ -51,6 +51,10 @@ void FixedPolicy::set_bits(int bits) {
 Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (!is_floating(value.dtype()) || value.storage()->category() == Category::input)
     return {Decision::raw};
+  if (info.lossless) {
+    const bool replay = recipes_ && info.replay == Replay::exact && may_replay(info, value);
+    return {replay ? Decision::replay : Decision::raw};
+  }
   const bool lossy = bits_ > 0, large = value.numel() > min_elements_;
   const Codec* codec = lossy && large ? codec_.get() : nullptr;
   if (recipes_ && may_replay(info, value)) return {Decision::replay, codec};

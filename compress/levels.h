@@ -5,7 +5,7 @@
 // | L1    | 4 bits                                        | L2.1  | 3 bits on average          |
 // | L1.1  | 8 bits                                        | L2.2  | 2 bits on average          |
 // | L1.2  | 2 bits                                        | L3    | L2, packed bytes in a file |
-// | CB1   | L1, and only at the borders of checkpointed blocks                                 |
+// | CB1   | L1 outside of checkpointed blocks, of which the inputs are kept raw                |
 // | CB2   | CB1 with attention in tiles, which here it always is                               |
 #pragma once
 #include <span>

@@ -116,10 +116,17 @@ Tensor Tensor::view(const Shape& wanted) const {
     if (shape[axis] == -1 && inferred < 0) {
       inferred = axis;
     } else {
+      FRUGAL_CHECK(shape[axis] >= 0,
+                   "[view] expected extents of at least 0 and at most one of -1, got {}", wanted);
       known *= shape[axis];
     }
   }
-  if (inferred >= 0 && known > 0) shape[inferred] = numel() / known;
+  if (inferred >= 0) {
+    FRUGAL_CHECK(known > 0,
+                 "[view] expected extents that determine the one of -1, got {}, where any fits",
+                 wanted);
+    shape[inferred] = numel() / known;
+  }
   FRUGAL_CHECK(shape.numel() == numel(), "[view] expected a shape of {} elements for {}, got {}",
                numel(), describe(*this), wanted);
   return as_strided(shape, contiguous_strides(shape), offset_);

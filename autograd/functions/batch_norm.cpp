@@ -8,6 +8,7 @@
 #include "autograd/record.h"
 #include "ops/bitmask.h"
 #include "ops/copy.h"
+#include "ops/matmul.h"
 
 namespace frugal {
 namespace {
@@ -92,8 +93,24 @@ std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool
   return grads;
 }
 
+// Where x is not kept, because neither the weight's gradient nor the statistics need it.
+Grads backward_without_x(const Backward& b, bool want_residual) {
+  Tensor g = ops::contiguous(b.take_dy());
+  if (b.keeps(kMask)) g = ops::select_by_mask(g, b.saved(kMask), 0);
+  Grads grads(4);
+  if (b.needs(0)) {
+    const Tensor invstd = b.saved(kInvstd);
+    const Tensor zero = Tensor::zeros(invstd.shape(), invstd.dtype(), invstd.device());
+    grads[0] = ops::batch_norm_apply(g, {zero, invstd}, {b.saved(kWeight), {}}, {}, false, false).y;
+  }
+  if (b.needs(2)) grads[2] = ops::linear_backward_bias(g);
+  if (want_residual) grads[3] = g;
+  return grads;
+}
+
 Grads backward(const Backward& b, bool training, bool residual_form) {
   const bool want_residual = residual_form && b.needs(3);
+  if (!b.keeps(kX)) return backward_without_x(b, want_residual);
   const Tensor dy = b.take_dy();
   const bool overwrite = is_sole_owner(dy);
   const ops::BatchNormMoments moments{b.saved(kMean), b.saved(kInvstd)};
@@ -144,6 +161,7 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
   const ops::BatchNormParameters parameters{weight.defined() ? weight.value() : Tensor(),
                                             bias.defined() ? bias.value() : Tensor()};
   const bool residual_form = residual.defined();
+  const bool needs_x = weight.requires_grad() || (options.training && x.requires_grad());
   const Tensor added = residual_form ? residual.value() : Tensor();
   MapForward map{{}, ops::batch_norm_affine(x.value(), moments, parameters, added)};
   if (residual_form) map.residual = ops::contiguous(added);
@@ -152,22 +170,22 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
   const MappedSave out = save_mapped(
       op, inputs,
       // Where the relu is 0, x counts only through the statistics of the whole batch.
-      save(x).with_sign({}, 0).with_use(kUse), map,
+      save_if(needs_x, x).with_sign({}, 0).with_use(kUse), map,
       [&](MapForward& made) {
         const ops::BatchNormOutput apply = ops::batch_norm_apply(
             x.value(), map.affine, added, relu, relu && recording(inputs), over_residual);
         made.y = apply.y;
         made.mask = apply.mask;
       },
-      rebuild_mask);
+      needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
   const Variable y = record(
       op, inputs, out.y,
       {out.x, save(weight), save(bias), save_stat(moments.mean), save_stat(moments.invstd),
-       out.sign, residual_form ? for_replay(residual) : Save{}},
+       out.sign, residual_form && needs_x ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);
       },
-      linear_replay(rebuild, true));
+      needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
   // The residual's slot was found by its version; y is another tensor in its place.
   if (over_residual) out.y.bump_version();
   return y;

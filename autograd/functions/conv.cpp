@@ -89,10 +89,12 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   const Shape& w = weight.shape();
   const Use use{Use::product, 1, window(w) / area(options.stride),
                 window(w) * static_cast<double>(w[3])};
-  return record("conv2d", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
-                [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
-                  return backward(b, x_shape, w_shape, options);
-                });
+  return record(
+      "conv2d", {x, weight, bias}, y,
+      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
+      [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
+        return backward(b, x_shape, w_shape, options);
+      });
 }
 
 Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,
@@ -104,7 +106,8 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
   const Use use{Use::product, 1, window(w),
                 window(w) / area(options.stride) * static_cast<double>(w[0] / options.groups)};
   return record(
-      "conv_transpose2d", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
+      "conv_transpose2d", {x, weight, bias}, y,
+      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
         Grads grads(3);
         if (b.needs(0))

@@ -32,7 +32,8 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
   const Use use{Use::product, 1, window / static_cast<double>(stride),
                 window * static_cast<double>(weight.size(2))};
   return record(
-      "conv1d", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
+      "conv1d", {x, weight, bias}, y,
+      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [options, x_shape = x.shape(), w_shape = weight.shape()](const Backward& b) {
         const Shape wide{x_shape[0], 1, x_shape[1], x_shape[2]};
         const Shape window_shape{w_shape[0], 1, w_shape[1], w_shape[2]};

@@ -1,6 +1,7 @@
 #include "ops/elementwise.h"
 
 #include "autograd/functions.h"
+#include "autograd/functions/factor.h"
 #include "autograd/record.h"
 #include "ops/bitmask.h"
 #include "ops/reduce.h"
@@ -15,19 +16,29 @@ Tensor to_shape(const Backward& b, int input, Tensor gradient, const Shape& shap
   return b.needs(input) ? ops::sum_to(gradient, shape) : Tensor();
 }
 
-// An op whose gradient comes from its output.
+// May a policy change what an op of these inputs keeps?
+bool lossy(const Variables& inputs) { return recording(inputs) && saves_may_be_lossy(); }
+
+// An op whose gradient comes from its output. Of these only exp's is linear in it.
 Variable from_output(Unary op, const Variable& x) {
   Tensor y = ops::unary(op, x.value());
+  if (op != Unary::exp && lossy({x}))
+    return record_factor(ops::name_of(op), x, y, unary_factor(op, y));
   return record(ops::name_of(op), {x}, y, {save_output(y)}, [op](const Backward& b) {
     return Grads{ops::unary_backward(op, b.dy(), b.saved(0))};
   });
 }
 
 // An op whose gradient comes from its input, from which its output is cheap to rebuild. It is
-// smooth, not linear: noise in the input would bias both, so its variance corrects them.
+// smooth, not linear: noise in the input would bias both, so its variance corrects them. Where
+// nobody knows the variance, the factor is kept.
 Variable from_input(Unary op, const Variable& x) {
-  const MappedSave out = save_mapped(ops::name_of(op), {x}, save(x), {op},
-                                     [&](MapForward& map) { map.y = ops::unary(op, x.value()); });
+  Save input = save(x);
+  input.curved = true;
+  MappedSave out = save_mapped(ops::name_of(op), {x}, std::move(input), {op},
+                               [&](MapForward& map) { map.y = ops::unary(op, x.value()); });
+  if (!keeps_known_noise(ops::name_of(op), {x}, out.x))
+    return record_factor(ops::name_of(op), x, out.y, unary_factor(op, x.value()));
   return record(
       ops::name_of(op), {x}, out.y, {out.x},
       [op](const Backward& b) {
@@ -85,7 +96,7 @@ Variable sub(const Variable& a, const Variable& b) {
 Variable mul(const Variable& a, const Variable& b) {
   // Each factor is needed only for the other's gradient.
   return record("mul", {a, b}, ops::mul(a.value(), b.value()),
-                {b.requires_grad() ? save(a) : Save{}, a.requires_grad() ? save(b) : Save{}},
+                {save_if(b.requires_grad(), a), save_if(a.requires_grad(), b)},
                 [as = a.shape(), bs = b.shape()](const Backward& back) {
                   Grads grads(2);
                   if (back.needs(0)) grads[0] = ops::sum_to(ops::mul(back.dy(), back.saved(1)), as);
@@ -94,9 +105,26 @@ Variable mul(const Variable& a, const Variable& b) {
                 });
 }
 
+// y = a / b, da = dy / b, db = -dy a / b^2.  Saves: a and b. They are not linear in b, so where a
+// policy may make that lossy, it saves 1 / b for da and a / b^2 for db.
 Variable div(const Variable& a, const Variable& b) {
+  if (lossy({a, b}) && !b.is_held()) {
+    const Tensor y = ops::div(a.value(), b.value());
+    Save of_a, of_b;
+    if (a.requires_grad())
+      of_a = save_output(ops::div(Tensor::full({}, 1, b.dtype(), b.device()), b.value()));
+    if (b.requires_grad()) of_b = save_output(ops::div(y, b.value()));
+    return record(
+        "div", {a, b}, y, {of_a, of_b}, [as = a.shape(), bs = b.shape()](const Backward& back) {
+          Grads grads(2);
+          if (back.needs(0)) grads[0] = ops::sum_to(ops::mul(back.dy(), back.saved(0)), as);
+          if (back.needs(1))
+            grads[1] = ops::unary(Unary::neg, ops::sum_to(ops::mul(back.dy(), back.saved(1)), bs));
+          return grads;
+        });
+  }
   return record("div", {a, b}, ops::div(a.value(), b.value()),
-                {b.requires_grad() ? save(a) : Save{}, save(b)},
+                {save_if(b.requires_grad(), a), save(b)},
                 [as = a.shape(), bs = b.shape()](const Backward& back) {
                   Grads grads(2);
                   const Tensor divisor = back.saved(1), quotient = ops::div(back.dy(), divisor);
@@ -142,6 +170,9 @@ Variable gelu(const Variable& x, Gelu kind) {
 }
 
 Variable log(const Variable& x) {
+  if (lossy({x}))
+    return record_factor("log", x, ops::unary(Unary::log, x.value()),
+                         unary_factor(Unary::log, x.value()));
   return record("log", {x}, ops::unary(Unary::log, x.value()), {save(x)}, [](const Backward& b) {
     return Grads{ops::unary_backward(Unary::log, b.dy(), b.saved(0))};
   });

@@ -1,3 +1,4 @@
+#include "autograd/functions/saved_square.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "ops/segment.h"
@@ -32,9 +33,11 @@ Variable segment_max(const Variable& x, const Tensor& index, int64_t rows) {
 
 Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows) {
   const Tensor y = ops::segment_softmax(x.value(), index, rows);
-  return record("segment_softmax", {x}, y, {save_output(y), save_index(index)},
+  return record("segment_softmax", {x}, y, {save_output(y), save_index(index), save_square(x, y)},
                 [rows](const Backward& b) {
-                  return Grads{ops::segment_softmax_backward(b.dy(), b.saved(0), b.saved(1), rows)};
+                  const Tensor saved = b.saved(0);
+                  return Grads{corrected_by_square(
+                      b, saved, 2, ops::segment_softmax_backward(b.dy(), saved, b.saved(1), rows))};
                 });
 }
 

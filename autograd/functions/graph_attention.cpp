@@ -31,13 +31,15 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
 
 Variable head_scores(const Variable& h, const Variable& weight) {
   const Use use{Use::product, 1, 1, 1};
-  return record("head_scores", {h, weight}, ops::head_scores(h.value(), weight.value()),
-                {save(h).with_use(use), save(weight)}, [](const Backward& b) {
-                  Grads grads(2);
-                  if (b.needs(0)) grads[0] = ops::head_scores_backward_input(b.dy(), b.saved(1));
-                  if (b.needs(1)) grads[1] = ops::head_scores_backward_weight(b.dy(), b.saved(0));
-                  return grads;
-                });
+  return record(
+      "head_scores", {h, weight}, ops::head_scores(h.value(), weight.value()),
+      {save_if(weight.requires_grad(), h).with_use(use), save_if(h.requires_grad(), weight)},
+      [](const Backward& b) {
+        Grads grads(2);
+        if (b.needs(0)) grads[0] = ops::head_scores_backward_input(b.dy(), b.saved(1));
+        if (b.needs(1)) grads[1] = ops::head_scores_backward_weight(b.dy(), b.saved(0));
+        return grads;
+      });
 }
 
 }  // namespace frugal

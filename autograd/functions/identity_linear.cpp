@@ -28,13 +28,13 @@ Variable identity_linear(const Variable& x, const Variable& weight, double beta)
   return record(
       "identity_linear", {x, weight},
       ops::matmul(x.value(), mixed(weight.value(), beta, x.dtype())),
-      {save(x).with_use(use), save(weight)}, [beta](const Backward& b) {
+      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
+      [beta, dtype = weight.dtype()](const Backward& b) {
         Grads grads(2);
         if (b.needs(0))
           grads[0] = ops::matmul(b.dy(), mixed(b.saved(1), beta, b.dy().dtype()).transpose(0, 1));
         if (b.needs(1)) {
-          const Tensor dw =
-              ops::cast(ops::matmul(b.saved(0).transpose(0, 1), b.dy()), b.saved(1).dtype());
+          const Tensor dw = ops::cast(ops::matmul(b.saved(0).transpose(0, 1), b.dy()), dtype);
           ops::scale_inplace(dw, beta);
           grads[1] = dw;
         }

@@ -3,6 +3,7 @@
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
 #include "ops/bitmask.h"
+#include "ops/matmul.h"
 
 namespace frugal {
 namespace {
@@ -31,6 +32,7 @@ Tensor rebuild_mask(const Slots& s) {
 Grads backward(const Backward& b) {
   Tensor dy = b.take_dy();
   if (b.keeps(kMask)) dy = ops::select_by_mask(dy, b.saved(kMask), 0);
+  if (!b.keeps(kX)) return {Tensor(), Tensor(), ops::linear_backward_bias(dy)};
   const bool mine = is_sole_owner(dy);
   const ops::LayerNormGradients g =
       ops::layer_norm_backward(dy, b.saved(kX), {b.saved(kMean), b.saved(kInvstd)},
@@ -42,13 +44,19 @@ Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); 
 
 Variable record_norm(const char* op, const Variable& x, const Variable& weight,
                      const Variable& bias, const ops::LayerNormOutput& out, const Tensor& mask) {
-  // The statistics go with the rows as indices do: slices of rows take theirs.
-  return record(
-      op, {x, weight, bias}, out.y,
-      {(mask.defined() ? save(x).with_sign(mask, 0) : save(x)).with_use(kUse), save(weight),
-       save(bias), save_index(out.moments.mean), save_index(out.moments.invstd),
-       mask.defined() ? save_sign(mask, rebuild_mask) : Save{}},
-      backward, linear_replay(rebuild, true));
+  // The statistics go with the rows as indices do: slices of rows take theirs. The bias's gradient
+  // alone needs neither x nor them.
+  const bool needs_x = x.requires_grad() || weight.requires_grad();
+  const auto moments = [&](const Tensor& m) { return needs_x ? save_index(m) : Save{}; };
+  Save kept = save_if(needs_x, x).with_use(kUse), sign;
+  if (mask.defined()) {
+    kept.sign = {mask, 0};
+    sign = save_sign(mask, needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
+  }
+  return record(op, {x, weight, bias}, out.y,
+                {kept, save(weight), save(bias), moments(out.moments.mean),
+                 moments(out.moments.invstd), sign},
+                backward, needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
 }
 
 }  // namespace

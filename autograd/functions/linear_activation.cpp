@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/functions/factor.h"
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
 #include "ops/bitmask.h"
@@ -99,12 +100,17 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
   ops::LinearGelu made = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind,
                                           /*leaves_y=*/x.device().type == DeviceType::cuda);
   const Variable h = record("linear", {x, weight, bias}, std::move(made.h),
-                            {save(x).with_use(use_of(weight)), save(weight)},
+                            {save_if(weight.requires_grad(), x).with_use(use_of(weight)),
+                             save_if(x.requires_grad(), weight)},
                             [](const Backward& b) { return linear_gradients(b, b.dy()); });
-  MappedSave out{made.y, save(h), {}};
+  Save input = save(h);
+  input.curved = true;
+  MappedSave out{made.y, input, {}};
   if (!made.y.defined())
-    out = save_mapped("linear_gelu", {h}, save(h), {gelu},
+    out = save_mapped("linear_gelu", {h}, std::move(input), {gelu},
                       [&](MapForward& map) { map.y = ops::unary(gelu, h.value()); });
+  if (!keeps_known_noise("linear_gelu", {h}, out.x))
+    return record_factor("linear_gelu", h, out.y, unary_factor(gelu, h.value()));
   return record(
       "linear_gelu", {h}, out.y, {out.x},
       [kind](const Backward& b) { return Grads{gelu_gradient(b, kind)}; },
@@ -118,7 +124,8 @@ Variable linear_relu(const Variable& x, const Variable& weight, const Variable& 
   const ops::LinearRelu out =
       ops::linear_relu(x.value(), weight.value(), value_of(bias), recording(inputs));
   return record("linear_relu", inputs, out.y,
-                {save(x).with_use(use_of(weight)), save(weight), save_sign(out.mask)},
+                {save_if(weight.requires_grad(), x).with_use(use_of(weight)),
+                 save_if(x.requires_grad(), weight), save_sign(out.mask)},
                 [](const Backward& b) {
                   return linear_gradients(b, ops::select_by_mask(b.take_dy(), b.saved(2), 0));
                 });

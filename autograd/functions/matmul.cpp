@@ -9,21 +9,22 @@ namespace frugal {
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
   const Use use{Use::product, 1, 1, static_cast<double>(weight.shape().back())};
-  return record("linear", {x, weight, bias}, y, {save(x).with_use(use), save(weight)},
-                [](const Backward& b) {
-                  // x, which may have been unpacked, goes before dx comes.
-                  Grads grads(3);
-                  if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
-                  if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
-                  if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
-                  return grads;
-                });
+  return record(
+      "linear", {x, weight, bias}, y,
+      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
+      [](const Backward& b) {
+        // x, which may have been unpacked, goes before dx comes.
+        Grads grads(3);
+        if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
+        if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
+        if (b.needs(0)) grads[0] = ops::linear_backward_input(b.dy(), b.saved(1));
+        return grads;
+      });
 }
 
 Variable matmul(const Variable& a, const Variable& b) {
   // Each operand is needed only for the other's gradient.
-  const Save keep_a = b.requires_grad() ? save(a) : Save{};
-  const Save keep_b = a.requires_grad() ? save(b) : Save{};
+  const Save keep_a = save_if(b.requires_grad(), a), keep_b = save_if(a.requires_grad(), b);
   return record(
       "matmul", {a, b}, ops::matmul(a.value(), b.value()), {keep_a, keep_b},
       [a_shape = a.shape(), b_shape = b.shape()](const Backward& back) {

@@ -7,26 +7,38 @@
 // Gradients that are views of dy cost nothing; whoever needs them contiguous copies. Only outputs
 // that are contiguous have a recipe, since a replay gives elements in the order of the shape.
 namespace frugal {
+namespace {
+
+// y, which may be a view of x. A parameter's view is kept as a parameter is.
+Variable as_view(const Variable& x, Variable y) {
+  if (x.is_held() && y.value().storage() == x.value().storage()) y.set_held();
+  return y;
+}
+
+}  // namespace
 
 // Shares x's storage when x is contiguous, so that saving both keeps one entry.
 Variable reshape(const Variable& x, const Shape& shape) {
   const Tensor y = ops::reshape(x.value(), shape);
-  return record(
-      "reshape", {x}, y, {for_replay(x)},
-      [from = x.shape()](const Backward& b) { return Grads{ops::reshape(b.dy(), from)}; },
-      linear_replay([to = y.shape()](const Slots& s) { return ops::reshape(s.unpack(0), to); }));
+  return as_view(
+      x, record(
+             "reshape", {x}, y, {for_replay(x)},
+             [from = x.shape()](const Backward& b) { return Grads{ops::reshape(b.dy(), from)}; },
+             linear_replay(
+                 [to = y.shape()](const Slots& s) { return ops::reshape(s.unpack(0), to); })));
 }
 
 Variable transpose(const Variable& x, int a, int b) {
-  return record("transpose", {x}, x.value().transpose(a, b), {},
-                [a, b](const Backward& back) { return Grads{back.dy().transpose(a, b)}; });
+  return as_view(x,
+                 record("transpose", {x}, x.value().transpose(a, b), {},
+                        [a, b](const Backward& back) { return Grads{back.dy().transpose(a, b)}; }));
 }
 
 Variable slice(const Variable& x, int axis, int64_t begin, int64_t end) {
-  return record("slice", {x}, x.value().slice(axis, begin, end), {},
-                [shape = x.shape(), axis, begin](const Backward& b) {
-                  return Grads{ops::slice_backward(b.dy(), shape, axis, begin)};
-                });
+  return as_view(x, record("slice", {x}, x.value().slice(axis, begin, end), {},
+                           [shape = x.shape(), axis, begin](const Backward& b) {
+                             return Grads{ops::slice_backward(b.dy(), shape, axis, begin)};
+                           }));
 }
 
 Variable concat(const Variables& xs, int axis) {

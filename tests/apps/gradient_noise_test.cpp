@@ -44,7 +44,7 @@ TEST_CASE("bench gradient gives a row for each scheme and width, and the bytes f
                            " --train-steps 2 --batches 8 --repeats 8 --bits 4,2 --json");
   REQUIRE(ran.status == 0);
   const Json document = Json::parse(ran.out);
-  REQUIRE(document["schemes"].size() == 8);
+  REQUIRE(document["schemes"].size() == 10);
   double previous = 0;
   for (const Json& row : document["schemes"]) {
     CHECK(row["variance"]["value"] > 0);
@@ -53,6 +53,11 @@ TEST_CASE("bench gradient gives a row for each scheme and width, and the bytes f
   }
   // Recipes keep less than packing everything.
   CHECK(document["schemes"][4]["activation_bytes"] < document["schemes"][0]["activation_bytes"]);
+
+  // Only what lies outside of blocks is packed there; the blocks' inputs are raw.
+  for (const Json& row : document["schemes"])
+    CHECK(row["checkpoints"] == (row["scheme"] == "the same with checkpoints"));
+  CHECK(document["schemes"][9]["variance"]["value"] < document["schemes"][7]["variance"]["value"]);
 
   const Ran few = frugal::apps::frugal("bench gradient " + (folder / "c.json") + " --repeats 2");
   CHECK(few.status == 2);

@@ -53,6 +53,7 @@ class PackAll : public SavePolicy {
 // Takes every recipe that is bit-equal.
 class ExactRecipes : public SavePolicy {
  public:
+  bool lossy() const override { return false; }
   Decision decide(const SaveInfo& info, const Tensor&) override {
     if (info.replay != Replay::exact) return {};
     ++taken;
@@ -95,18 +96,22 @@ TEST_CASE("on meta, shapes and gradients' shapes are cpu's") {
 TEST_CASE("an identity codec changes no bit") {
   const CopyCodec codec;
   PackAll policy(&codec);
-  each_case([&](const Op&, const Case& c) {
+  each_case([&](const Op& op, const Case& c) {
     const Result raw = run(c.run, op_table::make_inputs(c, DType::f32));
     const Result packed = run(c.run, op_table::make_inputs(c, DType::f32), &policy);
-    CHECK(raw.grads == packed.grads);
+    if (!op.other_form) CHECK(raw.grads == packed.grads);
+    for (size_t k = 0; k < raw.grads.size(); ++k)
+      CHECK(distance(raw.grads[k], packed.grads[k]) <=
+            op.tolerance * std::max(1.0, largest(raw.grads[k])));
   });
 }
 
-TEST_CASE("unbiased noise gives unbiased gradients where the gradient is linear in what is saved") {
+TEST_CASE("unbiased noise gives unbiased gradients, but for rows that say why not") {
   constexpr int kDraws = 64;
   constexpr double kNoise = 0.05;
   each_case([&](const Op& op, const Case& c) {
-    if (!op.linear_in_saved || !c.smooth) return;
+    // The codec tells no variance: then also smooth functions keep what they are linear in.
+    if ((!op.bias.empty() && !op.other_form) || !c.smooth) return;
     const Result exact = run(c.run, op_table::make_inputs(c, DType::f64));
     std::vector<std::vector<double>> sum = exact.grads, squares = exact.grads;
     for (auto* all : {&sum, &squares})

@@ -281,7 +281,8 @@ TEST_CASE("rebuilt signs come from rebuilt values") {
     running.training = false;
     const BatchNormStats stats{Tensor::full({1}, 0), Tensor::full({1}, 1)};
     const Variable x(Tensor::from<float>({1, -2, 3, -4, 5, -6, 7, -8}, {8, 1}), true);
-    backward(sum(batch_norm_relu(scale(x, 1), {}, {}, stats, running)));
+    const Variable weight = Variable::parameter(Tensor::full({1}, 1));  // its gradient needs x
+    backward(sum(batch_norm_relu(scale(x, 1), weight, {}, stats, running)));
     const auto g = x.grad().to_vector();
     CHECK((g[1] != 0) == rebuilds);
     CHECK(g[0] != 0);

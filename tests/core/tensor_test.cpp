@@ -38,6 +38,13 @@ TEST_CASE("mistakes with shapes and axes are named") {
   CHECK_THROWS_WITH_AS(x.view({4, 2}), doctest::Contains("[view] expected a shape of 6 elements"),
                        Error);
   CHECK_THROWS_WITH_AS(x.transpose(0, 1).view({6}), doctest::Contains("contiguous"), Error);
+  CHECK(Tensor::zeros({0, 3}).view({-1, 3}).shape() == Shape{0, 3});
+  CHECK_THROWS_WITH_AS(Tensor::zeros({0, 3}).view({0, -1}),
+                       doctest::Contains("[view] expected extents that determine the one of -1"),
+                       Error);
+  CHECK_THROWS_WITH_AS(Tensor::zeros({1}).view({-1, -1}),
+                       doctest::Contains("at most one of -1, got [-1, -1]"), Error);
+  CHECK_THROWS_WITH_AS(x.view({-2, -3}), doctest::Contains("at least 0"), Error);
   CHECK_THROWS_WITH_AS(x.slice(1, 2, 4), doctest::Contains("0 <= begin <= end <= 3"), Error);
   CHECK_THROWS_WITH_AS(x.size(2), doctest::Contains("axis in [-2, 2)"), Error);
   CHECK_THROWS_WITH_AS(x.permute({0, 0}), doctest::Contains("each axis once"), Error);

@@ -57,28 +57,28 @@ TEST_CASE("a lossless codec changes no bit, a wide one little, and none breaks a
         CAPTURE(op.name);
         CAPTURE(c.name);
         const auto exact = gradients(c, nullptr, 0), lossy = gradients(c, &policy, 0);
-        if (row.lossless) REQUIRE(exact == lossy);
+        if (row.lossless && !op.other_form) REQUIRE(exact == lossy);
         for (size_t k = 0; k < exact.size(); ++k) {
           double distance = 0;
           for (size_t i = 0; i < exact[k].size(); ++i) {
             REQUIRE(std::isfinite(lossy[k][i]));
             distance = std::max(distance, std::abs(exact[k][i] - lossy[k][i]));
           }
+          if (row.lossless) REQUIRE(distance <= op.tolerance * (1 + largest(exact[k])));
           if (row.bits >= 14) REQUIRE(distance <= 0.02 * (1 + largest(exact[k])));
         }
       }
   }
 }
 
-TEST_CASE(
-    "stochastic codes give unbiased gradients where the gradient is linear in what is saved") {
+TEST_CASE("stochastic codes give unbiased gradients, but for rows that say why not") {
   constexpr uint64_t kDraws = 100;
   for (const char* name : {"q2", "q4", "q3-row", "q8"}) {
     const compress::CodecRow& row = compress::find_codec(name);
     const std::unique_ptr<Codec> codec = row.make(row, 17);
     PackAll policy(codec.get());
     for (const op_table::Op& op : op_table::rows()) {
-      if (!op.linear_in_saved) continue;
+      if (!op.bias.empty()) continue;
       for (const op_table::Case& c : op.cases) {
         CAPTURE(row.name);
         CAPTURE(op.name);

@@ -79,8 +79,7 @@ void add_dense(std::vector<Op>& rows) {
                       conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 3}), {}, {{0, 1}});
                     },
                     "[conv2d] expected groups, strides and dilations of at least 1"}},
-                  conv("64 channels 3x3", {32, 32, 32, 64}, {64, 3, 3, 64}, same),
-                  true});
+                  conv("64 channels 3x3", {32, 32, 32, 64}, {64, 3, 3, 64}, same)});
 
   ConvTranspose2dOptions up, uneven, split;
   up.stride = {2, 2};
@@ -102,8 +101,7 @@ void add_dense(std::vector<Op>& rows) {
            conv_transpose2d(leaf({1, 4, 4, 3}), leaf({3, 3, 3, 4}), {}, {{1, 1}, {0, 0}, {1, 0}});
          },
          "output padding in [0, max(stride, dilation))"}},
-       conv_transpose("64 channels", {16, 16, 16, 64}, {64, 3, 3, 64}, up),
-       true});
+       conv_transpose("64 channels", {16, 16, 16, 64}, {64, 3, 3, 64}, up)});
 
   rows.push_back(
       {"linear",
@@ -117,8 +115,7 @@ void add_dense(std::vector<Op>& rows) {
            linear(leaf({2, 3}), leaf({4, 3}), leaf({3}));
          },
          "[linear] expected bias of shape [4]"}},
-       layer("512 x 1024", {512, 1024}, 1024, true),
-       true});
+       layer("512 x 1024", {512, 1024}, 1024, true)});
 
   rows.push_back({"matmul",
                   {matrices("plain", {3, 4}, {4, 5}), matrices("batched", {2, 3, 4}, {2, 4, 2}),
@@ -132,8 +129,7 @@ void add_dense(std::vector<Op>& rows) {
                       matmul(leaf({2, 2, 3}), leaf({3, 3, 4}));
                     },
                     "[matmul] expected shapes that broadcast"}},
-                  matrices("512", {512, 512}, {512, 512}),
-                  true});
+                  matrices("512", {512, 512}, {512, 512})});
 }
 
 }  // namespace frugal::op_table

@@ -32,8 +32,7 @@ Op keeps_none(const std::string& name, std::function<Variable(const Variable&)> 
   return {name,
           {unary("odd", {3, 5}, f, nothing()), unary("empty", {0}, f, nothing())},
           {},
-          unary("4 Mi elements", kLarge, f, nothing()),
-          true};
+          unary("4 Mi elements", kLarge, f, nothing())};
 }
 
 Op keeps_mask(const std::string& name, std::function<Variable(const Variable&)> f) {
@@ -44,8 +43,7 @@ Op keeps_mask(const std::string& name, std::function<Variable(const Variable&)> 
           {unary("rows by eight", {2, 4, 5}, f, mask(40)), unary("odd", {3, 5}, f, mask(15)),
            unary("one", {1}, f, mask(1)), unary("empty", {0, 2}, f, mask(0))},
           {},
-          unary("4 Mi elements", {1 << 16, 64}, f, mask(1 << 22)),
-          true};
+          unary("4 Mi elements", {1 << 16, 64}, f, mask(1 << 22))};
 }
 
 Case pair(const std::string& name, const Shape& a, const Shape& b, Function2 f, Saved saved) {
@@ -70,8 +68,7 @@ Op binary(const std::string& name, Function2 f, bool saves) {
             "expected tensors of one dtype and device"},
            {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::i64))); },
             "expected b of dtype f32 or f64"}},
-          pair("4 Mi elements", kLarge, kLarge, f, saved(kLarge.numel(), kLarge.numel())),
-          name != "div"};
+          pair("4 Mi elements", kLarge, kLarge, f, saved(kLarge.numel(), kLarge.numel()))};
 }
 
 }  // namespace
@@ -81,18 +78,24 @@ void add_elementwise(std::vector<Op>& rows) {
   rows.push_back(binary("sub", sub, false));
   rows.push_back(binary("mul", mul, true));
   rows.push_back(binary("div", div, true));
+  rows.back().other_form = true;
   rows.push_back(keeps_none("scale", [](const Variable& x) { return scale(x, -1.5); }));
   rows.push_back(keeps_none("add_scalar", [](const Variable& x) { return add_scalar(x, 2); }));
   rows.push_back(keeps_none("neg", neg));
   rows.push_back(keeps_one("exp", exp));
-  rows.push_back(keeps_one("log", log, 0.5, 3));
-  rows.push_back(keeps_one("sqrt", sqrt, 0.5, 3));
-  rows.push_back(keeps_one("sigmoid", sigmoid));
-  rows.push_back(keeps_one("tanh", tanh));
+  for (const Op& op : {keeps_one("log", log, 0.5, 3), keeps_one("sqrt", sqrt, 0.5, 3),
+                       keeps_one("sigmoid", sigmoid), keeps_one("tanh", tanh)}) {
+    rows.push_back(op);
+    rows.back().other_form = true;
+  }
   rows.push_back(keeps_one("gelu", [](const Variable& x) { return gelu(x); }));
+  rows.back().bias = kSmooth;
+  rows.back().other_form = true;
   rows.back().cases.push_back(unary(
       "tanh form", {3, 5}, [](const Variable& x) { return gelu(x, Gelu::tanh); }, elements({15})));
   rows.push_back(keeps_one("silu", silu));
+  rows.back().bias = kSmooth;
+  rows.back().other_form = true;
   rows.push_back(keeps_mask("relu", relu));
   rows.push_back(keeps_mask("leaky_relu", [](const Variable& x) { return leaky_relu(x, 0.2); }));
   rows.push_back(keeps_mask("clamp", [](const Variable& x) { return clamp(x, -0.5, 1); }));

@@ -115,8 +115,7 @@ void add_sums(std::vector<Op>& rows) {
                       spmm(nullptr, leaf({5, 2}));
                     },
                     "[spmm] expected a graph, got none"}},
-                  on_large(sum),
-                  true});
+                  on_large(sum)});
   rows.push_back({"neighbour_mean",
                   {on("wide", plain, {5, 19}, mean), all_terms("all terms", plain, true),
                    on("no edges", none, {3, 2}, mean)},
@@ -124,8 +123,7 @@ void add_sums(std::vector<Op>& rows) {
                       neighbour_mean(plain, leaf({4, 2}));
                     },
                     "[spmm] expected x [5, F]"}},
-                  on_large(mean),
-                  true});
+                  on_large(mean)});
   rows.push_back({"neighbour_max",
                   {on("wide", plain, {5, 19}, most, bytes(5 * 19)),
                    on("no edges", none, {3, 2}, most, bytes(6))},
@@ -133,8 +131,7 @@ void add_sums(std::vector<Op>& rows) {
                       neighbour_max(plain, leaf({4, 2}));
                     },
                     "[spmm_max] expected x [5, F]"}},
-                  on_large(most, bytes(kLarge.numel())),
-                  true});
+                  on_large(most, bytes(kLarge.numel()))});
 }
 
 SparsePtr features(bool valued) {
@@ -190,8 +187,7 @@ void add_sparse(std::vector<Op>& rows) {
                       sparse_linear(nullptr, leaf({3, 7}));
                     },
                     "[sparse_linear] expected a sparse matrix, got none"}},
-                  bench,
-                  true});
+                  bench});
 }
 
 Case by_index(const std::string& name, const Shape& x, const Tensor& index,
@@ -215,8 +211,7 @@ void add_identity(std::vector<Op>& rows) {
                       identity_linear(leaf({5, 3}), leaf({3, 4}), 0.1);
                     },
                     "[identity_linear] expected weight of shape [3, 3]"}},
-                  mixing("32k nodes, 64 wide", 1 << 15, 64),
-                  true});
+                  mixing("32k nodes, 64 wide", 1 << 15, 64)});
 }
 
 void add_segments(std::vector<Op>& rows) {
@@ -239,8 +234,7 @@ void add_segments(std::vector<Op>& rows) {
            gather_rows(leaf({3, 2}), f32({2}));
          },
          "[gather_rows] expected index of dtype i64"}},
-       {},
-       true});
+       {}});
   const auto failures = [index](const std::string& op, auto f) {
     return std::vector<Failure>{{[=] {
                                    f(leaf({6, 2}), index, 3);
@@ -254,19 +248,16 @@ void add_segments(std::vector<Op>& rows) {
   rows.push_back({"segment_sum",
                   {by_index("unsorted", {6, 3}, index, sum), by_index("none", {0, 3}, none, sum)},
                   failures("segment_sum", segment_sum),
-                  {},
-                  true});
+                  {}});
   rows.push_back({"segment_mean",
                   {by_index("unsorted", {6, 3}, index, mean), by_index("none", {0, 3}, none, mean)},
                   failures("segment_mean", segment_mean),
-                  {},
-                  true});
+                  {}});
   rows.push_back({"segment_max",
                   {by_index("unsorted", {6, 3}, index, most, bytes(4 * 3 * 4)),
                    by_index("none", {0, 3}, none, most, bytes(4 * 3 * 4))},
                   failures("segment_max", segment_max),
-                  {},
-                  true});
+                  {}});
   rows.push_back({"segment_softmax",
                   {by_index("unsorted", {6, 3}, index, soft, elements({18})),
                    by_index("none", {0, 3}, none, soft, elements({0}))},
@@ -318,8 +309,7 @@ void add_attention(std::vector<Op>& rows) {
          },
          "[graph_attention] expected a graph, got none"}},
        attention(
-           "8 heads of 8", []() -> const GraphPtr& { return large(); }, 1 << 15, 8, 8, 0.6),
-       true});
+           "8 heads of 8", []() -> const GraphPtr& { return large(); }, 1 << 15, 8, 8, 0.6)});
   const auto scores = [](const std::string& name, int64_t nodes, int64_t heads, int64_t width) {
     return Case{name,
                 {{{nodes, heads, width}}, {{1, heads, width}, true}},
@@ -332,8 +322,7 @@ void add_attention(std::vector<Op>& rows) {
                       head_scores(leaf({5, 2, 3}), leaf({2, 3}));
                     },
                     "[head_scores] expected weight of shape [1, 2, 3]"}},
-                  scores("8 heads of 8", 1 << 16, 8, 8),
-                  true});
+                  scores("8 heads of 8", 1 << 16, 8, 8)});
 }
 
 void add_activations(std::vector<Op>& rows) {
@@ -350,8 +339,7 @@ void add_activations(std::vector<Op>& rows) {
                    of("odd", {3, 5}, exponential, with_mask(15)),
                    of("empty", {0, 3}, exponential, with_mask(0))},
                   {},
-                  of("4 Mi elements", {1 << 16, 64}, exponential, with_mask(1 << 22)),
-                  true});
+                  of("4 Mi elements", {1 << 16, 64}, exponential, with_mask(1 << 22))});
   const auto dropped = [](const Variable& x) { return relu_dropout(x, 0.4, {7, 3}); };
   rows.push_back(
       {"relu_dropout",
@@ -362,8 +350,7 @@ void add_activations(std::vector<Op>& rows) {
             bytes(mask_bytes(15)))},
        {{[] { relu_dropout(leaf({2}), 1.5, {}); },
          "[relu_dropout] expected a probability in [0, 1]"}},
-       of("4 Mi elements", {1 << 16, 64}, dropped, bytes(mask_bytes(1 << 22))),
-       true});
+       of("4 Mi elements", {1 << 16, 64}, dropped, bytes(mask_bytes(1 << 22)))});
 }
 
 }  // namespace

@@ -82,13 +82,15 @@ Case binary(const std::string& name, const Shape& shape, bool weighted,
 }  // namespace
 
 void add_loss(std::vector<Op>& rows) {
-  for (bool log : {false, true})
+  for (bool log : {false, true}) {
     rows.push_back({log ? "log_softmax" : "softmax",
                     {soft("rows", {4, 6}, -1, log), soft("middle axis", {2, 5, 3}, 1, log),
                      soft("empty", {0, 4}, 1, log)},
                     {{[log] { log ? log_softmax(leaf({2}), 1) : softmax(leaf({2}), 1); },
                       "expected an axis in [-1, 1)"}},
                     soft("rows of 1000", {1024, 1000}, -1, log)});
+    rows.back().other_form = log;
+  }
   CrossEntropyOptions plain, smooth, ignoring, sum;
   smooth.label_smoothing = 0.1;
   ignoring.ignore_index = 1;
@@ -159,8 +161,7 @@ void add_loss(std::vector<Op>& rows) {
                     "[binary_cross_entropy] expected row_weights of shape [2]"},
                    {[] { binary_cross_entropy(leaf({}), f32({}), {}, f32({1})); },
                     "[binary_cross_entropy] expected logits with at least 1 axis"}},
-                  binary("8192 x 121", {8192, 121}, false, {}),
-                  true});
+                  binary("8192 x 121", {8192, 121}, false, {})});
   auto mse = [](const Variables& v) { return mse_loss(v[0], v[1]); };
   rows.push_back({"mse_loss",
                   {{"plain", {{{3, 4}}, {{3, 4}}}, mse, elements({12})}},
@@ -168,8 +169,7 @@ void add_loss(std::vector<Op>& rows) {
                       mse_loss(leaf({2, 3}), leaf({3, 2}));
                     },
                     "expected"}},
-                  {"4 Mi elements", {{{1 << 22}}, {{1 << 22}}}, mse, elements({1 << 22})},
-                  true});
+                  {"4 Mi elements", {{{1 << 22}}, {{1 << 22}}}, mse, elements({1 << 22})}});
 }
 
 }  // namespace frugal::op_table

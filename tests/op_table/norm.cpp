@@ -57,6 +57,7 @@ std::vector<Failure> failures() {
 }  // namespace
 
 void add_norm(std::vector<Op>& rows) {
+  const size_t first = rows.size();
   rows.push_back({"batch_norm",
                   {norm("images", {2, 3, 4, 5}, Form::plain), norm("rows", {7, 3}, Form::plain),
                    norm("running statistics", {2, 2, 2, 3}, Form::plain, false),
@@ -77,6 +78,7 @@ void add_norm(std::vector<Op>& rows) {
                     },
                     "[batch_norm] expected the residual of shape [4, 3]"}},
                   norm("64 channels", {32, 32, 32, 64}, Form::add_relu)});
+  for (size_t i = first; i < rows.size(); ++i) rows[i].bias = kStatistics;
 }
 
 }  // namespace frugal::op_table

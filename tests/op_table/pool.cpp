@@ -46,16 +46,14 @@ void add_pool(std::vector<Op>& rows) {
            max_pool2d(leaf({4, 4, 1}), Pool2dOptions{});
          },
          "[max_pool2d] expected x [N, H, W, C]"}},
-       max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64),
-       true});
+       max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64)});
   rows.push_back(
       {"avg_pool2d",
        {avg_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0})),
         avg_case("padding counts", {1, 5, 6, 2}, stem),
         avg_case("padding does not count", {1, 5, 6, 2}, pool({3, 3}, {2, 2}, {1, 1}, false))},
        {},
-       avg_case("56x56x64", {4, 56, 56, 64}, pool({2, 2}, {2, 2}, {0, 0})),
-       true});
+       avg_case("56x56x64", {4, 56, 56, 64}, pool({2, 2}, {2, 2}, {0, 0}))});
   auto adaptive = [](const Variable& x) { return adaptive_avg_pool2d(x, 2, 3); };
   rows.push_back({"adaptive_avg_pool2d",
                   {one("uneven windows", {2, 5, 7, 3}, adaptive)},
@@ -63,8 +61,7 @@ void add_pool(std::vector<Op>& rows) {
                       adaptive_avg_pool2d(leaf({1, 2, 2, 1}), 0, 1);
                     },
                     "[adaptive_avg_pool2d] expected an image and an output"}},
-                  one("56x56x64", {4, 56, 56, 64}, adaptive),
-                  true});
+                  one("56x56x64", {4, 56, 56, 64}, adaptive)});
   auto global = [](const Variable& x) { return global_avg_pool2d(x); };
   rows.push_back({"global_avg_pool2d",
                   {one("images", {3, 4, 5, 2}, global)},
@@ -72,8 +69,7 @@ void add_pool(std::vector<Op>& rows) {
                       global_avg_pool2d(leaf({2, 3}));
                     },
                     "expected x with 4 axes"}},
-                  one("8x8x64", {128, 8, 8, 64}, global),
-                  true});
+                  one("8x8x64", {128, 8, 8, 64}, global)});
 }
 
 }  // namespace frugal::op_table

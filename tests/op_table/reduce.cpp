@@ -32,8 +32,7 @@ void add_reduce(std::vector<Op>& rows) {
                       sum(leaf({2, 3}), {0, 0});
                     },
                     "axis"}},
-                  one("rows", {1 << 16, 64}, [](const Variable& x) { return sum(x, {0}); }),
-                  true});
+                  one("rows", {1 << 16, 64}, [](const Variable& x) { return sum(x, {0}); })});
   rows.push_back({"mean",
                   {one("all", {3, 4}, [](const Variable& x) { return mean(x); }),
                    one("middle axis", {2, 3, 4}, [](const Variable& x) { return mean(x, {1}); })},
@@ -41,8 +40,7 @@ void add_reduce(std::vector<Op>& rows) {
                       mean(leaf({0, 3}));
                     },
                     "mean"}},
-                  one("rows", {1 << 16, 64}, [](const Variable& x) { return mean(x, {0}); }),
-                  true});
+                  one("rows", {1 << 16, 64}, [](const Variable& x) { return mean(x, {0}); })});
   rows.push_back(
       {"max",
        {one(
@@ -55,8 +53,7 @@ void add_reduce(std::vector<Op>& rows) {
          },
          "max"}},
        one(
-           "rows", {1 << 16, 64}, [](const Variable& x) { return max(x, -1); }, bytes(1 << 16)),
-       true});
+           "rows", {1 << 16, 64}, [](const Variable& x) { return max(x, -1); }, bytes(1 << 16))});
 }
 
 }  // namespace frugal::op_table

@@ -19,8 +19,7 @@ void add_shape(std::vector<Op>& rows) {
                       reshape(leaf({2, 3}), {4, 2});
                     },
                     "expected"}},
-                  one("view", large, folded),
-                  true});
+                  one("view", large, folded)});
   auto swapped = [](const Variable& x) { return transpose(x, 0, -1); };
   rows.push_back({"transpose",
                   {one("outer axes", {2, 3, 4}, swapped)},
@@ -28,8 +27,7 @@ void add_shape(std::vector<Op>& rows) {
                       transpose(leaf({2, 3}), 0, 2);
                     },
                     "expected an axis in [-2, 2)"}},
-                  one("view", large, swapped),
-                  true});
+                  one("view", large, swapped)});
   auto middle = [](const Variable& x) { return slice(x, 1, 1, 3); };
   rows.push_back({"slice",
                   {one("middle", {2, 4, 3}, middle),
@@ -38,8 +36,7 @@ void add_shape(std::vector<Op>& rows) {
                       slice(leaf({2, 3}), 1, 2, 4);
                     },
                     "[slice] expected 0 <= begin <= end <= 3"}},
-                  one("view", large, middle),
-                  true});
+                  one("view", large, middle)});
   auto joined = [](const Variables& v) { return concat(v, 1); };
   rows.push_back({"concat",
                   {{"three", {{{2, 1, 3}}, {{2, 2, 3}}, {{2, 3, 3}}}, joined, nothing()}},
@@ -48,8 +45,7 @@ void add_shape(std::vector<Op>& rows) {
                     },
                     "expected"},
                    {[] { concat({}, 0); }, "expected"}},
-                  {"two", {{large}, {large}}, joined, nothing()},
-                  true});
+                  {"two", {{large}, {large}}, joined, nothing()}});
   auto padded = [](const Variable& x) { return pad(x, {{1, 0}, {0, 2}}, 0.5); };
   rows.push_back({"pad",
                   {one("uneven", {2, 3}, padded)},
@@ -61,17 +57,14 @@ void add_shape(std::vector<Op>& rows) {
                       pad(leaf({2}), {{-1, 0}});
                     },
                     "expected"}},
-                  one("rows", large, padded),
-                  true});
+                  one("rows", large, padded)});
   Case same = one("to f64 and back", {3, 4}, [](const Variable& x) {
     return cast(cast(x, x.dtype() == DType::f64 ? DType::f32 : DType::f64), x.dtype());
   });
   same.smooth = false;  // f64 goes through f32
-  rows.push_back({"cast",
-                  {same},
-                  {},
-                  one("to bf16", large, [](const Variable& x) { return cast(x, DType::bf16); }),
-                  true});
+  rows.push_back({"cast", {same}, {}, one("to bf16", large, [](const Variable& x) {
+                    return cast(x, DType::bf16);
+                  })});
   auto shortcut = [](const Variable& x) { return subsample_pad(x, 2, 1, 3); };
   rows.push_back({"subsample_pad",
                   {one("odd image", {2, 5, 4, 3}, shortcut)},
@@ -79,8 +72,7 @@ void add_shape(std::vector<Op>& rows) {
                       subsample_pad(leaf({1, 2, 2, 1}), 0, 0, 0);
                     },
                     "[subsample_pad] expected a stride"}},
-                  one("32x32x16", {128, 32, 32, 16}, shortcut),
-                  true});
+                  one("32x32x16", {128, 32, 32, 16}, shortcut)});
 }
 
 }  // namespace frugal::op_table

@@ -156,8 +156,7 @@ void add_embedding(std::vector<Op>& rows) {
             "[embedding] expected ids of dtype i64"),
         refused([ids] { embedding(ids({0}), leaf({4})); },
                 "[embedding] expected weight with 2 axes")},
-       lookup("BERT's words", {32, 128}, {30522, 256}),
-       true});
+       lookup("BERT's words", {32, 128}, {30522, 256})});
 }
 
 void add_norms(std::vector<Op>& rows) {
@@ -188,12 +187,14 @@ void add_norms(std::vector<Op>& rows) {
             },
             "[layer_norm] expected eps above 0")},
        norm("BERT-small", {32, 128, 256}, Norm::layer)});
+  rows.back().bias = kStatistics;
   rows.push_back(
       {"layer_norm_relu",
        {norm("rows by eight", {2, 4, 5}, Norm::relu), norm("odd rows", {7, 33}, Norm::relu),
         norm("no affine", {8, 3}, Norm::relu, false)},
        {},
        norm("BERT-small", {32, 128, 256}, Norm::relu)});
+  rows.back().bias = kStatistics;
   rows.push_back({"rms_norm",
                   {norm("tokens", {2, 3, 5}, Norm::rms), norm("wide", {7, 65}, Norm::rms),
                    norm("no weight", {9, 4}, Norm::rms, false)},
@@ -208,6 +209,7 @@ void add_norms(std::vector<Op>& rows) {
                        },
                        "[rms_norm] expected eps above 0")},
                   norm("BERT-small", {32, 128, 256}, Norm::rms)});
+  rows.back().bias = kStatistics;
 }
 
 void add_linear_activations(std::vector<Op>& rows) {
@@ -231,6 +233,8 @@ void add_linear_activations(std::vector<Op>& rows) {
                        },
                        "[linear_gelu] expected weight with 2 axes")},
                   activated("BERT-small", {32, 128, 256}, 1024, Activation::gelu)});
+  rows.back().bias = kSmooth;
+  rows.back().other_form = true;
   rows.push_back({"linear_relu",
                   {activated("rows by eight", {2, 4, 7}, 3, Activation::relu),
                    activated("odd rows, no bias", {5, 3}, 5, Activation::relu, false)},
@@ -239,8 +243,7 @@ void add_linear_activations(std::vector<Op>& rows) {
                         linear_relu(leaf({2, 3}), leaf({4, 5}), {});
                       },
                       "[linear_relu] expected x [..., 5]")},
-                  activated("BERT-small", {32, 128, 256}, 1024, Activation::relu),
-                  true});
+                  activated("BERT-small", {32, 128, 256}, 1024, Activation::relu)});
 }
 
 std::vector<Failure> attention_failures() {
@@ -314,6 +317,7 @@ void add_attention(std::vector<Op>& rows) {
         attend("no queries", {2, 0, 3, 2, 4}), attend("no keys", {1, 2, 0, 1, 4})},
        attention_failures(),
        attend("BERT-small", {32, 128, 128, 4, 64}, Mask::padding)});
+  rows.back().bias = kScores;
   // The finite differences of this many elements take long.
   rows.back().cases[10].smooth = false;
   rows.push_back(
@@ -332,6 +336,7 @@ void add_attention(std::vector<Op>& rows) {
             },
             "[attention] expected qkv [N, T, 3 heads, D]")},
        attend("GPT-2, 1024 tokens", {1, 1024, 1024, 12, 64}, Mask::causal, 0, false, true)});
+  rows.back().bias = kScores;
 }
 
 Case turned(const std::string& name, const Shape& x, bool positions = false) {
@@ -397,8 +402,7 @@ void add_others(std::vector<Op>& rows) {
                          rotary_embedding(leaf({1, 2, 1, 2}), {}, 0);
                        },
                        "[rotary] expected base above 0")},
-                  turned("GPT, 1024 tokens", {1, 1024, 12, 64}),
-                  true});
+                  turned("GPT, 1024 tokens", {1, 1024, 12, 64})});
   rows.push_back(
       {"group_norm",
        {groups_of("images", {2, 3, 4, 6}, 3), groups_of("one group", {3, 5, 4}, 1),
@@ -426,6 +430,7 @@ void add_others(std::vector<Op>& rows) {
             },
             "[group_norm] expected eps above 0")},
        groups_of("64 channels", {32, 32, 32, 64}, 8)});
+  rows.back().bias = kStatistics;
   rows.push_back({"conv1d",
                   {sequence("same", {2, 7, 3}, {4, 3, 3}, 1, 1, 1, 1),
                    sequence("strided, dilated", {2, 11, 4}, {3, 3, 4}, 2, 2, 2, 1),
@@ -440,8 +445,7 @@ void add_others(std::vector<Op>& rows) {
                          conv1d(leaf({2, 5, 3}), leaf({4, 3}), {});
                        },
                        "[conv1d] expected weight with 3 axes")},
-                  sequence("256 channels", {32, 128, 256}, {256, 3, 256}, 1, 1, 1, 1),
-                  true});
+                  sequence("256 channels", {32, 128, 256}, {256, 3, 256}, 1, 1, 1, 1)});
 }
 
 }  // namespace

@@ -1,0 +1,128 @@
+// Gradients through checkpoints under lossy policies, and of what is not linear in what is kept.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "autograd/checkpoint.h"
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "autograd/record.h"
+#include "compress/fixed_policy.h"
+#include "compress/offload_policy.h"
+#include "core/rng.h"
+#include "tests/integration/bias.h"
+
+using namespace frugal;
+
+namespace {
+
+Tensor noise(const Shape& shape, uint64_t stream, double scale = 1) {
+  Tensor x = Tensor::empty(shape);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    x.mut<float>()[i] = static_cast<float>(scale) * normal({12, stream}, static_cast<uint64_t>(i));
+  return x;
+}
+
+compress::FixedPolicyOptions options(int bits, compress::Rounding rounding) {
+  compress::FixedPolicyOptions o;
+  o.bits = bits;
+  o.min_elements = 0;
+  o.rounding = rounding;
+  return o;
+}
+
+// The chi-square of the gradient of f(x) for x over many draws: about 1 without bias.
+double bias_of(const std::function<Variable(const Variable&)>& f, const Tensor& values, int bits,
+               compress::Rounding rounding, uint64_t draws) {
+  const Variable x(values, true);
+  const auto gradient = [&](SavePolicy* policy, uint64_t step) {
+    Variable(x).zero_grad();
+    const PolicyScope scope(policy);
+    begin_step(step);
+    const Variable y = f(scale(x, 1));
+    backward(y, noise(y.shape(), 77));
+    return x.grad().to_vector();
+  };
+  compress::FixedPolicy policy(options(bits, rounding));
+  Bias bias(gradient(nullptr, 0));
+  for (uint64_t step = 1; step <= draws; ++step) bias.add(gradient(&policy, step));
+  return bias.chi_square();
+}
+
+}  // namespace
+
+TEST_CASE("checkpointed blocks give the gradients of plain ones under a lossy policy") {
+  const Variable first = Variable::parameter(noise({16, 3, 3, 16}, 1, 0.1));
+  const Variable second = Variable::parameter(noise({16, 3, 3, 16}, 2, 0.1));
+  const Tensor input = noise({4, 8, 8, 16}, 3);
+  Conv2dOptions same;
+  same.padding = {1, 1};
+  const auto gradients = [&](SavePolicy* policy, bool checkpointed) {
+    const Variable x(input, true);
+    for (const Variable& w : {first, second}) Variable(w).zero_grad();
+    const PolicyScope scope(policy);
+    begin_step(1);
+    Variable y = scale(x, 1);
+    for (const Variable& w : {first, second}) {
+      const auto block = [&w, &same](const Variables& in) {
+        return batch_norm_add_relu(conv2d(relu(in[0]), w, {}, same), in[0], {}, {}, {});
+      };
+      y = checkpointed ? checkpoint(block, {y}) : block({y});
+    }
+    backward(y, noise(y.shape(), 4));
+    return std::vector{x.grad().to_vector(), first.grad().to_vector(), second.grad().to_vector()};
+  };
+  const auto exact = gradients(nullptr, false);
+  for (const int bits : {2, 4}) {
+    CAPTURE(bits);
+    compress::FixedPolicy policy(options(bits, compress::Rounding::dithered));
+    CHECK(gradients(&policy, true) == exact);
+    // An offload policy moves the blocks' inputs as they are.
+    compress::OffloadOptions file;
+    file.directory = std::filesystem::temp_directory_path();
+    compress::OffloadPolicy offload(
+        std::make_unique<compress::FixedPolicy>(options(bits, compress::Rounding::dithered)), file,
+        0);
+    CHECK(gradients(&offload, true) == exact);
+  }
+}
+
+TEST_CASE("functions that are not linear in what they keep give unbiased gradients") {
+  using compress::Rounding;
+  // Most outputs of tanh and sigmoid are near their ends, and most of softmax's near 0.
+  const Tensor x = noise({256, 16}, 5, 2);
+  const auto positive = [](const Variable& v) { return add_scalar(mul(v, v), 0.5); };
+  struct Function {
+    const char* name;
+    std::function<Variable(const Variable&)> f;
+  };
+  const std::vector<Function> functions = {
+      {"tanh", tanh},
+      {"sigmoid", sigmoid},
+      {"softmax", [](const Variable& v) { return softmax(v); }},
+      {"log_softmax", [](const Variable& v) { return log_softmax(v); }},
+      {"log", [&](const Variable& v) { return log(positive(v)); }},
+      {"sqrt", [&](const Variable& v) { return sqrt(positive(v)); }},
+      {"div", [&](const Variable& v) { return div(v, positive(v)); }},
+  };
+  for (const Function& function : functions)
+    for (const int bits : {2, 4})
+      for (const Rounding rounding : {Rounding::stochastic, Rounding::dithered}) {
+        CAPTURE(function.name);
+        CAPTURE(bits);
+        CAPTURE(static_cast<int>(rounding));
+        CHECK(bias_of(function.f, x, bits, rounding, 100) < 1.15);
+      }
+}
+
+TEST_CASE("gelu and silu of a rebuilt input keep what they can correct") {
+  // A policy would rebuild the norm's output at no cost, with noise of unknown variance.
+  const Variable weight = Variable::parameter(Tensor::full({16}, 1.5));
+  const auto through = [&](Variable (*f)(const Variable&)) {
+    return [&weight, f](const Variable& v) { return f(batch_norm(v, weight, {}, {})); };
+  };
+  const auto exact_gelu = [](const Variable& v) { return gelu(v); };
+  const Tensor x = noise({256, 16}, 6);
+  CHECK(bias_of(through(exact_gelu), x, 4, compress::Rounding::dithered, 200) < 1.15);
+  CHECK(bias_of(through(silu), x, 4, compress::Rounding::dithered, 200) < 1.15);
+}
