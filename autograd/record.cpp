@@ -49,7 +49,7 @@ bool keeps_known_noise(const char* op, const Variables& inputs, Save& x) {
   if (!recording(inputs) || !saves_may_be_lossy()) return true;
   x.curved = true;
   if (!x.kept.defined()) x.kept = keep(op, 0, x);
-  return x.kept.knows_variance();
+  return x.kept.knows_variance() || !x.kept.is_recipe();
 }
 
 MappedSave save_mapped(const char* op, const Variables& inputs, Save x, MapForward map,

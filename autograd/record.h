@@ -52,10 +52,10 @@ Save save_index(const Tensor& index);  // lossless
 Save save_stat(const Tensor& stat);    // lossless; small statistics
 // Is there a lossy policy? Where not, an op may keep what is cheapest.
 bool saves_may_be_lossy();
-// Keeps x as slot 0 of `op` now, for a gradient that is smooth in x and not linear. True if the
-// variance of x's noise is known, so that backward can correct what it does on average, or if there
-// is no noise. Where it is false, the op is to save another tensor instead, in which its gradient
-// is linear.
+// Keeps x as slot 0 of `op` now, for a gradient that is smooth in x and not linear. False if x will
+// be rebuilt from lossy sources: nobody knows the variance of its noise then, which backward needs
+// to correct what it does on average. The op is to save another tensor instead, in which its
+// gradient is linear. True also for packed x, whose codec tells the variance or leaves a bias.
 bool keeps_known_noise(const char* op, const Variables& inputs, Save& x);
 // A slot that only the recipe needs: kept as x's own recipe, at no cost, where x has one. Where it
 // has none the slot stays empty and this op's output has no recipe.

@@ -90,12 +90,10 @@ void add_elementwise(std::vector<Op>& rows) {
   }
   rows.push_back(keeps_one("gelu", [](const Variable& x) { return gelu(x); }));
   rows.back().bias = kSmooth;
-  rows.back().other_form = true;
   rows.back().cases.push_back(unary(
       "tanh form", {3, 5}, [](const Variable& x) { return gelu(x, Gelu::tanh); }, elements({15})));
   rows.push_back(keeps_one("silu", silu));
   rows.back().bias = kSmooth;
-  rows.back().other_form = true;
   rows.push_back(keeps_mask("relu", relu));
   rows.push_back(keeps_mask("leaky_relu", [](const Variable& x) { return leaky_relu(x, 0.2); }));
   rows.push_back(keeps_mask("clamp", [](const Variable& x) { return clamp(x, -0.5, 1); }));

@@ -234,7 +234,6 @@ void add_linear_activations(std::vector<Op>& rows) {
                        "[linear_gelu] expected weight with 2 axes")},
                   activated("BERT-small", {32, 128, 256}, 1024, Activation::gelu)});
   rows.back().bias = kSmooth;
-  rows.back().other_form = true;
   rows.push_back({"linear_relu",
                   {activated("rows by eight", {2, 4, 7}, 3, Activation::relu),
                    activated("odd rows, no bias", {5, 3}, 5, Activation::relu, false)},
