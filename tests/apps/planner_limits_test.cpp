@@ -78,8 +78,8 @@ TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
     return checkpointed_blocks(config.train);
   };
   CHECK(blocks_at("1/2") == 0);
-  Config config = config_of(kDeep, "1/6", set);
-  const Planner planner(config), without(config_of(kDeep, "1/6"));
+  Config config = config_of(kDeep, "1/5", set);
+  const Planner planner(config), without(config_of(kDeep, "1/5"));
   planner.apply(config);
   CHECK(config.train.checkpointing);
   CHECK(config.train.checkpointed_blocks > 0);  // 0: all
