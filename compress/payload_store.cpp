@@ -55,7 +55,13 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
   Lock lock(mutex_);
   const int64_t bytes = accounted(payload);
   full_ = false;  // something may have been released since
-  if (!make_room(bytes, 0)) {
+  // On `meta` no thread ends a read, so nothing is waited for: what was asked for ahead is here,
+  // and goes again like what a disk has just read. What is pinned stays beside the window.
+  if (payload.device() == kMeta && !fits(bytes)) {
+    for (auto& [id, item] : items_)
+      if (item.device == kMeta) item.transfer = Transfer::none;
+    make_room(bytes, 0);
+  } else if (!make_room(bytes, 0)) {
     const Stopwatch watch(stats_.pack_seconds);
     ++waiting_;
     work_.notify_one();

@@ -11,8 +11,9 @@
 // was used or is older, else later, as soon as payloads are dropped. pin() goes before everything
 // else. A window that does not hold what one node of backward uses makes it read payloads again. A
 // payload may be somebody else's tensor too, who must not write to it while it is in memory. On
-// `meta`, payloads come and go as with a disk that has read them just when they are used, and
-// nothing is written or read.
+// `meta`, payloads come and go as with a disk that has read them just when they are used or must
+// make room. Nothing is written or read there, and no call waits: where what is pinned fills the
+// window, a payload is taken in beside it.
 //
 // Payloads on CUDA go to pinned host memory instead (compress/host_store.h), by the same calls and
 // with a window of their own; `stats` and `resident_bytes` leave them out.
@@ -40,6 +41,10 @@ struct OffloadOptions {
 struct OffloadStats {
   int64_t written = 0, read = 0;                // bytes of payloads
   double pack_seconds = 0, unpack_seconds = 0;  // waited for writes, for reads
+  OffloadStats operator+(const OffloadStats& other) const {
+    return {written + other.written, read + other.read, pack_seconds + other.pack_seconds,
+            unpack_seconds + other.unpack_seconds};
+  }
 };
 
 class PayloadStore {

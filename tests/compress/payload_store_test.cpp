@@ -308,6 +308,27 @@ TEST_CASE("on meta payloads take room and no file") {
   CHECK(store.file().file_bytes() == 0);
 }
 
+TEST_CASE("on meta nothing waits: what was asked for ahead makes room, what is pinned stays") {
+  const TempFolder folder;
+  PayloadStore store(in(folder, 64 * kKiB));
+  const auto put = [&] {
+    CategoryScope scope(Category::packed);
+    return store.put(Tensor::empty({20 * kKiB}, DType::u8, kMeta));
+  };
+  std::vector<PayloadStore::Id> ids;
+  for (int i = 0; i < 6; ++i) ids.push_back(put());
+  for (int i = 0; i < 3; ++i) store.prefetch(ids[static_cast<size_t>(i)]);
+  ids.push_back(put());  // the window is full of what no disk will ever have read
+  CHECK(store.resident_bytes() <= 64 * kKiB);
+  for (size_t i = 0; i < 3; ++i) store.pin(ids[i]);
+  const int64_t pinned = store.resident_bytes();
+  ids.push_back(put());
+  CHECK(store.resident_bytes() == pinned + 20 * kKiB);
+  for (size_t i = 0; i < 3; ++i) store.unpin(ids[i]);
+  for (const auto id : ids) store.drop(id);
+  CHECK(allocator(kMeta).report().of(Category::packed) == 0);
+}
+
 TEST_CASE("a process that is killed leaves nothing behind") {
   const TempFolder folder;
   int pipes[2];
