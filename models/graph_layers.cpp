@@ -40,19 +40,29 @@ Variable project(const NodeFeatures& features, const Variable& weight, const Var
 template <class Value, class Make>
 std::shared_ptr<const Value> GraphInputs::find(std::deque<Entry<Value>>& kept,
                                                const std::vector<Tensor>& tensors, int64_t extent,
-                                               Make make) {
-  for (const Entry<Value>& entry : kept) {
+                                               bool training, Make make) {
+  for (Entry<Value>& entry : kept) {
     bool equal = entry.extent == extent;
     for (size_t i = 0; i < tensors.size(); ++i)
       equal = equal && same(entry.tensors[i], entry.versions[i], tensors[i]);
-    if (equal) return entry.value;
+    if (!equal) continue;
+    entry.trained = entry.trained || training;
+    return entry.value;
   }
   constexpr size_t kKept = 2;  // for training and for testing
   if (kept.size() == kKept) kept.pop_front();
   std::vector<uint64_t> versions;
   for (const Tensor& t : tensors) versions.push_back(t.defined() ? t.storage()->version() : 0);
-  kept.push_back({tensors, versions, extent, std::make_shared<const Value>(make())});
+  kept.push_back({tensors, versions, extent, std::make_shared<const Value>(make()), training});
   return kept.back().value;
+}
+
+void GraphInputs::forget_idle() {
+  const auto is_idle = [](const auto& entry) {
+    return !entry.trained || entry.tensors.front().storage().use_count() == 1;
+  };
+  std::erase_if(graphs_, is_idle);
+  std::erase_if(sparse_, is_idle);
 }
 
 GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
@@ -62,7 +72,7 @@ GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
   FRUGAL_CHECK(edges.defined(), "[graph] expected a batch with edge_index [2, E], got none");
   FRUGAL_CHECK(!norm.defined() || !context.extra("edge_weight").defined(),
                "[graph] expected edge_weight or edge_norm, got both");
-  return find(graphs_, {edges, weight, norm}, nodes, [&] {
+  return find(graphs_, {edges, weight, norm}, nodes, context.training, [&] {
     ops::GraphOptions all = norm.defined() ? ops::GraphOptions{} : options;
     all.edge_weight = weight;
     return on(context.device, ops::make_graph(edges, nodes, all));
@@ -80,7 +90,7 @@ NodeFeatures GraphInputs::features(const char* model, const Variable& x, const C
   if (row_ptr.defined()) {
     FRUGAL_CHECK(col.defined(), "[{}] expected x_col beside x_row_ptr, got none", model);
     const Tensor value = context.extra("x_value");
-    out.sparse = find(sparse_, {row_ptr, col, value}, in_features, [&] {
+    out.sparse = find(sparse_, {row_ptr, col, value}, in_features, context.training, [&] {
       return on(context.device, ops::make_sparse(row_ptr, col, value, in_features));
     });
     FRUGAL_CHECK(out.sparse->rows() == x.size(0),

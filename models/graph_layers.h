@@ -50,7 +50,8 @@ struct NodeFeatures {
 Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias = {});
 
 // Builds graphs and sparse features from a batch's tensors and keeps the last two of each: the same
-// tensors, unchanged, are not sorted again.
+// tensors, unchanged, are not sorted again. The next step has no use for what forget_idle() drops:
+// of a sampled graph, which nobody else holds any more, and of one that was only evaluated.
 class GraphInputs {
  public:
   // Errors: no edge_index among the extras, and make_graph's.
@@ -58,6 +59,7 @@ class GraphInputs {
   // With dropout `p` while training.  Errors: another number of features or rows; no random stream.
   NodeFeatures features(const char* model, const Variable& x, const Context& context,
                         int64_t in_features, double p);
+  void forget_idle();
 
  private:
   template <class Value>
@@ -66,17 +68,21 @@ class GraphInputs {
     std::vector<uint64_t> versions;
     int64_t extent;
     std::shared_ptr<const Value> value;
+    bool trained = false;  // asked for while training
   };
   template <class Value, class Make>
   static std::shared_ptr<const Value> find(std::deque<Entry<Value>>& kept,
                                            const std::vector<Tensor>& tensors, int64_t extent,
-                                           Make make);
+                                           bool training, Make make);
   std::deque<Entry<ops::Graph>> graphs_;
   std::deque<Entry<ops::SparseMatrix>> sparse_;
 };
 
 // What graph networks have around their convolutions. Names: norms.{i}.module.
 class GraphModule : public Module {
+ public:
+  void forget_idle() { inputs_.forget_idle(); }  // see GraphInputs
+
  protected:
   // `graph_options`: how the edges become a graph (edge_weight is filled in). Errors: extents below
   // 1, dropout outside of [0, 1).

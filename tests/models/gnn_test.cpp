@@ -111,6 +111,28 @@ TEST_CASE("a graph is built once for the same tensors and again when they change
   CHECK(changed->edges.by_row.col.to_vector() != c->edges.by_row.col.to_vector());
 }
 
+TEST_CASE(
+    "what the next step has no use for is dropped: sampled graphs, and those of evaluations") {
+  GraphInputs inputs;
+  const Tensor held = edge_index(), tested = edge_index();
+  const auto graph = [&](const Tensor& edges, bool training) {
+    Context context = context_of(edges);
+    context.training = training;
+    return std::weak_ptr(inputs.graph(context, kNodes, {}));
+  };
+  const auto whole = graph(held, true), test = graph(tested, false);
+  CHECK(graph(held, false).lock() == whole.lock());
+  inputs.forget_idle();
+  CHECK(!whole.expired());
+  CHECK(test.expired());
+  CHECK(graph(held, true).lock() == whole.lock());
+  const auto sampled = graph(edge_index(), true);  // whose tensors are gone
+  CHECK(!sampled.expired());
+  inputs.forget_idle();
+  CHECK(sampled.expired());
+  CHECK(!whole.expired());
+}
+
 TEST_CASE("coefficients of edges are taken as they are, loops among them") {
   const auto with_norms = [](const Matrix& a) {
     std::vector<int64_t> from, to;
