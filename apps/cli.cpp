@@ -37,7 +37,10 @@ void add_train(CLI::App& app) {
   add_sets(sub, a.sets);
   sub->add_option("--out", a.out,
                   "Folder for config.json, metrics.jsonl, summary.json and checkpoint/")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check([](const std::string& out) {
+        return out.empty() ? "expected a folder, got an empty name" : "";
+      });
   sub->add_flag("--resume", a.resume, "Continue the run in --out from its last checkpoint");
   sub->add_flag("--json", a.json, "Print the summary as JSON instead of a table");
   sub->add_flag("--print-config", print_config,

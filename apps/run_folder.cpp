@@ -21,8 +21,21 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
-const std::set<std::string> kNames = {"config.json",  "config.json.tmp",  "metrics.jsonl",
-                                      "summary.json", "summary.json.tmp", "checkpoint"};
+constexpr const char* kState = "state.safetensors";
+const std::set<std::string> kNames = {"config.json", "metrics.jsonl", "summary.json", "checkpoint"};
+
+// What a process that was killed left of a file that it was writing. Versions before 2 of the state
+// wrote to NAME.tmp.
+bool is_leftover(const std::string& name, const std::string& file) {
+  return name == file + ".tmp" || data::is_temporary_of(name, file);
+}
+bool is_leftover_of_run(const std::string& name) {
+  return is_leftover(name, "config.json") || is_leftover(name, "summary.json");
+}
+bool is_leftover_of_checkpoint(const std::string& name) {
+  return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||
+         is_leftover(name, "best.safetensors");
+}
 
 [[noreturn]] void fail(const std::string& doing, const std::string& path) {
   throw Error(fmt::format("[output] cannot {} {}: {}", doing, path, std::strerror(errno)));
@@ -33,11 +46,22 @@ std::string objection(const std::string& path, bool resume) {
   if (!fs::exists(path)) return "";
   if (!fs::is_directory(path)) return "is not a folder";
   for (const auto& entry : fs::directory_iterator(path)) {
-    if (!resume) return "is not empty; --resume continues the run in it, another --out starts anew";
-    if (!kNames.contains(entry.path().filename().string()))
-      return fmt::format("holds {}, which is no file of a run; nothing was changed",
-                         entry.path().filename().string());
+    const std::string name = entry.path().filename().string();
+    // All that a process leaves that was killed before it had started.
+    const bool bare = name == "checkpoint" && entry.is_directory() && fs::is_empty(entry.path());
+    if (!resume && !bare)
+      return "is not empty; --resume continues the run in it, another --out starts anew";
+    if (!kNames.contains(name) && !is_leftover_of_run(name))
+      return fmt::format("holds {}, which is no file of a run; nothing was changed", name);
   }
+  if (fs::exists(path + "/checkpoint/" + kState)) return "";
+  // Both are written after the state.
+  for (const char* name : {"checkpoint/last.safetensors", "summary.json"})
+    if (fs::exists(path + "/" + name))
+      return fmt::format(
+          "holds {} and no checkpoint/{}, without which a run cannot go on; put that file back, or "
+          "start anew with another --out; nothing was changed",
+          name, kState);
   return "";
 }
 
@@ -54,7 +78,7 @@ RunFolder::RunFolder(const std::string& path, bool resume) : path_(path) {
   try {
     const std::string why = objection(path_, resume);
     if (!why.empty()) throw ConfigError("", fmt::format("--out {} {}", path_, why));
-    fs::create_directories(path_ + "/checkpoint");
+    make_folders();
   } catch (const fs::filesystem_error& e) {
     throw Error(fmt::format("[output] cannot use the folder {}: {}", path_, e.code().message()));
   }
@@ -64,18 +88,49 @@ RunFolder::RunFolder(const std::string& path, bool resume) : path_(path) {
     const bool taken = errno == EWOULDBLOCK;  // a file system without locks is no reason to stop
     if (taken) {
       close(lock_);
+      made_.clear();
       throw Error(fmt::format("[output] another process is training in {}", path_));
     }
   }
+  remove_leftovers();
 }
 
 RunFolder::~RunFolder() {
   if (metrics_ >= 0) close(metrics_);
+  std::error_code ignored;  // somebody may have put something into a folder
+  if (!kept_ && !has_checkpoint())
+    for (auto last = made_.rbegin(); last != made_.rend(); ++last) fs::remove(*last, ignored);
   if (lock_ >= 0) close(lock_);
 }
 
+// Each folder's name lasts before anything is written into it.
+void RunFolder::make_folders() {
+  std::vector<fs::path> missing;
+  for (fs::path path = fs::absolute(path_) / "checkpoint"; !fs::exists(path);
+       path = path.parent_path())
+    missing.push_back(path);
+  for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
+    if (fs::create_directory(*path)) made_.push_back(path->string());
+    data::sync_folder(path->parent_path().string());
+  }
+}
+
+// REQUIRES: the lock, so that nobody else writes here.
+void RunFolder::remove_leftovers() const {
+  const auto remove = [](const std::string& folder, bool (*is_leftover)(const std::string&)) {
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (is_leftover(entry.path().filename().string())) all.push_back(entry.path());
+    std::error_code ignored;  // it is in nobody's way
+    for (const fs::path& path : all) fs::remove(path, ignored);
+  };
+  remove(path_, is_leftover_of_run);
+  remove(path_ + "/checkpoint", is_leftover_of_checkpoint);
+}
+
 bool RunFolder::has_checkpoint() const {
-  return fs::exists(path_ + "/checkpoint/state.safetensors");
+  std::error_code none;
+  return fs::exists(path_ + "/checkpoint/" + kState, none);
 }
 
 RunState RunFolder::load(const Config& config, Module& model, Optimizer& optimizer) {
@@ -83,6 +138,8 @@ RunState RunFolder::load(const Config& config, Module& model, Optimizer& optimiz
   const auto file = data::SafetensorsFile::open(path);
   RunState state;
   try {
+    // The version first: another one may have other keys of configurations.
+    state = run_state_from(Json::parse(file.metadata().at("run")));
     const Config before = parse_config(Json::parse(file.metadata().at("config")));
     const std::string difference = first_difference(before, config);
     if (!difference.empty())
@@ -90,11 +147,11 @@ RunState RunFolder::load(const Config& config, Module& model, Optimizer& optimiz
                         fmt::format("the run in {} was made with another value; results would "
                                     "belong to neither configuration",
                                     path_));
-    state = run_state_from(Json::parse(file.metadata().at("run")));
   } catch (const ConfigError&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(fmt::format("[checkpoint] {} is no state of a run: {}", path, e.what()));
+    throw Error(
+        fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path, e.what()));
   }
   models::NamedTensors weights, slots;
   for (const std::string& name : file.names()) {
@@ -145,8 +202,11 @@ void RunFolder::save_best(const RunState& state, Module& model, bool averaged) {
 
 void RunFolder::start_metrics(int64_t bytes) {
   const std::string path = path_ + "/metrics.jsonl";
+  const bool made = !fs::exists(path);
   metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (metrics_ < 0) fail("open", path);
+  if (made) made_.push_back(path);
+  data::sync_folder(path_);  // states say how long it is, so its name must last
   const off_t size = lseek(metrics_, 0, SEEK_END);
   FRUGAL_CHECK(size >= bytes, "[checkpoint] expected at least {} bytes in {}, got {}", bytes, path,
                static_cast<int64_t>(size));
@@ -172,7 +232,10 @@ void RunFolder::sync_metrics() {
 }
 
 void RunFolder::write(const std::string& name, const Json& document) {
-  data::atomic_write(path_ + "/" + name, document.dump(2) + "\n");
+  const std::string path = path_ + "/" + name;
+  const bool made = !fs::exists(path);
+  data::atomic_write(path, document.dump(2) + "\n");
+  if (made) made_.push_back(path);
 }
 
 }  // namespace frugal::apps

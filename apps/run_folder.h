@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/config.h"
 #include "apps/run_state.h"
@@ -31,11 +32,15 @@ namespace frugal::apps {
 class RunFolder {
  public:
   // Makes the folder. Errors: cannot be made or written, another process at work in it; ConfigError
-  // if it has files and resume is false, or files that are not of a run.
+  // if it has files and resume is false, files that are not of a run, or a checkpoint without its
+  // state. What a killed process left of a file that it was writing goes.
   RunFolder(const std::string& path, bool resume);
+  // A run that never came to keep() leaves nothing that it made, so that the next one can start.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
+
+  void keep() { kept_ = true; }
 
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
@@ -53,12 +58,16 @@ class RunFolder {
   void write(const std::string& name, const Json& document);
 
  private:
+  void make_folders();
+  void remove_leftovers() const;
   void sync_metrics();
   void save_last(const RunState& state, Module& model);
   std::string path_;
   int lock_ = -1;
   int metrics_ = -1;
   int64_t metrics_bytes_ = 0;
+  std::vector<std::string> made_;  // folders and files that were not there before, in order
+  bool kept_ = false;
 };
 
 }  // namespace frugal::apps
