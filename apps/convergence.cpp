@@ -1,5 +1,6 @@
 #include "apps/convergence.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "apps/config_error.h"
@@ -16,6 +17,7 @@ namespace frugal::apps {
 namespace {
 
 constexpr uint64_t kKeysOfPass = 1 << 20;  // more than a pass takes
+constexpr int kOwnNumbers = 5;             // of state(), before the tracker's
 
 // Decides for a part of a batch what the policy would for all of it: thresholds
 // of size would keep more of a part raw. Nobody is shown the gradients.
@@ -225,7 +227,7 @@ Json Tracking::json() const {
 }
 
 std::vector<double> Tracking::state() const {
-  std::vector<double> numbers{bits(), measured_bits_};
+  std::vector<double> numbers{bits(), measured_bits_, limited_ ? 1.0 : 0.0};
   const std::vector<double> guard = guard_ ? guard_->state() : std::vector<double>{0, 0};
   numbers.insert(numbers.end(), guard.begin(), guard.end());
   const std::vector<double> tracked = tracker_.state();
@@ -234,13 +236,30 @@ std::vector<double> Tracking::state() const {
 }
 
 void Tracking::restore(const std::vector<double>& numbers) {
-  FRUGAL_CHECK(numbers.size() > 4, "[tracking] expected more than 4 numbers, got {}",
-               numbers.size());
-  tracker_.restore({numbers.begin() + 4, numbers.end()});
+  FRUGAL_CHECK(numbers.size() > kOwnNumbers, "[tracking] expected more than {} numbers, got {}",
+               kOwnNumbers, numbers.size());
+  const bool finite = std::all_of(numbers.begin(), numbers.end(),
+                                  [](double number) { return std::isfinite(number); });
+  FRUGAL_CHECK(finite, "[tracking] expected finite numbers, got one that is not");
+  FRUGAL_CHECK(numbers[1] >= 0, "[tracking] expected bits of the last measurement, got {}",
+               numbers[1]);
+  // A policy that keeps a state of its own has its width there.
+  const bool set = guard_ && adaptive_ == nullptr && learner_ == nullptr && numbers[0] != bits();
+  if (guard_) {
+    const compress::Adjustable::Range range = adjustable_->fineness_range();
+    FRUGAL_CHECK(!set || (range.least <= numbers[0] && numbers[0] <= range.most),
+                 "[guard] expected {} to {} bits, got {}", range.least, range.most, numbers[0]);
+    FRUGAL_CHECK(
+        numbers[3] >= 0 && numbers[4] >= 0 && numbers[4] <= optim::VarianceGuard::kPatience,
+        "[guard] expected bits that were too low and measurements to wait, got {} and {}",
+        numbers[3], numbers[4]);
+  }
+  tracker_.restore({numbers.begin() + kOwnNumbers, numbers.end()});
   measured_bits_ = numbers[1];
+  limited_ = numbers[2] != 0;
   if (!guard_) return;
-  if (numbers[0] != bits()) adjustable_->set_fineness(numbers[0]);
-  guard_->restore({numbers[2], numbers[3]});
+  if (set) adjustable_->set_fineness(numbers[0]);
+  guard_->restore({numbers[3], numbers[4]});
 }
 
 }  // namespace frugal::apps

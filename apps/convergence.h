@@ -68,7 +68,8 @@ class Tracking {
   const optim::ConvergenceTracker& tracker() const { return tracker_; }
 
   std::vector<double> state() const;
-  // REQUIRES: before the policy's own state. Errors: numbers of another form.
+  // The width of a policy that keeps a state of its own comes from there. Errors: numbers of
+  // another form, or not finite, or bits that the policy cannot have.
   void restore(const std::vector<double>& numbers);
 
  private:

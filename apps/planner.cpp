@@ -269,7 +269,8 @@ void Planner::replace_plan(BudgetPolicy& policy) {
   learn_items();
   std::set<uint64_t> known;
   for (const auto& item : items_) known.insert(item.seq);
-  for (const auto& item : policy.adaptive().state())
+  const AdaptivePolicy::State measured = policy.adaptive().state();
+  for (const auto& item : measured.items)
     if (item.sensitivity && known.contains(item.seq))
       draft_->adaptive().measured(item.seq, *item.sensitivity, item.measured);
   items_ = draft_->items();
@@ -287,12 +288,23 @@ void Planner::replace_plan(BudgetPolicy& policy) {
   adopt(policy);
 }
 
-void Planner::resume(const BudgetPolicy& policy) {
-  if (!policy.plan()) return;
-  planned_ = {};
-  planned_.plan = *policy.plan();
-  margin_ = planned_.plan.margin;
-  planned_.memory = run(planned_.plan);
+Planner::State Planner::state() const {
+  return {planned_.memory, planned_.variance, planned_.average_bits,
+          planned_.items,  margin_,           feasible_};
+}
+
+void Planner::resume(const State& state, const BudgetPolicy& policy) {
+  FRUGAL_CHECK(policy.plan().has_value(), "[budget] expected a plan in the checkpoint, got none");
+  FRUGAL_CHECK(state.margin >= 0 && state.variance >= 0 && state.average_bits >= 0,
+               "[budget] expected a margin, a variance and bits of at least 0, got {}, {} and {}",
+               state.margin, state.variance, state.average_bits);
+  const BudgetPlan& plan = *policy.plan();
+  for (const auto& item : state.items)
+    FRUGAL_CHECK(plan.bits.contains(item.seq),
+                 "[budget] expected a plan with a width for tensor {}, got none", item.seq);
+  planned_ = {plan, state.memory, state.variance, state.items, state.average_bits};
+  margin_ = state.margin;
+  feasible_ = state.feasible;
 }
 
 bool Planner::observe(const StepMemory& taken, BudgetPolicy& policy) {

@@ -65,8 +65,18 @@ class Planner {
   // Keeps the plan it has where there is none within the budget any more, and warns once.
   void adopt(compress::BudgetPolicy& policy) const { policy.adopt(planned_.plan); }
   void plan_again(compress::BudgetPolicy& policy);
-  // Goes on with the plan that `policy` has from a checkpoint.
-  void resume(const compress::BudgetPolicy& policy);
+  // For checkpoints: what is known beside the plan, which the policy keeps.
+  struct State {
+    StepMemory memory;  // these four: see Planned
+    double variance = 0, average_bits = 32;
+    std::vector<compress::AdaptivePolicy::Item> items = {};
+    int64_t margin = 0;    // bytes that steps took more than planned
+    bool feasible = true;  // did the last search find a plan?
+  };
+  State state() const;
+  // Goes on with `state` and the plan that `policy` has from the same checkpoint. Errors: a policy
+  // without a plan; bytes below 0; items that the plan has no widths for.
+  void resume(const State& state, const compress::BudgetPolicy& policy);
   // After a step of the run: if it took more than planned and than the budget, plans again with
   // so much less; if tensors would have taken more than was expected of their codes, with what they
   // took; and says true.

@@ -34,7 +34,7 @@ bool is_leftover_of_run(const std::string& name) {
 }
 bool is_leftover_of_checkpoint(const std::string& name) {
   return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||
-         is_leftover(name, "best.safetensors");
+         is_leftover(name, "last_average.safetensors") || is_leftover(name, "best.safetensors");
 }
 
 [[noreturn]] void fail(const std::string& doing, const std::string& path) {

@@ -1,17 +1,48 @@
 #include "apps/run_state.h"
 
+#include <cmath>
+#include <limits>
+
 namespace frugal::apps {
 namespace {
+
+constexpr int64_t kLargest = int64_t{1} << 53;  // of whole numbers
 
 Json to_json(const Totals& totals) {
   return {{"loss", totals.loss}, {"correct", totals.correct}, {"samples", totals.samples}};
 }
 
+// A whole number within limits: a conversion alone would take -1 for a large one.
+int64_t whole(const Json& json, const char* key, int64_t least = 0, int64_t most = kLargest) {
+  const Json& value = json.at(key);
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{kLargest});
+  FRUGAL_CHECK(fits && value.get<int64_t>() >= least && value.get<int64_t>() <= most,
+               "expected {} to {} as \"{}\", got {}", least, most, key, value.dump());
+  return value.get<int64_t>();
+}
+
+uint64_t word(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  FRUGAL_CHECK(value.is_number_unsigned(),
+               "expected a whole number of at least 0 as \"{}\", got {}", key, value.dump());
+  return value.get<uint64_t>();
+}
+
+double number(const Json& json, const char* key,
+              double least = -std::numeric_limits<double>::infinity()) {
+  const Json& value = json.at(key);
+  FRUGAL_CHECK(
+      value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= least,
+      "expected a finite number of at least {} as \"{}\", got {}", least, key, value.dump());
+  return value.get<double>();
+}
+
 Totals totals_from(const Json& json) {
   Totals totals;
-  json.at("loss").get_to(totals.loss);
-  json.at("correct").get_to(totals.correct);
-  json.at("samples").get_to(totals.samples);
+  totals.loss = number(json, "loss");
+  totals.samples = whole(json, "samples");
+  totals.correct = whole(json, "correct", 0, totals.samples);
   return totals;
 }
 
@@ -19,45 +50,149 @@ Json optional_json(const std::optional<EpochResult>& result) {
   return result ? to_json(*result) : Json(nullptr);
 }
 
+Evaluation evaluation_from(const Json& json, const std::string& prefix = "") {
+  Evaluation evaluation;
+  evaluation.loss = number(json, (prefix + "loss").c_str());
+  evaluation.accuracy = number(json, (prefix + "accuracy").c_str(), 0);
+  evaluation.samples = whole(json, (prefix + "samples").c_str());
+  const std::string metric = prefix + "metric";
+  if (json.contains(metric)) evaluation.metric = number(json, metric.c_str());
+  return evaluation;
+}
+
 std::optional<EpochResult> result_from(const Json& json) {
   if (json.is_null()) return std::nullopt;
   EpochResult result;
-  json.at("epoch").get_to(result.epoch);
-  json.at("step").get_to(result.step);
-  json.at("train_loss").get_to(result.train_loss);
-  json.at("train_accuracy").get_to(result.train_accuracy);
-  json.at("test_loss").get_to(result.test.loss);
-  json.at("test_accuracy").get_to(result.test.accuracy);
-  json.at("test_samples").get_to(result.test.samples);
-  if (json.contains("test_metric")) result.test.metric = json.at("test_metric").get<double>();
-  if (const auto found = json.find("validation"); found != json.end()) {
-    result.validation = {found->at("loss").get<double>(), found->at("accuracy").get<double>(),
-                         found->at("samples").get<int64_t>()};
-    if (found->contains("metric")) result.validation->metric = found->at("metric").get<double>();
-  }
+  result.epoch = whole(json, "epoch", 1);
+  result.step = whole(json, "step", 1);
+  result.train_loss = number(json, "train_loss");
+  result.train_accuracy = number(json, "train_accuracy", 0);
+  result.test = evaluation_from(json, "test_");
+  if (const auto found = json.find("validation"); found != json.end())
+    result.validation = evaluation_from(*found);
   return result;
 }
 
-Json widths_json(const std::vector<compress::AdaptivePolicy::State>& widths) {
+Json to_json(const StepMemory& memory) {
+  return {{"activation", memory.activation},
+          {"packed", memory.packed},
+          {"peak", memory.peak},
+          {"at_peak", memory.at_peak}};
+}
+
+StepMemory memory_from(const Json& json) {
+  StepMemory memory;
+  memory.activation = whole(json, "activation");
+  memory.packed = whole(json, "packed");
+  memory.peak = whole(json, "peak");
+  const Json& at_peak = json.at("at_peak");
+  FRUGAL_CHECK(at_peak.is_array() && at_peak.size() == kCategories,
+               "expected {} numbers as \"at_peak\", got {}", kCategories, at_peak.dump());
+  for (size_t i = 0; i < kCategories; ++i)
+    memory.at_peak[i] = whole({{"at_peak", at_peak[i]}}, "at_peak");
+  return memory;
+}
+
+using compress::AdaptivePolicy;
+
+Json items_json(const std::vector<AdaptivePolicy::Item>& items) {
   Json all = Json::array();
-  for (const auto& each : widths)
-    all.push_back({{"seq", each.seq},
-                   {"bits", each.bits},
-                   {"sensitivity", each.sensitivity ? Json(*each.sensitivity) : Json(nullptr)},
-                   {"measured", each.measured}});
+  for (const auto& item : items)
+    all.push_back({{"seq", item.seq},
+                   {"bits", item.bits},
+                   {"sensitivity", item.sensitivity ? Json(*item.sensitivity) : Json(nullptr)},
+                   {"measured", item.measured},
+                   {"elements", item.elements},
+                   {"shape", std::vector<int64_t>(item.shape.begin(), item.shape.end())},
+                   {"has_sign", item.has_sign},
+                   {"slope", item.slope},
+                   {"raw_bytes", item.raw_bytes}});
   return all;
 }
 
-std::vector<compress::AdaptivePolicy::State> widths_from(const Json& json) {
-  std::vector<compress::AdaptivePolicy::State> widths;
+// What the values may be, AdaptivePolicy::restore() checks.
+std::vector<AdaptivePolicy::Item> items_from(const Json& json) {
+  std::vector<AdaptivePolicy::Item> items;
   for (const Json& entry : json) {
-    auto& each = widths.emplace_back();
-    entry.at("seq").get_to(each.seq);
-    entry.at("bits").get_to(each.bits);
-    if (const Json& c = entry.at("sensitivity"); !c.is_null()) each.sensitivity = c.get<double>();
-    entry.at("measured").get_to(each.measured);
+    auto& item = items.emplace_back();
+    item.seq = word(entry, "seq");
+    item.bits = static_cast<int>(whole(entry, "bits", 0, AdaptivePolicy::kRaw));
+    if (!entry.at("sensitivity").is_null()) item.sensitivity = number(entry, "sensitivity", 0);
+    item.measured = whole(entry, "measured", -1);
+    item.elements = whole(entry, "elements");
+    for (const Json& extent : entry.at("shape"))
+      item.shape.push_back(whole({{"shape", extent}}, "shape"));
+    entry.at("has_sign").get_to(item.has_sign);
+    item.slope = number(entry, "slope", 0);
+    item.raw_bytes = whole(entry, "raw_bytes");
   }
-  return widths;
+  return items;
+}
+
+Json to_json(const AdaptivePolicy::State& state) {
+  Json decisions = Json::array();
+  for (const auto& each : state.decisions)
+    decisions.push_back({{"seq", each.seq},
+                         {"what", static_cast<int>(each.what)},
+                         {"packs", each.packs},
+                         {"carry_sign", each.carry_sign}});
+  return {{"average", state.average}, {"items", items_json(state.items)}, {"decisions", decisions}};
+}
+
+AdaptivePolicy::State adaptive_from(const Json& json) {
+  AdaptivePolicy::State state;
+  state.average = number(json, "average", 1);
+  state.items = items_from(json.at("items"));
+  for (const Json& entry : json.at("decisions")) {
+    auto& each = state.decisions.emplace_back();
+    each.seq = word(entry, "seq");
+    each.what = static_cast<Decision::What>(whole(entry, "what", 0, Decision::pack));
+    entry.at("packs").get_to(each.packs);
+    entry.at("carry_sign").get_to(each.carry_sign);
+  }
+  return state;
+}
+
+Json to_json(const Planner::State& state) {
+  return {{"memory", to_json(state.memory)},
+          {"variance", state.variance},
+          {"average_bits", state.average_bits},
+          {"items", items_json(state.items)},
+          {"margin", state.margin},
+          {"feasible", state.feasible}};
+}
+
+Planner::State planner_from(const Json& json) {
+  Planner::State state;
+  state.memory = memory_from(json.at("memory"));
+  state.variance = number(json, "variance", 0);
+  state.average_bits = number(json, "average_bits", 0);
+  state.items = items_from(json.at("items"));
+  state.margin = whole(json, "margin");
+  json.at("feasible").get_to(state.feasible);
+  return state;
+}
+
+Json to_json(const compress::OffloadStats& stats) {
+  return {{"written", stats.written},
+          {"read", stats.read},
+          {"pack_seconds", stats.pack_seconds},
+          {"unpack_seconds", stats.unpack_seconds}};
+}
+
+compress::OffloadStats offload_from(const Json& json) {
+  compress::OffloadStats stats;
+  stats.written = whole(json, "written");
+  stats.read = whole(json, "read");
+  stats.pack_seconds = number(json, "pack_seconds", 0);
+  stats.unpack_seconds = number(json, "unpack_seconds", 0);
+  return stats;
+}
+
+std::vector<double> numbers_from(const Json& json) {
+  std::vector<double> numbers;
+  for (const Json& value : json) numbers.push_back(number({{"number", value}}, "number"));
+  return numbers;
 }
 
 }  // namespace
@@ -90,7 +225,8 @@ Json to_json(const EpochResult& result) {
 }
 
 Json to_json(const RunState& s) {
-  return {{"step", s.step},
+  return {{"version", RunState::kVersion},
+          {"step", s.step},
           {"batches", s.batches},
           {"loader", {{"epoch", s.loader.epoch}, {"next_batch", s.loader.next_batch}}},
           {"rng", {{"seed", s.rng.seed}, {"offset", s.rng.offset}}},
@@ -98,39 +234,46 @@ Json to_json(const RunState& s) {
           {"epoch", to_json(s.epoch)},
           {"last", optional_json(s.last)},
           {"best", optional_json(s.best)},
-          {"memory",
-           {{"activation", s.memory.activation},
-            {"packed", s.memory.packed},
-            {"peak", s.memory.peak},
-            {"at_peak", s.memory.at_peak}}},
-          {"widths", widths_json(s.widths)},
+          {"memory", to_json(s.memory)},
+          {"adaptive", s.adaptive ? to_json(*s.adaptive) : Json(nullptr)},
           {"learned", s.learned},
           {"tracking", s.tracking},
+          {"planner", s.planner ? to_json(*s.planner) : Json(nullptr)},
+          {"offload", to_json(s.offload)},
           {"metrics_bytes", s.metrics_bytes},
           {"finished", s.finished}};
 }
 
 RunState run_state_from(const Json& json) {
+  const auto version = json.find("version");
+  const int64_t written = version == json.end() ? 1 : whole(json, "version");
+  FRUGAL_CHECK(written == RunState::kVersion,
+               "expected a state of version {}, got one of version {}: resume it with the version "
+               "of frugal that wrote it, or start anew with another --out; the weights alone are "
+               "in last.safetensors",
+               RunState::kVersion, written);
   RunState s;
-  json.at("step").get_to(s.step);
-  json.at("batches").get_to(s.batches);
-  json.at("loader").at("epoch").get_to(s.loader.epoch);
-  json.at("loader").at("next_batch").get_to(s.loader.next_batch);
-  json.at("rng").at("seed").get_to(s.rng.seed);
-  json.at("rng").at("offset").get_to(s.rng.offset);
+  s.step = whole(json, "step");
+  s.batches = whole(json, "batches");
+  s.loader.epoch = whole(json.at("loader"), "epoch");
+  s.loader.next_batch = whole(json.at("loader"), "next_batch");
+  s.rng.seed = word(json.at("rng"), "seed");
+  s.rng.offset = word(json.at("rng"), "offset");
   s.interval = totals_from(json.at("interval"));
   s.epoch = totals_from(json.at("epoch"));
   s.last = result_from(json.at("last"));
   s.best = result_from(json.at("best"));
-  const Json& memory = json.at("memory");
-  memory.at("activation").get_to(s.memory.activation);
-  memory.at("packed").get_to(s.memory.packed);
-  memory.at("peak").get_to(s.memory.peak);
-  memory.at("at_peak").get_to(s.memory.at_peak);
-  s.widths = widths_from(json.at("widths"));
-  json.at("learned").get_to(s.learned);
-  json.at("tracking").get_to(s.tracking);
-  json.at("metrics_bytes").get_to(s.metrics_bytes);
+  for (const auto* result : {&s.last, &s.best})
+    FRUGAL_CHECK(!*result || (*result)->step <= s.step,
+                 "expected an evaluation of step {} at the most, got one of step {}", s.step,
+                 (*result)->step);
+  s.memory = memory_from(json.at("memory"));
+  if (!json.at("adaptive").is_null()) s.adaptive = adaptive_from(json.at("adaptive"));
+  s.learned = numbers_from(json.at("learned"));
+  s.tracking = numbers_from(json.at("tracking"));
+  if (!json.at("planner").is_null()) s.planner = planner_from(json.at("planner"));
+  s.offload = offload_from(json.at("offload"));
+  s.metrics_bytes = whole(json, "metrics_bytes");
   json.at("finished").get_to(s.finished);
   return s;
 }

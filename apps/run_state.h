@@ -3,8 +3,10 @@
 #include <optional>
 
 #include "apps/json.h"
+#include "apps/planner.h"
 #include "apps/training_step.h"
 #include "compress/adaptive_policy.h"
+#include "compress/payload_store.h"
 #include "data/batch_source.h"
 
 namespace frugal::apps {
@@ -34,17 +36,21 @@ struct EpochResult {
   std::optional<Evaluation> validation;  // of data that have nodes or samples for it
 };
 
+// Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
 struct RunState {
-  int64_t step = 0;     // optimizer steps done
+  static constexpr int64_t kVersion = 2;  // of how it is written; raised when that changes
+  int64_t step = 0;                       // optimizer steps done
   int64_t batches = 0;  // forward passes done: numbers the streams of stochastic rounding
   data::LoaderState loader;
   RngKey rng;  // of dropout
   Totals interval, epoch;
   std::optional<EpochResult> last, best;
   StepMemory memory;
-  std::vector<compress::AdaptivePolicy::State> widths;  // of an adaptive policy
-  std::vector<double> learned;                          // of a Learner
-  std::vector<double> tracking;                         // see Tracking::state()
+  std::optional<compress::AdaptivePolicy::State> adaptive;  // of such a policy
+  std::vector<double> learned;                              // of a Learner
+  std::vector<double> tracking;                             // see Tracking::state()
+  std::optional<Planner::State> planner;                    // with the policy `budget`
+  compress::OffloadStats offload;                           // of this run so far
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;
 };
@@ -52,6 +58,7 @@ struct RunState {
 Json to_json(const Evaluation& evaluation);  // {"loss", "accuracy", "samples"}
 Json to_json(const EpochResult& result);
 Json to_json(const RunState& state);
-RunState run_state_from(const Json& json);  // Errors: a key missing or of the wrong type
+// Errors: another version; a key missing, of the wrong type, or with a value that no run has.
+RunState run_state_from(const Json& json);
 
 }  // namespace frugal::apps

@@ -11,6 +11,7 @@
 #include "compress/offload_policy.h"
 #include "core/integers.h"
 #include "core/random_streams.h"
+#include "models/graph_layers.h"
 #include "ops/precision.h"
 #include "optim/averaged.h"
 #include "optim/clip.h"
@@ -38,7 +39,6 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   // The folder first: what cannot be written should say so before the data are read.
   if (!options_.out.empty()) {
     folder_ = std::make_unique<RunFolder>(options_.out, options_.resume);
-    if (!folder_->has_checkpoint()) folder_->write("config.json", to_json(config_));
   }
   train_ = make_batches(config_, Split::train);
   test_ = make_batches(config_, Split::test);
@@ -84,19 +84,63 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
   rng_ = streams::kDropout.rng(static_cast<uint64_t>(config_.run.seed));
   if (folder_ != nullptr && folder_->has_checkpoint()) {
     state_ = folder_->load(config_, *model_, *optimizer_);
+    try {
+      restore(per_epoch);
+    } catch (const std::exception& e) {
+      throw Error(
+          fmt::format("[checkpoint] the state of the run in {} does not fit its "
+                      "configuration: {}",
+                      folder_->path(), e.what()));
+    }
     save_average();
-    rng_.restore(state_.rng);
-    train_->seek(state_.loader);
-    if (tracking_) tracking_->restore(state_.tracking);
-    if (adaptive_ != nullptr) adaptive_->restore(state_.widths);
-    if (learner_ != nullptr) learner_->restore_learned(state_.learned);
-    if (planner_) planner_->resume(*budget_);
   }
-  if (folder_ != nullptr) folder_->start_metrics(state_.metrics_bytes);
+  // The configuration after all that can fail: a start that fails leaves nothing.
+  if (folder_ != nullptr) {
+    if (!folder_->has_checkpoint()) folder_->write("config.json", to_json(config_));
+    folder_->start_metrics(state_.metrics_bytes);
+  }
   if (state_.metrics_bytes == 0) log_plan();
   if (!options_.quiet) progress_ = std::make_unique<Progress>();
   if (progress_ != nullptr && state_.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state_.step, steps_));
+}
+
+void Trainer::restore(int64_t per_epoch) {
+  const auto [epoch, next_batch] = state_.loader;
+  train_->seek(state_.loader);
+  FRUGAL_CHECK(state_.step <= steps_ && epoch <= epochs_,
+               "expected a step of at most {} and an epoch of at most {}, got {} and {}", steps_,
+               epochs_, state_.step, epoch);
+  const int64_t parts = config_.train.gradient_accumulation;
+  FRUGAL_CHECK(state_.step == epoch * per_epoch + ceil_div(next_batch, parts) &&
+                   state_.batches == epoch * train_->batches() + next_batch,
+               "expected the step and the batches of epoch {} and batch {}, got {} and {}", epoch,
+               next_batch, state_.step, state_.batches);
+  FRUGAL_CHECK(state_.rng.seed == rng_.state().seed && state_.rng.offset >= streams::kDropout.first,
+               "expected a stream of the seed {}, got one of {} at {}", config_.run.seed,
+               state_.rng.seed, state_.rng.offset);
+  const auto check = [](bool wanted, bool there, const char* what) {
+    FRUGAL_CHECK(wanted == there, "expected {} {}, got {}", wanted ? "the" : "no", what,
+                 there ? "some" : "none");
+  };
+  check(tracking_.has_value(), !state_.tracking.empty(), "numbers of a tracker");
+  check(adaptive_ != nullptr, state_.adaptive.has_value(), "widths of an adaptive policy");
+  check(learner_ != nullptr, !state_.learned.empty(), "numbers of a policy that learns");
+  check(planner_.has_value(), state_.planner.has_value(), "state of a planner");
+  rng_.restore(state_.rng);
+  if (tracking_) tracking_->restore(state_.tracking);
+  if (adaptive_ != nullptr) adaptive_->restore(*state_.adaptive);
+  if (learner_ != nullptr) learner_->restore_learned(state_.learned);
+  if (planner_) planner_->resume(*state_.planner, *budget_);
+  offload_before_ = state_.offload;
+}
+
+// Of all parts of the run.
+std::optional<compress::OffloadStats> Trainer::offload_stats() const {
+  const auto* moving = find_in<compress::OffloadPolicy>(*policy_);
+  if (moving != nullptr) return offload_before_ + moving->store().stats();
+  if (budget_ != nullptr && budget_->can_move()) return offload_before_ + budget_->store()->stats();
+  return std::nullopt;
 }
 
 bool Trainer::epoch_over() const {
@@ -117,13 +161,10 @@ Json Trainer::run() {
       continue;
     }
     step();
+    if (folder_ != nullptr) folder_->keep();
     if (every > 0 && state_.step % every == 0 && !epoch_over()) checkpoint();
   }
-  const auto* moving = find_in<compress::OffloadPolicy>(*policy_);
-  std::optional<compress::OffloadStats> offload;
-  if (moving != nullptr) offload = moving->store().stats();
-  if (budget_ != nullptr && budget_->can_move()) offload = budget_->store()->stats();
-  Json summary = summary_json(config_, state_, speed(), offload);
+  Json summary = summary_json(config_, state_, speed(), offload_stats());
   if (tracking_) summary["convergence"] = tracking_->json();
   if (folder_ != nullptr) folder_->write("summary.json", summary);
   return summary;
@@ -132,6 +173,8 @@ Json Trainer::run() {
 void Trainer::step() {
   const auto begin = Clock::now();
   const double tracked = tracking_ ? tracking_->seconds() : 0;
+  // So that a step takes the same memory in a run that was cut before it.
+  if (auto* graph = dynamic_cast<models::GraphModule*>(model_.get())) graph->forget_idle();
   begin_peak(device_);
   model_->zero_grad();
   Context context;
@@ -371,11 +414,14 @@ void Trainer::checkpoint() {
   if (folder_ == nullptr) return;
   state_.loader = train_->state();
   state_.rng = rng_.state();
-  if (adaptive_ != nullptr) state_.widths = adaptive_->state();
+  if (adaptive_ != nullptr) state_.adaptive = adaptive_->state();
   if (learner_ != nullptr) state_.learned = learner_->learned();
   if (tracking_) state_.tracking = tracking_->state();
+  if (planner_) state_.planner = planner_->state();
+  if (const auto offload = offload_stats()) state_.offload = *offload;
   folder_->save(config_, state_, *model_, *optimizer_);
   save_average();
+  if (options_.saved && !state_.finished) options_.saved(state_.step);
 }
 
 void Trainer::save_average() {

@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct TrainOptions {
   std::string out;      // empty: nothing is written
   bool resume = false;  // continue what `out` holds, from the start if it holds nothing yet
   bool quiet = false;   // no progress
+  // Called after each checkpoint of a run that goes on, with the steps done.
+  std::function<void(int64_t step)> saved = {};
 };
 
 // A run from its configuration to its summary. After equal numbers of steps, weights and metrics
@@ -43,6 +46,9 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // What steps depend on, from state_. Errors: values that this run cannot have.
+  void restore(int64_t per_epoch);
+  std::optional<compress::OffloadStats> offload_stats() const;
   void step();
   bool is_better(const EpochResult& a, const EpochResult& b) const;
   bool finish_epoch();  // false: a signal came during the evaluation
@@ -84,7 +90,8 @@ class Trainer {
   std::vector<Variable> parameters_;
   Rng rng_;
   RunState state_;
-  data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it
+  compress::OffloadStats offload_before_;  // of the parts of the run before this one
+  data::LoaderState last_batch_;           // where the last batch came from, and rng_ before it
   RngKey last_rng_;
   int64_t epochs_ = 0, steps_ = 0;
   std::vector<double> step_seconds_;

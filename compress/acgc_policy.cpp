@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compress/bounded_fixed.h"
+#include "compress/number_reader.h"
 
 namespace frugal::compress {
 
@@ -190,11 +192,11 @@ double AcgcPolicy::set_fineness(double bits) {
   return fineness_ = bits;
 }
 
-// The last step observed; for each tensor its seq, how many bounds it has of how many channels, and
-// these.
+// The last step observed, the growth and the fineness; for each tensor its seq, how many bounds it
+// has of how many channels, and these.
 std::vector<double> AcgcPolicy::learned() const {
   settle();
-  std::vector<double> numbers{last_};
+  std::vector<double> numbers{last_, options_.e, fineness_};
   for (const auto& [seq, history] : seen_) {
     numbers.push_back(static_cast<double>(seq));
     numbers.push_back(static_cast<double>(history.size()));
@@ -206,26 +208,32 @@ std::vector<double> AcgcPolicy::learned() const {
 }
 
 void AcgcPolicy::restore_learned(const std::vector<double>& numbers) {
+  constexpr double kWhole = NumberReader::kLargest, kMost = std::numeric_limits<double>::max();
+  constexpr double kLeast = std::numeric_limits<double>::min();  // above 0
   std::map<uint64_t, std::deque<std::vector<double>>> seen;
-  size_t at = 0;
-  auto next = [&](double least, double most) {
-    FRUGAL_CHECK(at < numbers.size() && numbers[at] >= least && numbers[at] <= most,
-                 "[acgc] expected {} to {} as number {} of what was learned, got {}", least, most,
-                 at, at < numbers.size() ? fmt::format("{}", numbers[at]) : "none");
-    return numbers[at++];
-  };
-  constexpr double kMost = 0x1p53;  // whole numbers
-  const double last = numbers.empty() ? -1 : next(-1, kMost);
-  while (at < numbers.size()) {
-    const auto seq = static_cast<uint64_t>(next(0, kMost));
-    const double count = next(1, static_cast<double>(options_.window)), size = next(1, 0x1p31);
-    for (double i = 0; i < count; ++i) {
-      std::vector<double>& bounds = seen[seq].emplace_back();
-      for (double k = 0; k < size; ++k) bounds.push_back(next(0, HUGE_VAL));
+  double last = -1, e = options_.e, fineness = fineness_;
+  if (!numbers.empty()) {
+    NumberReader reader("acgc", numbers);
+    last = static_cast<double>(reader.whole(-1, kWhole));
+    e = reader.next(kLeast, kMost);
+    const bool steered = fineness_ > 0;
+    fineness = reader.next(steered ? kLeast : 0, steered ? kMost : 0);
+    while (!reader.done()) {
+      const auto seq = static_cast<uint64_t>(reader.whole(0, kWhole));
+      FRUGAL_CHECK(!seen.contains(seq), "[acgc] expected each tensor once, got {} twice", seq);
+      const int64_t count = reader.whole(1, static_cast<double>(options_.window));
+      const int64_t size = reader.whole(1, 0x1p31);
+      for (int64_t i = 0; i < count; ++i) {
+        std::vector<double>& bounds = seen[seq].emplace_back();
+        for (int64_t k = 0; k < size; ++k) bounds.push_back(reader.next(0, HUGE_VAL));
+      }
     }
   }
   seen_ = std::move(seen);
   last_ = last;
+  options_.e = e;
+  fineness_ = fineness;
+  collector_.set_e(e);
   observed_ = false;
   collector_.clear();
 }

@@ -7,6 +7,8 @@
 // 1 bit; with recipes, bounds pass to what a tensor is rebuilt from.
 // The bounds hold op by op. What errors of one op do to the gradients of those before it is not in
 // them; tests/apps/acgc_test.cpp compares whole gradients with what is allowed.
+// On `meta` there are no values, so no step is observed and tensors take `start_bits` bits: the
+// bytes are those of a run before its first bounds. How many bits bounds take, only data say.
 // Tensors are known by SaveInfo::seq: a network that saves others keeps those in `start_bits`.
 // Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once

@@ -4,8 +4,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "compress/allocate.h"
+#include "compress/number_reader.h"
 #include "compress/quantize_split.h"
 #include "ops/copy.h"
 #include "ops/sgd.h"
@@ -228,6 +230,7 @@ void ActnnPolicy::scale_errors(const SavedTensor& slot, const Slots& slots) {
   const std::vector<uint64_t> own = slot.rests_on();
   Item* const item = slot.is_recipe() || own.size() != 1 ? nullptr : find(own.front());
   if (item == nullptr || slot.use().invstd < 0) return;
+  if (slots[slot.use().invstd].unpack().device() == kMeta) return;  // no values: errors stay
   const std::vector<double> invstd = slots[slot.use().invstd].unpack().to_vector();
   std::vector<double> weight(invstd.size(), 1);
   if (slot.use().weight >= 0 && slots[slot.use().weight].defined())
@@ -378,37 +381,54 @@ double ActnnPolicy::average_bits() const {
   return elements > 0 ? bits / elements : 0;
 }
 
+// The average; for each tensor what restore_learned() reads.
 std::vector<double> ActnnPolicy::learned() const {
   settle();
-  std::vector<double> numbers;
+  std::vector<double> numbers{average_};
   for (const auto& [seq, item] : items_) {
-    numbers.push_back(static_cast<double>(seq));
-    numbers.push_back(item.bits);
-    numbers.push_back(item.sensitivity.value_or(-1));
+    numbers.insert(numbers.end(),
+                   {static_cast<double>(seq), item.bits, item.sensitivity.value_or(-1),
+                    item.pass == pass_ ? 1.0 : 0.0, item.has_sign ? 1.0 : 0.0, item.slope,
+                    static_cast<double>(item.shape.dim())});
+    for (const int64_t extent : item.shape) numbers.push_back(static_cast<double>(extent));
+    numbers.push_back(static_cast<double>(item.ranges.samples.size()));
+    numbers.insert(numbers.end(), item.ranges.samples.begin(), item.ranges.samples.end());
   }
   return numbers;
 }
 
 void ActnnPolicy::restore_learned(const std::vector<double>& numbers) {
-  FRUGAL_CHECK(numbers.size() % 3 == 0, "[actnn] expected three numbers for each tensor, got {}",
-               numbers.size());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kMost = std::numeric_limits<double>::max();  // of what must be finite
   std::map<uint64_t, Item> items;
-  for (size_t i = 0; i < numbers.size(); i += 3) {
-    const double seq = numbers[i], bits = numbers[i + 1], sensitivity = numbers[i + 2];
-    FRUGAL_CHECK(seq >= 0 && seq < 0x1p53 && seq == std::floor(seq),
-                 "[actnn] expected the number of a tensor, got {}", seq);
-    FRUGAL_CHECK(bits >= 1 && bits <= kMaxBits,
-                 "[actnn] expected 1 to 16 bits for tensor {}, got {}", seq, bits);
-    FRUGAL_CHECK(std::isfinite(sensitivity) && (sensitivity >= 0 || sensitivity == -1),
-                 "[actnn] expected a finite sensitivity for tensor {}, got {}", seq, sensitivity);
-    Item& item = items[static_cast<uint64_t>(seq)];
-    // What the last step saw of it still holds.
-    if (const auto known = items_.find(static_cast<uint64_t>(seq)); known != items_.end())
-      item = std::move(known->second);
-    item.seq = static_cast<uint64_t>(seq);
-    item.bits = bits;
-    item.sensitivity = sensitivity >= 0 ? std::optional(sensitivity) : std::nullopt;
+  double average = average_of(options_);
+  if (!numbers.empty()) {
+    NumberReader reader("actnn", numbers);
+    const bool fixed = average == 0;  // tensors are kept raw
+    average = reader.next(fixed ? 0 : 1, fixed ? 0 : kMaxBits);
+    while (!reader.done()) {
+      const auto seq = static_cast<uint64_t>(reader.whole(0, NumberReader::kLargest));
+      FRUGAL_CHECK(!items.contains(seq), "[actnn] expected each tensor once, got {} twice", seq);
+      Item& item = items[seq];
+      // What is of one pass alone, and not kept, is written by the next one.
+      if (const auto known = items_.find(seq); known != items_.end()) item = known->second;
+      item.seq = seq;
+      item.bits = reader.next(1, kMaxBits);
+      const double sensitivity = reader.next(-1, kMost);
+      FRUGAL_CHECK(sensitivity >= 0 || sensitivity == -1,
+                   "[actnn] expected a sensitivity of at least 0 for tensor {}, got {}", seq,
+                   sensitivity);
+      item.sensitivity = sensitivity >= 0 ? std::optional(sensitivity) : std::nullopt;
+      item.pass = reader.flag() ? pass_ : pass_ - 1;
+      item.has_sign = reader.flag();
+      item.slope = reader.next(0, kMost);
+      item.shape = reader.shape();
+      item.ranges.samples.resize(static_cast<size_t>(reader.whole(0, kMaxSamples)));
+      for (double& range : item.ranges.samples) range = reader.next(0, kInfinity);
+    }
   }
+  if (average != average_) keep_.set_bits(static_cast<int>(average));
+  average_ = average;
   items_ = std::move(items);
   observed_ = false;
 }

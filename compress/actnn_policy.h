@@ -20,9 +20,12 @@
 // As published, every tensor is packed, signs are 1-bit masks and nothing is rebuilt: keep.recipes
 // false, keep.signs masks. Otherwise it works on what recipes leave. Codes that carry a sign have 2
 // bits at least, whatever the average.
-// Tensors are known by SaveInfo::seq, as in adaptive_policy.h. An observed step makes gradients
-// whole that would come in slices, at the price of some peak memory. Ref: Chen et al. 2021 (ActNN),
-// section 4.
+// On `meta` there are no values, so nothing is learned: every tensor keeps the average width, which
+// its samples share equally. The bytes are those of a run before its first observation; later a run
+// spends the same bits on average, up to the width of a sample. Peaks are those of an observed
+// step. Tensors are known by SaveInfo::seq, as in adaptive_policy.h. An observed step makes
+// gradients whole that would come in slices, at the price of some peak memory. Ref: Chen et al.
+// 2021 (ActNN), section 4.
 #pragma once
 #include <map>
 #include <optional>
@@ -116,7 +119,9 @@ class ActnnPolicy final : public SavePolicy,
     return average_;
   }
 
-  // Sensitivities and bits, as of the last backward. Restoring drops what was seen since.
+  // The average, sensitivities and bits, as of the last backward, and what else widths depend on:
+  // shapes, signs, the ranges of samples, and which tensors the last step packed. Restoring drops
+  // what was seen since; of no numbers, everything.
   std::vector<double> learned() const override;
   bool learns_at(uint64_t step) const override {
     return level_.mixed && options_.by_tensor && due(step);
@@ -148,7 +153,7 @@ class ActnnPolicy final : public SavePolicy,
   MixedQuantizer quantizer_;
   std::map<uint64_t, Decision::What> decisions_;  // of this step, by seq
   mutable std::map<uint64_t, Item> items_;
-  uint64_t pass_ = 0;
+  uint64_t pass_ = 1;
   bool observing_ = false;
   mutable bool observed_ = false, finite_ = true;
   std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on

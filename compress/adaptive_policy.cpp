@@ -26,7 +26,9 @@ FixedPolicyOptions at_average(const AdaptiveOptions& options) {
   return keep;
 }
 
-std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t seed) {
+// `apart`: each width has a seed of its own.
+std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t seed,
+                                 bool apart = false) {
   std::deque<Quantizer> all;  // codecs do not move
   for (int bits = 1; bits <= kMaxBits; ++bits) {
     QuantizeOptions each;
@@ -34,7 +36,7 @@ std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t see
     each.group = options.group;
     each.axis = options.axis;
     each.rounding = options.rounding;
-    each.seed = seed;
+    each.seed = apart ? seed + static_cast<uint64_t>(bits) : seed;
     all.emplace_back(each);
   }
   return all;
@@ -46,7 +48,8 @@ AdaptivePolicy::AdaptivePolicy(const AdaptiveOptions& options)
     : options_(options),
       keep_(at_average(options)),
       quantizers_(quantizers(options.keep, options.keep.seed)),
-      others_(quantizers(options.keep, streams::other_rounding(options.keep.seed))) {}
+      others_(quantizers(options.keep, streams::other_rounding(options.keep.seed))),
+      retries_(quantizers(options.keep, streams::repeated_rounding(options.keep.seed), true)) {}
 
 Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
   const auto known = items_.find(info.seq);
@@ -236,25 +239,54 @@ void AdaptivePolicy::set_average(double average) {
   allocate();
 }
 
-std::vector<AdaptivePolicy::State> AdaptivePolicy::state() const {
-  std::vector<State> all;
-  for (const auto& [seq, item] : items_)
-    all.push_back({seq, item.bits, item.sensitivity, item.measured});
-  return all;
+AdaptivePolicy::State AdaptivePolicy::state() const {
+  State state{options_.average};
+  for (const auto& [seq, item] : items_) state.items.push_back(item);
+  for (const auto& [seq, decision] : decisions_)
+    state.decisions.push_back({seq, decision.what, decision.codec != nullptr, decision.carry_sign});
+  return state;
 }
 
-void AdaptivePolicy::restore(const std::vector<State>& state) {
+void AdaptivePolicy::restore(const State& state) {
+  constexpr double kLargest = 0x1p53;
+  FRUGAL_CHECK(options_.min_bits <= state.average && state.average <= options_.max_bits,
+               "[compression] expected {} to {} bits on average, got {}", options_.min_bits,
+               options_.max_bits, state.average);
   std::map<uint64_t, Item> items;
-  for (const State& each : state) {
-    FRUGAL_CHECK((each.bits >= 1 && each.bits <= kMaxBits) || each.bits == kRaw,
-                 "[compression] expected 1 to 16 bits for tensor {}, got {}", each.seq, each.bits);
-    Item& item = items[each.seq];
-    item.seq = each.seq;
-    item.bits = each.bits;
-    item.sensitivity = each.sensitivity;
-    item.measured = each.measured;
+  for (const Item& item : state.items) {
+    FRUGAL_CHECK((item.bits >= 1 && item.bits <= kMaxBits) || item.bits == kRaw,
+                 "[compression] expected 1 to 16 bits for tensor {}, got {}", item.seq, item.bits);
+    FRUGAL_CHECK(!item.sensitivity || (*item.sensitivity >= 0 && std::isfinite(*item.sensitivity)),
+                 "[compression] expected a finite sensitivity of at least 0 for tensor {}, got {}",
+                 item.seq, *item.sensitivity);
+    // One that only a plan gave a width has neither shape nor elements yet.
+    double elements = item.shape.dim() == 0 && item.elements == 0 ? 0 : 1;
+    bool possible =
+        item.raw_bytes >= 0 && item.measured >= -1 && item.slope >= 0 && std::isfinite(item.slope);
+    for (const int64_t extent : item.shape) {
+      possible = possible && extent >= 0;
+      elements *= static_cast<double>(extent);
+    }
+    FRUGAL_CHECK(possible && elements <= kLargest && elements == static_cast<double>(item.elements),
+                 "[compression] expected the shape, elements and bytes of tensor {}, got {}, {} "
+                 "and {}",
+                 item.seq, item.shape, item.elements, item.raw_bytes);
+    FRUGAL_CHECK(items.emplace(item.seq, item).second,
+                 "[compression] expected each tensor once, got {} twice", item.seq);
   }
+  std::map<uint64_t, Decision> decisions;
+  for (const Decided& each : state.decisions) {
+    FRUGAL_CHECK(each.what <= Decision::pack && (each.packs || each.what != Decision::pack),
+                 "[compression] expected a decision on tensor {}, got {}", each.seq,
+                 static_cast<int>(each.what));
+    const Decision decision{each.what, each.packs ? this : nullptr, each.carry_sign};
+    FRUGAL_CHECK(decisions.emplace(each.seq, decision).second,
+                 "[compression] expected one decision on each tensor, got two on {}", each.seq);
+  }
+  options_.average = state.average;
+  keep_.set_bits(static_cast<int>(state.average));
   items_ = std::move(items);
+  decisions_ = std::move(decisions);
 }
 
 }  // namespace frugal::compress

@@ -47,6 +47,7 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     bool has_sign = false;  // its codes carry one, whose other class counts `slope`
     double slope = 0;
     int64_t raw_bytes = 0;  // of the tensor as it is
+    bool operator==(const Item&) const = default;
   };
   std::vector<Item> items() const;  // by seq
   // S of an item's group at `bits`: 1 / (2^b - 1)^2, or with a sign split_variance(), from 2 bits
@@ -60,9 +61,11 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   // What it takes at `bits`, or kRaw, with the mask that then is not in its codes.
   int64_t bytes(const Item& item, int bits) const;
 
-  // As packed at `bits` in this step, whatever its width is.
-  std::unique_ptr<Packed> pack_at(const Tensor& tensor, const SaveInfo& info, int bits) const {
-    return quantizer(bits, false).pack(tensor, info);
+  // The same tensor of this step packed again at `bits`, whatever its width is. The rounding is
+  // drawn anew, apart from the first one and for each width, so that it does not depend on why the
+  // first result was not taken.
+  std::unique_ptr<Packed> pack_again(const Tensor& tensor, const SaveInfo& info, int bits) const {
+    return retries_[static_cast<size_t>(bits - 1)].pack(tensor, info);
   }
 
   // For planners: this width, or kRaw, from the next step on. Errors: anything else.
@@ -110,15 +113,26 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   // measured count like the mean of the others, by element. Nothing happens while none was.
   void allocate();
 
-  // For checkpoints: restored before the first step, it goes on as if there had been no stop.
-  struct State {
+  // For checkpoints: all that decisions depend on, so that a run goes on as if there had been no
+  // stop. Steps differ in what they save, so `items` holds tensors of older steps, too, and
+  // `decisions` says which of them the last step had. The width of what waits is not in it: it
+  // comes with a plan.
+  struct Decided {
     uint64_t seq = 0;
-    int bits = 0;
-    std::optional<double> sensitivity;
-    int64_t measured = -1;
+    Decision::What what = Decision::raw;
+    bool packs = false;  // it is packed now, or packed when a rebuild passes through it
+    bool carry_sign = true;
+    bool operator==(const Decided&) const = default;
   };
-  std::vector<State> state() const;
-  void restore(const std::vector<State>& state);  // Errors: bits out of range
+  struct State {
+    double average = 4;
+    std::vector<Item> items = {};  // these two: by seq
+    std::vector<Decided> decisions = {};
+  };
+  State state() const;
+  // Errors, and no change: an average or bits out of range, a sensitivity below 0 or not finite, a
+  // shape that does not go with its elements, a tensor twice.
+  void restore(const State& state);
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
@@ -132,8 +146,8 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
 
   AdaptiveOptions options_;
   FixedPolicy keep_;
-  std::deque<Quantizer> quantizers_, others_;  // of 1 to 16 bits, of two seeds
-  std::map<uint64_t, Decision> decisions_;     // of the last whole step, by seq
+  std::deque<Quantizer> quantizers_, others_, retries_;  // of 1 to 16 bits, of three seeds
+  std::map<uint64_t, Decision> decisions_;               // of the last whole step, by seq
   mutable std::map<uint64_t, Item> items_;
   int waiting_bits_ = 0;  // 0: the average's
   bool probing_ = false;

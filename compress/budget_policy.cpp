@@ -109,7 +109,7 @@ std::unique_ptr<Packed> BudgetPolicy::pack(const Tensor& tensor, const SaveInfo&
   while (limited && coded_bytes(*packed) > most->second && bits > 1) {
     drifted_ = true;
     packed = nullptr;
-    packed = entropy_code(adaptive_->pack_at(tensor, info, --bits), *entropy_);
+    packed = entropy_code(adaptive_->pack_again(tensor, info, --bits), *entropy_);
     sizes_.saw(info.seq, {bits, coded_bytes(*packed)});
   }
   return packed;

@@ -44,6 +44,7 @@ const Codec* OffloadPolicy::moved(const Codec& codec) {
 
 Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
   SaveInfo seen = info;
+  if (info.seq == 0) exact_ = true;
   if (exact_ && info.replay != Replay::none) seen.replay = Replay::exact;
   Decision decision = inner().decide(seen, value);
   if (decision.codec != nullptr) {

@@ -4,8 +4,8 @@
 // than min_elements; so do values that a recipe passes through on the way and that would wait raw.
 // Raw ones are not copied: the window holds the tensor itself, which lives on beside it as long as
 // forward or backward use it, and which nobody may write to until then. The batch stays: it is in
-// memory anyway. While the policy has packed nothing, all that is kept is exact, and so are the
-// recipes that it is offered, which it may then use as if nothing had been moved.
+// memory anyway. While the policy has packed nothing in a step, all that the step keeps is exact,
+// and so are the recipes that it is offered, which it may then use as if nothing had been moved.
 //
 // Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
 #pragma once
@@ -29,7 +29,7 @@ class OffloadPolicy final : public WrappingPolicy {
 
   std::shared_ptr<PayloadStore> store_;
   int64_t min_elements_;
-  bool exact_ = true;  // nothing was packed yet
+  bool exact_ = true;  // nothing was packed in this step yet
   std::unique_ptr<Codec> raw_;
   std::map<const Codec*, Offload> codecs_;
 };

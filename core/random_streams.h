@@ -67,9 +67,11 @@ inline constexpr std::array kAll = {kInitialWeights,  kTrainImages,     kTestIma
 // The numbers of steps that are not training's have a range of their own.
 inline constexpr RandomStream kTrainingSteps{"steps of training", 0, uint64_t{1} << 62},
     kTrackingSteps{"passes that measure convergence", uint64_t{1} << 62, uint64_t{1} << 62};
-// Changes of the seed, for other roundings of the same tensor in the same step: a second draw, and
-// part i of a tensor whose parts have widths of their own.
+// Changes of the seed, for other roundings of the same tensor in the same step: a second draw; one
+// in the place of a first, where those that follow are of other widths; and part i of a tensor
+// whose parts have widths of their own.
 constexpr uint64_t other_rounding(uint64_t seed) { return seed ^ 0x9e3779b97f4a7c15; }
+constexpr uint64_t repeated_rounding(uint64_t seed) { return seed ^ 0xd1b54a32d192ed03; }
 constexpr uint64_t rounding_of_part(uint64_t seed, uint64_t i) {
   return seed + 0x9e3779b97f4a7c15 * (i + 1);
 }

@@ -61,11 +61,15 @@ void stop_and_resume(std::optional<Guarded>& p, const char* compression) {
   const std::vector<double> state = p->tracking->state();
   const std::vector<double> learned = find_in<compress::Learner>(*p->policy)->learned();
   const data::LoaderState at = p->loader->state();
+  const auto* adaptive = find_in<compress::AdaptivePolicy>(*p->policy);
+  const auto widths = adaptive != nullptr ? std::optional(adaptive->state()) : std::nullopt;
+  const auto planned = p->planner ? std::optional(p->planner->state()) : std::nullopt;
   p.emplace(compression);
   p->loader->seek(at);
   p->tracking->restore(state);
+  if (widths) find_in<compress::AdaptivePolicy>(*p->policy)->restore(*widths);
   find_in<compress::Learner>(*p->policy)->restore_learned(learned);
-  if (p->planner) p->planner->resume(*find_in<compress::BudgetPolicy>(*p->policy));
+  if (planned) p->planner->resume(*planned, *find_in<compress::BudgetPolicy>(*p->policy));
 }
 
 }  // namespace

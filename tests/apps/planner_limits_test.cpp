@@ -128,6 +128,17 @@ TEST_CASE("a step that took more than planned is planned again with so much less
   CHECK(budget.plan()->bits == planner.planned().plan.bits);
   // Another planner goes on from what a checkpoint keeps.
   Planner other(config);
-  other.resume(budget);
+  other.resume(planner.state(), budget);
   CHECK(other.planned().memory.saved() == planner.planned().memory.saved());
+  CHECK(other.report() == planner.report());
+  CHECK(!other.observe(planner.planned().memory, budget));
+  // One that has no plan within the budget any more does not look for one at each step.
+  Planner::State state = planner.state();
+  state.feasible = false;
+  state.margin = planner.limit();
+  other.resume(state, budget);
+  CHECK(!other.observe(taken, budget));
+  CHECK(other.report()["feasible"] == false);
+  state.margin = -1;
+  CHECK_THROWS_AS(other.resume(state, budget), Error);
 }

@@ -384,12 +384,25 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
   CHECK(second.learned() == first.learned());
   AcgcPolicy third(small());
   third.restore_learned({});
-  CHECK(third.learned() == std::vector<double>{-1});
-  CHECK_THROWS_AS(third.restore_learned({4, 0}), Error);
-  CHECK_THROWS_AS(third.restore_learned({4, 0, 11, 1}), Error);
-  CHECK_THROWS_AS(third.restore_learned({4, 0, 1, 1}), Error);
-  CHECK_THROWS_AS(third.restore_learned({4, 0, 1, 1, -1}), Error);
-  CHECK_THROWS_AS(third.restore_learned({std::nan("")}), Error);
+  const std::vector<double> fresh = third.learned();
+  CHECK(fresh == std::vector<double>{-1, third.e(), third.fineness()});
+  const double fine = third.fineness();
+  for (const std::vector<double>& wrong :
+       std::vector<std::vector<double>>{{4},
+                                        {4, 0, fine},
+                                        {4, -1, fine},
+                                        {0.5, 1, fine},
+                                        {4, 1, -1},
+                                        {4, 1, std::nan("")},
+                                        {4, HUGE_VAL, fine},
+                                        {4, 1, fine, 0},
+                                        {4, 1, fine, 0, 11, 1},
+                                        {4, 1, fine, 0, 1, 1},
+                                        {4, 1, fine, 0, 1, 1, -1},
+                                        {4, 1, fine, 0, 1, 1, 1, 0, 1, 1, 1},
+                                        {std::nan("")}})
+    CHECK_THROWS_AS(third.restore_learned(wrong), Error);
+  CHECK(third.learned() == fresh);
 }
 
 TEST_CASE("with recipes, bounds pass to what a tensor is rebuilt from") {

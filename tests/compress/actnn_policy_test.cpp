@@ -53,6 +53,15 @@ struct Net {
   explicit Net(int64_t batch = 16)
       : x(uneven({batch, 8, 8, 4}, 7)), dy(uneven({batch, 8, 8, 6}, 8)) {}
 
+  // The same shapes, without values.
+  void move_to_meta() {
+    const auto there = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), kMeta); };
+    for (Variable* p : {&w1, &w2, &w3, &w4, &gamma, &beta})
+      *p = Variable::parameter(there(p->value()));
+    x = there(x);
+    dy = there(dy);
+  }
+
   std::vector<double> gradient(SavePolicy* policy, uint64_t step) {
     for (const Variable& p : {w1, w2, w3, w4, gamma, beta}) Variable(p).zero_grad();
     begin_step(step);
@@ -66,9 +75,10 @@ struct Net {
       const Variable c = batch_norm_add_relu(conv2d(b, w3, {}, same), a, gamma, beta, {}, {});
       y = linear(c, w4, {});
     }
-    saved = allocator(kCpu).report().of(Category::packed);
+    saved = allocator(x.device()).report().of(Category::packed);
     backward(y, dy, {}, policy == nullptr ? nullptr : policy->observer());
     std::vector<double> all;
+    if (x.device() == kMeta) return all;
     for (const Variable& p : {w1, w2, w3, w4, gamma, beta})
       for (const double g : p.grad().to_vector()) all.push_back(g);
     return all;
@@ -353,6 +363,25 @@ TEST_CASE("a network is planned on meta") {
   CHECK(policy.items().size() == 2);
 }
 
+TEST_CASE("a network with normalizations takes on meta what its first step takes") {
+  for (const bool recipes : {false, true}) {
+    CAPTURE(recipes);
+    const ActnnOptions options = options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks);
+    ActnnPolicy policy(options), planned(options);
+    Net net, plan;
+    plan.move_to_meta();
+    net.gradient(&policy, 0);
+    for (uint64_t step = 0; step < 3; ++step) {  // each is observed
+      plan.gradient(&planned, step);
+      CHECK(static_cast<double>(plan.saved) ==
+            doctest::Approx(static_cast<double>(net.saved)).epsilon(0.05));
+    }
+    REQUIRE(!planned.items().empty());
+    for (const auto& item : planned.items()) CHECK(item.bits == 2.5);
+    CHECK(allocator(kMeta).report().of(Category::packed) == 0);
+  }
+}
+
 TEST_CASE("L0 is not lossy, and groups along rows are refused") {
   ActnnOptions options;
   options.level = "L0";
@@ -382,12 +411,43 @@ TEST_CASE("errors of the policy") {
                        "[actnn] expected an interval of at least 1 step, got 0", Error);
   CHECK_THROWS_AS(make([](auto& o) { o.keep.group = 12; }), Error);
   ActnnPolicy policy(options_of(2));
-  CHECK_THROWS_WITH_AS(policy.restore_learned({1, 2}),
-                       "[actnn] expected three numbers for each tensor, got 2", Error);
-  CHECK_THROWS_WITH_AS(policy.restore_learned({0.5, 2, 1}),
-                       "[actnn] expected the number of a tensor, got 0.5", Error);
-  CHECK_THROWS_WITH_AS(policy.restore_learned({3, 17, 1}),
-                       "[actnn] expected 1 to 16 bits for tensor 3, got 17", Error);
-  CHECK_THROWS_WITH_AS(policy.restore_learned({3, 2, -2}),
-                       "[actnn] expected a finite sensitivity for tensor 3, got -2", Error);
+  // The average; seq, bits, sensitivity, of the last step, sign, slope, extents, ranges.
+  const std::vector<double> right{2, 3, 2, 0.5, 1, 0, 0, 2, 4, 8, 2, 1, 1};
+  policy.restore_learned(right);
+  CHECK(policy.learned() == right);
+  const auto with = [&](size_t at, double number) {
+    std::vector<double> wrong = right;
+    wrong[at] = number;
+    return wrong;
+  };
+  CHECK_THROWS_WITH_AS(policy.restore_learned({2, 1}),
+                       "[actnn] expected 1 to 16 as number 2 of what was learned, got none", Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with(1, 0.5)),
+                       "[actnn] expected a whole number as number 1 of what was learned, got 0.5",
+                       Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with(2, 17)),
+                       "[actnn] expected 1 to 16 as number 2 of what was learned, got 17", Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with(3, -0.5)),
+                       "[actnn] expected a sensitivity of at least 0 for tensor 3, got -0.5",
+                       Error);
+  for (const auto& [at, number] : std::vector<std::pair<size_t, double>>{{0, 0},
+                                                                         {0, std::nan("")},
+                                                                         {3, HUGE_VAL},
+                                                                         {3, -2},
+                                                                         {4, 2},
+                                                                         {5, -1},
+                                                                         {6, -1},
+                                                                         {7, 9},
+                                                                         {8, -4},
+                                                                         {8, 0x1p53},
+                                                                         {10, 1025},
+                                                                         {10, 3},
+                                                                         {11, -1},
+                                                                         {12, std::nan("")}})
+    CHECK_THROWS_AS(policy.restore_learned(with(at, number)), Error);
+  std::vector<double> twice = right;
+  twice.insert(twice.end(), right.begin() + 1, right.end());
+  CHECK_THROWS_WITH_AS(policy.restore_learned(twice),
+                       "[actnn] expected each tensor once, got 3 twice", Error);
+  CHECK(policy.learned() == right);
 }

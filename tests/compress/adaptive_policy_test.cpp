@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "ops/bitmask.h"
 #include "tests/compress/one_step.h"
@@ -169,8 +170,65 @@ TEST_CASE("the policy goes on where it was") {
   b.allocate();
   CHECK(a.predicted_variance() == b.predicted_variance());
   CHECK(b.items()[1].measured == 2);
-  CHECK_THROWS_AS(b.restore({{0, 17, {}, 0}}), Error);
+}
+
+TEST_CASE("the policy goes on where it was after a smaller step") {
+  const std::vector<Tensor> whole{waves({256, 8}), waves({128, 8}), waves({64, 8})};
+  const std::vector<Tensor> part{waves({96, 8}), waves({48, 8})};
+  AdaptivePolicy a(options_of(3.5)), b(options_of(2));
+  step(a, whole);
+  a.measured(0, 5, 1);
+  a.measured(2, 0.25, 2);
+  a.set_average(3);
+  step(a, part);
+  a.set_bits(7, 5);  // of a plan, for a tensor that no step has had yet
+  b.restore(a.state());
+  CHECK(b.average() == 3);
+  CHECK(b.items() == a.items());
   CHECK(b.items().size() == 2);
+  CHECK(b.state().items == a.state().items);
+  CHECK(b.state().decisions == a.state().decisions);
+  CHECK(b.average_bits() == a.average_bits());
+  {  // What repeats the last step has its decisions.
+    const AdaptivePolicy::Probe x(a), y(b);
+    const auto p = step(a, whole), q = step(b, whole);
+    REQUIRE(p.size() == q.size());
+    for (const auto& [seq, packed] : p)
+      CHECK(packed->unpack().to_vector() == q.at(seq)->unpack().to_vector());
+  }
+  a.allocate();
+  b.allocate();
+  CHECK(b.state().items == a.state().items);
+}
+
+TEST_CASE("a state with impossible values is refused and changes nothing") {
+  using Item = AdaptivePolicy::Item;
+  AdaptivePolicy policy(options_of(3));
+  step(policy, {waves({256, 8}), waves({128, 8})});
+  const AdaptivePolicy::State good = policy.state();
+  const auto refused = [&](const std::function<void(AdaptivePolicy::State&)>& change) {
+    AdaptivePolicy::State wrong = good;
+    change(wrong);
+    CHECK_THROWS_AS(policy.restore(wrong), Error);
+    CHECK(policy.state().items == good.items);
+    CHECK(policy.state().decisions == good.decisions);
+  };
+  for (const double average : {0.0, -1.0, 17.0, std::nan("")})
+    refused([&](auto& s) { s.average = average; });
+  for (const int bits : {0, 17, -1, 33}) refused([&](auto& s) { s.items[0].bits = bits; });
+  for (const double c : {-1.0, HUGE_VAL, std::nan("")})
+    refused([&](auto& s) { s.items[0].sensitivity = c; });
+  for (const double slope : {-1.0, HUGE_VAL, std::nan("")})
+    refused([&](auto& s) { s.items[0].slope = slope; });
+  refused([](auto& s) { s.items[0].elements += 1; });
+  refused([](auto& s) { s.items[0].shape[0] = -256; });
+  refused([](auto& s) { s.items[0].shape = Shape{int64_t{1} << 40, int64_t{1} << 40}; });
+  refused([](auto& s) { s.items[0].raw_bytes = -1; });
+  refused([](auto& s) { s.items[0].measured = -2; });
+  refused([](auto& s) { s.items.push_back(Item(s.items[0])); });
+  refused([](auto& s) { s.decisions.push_back(s.decisions[0]); });
+  refused([](auto& s) { s.decisions[0].packs = false; });
+  refused([](auto& s) { s.decisions[0].what = static_cast<Decision::What>(3); });
 }
 
 TEST_CASE("impossible averages and sensitivities are refused") {

@@ -176,6 +176,40 @@ TEST_CASE("tensors that code worse than expected take fewer bits, never more byt
   CHECK(policy.learned() == known);
 }
 
+TEST_CASE("a tensor that is packed again at fewer bits is rounded anew") {
+  AdaptiveOptions options;
+  options.keep.min_elements = 0;
+  AdaptivePolicy policy(options);
+  const Tensor x = sparse({4096, 16}, 1);
+  SaveInfo info;
+  info.step = 3;
+  // Roundings by one stream go up together: their errors at 4 and 3 bits would depend on each
+  // other.
+  const auto error = [&](const Packed& packed) {
+    std::vector<double> errors = packed.unpack().to_vector();
+    for (size_t i = 0; i < errors.size(); ++i) errors[i] -= x.item(static_cast<int64_t>(i));
+    return errors;
+  };
+  const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double ab = 0, aa = 0, bb = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      ab += a[i] * b[i];
+      aa += a[i] * a[i];
+      bb += b[i] * b[i];
+    }
+    return ab / std::sqrt(aa * bb);
+  };
+  QuantizeOptions first, narrower;
+  first.bits = 4;
+  narrower.bits = 3;
+  const std::vector<double> once = error(*Quantizer(first).pack(x, info));
+  const std::vector<double> again = error(*policy.pack_again(x, info, 3));
+  CHECK(correlation(once, error(*Quantizer(narrower).pack(x, info))) > 0.05);
+  CHECK(std::abs(correlation(once, again)) < 0.02);
+  CHECK(std::abs(correlation(again, error(*policy.pack_again(x, info, 2)))) < 0.02);
+  CHECK(again == error(*policy.pack_again(x, info, 3)));
+}
+
 TEST_CASE("on meta, tensors take what is expected of them, and what decoding takes") {
   BudgetPolicy policy(coding());
   policy.adopt(mixed({{0, 4}}));

@@ -1,0 +1,311 @@
+// What a run's folder takes and refuses: starts that fail, states that are missing or impossible,
+// and in which order files are made to last.
+#include <doctest/doctest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+
+#include "apps/makers.h"
+#include "apps/trainer.h"
+#include "data/safetensors.h"
+#include "tests/apps/run.h"
+
+namespace {
+std::vector<std::string>* synced = nullptr;  // the paths that fsync() was called for
+}
+
+// In the place of the C library's, for the libraries that are linked in.
+extern "C" int fsync(int file) {
+  if (synced != nullptr)
+    synced->push_back(
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)).string());
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json tiny(const Json& compression = {{"level", "L1"}, {"min_elements", 96}}) {
+  Json config = Json::parse(kTinyConfig);
+  config["compression"] = compression;
+  config["train"] = {{"steps", 6}, {"log_interval", 1}, {"checkpoint_interval", 2}};
+  return config;
+}
+
+Config resolved(const Json& json) {
+  Config config = parse_config(json);
+  resolve(config);
+  return config;
+}
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+void check_fails(const Ran& ran, int status, const std::vector<std::string>& parts) {
+  CAPTURE(ran.err);
+  CHECK(ran.status == status);
+  for (const std::string& part : parts) {
+    CAPTURE(part);
+    CHECK(ran.err.find(part) != std::string::npos);
+  }
+}
+
+// Writes the state of a run again, with another position.
+void rewrite(const std::string& state, const std::function<void(Json&)>& change) {
+  const auto file = data::SafetensorsFile::open(state);
+  data::Metadata metadata = file.metadata();
+  Json run = Json::parse(metadata.at("run"));
+  change(run);
+  metadata["run"] = run.dump();
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const std::string& name : file.names()) tensors.emplace_back(name, file.read(name));
+  data::write_safetensors(state, tensors, metadata);
+}
+
+}  // namespace
+
+TEST_CASE("an empty --out is refused before anything is trained") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  check_fails(frugal("train " + folder / "c.json" + " --out ''"), 2, {"--out", "empty name"});
+  check_fails(frugal("train " + folder / "c.json" + " --resume --out ''"), 2, {"--out"});
+}
+
+TEST_CASE("a start that fails leaves nothing, so the next one works") {
+  const TempFolder folder;
+  write_file(folder / "c.json", tiny().dump());
+  const std::string train = "train " + folder / "c.json" + " --out ";
+  const std::string missing =
+      " --set data.name=mnist --set data.shape=null --set data.classes=null --set data.dir=/none";
+  for (const std::string& why :
+       {missing, std::string(" --set compression.offload=/nowhere/at/all"),
+        std::string(" --set train.patience=2"), std::string(" --set 'memory_limit=10 KiB'"),
+        std::string(" --set optim.lr=1e30 --set train.checkpoint_interval=0 --set "
+                    "optim.clip_norm=0 --set data.batch_size=640")}) {
+    CAPTURE(why);
+    const Ran failed = frugal(train + folder / "new/run" + why);
+    CHECK(failed.status != 0);
+    if (why.find("lr") != std::string::npos) continue;  // it made steps before it failed
+    CHECK(!fs::exists(folder / "new"));
+  }
+  fs::remove_all(folder / "new");
+  fs::create_directory(folder / "empty");
+  CHECK(frugal(train + folder / "empty" + missing).status != 0);
+  CHECK(names_in(folder / "empty").empty());
+  // A process that was killed before it had started leaves a bare folder.
+  fs::create_directory(folder / "empty/checkpoint");
+  CHECK(frugal(train + folder / "empty").status == 0);
+  // What was there stays.
+  const auto before = names_in(folder / "empty");
+  CHECK(frugal(train + folder / "empty" + missing).status == 2);
+  CHECK(frugal(train + folder / "empty --resume" + missing).status != 0);
+  CHECK(names_in(folder / "empty") == before);
+}
+
+TEST_CASE("a checkpoint without its state is not trained from scratch") {
+  const TempFolder folder;
+  write_file(folder / "c.json", tiny().dump());
+  const std::string train = "train " + folder / "c.json" + " --resume --out " + folder / "run";
+  REQUIRE(frugal(train).status == 0);
+  const std::string weights = read_file(folder / "run/checkpoint/last.safetensors");
+  fs::remove(folder / "run/checkpoint/state.safetensors");
+  check_fails(frugal(train), 2, {"last.safetensors", "state.safetensors", "another --out"});
+  fs::remove(folder / "run/checkpoint/last.safetensors");
+  check_fails(frugal(train), 2, {"summary.json", "state.safetensors"});
+  // Before the first checkpoint, a run has neither.
+  fs::remove(folder / "run/summary.json");
+  CHECK(frugal(train).status == 0);
+  CHECK(read_file(folder / "run/checkpoint/last.safetensors") == weights);
+}
+
+TEST_CASE("what a killed process left of a file is removed, what others put there is not") {
+  const TempFolder folder;
+  const Config config = resolved(tiny());
+  TrainOptions options;
+  options.out = folder / "run";
+  options.quiet = options.resume = true;
+  Trainer(config, options).run();
+  const std::string random = ".0123456789abcdef.tmp";
+  for (const char* name : {"/checkpoint/state.safetensors", "/checkpoint/best.safetensors",
+                           "/summary.json", "/config.json"})
+    write_file(options.out + name + random, "half of a file");
+  write_file(folder / "secret", "mine");
+  fs::create_symlink(folder / "secret", options.out + "/checkpoint/state.safetensors.tmp");
+  write_file(options.out + "/checkpoint/notes.tmp", "mine");
+  Trainer(config, options).run();
+  CHECK(names_in(options.out) ==
+        std::set<std::string>{"checkpoint", "config.json", "metrics.jsonl", "summary.json"});
+  CHECK(names_in(options.out + "/checkpoint") ==
+        std::set<std::string>{"best.safetensors", "last.safetensors", "notes.tmp",
+                              "state.safetensors"});
+  CHECK(read_file(folder / "secret") == "mine");
+}
+
+TEST_CASE("a link in the place of a temporary file lets a run write nowhere else") {
+  const TempFolder folder;
+  write_file(folder / "secret", "mine");
+  fs::create_directories(folder / "run/checkpoint");
+  fs::create_symlink(folder / "secret", folder / "run/checkpoint/state.safetensors.tmp");
+  fs::create_symlink(folder / "secret", folder / "run/config.json.tmp");
+  TrainOptions options;
+  options.out = folder / "run";
+  options.quiet = options.resume = true;
+  Trainer(resolved(tiny()), options).run();
+  CHECK(read_file(folder / "secret") == "mine");
+}
+
+TEST_CASE("names last before a state relies on them") {
+  const TempFolder folder;
+  TrainOptions options;
+  options.out = folder / "new/run";
+  options.quiet = true;
+  std::vector<std::string> seen;
+  bool checked = false;
+  options.saved = [&](int64_t) {
+    if (std::exchange(checked, true)) return;
+    const auto at = [&](const std::string& path) {
+      return std::find(seen.begin(), seen.end(), path) - seen.begin();
+    };
+    const auto state = at(folder / "new/run/checkpoint");  // after the state was renamed, too
+    const auto folder_of_metrics = at(folder / "new/run");
+    const auto metrics = at(folder / "new/run/metrics.jsonl");
+    CHECK(at(std::string(folder / "").substr(0, std::string(folder / "").size() - 1)) <
+          folder_of_metrics);
+    CHECK(at(folder / "new") < folder_of_metrics);
+    CHECK(folder_of_metrics < metrics);
+    CHECK(metrics < state);
+    CHECK(state < static_cast<std::ptrdiff_t>(seen.size()));
+  };
+  synced = &seen;
+  Trainer(resolved(tiny()), options).run();
+  synced = nullptr;
+  CHECK(checked);
+}
+
+TEST_CASE("a state with values that no run has is refused, and says which") {
+  const TempFolder folder;
+  TrainOptions options;
+  options.quiet = options.resume = true;
+  const int64_t large = int64_t{1} << 62;
+  struct Change {
+    const char* what;  // in the message
+    std::function<void(Json&)> change;
+  };
+  const auto set = [](const char* path, const Json& value) {
+    return [=](Json& run) { run[Json::json_pointer(path)] = value; };
+  };
+  const auto refuse = [&](const Json& compression, const std::vector<Change>& changes) {
+    const Config config = resolved(tiny(compression));
+    options.out = folder / "run";
+    fs::remove_all(options.out);
+    options.saved = [&](int64_t) {
+      if (!fs::exists(folder / "cut"))
+        fs::copy(options.out, folder / "cut", fs::copy_options::recursive);
+    };
+    Trainer(config, options).run();
+    options.saved = {};
+    options.out = folder / "cut";
+    const std::string state = options.out + "/checkpoint/state.safetensors";
+    const std::string good = read_file(state);
+    for (const Change& each : changes) {
+      CAPTURE(std::string(each.what));
+      rewrite(state, each.change);
+      std::string said;
+      try {
+        Trainer(config, options);
+      } catch (const std::exception& e) {
+        said = e.what();
+      }
+      CAPTURE(said);
+      CHECK(said.find("[checkpoint]") == 0);
+      CHECK(said.find(each.what) != std::string::npos);
+      write_file(state, good);
+    }
+    Trainer(config, options).run();  // what was refused changed nothing
+    CHECK(read_file(folder / "cut/metrics.jsonl") == read_file(folder / "run/metrics.jsonl"));
+    fs::remove_all(folder / "cut");
+  };
+
+  const auto without = [](const char* key) { return [=](Json& run) { run.erase(key); }; };
+  refuse(
+      {{"level", "L1"}, {"min_elements", 96}},
+      {{"version 2, got one of version 1", without("version")},
+       {"version of frugal that wrote it", set("/version", 3)},
+       {"\"step\"", set("/step", -1)},
+       {"\"step\"", set("/step", large)},
+       {"\"step\"", set("/step", 1.5)},
+       {"\"step\"", set("/step", 1e300)},
+       {"step of at most", set("/step", 7)},
+       {"step and the batches", set("/step", 3)},
+       {"step and the batches", set("/batches", 1)},
+       {"\"batches\"", set("/batches", uint64_t{1} << 63)},
+       {"\"epoch\"", set("/loader/epoch", std::numeric_limits<int64_t>::min())},
+       {"epoch of at most", set("/loader/epoch", 1000)},
+       {"batch in [0, ", set("/loader/next_batch", 1000)},
+       {"\"next_batch\"", set("/loader/next_batch", -1)},
+       {"a stream of the seed", set("/rng/seed", 5)},
+       {"a stream of the seed", set("/rng/offset", 0)},
+       {"\"offset\"", set("/rng/offset", -1)},
+       {"\"loss\"", set("/epoch/loss", nullptr)},
+       {"\"correct\"", set("/epoch/correct", large)},
+       {"\"samples\"", set("/interval/samples", -1)},
+       {"\"peak\"", set("/memory/peak", -1)},
+       {"\"at_peak\"", set("/memory/at_peak", {1, 2})},
+       {"\"metrics_bytes\"", set("/metrics_bytes", -1)},
+       {"\"written\"", set("/offload/written", -1)},
+       {"no numbers of a policy that learns", set("/learned", {1.0})},
+       {"no numbers of a tracker", set("/tracking", {1.0})},
+       {"no widths of an adaptive policy",
+        set("/adaptive", {{"average", 4}, {"items", Json::array()}, {"decisions", Json::array()}})},
+       {"finished", without("finished")}});
+  refuse({{"level", "L2"}, {"min_elements", 96}, {"track_interval", 1}},
+         {{"widths of an adaptive policy, got none", set("/adaptive", nullptr)},
+          {"\"sensitivity\"", set("/adaptive/items/0/sensitivity", -1)},
+          {"\"bits\"", set("/adaptive/items/0/bits", 33)},
+          {"1 to 16 bits", set("/adaptive/items/0/bits", 17)},
+          {"shape, elements", set("/adaptive/items/0/elements", 1)},
+          {"\"shape\"", set("/adaptive/items/0/shape", {-4, 4})},
+          {"\"what\"", set("/adaptive/decisions/0/what", 3)},
+          {"bits on average", set("/adaptive/average", 99)},
+          {"numbers of a tracker", set("/tracking", Json::array())},
+          {"expected more than", set("/tracking", {1.0})},
+          {"bits of the last measurement", set("/tracking/1", -1)}});
+  refuse({{"policy", "actnn"}, {"level", "L3"}, {"min_elements", 96}},
+         {{"numbers of a policy that learns, got none", set("/learned", Json::array())},
+          {"[actnn]", set("/learned/0", 77)},
+          {"[actnn]", set("/learned", {2.0, 1.0})}});
+  refuse({{"memory_budget", "1/6 activations"}, {"min_elements", 96}},
+         {{"state of a planner, got none", set("/planner", nullptr)},
+          {"\"margin\"", set("/planner/margin", -1)},
+          {"[budget]", set("/learned", {7.0})}});
+}
+
+TEST_CASE("the summary of a run that went on counts what all its parts moved") {
+  const TempFolder folder;
+  const Config config = resolved(tiny({{"level", "L1"},
+                                       {"min_elements", 96},
+                                       {"offload", fs::temp_directory_path().string()},
+                                       {"offload_window", 0}}));
+  TrainOptions options;
+  options.quiet = options.resume = true;
+  options.out = folder / "whole";
+  options.saved = [&](int64_t step) {
+    if (step == 4) fs::copy(options.out, folder / "cut", fs::copy_options::recursive);
+  };
+  const int64_t whole = Trainer(config, options).run()["offload"]["written_bytes"];
+  options.saved = {};
+  options.out = folder / "cut";
+  const int64_t cut = Trainer(config, options).run()["offload"]["written_bytes"];
+  REQUIRE(whole > 0);
+  // Two of six steps are left. Which payloads go before they are written, the disk decides.
+  CHECK(cut > whole / 2);
+}
+
+}  // namespace frugal::apps
