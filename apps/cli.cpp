@@ -8,6 +8,7 @@
 #include "apps/makers.h"
 #include "apps/signals.h"
 #include "apps/version.h"
+#include "core/quoted.h"
 
 namespace frugal::apps {
 namespace {
@@ -280,7 +281,8 @@ void add_bench(CLI::App& app) {
 
 int complain(const std::string& what, int status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "error: %s\n", what.c_str());
+  // Whatever a message forgot to escape: no text of a file moves the cursor.
+  std::fprintf(stderr, "error: %s\n", without_controls(what).c_str());
   return status;
 }
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 
 #include "apps/commands.h"
@@ -8,14 +9,21 @@
 #include "apps/progress.h"
 #include "apps/report.h"
 #include "apps/training_step.h"
+#include "apps/weights.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/safetensors.h"
 #include "models/state.h"
 #include "ops/copy.h"
 
 namespace frugal::apps {
+namespace {
+
+constexpr size_t kMetadataShown = 4096;  // bytes; a run's state holds its configuration there
+
+}  // namespace
 
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
@@ -33,7 +41,7 @@ void grad_command(const GradArguments& arguments) {
   try {
     Batch batch = read_grad_batch(arguments.batch, family_of(config.model.name));
     const auto model = make_model(config, spec_of_batch(batch, weights, config), device);
-    models::load_state_dict(*model, weights.read_all());
+    load_weights(*model, weights);
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
     Rng rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
     Context context;
@@ -64,6 +72,9 @@ void grad_command(const GradArguments& arguments) {
         loss = sum(output);
       }
       CategoryScope copies(Category::workspace);
+      FRUGAL_CHECK(std::isfinite(to_device(loss.value(), kCpu).item()),
+                   "[grad] expected a finite loss, got {}: weights or batch are too large",
+                   to_device(loss.value(), kCpu).item());
       out.emplace_back("loss", to_device(ops::clone(loss.value()), kCpu));
       out.emplace_back("output", to_device(ops::clone(output.value()), kCpu));
     }
@@ -106,7 +117,8 @@ void inspect_command(const std::string& path, bool json) {
                        {"dtype", dtype},
                        {"shape", std::vector<int64_t>(info.shape.begin(), info.shape.end())},
                        {"bytes", info.end - info.begin}});
-    rows.push_back({name, dtype, info.shape.str(), std::to_string(info.end - info.begin)});
+    rows.push_back(
+        {printable(name), dtype, info.shape.str(), std::to_string(info.end - info.begin)});
   }
   // [] would look through all keys at each new one.
   auto& entries = metadata.get_ref<Json::object_t&>();
@@ -117,14 +129,16 @@ void inspect_command(const std::string& path, bool json) {
                            {"metadata", metadata},
                            {"total_bytes", bytes},
                            {"total_elements", elements}};
-    std::printf("%s\n", document.dump(2).c_str());
+    // Escaped, so that no name reaches a terminal as it is.
+    std::printf("%s\n", document.dump(2, ' ', true).c_str());
     return;
   }
   std::printf("%s", table(rows).c_str());
   std::printf("%zu tensors, %lld elements, %s\n", file.names().size(),
               static_cast<long long>(elements), readable_bytes(bytes).c_str());
   for (const auto& [key, value] : file.metadata())
-    std::printf("metadata %s: %s\n", key.c_str(), value.c_str());
+    std::printf("metadata %s: %s\n", printable(key).c_str(),
+                printable(value, kMetadataShown).c_str());
 }
 
 }  // namespace frugal::apps

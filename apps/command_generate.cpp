@@ -4,6 +4,7 @@
 #include "apps/make_tokenizer.h"
 #include "apps/makers.h"
 #include "apps/report.h"
+#include "apps/weights.h"
 #include "data/safetensors.h"
 #include "models/generate.h"
 #include "models/state.h"
@@ -24,7 +25,7 @@ void generate_command(const GenerateArguments& arguments) {
   try {
     const auto model = std::dynamic_pointer_cast<models::LanguageModel>(
         make_model(config, batch_spec(config), device));
-    models::load_state_dict(*model, file.read_all());
+    load_weights(*model, file);
     const data::TokenIds begin = tokenizer->encode(arguments.prompt);
     if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
     const std::vector<int64_t> ids(begin.begin(), begin.end());

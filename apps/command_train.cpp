@@ -7,8 +7,8 @@
 #include "apps/report.h"
 #include "apps/signals.h"
 #include "apps/trainer.h"
+#include "apps/weights.h"
 #include "data/safetensors.h"
-#include "models/state.h"
 
 namespace frugal::apps {
 namespace {
@@ -52,7 +52,7 @@ void eval_command(const EvalArguments& arguments) {
   const auto batches = make_batches(config, Split::test);
   try {
     const auto model = make_model(config, batch_spec(config), device);
-    models::load_state_dict(*model, file.read_all());
+    load_weights(*model, file);
     const Evaluation result = *evaluate(*model, *batches, batch_spec(config));
     if (arguments.json)
       print_json(to_json(result));

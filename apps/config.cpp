@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "apps/config_table.h"
+#include "core/quoted.h"
+#include "data/json_strict.h"
 #include "data/sha256.h"
 
 namespace frugal::apps {
@@ -52,7 +54,10 @@ std::string nearest(const std::string& path) {
 }
 
 [[noreturn]] void unknown(const std::string& path) {
-  throw ConfigError(path, fmt::format("unknown key; the nearest valid key is '{}'", nearest(path)));
+  // No valid key is near a long one, and looking takes time.
+  const std::string hint =
+      path.size() > kShown ? "" : fmt::format("; the nearest valid key is '{}'", nearest(path));
+  throw ConfigError(printable(path), "unknown key" + hint);
 }
 
 const Field* find(const Section& section, const std::string& key) {
@@ -100,13 +105,14 @@ void check_together(const Config& c) {
                                                      c.optim.lr, c.schedule.min_lr));
 }
 
-Json parse_text(const std::string& text, const std::string& path) {
+// `from`: what the text is, for messages.
+Json parse_text(std::string_view text, const std::string& from) {
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& e) {
-    std::string what = e.what();
-    what = what.substr(what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
-    throw ConfigError("", fmt::format("{}: not valid JSON: {}", path, what));
+    return data::parse_json<Json>(text);
+  } catch (const data::JsonError& e) {
+    throw ConfigError(
+        e.place(),
+        fmt::format("{}: {}{}", from, e.place().empty() ? "not valid JSON: " : "", e.what()));
   }
 }
 
@@ -139,7 +145,7 @@ Config parse_config(const Json& document) {
 void apply_set(Json& document, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw ConfigError("", fmt::format("--set: expected path=value, got '{}'", text));
+    throw ConfigError("", fmt::format("--set: expected path=value, got {}", in_quotes(text)));
   const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
   Json* node = &document;
   std::stringstream parts(path);
@@ -148,7 +154,7 @@ void apply_set(Json& document, const std::string& text) {
     node = &(*node)[part];
     if (node->is_null() && !parts.eof()) *node = Json::object();
   }
-  *node = Json::accept(value) ? Json::parse(value) : Json(value);
+  *node = Json::accept(value) ? parse_text(value, "--set " + printable(path)) : Json(value);
 }
 
 Json read_json(const std::string& path) {

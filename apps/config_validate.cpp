@@ -2,9 +2,12 @@
 #include <regex>
 
 #include "apps/config_table.h"
+#include "core/quoted.h"
 
 namespace frugal::apps {
 namespace {
+
+constexpr size_t kLongestMatched = 64;
 
 bool is_integral(const Json& value) {
   if (value.is_number_unsigned()) return value.get<uint64_t>() <= INT64_MAX;
@@ -54,9 +57,12 @@ bool fits(const Json& schema, const Json& value) {
     if (schema.contains("exclusiveMinimum") && d <= bound("exclusiveMinimum")) return false;
     if (schema.contains("exclusiveMaximum") && d >= bound("exclusiveMaximum")) return false;
   }
-  if (value.is_string() && schema.contains("pattern"))
-    return std::regex_match(value.get<std::string>(),
-                            std::regex(schema["pattern"].get<std::string>()));
+  if (value.is_string() && schema.contains("pattern")) {
+    const auto& text = value.get_ref<const std::string&>();
+    // std::regex recurses for each character, so a long text would overflow the stack.
+    return text.size() <= kLongestMatched &&
+           std::regex_match(text, std::regex(schema["pattern"].get<std::string>()));
+  }
   if (value.is_array()) {
     const auto n = static_cast<int64_t>(value.size());
     if (schema.contains("minItems") && n < schema["minItems"].get<int64_t>()) return false;
@@ -66,8 +72,7 @@ bool fits(const Json& schema, const Json& value) {
 }
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 80 ? text.substr(0, 77) + "..." : text;
+  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace), 80);
 }
 
 std::string range_of(const Json& schema) {
@@ -139,7 +144,8 @@ int64_t parse_bytes(const std::string& text, const std::string& path) {
     const auto power = static_cast<double>(std::string("KMGT").find(unit[0]) + 1);
     factor = std::pow(unit.size() == 3 ? 1024.0 : 1000.0, power);
   }
-  if (amount * factor >= 9.2e18) throw ConfigError(path, "expected less than 8 EiB, got " + text);
+  if (amount * factor >= 9.2e18)
+    throw ConfigError(path, "expected less than 8 EiB, got " + printable(text));
   return static_cast<int64_t>(amount * factor);
 }
 

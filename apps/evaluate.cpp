@@ -22,6 +22,12 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   while (std::optional<Batch> batch = batches.next()) {
     if (stop && stop()) return std::nullopt;
     const Outcome outcome = run_forward(model, *batch, context, {}, keep_output);
+    // As JSON such a loss would be null, and no state could hold it.
+    FRUGAL_CHECK(
+        std::isfinite(outcome.result.loss),
+        "[evaluate] expected a finite loss, got {} behind {} samples: are the weights those "
+        "of a run that diverged, or the data broken?",
+        outcome.result.loss, totals.samples);
     totals.add(outcome.result);
     if (counts) confusion.add(outcome.output.value(), batch->target);
     if (spec.metric == "micro_f1") answers.add(outcome.output.value(), batch->target);

@@ -12,6 +12,7 @@ namespace frugal::apps {
 
 // One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
 // when `stop` said so between two batches. `spec` says which metric the data are judged by.
+// Errors: a loss that is not finite.
 std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
                                    const std::function<bool()>& stop = {});
 

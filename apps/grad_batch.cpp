@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "apps/weights.h"
+#include "core/quoted.h"
 #include "ops/copy.h"
 #include "ops/shape.h"
 
@@ -25,7 +27,7 @@ void check_names(const SafetensorsFile& file, const std::vector<Slot>& slots) {
   for (const std::string& name : file.names())
     FRUGAL_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
                  "[grad] expected only {} in {}, got '{}'", fmt::join(known, ", "), file.path(),
-                 name);
+                 printable(name));
 }
 
 // The tensor of that name, or undefined. Errors: another shape or dtype.
@@ -35,6 +37,7 @@ Tensor read(const SafetensorsFile& file, const char* name, DType dtype, const Sh
   FRUGAL_CHECK(tensor.dtype() == dtype && tensor.shape() == shape,
                "[grad] expected '{}' to be {} {}, got {}", name, shape.str(), name_of(dtype),
                describe(tensor));
+  check_finite(file.path(), name, tensor);
   return tensor;
 }
 
@@ -45,6 +48,7 @@ Batch read_images(const SafetensorsFile& file) {
   const Tensor input = file.read("input");
   FRUGAL_CHECK(input.dtype() == DType::f32 && (input.dim() == 4 || input.dim() == 2),
                "[grad] expected 'input' to be [N, C, H, W] or [N, F] f32, got {}", describe(input));
+  check_finite(file.path(), "input", input);
   batch.input = ops::clone(input.dim() == 4 ? input.permute({0, 2, 3, 1}) : input);
   batch.target = read(file, "target", DType::i64, {batch.input.size(0)});
   return batch;
@@ -80,6 +84,7 @@ Batch read_graph(const SafetensorsFile& file) {
   batch.input = file.read("x");
   FRUGAL_CHECK(batch.input.dtype() == DType::f32 && batch.input.dim() == 2,
                "[grad] expected 'x' to be [V, F] f32, got {}", describe(batch.input));
+  check_finite(file.path(), "x", batch.input);
   const Tensor edges = file.read("edge_index");
   FRUGAL_CHECK(edges.dtype() == DType::i64 && edges.dim() == 2 && edges.size(0) == 2,
                "[grad] expected 'edge_index' to be [2, E] i64, got {}", describe(edges));

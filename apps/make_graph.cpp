@@ -24,6 +24,7 @@ using data::GraphData;
 using data::GraphOptions;
 
 constexpr int64_t kRandomClasses = 40;
+constexpr int64_t kMaxValues = int64_t{1} << 33;  // of features, 32 GiB of them
 
 // ---- a graph from memory, whose labels its features tell a little, and its neighbours more: half
 // of the edges join nodes of one class
@@ -157,6 +158,14 @@ void check(const Config& config) {
   if (c.classes && !random)
     throw ConfigError("data.classes",
                       fmt::format("expected null for '{}', whose files say it", c.name));
+  if (random && c.edges / c.nodes > c.nodes)
+    throw ConfigError("data.edges",
+                      fmt::format("expected at most {} for data.nodes {}, since equal edges count "
+                                  "once; got {}",
+                                  c.nodes * c.nodes, c.nodes, c.edges));
+  if (random && c.features > kMaxValues / c.nodes)
+    throw ConfigError("data.features", fmt::format("expected at most {} for data.nodes {}, got {}",
+                                                   kMaxValues / c.nodes, c.nodes, c.features));
   if (c.sampler == "clusters" && c.batch_size > c.clusters)
     throw ConfigError("data.batch_size", fmt::format("expected at most data.clusters, {}, got {}",
                                                      c.clusters, c.batch_size));
@@ -223,6 +232,11 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
   options.aggregate = aggregate_of(config.model.name);
   options.batches = c.sampler_batches;
   options.seed = seed;
+  const int64_t most = data::most_saint_draws(graph, data::GraphPart::train, options);
+  if (c.batch_size > most)
+    throw ConfigError("data.batch_size",
+                      fmt::format("expected at most {} with this graph and data.sampler {}, got {}",
+                                  most, c.sampler, c.batch_size));
   return std::make_unique<data::SaintBatches>(graph, data::GraphPart::train, options);
 }
 

@@ -10,7 +10,9 @@
 #include <set>
 
 #include "apps/version.h"
+#include "apps/weights.h"
 #include "data/atomic_file.h"
+#include "data/json_strict.h"
 #include "data/safetensors.h"
 #include "models/state.h"
 
@@ -139,8 +141,8 @@ RunState RunFolder::load(const Config& config, Module& model, Optimizer& optimiz
   RunState state;
   try {
     // The version first: another one may have other keys of configurations.
-    state = run_state_from(Json::parse(file.metadata().at("run")));
-    const Config before = parse_config(Json::parse(file.metadata().at("config")));
+    state = run_state_from(data::parse_json<Json>(file.metadata().at("run")));
+    const Config before = parse_config(data::parse_json<Json>(file.metadata().at("config")));
     const std::string difference = first_difference(before, config);
     if (!difference.empty())
       throw ConfigError(difference,
@@ -160,7 +162,8 @@ RunState RunFolder::load(const Config& config, Module& model, Optimizer& optimiz
     else if (name.starts_with(kOptimizer))
       slots.emplace_back(name.substr(std::strlen(kOptimizer)), file.read(name));
   }
-  models::load_state_dict(model, weights);
+  for (const auto& [name, tensor] : weights) check_finite(path, name, tensor);
+  models::load_state_dict(model, weights, path);
   optimizer.load_state(slots);
   save_last(state, model);
   return state;

@@ -18,6 +18,7 @@
 #endif
 
 #include "core/error.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 
@@ -35,8 +36,8 @@ void refuse(const std::string& archive) {
 }  // namespace
 
 bool can_unpack() { return false; }
-void unpack(const std::string& archive, const std::string&, const std::string&,
-            const UnpackLimits&) {
+void unpack(const std::string& archive, const std::string&, const std::string&, const UnpackLimits&,
+            const std::function<void(const std::string&)>&) {
   refuse(archive);
 }
 void gunzip(const std::string& archive, const std::string&, const UnpackLimits&) {
@@ -99,7 +100,8 @@ class Unpacker {
   void write(const fs::path& target) {
     const int file =
         open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    FRUGAL_CHECK(file >= 0, "[unpack] cannot write {} of {}: {}", target.filename().string(), path_,
+    FRUGAL_CHECK(file >= 0, "[unpack] cannot write {} of {}: {}",
+                 in_quotes(target.filename().string()), path_,
                  errno == EEXIST ? "an entry of this name came before" : std::strerror(errno));
     struct Close {
       int file;
@@ -114,8 +116,8 @@ class Unpacker {
                    allowed_, path_);
       for (la_ssize_t done = 0; done < got;) {
         const ssize_t wrote = ::write(file, buffer_.data() + done, static_cast<size_t>(got - done));
-        FRUGAL_CHECK(wrote > 0 || errno == EINTR, "[unpack] cannot write {}: {}", target.string(),
-                     std::strerror(errno));
+        FRUGAL_CHECK(wrote > 0 || errno == EINTR, "[unpack] cannot write {}: {}",
+                     printable(target.string(), 1000), std::strerror(errno));
         done += std::max<ssize_t>(wrote, 0);
       }
     }
@@ -124,7 +126,8 @@ class Unpacker {
   void check(bool good) const {
     if (good) return;
     const char* why = archive_error_string(reader_.get());
-    FRUGAL_CHECK(false, "[unpack] cannot read {}: {}", path_, why == nullptr ? "broken" : why);
+    FRUGAL_CHECK(false, "[unpack] cannot read {}: {}", path_,
+                 why == nullptr ? "broken" : printable(why, 300));
   }
 
  private:
@@ -153,8 +156,8 @@ fs::path safe_name(archive_entry* entry, const std::string& archive) {
     if (!part.empty() && part != ".") path /= part;
     begin = end + 1;
   }
-  FRUGAL_CHECK(safe, "[unpack] expected names below the archive's folder in {}, got \"{}\"",
-               archive, name.substr(0, 200));
+  FRUGAL_CHECK(safe, "[unpack] expected names below the archive's folder in {}, got {}", archive,
+               in_quotes(name));
   return path;
 }
 
@@ -164,7 +167,7 @@ void require_plain(archive_entry* entry, const fs::path& name, const std::string
                     archive_entry_symlink(entry) != nullptr || type == AE_IFLNK;
   FRUGAL_CHECK(!link && (type == AE_IFREG || type == AE_IFDIR),
                "[unpack] expected files and folders in {}, got {} {}", archive,
-               link ? "the link" : "the device or pipe", name.string());
+               link ? "the link" : "the device or pipe", in_quotes(name.string()));
 }
 
 void rename_to(const fs::path& from, const fs::path& to) {
@@ -190,7 +193,7 @@ Temporary folder_beside(const fs::path& target) {
 bool can_unpack() { return true; }
 
 void unpack(const std::string& archive, const std::string& folder, const std::string& top,
-            const UnpackLimits& limits) {
+            const UnpackLimits& limits, const std::function<void(const std::string&)>& accept) {
   std::error_code error;
   FRUGAL_CHECK(!fs::exists(folder, error) || fs::is_empty(folder, error),
                "[unpack] expected no folder {}, got one that holds something; move it away first",
@@ -206,12 +209,12 @@ void unpack(const std::string& archive, const std::string& folder, const std::st
     if (name.empty()) continue;  // "./"
     require_plain(entry, name, archive);
     FRUGAL_CHECK(top.empty() || *name.begin() == top, "[unpack] expected all of {} in {}/, got {}",
-                 archive, top, name.string());
+                 archive, top, in_quotes(name.string()));
     const bool is_folder = archive_entry_filetype(entry) == AE_IFDIR;
     const fs::path path = temporary.path / name;
     fs::create_directories(is_folder ? path : path.parent_path(), error);
-    FRUGAL_CHECK(!error, "[unpack] cannot make the folder of {} in {}: {}", name.string(), archive,
-                 error.message());
+    FRUGAL_CHECK(!error, "[unpack] cannot make the folder of {} in {}: {}",
+                 in_quotes(name.string()), archive, error.message());
     if (is_folder) continue;
     unpacker.write(path);
     any = true;
@@ -220,6 +223,7 @@ void unpack(const std::string& archive, const std::string& folder, const std::st
   const fs::path made = top.empty() ? temporary.path : temporary.path / top;
   FRUGAL_CHECK(fs::is_directory(made), "[unpack] expected a folder {} in {}, got a file", top,
                archive);
+  if (accept) accept(made.string());
   fs::permissions(made, fs::perms(0755), error);  // mkdtemp's are the owner's alone
   rename_to(made, target);
 }

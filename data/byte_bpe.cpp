@@ -1,11 +1,12 @@
 #include "data/byte_bpe.h"
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <queue>
 
 #include "core/error.h"
+#include "core/quoted.h"
 #include "data/file_bytes.h"
+#include "data/json_strict.h"
 #include "data/unicode.h"
 
 namespace frugal::data {
@@ -90,9 +91,10 @@ std::vector<std::string> read_tokens(const std::string& path) {
   const std::vector<uint8_t> bytes = read_file("byte_bpe", path);
   nlohmann::json json;
   try {
-    json = nlohmann::json::parse(bytes);
-  } catch (const nlohmann::json::exception& e) {
-    FRUGAL_CHECK(false, "[byte_bpe] expected JSON in {}, got: {}", path, e.what());
+    json = parse_json<nlohmann::json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  } catch (const JsonError& e) {
+    FRUGAL_CHECK(false, "[byte_bpe] expected JSON in {}, got: {}{}{}", path, e.place(),
+                 e.place().empty() ? "" : ": ", e.what());
   }
   FRUGAL_CHECK(json.is_object() && !json.empty(), "[byte_bpe] expected an object of tokens in {}",
                path);
@@ -101,11 +103,12 @@ std::vector<std::string> read_tokens(const std::string& path) {
   for (const auto& [token, id] : json.items()) {
     FRUGAL_CHECK(
         id.is_number_unsigned() && id.get<uint64_t>() < tokens.size() && !taken[id.get<size_t>()],
-        "[byte_bpe] expected ids 0 to {}, each once, in {}, got {} for \"{}\"", tokens.size() - 1,
-        path, id.dump(), token);
+        "[byte_bpe] expected ids 0 to {}, each once, in {}, got {} for {}", tokens.size() - 1, path,
+        printable(id.dump()), in_quotes(token));
     const auto text = to_bytes(token);
     FRUGAL_CHECK(text && !text->empty(),
-                 "[byte_bpe] expected bytes as GPT-2 writes them in {}, got \"{}\"", path, token);
+                 "[byte_bpe] expected bytes as GPT-2 writes them in {}, got {}", path,
+                 in_quotes(token));
     taken[id.get<size_t>()] = true;
     tokens[id.get<size_t>()] = *text;
   }
@@ -156,17 +159,17 @@ void ByteBpe::read_merges(const std::string& path) {
     const size_t space = line.find(' ');
     FRUGAL_CHECK(
         space != std::string_view::npos && line.find(' ', space + 1) == std::string_view::npos,
-        "[byte_bpe] expected two tokens in line {} of {}, got \"{}\"", number, path, line);
+        "[byte_bpe] expected two tokens in line {} of {}, got {}", number, path, in_quotes(line));
     const auto left = to_bytes(line.substr(0, space)), right = to_bytes(line.substr(space + 1));
     const auto a = left ? find(*left) : std::nullopt, b = right ? find(*right) : std::nullopt;
     const auto both = a && b ? find(*left + *right) : std::nullopt;
     FRUGAL_CHECK(both.has_value(),
-                 "[byte_bpe] expected tokens of the vocabulary in line {} of {}, got \"{}\"",
-                 number, path, line);
+                 "[byte_bpe] expected tokens of the vocabulary in line {} of {}, got {}", number,
+                 path, in_quotes(line));
     const Merge merge{static_cast<int32_t>(merges_.size()), *both};
     FRUGAL_CHECK(merges_.emplace(pair_key(*a, *b), merge).second,
-                 "[byte_bpe] expected each pair once in {}, got \"{}\" again in line {}", path,
-                 line, number);
+                 "[byte_bpe] expected each pair once in {}, got {} again in line {}", path,
+                 in_quotes(line), number);
   }
 }
 

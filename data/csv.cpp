@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "core/error.h"
-#include "data/graph_data_text.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 18, kMaxRecord = size_t{64} << 20;
+constexpr size_t kChunk = size_t{1} << 18, kMaxRecord = size_t{8} << 20;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ bool CsvReader::refill() {
   buffer_.erase(0, begin_);
   begin_ = 0;
   const size_t have = buffer_.size();
-  if (have > kMaxRecord) fail(next_line_, "expected a record of at most 64 MiB");
+  if (have > kMaxRecord) fail(next_line_, "expected a record of at most 8 MiB");
   const size_t want = std::max(kChunk, have);  // doubling, so that long records cost linear time
   buffer_.resize(have + want);
   const size_t got = stream_.read(buffer_.data() + have, want);

@@ -16,7 +16,7 @@ class CsvReader {
 
   // Moves on to the next record that is not an empty line; false at the end of the file.
   // Errors (with file and line): a quote that never closes, text behind a closing quote, a record
-  // above 64 MiB, those of ByteStream::read.
+  // above 8 MiB, those of ByteStream::read.
   bool next();
 
   // Views live until the next next().

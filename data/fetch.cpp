@@ -4,6 +4,7 @@
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +13,12 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
+#include "core/quoted.h"
 #include "data/atomic_file.h"
 #include "data/file_bytes.h"
 #include "data/sha256.h"
@@ -57,13 +59,6 @@ bool begins_with(const std::string& path, const std::string& beginning) {
   return std::fread(begins.data(), 1, begins.size(), file.get()) == begins.size() &&
          begins == beginning;
 }
-std::string quoted(const std::string& bytes) {
-  std::string text;
-  for (const char c : bytes)
-    text += c >= ' ' && c <= '~' ? std::string(1, c)
-                                 : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  return '"' + text + '"';
-}
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -78,16 +73,48 @@ int64_t number(std::string_view text) {
   return error == std::errc() && end != text.data() ? value : -1;
 }
 
+// Opens a file of a name that others can guess. A link of any kind, a pipe, or another user's file
+// there is refused: what is written would go elsewhere. -1: no such file.
+int open_own(const std::string& path, int flags) {
+  const int file = open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+  if (file < 0 && errno == ENOENT) return -1;
+  FRUGAL_CHECK(file >= 0, "[fetch] cannot open {}: {}", path,
+               errno == ELOOP ? "it is a symbolic link; move it away" : std::strerror(errno));
+  struct stat found;
+  const bool own = fstat(file, &found) == 0 && S_ISREG(found.st_mode) && found.st_nlink <= 1 &&
+                   found.st_uid == geteuid();
+  if (!own) close(file);
+  FRUGAL_CHECK(
+      own,
+      "[fetch] expected {} to be an ordinary file of this user under one name, got another "
+      "kind; move it away",
+      path);
+  return file;
+}
+
+// The beginning of a small file; empty if there is none.
+std::string content_of(const std::string& path) {
+  const int file = open_own(path, O_RDONLY);
+  if (file < 0) return {};
+  std::string text(size_t{1} << 14, '\0');
+  const ssize_t got = read(file, text.data(), text.size());
+  close(file);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return text;
+}
+
 // The file that grows: locked, so that two processes never write it at once.
 class PartFile {
  public:
   explicit PartFile(std::string path) : path_(std::move(path)) {
-    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    FRUGAL_CHECK(file_ >= 0, "[fetch] cannot write {}: {}", path_, std::strerror(errno));
-    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      close(file_);
-      FRUGAL_CHECK(false, "[fetch] expected no other fetch of {}, got one at work", path_);
-    }
+    file_ = open_own(path_, O_RDWR | O_CREAT);
+    const bool locked = flock(file_, LOCK_EX | LOCK_NB) == 0;
+    // Renamed between open and lock: then this is the finished file of another process.
+    struct stat here, there;
+    const bool same = locked && fstat(file_, &here) == 0 && lstat(path_.c_str(), &there) == 0 &&
+                      here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+    if (!same) close(file_);
+    FRUGAL_CHECK(same, "[fetch] expected no other fetch of {}, got one at work", path_);
     have_ = lseek(file_, 0, SEEK_END);
   }
   ~PartFile() { close(file_); }
@@ -130,7 +157,7 @@ class Download {
         options_(options),
         part_(path + ".part") {
     limit_ = options.bytes >= 0 ? std::min(options.bytes, options.max_bytes) : options.max_bytes;
-    std::ifstream note(note_);
+    std::istringstream note(content_of(note_));
     std::string from;
     if (std::getline(note, from) && from == url_) std::getline(note, version_);
     // Without a sum or a version nobody could tell two files' halves apart.
@@ -167,7 +194,7 @@ class Download {
     FRUGAL_CHECK(begins_with(part, options_.begin),
                  "[fetch] expected a file from {} that begins with {}, got another, perhaps a page "
                  "that says why: {}",
-                 url_, quoted(options_.begin), set_aside());
+                 url_, in_quotes(options_.begin), set_aside());
     const Fetched result{sha256_of_file(part), part_.have()};
     FRUGAL_CHECK(options_.sha256.empty() || result.sha256 == options_.sha256,
                  "[fetch] wrong checksum of {}: expected SHA-256 {}, got {}: {}", url_,
@@ -249,7 +276,7 @@ class Download {
     }
     const bool final_answer = code == CURLE_HTTP_RETURNED_ERROR && status >= 400 && status < 500 &&
                               status != 408 && status != 429;
-    const std::string why = detail[0] != '\0' ? detail : curl_easy_strerror(code);
+    const std::string why = printable(detail[0] != '\0' ? detail : curl_easy_strerror(code), 300);
     FRUGAL_CHECK(!final_answer && code != CURLE_URL_MALFORMAT &&
                      code != CURLE_UNSUPPORTED_PROTOCOL && code != CURLE_TOO_MANY_REDIRECTS &&
                      code != CURLE_PEER_FAILED_VERIFICATION && code != CURLE_SSL_CACERT_BADFILE,
@@ -286,10 +313,17 @@ class Download {
       return false;
     }
     version_ = tag_;  // whole, and perhaps another file than last time
-    std::ofstream(note_) << url_ << "\n" << version_ << "\n";
-    if (part_.clear()) return true;
-    failure_ = fmt::format("cannot write: {}", std::strerror(errno));
-    return false;
+    if (!part_.clear()) {
+      failure_ = fmt::format("cannot write: {}", std::strerror(errno));
+      return false;
+    }
+    try {
+      atomic_write(note_, url_ + "\n" + version_ + "\n");
+    } catch (const std::exception& error) {  // curl is C
+      failure_ = fmt::format("cannot write {}: {}", note_, error.what());
+      return false;
+    }
+    return true;
   }
 
   bool take(const char* data, size_t bytes) {

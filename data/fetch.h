@@ -32,7 +32,7 @@ bool can_fetch();  // built with libcurl
 // Errors: a url that is not http or https; no libcurl; another fetch of the same path; an answer of
 // 4xx at once, other failures after the retries, with what is kept; more than max_bytes, or not
 // `bytes`; another sum or beginning, which moves the file to PATH.bad; files that cannot be
-// written.
+// written; a PATH.part or PATH.part.from that is a link, no ordinary file, or another user's.
 Fetched fetch(const std::string& url, const std::string& path, const FetchOptions& options = {});
 
 }  // namespace frugal::data

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/quoted.h"
 #include "data/file_bytes.h"
 #include "data/tsv.h"
 
@@ -49,8 +50,8 @@ const Row& row_of(const std::string& name) {
   const auto& table = rows();
   const auto at = std::find_if(table.begin(), table.end(),
                                [&](const Row& row) { return row.task.name == name; });
-  FRUGAL_CHECK(at != table.end(), "[glue] expected one of {}, got \"{}\"",
-               fmt::join(glue_tasks(), ", "), name);
+  FRUGAL_CHECK(at != table.end(), "[glue] expected one of {}, got {}",
+               fmt::join(glue_tasks(), ", "), in_quotes(name));
   return *at;
 }
 
@@ -91,8 +92,8 @@ std::vector<GlueExample> read_table(const std::string& path, const Row& row, con
     std::vector<std::string> known = names;
     if (!row.named_labels) known = {"0", "1"};
     const auto at = std::find(known.begin(), known.end(), fields[label]);
-    FRUGAL_CHECK(at != known.end(), "[glue] expected a label among {} in line {} of {}, got \"{}\"",
-                 fmt::join(known, ", "), reader.line(), path, fields[label]);
+    FRUGAL_CHECK(at != known.end(), "[glue] expected a label among {} in line {} of {}, got {}",
+                 fmt::join(known, ", "), reader.line(), path, in_quotes(fields[label]));
     example.label = at - known.begin();
   }
   FRUGAL_CHECK(!examples.empty(), "[glue] expected examples in {}, got none", path);

@@ -9,6 +9,10 @@
 namespace frugal::data {
 namespace {
 
+// Of dense features: above kManyElements, next to nothing but zeros would take memory that the file
+// does not stand for.
+constexpr int64_t kManyElements = int64_t{1} << 28, kSparsest = 4096;
+
 // `row`: scale of 1 / its sum in f64, so that the sum does not depend on the order of reading.
 template <class Each>
 float row_scale(int64_t begin, int64_t end, const Each& value) {
@@ -107,11 +111,13 @@ void set_features(GraphData& graph, CsrMatrix features, const GraphOptions& opti
     graph.x_value = to_tensor(features.value);
     return;
   }
-  int64_t bytes = 4;
-  FRUGAL_CHECK(!__builtin_mul_overflow(bytes, std::max<int64_t>(features.rows, 1), &bytes) &&
-                   !__builtin_mul_overflow(bytes, std::max<int64_t>(features.cols, 1), &bytes),
-               "[graph] features of {} rows and {} columns are too many", features.rows,
-               features.cols);
+  int64_t elements = 0;
+  const bool overflow = __builtin_mul_overflow(features.rows, features.cols, &elements);
+  const auto held = static_cast<int64_t>(features.value.size());
+  FRUGAL_CHECK(!overflow && (elements <= kManyElements || elements / kSparsest <= held),
+               "[graph] expected features of which more than one of {} is not 0, got {} of {} rows "
+               "and {} columns; keep them as a sparse matrix (data.sparse_features)",
+               kSparsest, held, features.rows, features.cols);
   graph.x_row_ptr = graph.x_col = graph.x_value = {};
   graph.x = Tensor::zeros({features.rows, features.cols});
   float* x = graph.x.mut<float>();

@@ -1,11 +1,13 @@
 #include "data/graph_data_json.h"
 
 #include <charconv>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/quoted.h"
 #include "data/file_bytes.h"
-#include "data/graph_data_text.h"
+#include "data/json_strict.h"
 
 namespace frugal::data {
 namespace {
@@ -30,7 +32,7 @@ class Events : public json::json_sax_t {
   bool number_float(number_float_t value, const string_t& text) override {
     if (!(value > -9e15 && value < 9e15) ||
         static_cast<double>(static_cast<int64_t>(value)) != value)
-      fail(text);
+      fail(printable(text));
     return number(static_cast<int64_t>(value));
   }
   bool start_object(size_t /*count*/) override {
@@ -54,8 +56,8 @@ class Events : public json::json_sax_t {
   }
   bool parse_error(size_t offset, const std::string& /*token*/,
                    const nlohmann::detail::exception& error) override {
-    throw Error(
-        fmt::format("[{}] invalid JSON in {} at offset {}: {}", op_, path_, offset, error.what()));
+    throw Error(fmt::format("[{}] invalid JSON in {} at offset {}: {}", op_, path_, offset,
+                            json_reason(error)));
   }
 
  private:
@@ -81,12 +83,46 @@ class Events : public json::json_sax_t {
   std::vector<int64_t> numbers_;
 };
 
+// A file's bytes for the parser, which would take a NUL byte for the end.
+class Bytes {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  Bytes() = default;  // the end
+  Bytes(const char* op, const std::string& path, std::FILE* file)
+      : op_(op), path_(&path), file_(file) {
+    ++*this;
+  }
+  char operator*() const { return byte_; }
+  Bytes& operator++() {
+    const int c = getc_unlocked(file_);
+    if (c == EOF) file_ = nullptr;
+    byte_ = static_cast<char>(c);
+    ++count_;
+    FRUGAL_CHECK(c != 0, "[{}] invalid JSON in {} at offset {}: a NUL byte", op_, *path_,
+                 count_ - 1);
+    return *this;
+  }
+  bool operator==(const Bytes& other) const { return file_ == other.file_; }
+
+ private:
+  const char* op_ = nullptr;
+  const std::string* path_ = nullptr;
+  std::FILE* file_ = nullptr;
+  int64_t count_ = 0;
+  char byte_ = 0;
+};
+
 }  // namespace
 
 void read_json_numbers(const char* op, const std::string& path, const JsonEntry& entry) {
   const FileHandle file = open_file(op, path);
   Events events(op, path, entry);
-  const bool whole = json::sax_parse(file.get(), &events);
+  const bool whole = json::sax_parse(Bytes(op, path, file.get()), Bytes(), &events);
   FRUGAL_CHECK(whole && !std::ferror(file.get()), "[{}] cannot read {}", op, path);
 }
 

@@ -49,13 +49,17 @@ struct SaintOptions {
   uint64_t seed = 0;
 };
 
+// The largest `roots`, `nodes` or `edges` (whichever the sampler takes) that makes sense for a
+// graph: 4096, or as many as it has nodes or edges; with walks, fewer where they are long.
+int64_t most_saint_draws(const GraphData& graph, GraphPart part, const SaintOptions& options);
+
 // GraphSAINT. Two more extras, so that biased drawing leaves no bias:
 //   edge_norm [E'] f32: see GraphAggregate.
 //   node_weight [V'] f32: the sum of weight * loss over the batch estimates the mean loss of the
 //     part's nodes; 0 for other nodes.
 // Both are ratios of counts of the subgraphs drawn beforehand; what was never seen counts as seen
 // once. Nodes that the sampler never draws (isolated ones, of `edge`) have no part in the mean.
-// Errors: also counts below 1, a graph without edges for `edge`.
+// Errors: also counts below 1 or above most_saint_draws, a graph without edges for `edge`.
 // Ref: Zeng et al. 2020, section 3.2 and algorithm 2.
 class SaintBatches : public GraphSource {
  public:

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "core/random_streams.h"
 #include "data/graph_samplers.h"
@@ -13,16 +14,24 @@ namespace {
 // and Floyd 1987.
 void distinct(Draws& draws, int64_t bound, int64_t count, std::vector<int64_t>& out) {
   out.clear();
-  const auto has = [&](int64_t value) { return std::binary_search(out.begin(), out.end(), value); };
+  // Few numbers are found faster in a sorted list; in a long one, each insertion moves all behind
+  // it.
+  const bool few = count <= 64;
+  std::unordered_set<int64_t> seen;
+  const auto has = [&](int64_t value) {
+    return few ? std::binary_search(out.begin(), out.end(), value) : seen.contains(value);
+  };
   for (int64_t last = bound - count; last < bound; ++last) {
     const int64_t drawn = draws.below(last + 1);
-    // `last` is above all of them; what is drawn goes where it keeps them sorted.
-    if (has(drawn)) {
-      out.push_back(last);
+    const int64_t taken = has(drawn) ? last : drawn;
+    if (few) {
+      out.insert(std::upper_bound(out.begin(), out.end(), taken), taken);
     } else {
-      out.insert(std::upper_bound(out.begin(), out.end(), drawn), drawn);
+      seen.insert(taken);
+      out.push_back(taken);
     }
   }
+  if (!few) std::sort(out.begin(), out.end());
 }
 
 }  // namespace

@@ -14,6 +14,10 @@ namespace {
 // counts are added: what is drawn does not depend on the number of threads.
 constexpr int64_t kBlockNodes = 65536;
 
+// Draws beyond the size of the graph find next to nothing new, and cost time: of nodes or edges, or
+// of roots, and of steps of all walks.
+constexpr int64_t kFewDraws = 4096, kFewSteps = 65536, kStepsOfNode = 64;
+
 }  // namespace
 
 // Draws the nodes of a subgraph. Thread safety: draw() may be called by several threads.
@@ -96,6 +100,18 @@ struct SaintBatches::Sampler {
   Scratch of_consumer;
 };
 
+int64_t most_saint_draws(const GraphData& graph, GraphPart part, const SaintOptions& options) {
+  if (options.sampler == SaintSampler::edge) {
+    const Tensor edges = edges_of(graph, part);
+    return std::max(kFewDraws, edges.defined() && edges.dim() == 2 ? edges.size(1) : 0);
+  }
+  const bool less = part == GraphPart::train && graph.train_edge_index.defined();
+  const auto pool = less ? static_cast<int64_t>(nodes_of(graph, part).size()) : graph.nodes;
+  if (options.sampler == SaintSampler::node) return std::max(kFewDraws, pool);
+  const int64_t steps = std::max(kFewSteps, kStepsOfNode * pool) / (options.length + 1);
+  return std::clamp<int64_t>(steps, 1, std::max(kFewDraws, pool));
+}
+
 SaintBatches::SaintBatches(const GraphData& graph, GraphPart part, const SaintOptions& options)
     : graph_(graph), options_(options) {
   check_graph("saint", graph);
@@ -106,6 +122,13 @@ SaintBatches::SaintBatches(const GraphData& graph, GraphPart part, const SaintOp
       "coverage {}, batches {}",
       options.roots, options.length, options.nodes, options.edges, options.coverage,
       options.batches);
+  const int64_t most = most_saint_draws(graph, part, options);
+  const int64_t draws = options.sampler == SaintSampler::walk   ? options.roots
+                        : options.sampler == SaintSampler::node ? options.nodes
+                                                                : options.edges;
+  FRUGAL_CHECK(draws <= most,
+               "[saint] expected at most {} draws for a subgraph of this graph, got {}", most,
+               draws);
   wanted_ = mask_of(graph, part);
   samples_ = static_cast<int64_t>(nodes_of(graph, part).size());
   sampler_ = std::make_unique<Sampler>(graph, part, options);

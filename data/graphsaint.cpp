@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/quoted.h"
 #include "data/file_bytes.h"
 #include "data/graph_data_json.h"
-#include "data/graph_data_text.h"
 #include "data/npy.h"
 #include "data/npz_graph.h"
 
 namespace frugal::data {
 namespace {
 
-constexpr int64_t kMaxClasses = int64_t{1} << 24;
+// A network has outputs for all classes, so a label alone must not make millions of them.
+constexpr int64_t kFewClasses = 4096;
 
 Tensor read_adjacency(const std::string& path, int64_t& nodes) {
   const CsrMatrix matrix = read_npz_csr(NpzFile::open(path), "");
@@ -31,6 +32,7 @@ Tensor read_adjacency(const std::string& path, int64_t& nodes) {
 void read_classes(const std::string& path, GraphData& graph) {
   std::vector<int64_t> single(static_cast<size_t>(graph.nodes), -1);
   std::vector<uint8_t> several;  // in the file's order, so that it grows with the file
+  const int64_t most = std::max(kFewClasses, graph.nodes);
   int64_t labelled = 0;
   bool lists = false;
   read_json_numbers(
@@ -40,22 +42,22 @@ void read_classes(const std::string& path, GraphData& graph) {
         const auto width = static_cast<int64_t>(labels.size());
         if (labelled++ == 0) {
           lists = list;
-          FRUGAL_CHECK(width >= 1 && width < kMaxClasses,
+          FRUGAL_CHECK(width >= 1 && width < most,
                        "[graphsaint] expected labels in {}, got an empty list at node {}", path,
-                       name);
+                       printable(name));
           if (lists) graph.classes = width;
         }
         FRUGAL_CHECK(list == lists && (!list || width == graph.classes),
                      "[graphsaint] expected a class for each node or a list of one length in {}, "
                      "got another at node {}",
-                     path, name);
+                     path, printable(name));
         FRUGAL_CHECK(single[node] < 0, "[graphsaint] expected each node once in {}, got {} twice",
-                     path, name);
+                     path, printable(name));
         single[node] = list ? labelled - 1 : labels[0];
         for (size_t c = 0; c < labels.size(); ++c)
-          FRUGAL_CHECK(labels[c] >= 0 && labels[c] < (list ? 2 : kMaxClasses),
+          FRUGAL_CHECK(labels[c] >= 0 && labels[c] < (list ? 2 : most),
                        "[graphsaint] expected labels in [0, {}) in {}, got {} at node {}",
-                       list ? 2 : kMaxClasses, path, labels[c], name);
+                       list ? 2 : most, path, labels[c], printable(name));
         if (list) {
           several.insert(several.end(), labels.begin(), labels.end());
         } else {

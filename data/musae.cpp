@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/quoted.h"
 #include "data/csv.h"
 #include "data/file_bytes.h"
 #include "data/graph_data_json.h"
@@ -11,7 +12,8 @@
 namespace frugal::data {
 namespace {
 
-constexpr int64_t kMaxColumns = int64_t{1} << 24;
+// A network has weights for all columns, so a number alone must not make millions of them.
+constexpr int64_t kMaxColumns = int64_t{1} << 24, kFewColumns = 65536;
 
 std::string find_stem(const std::string& folder, const std::string& name) {
   for (const std::string& place :
@@ -58,12 +60,12 @@ CsrMatrix read_features(const std::string& path, int64_t nodes) {
       "musae", path, [&](const std::string& name, const std::vector<int64_t>& row, bool list) {
         const auto node = static_cast<size_t>(node_of("musae", path, name, nodes));
         FRUGAL_CHECK(list && !seen[node], "[musae] expected one list of columns for node {} in {}",
-                     name, path);
+                     printable(name), path);
         seen[node] = true;
         for (const int64_t column : row) {
           FRUGAL_CHECK(column >= 0 && column < kMaxColumns,
                        "[musae] expected columns in [0, {}) in {}, got {} at node {}", kMaxColumns,
-                       path, column, name);
+                       path, column, printable(name));
           columns = std::max(columns, column + 1);
           rows[node].push_back(static_cast<int32_t>(column));
         }
@@ -76,6 +78,10 @@ CsrMatrix read_features(const std::string& path, int64_t nodes) {
     csr.row_ptr.push_back(static_cast<int64_t>(csr.col.size()));
   }
   csr.value.assign(csr.col.size(), 1.0f);
+  const int64_t most = std::max<int64_t>(kFewColumns, static_cast<int64_t>(csr.col.size()));
+  FRUGAL_CHECK(columns <= most,
+               "[musae] expected columns in [0, {}) in {}, which names {} of them, got {}", most,
+               path, csr.col.size(), columns - 1);
   return csr;
 }
 

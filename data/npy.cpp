@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/dtype_switch.h"
-#include "data/graph_data_text.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 namespace {
@@ -169,8 +169,15 @@ Tensor widened(const Tensor& bytes) {
 
 using Read = std::function<size_t(void*, size_t)>;
 
+struct Start {
+  NpyInfo info;
+  std::string descr;
+  bool fortran = false, narrow = false;
+  int64_t bytes = 0;  // of data behind it
+};
+
 // `total`: bytes in all, so that a header that lies allocates nothing.
-Tensor read_array(const std::string& where, int64_t total, const Read& read) {
+Start read_start(const std::string& where, int64_t total, const Read& read) {
   uint8_t start[12];
   constexpr uint8_t kMagic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
   FRUGAL_CHECK(read(start, 10) == 10 && std::equal(kMagic, kMagic + 6, start),
@@ -204,12 +211,17 @@ Tensor read_array(const std::string& where, int64_t total, const Read& read) {
   const int64_t rest = total - begin - static_cast<int64_t>(length);
   FRUGAL_CHECK(bytes == rest, "[npy] expected {} bytes of data {} {} in {}, got {}", bytes,
                header.shape, header.descr, where, rest);
+  return {{narrow ? DType::i32 : dtype, header.shape}, header.descr, header.fortran, narrow, bytes};
+}
+
+Tensor read_array(const std::string& where, int64_t total, const Read& read) {
+  const auto [info, descr, fortran, narrow, bytes] = read_start(where, total, read);
   const CategoryScope category(Category::input);
-  const Tensor tensor = Tensor::empty(header.shape, dtype);
+  const Tensor tensor = Tensor::empty(info.shape, narrow ? DType::u8 : info.dtype);
   FRUGAL_CHECK(
       bytes == 0 || read(tensor.raw(), static_cast<size_t>(bytes)) == static_cast<size_t>(bytes),
       "[npy] cannot read {} bytes of data in {}", bytes, where);
-  const Tensor done = finish(where, tensor, header.shape, header.fortran);
+  const Tensor done = finish(where, tensor, info.shape, fortran);
   return narrow ? widened(done) : done;
 }
 
@@ -267,11 +279,32 @@ std::vector<std::string> NpzFile::names() const {
   return names;
 }
 
-Tensor NpzFile::read(const std::string& name) const {
+const ZipEntry& NpzFile::entry(const std::string& name) const {
   const ZipEntry* entry = zip_.find(name + ".npy");
   FRUGAL_CHECK(entry != nullptr, "[npz] expected an array {} in {}, got {}", in_quotes(name),
-               path(), fmt::join(names(), " "));
-  return parse_npy(path() + ", entry " + entry->name, zip_.read(*entry));
+               path(), printable(fmt::format("{}", fmt::join(names(), " ")), 300));
+  return *entry;
+}
+
+NpyInfo NpzFile::info(const std::string& name) const {
+  const ZipEntry& of = entry(name);
+  ZipReader reader(zip_, of);
+  return read_start(where(of), of.size,
+                    [&](void* out, size_t count) { return reader.read(out, count); })
+      .info;
+}
+
+Tensor NpzFile::read(const std::string& name) const {
+  const ZipEntry& of = entry(name);
+  ZipReader reader(zip_, of);
+  Tensor tensor = read_array(where(of), of.size,
+                             [&](void* out, size_t count) { return reader.read(out, count); });
+  reader.finish();
+  return tensor;
+}
+
+std::string NpzFile::where(const ZipEntry& entry) const {
+  return path() + ", entry " + printable(entry.name);
 }
 
 Tensor to_i64(const std::string& where, const Tensor& tensor) {

@@ -19,6 +19,11 @@ Tensor read_npy(const std::string& path);
 // The same from memory; `where` stands for the path in messages.
 Tensor parse_npy(const std::string& where, std::span<const uint8_t> bytes);
 
+struct NpyInfo {
+  DType dtype{};
+  Shape shape;
+};
+
 // An open archive; arrays are read one by one, under the names that np.savez was given.
 class NpzFile {
  public:
@@ -26,10 +31,14 @@ class NpzFile {
   const std::string& path() const { return zip_.path(); }
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return zip_.find(name + ".npy") != nullptr; }
-  // Errors: no such array, those of ZipFile::read and of read_npy.
-  Tensor read(const std::string& name) const;
+  // What an array is, from its header alone. Errors: no such array, those of ZipReader and
+  // read_npy.
+  NpyInfo info(const std::string& name) const;
+  Tensor read(const std::string& name) const;  // Errors: the same
 
  private:
+  const ZipEntry& entry(const std::string& name) const;
+  std::string where(const ZipEntry& entry) const;  // for messages
   ZipFile zip_;
 };
 

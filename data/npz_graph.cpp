@@ -6,27 +6,52 @@
 
 namespace frugal::data {
 
-CsrMatrix read_npz_csr(const NpzFile& file, const std::string& name) {
+namespace {
+
+// The extents of a sparse matrix, with those of its arrays held against them: headers are read, and
+// no data. So an array that expands to another size than it must have is refused before it does.
+Shape csr_shape(const NpzFile& file, const std::string& name) {
+  const NpyInfo info = file.info(name + "shape");
+  FRUGAL_CHECK(info.shape == Shape{2} && !is_floating(info.dtype),
+               "[npz] expected a shape of 2 extents in {}, got {} {}", file.path(), info.shape,
+               name_of(info.dtype));
   const Tensor shape = to_i64(file.path(), file.read(name + "shape"));
-  FRUGAL_CHECK(shape.shape() == Shape{2}, "[npz] expected a shape of 2 extents in {}, got {}",
-               file.path(), describe(shape));
-  return make_csr(file.path(), shape.data<int64_t>()[0], shape.data<int64_t>()[1],
-                  file.read(name + "indptr"), file.read(name + "indices"),
-                  file.read(name + "data"));
+  const int64_t rows = shape.data<int64_t>()[0], cols = shape.data<int64_t>()[1];
+  const Shape ends = file.info(name + "indptr").shape;
+  const Shape columns = file.info(name + "indices").shape, values = file.info(name + "data").shape;
+  int64_t most = 0;
+  const bool fits = rows >= 0 && cols >= 0 && ends.dim() == 1 && ends[0] - 1 == rows &&
+                    columns.dim() == 1 && values == columns &&
+                    (__builtin_mul_overflow(rows, cols, &most) || columns[0] <= most);
+  FRUGAL_CHECK(
+      fits,
+      "[csr] expected row_ptr [rows + 1], as many columns as values, and at most one value "
+      "an element in {}, got {} rows, {} columns, arrays {} {} {}",
+      file.path(), rows, cols, ends, columns, values);
+  return {rows, cols};
+}
+
+}  // namespace
+
+CsrMatrix read_npz_csr(const NpzFile& file, const std::string& name) {
+  const Shape shape = csr_shape(file, name);
+  return make_csr(file.path(), shape[0], shape[1], file.read(name + "indptr"),
+                  file.read(name + "indices"), file.read(name + "data"));
 }
 
 GraphData open_npz_graph(const std::string& path, const GraphOptions& options) {
   const NpzFile file = NpzFile::open(path);
+  const Shape links = csr_shape(file, "adj_"), words = csr_shape(file, "attr_"),
+              labels = file.info("labels").shape;
+  FRUGAL_CHECK(links[1] == links[0] && words[0] == links[0] && labels == Shape{links[0]},
+               "[npz] expected an adjacency [V, V], features [V, F] and labels [V] in {}, got {}, "
+               "{} and {}",
+               path, links, words, labels);
   const CsrMatrix adjacency = read_npz_csr(file, "adj_");
   CsrMatrix features = read_npz_csr(file, "attr_");
   GraphData graph;
   graph.nodes = adjacency.rows;
   graph.y = to_i64(path, file.read("labels"));
-  FRUGAL_CHECK(adjacency.cols == graph.nodes && features.rows == graph.nodes &&
-                   graph.y.shape() == Shape{graph.nodes},
-               "[npz] expected an adjacency [V, V], features [V, F] and labels [V] in {}, got [{}, "
-               "{}], [{}, {}] and {}",
-               path, adjacency.rows, adjacency.cols, features.rows, features.cols, graph.y.shape());
   const int64_t* y = graph.y.data<int64_t>();
   for (int64_t i = 0; i < graph.nodes; ++i) {
     FRUGAL_CHECK(y[i] >= 0 && y[i] <= graph.nodes,

@@ -11,7 +11,7 @@
 namespace frugal::data {
 
 // All three, Errors (each with path and offset): unreadable or truncated file, an unknown opcode or
-// name, a stack that does not hold what an opcode needs, files above 1 GiB or of more than 2^24
+// name, a stack that does not hold what an opcode needs, files above 1 GiB or of more than 2^22
 // values, another kind of object than asked for.
 
 // A numpy array of the dtypes of read_npy.

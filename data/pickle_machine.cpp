@@ -5,14 +5,15 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "data/graph_data_text.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr size_t kMaxValues = size_t{1} << 24;
+// The largest graphs of this kind have some hundred thousand values.
+constexpr size_t kMaxValues = size_t{1} << 22;
 
 // The names that a pickle may use; each under all the modules it has lived in.
 enum Global : int64_t {
@@ -198,7 +199,9 @@ void PickleMachine::reduce() {
   const uint32_t arguments_at = pop(), callable_at = pop();
   if (values_[arguments_at].kind != Kind::tuple || values_[callable_at].kind != Kind::global)
     fail("a name and a tuple to apply it to");
-  const std::vector<uint32_t> arguments = values_[arguments_at].items;
+  // Not copied: one long tuple may be the arguments of many calls. Values move, so it is not used
+  // behind make().
+  const std::vector<uint32_t>& arguments = values_[arguments_at].items;
   const auto is = [&](size_t i, Kind kind) {
     return i < arguments.size() && values_[arguments[i]].kind == kind;
   };

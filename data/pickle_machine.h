@@ -90,6 +90,7 @@ class PickleMachine {
   std::vector<size_t> marks_;
   std::vector<std::pair<bool, uint32_t>> memo_;
   std::deque<std::string> texts_;  // those that the file holds in another form
+  size_t encoded_ = 0;             // bytes of texts that latin1() was given
   uint32_t root_ = 0;
 };
 

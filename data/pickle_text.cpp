@@ -76,6 +76,9 @@ std::string_view PickleMachine::unescape_unicode(std::string_view text) {
 std::string_view PickleMachine::latin1(const PickleValue& unicode) {
   std::string& out = texts_.emplace_back();
   const std::string_view text = unicode.text;
+  // One text may be named many times.
+  encoded_ += text.size();
+  if (encoded_ > bytes_.size()) fail("texts to encode of no more bytes than the file has");
   out.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<uint8_t>(text[i]);

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <optional>
-#include <set>
+
+#include "core/quoted.h"
+#include "data/json_strict.h"
 
 namespace frugal::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -24,29 +26,18 @@ std::optional<DType> dtype_of_name(const std::string& name) {
   return found->second;
 }
 
-// The library keeps the last of equal keys and sorts them, so names and duplicates are noted while
-// it parses. Depth 1 holds the tensors, depth 2 their fields; nothing is deeper but shapes.
-json parse_header(const std::string& path, const std::string& text,
-                  std::vector<std::string>& names) {
-  std::set<std::string> outer, inner;
-  const auto note = [&](int depth, json::parse_event_t event, json& value) {
-    FRUGAL_CHECK(depth <= 3, "[safetensors] expected a header of tensors in {}, got deeper nesting",
-                 path);
-    if (event == json::parse_event_t::object_start && depth == 1) inner.clear();
-    if (event != json::parse_event_t::key) return true;
-    const auto& key = value.get_ref<const std::string&>();
-    FRUGAL_CHECK((depth == 1 ? outer : inner).insert(key).second,
-                 "[safetensors] expected each name once in {}, got \"{}\" twice", path, key);
-    if (depth == 1 && key != kMetadata) names.push_back(key);
-    return true;
-  };
+// Keys in the file's order, each once in its object.
+json parse_header(const std::string& path, const std::string& text) {
   try {
-    return json::parse(text, note);
-  } catch (const json::exception& error) {
-    throw Error(
-        fmt::format("[safetensors] invalid JSON in the header of {}: {}", path, error.what()));
+    return parse_json<json>(text);
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("[safetensors] invalid JSON in the header of {}: {}{}{}", path,
+                            error.place(), error.place().empty() ? "" : ": ", error.what()));
   }
 }
+
+// A value of the header as messages show it.
+std::string shown(const json& value) { return printable(value.dump(), 200); }
 
 // A whole number in [0, 2^63); floats and negatives are none.
 std::optional<int64_t> whole(const json& value) {
@@ -60,42 +51,42 @@ SafetensorsInfo parse_info(const std::string& path, const std::string& name, con
                            int64_t data_bytes) {
   const auto field = [&](const char* key) -> const json& {
     FRUGAL_CHECK(value.is_object() && value.contains(key) && value.size() == 3,
-                 "[safetensors] expected dtype, shape and data_offsets of \"{}\" in {}, got {}",
-                 name, path, value.dump().substr(0, 200));
+                 "[safetensors] expected dtype, shape and data_offsets of {} in {}, got {}",
+                 in_quotes(name), path, shown(value));
     return value.at(key);
   };
   const json &type = field("dtype"), &shape = field("shape"), &offsets = field("data_offsets");
   SafetensorsInfo info;
   const auto dtype = type.is_string() ? dtype_of_name(type.get<std::string>()) : std::nullopt;
   FRUGAL_CHECK(dtype,
-               "[safetensors] expected a dtype of F64 F32 BF16 F16 I64 I32 U8 BOOL for \"{}\" in "
+               "[safetensors] expected a dtype of F64 F32 BF16 F16 I64 I32 U8 BOOL for {} in "
                "{}, got {}",
-               name, path, type.dump().substr(0, 200));
+               in_quotes(name), path, shown(type));
   info.dtype = *dtype;
   FRUGAL_CHECK(shape.is_array() && shape.size() <= Shape::kMaxDim,
-               "[safetensors] expected a shape of at most {} extents for \"{}\" in {}, got {}",
-               Shape::kMaxDim, name, path, shape.dump().substr(0, 200));
+               "[safetensors] expected a shape of at most {} extents for {} in {}, got {}",
+               Shape::kMaxDim, in_quotes(name), path, shown(shape));
   auto bytes = static_cast<int64_t>(size_of(info.dtype));
   bool overflow = false;
   for (const json& extent : shape) {
     const auto number = whole(extent);
-    FRUGAL_CHECK(number, "[safetensors] expected extents of at least 0 for \"{}\" in {}, got {}",
-                 name, path, shape.dump().substr(0, 200));
+    FRUGAL_CHECK(number, "[safetensors] expected extents of at least 0 for {} in {}, got {}",
+                 in_quotes(name), path, shown(shape));
     overflow = __builtin_mul_overflow(bytes, *number, &bytes) || overflow;
     info.shape.push_back(*number);
   }
-  FRUGAL_CHECK(!overflow, "[safetensors] the shape of \"{}\" in {} overflows: {}", name, path,
-               info.shape);
+  FRUGAL_CHECK(!overflow, "[safetensors] the shape of {} in {} overflows: {}", in_quotes(name),
+               path, info.shape);
   const auto begin = offsets.is_array() && offsets.size() == 2 ? whole(offsets[0]) : std::nullopt;
   const auto end = begin ? whole(offsets[1]) : std::nullopt;
   FRUGAL_CHECK(begin && end && *begin <= *end && *end <= data_bytes,
-               "[safetensors] expected data_offsets in [0, {}] for \"{}\" in {}, got {}; is the "
+               "[safetensors] expected data_offsets in [0, {}] for {} in {}, got {}; is the "
                "file truncated?",
-               data_bytes, name, path, offsets.dump().substr(0, 200));
+               data_bytes, in_quotes(name), path, shown(offsets));
   info.begin = *begin;
   info.end = *end;
   FRUGAL_CHECK(info.end - info.begin == bytes,
-               "[safetensors] expected {} bytes for \"{}\" {} {} in {}, got {}", bytes, name,
+               "[safetensors] expected {} bytes for {} {} {} in {}, got {}", bytes, in_quotes(name),
                info.shape, type.get<std::string>(), path, info.end - info.begin);
   return info;
 }
@@ -124,7 +115,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
 }
 
 void SafetensorsFile::parse(const std::string& header, int64_t data_bytes) {
-  const json root = parse_header(path_, header, names_);
+  const json root = parse_header(path_, header);
   FRUGAL_CHECK(root.is_object(), "[safetensors] expected an object as the header of {}, got {}",
                path_, root.type_name());
   if (root.contains(kMetadata)) {
@@ -134,16 +125,18 @@ void SafetensorsFile::parse(const std::string& header, int64_t data_bytes) {
                  entries.type_name());
     for (const auto& [key, value] : entries.items()) {
       FRUGAL_CHECK(value.is_string(),
-                   "[safetensors] expected a string for __metadata__ \"{}\" in {}, got {}", key,
-                   path_, value.type_name());
+                   "[safetensors] expected a string for __metadata__ {} in {}, got {}",
+                   in_quotes(key), path_, value.type_name());
       metadata_[key] = value.get<std::string>();
     }
   }
-  std::vector<std::pair<int64_t, const std::string*>> order;
-  for (const std::string& name : names_) {
-    const auto& info = infos_[name] = parse_info(path_, name, root.at(name), data_bytes);
-    order.emplace_back(info.begin, &name);
+  for (const auto& [name, value] : root.items()) {
+    if (name == kMetadata) continue;
+    names_.push_back(name);
+    infos_[name] = parse_info(path_, name, value, data_bytes);
   }
+  std::vector<std::pair<int64_t, const std::string*>> order;
+  for (const std::string& name : names_) order.emplace_back(infos_[name].begin, &name);
   // An empty tensor begins where its successor does, so ties are ordered by the end.
   std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
     return std::pair(a.first, infos_[*a.second].end) < std::pair(b.first, infos_[*b.second].end);
@@ -151,9 +144,9 @@ void SafetensorsFile::parse(const std::string& header, int64_t data_bytes) {
   int64_t at = 0;
   for (const auto& [begin, name] : order) {
     FRUGAL_CHECK(begin == at,
-                 "[safetensors] expected \"{}\" to begin at offset {} of the data in {}, got {}: "
+                 "[safetensors] expected {} to begin at offset {} of the data in {}, got {}: "
                  "tensors {}",
-                 *name, at, path_, begin, begin < at ? "overlap" : "leave a gap");
+                 in_quotes(*name), at, path_, begin, begin < at ? "overlap" : "leave a gap");
     at = infos_[*name].end;
   }
   FRUGAL_CHECK(at == data_bytes,
@@ -163,8 +156,8 @@ void SafetensorsFile::parse(const std::string& header, int64_t data_bytes) {
 
 const SafetensorsInfo& SafetensorsFile::info(const std::string& name) const {
   const auto found = infos_.find(name);
-  FRUGAL_CHECK(found != infos_.end(), "[safetensors] expected a tensor \"{}\" in {}, got none",
-               name, path_);
+  FRUGAL_CHECK(found != infos_.end(), "[safetensors] expected a tensor {} in {}, got none",
+               in_quotes(name), path_);
   return found->second;
 }
 
@@ -175,13 +168,13 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   if (bytes == 0) return tensor;
   const bool found = fseeko(file_.get(), data_begin_ + entry.begin, SEEK_SET) == 0;
   FRUGAL_CHECK(found && std::fread(tensor.raw(), 1, bytes, file_.get()) == bytes,
-               "[safetensors] cannot read {} bytes of \"{}\" in {}: the file was cut", bytes, name,
-               path_);
+               "[safetensors] cannot read {} bytes of {} in {}: the file was cut", bytes,
+               in_quotes(name), path_);
   if (entry.dtype == DType::bool_) {
     const auto* values = static_cast<const uint8_t*>(tensor.raw());
     FRUGAL_CHECK(std::all_of(values, values + bytes, [](uint8_t value) { return value <= 1; }),
-                 "[safetensors] expected bytes 0 or 1 in BOOL \"{}\" of {}, got another", name,
-                 path_);
+                 "[safetensors] expected bytes 0 or 1 in BOOL {} of {}, got another",
+                 in_quotes(name), path_);
   }
   return tensor;
 }

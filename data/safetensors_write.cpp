@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/quoted.h"
 #include "data/atomic_file.h"
 #include "data/safetensors.h"
 
@@ -90,11 +91,11 @@ void write_safetensors(const std::string& path,
                        const Metadata& metadata) {
   std::set<std::string> seen;
   for (const auto& [name, tensor] : tensors) {
-    FRUGAL_CHECK(seen.insert(name).second,
-                 "[safetensors] expected each name once, got \"{}\" twice", name);
+    FRUGAL_CHECK(seen.insert(name).second, "[safetensors] expected each name once, got {} twice",
+                 in_quotes(name));
     FRUGAL_CHECK(name != "__metadata__", "[safetensors] expected another name than __metadata__");
     FRUGAL_CHECK(tensor.defined() && tensor.device().type != DeviceType::meta,
-                 "[safetensors] expected a tensor on cpu or cuda for \"{}\", got {}", name,
+                 "[safetensors] expected a tensor on cpu or cuda for {}, got {}", in_quotes(name),
                  describe(tensor));
   }
   std::vector<size_t> order(tensors.size());

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 namespace {
@@ -317,8 +318,8 @@ const Source& find_source(const std::string& name) {
                                [&](const Source& source) { return source.name == name; });
   std::vector<std::string> names;
   for (const Source& source : all) names.push_back(source.name);
-  FRUGAL_CHECK(at != all.end(), "[data] expected one of {}, got \"{}\"", fmt::join(names, ", "),
-               name);
+  FRUGAL_CHECK(at != all.end(), "[data] expected one of {}, got {}", fmt::join(names, ", "),
+               in_quotes(name));
   return *at;
 }
 

@@ -4,10 +4,13 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/quoted.h"
 #include "data/file_bytes.h"
 
 namespace frugal::data {
 namespace {
+
+constexpr size_t kMaxLine = size_t{1} << 20;
 
 // The field inside its quotes, or the field as it stands where they do not enclose it.
 void unquote(std::string& field) {
@@ -37,23 +40,29 @@ TsvReader::TsvReader(const std::string& path, const TsvOptions& options)
   columns_ = header_.size();
   for (auto name = header_.begin(); name != header_.end(); ++name)
     FRUGAL_CHECK(std::find(name + 1, header_.end(), *name) == header_.end(),
-                 "[tsv] expected columns of different names in {}, got \"{}\" twice", path, *name);
+                 "[tsv] expected columns of different names in {}, got {} twice", path,
+                 in_quotes(*name));
 }
 
 size_t TsvReader::column(const std::string& name) const {
   const auto at = std::find(header_.begin(), header_.end(), name);
-  FRUGAL_CHECK(at != header_.end(), "[tsv] expected a column \"{}\" in {}, got {}", name, path_,
-               fmt::join(header_, ", "));
+  FRUGAL_CHECK(at != header_.end(), "[tsv] expected a column {} in {}, got {}", in_quotes(name),
+               path_, printable(fmt::format("{}", fmt::join(header_, ", ")), 300));
   return static_cast<size_t>(at - header_.begin());
 }
 
 bool TsvReader::read_line(std::vector<std::string>& fields) {
-  if (!std::getline(file_, text_)) {
-    FRUGAL_CHECK(!file_.bad(), "[tsv] cannot read {} after line {}", path_, line_);
-    return false;
-  }
+  text_.resize(kMaxLine + 1);  // and a zero behind it
+  file_.getline(text_.data(), static_cast<std::streamsize>(text_.size()));
+  const auto got = static_cast<size_t>(file_.gcount());
+  FRUGAL_CHECK(!file_.bad(), "[tsv] cannot read {} after line {}", path_, line_);
+  if (file_.eof() && got == 0) return false;
+  FRUGAL_CHECK(!file_.fail(),
+               "[tsv] expected lines of at most {} bytes in {}, got a longer one at line {}; is it "
+               "such a table?",
+               kMaxLine, path_, line_ + 1);
   ++line_;
-  std::string_view rest = text_;
+  std::string_view rest(text_.data(), file_.eof() ? got : got - 1);
   if (line_ == 1 && rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);
   if (rest.ends_with('\r')) rest.remove_suffix(1);
   fields.clear();

@@ -15,6 +15,7 @@ struct TsvOptions {
 };
 
 // A byte order mark and line ends of Windows are dropped; a field cannot hold a tab or a new line.
+// Reads line by line, in little memory.
 class TsvReader {
  public:
   // Errors: unreadable; an empty file; a column named twice.
@@ -24,7 +25,7 @@ class TsvReader {
   size_t column(const std::string& name) const;  // Errors: none such, listing those there are
 
   // The next line's fields; false at the end. Errors (with the line's number): not as many fields
-  // as the first line has; a failing read.
+  // as the first line has; a line above 1 MiB; a failing read.
   bool next(std::vector<std::string>& fields);
   int64_t line() const { return line_; }  // of what next() gave, from 1
 

@@ -1,6 +1,7 @@
 #include "data/vocab.h"
 
 #include "core/error.h"
+#include "core/quoted.h"
 #include "data/file_bytes.h"
 
 namespace frugal::data {
@@ -13,9 +14,8 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, const std::string& from)
     FRUGAL_CHECK(!tokens_[i].empty(), "[vocabulary] expected a token at line {} of {}, got nothing",
                  i + 1, from);
     const auto [at, added] = ids_.emplace(tokens_[i], static_cast<int64_t>(i));
-    FRUGAL_CHECK(added,
-                 "[vocabulary] expected each token once in {}, got \"{}\" at lines {} and {}", from,
-                 tokens_[i], at->second + 1, i + 1);
+    FRUGAL_CHECK(added, "[vocabulary] expected each token once in {}, got {} at lines {} and {}",
+                 from, in_quotes(tokens_[i]), at->second + 1, i + 1);
   }
 }
 
@@ -27,8 +27,8 @@ std::optional<int64_t> Vocabulary::find(std::string_view token) const {
 
 int64_t Vocabulary::id(std::string_view token) const {
   const auto found = find(token);
-  FRUGAL_CHECK(found.has_value(), "[vocabulary] expected the token \"{}\" in {}, got none such",
-               token, from_);
+  FRUGAL_CHECK(found.has_value(), "[vocabulary] expected the token {} in {}, got none such",
+               in_quotes(token), from_);
   return *found;
 }
 

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "data/graph_data_text.h"
+#include "core/quoted.h"
 
 namespace frugal::data {
 namespace {
@@ -227,53 +227,77 @@ const ZipEntry* ZipFile::find(const std::string& name) const {
   return nullptr;
 }
 
-std::vector<uint8_t> ZipFile::read(const ZipEntry& entry) const {
+ZipReader::ZipReader(const ZipFile& zip, const ZipEntry& entry)
+    : zip_(zip), entry_(entry), crc_(static_cast<uint32_t>(crc32(0, nullptr, 0))) {
   uint8_t local[kLocalBytes];
-  read_at(entry.header, local, kLocalBytes, "an entry's header");
-  FRUGAL_CHECK(le32(local) == kLocal, "[{}] expected the header of {} at offset {} of {}", op_,
-               in_quotes(entry.name), entry.header, path_);
-  const int64_t data =
-      entry.header + static_cast<int64_t>(kLocalBytes) + le16(local + 26) + le16(local + 28);
-  FRUGAL_CHECK(entry.packed <= file_bytes_ - data,
+  zip.read_at(entry.header, local, kLocalBytes, "an entry's header");
+  FRUGAL_CHECK(le32(local) == kLocal, "[{}] expected the header of {} at offset {} of {}", zip.op_,
+               in_quotes(entry.name), entry.header, zip.path_);
+  at_ = entry.header + static_cast<int64_t>(kLocalBytes) + le16(local + 26) + le16(local + 28);
+  FRUGAL_CHECK(entry.packed <= zip.file_bytes_ - at_,
                "[{}] expected {} bytes of {} at offset {} of {}, which has {}: is it truncated?",
-               op_, entry.packed, in_quotes(entry.name), data, path_, file_bytes_);
-  std::vector<uint8_t> out(static_cast<size_t>(entry.size));
-  if (entry.method == 0) {
-    read_at(data, out.data(), out.size(), "an entry");
-  } else {
-    std::vector<uint8_t> packed(static_cast<size_t>(entry.packed));
-    read_at(data, packed.data(), packed.size(), "an entry");
-    z_stream stream{};
-    FRUGAL_CHECK(inflateInit2(&stream, -15) == Z_OK, "[{}] cannot start zlib for {}", op_, path_);
-    size_t in = 0, got = 0;
-    int status = Z_OK;
-    uint8_t beyond;  // one byte of room more than there should be tells entries that hold more
-    while (status == Z_OK) {
-      const bool full = got == out.size();
-      const size_t give = std::min<size_t>(packed.size() - in, size_t{1} << 30);
-      const size_t room = full ? 1 : std::min<size_t>(out.size() - got, size_t{1} << 30);
-      stream.next_in = packed.data() + in;
-      stream.avail_in = static_cast<uInt>(give);
-      stream.next_out = full ? &beyond : out.data() + got;
-      stream.avail_out = static_cast<uInt>(room);
-      status = inflate(&stream, Z_NO_FLUSH);
-      in += give - stream.avail_in;
-      const size_t made = room - stream.avail_out;
-      if (full && made > 0) status = Z_DATA_ERROR;
-      got += made;
+               zip.op_, entry.packed, in_quotes(entry.name), at_, zip.path_, zip.file_bytes_);
+  if (entry.method == 0) return;
+  FRUGAL_CHECK(inflateInit2(&stream_, -15) == Z_OK, "[{}] cannot start zlib for {}", zip.op_,
+               zip.path_);
+  started_ = true;
+}
+
+ZipReader::~ZipReader() {
+  if (started_) inflateEnd(&stream_);
+}
+
+size_t ZipReader::inflate_some(uint8_t* out, size_t count) {
+  size_t got = 0;
+  while (got < count && !ended_) {
+    if (begin_ == end_ && taken_ < entry_.packed) {
+      buffer_.resize(kChunk);
+      begin_ = 0;
+      end_ = static_cast<size_t>(std::min<int64_t>(kChunk, entry_.packed - taken_));
+      zip_.read_at(at_ + taken_, buffer_.data(), end_, "an entry");
+      taken_ += static_cast<int64_t>(end_);
     }
-    inflateEnd(&stream);
-    FRUGAL_CHECK(status == Z_STREAM_END && got == out.size(),
-                 "[{}] corrupt deflated data of {} in {}: expected {} bytes, got {}", op_,
-                 in_quotes(entry.name), path_, out.size(), std::min(got, out.size()));
+    const size_t room = std::min(count - got, size_t{1} << 30);
+    stream_.next_in = buffer_.data() + begin_;
+    stream_.avail_in = static_cast<uInt>(end_ - begin_);
+    stream_.next_out = out + got;
+    stream_.avail_out = static_cast<uInt>(room);
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    begin_ = end_ - stream_.avail_in;
+    got += room - stream_.avail_out;
+    ended_ = status == Z_STREAM_END;
+    // Z_BUF_ERROR: the entry has no more bytes.
+    if (status != Z_OK && !ended_) break;
   }
-  uLong crc = crc32(0, nullptr, 0);
-  for (size_t i = 0; i < out.size(); i += size_t{1} << 30)
-    crc = crc32(crc, out.data() + i,
-                static_cast<uInt>(std::min<size_t>(out.size() - i, size_t{1} << 30)));
-  FRUGAL_CHECK(crc == entry.crc, "[{}] wrong checksum of {} in {}: expected {:08x}, got {:08x}",
-               op_, in_quotes(entry.name), path_, entry.crc, crc);
-  return out;
+  return got;
+}
+
+size_t ZipReader::read(void* out, size_t count) {
+  auto* bytes = static_cast<uint8_t*>(out);
+  count = std::min(count, static_cast<size_t>(entry_.size - read_));
+  size_t got = count;
+  if (entry_.method == 0) {
+    zip_.read_at(at_ + read_, bytes, count, "an entry");
+  } else {
+    got = inflate_some(bytes, count);
+  }
+  for (size_t i = 0; i < got; i += size_t{1} << 30)
+    crc_ = static_cast<uint32_t>(
+        crc32(crc_, bytes + i, static_cast<uInt>(std::min(got - i, size_t{1} << 30))));
+  read_ += static_cast<int64_t>(got);
+  FRUGAL_CHECK(got == count, "[{}] corrupt deflated data of {} in {}: expected {} bytes, got {}",
+               zip_.op_, in_quotes(entry_.name), zip_.path_, entry_.size, read_);
+  return got;
+}
+
+void ZipReader::finish() {
+  uint8_t beyond = 0;  // one byte of room tells entries that hold more than they say
+  const bool whole = read_ == entry_.size &&
+                     (entry_.method == 0 || ended_ || (inflate_some(&beyond, 1) == 0 && ended_));
+  FRUGAL_CHECK(whole, "[{}] corrupt deflated data of {} in {}: expected {} bytes, got others",
+               zip_.op_, in_quotes(entry_.name), zip_.path_, entry_.size);
+  FRUGAL_CHECK(crc_ == entry_.crc, "[{}] wrong checksum of {} in {}: expected {:08x}, got {:08x}",
+               zip_.op_, in_quotes(entry_.name), zip_.path_, entry_.crc, crc_);
 }
 
 }  // namespace frugal::data

@@ -12,7 +12,8 @@ namespace frugal::models {
 // is tried with `LayerNorm.gamma` and `.beta` as `.weight` and `.bias`, and with the prefix
 // `transformer.` or `bert.` added or taken away. What still is none is left out where nothing
 // depends on it: masks and positions (`attn.bias`, `attn.masked_bias`, `position_ids`), the head
-// for next sentences, the copy of a tied tensor with equal bits. All else keeps its name.
+// for next sentences, the copy of a tied tensor with equal bits (on meta: of equal shape). All else
+// keeps its name.
 NamedTensors as_named_today(const NamedTensors& state,
                             const std::function<bool(const std::string&)>& has);
 

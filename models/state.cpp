@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/quoted.h"
 #include "models/published_names.h"
 #include "ops/copy.h"
 
@@ -85,13 +86,21 @@ NamedTensors state_views(Module& module) {
   return state;
 }
 
-void load_state_dict(Module& module, const NamedTensors& published) {
-  const std::map<std::string, Target> targets = targets_of(module);
-  const NamedTensors state =
+namespace {
+
+// Are values of `from` among those of `to`, but for rounding of floating ones?
+bool converts(DType from, DType to) {
+  if (is_floating(to) || is_floating(from)) return is_floating(from) && is_floating(to);
+  return from != DType::bool_ && to != DType::bool_ && size_of(from) <= size_of(to);
+}
+
+NamedTensors fitting(const std::map<std::string, Target>& targets, const NamedTensors& published,
+                     const std::string& from) {
+  NamedTensors state =
       as_named_today(published, [&](const std::string& name) { return targets.contains(name); });
   std::map<std::string, const Tensor*> given;
   for (const auto& [name, tensor] : state) given[name] = &tensor;
-  std::vector<std::string> missing, unexpected, wrong;
+  std::vector<std::string> missing, unexpected, wrong, dtypes;
   for (const auto& [name, target] : targets) {
     const auto found = given.find(name);
     // Older files have no batch counter; nothing depends on it.
@@ -103,15 +112,33 @@ void load_state_dict(Module& module, const NamedTensors& published) {
     if (found->second->shape() != expected)
       wrong.push_back(
           fmt::format("{}: expected {}, got {}", name, expected, found->second->shape()));
+    const DType dtype = target.tensor.dtype(), got = found->second->dtype();
+    if (!converts(got, dtype))
+      dtypes.push_back(fmt::format("{}: expected {}, got {}", name,
+                                   is_floating(dtype) ? "f32, f16, bf16 or f64" : "i64 or smaller",
+                                   name_of(got)));
   }
   for (const auto& [name, tensor] : given)
-    if (!targets.contains(name)) unexpected.push_back(name);
-  FRUGAL_CHECK(missing.empty() && unexpected.empty() && wrong.empty(),
-               "[load_state_dict] the weights do not fit the model{}{}{}", list("missing", missing),
-               list("unexpected", unexpected), list("wrong shape", wrong));
-  for (const auto& [name, tensor] : given) {
+    if (!targets.contains(name)) unexpected.push_back(printable(name));
+  FRUGAL_CHECK(missing.empty() && unexpected.empty() && wrong.empty() && dtypes.empty(),
+               "[load_state_dict] the weights{} do not fit the model{}{}{}{}",
+               from.empty() ? "" : " of " + from, list("missing", missing),
+               list("unexpected", unexpected), list("wrong shape", wrong),
+               list("wrong dtype", dtypes));
+  return state;
+}
+
+}  // namespace
+
+void check_state_dict(Module& module, const NamedTensors& state, const std::string& from) {
+  fitting(targets_of(module), state, from);
+}
+
+void load_state_dict(Module& module, const NamedTensors& published, const std::string& from) {
+  const std::map<std::string, Target> targets = targets_of(module);
+  for (const auto& [name, tensor] : fitting(targets, published, from)) {
     const Target& target = targets.at(name);
-    const Tensor given_here = from_file(*tensor, target.layout);
+    const Tensor given_here = from_file(tensor, target.layout);
     ops::copy_into(target.tensor,
                    target.tensor.device().type == DeviceType::cuda
                        ? to_device(ops::contiguous(given_here), target.tensor.device())

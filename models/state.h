@@ -21,10 +21,15 @@ NamedTensors state_dict(Module& module);
 // The same as views of the module's tensors, where they are: for writing files without a copy.
 NamedTensors state_views(Module& module);
 
-// Fills every parameter and buffer, in place. bf16, f16 and f64 are cast to what the module has;
-// names of published files are understood (models/published_names.h). Errors: one message that
-// lists missing, unexpected and wrongly shaped names; the module is then unchanged.
-void load_state_dict(Module& module, const NamedTensors& state);
+// Fills every parameter and buffer, in place. bf16, f16 and f64 are cast to what the module has,
+// and narrower integers to wider ones; no others become one another. Names of published files are
+// understood (models/published_names.h). `from` names the file in messages. Errors: one message
+// that lists missing, unexpected, wrongly shaped and wrongly typed names; the module is then
+// unchanged.
+void load_state_dict(Module& module, const NamedTensors& state, const std::string& from = "");
+
+// The errors of load_state_dict alone; tensors on meta will do.
+void check_state_dict(Module& module, const NamedTensors& state, const std::string& from = "");
 
 // Casts parameters and floating buffers; f64 for gradient checks.
 void to_dtype(Module& module, DType dtype);

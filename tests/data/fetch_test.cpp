@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <filesystem>
@@ -88,6 +89,34 @@ TEST_CASE("a file arrives whole, with its sum") {
   CHECK_FALSE(exists(path + ".part"));
   CHECK_FALSE(exists(path + ".part.from"));
   CHECK(fetch(server->url("/file"), folder / "unchecked", quick()).sha256 == sha256_hex(file));
+}
+
+TEST_CASE("what a fetch writes follows no link that waits under its name") {
+  const std::string file = some_bytes(1000);
+  const auto server = start([&](const HttpRequest& r) { return serve(r, file, "\"v1\""); });
+  if (!server) return;
+  const TemporaryFolder folder;
+  const std::string other = folder.write("other", "precious");
+  const std::string path = folder / "file";
+  const auto get = [&] { fetch(server->url("/file"), path, quick(file)); };
+  fs::create_symlink(other, path + ".part");
+  CHECK_THROWS_WITH_AS(get(), doctest::Contains("it is a symbolic link"), Error);
+  fs::remove(path + ".part");
+  fs::create_hard_link(other, path + ".part");
+  CHECK_THROWS_WITH_AS(get(), doctest::Contains("an ordinary file of this user"), Error);
+  fs::remove(path + ".part");
+  REQUIRE(mkfifo((path + ".part").c_str(), 0600) == 0);  // waits for no reader
+  CHECK_THROWS_WITH_AS(get(), doctest::Contains("an ordinary file of this user"), Error);
+  fs::remove(path + ".part");
+  fs::create_symlink(other, path + ".part.from");
+  CHECK_THROWS_WITH_AS(get(), doctest::Contains("it is a symbolic link"), Error);
+  fs::remove(path + ".part.from");
+  // The last step replaces a link, and follows none.
+  fs::create_symlink(other, path);
+  get();
+  CHECK_FALSE(fs::is_symlink(path));
+  CHECK(content_of(path) == file);
+  CHECK(content_of(other) == "precious");
 }
 
 TEST_CASE("an empty file") {

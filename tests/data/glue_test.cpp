@@ -56,6 +56,13 @@ TEST_CASE("tables of tab-separated fields") {
   CHECK_THROWS_WITH_AS(open(""), doctest::Contains("an empty file"), Error);
   CHECK_THROWS_WITH_AS(open("a\ta\n"), doctest::Contains("\"a\" twice"), Error);
   CHECK_THROWS_AS(TsvReader(folder / "none"), Error);
+  const std::string most(1 << 20, 'x');
+  TsvReader longest = open("a\n" + most + "\n" + most);
+  CHECK(read_all(longest) == std::vector<Fields>{{most}, {most}});
+  TsvReader endless = open("a\n" + most + "x\n");
+  CHECK_THROWS_WITH_AS(endless.next(fields), doctest::Contains("at most 1048576 bytes"), Error);
+  CHECK_THROWS_WITH_AS(open("a\x1b[2J\ta\x1b[2J\n"), doctest::Contains("\"a\\x1b[2J\" twice"),
+                       Error);
   CHECK_THROWS_WITH_AS(TsvReader(folder.path()), doctest::Contains("regular file"), Error);
 }
 

@@ -338,6 +338,17 @@ TEST_CASE("GraphSAINT batches are subgraphs, repeat, and see only what training 
       for (const int64_t v : ints(find_tensor(batch->extras, "node_id"))) REQUIRE(train[v] == 1);
   }
   const GraphData graph = small_graph();
+  // Draws that cannot find anything new only take time.
+  for (const SaintSampler sampler : {SaintSampler::walk, SaintSampler::node, SaintSampler::edge}) {
+    SaintOptions many;
+    many.sampler = sampler;
+    many.roots = many.nodes = many.edges = 1 << 20;
+    CHECK_THROWS_WITH_AS(SaintBatches(graph, GraphPart::train, many),
+                         doctest::Contains("expected at most 4096 draws"), Error);
+    many.length = 1023;
+    CHECK(most_saint_draws(graph, GraphPart::train, many) ==
+          (sampler == SaintSampler::walk ? 64 : 4096));
+  }
   SaintOptions bad;
   bad.coverage = 0;
   CHECK_THROWS_WITH_AS(SaintBatches(graph, GraphPart::train, bad), doctest::Contains("coverage 0"),
@@ -369,6 +380,34 @@ TEST_CASE("GraphSAINT batches are subgraphs, repeat, and see only what training 
   neighbours.fanouts = {};
   CHECK_THROWS_WITH_AS(NeighbourBatches(graph, GraphPart::train, neighbours),
                        doctest::Contains("expected fan-outs"), Error);
+}
+
+TEST_CASE("many neighbours of one node are drawn without repeats") {
+  GraphData graph;
+  graph.nodes = 301;
+  graph.classes = 2;
+  Ints centre(300, 0), others(300);
+  for (int64_t i = 0; i < 300; ++i) others[static_cast<size_t>(i)] = i + 1;
+  graph.edge_index = make_edge_index(301, centre, others, true);
+  graph.y = Tensor::zeros({301}, DType::i64);
+  set_features("test", graph, Tensor::full({301, 2}, 1), {});
+  graph.train_mask = make_mask("test", 301, {0});
+  std::vector<int64_t> seen(301);
+  for (const int64_t count : {64, 65, 299}) {  // on both sides of where the way to look up changes
+    NeighbourOptions options;
+    options.fanouts = {count};
+    NeighbourBatches batches(graph, GraphPart::train, options);
+    for (int epoch = 0; epoch < 50; ++epoch) {
+      const Batch batch = *batches.next();
+      const Ints nodes = ints(find_tensor(batch.extras, "node_id"));
+      REQUIRE(static_cast<int64_t>(nodes.size()) == count + 1);
+      REQUIRE(std::is_sorted(nodes.begin() + 1, nodes.end()));
+      REQUIRE(std::adjacent_find(nodes.begin(), nodes.end()) == nodes.end());
+      for (const int64_t node : nodes) ++seen[static_cast<size_t>(node)];
+      CHECK_FALSE(batches.next());
+    }
+  }
+  CHECK(*std::min_element(seen.begin(), seen.end()) > 0);
 }
 
 TEST_CASE("clusters: each node once an epoch, with the edges between its batch") {

@@ -145,12 +145,33 @@ TEST_CASE("every lie of an archive is named") {
   const size_t packed_directory = packed.size() - 22 - 46 - 5;
   // Says that it inflates to less, to more, and to far more than any deflated data can.
   const auto size = static_cast<uint8_t>(array.size());
-  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size - 1)),
-              "corrupt deflated");
-  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size + 1)),
-              "corrupt deflated");
+  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size - 1)), "got 7");
+  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size + 1)), "got 9");
   rejects_zip(broken(packed, packed_directory + 27, 64), "impossible sizes");
   rejects_zip(broken(packed, data, '\xff'), "corrupt deflated");
+}
+
+// A broken checksum tells who expands an entry before looking at what it is.
+TEST_CASE("an archive that expands to what nobody wants is refused by its headers") {
+  const auto spoilt = [](Entries entries, const std::string& name) {
+    std::string content = zip(entries, true);
+    const size_t record = content.rfind("PK\1\2", content.rfind(name));
+    content[record + 16] ^= 1;
+    return content;
+  };
+  rejects_zip(spoilt({{"a.npy", std::string(1 << 20, '\0')}}, "a.npy"), "a NumPy array file");
+  const TemporaryFolder folder;
+  const auto open = [&](const std::string& name, const std::string& array) {
+    Entries entries = small_graph();
+    for (auto& [known, content] : entries)
+      if (known == name) content = array;
+    open_npz_graph(folder.write("g.npz", spoilt(entries, name)), {});
+  };
+  const std::string many = npy_of("<f4", std::vector<float>(1 << 20));
+  CHECK_THROWS_WITH_AS(open("labels.npy", many), doctest::Contains("labels [V]"), Error);
+  CHECK_THROWS_WITH_AS(open("adj_shape.npy", many), doctest::Contains("2 extents"), Error);
+  for (const char* name : {"adj_data.npy", "attr_indices.npy", "attr_indptr.npy"})
+    CHECK_THROWS_WITH_AS(open(name, many), doctest::Contains("expected row_ptr [rows + 1]"), Error);
 }
 
 TEST_CASE("every prefix and every flipped byte of an archive gives an error or its arrays") {

@@ -216,3 +216,22 @@ TEST_CASE("every prefix and every flipped byte gives an error or an object") {
     }
   CHECK(refused > read);
 }
+
+TEST_CASE("what one text or tuple costs is paid once, however often it is named") {
+  // A tuple of 2^18 values, given to dtype 2^18 times.
+  constexpr int kMany = 1 << 18;
+  std::string calls = cat("(U\x02i4", std::string(kMany, 'N'),
+                          "tq\x01"
+                          "0cnumpy\ndtype\nq\x02"
+                          "0");
+  for (int i = 0; i < kMany; ++i) calls += "h\x02h\x01R0";
+  rejects(read_pickle_array, protocol2(cat(calls, "N")), "to be an array");
+  // A long text that is encoded again and again.
+  const std::string text(1 << 16, 'x');
+  std::string encoded = cat("X", little(text.size(), 4), text, "X", little(6, 4),
+                            "latin1\x86q\x01"
+                            "0c_codecs\nencode\nq\x02"
+                            "0");
+  for (int i = 0; i < 2; ++i) encoded += "h\x02h\x01R0";
+  rejects(read_pickle_array, protocol2(cat(encoded, "N")), "no more bytes than the file has");
+}

@@ -133,15 +133,33 @@ TEST_CASE("headers that lie or are no header are refused") {
   rejects(folder, file("{\"\xff\":1}", 0), "invalid JSON");
   rejects(folder, file(one("\"\xc3(\""), 0), "invalid JSON");
   rejects(folder, file("{} {}", 0), "invalid JSON");
-  rejects(folder, file(std::string(100000, '['), 0), "deeper nesting");
+  rejects(folder, file(std::string(100000, '['), 0), "at most 64 levels of nesting");
   rejects(folder, file(one("[1]"), 0), "expected dtype, shape and data_offsets of \"x\"");
   rejects(folder, file(one(R"({"dtype":"F32","shape":[1]})"), 4), "expected dtype, shape");
   rejects(folder, file(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1})"), 4),
           "expected dtype, shape");
   rejects(folder, file(one(R"({"dtype":"F32","dtype":"I32","shape":[1],"data_offsets":[0,4]})"), 4),
-          "\"dtype\" twice");
+          "x.dtype: expected each key once");
   const std::string good = tensor("F32", "[1]", "[0,4]");
-  rejects(folder, file(R"({"x":)" + good + R"(,"x":)" + good + "}", 4), "\"x\" twice");
+  rejects(folder, file(R"({"__metadata__":{"a":"b","a":"c"}})", 0),
+          "__metadata__.a: expected each");
+  rejects(folder, file(std::string("{}\0{}", 5), 0), "a NUL byte");
+  // Names are shown without what moves a cursor, and not at length.
+  rejects(folder, file(R"({"a\u001b[2J\u000a":)" + tensor("F32", "[2]", "[0,4]") + "}", 4),
+          "for \"a\\x1b[2J\\n\"");
+  const auto long_name = [&] {
+    return SafetensorsFile::open(folder.write(
+        "long",
+        file("{\"" + std::string(1 << 20, 'x') + "\":" + tensor("F32", "[2]", "[0,4]") + "}", 4)));
+  };
+  try {
+    long_name();
+    FAIL_CHECK("was accepted");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).size() < 500);
+  }
+  rejects(folder, file(R"({"x":)" + good + R"(,"x":)" + good + "}", 4),
+          "x: expected each key once");
   rejects(folder, file(one(tensor("F8_E4M3", "[4]", "[0,4]")), 4), "expected a dtype");
   rejects(folder, file(one(R"({"dtype":7,"shape":[1],"data_offsets":[0,4]})"), 4), "got 7");
   rejects(folder, file(one(tensor("F32", "1", "[0,4]")), 4), "expected a shape");

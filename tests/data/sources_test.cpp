@@ -199,6 +199,13 @@ TEST_CASE_FIXTURE(Fixture, "an archive becomes a folder, or nothing") {
   options.sha256 = "none";
   CHECK_THROWS_WITH_AS(get(source), doctest::Contains("expected place/set/b.txt in the archive"),
                        Error);
+  CHECK_FALSE(exists("place/set"));  // nothing of it stays but the archive, under another name
+  CHECK(fs::is_empty(folder / "place"));
+  CHECK_FALSE(exists("downloads/set.zip"));
+  CHECK(content_of(folder / "downloads/set.zip.bad") == lacking);
+  pages["/set.zip"] = good;
+  get(source);
+  CHECK(content_of(folder / "place/set/b.txt") == "beta");
 }
 
 TEST_CASE("files of FRUGAL_DATA are the table's") {

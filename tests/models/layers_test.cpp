@@ -173,6 +173,33 @@ TEST_CASE("half precision files load as the module's dtype") {
   }
 }
 
+TEST_CASE("integers are no weights, and weights no counters") {
+  Init init;
+  CifarResNet net(init, cifar_resnet_options("resnet20"));
+  const NamedTensors good = state_dict(net);
+  const auto with = [&](const std::string& wanted, DType dtype) {
+    NamedTensors state = good;
+    for (auto& [name, tensor] : state)
+      if (name == wanted) tensor = ops::cast(tensor, dtype);
+    return state;
+  };
+  const std::string counter = "bn1.num_batches_tracked";
+  for (const DType dtype : {DType::i64, DType::i32, DType::u8, DType::bool_})
+    CHECK_THROWS_WITH_AS(load_state_dict(net, with("conv1.weight", dtype), "FILE"),
+                         doctest::Contains("FILE do not fit the model\n  wrong dtype (1):\n    "
+                                           "conv1.weight: expected f32, f16, bf16 or f64"),
+                         Error);
+  for (const DType dtype : {DType::f32, DType::bool_})
+    CHECK_THROWS_WITH_AS(load_state_dict(net, with(counter, dtype)),
+                         doctest::Contains("bn1.num_batches_tracked: expected i64"), Error);
+  CHECK_NOTHROW(load_state_dict(net, with(counter, DType::i32)));
+  // Without values, as a file's header describes them.
+  NamedTensors described;
+  for (const auto& [name, tensor] : with("conv1.weight", DType::i32))
+    described.emplace_back(name, Tensor::empty(tensor.shape(), tensor.dtype(), kMeta));
+  CHECK_THROWS_WITH_AS(check_state_dict(net, described), doctest::Contains("conv1.weight"), Error);
+}
+
 TEST_CASE("a long list of misfits is cut") {
   Init init;
   init.device = kMeta;

@@ -19,7 +19,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ data/safetensors data/byte_bpe.cpp data/graph_data_json"
+  [nlohmann/]="apps/ data/json_strict data/safetensors data/byte_bpe.cpp data/graph_data_json"
   [CLI/]="apps/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."

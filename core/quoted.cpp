@@ -1,0 +1,89 @@
+#include "core/quoted.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace frugal {
+namespace {
+
+// The bytes of the UTF-8 character that `text` begins with, and its code; 0 bytes: it is none.
+size_t character(std::string_view text, uint32_t& code) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = byte(0);
+  if (first < 0x80) {
+    code = first;
+    return 1;
+  }
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || length > text.size()) return 0;
+  code = first & (0x7fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3fu);
+  }
+  constexpr uint32_t kLowest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool valid =
+      code >= kLowest[length] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+  return valid ? length : 0;
+}
+
+// Controls, and characters that a reader does not see but that change what is seen.
+bool is_hidden(uint32_t code) {
+  constexpr uint32_t kHidden[][2] = {
+      {0x00, 0x1f},     {0x7f, 0x9f},       {0xad, 0xad},       {0x61c, 0x61c},   {0x180e, 0x180e},
+      {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},   {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
+      {0xe000, 0xf8ff}, {0xe0000, 0xe0fff}, {0xf0000, 0x10ffff}};
+  return std::any_of(std::begin(kHidden), std::end(kHidden), [code](const uint32_t* range) {
+    return code >= range[0] && code <= range[1];
+  });
+}
+
+void append_hex(std::string& out, std::string_view bytes) {
+  constexpr const char* kHex = "0123456789abcdef";
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    out += "\\x";
+    out += kHex[byte >> 4];
+    out += kHex[byte & 15u];
+  }
+}
+
+// `escaped`: ASCII characters that get a backslash; `kept`: controls that stay.
+std::string shown(std::string_view text, size_t limit, std::string_view escaped,
+                  std::string_view kept) {
+  std::string out;
+  size_t at = 0;
+  while (at < text.size() && at < limit) {
+    uint32_t code = 0;
+    const size_t length = character(text.substr(at), code);
+    const std::string_view bytes = text.substr(at, std::max<size_t>(length, 1));
+    if (at > 0 && at + bytes.size() > limit) break;  // never half a character
+    at += bytes.size();
+    if (length == 1 && kept.find(bytes[0]) != std::string_view::npos) {
+      out += bytes;
+    } else if (length == 1 && (code == '\n' || code == '\t')) {
+      out += code == '\n' ? "\\n" : "\\t";
+    } else if (length == 0 || is_hidden(code)) {
+      append_hex(out, bytes);
+    } else {
+      if (escaped.find(bytes[0]) != std::string_view::npos) out += '\\';
+      out += bytes;
+    }
+  }
+  if (at < text.size()) out += "...";
+  return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, size_t limit) { return shown(text, limit, "", ""); }
+
+std::string in_quotes(std::string_view text, size_t limit) {
+  return '"' + shown(text, limit, "\"\\", "") + '"';
+}
+
+std::string without_controls(std::string_view message) {
+  return shown(message, message.size(), "", "\n\t");
+}
+
+}  // namespace frugal
