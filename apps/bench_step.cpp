@@ -19,6 +19,7 @@
 #include "compress/learner.h"
 #include "core/cuda_memory.h"
 #include "core/parallel.h"
+#include "core/quoted.h"
 #include "core/random_streams.h"
 
 namespace frugal::apps {
@@ -70,7 +71,8 @@ std::vector<std::string> words(const std::string& text) {
 Variant parse_variant(const std::string& text, const Json& document) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos)
-    throw ConfigError("", fmt::format("--variant: expected NAME: PATH=VALUE ..., got '{}'", text));
+    throw ConfigError(
+        "", fmt::format("--variant: expected NAME: PATH=VALUE ..., got {}", in_quotes(text)));
   Variant variant;
   variant.name = text.substr(0, colon);
   Json own = document;

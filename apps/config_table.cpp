@@ -192,8 +192,8 @@ Section data() {
        field(s, "fan_outs", &C::fan_outs, list(integer(1, 1 << 20), 1, 16),
              "neighbours: how many of each node, layer by layer."),
        field(s, "clusters", &C::clusters, integer(1, 1 << 20), "clusters: how many there are."),
-       field(s, "nodes", &C::nodes, integer(1, int64_t{1} << 28), "random_graph: its nodes."),
-       field(s, "edges", &C::edges, integer(0, int64_t{1} << 28),
+       field(s, "nodes", &C::nodes, integer(1, 1 << 26), "random_graph: its nodes."),
+       field(s, "edges", &C::edges, integer(0, 1 << 26),
              "random_graph: its undirected edges."),
        field(s, "features", &C::features, integer(1, 1 << 20), "random_graph: of each node.")}};
 }

@@ -14,9 +14,10 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   Context context;
   context.training = false;
   Totals totals;
-  Confusion confusion(std::max<int64_t>(spec.classes, 1));
-  MultiLabelCounts answers;
   const bool counts = spec.metric == "f1" || spec.metric == "matthews";
+  // A table of classes * classes, so not of a vocabulary.
+  Confusion confusion(counts ? std::max<int64_t>(spec.classes, 1) : 1);
+  MultiLabelCounts answers;
   const bool keep_output = needs_output(spec);
   batches.seek({0, 0});
   while (std::optional<Batch> batch = batches.next()) {

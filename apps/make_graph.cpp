@@ -158,7 +158,7 @@ void check(const Config& config) {
   if (c.classes && !random)
     throw ConfigError("data.classes",
                       fmt::format("expected null for '{}', whose files say it", c.name));
-  if (random && c.edges / c.nodes > c.nodes)
+  if (random && c.edges > c.nodes * c.nodes)
     throw ConfigError("data.edges",
                       fmt::format("expected at most {} for data.nodes {}, since equal edges count "
                                   "once; got {}",

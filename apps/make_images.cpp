@@ -70,6 +70,7 @@ const DataRow& data_row(const std::string& name) {
 int64_t or_all(int64_t wanted, int64_t all) { return wanted > 0 ? wanted : all; }
 
 constexpr int64_t kRandomTrain = 2048, kRandomTest = 512;
+constexpr int64_t kMostRandom = int64_t{1} << 28;  // an epoch's order lies in memory
 constexpr int64_t kSamplesAtWork = 8;  // copies of a sample that a thread augments, at most
 
 BatchSpec image_spec(const Config& config) {
@@ -118,6 +119,13 @@ data::LoaderOptions loader_options(const Config& config, bool train) {
 }
 
 void check_images(const Config& config) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"data.train_samples", config.data.train_samples},
+      {"data.test_samples", config.data.test_samples}};
+  for (const auto& [key, samples] : sizes)
+    if (config.data.name == "random" && samples > kMostRandom)
+      throw ConfigError(
+          key, fmt::format("expected at most {} for random, got {}", kMostRandom, samples));
   if (config.data.name != "random" && (config.data.shape || config.data.classes))
     throw ConfigError(config.data.shape ? "data.shape" : "data.classes",
                       fmt::format("expected null for '{}', whose files say it", config.data.name));

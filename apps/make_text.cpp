@@ -32,12 +32,18 @@ const data::GlueTask* glue_task(const std::string& name) {
   return nullptr;
 }
 
+constexpr int64_t kMostTokens = int64_t{1} << 28;  // that lie in memory
+
+int64_t random_count(const DataConfig& config, bool train) {
+  const int64_t wanted = train ? config.train_samples : config.test_samples;
+  const int64_t usual = train ? std::max(kRandomTrain, 2 * config.batch_size) : kRandomTest;
+  return wanted > 0 ? wanted : usual;
+}
+
 // ---- sequences of labels of their own, from memory: each class prefers a part of the vocabulary
 std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocabulary,
                                              int64_t classes, bool train) {
-  const int64_t wanted = train ? config.data.train_samples : config.data.test_samples;
-  const int64_t usual = train ? std::max(kRandomTrain, 2 * config.data.batch_size) : kRandomTest;
-  const int64_t count = wanted > 0 ? wanted : usual;
+  const int64_t count = random_count(config.data, train);
   const RandomStream& stream = train ? streams::kTrainSequences : streams::kTestSequences;
   Rng rng = stream.rng(static_cast<uint64_t>(config.run.seed));
   std::vector<data::Sequence> all(static_cast<size_t>(count));
@@ -75,6 +81,12 @@ void check(const Config& config) {
     throw ConfigError("data.tokenizer",
                       fmt::format("expected wordpiece for {}, which guesses hidden tokens, got {}",
                                   config.model.name, config.data.tokenizer));
+  const int64_t most = kMostTokens / config.data.max_length;
+  for (const bool train : {true, false})
+    if (config.data.name == "random_tokens" && random_count(config.data, train) > most)
+      throw ConfigError(train ? "data.train_samples" : "data.test_samples",
+                        fmt::format("expected at most {} of data.max_length {}, got {}", most,
+                                    config.data.max_length, random_count(config.data, train)));
   if (config.data.shape)
     throw ConfigError("data.shape", fmt::format("expected null for '{}'", config.data.name));
   if (config.data.classes && config.data.name != "random_tokens")

@@ -11,6 +11,7 @@
 #include "core/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "core/quoted.h"
 #include "ops/precision.h"
 #include "optim/adafactor.h"
 #include "optim/adam.h"
@@ -182,8 +183,9 @@ std::pair<std::string, double> parse_decay(const std::string& text) {
     if (code != std::errc() || stop != end) decay = -1;
   }
   if (!(decay >= 0 && decay <= 1e3))
-    throw ConfigError("optim.weight_decay_of",
-                      fmt::format("expected NAME=DECAY with a decay in [0, 1000], got '{}'", text));
+    throw ConfigError(
+        "optim.weight_decay_of",
+        fmt::format("expected NAME=DECAY with a decay in [0, 1000], got {}", in_quotes(text)));
   return {text.substr(0, equals), decay};
 }
 
@@ -203,7 +205,7 @@ Groups with_exceptions(Groups groups, const std::vector<std::string>& exceptions
     if (own.parameters.empty())
       throw ConfigError(
           "optim.weight_decay_of",
-          fmt::format("expected the beginning of a parameter's name, got '{}'", name));
+          fmt::format("expected the beginning of a parameter's name, got {}", in_quotes(name)));
     all.push_back(std::move(own));
   }
   for (ParameterGroup& group : groups) all.push_back(std::move(group));

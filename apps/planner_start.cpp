@@ -10,6 +10,7 @@
 #include "apps/planner.h"
 #include "apps/planner_search.h"
 #include "apps/progress.h"
+#include "core/quoted.h"
 #include "ops/precision.h"
 
 namespace frugal::apps {
@@ -22,6 +23,7 @@ constexpr int64_t kWeights = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
 // CUDA's libraries may take this share of a peak for themselves.
 constexpr int64_t kLibraries = 16;
+constexpr size_t kLongestBudget = 64;  // characters
 
 }  // namespace
 
@@ -31,9 +33,11 @@ Budget parse_budget(const std::string& text, const std::string& path) {
   const auto wrong = [&] {
     return ConfigError(path, fmt::format("expected bytes such as \"2 GiB\", or a share of what "
                                          "takes no compression such as \"1/6\" or \"6x\", with "
-                                         "\" activations\" not of the peak; got \"{}\"",
-                                         text));
+                                         "\" activations\" not of the peak; got {}",
+                                         in_quotes(text)));
   };
+  // std::regex recurses for each character, so a long text would overflow the stack.
+  if (text.size() > kLongestBudget) throw wrong();
   const auto number_of = [&](const std::string& digits) {
     try {
       return std::stod(digits);

@@ -83,7 +83,14 @@ std::string in_quotes(std::string_view text, size_t limit) {
 }
 
 std::string without_controls(std::string_view message) {
-  return shown(message, message.size(), "", "\n\t");
+  std::string out;
+  for (size_t begin = 0; begin <= message.size();) {
+    const size_t end = std::min(message.find('\n', begin), message.size());
+    if (begin > 0) out += '\n';
+    out += shown(message.substr(begin, end - begin), kLongestLine, "", "\t");
+    begin = end + 1;
+  }
+  return out;
 }
 
 }  // namespace frugal

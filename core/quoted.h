@@ -16,8 +16,9 @@ std::string printable(std::string_view text, size_t limit = kShown);
 // The same in quotes; quotes and backslashes get a backslash before them.
 std::string in_quotes(std::string_view text, size_t limit = kShown);
 
-// A whole message, as the last step before a terminal: the same with every byte of it and with new
-// lines and tabs as they are.
+// A whole message, as the last step before a terminal: the same of each of its lines, which are cut
+// at kLongestLine bytes alone; tabs stay.
+constexpr size_t kLongestLine = 2000;
 std::string without_controls(std::string_view message);
 
 }  // namespace frugal

@@ -28,5 +28,8 @@ TEST_CASE("texts of files are shown without what moves a cursor, and shortened")
   CHECK(printable("ab\xc3\xbc", 3) == "ab...");  // never half a character
   CHECK(in_quotes("say \"\\\"") == "\"say \\\"\\\\\\\"\"");
   CHECK(without_controls("two\nlines\x1b[0m") == "two\nlines\\x1b[0m");
-  CHECK(without_controls(std::string(5000, 'y')).size() == 5000);
+  CHECK(without_controls("\n\ta\n") == "\n\ta\n");
+  CHECK(without_controls("").empty());
+  CHECK(without_controls(std::string(5000, 'y')).size() == kLongestLine + 3);
+  CHECK(without_controls(most + "\n" + std::string(1500, 'y')).size() == 1601);
 }
