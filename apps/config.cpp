@@ -13,6 +13,7 @@
 namespace frugal::apps {
 namespace {
 
+constexpr size_t kMaxFile = size_t{64} << 20;
 constexpr const char* kSchemaKey = "$schema";  // editors put it there; it means nothing to us
 
 // Levenshtein's distance.
@@ -160,10 +161,15 @@ void apply_set(Json& document, const std::string& text) {
 Json read_json(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError("", fmt::format("cannot read {}", path));
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.bad()) throw ConfigError("", fmt::format("cannot read {}", path));
-  return parse_text(text.str(), path);
+  std::string text;
+  for (std::string piece(size_t{1} << 16, '\0'); file;) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<size_t>(file.gcount()));
+    if (text.size() > kMaxFile)  // a device never ends
+      throw ConfigError("", fmt::format("{}: expected at most {} bytes, got more", path, kMaxFile));
+  }
+  if (file.bad()) throw ConfigError("", fmt::format("cannot read {}", path));
+  return parse_text(text, path);
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& sets) {

@@ -43,8 +43,8 @@ void read_classes(const std::string& path, GraphData& graph) {
         if (labelled++ == 0) {
           lists = list;
           FRUGAL_CHECK(width >= 1 && width < most,
-                       "[graphsaint] expected labels in {}, got an empty list at node {}", path,
-                       printable(name));
+                       "[graphsaint] expected 1 to {} labels in {}, got {} at node {}", most - 1,
+                       path, width, printable(name));
           if (lists) graph.classes = width;
         }
         FRUGAL_CHECK(list == lists && (!list || width == graph.classes),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/quoted.h"
@@ -38,10 +39,11 @@ TsvReader::TsvReader(const std::string& path, const TsvOptions& options)
   if (!options.header) return;
   read_line(header_);
   columns_ = header_.size();
-  for (auto name = header_.begin(); name != header_.end(); ++name)
-    FRUGAL_CHECK(std::find(name + 1, header_.end(), *name) == header_.end(),
+  std::unordered_set<std::string_view> names;
+  for (const std::string& name : header_)
+    FRUGAL_CHECK(names.insert(name).second,
                  "[tsv] expected columns of different names in {}, got {} twice", path,
-                 in_quotes(*name));
+                 in_quotes(name));
 }
 
 size_t TsvReader::column(const std::string& name) const {

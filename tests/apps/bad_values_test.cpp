@@ -130,6 +130,7 @@ TEST_CASE_FIXTURE(BadValues, "configurations that say something twice, or end be
   check_fails(train(std::string(R"({"data": {"name": "random"}})") + '\0' + R"({"optim": 1})"), 2,
               {"x.json", "NUL byte at offset 28"});
   check_fails(train(R"({"data": {"name": "random", "dir": "a\u0000b"}})"), 2, {"data.dir", "NUL"});
+  check_fails(frugal("train /dev/zero"), 2, {"/dev/zero", "at most 67108864 bytes"});
   check_fails(train("{} {}"), 2, {"x.json", "not valid JSON"});
   check_fails(train("{\"optim\": {\"lr\": " + std::string(100000, '[') + "}}"), 2, {"64 levels"});
   // What is echoed is short and holds nothing that moves a cursor.

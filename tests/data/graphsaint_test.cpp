@@ -95,7 +95,8 @@ TEST_CASE("GraphSAINT files that disagree are refused") {
   rejects("class_map.json", R"({"4": 1})", "nodes in [0, 4)");
   rejects("class_map.json", R"({"0": 1, "1": [1]})", "got another at node 1");
   rejects("class_map.json", R"({"0": [1], "1": [1, 0]})", "got another at node 1");
-  rejects("class_map.json", R"({"0": []})", "an empty list");
+  rejects("class_map.json", R"({"0": []})", "expected 1 to 4095 labels");
+  rejects("class_map.json", R"({"0": 4096})", "labels in [0, 4096)");
   rejects("class_map.json", R"({"0": [2]})", "labels in [0, 2)");
   rejects("role.json", R"({"tr": [0], "va": [1]})", "got less");
   rejects("role.json", R"({"tr": [0], "va": [1], "te": [0]})", "got 0 in two");

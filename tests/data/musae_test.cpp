@@ -123,6 +123,13 @@ TEST_CASE("MUSAE files that disagree are refused") {
   features(R"({"1": 0})", "one list of columns");
   features(R"({"1": [-1]})", "got -1 at node 1");
   features(R"({"1": [16777216]})", "columns in [0, 16777216)");
+  features(R"({"1": [65536]})", "columns in [0, 65536)");  // one number would make the matrix
+  {
+    Files files;
+    files.features = R"({"1": [0]}#{"1": [5]})";
+    files.features[10] = '\0';
+    rejects(files, "at offset 10: a NUL byte");
+  }
   features(R"({"1": [0.5]})", "got 0.5 at \"1\"");
   features(R"({"1": ["a"]})", "the text \"a\"");
   features(R"({"1": [[0]]})", "a list elsewhere");

@@ -174,6 +174,21 @@ TEST_CASE("an archive that expands to what nobody wants is refused by its header
     CHECK_THROWS_WITH_AS(open(name, many), doctest::Contains("expected row_ptr [rows + 1]"), Error);
 }
 
+TEST_CASE("dense features of next to nothing but zeros are refused") {
+  const TemporaryFolder folder;
+  const auto open = [&](int64_t columns, bool sparse) {
+    Entries entries;
+    add_csr(entries, "adj_", 3, 3, {0, 1, 2, 2}, {1, 0}, {1, 1});
+    add_csr(entries, "attr_", 3, columns, {0, 2, 2, 3}, {3, 1, 0}, {1, 3, 2});
+    entries.emplace_back("labels.npy", npy_of<int32_t>("<i4", {0, 1, 2}));
+    return open_npz_graph(folder.write("g.npz", zip(entries)), {.sparse = sparse}).features;
+  };
+  constexpr int64_t kWide = int64_t{1} << 40;
+  CHECK(open(kWide, true) == kWide);
+  CHECK_THROWS_WITH_AS(open(kWide, false), doctest::Contains("a sparse matrix"), Error);
+  CHECK(open(1000, false) == 1000);
+}
+
 TEST_CASE("every prefix and every flipped byte of an archive gives an error or its arrays") {
   const TemporaryFolder folder;
   for (const bool wide : {false, true}) {

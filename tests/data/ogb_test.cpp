@@ -84,6 +84,7 @@ TEST_CASE("OGB files that lie are refused, with file and line") {
   rejects("raw/node-label.csv", "0\n1\n", "4 labels");
   rejects("raw/node-label.csv", "0\n-1\n", "got -1 at line 2");
   rejects("raw/node-label.csv", "0\n0.5\n", "got 0.5 at line 2");
+  rejects("raw/node-label.csv", "0\n4096\n", "labels in [0, 4096)");
   rejects("raw/node-label.csv", "0,1\n1,2\n", "labels of 0 or 1");
   rejects("split/time/train.csv", "4\n", "got \"4\"");
   rejects("split/time/train.csv", "1\n1\n", "1 twice");
