@@ -54,11 +54,12 @@ std::string nearest(const std::string& path) {
   return best;
 }
 
+// No valid key is nearly as long as what is shown; so the rest of a key would not change the
+// answer.
 [[noreturn]] void unknown(const std::string& path) {
-  // No valid key is near a long one, and looking takes time.
-  const std::string hint =
-      path.size() > kShown ? "" : fmt::format("; the nearest valid key is '{}'", nearest(path));
-  throw ConfigError(printable(path), "unknown key" + hint);
+  const std::string shown = printable(path);
+  throw ConfigError(shown,
+                    fmt::format("unknown key; the nearest valid key is '{}'", nearest(shown)));
 }
 
 const Field* find(const Section& section, const std::string& key) {
