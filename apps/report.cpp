@@ -201,14 +201,13 @@ namespace {
 
 std::string compress_more(const CompressionConfig& config) {
   if (config.policy == "budget")
-    return fmt::format("; lower compression.memory_budget (now {})", config.memory_budget);
+    return fmt::format("compression.memory_budget (now {})", config.memory_budget);
   if (config.policy == "acgc")
-    return fmt::format("; raise compression.acgc_growth (now {})", config.acgc_growth);
+    return fmt::format("a higher compression.acgc_growth (now {})", config.acgc_growth);
   if (config.policy == "actnn")
-    return fmt::format("; compress more: compression.level (now {}) L3, or lower its average_bits",
-                       config.level);
+    return fmt::format("compression.level (now {}) L3, or its average_bits", config.level);
   if (config.level == "L1.2") return "";
-  return fmt::format("; compress more: compression.level (now {}) L1 or L1.2", config.level);
+  return fmt::format("compression.level (now {}) L1 or L1.2", config.level);
 }
 
 }  // namespace
@@ -216,18 +215,34 @@ std::string compress_more(const CompressionConfig& config) {
 std::string explain(const OutOfMemory& error, const Config& config) {
   std::string text = error.what();
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  text += "\nTo need less: ";
-  text += fmt::format("lower data.batch_size (now {})", config.data.batch_size);
-  if (config.data.batch_size > 1) text += " and raise train.gradient_accumulation in its place";
-  text += compress_more(config.compression);
-  if (!config.compression.recipes) text += "; turn on compression.recipes";
-  if (!config.train.checkpointing) text += "; turn on train.checkpointing";
-  if (config.compression.offload.empty())
-    text += "; move activations to a disk: compression.offload (a folder)";
+  // What helps against the largest part; the batch helps against all but the weights'.
+  const MemoryReport& held = error.report;
+  const int64_t weights =
+      held.of(Category::parameter) + held.of(Category::gradient) + held.of(Category::optimizer);
+  std::vector<std::string> ways;
+  const auto batch = [&] {
+    if (config.data.batch_size > 1)
+      ways.push_back(
+          fmt::format("data.batch_size (now {}; train.gradient_accumulation makes up "
+                      "for it)",
+                      config.data.batch_size));
+  };
+  if (2 * weights <= held.live_total) batch();
+  if (const std::string more = compress_more(config.compression); !more.empty())
+    ways.push_back(more);
+  if (2 * weights > held.live_total) {
+    if (!config.optim.in_backward) ways.emplace_back("optim.in_backward");
+    if (config.optim.name.starts_with("adam") && config.optim.name != "adamw_8bit")
+      ways.emplace_back("optim.name adamw_8bit");
+    batch();
+  }
+  if (!config.compression.recipes) ways.emplace_back("compression.recipes");
+  if (!config.train.checkpointing) ways.emplace_back("train.checkpointing");
+  if (config.compression.offload.empty()) ways.emplace_back("compression.offload (a folder)");
   if (config.run.memory_limit > 0)
-    text +=
-        fmt::format("; or raise memory_limit (now {})", readable_bytes(config.run.memory_limit));
-  return text + ".";
+    ways.push_back(
+        fmt::format("a higher memory_limit (now {})", readable_bytes(config.run.memory_limit)));
+  return fmt::format("{}\nto need less, change: {}", text, fmt::join(ways, "; "));
 }
 
 }  // namespace frugal::apps

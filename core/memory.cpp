@@ -1,5 +1,6 @@
 #include "core/memory.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -171,13 +172,19 @@ std::string_view name_of(Category category) {
 }
 
 std::string MemoryReport::str() const {
-  std::string text =
-      fmt::format("live {}, peak {}, reserved {}{}\n", readable(live_total), readable(peak_total),
-                  readable(reserved), limit > 0 ? fmt::format(", limit {}", readable(limit)) : "");
-  for (size_t i = 0; i < kCategories; ++i)
-    text += fmt::format("  {:<11} live {:>11}   at peak {:>11}\n",
-                        name_of(static_cast<Category>(i)), readable(live[i]), readable(at_peak[i]));
-  return text;
+  // The largest first: it says what to lower.
+  std::array<size_t, kCategories> order{};
+  for (size_t i = 0; i < kCategories; ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return live[a] > live[b]; });
+  std::string parts;
+  for (const size_t i : order)
+    if (live[i] > 0)
+      parts += fmt::format("{}{} {}", parts.empty() ? ": " : ", ",
+                           name_of(static_cast<Category>(i)), readable(live[i]));
+  return fmt::format("held {}{}; highest {}, reserved {}{}", readable(live_total), parts,
+                     readable(peak_total), readable(reserved),
+                     limit > 0 ? fmt::format(", limit {}", readable(limit)) : "");
 }
 
 CategoryScope::CategoryScope(Category category) : previous_(current_category) {

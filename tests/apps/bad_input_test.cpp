@@ -1,6 +1,8 @@
 // Every kind of bad input ends with a message that says what and where, and the right exit status.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "apps/json.h"
 #include "core/tensor.h"
 #include "data/safetensors.h"
@@ -155,10 +157,14 @@ TEST_CASE_FIXTURE(BadInput, "a full disk leaves the last checkpoint whole") {
   CHECK(shell(train + " --resume").status == 0);
 }
 
-TEST_CASE_FIXTURE(BadInput, "out of memory says what holds it and what to lower") {
-  check_fails(frugal("train " + config + " --set 'memory_limit=60 KiB'"), 1,
+TEST_CASE_FIXTURE(BadInput, "out of memory: three lines say what holds it and what to lower") {
+  const Ran ran = frugal("train " + config + " --set 'memory_limit=60 KiB'");
+  check_fails(ran, 1,
               {"out of memory", "parameter", "activation", "packed", "data.batch_size",
                "compression.level", "memory_limit"});
+  const auto last =
+      std::find_if(ran.err.rbegin(), ran.err.rend(), [](char c) { return c != '\n'; });
+  CHECK(std::count(last, ran.err.rend(), '\n') == 2);
   const std::string other = "train " + config + " --set 'memory_limit=60 KiB' --set ";
   check_fails(frugal(other + "compression.policy=actnn"), 1, {"compression.level (now L1) L3"});
   check_fails(frugal(other + "compression.policy=acgc"), 1, {"compression.acgc_growth (now 1)"});
