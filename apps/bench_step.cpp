@@ -8,6 +8,7 @@
 
 #include "apps/captured_step.h"
 #include "apps/commands.h"
+#include "apps/config_table.h"
 #include "apps/make_policy.h"
 #include "apps/makers.h"
 #include "apps/place_batch.h"
@@ -38,6 +39,7 @@ constexpr uint64_t kFirstStep = 1'000'001;
 struct Variant {
   std::string name;
   std::vector<std::string> sets;
+  std::vector<UnreadKey> unread;  // of all of `config`
   std::unique_ptr<SavePolicy> policy;
   std::unique_ptr<Planner> planner;        // of the policy `budget`
   std::shared_ptr<CapturedStep> captured;  // with cuda_graphs
@@ -86,6 +88,10 @@ Variant parse_variant(const std::string& text, const Json& document) {
     variant.sets.push_back(set);
   }
   variant.config = parse_config(own);
+  variant.unread = unread_keys(variant.config);
+  // The rows that come by themselves may leave the configuration's own keys without a reader.
+  if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
+    check_set_keys(variant.config, variant.sets);
   resolve(variant.config);
   const Config& c = variant.config;
   if (c.run.cuda_graphs &&
@@ -94,6 +100,16 @@ Variant parse_variant(const std::string& text, const Json& document) {
                       "expected false without CUDA, and with optim.in_backward or "
                       "compression.offload");
   return variant;
+}
+
+// Errors: no row reads the key either.
+void check_unread(const UnreadKey& key, const std::vector<Variant>& variants) {
+  const auto is_unread = [&](const Variant& variant) {
+    return std::any_of(variant.unread.begin(), variant.unread.end(),
+                       [&](const UnreadKey& other) { return other.path == key.path; });
+  };
+  if (std::all_of(variants.begin(), variants.end(), is_unread))
+    throw ConfigError(key.path, key.what);
 }
 
 // The networks and batches of the README's figures.
@@ -360,11 +376,13 @@ void bench_step(const BenchArguments& arguments) {
   Bench bench;
   bench.config = parse_config(document);
   const Config& config = bench.config;
+  const std::vector<UnreadKey> unread = unread_keys(config);
   resolve(bench.config);
   std::vector<Variant> variants;
   if (!arguments.only) variants.push_back(parse_variant(kBase, document));
   for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
     variants.push_back(parse_variant(text, document));
+  for (const UnreadKey& key : unread) check_unread(key, variants);
   bench.device = set_up_device(config.run);
   const bool runs = bench.device.type != DeviceType::meta;
   const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;

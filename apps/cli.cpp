@@ -25,9 +25,14 @@ CLI::App* command(CLI::App& app, const std::string& name, const std::string& hel
   return sub;
 }
 
+// An option that may be given several times, with one value each: a greedy one would take CONFIG
+// for one more of its values.
+CLI::Option* one_each(CLI::Option* option) {
+  return option->expected(1)->take_all()->allow_extra_args(false);
+}
+
 void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
-  // One value each: a greedy option would swallow what follows.
-  sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE")->expected(1)->take_all();
+  one_each(sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE"));
 }
 
 void add_train(CLI::App& app) {
@@ -108,7 +113,7 @@ void add_files(CLI::App& app) {
   inspect->add_flag("--json", json, "Print JSON");
   inspect->callback([] { inspect_command(file, json); });
   CLI::App* compare =
-      command(app, "compare", "Finished runs side by side, with ratios to the first");
+      command(app, "compare", "Finished runs side by side, as multiples of the first");
   compare->add_option("DIR", folders, "Folders given to train --out")->required();
   compare->add_flag("--json", json, "Print their summaries as JSON");
   compare->callback([] { compare_command(folders, json); });
@@ -126,7 +131,9 @@ void add_generate(CLI::App& app) {
       ->type_name("FILE");
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue");
-  sub->add_option("--tokens", a.tokens, "How many to add")->check(CLI::NonNegativeNumber);
+  sub->add_option("--tokens", a.tokens, "How many to add")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   sub->add_option("--temperature", a.temperature, "0: always the likeliest token")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("--top-k", a.top_k, "Draw from so many likeliest tokens only; 0: from all")
@@ -140,7 +147,9 @@ void add_data(CLI::App& app) {
   CLI::App* data = command(app, "data", "Get the usual datasets, and check them");
   data->require_subcommand(1);
   const auto common = [](CLI::App* sub) {
-    sub->add_option("--dir", a.dir, "Folder; default: $FRUGAL_DATA, or ~/.cache/frugal/datasets")
+    sub->add_option("--dir", a.dir,
+                    "Folder; default: $FRUGAL_DATA, or ~/.cache/frugal/datasets; list looks in "
+                    "/usr/share/datasets, too")
         ->type_name("DIR");
     return sub;
   };
@@ -203,11 +212,10 @@ void add_bench(CLI::App& app) {
           "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels), bert "
           "(4 layers of 256), gcn (3 layers, the size of ogbn-arxiv)")
       ->excludes(config);
-  step->add_option("--variant", a.variants,
-                   "A row beside L0 without recipes, instead of the usual ones, such as "
-                   "\"adaptive: compression.level=L2\"; repeatable")
-      ->type_name("NAME: PATH=VALUE ...")
-      ->allow_extra_args(false);
+  one_each(step->add_option("--variant", a.variants,
+                            "A row beside L0 without recipes, instead of the usual ones, such as "
+                            "\"adaptive: compression.level=L2\"; repeatable")
+               ->type_name("NAME: PATH=VALUE ..."));
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });
@@ -220,7 +228,7 @@ void add_bench(CLI::App& app) {
   gradient->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
       ->check(CLI::Range(8, 100000))
       ->capture_default_str();
-  gradient->add_option("--bits", a.bits, "Widths, as 4,3,2")
+  one_each(gradient->add_option("--bits", a.bits, "Widths, as 4,3,2"))
       ->delimiter(',')
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
@@ -243,7 +251,7 @@ void add_bench(CLI::App& app) {
   levels->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
       ->check(CLI::Range(8, 100000))
       ->capture_default_str();
-  levels->add_option("--bits", a.bits, "Widths, as 4,2")
+  one_each(levels->add_option("--bits", a.bits, "Widths, as 4,2"))
       ->delimiter(',')
       ->check(CLI::Range(1, 8))
       ->capture_default_str();

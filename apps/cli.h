@@ -4,8 +4,8 @@
 namespace frugal::apps {
 
 // Runs one command and returns the exit status: 0; 1 for a failure; 2 for a mistake on the command
-// line or in a configuration; 130 and 143 after SIGINT and SIGTERM. Errors go to stderr as
-// "error: ...".
+// line or in a configuration; 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM. Errors go to
+// stderr as "error: ...".
 int run_cli(int argc, char** argv);
 
 }  // namespace frugal::apps

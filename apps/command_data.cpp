@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "apps/commands.h"
@@ -19,24 +18,18 @@ namespace {
 using data::FileState;
 using data::Source;
 
-std::string folder_of(const DataArguments& arguments) {
-  if (!arguments.dir.empty()) return arguments.dir;
-  const auto from = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (const std::string folder = from("FRUGAL_DATA"); !folder.empty()) return folder;
-  const std::string home = from("HOME");
-  if (home.empty()) throw ConfigError("", "data: expected --dir, $FRUGAL_DATA or $HOME");
-  return home + "/.cache/frugal/datasets";
+// Where downloads are looked for, the first being where they are put.
+std::vector<std::string> folders_of(const DataArguments& arguments) {
+  if (!arguments.dir.empty()) return {arguments.dir};
+  std::vector<std::string> all = data::data_folders(false);
+  if (all.empty()) throw ConfigError("", "data: expected --dir, $FRUGAL_DATA or $HOME");
+  return all;
 }
 
 // The sources of these names; a wrong one is a mistake of the command line.
 std::vector<Source> named(const std::vector<std::string>& names) {
   std::vector<Source> found;
-  for (std::string name : names) {
-    for (char& c : name)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const std::string& name : names) {
     try {
       found.push_back(data::find_source(name));
     } catch (const Error& e) {
@@ -58,14 +51,22 @@ bool has_sums(const Source& source) {
                      [](const auto& file) { return !file.sha256.empty(); });
 }
 
-// "there", "in parts" or "": by names alone, which takes no time.
-const char* presence(const Source& source, const std::string& folder) {
-  size_t there = 0;
+// How much of a source a folder has, by names alone, which takes no time.
+struct Presence {
+  std::string folder;     // the first that has all, or else the first that has some
+  const char* word = "";  // "there", "in parts" or ""
+};
+Presence presence(const Source& source, const std::vector<std::string>& folders) {
+  Presence found;
   std::error_code ignored;
-  for (const auto& file : source.results())
-    there += std::filesystem::is_regular_file(folder + "/" + file.path, ignored);
-  if (there == 0) return "";
-  return there == source.results().size() ? "there" : "in parts";
+  for (const std::string& folder : folders) {
+    size_t there = 0;
+    for (const auto& file : source.results())
+      there += std::filesystem::is_regular_file(folder + "/" + file.path, ignored);
+    if (there == source.results().size()) return {folder, "there"};
+    if (there > 0 && found.folder.empty()) found = {folder, "in parts"};
+  }
+  return found;
 }
 
 Json file_json(const data::SourceFile& file) {
@@ -131,11 +132,12 @@ class Bar {
 }  // namespace
 
 void data_list_command(const DataArguments& arguments) {
-  const std::string folder = folder_of(arguments);
+  const std::vector<std::string> folders =
+      arguments.dir.empty() ? data::data_folders() : std::vector<std::string>{arguments.dir};
   Json json = Json::array();
   for (const Source& source : data::sources()) {
     const int64_t bytes = bytes_of(source);
-    const char* there = presence(source, folder);
+    const auto [folder, there] = presence(source, folders);
     if (arguments.json) {
       Json files = Json::array();
       for (const auto& file : source.files) files.push_back(file_json(file));
@@ -143,6 +145,7 @@ void data_list_command(const DataArguments& arguments) {
                       {"what", source.what},
                       {"files", files},
                       {"folder", source.is_archive() ? Json(source.folder) : Json()},
+                      {"found_in", folder.empty() ? Json() : Json(folder)},
                       {"state", *there == '\0' ? "missing" : there}});
       continue;
     }
@@ -157,11 +160,13 @@ void data_list_command(const DataArguments& arguments) {
 }
 
 void data_check_command(const DataArguments& arguments) {
-  const std::string folder = folder_of(arguments);
+  const std::vector<std::string> folders = folders_of(arguments);
   const bool all = arguments.names.empty();
   size_t wrong = 0, sets = 0;
   for (const Source& source : all ? data::sources() : named(arguments.names)) {
-    if (all && *presence(source, folder) == '\0') continue;
+    auto [folder, there] = presence(source, folders);
+    if (all && *there == '\0') continue;
+    if (folder.empty()) folder = folders[0];
     ++sets;
     for (const data::FileCheck& check : data::check_source(source, folder)) {
       const bool bad = check.state == FileState::missing || check.state == FileState::different;
@@ -173,12 +178,13 @@ void data_check_command(const DataArguments& arguments) {
     }
   }
   FRUGAL_CHECK(sets > 0, "[data] expected datasets in {}, got none of those that are known",
-               folder);
-  FRUGAL_CHECK(wrong == 0, "[data] {} files in {} are missing or different", wrong, folder);
+               fmt::join(folders, ", "));
+  FRUGAL_CHECK(wrong == 0, "[data] {} files in {} are missing or different", wrong,
+               fmt::join(folders, ", "));
 }
 
 void data_fetch_command(const DataArguments& arguments) {
-  const std::string folder = folder_of(arguments);
+  const std::string folder = folders_of(arguments)[0];
   const std::vector<Source> wanted = named(arguments.names);
   const auto is_sum = [](const std::string& text) {
     return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;

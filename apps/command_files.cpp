@@ -27,10 +27,7 @@ constexpr size_t kMetadataShown = 4096;  // bytes; a run's state holds its confi
 
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
-  check_model_keys(config);
-  const Device device = set_up_device(config.run);
-  if (device.type == DeviceType::meta)
-    throw ConfigError("device", "expected cpu: nothing can be computed on meta");
+  const Device device = set_up_computing_device(config.run, "computed");
   if (config.compression.policy == "budget" || !config.compression.memory_budget.empty())
     throw ConfigError(
         "compression.policy",

@@ -14,9 +14,7 @@ namespace frugal::apps {
 void generate_command(const GenerateArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
-  const Device device = set_up_device(config.run);
-  if (device.type == DeviceType::meta)
-    throw ConfigError("device", "expected cpu: nothing can be computed on meta");
+  const Device device = set_up_computing_device(config.run, "generated");
   const auto tokenizer = tokenizer_of(config);
   if (family_of(config.model.name) != Family::decoder || tokenizer == nullptr)
     throw ConfigError("model.name", fmt::format("expected a language model and text, got {} and {}",
@@ -35,6 +33,7 @@ void generate_command(const GenerateArguments& arguments) {
     options.top_k = arguments.top_k;
     options.seed = arguments.seed;
     std::fputs(arguments.prompt.c_str(), stdout);
+    std::fflush(stdout);  // what follows comes a token at a time
     models::generate(*model, Tensor::from(ids, {1, static_cast<int64_t>(ids.size())}), options,
                      [&](int64_t id) {
                        // Outputs beyond the tokenizer's tokens stand for nothing.

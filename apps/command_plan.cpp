@@ -15,7 +15,11 @@ void plan_command(const PlanArguments& arguments) {
   resolve(config);
   set_up_threads(config.run);
   if (config.compression.policy != "budget")
-    throw ConfigError("compression.memory_budget", "expected a budget to plan for");
+    throw ConfigError(
+        "compression.memory_budget",
+        "expected a budget to plan for, such as --set 'compression.memory_budget=2 "
+        "GiB' or 1/6; without one `frugal bench step CONFIG --set device=meta` counts "
+        "the memory of a step at each level");
   const auto begin = std::chrono::steady_clock::now();
   const Planner planner(config);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -40,7 +40,7 @@ void grad_command(const GradArguments& arguments);
 struct GenerateArguments {
   std::string config, checkpoint, prompt = "\n";
   std::vector<std::string> sets;
-  int64_t tokens = 500, top_k = 0;
+  int64_t tokens = 200, top_k = 0;
   double temperature = 1;
   uint64_t seed = 0;
 };
@@ -54,7 +54,7 @@ struct PlanArguments {
 };
 void plan_command(const PlanArguments& arguments);
 
-// The usual datasets below `dir`, or $FRUGAL_DATA, or ~/.cache/frugal/datasets.
+// The usual datasets below `dir`, or in data::data_folders().
 struct DataArguments {
   std::vector<std::string> names;  // check: all where there are none
   std::string dir, url, sha256;    // fetch: the latter two instead of what the table has
@@ -67,7 +67,8 @@ void data_fetch_command(const DataArguments& arguments);
 
 void inspect_command(const std::string& file, bool json);
 
-// Summaries of finished runs side by side, with ratios to the first.
+// Summaries of finished runs side by side, with multiples of the first, and where their
+// configurations differ.
 void compare_command(const std::vector<std::string>& folders, bool json);
 
 struct BenchArguments {

@@ -1,6 +1,7 @@
 #include "apps/config.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include "core/quoted.h"
 #include "data/json_strict.h"
 #include "data/sha256.h"
+#include "data/sources.h"
 
 namespace frugal::apps {
 namespace {
@@ -68,8 +70,19 @@ const Field* find(const Section& section, const std::string& key) {
   return nullptr;
 }
 
-void assign(Config& config, const Section& section, const Field& field, const Json& value) {
+// A choice as the table spells it: "fashion-mnist" is fashion_mnist, "AdamW" is adamw.
+Json spelled(const Json& schema, const Json& value) {
+  if (!value.is_string() || !schema.contains("enum")) return value;
+  for (const Json& choice : schema["enum"])
+    if (choice == value) return value;
+  for (const Json& choice : schema["enum"])
+    if (data::same_name(choice.get<std::string>(), value.get<std::string>())) return choice;
+  return value;
+}
+
+void assign(Config& config, const Section& section, const Field& field, const Json& given) {
   const std::string path = section.path(field);
+  const Json value = spelled(field.schema, given);
   validate(field.schema, value, path);
   // A whole number may be written 1e3; the setters of integers want it as one.
   const Json& type = field.schema["type"];
@@ -160,6 +173,14 @@ void apply_set(Json& document, const std::string& text) {
 }
 
 Json read_json(const std::string& path) {
+  if (path.empty()) throw ConfigError("", "expected the name of a file, got an empty one");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw ConfigError("", fmt::format("expected a file, got the folder {}{}", path,
+                                      std::filesystem::exists(
+                                          std::filesystem::path(path) / "config.json", ignored)
+                                          ? "; its configuration is the file config.json in it"
+                                          : ""));
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError("", fmt::format("cannot read {}", path));
   std::string text;
@@ -178,8 +199,29 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   if (!document.is_object())
     throw ConfigError(
         "", fmt::format("{}: expected an object of sections, got {}", path, document.type_name()));
+  const Json file = document;
   for (const std::string& set : sets) apply_set(document, set);
-  return parse_config(document);
+  Config config = parse_config(document);
+  check_set_keys(config, sets);
+  std::vector<UnreadKey> own;
+  try {
+    own = unread_keys(parse_config(file));
+  } catch (const ConfigError&) {  // only what --set changed makes it whole
+    own = unread_keys(config);
+  }
+  for (const UnreadKey& key : unread_keys(config))
+    for (const UnreadKey& other : own)
+      if (key.path == other.path) throw ConfigError(key.path, key.what);
+  return config;
+}
+
+void check_set_keys(const Config& config, const std::vector<std::string>& sets) {
+  for (const UnreadKey& key : unread_keys(config))
+    for (const std::string& set : sets) {
+      const std::string path = set.substr(0, set.find('='));
+      if (key.path == path || key.path.starts_with(path + "."))
+        throw ConfigError(key.path, key.what);
+    }
 }
 
 Json to_json(const Config& config) {

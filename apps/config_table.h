@@ -6,12 +6,21 @@
 
 namespace frugal::apps {
 
+// Who reads a key. A key that nothing reads in a run, and that is not as it is by default, is an
+// error (unread_keys).
+struct Reader {
+  std::string who;              // "graphs": the subject of "... read it"; or "every run"
+  std::vector<std::string> by;  // the keys that decide whether it is read
+  std::function<bool(const Config&)> reads;  // before resolve() has filled the configuration
+};
+
 struct Field {
   std::string key;
   Json schema;  // what the value must be, as JSON Schema: validation and schema.json both use it
   std::string doc;
   std::function<Json(const Config&)> get;
   std::function<void(Config&, const Json&)> set;  // REQUIRES: the value fits `schema`
+  Reader reader = {};
   bool affects_results = true;
 };
 
@@ -25,6 +34,14 @@ struct Section {
 };
 
 const std::vector<Section>& config_sections();
+
+// The keys that nothing reads although they have another value than their default: paths, and what
+// is wrong with each, which names who reads it and the values that decide. A key with its default
+// is never among them, so that the output of --print-config is a configuration, too.
+struct UnreadKey {
+  std::string path, what;
+};
+std::vector<UnreadKey> unread_keys(const Config& config);
 
 // Does `value` fit `schema`? Throws ConfigError(path) saying what was expected. Knows type, enum,
 // minimum, maximum, exclusiveMinimum, exclusiveMaximum, items, minItems, maxItems, pattern,

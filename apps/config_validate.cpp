@@ -1,6 +1,7 @@
 #include <cmath>
 #include <regex>
 
+#include "apps/config_readers.h"
 #include "apps/config_table.h"
 #include "core/quoted.h"
 
@@ -126,6 +127,42 @@ void validate(const Json& schema, const Json& value, const std::string& path) {
   if (!value.is_array() || !schema.contains("items")) return;
   for (size_t i = 0; i < value.size(); ++i)
     validate(schema["items"], value[i], fmt::format("{}[{}]", path, i));
+}
+
+namespace {
+
+// "data.name=cifar10"
+std::string named_value(const Config& config, const std::string& path) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields) {
+      if (section.path(field) != path) continue;
+      const Json value = field.get(config);
+      return path + "=" + (value.is_string() ? value.get<std::string>() : shown(value));
+    }
+  FRUGAL_ASSERT(false);
+  return "";
+}
+
+}  // namespace
+
+std::vector<UnreadKey> unread_keys(const Config& config) {
+  static const Config defaults;
+  Config effective = config;  // for the message: a memory_budget means another policy
+  effective.compression.policy = policy_of(config);
+  std::vector<UnreadKey> all;
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields) {
+      const Json value = field.get(config), usual = field.get(defaults);
+      if (value == usual || field.reader.reads(config)) continue;
+      std::vector<std::string> with;
+      for (const std::string& path : field.reader.by) with.push_back(named_value(effective, path));
+      all.push_back(
+          {section.path(field),
+           fmt::format("expected {}, the default, since nothing reads it with {}; it is "
+                       "read by {}; got {}",
+                       usual.dump(), fmt::join(with, ", "), field.reader.who, shown(value))});
+    }
+  return all;
 }
 
 int64_t parse_bytes(const std::string& text, const std::string& path) {

@@ -10,9 +10,11 @@ namespace frugal::apps {
 
 struct DataKind {
   std::vector<std::string> (*names)();
+  DataTraits (*traits)(const std::string& name);
   void (*check)(const Config& config);  // of keys that must be as they are; Errors: ConfigError
-  const char* (*folder)(const std::string& name);  // where a distribution puts it; null: nowhere
-  bool (*reads_files)(const std::string& name);
+  // Files or folders below a folder of data, any of which says that it has this set; none: only
+  // data.dir can name it.
+  std::vector<std::string> (*marks)(const std::string& name);
   BatchSpec (*spec)(const Config& config);
   std::unique_ptr<data::BatchSource> (*open)(const Config& config, Split split);
   // See samples_ahead().

@@ -1,10 +1,10 @@
 #include "apps/make_data.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "apps/data_kinds.h"
+#include "data/sources.h"
 
 namespace frugal::apps {
 namespace {
@@ -71,6 +71,16 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
   return batch;
 }
 
+const char* unit_of(const BatchSpec& spec) {
+  return spec.kind == BatchSpec::Kind::images  ? "images"
+         : spec.kind == BatchSpec::Kind::graph ? "nodes"
+                                               : "tokens";
+}
+
+int64_t units_of(const BatchSpec& spec, const Batch& batch) {
+  return spec.kind == BatchSpec::Kind::sequences ? batch.input.numel() : batch.input.size(0);
+}
+
 Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
   if (!is_divisible(batch)) return batch;
   Batch part{batch.input.slice(0, begin, end), batch.target.slice(0, begin, end)};
@@ -81,18 +91,40 @@ Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
 
 bool is_divisible(const Batch& batch) { return !find_tensor(batch.extras, "edge_index").defined(); }
 
+DataTraits data_traits(const std::string& name) { return kind_of(name).traits(name); }
+
+std::string find_data(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const std::vector<std::string> marks = kind_of(name).marks(name);
+  for (const std::string& folder : data::data_folders())
+    for (const std::string& mark : marks)
+      if (fs::exists(fs::path(folder) / mark, ignored)) return folder;
+  return "";
+}
+
+std::string searched_folders() {
+  const std::vector<std::string> all = data::data_folders();
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + all[i];
+  return text;
+}
+
 void resolve_data(Config& config) {
-  const DataKind& kind = kind_of(config.data.name);
+  const std::string& name = config.data.name;
+  const DataKind& kind = kind_of(name);
   kind.check(config);
-  if (config.data.dir || !kind.reads_files(config.data.name)) return;
-  const char* usual = kind.folder(config.data.name);
-  if (const char* folder = std::getenv("FRUGAL_DATA"); folder != nullptr && *folder != '\0')
-    config.data.dir = folder;
-  else if (usual != nullptr)
-    config.data.dir = usual;
-  else
-    throw ConfigError("data.dir", fmt::format("expected the folder of {}, here or in $FRUGAL_DATA",
-                                              config.data.name));
+  if (config.data.dir || !kind.traits(name).reads_files) return;
+  if (kind.marks(name).empty())
+    throw ConfigError("data.dir", fmt::format("expected where the files of {} are", name));
+  const std::string found = find_data(name);
+  if (found.empty())
+    throw ConfigError("data.dir",
+                      fmt::format("found no {} in {}; `frugal data fetch {}` downloads it, or "
+                                  "data.dir names its folder",
+                                  name, searched_folders(), name));
+  config.data.dir = found;
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {

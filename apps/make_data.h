@@ -27,8 +27,26 @@ struct BatchSpec {
   bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
   bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
 };
+// What is known of a data set by its name: which keys it reads follows from that.
+struct DataTraits {
+  BatchSpec::Kind kind = BatchSpec::Kind::images;
+  bool reads_files = true;
+  bool normalizes = false;       // has means and deviations, or rows of features to scale
+  bool sparse_features = false;  // can keep features as a sparse matrix
+  bool is_text = false;          // one text, cut into windows
+};
+DataTraits data_traits(const std::string& name);
+
+// The first folder of data_folders() that has the set; empty: none has.
+std::string find_data(const std::string& name);
+// "a, b or c", of data_folders().
+std::string searched_folders();
+
 // Reads no image; vocabularies and graphs are read once.
 BatchSpec batch_spec(const Config& config);
+// What speed counts: "images", "tokens" (padding is among them) or "nodes".
+const char* unit_of(const BatchSpec& spec);
+int64_t units_of(const BatchSpec& spec, const Batch& batch);
 // A batch of so many samples, not filled: for `meta`.
 Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device);
 // Samples `begin` to before `end`: views. A graph stays whole.

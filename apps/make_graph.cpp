@@ -64,7 +64,7 @@ GraphData random_graph(const Config& config) {
 // ---- the table
 struct GraphRow {
   const char* name;
-  bool reads_files;
+  bool normalizes, sparse_features;  // read data.normalize, data.sparse_features
   GraphData (*open)(const Config& config, const GraphOptions& options);
 };
 
@@ -80,30 +80,30 @@ GraphData graphsaint(const Config& config, const GraphOptions&) {
 }
 
 constexpr GraphRow kGraphs[] = {
-    {"cora", true, planetoid},
-    {"citeseer", true, planetoid},
-    {"pubmed", true, planetoid},
-    {"facebook", true,
+    {"cora", true, true, planetoid},
+    {"citeseer", true, true, planetoid},
+    {"pubmed", true, true, planetoid},
+    {"facebook", true, true,
      [](const Config& config, const GraphOptions& options) {
        return data::open_musae(
            within(*config.data.dir, {"graphs/musae-facebook", "musae-facebook", "facebook"}),
            "facebook", options);
      }},
-    {"ogbn_arxiv", true,
+    {"ogbn_arxiv", false, false,
      [](const Config& config, const GraphOptions&) {
        return data::open_ogb(within(*config.data.dir, {"ogbn_arxiv", "arxiv", "ogb/ogbn_arxiv"}));
      }},
-    {"flickr", true, graphsaint},
-    {"reddit", true, graphsaint},
-    {"yelp", true, graphsaint},
-    {"amazon", true, graphsaint},
-    {"ppi", true, graphsaint},
-    {"graphsaint", true, graphsaint},
-    {"graph_npz", true,
+    {"flickr", true, false, graphsaint},
+    {"reddit", true, false, graphsaint},
+    {"yelp", true, false, graphsaint},
+    {"amazon", true, false, graphsaint},
+    {"ppi", true, false, graphsaint},
+    {"graphsaint", true, false, graphsaint},
+    {"graph_npz", true, true,
      [](const Config& config, const GraphOptions& options) {
        return data::open_npz_graph(*config.data.dir, options);
      }},
-    {"random_graph", false,
+    {"random_graph", false, false,
      [](const Config& config, const GraphOptions&) { return random_graph(config); }},
 };
 
@@ -151,19 +151,41 @@ std::vector<std::string> names() {
   return all;
 }
 
+DataTraits traits(const std::string& name) {
+  DataTraits traits;
+  traits.kind = BatchSpec::Kind::graph;
+  traits.reads_files = name != "random_graph";
+  traits.normalizes = graph_row(name).normalizes;
+  traits.sparse_features = graph_row(name).sparse_features;
+  return traits;
+}
+
+std::vector<std::string> marks(const std::string& name) {
+  if (name == "cora" || name == "citeseer" || name == "pubmed") {
+    const std::string file = "ind." + name + ".graph";
+    return {"planetoid/" + file, file, name + "/raw/" + file, name + "/" + file};
+  }
+  if (name == "facebook") {
+    std::vector<std::string> all;
+    for (const char* folder : {"graphs/musae-facebook/", "musae-facebook/", "facebook/", ""})
+      for (const char* file : {"musae_facebook_edges.csv", "facebook_edges.csv"})
+        all.push_back(std::string(folder) + file);
+    return all;
+  }
+  if (name == "ogbn_arxiv")
+    return {"ogbn_arxiv/raw", "arxiv/raw", "ogb/ogbn_arxiv/raw", "raw/edge.csv.gz", "raw/edge.csv"};
+  if (name == "graphsaint" || name == "graph_npz" || name == "random_graph") return {};
+  return {name + "/adj_full.npz", "graphsaint/" + name + "/adj_full.npz", "adj_full.npz"};
+}
+
 void check(const Config& config) {
   const DataConfig& c = config.data;
-  const bool random = c.name == "random_graph";
-  if (c.shape) throw ConfigError("data.shape", fmt::format("expected null for '{}'", c.name));
-  if (c.classes && !random)
-    throw ConfigError("data.classes",
-                      fmt::format("expected null for '{}', whose files say it", c.name));
-  if (random && c.edges > c.nodes * c.nodes)
+  if (c.name == "random_graph" && c.edges > c.nodes * c.nodes)
     throw ConfigError("data.edges",
                       fmt::format("expected at most {} for data.nodes {}, since equal edges count "
                                   "once; got {}",
                                   c.nodes * c.nodes, c.nodes, c.edges));
-  if (random && c.features > kMaxValues / c.nodes)
+  if (c.name == "random_graph" && c.features > kMaxValues / c.nodes)
     throw ConfigError("data.features", fmt::format("expected at most {} for data.nodes {}, got {}",
                                                    kMaxValues / c.nodes, c.nodes, c.features));
   if (c.sampler == "clusters" && c.batch_size > c.clusters)
@@ -243,13 +265,10 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
 }  // namespace
 
 const DataKind& graph_data() {
-  static const DataKind kind = {names,
-                                check,
-                                [](const std::string&) -> const char* { return nullptr; },
-                                [](const std::string& name) { return graph_row(name).reads_files; },
-                                spec_of,
-                                open,
-                                [](const Config&, int64_t) { return std::vector<int64_t>{}; }};
+  static const DataKind kind = {
+      names, traits, check, marks, spec_of, open, [](const Config&, int64_t) {
+        return std::vector<int64_t>{};
+      }};
   return kind;
 }
 

@@ -15,7 +15,7 @@ namespace {
 struct DataRow {
   const char* name;
   BatchSpec spec;
-  const char* folder;  // where a distribution's package puts it, if any
+  std::vector<std::string> marks;  // see DataKind; none: made in memory
   std::vector<double> mean, std;
   DatasetPtr (*open)(const std::string& folder, bool train);
 };
@@ -25,7 +25,9 @@ const std::vector<DataRow>& data_rows() {
   static const std::vector<DataRow> rows = {
       {"fashion_mnist",
        {{28, 28, 1}, 10},
-       "/usr/share/datasets/fashion-mnist",
+       {"fashion-mnist/train-images-idx3-ubyte", "fashion-mnist/train-images-idx3-ubyte.gz",
+        "fashion_mnist/train-images-idx3-ubyte", "fashion_mnist/train-images-idx3-ubyte.gz",
+        "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"},
        {0.2860},
        {0.3530},
        [](const std::string& folder, bool train) {
@@ -33,7 +35,8 @@ const std::vector<DataRow>& data_rows() {
        }},
       {"mnist",
        {{28, 28, 1}, 10},
-       nullptr,
+       {"mnist/train-images-idx3-ubyte", "mnist/train-images-idx3-ubyte.gz",
+        "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"},
        {0.1307},
        {0.3081},
        [](const std::string& folder, bool train) {
@@ -41,7 +44,7 @@ const std::vector<DataRow>& data_rows() {
        }},
       {"cifar10",
        {{32, 32, 3}, 10},
-       nullptr,
+       {"cifar-10-batches-bin/data_batch_1.bin", "data_batch_1.bin"},
        {0.4914, 0.4822, 0.4465},
        {0.2470, 0.2435, 0.2616},
        [](const std::string& folder, bool train) {
@@ -49,13 +52,13 @@ const std::vector<DataRow>& data_rows() {
        }},
       {"cifar100",
        {{32, 32, 3}, 100},
-       nullptr,
+       {"cifar-100-binary/train.bin", "train.bin"},
        {0.5071, 0.4865, 0.4409},
        {0.2673, 0.2564, 0.2762},
        [](const std::string& folder, bool train) {
          return data::open_cifar(folder, Cifar::c100, train);
        }},
-      {"random", {{32, 32, 3}, 10}, nullptr, {}, {}, nullptr},
+      {"random", {{32, 32, 3}, 10}, {}, {}, {}, nullptr},
   };
   return rows;
 }
@@ -126,9 +129,6 @@ void check_images(const Config& config) {
     if (config.data.name == "random" && samples > kMostRandom)
       throw ConfigError(
           key, fmt::format("expected at most {} for random, got {}", kMostRandom, samples));
-  if (config.data.name != "random" && (config.data.shape || config.data.classes))
-    throw ConfigError(config.data.shape ? "data.shape" : "data.classes",
-                      fmt::format("expected null for '{}', whose files say it", config.data.name));
 }
 
 std::unique_ptr<data::BatchSource> open_image_batches(const Config& config, Split split) {
@@ -158,14 +158,19 @@ std::vector<std::string> image_names() {
 }  // namespace
 
 const DataKind& image_data() {
-  static const DataKind kind = {
-      image_names,
-      check_images,
-      [](const std::string& name) { return data_row(name).folder; },
-      [](const std::string& name) { return data_row(name).open != nullptr; },
-      image_spec,
-      open_image_batches,
-      images_ahead};
+  static const DataKind kind = {image_names,
+                                [](const std::string& name) {
+                                  const DataRow& row = data_row(name);
+                                  DataTraits traits;
+                                  traits.reads_files = row.open != nullptr;
+                                  traits.normalizes = !row.mean.empty();
+                                  return traits;
+                                },
+                                check_images,
+                                [](const std::string& name) { return data_row(name).marks; },
+                                image_spec,
+                                open_image_batches,
+                                images_ahead};
   return kind;
 }
 

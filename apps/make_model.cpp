@@ -283,6 +283,9 @@ const std::vector<KeyRow>& key_rows() {
       {"aggregation", {make_sage}},
       {"out_heads", {make_gat}},
       {"slope", {make_gat}},
+      // Not of the network's section: what has blocks to recompute.
+      {"checkpointing",
+       with({make_cifar_resnet, make_resnet, make_vgg, make_densenet, make_swin}, transformers)},
   };
   return rows;
 }
@@ -316,16 +319,12 @@ std::vector<std::string> model_names() {
 
 Family family_of(const std::string& model) { return model_row(model).family; }
 
-void check_model_keys(const Config& config) {
-  const std::string& name = config.model.name;
-  const ModelMaker make = model_row(name).make;
-  const Json given = to_json(config).at("model"), usual = to_json(Config{}).at("model");
-  for (const auto& [key, makers] : key_rows())
-    if (given.at(key) != usual.at(key) &&
-        std::find(makers.begin(), makers.end(), make) == makers.end())
-      throw ConfigError(fmt::format("model.{}", key),
-                        fmt::format("expected {} with {}, which does not read it; got {}",
-                                    usual.at(key).dump(), name, given.at(key).dump()));
+bool network_reads(const std::string& model, const std::string& key) {
+  const ModelMaker make = model_row(model).make;
+  for (const auto& [name, makers] : key_rows())
+    if (key == name) return std::find(makers.begin(), makers.end(), make) != makers.end();
+  FRUGAL_ASSERT(false);  // a key of the table without a row here
+  return false;
 }
 
 void resolve_model(Config& config, const BatchSpec& spec) {
@@ -336,7 +335,6 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                       fmt::format("expected a network for the data {}, one of {}; got "
                                   "{}",
                                   data, readers_of(spec), model.name));
-  check_model_keys(config);
   check_maximum(config, spec);
   if (!model.num_classes) model.num_classes = spec.classes;
   if (*model.num_classes < spec.classes)

@@ -17,13 +17,12 @@ std::vector<std::string> model_names();
 enum class Family : uint8_t { images, encoder, decoder, graph };
 Family family_of(const std::string& model);
 
-// Errors (ConfigError): a key of config.model is not as by default, and the network does not read
-// it.
-void check_model_keys(const Config& config);
+// Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it
+// have blocks? REQUIRES: a key that only some networks read.
+bool network_reads(const std::string& model, const std::string& key);
 
 // Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
-// Errors (ConfigError): values that do not fit the data; a network for other data; those of
-// check_model_keys().
+// Errors (ConfigError): values that do not fit the data; a network for other data.
 void resolve_model(Config& config, const BatchSpec& spec);
 
 // REQUIRES: resolve_model(config, spec).

@@ -87,11 +87,27 @@ void check(const Config& config) {
       throw ConfigError(train ? "data.train_samples" : "data.test_samples",
                         fmt::format("expected at most {} of data.max_length {}, got {}", most,
                                     config.data.max_length, random_count(config.data, train)));
-  if (config.data.shape)
-    throw ConfigError("data.shape", fmt::format("expected null for '{}'", config.data.name));
-  if (config.data.classes && config.data.name != "random_tokens")
-    throw ConfigError("data.classes",
-                      fmt::format("expected null for '{}', which knows its own", config.data.name));
+}
+
+constexpr const char* kShakespeare[] = {"tinyshakespeare.txt", "text/tinyshakespeare.txt",
+                                        "input.txt"};
+
+std::vector<std::string> marks(const std::string& name) {
+  if (name == "tiny_shakespeare") return {std::begin(kShakespeare), std::end(kShakespeare)};
+  std::vector<std::string> all;
+  if (const data::GlueTask* task = glue_task(name))
+    for (const std::string& folder : {"glue/" + task->name + "/", task->name + "/", std::string()})
+      for (const char* file : {"train.tsv", "msr_paraphrase_train.txt"})
+        all.push_back(folder + file);
+  return all;
+}
+
+DataTraits traits(const std::string& name) {
+  DataTraits traits;
+  traits.kind = BatchSpec::Kind::sequences;
+  traits.reads_files = name != "random_tokens";
+  traits.is_text = is_stream(name);
+  return traits;
 }
 
 // The file, or the folder that has it.
@@ -103,7 +119,7 @@ std::string text_file(const Config& config) {
       throw ConfigError("data.dir", fmt::format("expected a text file, got {}", dir.string()));
     return dir.string();
   }
-  for (const char* file : {"tinyshakespeare.txt", "text/tinyshakespeare.txt", "input.txt"})
+  for (const char* file : kShakespeare)
     if (fs::is_regular_file(dir / file)) return (dir / file).string();
   throw ConfigError(
       "data.dir", fmt::format("expected a folder with tinyshakespeare.txt, got {}", dir.string()));
@@ -203,13 +219,10 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config) {
 }
 
 const DataKind& text_data() {
-  static const DataKind kind = {names,
-                                check,
-                                [](const std::string&) -> const char* { return nullptr; },
-                                [](const std::string& name) { return name != "random_tokens"; },
-                                spec_of,
-                                open,
-                                [](const Config&, int64_t) { return std::vector<int64_t>{}; }};
+  static const DataKind kind = {
+      names, traits, check, marks, spec_of, open, [](const Config&, int64_t) {
+        return std::vector<int64_t>{};
+      }};
   return kind;
 }
 

@@ -1,25 +1,32 @@
 #include "apps/make_tokenizer.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 
+#include "apps/make_data.h"
 #include "data/byte_bpe.h"
 #include "data/characters.h"
 #include "data/file_bytes.h"
+#include "data/sources.h"
 
 namespace frugal::apps {
 namespace {
 
 std::string vocabulary_path(const Config& config) {
   if (config.data.vocabulary) return *config.data.vocabulary;
-  if (const char* folder = std::getenv("FRUGAL_DATA"); folder != nullptr && *folder != '\0') {
-    const auto usual = std::filesystem::path(folder) / "text" / "bert-base-uncased-vocab.txt";
-    if (std::filesystem::exists(usual)) return usual.string();
+  // Where `frugal data fetch` puts it: a file, or of byte_bpe a folder of two.
+  const bool bytes = config.data.tokenizer == "byte_bpe" && data_traits(config.data.name).is_text;
+  const std::string usual = bytes ? "text/gpt2" : "text/bert-base-uncased-vocab.txt";
+  for (const std::string& folder : data::data_folders()) {
+    std::error_code ignored;
+    const auto path = std::filesystem::path(folder) / usual;
+    if (std::filesystem::exists(path, ignored)) return path.string();
   }
   throw ConfigError("data.vocabulary",
-                    "expected the file of the vocabulary, here or as "
-                    "text/bert-base-uncased-vocab.txt in $FRUGAL_DATA");
+                    fmt::format("found no {} in {}; `frugal data fetch {}` downloads it, or "
+                                "data.vocabulary names the {}",
+                                usual, searched_folders(), bytes ? "gpt2_bpe" : "bert_vocab",
+                                bytes ? "folder" : "file"));
 }
 
 // What was made for a key, for as long as the program runs.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "apps/config_table.h"
 #include "apps/make_policy.h"
 #include "apps/planner.h"
 #include "compress/actnn_policy.h"
@@ -65,10 +66,33 @@ void resolve_rounding(CompressionConfig& config, const std::string& device) {
                       "zero across it");
 }
 
+namespace {
+
+bool is_read(const Config& config, const std::string& path) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (section.path(field) == path) return field.reader.reads(config);
+  FRUGAL_ASSERT(false);
+  return false;
+}
+
+// The published rule of acgc rounds to nearest and rebuilds nothing.
+void resolve_published(CompressionConfig& config) {
+  if (config.policy != "acgc" || config.acgc_rule != "published") return;
+  if (config.rounding != "auto" && config.rounding != "nearest")
+    throw ConfigError(
+        "compression.rounding",
+        fmt::format("expected auto or nearest with acgc_rule published, got {}", config.rounding));
+  config.rounding = "nearest";
+  config.recipes = false;
+}
+
+}  // namespace
+
 void resolve(Config& config) {
   resolve_data(config);
   resolve_model(config, batch_spec(config));
-  if (!config.compression.slice_bytes)
+  if (!config.compression.slice_bytes && is_read(config, "compression.slice_bytes"))
     config.compression.slice_bytes = Device::parse(config.run.device).type == DeviceType::cuda
                                          ? kCudaSliceBytes
                                          : SavePolicy::kSliceBytes;
@@ -78,6 +102,11 @@ void resolve(Config& config) {
                       "expected 0, as the guard, with the data.sampler full: batches are all the "
                       "same, so gradients have no variance to compare with");
   const LevelNeeds level = needs_of(config.compression);
+  if (level.checkpointing && !network_reads(config.model.name, "checkpointing"))
+    throw ConfigError("compression.level",
+                      fmt::format("expected a level without checkpointing with {}, which has no "
+                                  "blocks to recompute, got {}",
+                                  config.model.name, config.compression.level));
   if (level.checkpointing) config.train.checkpointing = true;
   if (level.offload && config.compression.offload.empty())
     throw ConfigError("compression.offload",
@@ -90,11 +119,12 @@ void resolve(Config& config) {
         fmt::format("expected 0, or 1 to {} with a level of {}, got {} with {}", level.max_average,
                     level.averages, average, config.compression.level));
   if (!config.compression.memory_budget.empty()) {
-    config.compression.policy = "budget";
+    if (config.compression.policy == "gact") config.compression.policy = "budget";
     parse_budget(config.compression.memory_budget, "compression.memory_budget");
   } else if (config.compression.policy == "budget") {
     throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
+  resolve_published(config.compression);
   resolve_rounding(config.compression, config.run.device);
   if (level.adaptive && config.compression.bits != 0)
     throw ConfigError("compression.bits",
@@ -273,6 +303,17 @@ int64_t checkpointed_blocks(const TrainConfig& config) {
 
 void set_up_threads(const RunConfig& config) {
   if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+}
+
+Device set_up_computing_device(const RunConfig& config, const char* doing) {
+  const Device device = set_up_device(config);
+  if (device.type == DeviceType::meta)
+    throw ConfigError("device",
+                      fmt::format("expected cpu{}: nothing can be {} on meta. `frugal bench step "
+                                  "CONFIG --set device=meta` counts the memory of a step, `frugal "
+                                  "plan CONFIG` plans for a memory_budget",
+                                  kHasCuda ? " or cuda" : "", doing));
+  return device;
 }
 
 Device set_up_device(const RunConfig& config) {

@@ -35,5 +35,8 @@ int64_t checkpointed_blocks(const TrainConfig& config);
 void set_up_threads(const RunConfig& config);
 // Applies threads and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);
+// The same for what computes, which `doing` names ("trained"). Errors (ConfigError): the device
+// meta, with the commands that can use it.
+Device set_up_computing_device(const RunConfig& config, const char* doing);
 
 }  // namespace frugal::apps

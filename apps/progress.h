@@ -13,10 +13,17 @@ struct ProgressLine {
   int64_t epoch = 0, epochs = 0;  // from 1
   int64_t step = 0, steps = 0;
   double loss = 0, accuracy = 0;
-  double samples_per_second = 0;
-  int64_t memory = 0;  // peak bytes
-  double seconds_left = 0;
+  std::string unit = "images";
+  double units_per_second = 0;
+  int64_t memory = 0;       // peak bytes
+  double seconds_left = 0;  // by the same steps as units_per_second
 };
+
+// "epoch 1/2  step 3/40  loss ...  120 images/s  20.2 MiB  0:31 left".
+std::string progress_text(const ProgressLine& line);
+// The same within so many columns, with a bar where there is room: first the bar goes, then memory,
+// accuracy, the epoch, the loss and the rate; the step and the time left stay.
+std::string progress_text(const ProgressLine& line, int64_t columns);
 
 class Progress {
  public:

@@ -9,9 +9,16 @@
 namespace frugal::apps {
 namespace {
 
+constexpr const char* kProcessNote =
+    "peak memory: of tensors, in a training step; whole process: with the program and its "
+    "libraries,\n"
+    "the data set, buffers of loading, evaluation and checkpoints, and freed memory kept for "
+    "reuse\n";
+
+// This run's as a multiple of the first's: below 1 is less, of memory and of time.
 std::string ratio(const Json& summary, const Json& first, const Json::json_pointer& key) {
   const double a = first.at(key).get<double>(), b = summary.at(key).get<double>();
-  return &summary == &first || b <= 0 ? "" : fmt::format(" ({:.2f}x)", a / b);
+  return &summary == &first || a <= 0 ? "" : fmt::format(" ({:.2f}x)", b / a);
 }
 
 }  // namespace
@@ -40,6 +47,8 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                   {"memory", memory_json(state.memory)},
                   {"speed",
                    {{"samples_per_second", speed.samples_per_second},
+                    {"unit", speed.unit},
+                    {"units_per_second", speed.units_per_second},
                     {"step_ms_median", speed.step_ms_median},
                     {"adaptation_share", speed.adaptation_share},
                     {"tracking_share", speed.tracking_share}}},
@@ -131,14 +140,22 @@ std::string summary_table(const std::vector<std::string>& names,
     const std::string category(name_of(static_cast<Category>(i)));
     bytes("  " + category + " at peak", "/memory/at_peak/" + category, false);
   }
-  bytes("process, highest", "/memory/host_peak_rss", false);
+  bytes("whole process, highest", "/memory/host_peak_rss", true);
   const Pointer ms("/speed/step_ms_median");
   add("step time, median", [&](const Json& s) {
-    const double own = s.at(ms).get<double>(), first = summaries[0].at(ms).get<double>();
-    return fmt::format("{:.1f} ms", own) +
-           (&s == &summaries[0] || first <= 0 ? "" : fmt::format(" ({:.2f}x)", own / first));
+    return fmt::format("{:.1f} ms", s.at(ms).get<double>()) + ratio(s, summaries[0], ms);
   });
-  number("samples per second", "/speed/samples_per_second", "{:.0f}", 1);
+  const Pointer unit("/speed/unit");  // summaries of earlier versions have none
+  const auto counts = [&](const Json& s) {
+    return s.contains(unit) && s.at(unit) == summaries[0].value(unit, "");
+  };
+  const bool all_count = std::all_of(summaries.begin(), summaries.end(), counts);
+  const Pointer rate(all_count ? "/speed/units_per_second" : "/speed/samples_per_second");
+  const std::string what = all_count ? summaries[0].at(unit).get<std::string>() : "samples";
+  add(what + " per second", [&](const Json& s) {
+    const double value = s.at(rate).get<double>();
+    return value < 10 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+  });
   number("steps", "/steps", "{:.0f}", 1);
   const auto tracks = [](const Json& s) {
     return s.contains("convergence") && !s["convergence"].is_null();
@@ -165,11 +182,7 @@ std::string summary_table(const std::vector<std::string>& names,
     });
   }
   const auto offloads = [](const Json& s) { return s.contains("offload"); };
-  constexpr const char* kProcess =
-      "Peak memory is that of tensors in a step. The process takes code, libraries and the data "
-      "set "
-      "beside them.\n";
-  if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows) + kProcess;
+  if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows) + kProcessNote;
   add("written to the file", [&](const Json& s) {
     return offloads(s) ? readable_bytes(s.at(Pointer("/offload/written_bytes")).get<int64_t>())
                        : "-";
@@ -180,7 +193,7 @@ std::string summary_table(const std::vector<std::string>& names,
     return fmt::format("{:.1f} s", o.at("pack_wait_seconds").get<double>() +
                                        o.at("unpack_wait_seconds").get<double>());
   });
-  return table(rows) + kProcess;
+  return table(rows) + kProcessNote;
 }
 
 std::string noise_text(const Json& convergence, int64_t step) {
@@ -207,7 +220,8 @@ std::string compress_more(const CompressionConfig& config) {
   if (config.policy == "actnn")
     return fmt::format("compression.level (now {}) L3, or its average_bits", config.level);
   if (config.level == "L1.2") return "";
-  return fmt::format("compression.level (now {}) L1 or L1.2", config.level);
+  return fmt::format("compression.level (now {}) {}", config.level,
+                     config.level == "L0" ? "L1 or L1.2" : "L1.2 or L2.2");
 }
 
 }  // namespace

@@ -13,7 +13,9 @@ namespace frugal::apps {
 
 struct Speed {
   double samples_per_second = 0;  // of training, without evaluation
-  double step_ms_median = 0;
+  std::string unit = "images";    // what is counted beside samples: see unit_of()
+  double units_per_second = 0;
+  double step_ms_median = 0;    // see StepTimes
   double adaptation_share = 0;  // of the time of training, to measure sensitivities
   double tracking_share = 0;    // and to watch convergence
 };
@@ -26,7 +28,7 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
 // right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
-// One run, or several side by side with ratios to the first. Names head the columns.
+// One run, or several side by side with multiples of the first. Names head the columns.
 // Errors: a summary that lacks a key.
 std::string summary_table(const std::vector<std::string>& names,
                           const std::vector<Json>& summaries);

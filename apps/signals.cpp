@@ -20,12 +20,24 @@ void catch_signals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // The terminal is gone. Under nohup the signal is ignored, and stays so.
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, not of the run
 }
 
 int signal_received() { return received; }
 
-Interrupted::Interrupted(int number)
-    : std::runtime_error(number == SIGINT ? "interrupted" : "terminated"), number_(number) {}
+namespace {
+
+const char* word(int number) {
+  return number == SIGINT ? "interrupted" : number == SIGHUP ? "hung up" : "terminated";
+}
+
+}  // namespace
+
+Interrupted::Interrupted(int number, const std::string& where)
+    : std::runtime_error(std::string(word(number)) + " " + where), number_(number) {}
 
 }  // namespace frugal::apps

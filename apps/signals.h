@@ -1,6 +1,8 @@
-// SIGINT and SIGTERM ask the run to stop at the next step; a second one ends the process at once.
+// SIGINT, SIGTERM and SIGHUP ask the run to stop at the next step; a second one ends the process at
+// once.
 #pragma once
 #include <stdexcept>
+#include <string>
 
 namespace frugal::apps {
 
@@ -11,7 +13,7 @@ int signal_received();  // its number, or 0
 // 128 + number.
 class Interrupted : public std::runtime_error {
  public:
-  explicit Interrupted(int number);
+  Interrupted(int number, const std::string& where);  // "at step 3 of 9; ..."
   int number() const { return number_; }
 
  private:

@@ -1,7 +1,6 @@
 #include "apps/trainer.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "apps/captured_step.h"
 #include "apps/evaluate.h"
@@ -28,9 +27,7 @@ optim::Ema* average_of(Optimizer& optimizer) {
 }  // namespace
 
 Trainer::Trainer(const Config& config, const TrainOptions& options)
-    : config_(config), options_(options), device_(set_up_device(config.run)) {
-  if (device_.type == DeviceType::meta)
-    throw ConfigError("device", "expected cpu: nothing can be trained on meta");
+    : config_(config), options_(options), device_(set_up_computing_device(config.run, "trained")) {
   if (config_.compression.policy == "budget") {
     planner_.emplace(config_);
     planner_->apply(config_);
@@ -151,7 +148,13 @@ Json Trainer::run() {
   auto stop_if_asked = [&] {
     if (signal_received() == 0) return;
     checkpoint();
-    throw Interrupted(signal_received());
+    const std::string at = fmt::format("at step {} of {}", state_.step, steps_);
+    throw Interrupted(signal_received(),
+                      folder_ == nullptr
+                          ? at + "; without --out nothing was saved"
+                          : fmt::format("{}; the checkpoint is in {}/checkpoint. The same command "
+                                        "with --resume goes on from it",
+                                        at, options_.out));
   };
   const int64_t every = config_.train.checkpoint_interval;
   while (!state_.finished) {
@@ -189,7 +192,7 @@ void Trainer::step() {
   UpdateInBackward update(*optimizer_, lr);
   if (config_.optim.in_backward) options.leaf_done = update.leaf_done();
   StepMemory memory;
-  int64_t samples = 0;
+  int64_t samples = 0, units = 0;
   const bool adapt = adaptation_ && adaptation_->due(state_.step + 1);
   const bool track = tracking_ && tracking_->due(state_.step + 1);
   Batch kept;
@@ -203,6 +206,7 @@ void Trainer::step() {
     if (track && i == 0) tracking_->before(batch, state_.step + 1);
     begin_step(static_cast<uint64_t>(state_.batches));
     if (adapt && i + 1 == parts) kept = batch;
+    units += units_of(spec_, batch);
     const bool learn =
         learner_ != nullptr && learner_->learns_at(static_cast<uint64_t>(state_.batches));
     const BatchResult result =
@@ -235,8 +239,7 @@ void Trainer::step() {
     decide_anew();
   }
   const double spent = tracking_ ? tracking_->seconds() - tracked : 0;
-  step_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin).count() - spent);
-  samples_ += samples;
+  times_.add(std::chrono::duration<double>(Clock::now() - begin).count() - spent, samples, units);
   if (tracking_) tracking_->stepped(lr, loss);
   if (track) {
     if (tracking_->after(state_.step)) decide_anew();
@@ -293,7 +296,10 @@ void Trainer::check_finite(double value, const char* what) {
 }
 
 void Trainer::show() {
-  if (progress_ == nullptr || !progress_->live()) return;
+  if (progress_ != nullptr && progress_->live()) progress_->show(progress_line());
+}
+
+ProgressLine Trainer::progress_line() const {
   ProgressLine line;
   line.epoch = train_->state().epoch + 1;
   line.epochs = epochs_;
@@ -302,11 +308,11 @@ void Trainer::show() {
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   line.loss = recent.mean_loss();
   line.accuracy = recent.accuracy();
-  const Speed now = speed();
-  line.samples_per_second = now.samples_per_second;
+  line.unit = unit_of(spec_);
+  line.units_per_second = times_.recent_units_per_second();
   line.memory = state_.memory.peak;
-  line.seconds_left = now.step_ms_median / 1000 * static_cast<double>(steps_ - state_.step);
-  progress_->show(line);
+  line.seconds_left = times_.recent() * static_cast<double>(steps_ - state_.step);
+  return line;
 }
 
 void Trainer::log_step(double lr, double norm) {
@@ -318,11 +324,7 @@ void Trainer::log_step(double lr, double norm) {
                              {"accuracy", state_.interval.accuracy()},
                              {"lr", lr},
                              {"grad_norm", norm}});
-  if (progress_ != nullptr && !progress_->live())
-    progress_->say(fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  acc {:.2f}%  {:.0f}/s  {}",
-                               train_->state().epoch + 1, epochs_, state_.step, steps_,
-                               state_.interval.mean_loss(), 100 * state_.interval.accuracy(),
-                               speed().samples_per_second, readable_bytes(state_.memory.peak)));
+  if (progress_ != nullptr && !progress_->live()) progress_->say(progress_text(progress_line()));
   state_.interval = {};
 }
 
@@ -433,13 +435,15 @@ void Trainer::save_average() {
 
 Speed Trainer::speed() const {
   Speed speed;
-  const double seconds = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
-  if (seconds > 0) speed.samples_per_second = static_cast<double>(samples_) / seconds;
+  const double seconds = times_.seconds();
+  speed.samples_per_second = times_.samples_per_second();
+  speed.unit = unit_of(spec_);
+  speed.units_per_second = times_.units_per_second();
   const double watched = tracking_ ? tracking_->seconds() : 0;
   const double all = seconds + adapt_seconds_ + watched;
   if (all > 0) speed.adaptation_share = adapt_seconds_ / all;
   if (all > 0) speed.tracking_share = watched / all;
-  speed.step_ms_median = 1000 * median(step_seconds_);
+  speed.step_ms_median = 1000 * times_.median();
   return speed;
 }
 

@@ -15,6 +15,7 @@
 #include "apps/run_folder.h"
 #include "apps/run_state.h"
 #include "apps/sensitivity.h"
+#include "apps/step_times.h"
 #include "compress/learner.h"
 #include "data/batch_source.h"
 #include "optim/schedule.h"
@@ -40,7 +41,7 @@ class Trainer {
   Trainer(const Config& config, const TrainOptions& options);
 
   // Errors: a loss or gradient that is not finite, naming the step and the first such tensor (the
-  // last checkpoint stays); Interrupted, after a checkpoint; OutOfMemory.
+  // last checkpoint stays); Interrupted, after a checkpoint, saying how to go on; OutOfMemory.
   Json run();
 
  private:
@@ -68,6 +69,7 @@ class Trainer {
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
   void check_finite(double value, const char* what);
   Speed speed() const;
+  ProgressLine progress_line() const;
 
   Config config_;
   TrainOptions options_;
@@ -94,8 +96,7 @@ class Trainer {
   data::LoaderState last_batch_;           // where the last batch came from, and rng_ before it
   RngKey last_rng_;
   int64_t epochs_ = 0, steps_ = 0;
-  std::vector<double> step_seconds_;
-  int64_t samples_ = 0;  // in step_seconds_
+  StepTimes times_;
   double adapt_seconds_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "core/error.h"
 #include "core/quoted.h"
@@ -122,7 +123,7 @@ std::vector<Source> make_sources() {
   const std::string labels = "images, 10 classes: 60,000 to train on, 10,000 to test";
   const std::string text = "text/";
   std::vector<Source> all;
-  all.push_back({"fashion-mnist", "28x28 " + labels,
+  all.push_back({"fashion_mnist", "28x28 " + labels,
                  files_of("fashion-mnist/",
                           {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/"
@@ -133,7 +134,7 @@ std::vector<Source> make_sources() {
                           {"https://storage.googleapis.com/cvdf-datasets/mnist/",
                            "https://ossci-datasets.s3.amazonaws.com/mnist/"},
                           kMnist)});
-  all.push_back({"cifar-10",
+  all.push_back({"cifar10",
                  "32x32 color images, 10 classes: 50,000 to train on, 10,000 to test",
                  {{"downloads/cifar-10-binary.tar.gz",
                    {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"},
@@ -167,7 +168,7 @@ std::vector<Source> make_sources() {
                       30730000,
                       "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
                  }});
-  all.push_back({"cifar-100",
+  all.push_back({"cifar100",
                  "32x32 color images, 100 classes: 50,000 to train on, 10,000 to test",
                  {{"downloads/cifar-100-binary.tar.gz",
                    {"https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"},
@@ -184,13 +185,13 @@ std::vector<Source> make_sources() {
   const std::string npz =
       "https://raw.githubusercontent.com/shchur/gnn-benchmark/"
       "1e72912a0810cdf27ae54fd589a3b43358a2b161/data/npz/";
-  all.push_back({"cora-npz",
+  all.push_back({"cora_npz",
                  "citation graph: 2,708 papers, 7 classes, without a split",
                  {{"graphs/npz/cora.npz",
                    {npz + "cora.npz"},
                    540580,
                    "068e22d90c3849b4057dfb05851741428992af058efcd4e7ebb4186f3d581de2"}}});
-  all.push_back({"citeseer-npz",
+  all.push_back({"citeseer_npz",
                  "citation graph: 3,312 papers, 6 classes, without a split",
                  {{"graphs/npz/citeseer.npz",
                    {npz + "citeseer.npz"},
@@ -214,7 +215,7 @@ std::vector<Source> make_sources() {
                    {musae + "target/facebook_target.csv"},
                    1177912,
                    "7bd96eafea3c2ca40f44bfa9e73642194696c21e38c7b29ed409c32ad14075cd"}}});
-  all.push_back({"ogbn-arxiv",
+  all.push_back({"ogbn_arxiv",
                  "citation graph: 169,343 papers, 40 classes (ODC-BY)",
                  {{"downloads/arxiv.zip",
                    {"https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"},
@@ -245,7 +246,7 @@ std::vector<Source> make_sources() {
                  {"17qhNA8H1IpbkkR-T2BmPQm8QNW5do-aa", "10SW8lCvAj-kb6ckkfTOC5y0l8XXdtMxj",
                   "1LIl4kimLfftj4-7NmValuWyCQE8AaE7P", "1npK9xlmbnjNkV80hK2Q68wTEVOFjnt4K"}));
   const std::vector<std::string> usual{"train.tsv", "dev.tsv", "test.tsv"};
-  all.push_back(glue("sst-2", "SST-2", "GLUE: sentiment of sentences", "SST-2.zip", 7439277,
+  all.push_back(glue("sst2", "SST-2", "GLUE: sentiment of sentences", "SST-2.zip", 7439277,
                      "d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa", usual));
   all.push_back(glue("cola", "CoLA", "GLUE: whether a sentence is English", "CoLA.zip", 376971,
                      "f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff", usual));
@@ -277,14 +278,14 @@ std::vector<Source> make_sources() {
                      "MNLI.zip", 312783507,
                      "e7c1d896d26ed6caf700110645df426cc2d8ebf02a5ab743d5a5c68ac1c83633",
                      {"train.tsv", "dev_matched.tsv", "dev_mismatched.tsv"}));
-  all.push_back({"tiny-shakespeare",
+  all.push_back({"tiny_shakespeare",
                  "1.1 MB of plays, for language models",
                  {{text + "tinyshakespeare.txt",
                    {"https://raw.githubusercontent.com/karpathy/char-rnn/"
                     "6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt"},
                    1115394,
                    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"}}});
-  all.push_back({"bert-vocab",
+  all.push_back({"bert_vocab",
                  "the 30,522 tokens of BERT's uncased models",
                  {{text + "bert-base-uncased-vocab.txt",
                    {"https://huggingface.co/google-bert/bert-base-uncased/resolve/"
@@ -292,7 +293,7 @@ std::vector<Source> make_sources() {
                    231508,
                    "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"}}});
   const std::string gpt2 = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/";
-  all.push_back({"gpt2-bpe",
+  all.push_back({"gpt2_bpe",
                  "the 50,257 tokens of GPT-2",
                  {{text + "gpt2/vocab.json",
                    {gpt2 + "encoder.json"},
@@ -312,10 +313,36 @@ const std::vector<Source>& sources() {
   return all;
 }
 
+bool same_name(const std::string& a, const std::string& b) {
+  const auto letters = [](const std::string& name) {
+    std::string kept;
+    for (const char c : name)
+      if (c >= 'A' && c <= 'Z')
+        kept += static_cast<char>(c - 'A' + 'a');
+      else if (c != '-' && c != '_')
+        kept += c;
+    return kept;
+  };
+  return letters(a) == letters(b);
+}
+
+std::vector<std::string> data_folders(bool system) {
+  const auto from = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::vector<std::string> all;
+  if (const std::string folder = from("FRUGAL_DATA"); !folder.empty()) all.push_back(folder);
+  if (const std::string home = from("HOME"); !home.empty())
+    all.push_back(home + "/.cache/frugal/datasets");
+  if (system) all.emplace_back("/usr/share/datasets");
+  return all;
+}
+
 const Source& find_source(const std::string& name) {
   const auto& all = sources();
   const auto at = std::find_if(all.begin(), all.end(),
-                               [&](const Source& source) { return source.name == name; });
+                               [&](const Source& source) { return same_name(source.name, name); });
   std::vector<std::string> names;
   for (const Source& source : all) names.push_back(source.name);
   FRUGAL_CHECK(at != all.end(), "[data] expected one of {}, got {}", fmt::join(names, ", "),

@@ -29,7 +29,17 @@ struct Source {
 // Sums are those published by their makers or by the libraries that download the same files, or
 // were taken of files whose origin is known; a file without one has none here.
 const std::vector<Source>& sources();
-const Source& find_source(const std::string& name);  // Errors: unknown, listing those known
+// By `same_name`. Errors: unknown, listing those known.
+const Source& find_source(const std::string& name);
+
+// Equal but for upper case, '-' and '_': "fashion-mnist" and "fashion_mnist".
+bool same_name(const std::string& a, const std::string& b);
+
+// Where data sets are looked for, in this order: $FRUGAL_DATA, ~/.cache/frugal/datasets and the
+// folder of the system's packages, /usr/share/datasets. What is not set is left out. The first one
+// is where `frugal data fetch` puts files. Without `system`: only folders of downloads, whose files
+// are the published ones.
+std::vector<std::string> data_folders(bool system = true);
 
 enum class FileState { good, unchecked, missing, different };  // unchecked: there, no sum is known
 

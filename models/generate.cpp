@@ -61,13 +61,19 @@ Tensor generate(LanguageModel& model, const Tensor& prompt, const GenerateOption
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int64_t>(prompt.item(static_cast<int64_t>(i)));
   const size_t given = tokens.size();
+  Past past;
   for (int64_t n = 0; n < options.tokens; ++n) {
     const auto seen = std::min(static_cast<int64_t>(tokens.size()), model.context_length());
-    const std::vector<int64_t> window(tokens.end() - seen, tokens.end());
-    const Tensor ids = to_device(Tensor::from(window, {1, seen}), context.device);
-    const Variable hidden = model.hidden(ids, context);
+    const bool continues =
+        model.keeps_past() && static_cast<int64_t>(tokens.size()) <= model.context_length();
+    const int64_t fresh = continues ? seen - past.tokens : seen;
+    const std::vector<int64_t> window(tokens.end() - fresh, tokens.end());
+    const Tensor ids = to_device(Tensor::from(window, {1, fresh}), context.device);
+    if (!continues) past = {};
+    const Variable hidden =
+        continues ? model.continued(ids, past, context) : model.hidden(ids, context);
     const std::vector<double> logits =
-        model.head(slice(hidden, 1, seen - 1, seen)).output().value().to_vector();
+        model.head(slice(hidden, 1, fresh - 1, fresh)).output().value().to_vector();
     for (const double logit : logits)
       FRUGAL_CHECK(std::isfinite(logit), "[generate] expected finite logits, got {}", logit);
     tokens.push_back(draw(logits, options, static_cast<uint64_t>(n)));

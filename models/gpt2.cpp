@@ -26,9 +26,32 @@ class Gpt2::Layer : public Module {
         down_(dense(init, "mlp.c_proj", inner(), options.hidden, residual())) {}
 
   Variable forward(Variable x, Context& context) override {
-    const SelfAttentionOptions attention{options_.heads, options_.attention_dropout, true};
-    Variable y = self_attention(qkv_->forward(norm1_->forward(x, context), context), attention,
+    Variable y = self_attention(qkv_->forward(norm1_->forward(x, context), context), attention(),
                                 context.extra("attention_mask"), {}, context);
+    return rest(std::move(x), std::move(y), context);
+  }
+
+  // Of the tokens after those whose keys and values are given, which grow by theirs.
+  Variable continued(Variable x, Tensor& keys, Tensor& values, Context& context) const {
+    const Variable qkv = qkv_->forward(norm1_->forward(x, context), context);
+    const int64_t width = options_.hidden;
+    const auto grown = [&](const Tensor& past, int64_t third) {
+      const Variable own = slice(qkv, 2, third * width, (third + 1) * width);
+      return past.defined() ? concat({Variable(past), own}, 1) : concat({own}, 1);
+    };
+    const Variable k = grown(keys, 1), v = grown(values, 2);
+    keys = k.value();
+    values = v.value();
+    return rest(std::move(x),
+                self_attention(slice(qkv, 2, 0, width), k, v, attention(), {}, context), context);
+  }
+
+ private:
+  SelfAttentionOptions attention() const {
+    return {options_.heads, options_.attention_dropout, true};
+  }
+  // What follows attention, whose output is y.
+  Variable rest(Variable x, Variable y, Context& context) const {
     y = projection_->forward(std::move(y), context);
     x = add(drop(y, options_.dropout, context), x);
     y = {};  // nobody keeps it
@@ -36,8 +59,6 @@ class Gpt2::Layer : public Module {
     y = down_->forward(std::move(y), context);
     return add(drop(y, options_.dropout, context), x);
   }
-
- private:
   int64_t inner() const { return options_.inner > 0 ? options_.inner : 4 * options_.hidden; }
   // What adds to the residual stream starts smaller, by the number of additions.
   double residual() const {
@@ -86,12 +107,28 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
                           std::make_shared<LayerNorm>(init, options.hidden, options.eps));
 }
 
+// Tokens at positions from `first` on.
+Variable Gpt2::embedded(const Tensor& ids, int64_t first, Context& context) const {
+  const Tensor at = position_ids_.slice(0, first, first + ids.size(1));
+  const Variable x = add(embedding(ids, tokens_), embedding(at, positions_));
+  return drop(as_activation(x, context), options_.dropout, context);
+}
+
+Variable Gpt2::continued(const Tensor& ids, Past& past, Context& context) {
+  check_ids("gpt2", ids, options_.context_length - past.tokens);
+  past.keys.resize(layers_.size());
+  past.values.resize(layers_.size());
+  Variable x = embedded(ids, past.tokens, context);
+  for (size_t i = 0; i < layers_.size(); ++i)
+    x = layers_[i]->continued(std::move(x), past.keys[i], past.values[i], context);
+  past.tokens += ids.size(1);
+  return norm_->forward(std::move(x), context);
+}
+
 Variable Gpt2::hidden(const Tensor& ids, Context& context) {
   check_ids("gpt2", ids, options_.context_length);
   checked_extra("gpt2", context, "attention_mask", ids);
-  Variable x =
-      add(embedding(ids, tokens_), embedding(position_ids_.slice(0, 0, ids.size(1)), positions_));
-  x = drop(as_activation(x, context), options_.dropout, context);
+  Variable x = embedded(ids, 0, context);
   for (const auto& layer : layers_)
     x = checkpointed(context, std::move(x), [layer](Variable in, Context& inner) {
       return layer->forward(std::move(in), inner);

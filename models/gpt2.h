@@ -32,11 +32,14 @@ class Gpt2 : public LanguageModel {
  public:
   Gpt2(Init& init, const Gpt2Options& options);
   Variable hidden(const Tensor& ids, Context& context) override;
+  bool keeps_past() const override { return true; }
+  Variable continued(const Tensor& ids, Past& past, Context& context) override;
   Head head(Variable hidden) override { return {std::move(hidden), tokens_, {}}; }
   int64_t context_length() const override { return options_.context_length; }
 
  private:
   class Layer;
+  Variable embedded(const Tensor& ids, int64_t first, Context& context) const;
   Gpt2Options options_;
   Variable tokens_, positions_;
   Tensor position_ids_;

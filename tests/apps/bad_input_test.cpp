@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "apps/json.h"
 #include "core/tensor.h"
@@ -77,6 +78,88 @@ TEST_CASE_FIXTURE(BadInput, "configuration") {
   CHECK(Json::parse(printed.out)["model"]["num_classes"] == 3);
   CHECK(frugal("train --help-config").out.find("optim.momentum") != std::string::npos);
   CHECK(Json::parse(frugal("schema").out)["title"].is_string());
+}
+
+TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") {
+  const std::string steps = " --set train.steps=1 ";
+  CHECK(frugal("train" + steps + config).status == 0);
+  check_fails(frugal("plan" + steps + config), 2, {"expected a budget to plan for"});
+  const std::string weights = folder / "run/checkpoint/last.safetensors";
+  REQUIRE(frugal("train" + steps + config + " --out " + folder / "run").status == 0);
+  CHECK(frugal("eval --checkpoint " + weights + steps + config).status == 0);
+  CHECK(frugal("bench step --repeats 1" + steps + config).status == 0);
+  const std::string variant = " --variant 'a: compression.level=L1' ";
+  CHECK(frugal("bench step --only --repeats 1" + variant + config).status == 0);
+  for (const char* bench : {"gradient", "levels"})
+    check_fails(frugal(std::string("bench ") + bench + " --repeats 1 --bits 4,2 " + config), 2,
+                {"--repeats"});
+  for (const char* bench : {"gradient", "levels", "sensitivity", "bounds"})
+    check_fails(frugal(std::string("bench ") + bench + " --set optim.lrr=1 " + config), 2,
+                {"optim.lr"});
+  check_fails(frugal("grad --weights x --batch x --out x --set optim.lrr=1 " + config), 2,
+              {"optim.lr"});
+  check_fails(frugal("generate --checkpoint x --set optim.lrr=1 " + config), 2, {"optim.lr"});
+}
+
+TEST_CASE_FIXTURE(BadInput, "what cannot be a configuration, and commands for meta") {
+  check_fails(frugal("train ''"), 2, {"expected the name of a file, got an empty one"});
+  check_fails(frugal("train " + folder / ""), 2, {"expected a file, got the folder"});
+  REQUIRE(frugal("train " + config + " --set train.steps=1 --out " + folder / "run").status == 0);
+  check_fails(frugal("train " + folder / "run"), 2, {"the folder", "config.json"});
+  for (const char* command : {"train ", "eval --checkpoint x ", "generate --checkpoint x ",
+                              "grad --weights x --batch x --out x "})
+    check_fails(frugal(command + config + " --set device=meta"), 2,
+                {"on meta", "frugal bench step CONFIG --set device=meta", "frugal plan"});
+  check_fails(frugal("plan " + config), 2, {"memory_budget", "frugal bench step"});
+}
+
+TEST_CASE_FIXTURE(BadInput, "a run that a signal ends says where it is and how to go on") {
+  const std::string train = " train " + config +
+                            " --set train.epochs=100000 --set "
+                            "data.train_samples=64 --set train.eval_interval=1000000";
+  // The run is in the foreground, as the shell lets its background processes ignore SIGINT.
+  for (const auto& [signal, status, word] : {std::tuple{"INT", 130, "interrupted at step "},
+                                             {"TERM", 143, "terminated at step "},
+                                             {"HUP", 129, "hung up at step "}}) {
+    CAPTURE(signal);
+    const std::string out = folder / signal;
+    const Ran ran = shell(fmt::format(
+        "( until [ -s {0}/metrics.jsonl ]; do sleep 0.02; done; sleep 0.1; kill -{1} "
+        "$(cat {0}.pid) ) & sh -c 'echo $$ >{0}.pid; exec \"$@\"' sh FRUGAL{2} --out {0}",
+        out, signal, train));
+    CHECK(ran.status == status);
+    for (const std::string& part :
+         {std::string(word), out + "/checkpoint", std::string("--resume")})
+      CHECK_MESSAGE(ran.err.find(part) != std::string::npos, part, ran.err);
+    CHECK(std::filesystem::exists(out + "/checkpoint/state.safetensors"));
+  }
+}
+
+TEST_CASE_FIXTURE(BadInput,
+                  "data that are nowhere: where they were looked for, and what gets them") {
+  const std::string cora = "train " + config +
+                           " --set data.name=cora --set model.name=gcn --set data.shape=null --set "
+                           "data.classes=null";
+  check_fails(frugal(cora), 2,
+              {"data.dir: found no cora in /nonexistent/.cache/frugal/datasets or "
+               "/usr/share/datasets",
+               "frugal data fetch cora"});
+  // The first folder that has the data counts: one without them hides none. FRUGAL would be taken
+  // for the binary in the variable's name.
+  std::filesystem::create_directories(folder / "set");
+  std::filesystem::create_directories(folder / "home/.cache/frugal/datasets/mnist");
+  write_file(folder / "home/.cache/frugal/datasets/mnist/train-images-idx3-ubyte", "x");
+  const auto dir = [&] {
+    const Ran ran = shell(fmt::format(
+        "env HOME={} 'FRU'GAL_DATA={} FRUGAL train {} --set data.name=MNIST --set data.shape=null "
+        "--set data.classes=null --print-config",
+        folder / "home", folder / "set", config));
+    return ran.status == 0 ? Json::parse(ran.out)["data"]["dir"].get<std::string>() : ran.err;
+  };
+  CHECK(dir() == folder / "home/.cache/frugal/datasets");
+  std::filesystem::create_directories(folder / "set/mnist");
+  write_file(folder / "set/mnist/train-images-idx3-ubyte", "x");
+  CHECK(dir() == folder / "set");
 }
 
 TEST_CASE_FIXTURE(BadInput, "data files") {

@@ -27,13 +27,13 @@ TEST_CASE("data list tells what there is and what is there") {
   write_file(folder / "text/tinyshakespeare.txt", "To be");
   const Ran text = frugal("data list --dir " + (folder / ""));
   CHECK(text.status == 0);
-  CHECK(holds(text.out, "fashion-mnist"));
+  CHECK(holds(text.out, "fashion_mnist"));
   CHECK(holds(text.out, "no checksums"));  // flickr
   const Ran ran = frugal("data list --json --dir " + (folder / ""));
   CHECK(ran.status == 0);
   const Json json = Json::parse(ran.out);
   for (const Json& entry : json) {
-    if (entry["name"] == "tiny-shakespeare") {
+    if (entry["name"] == "tiny_shakespeare") {
       CHECK(entry["state"] == "there");
       CHECK(entry["files"][0]["bytes"] == 1115394);
     }
@@ -60,7 +60,7 @@ TEST_CASE("data check compares with the table") {
   CHECK(holds(cora.err, "8 files"));
   const Ran wrong = frugal("data check nothing" + dir);
   CHECK(wrong.status == 2);
-  CHECK(holds(wrong.err, "expected one of fashion-mnist"));
+  CHECK(holds(wrong.err, "expected one of fashion_mnist"));
 }
 
 TEST_CASE("data fetch: mistakes of the command line") {
@@ -76,11 +76,11 @@ TEST_CASE("data fetch: mistakes of the command line") {
   fails("fetch nothing", 2, "expected one of");
   fails("fetch cora citeseer --url http://127.0.0.1:1/", 2, "expected one NAME");
   fails("fetch cora --sha256 " + std::string(64, '0'), 2, "a dataset of one file");
-  fails("fetch tiny-shakespeare --sha256 xyz", 2, "expected 64 digits");
+  fails("fetch tiny_shakespeare --sha256 xyz", 2, "expected 64 digits");
   fails("fetch cora --url http://127.0.0.1:1/file", 2, "ends in / for the 8 files");
   CHECK(frugal("data" + dir).status == 2);
   if (data::can_fetch())
-    fails("fetch tiny-shakespeare --url ftp://127.0.0.1/file", 1, "http:// or https://");
+    fails("fetch tiny_shakespeare --url ftp://127.0.0.1/file", 1, "http:// or https://");
 }
 
 TEST_CASE("data fetch brings files, or says why not") {
@@ -99,7 +99,7 @@ TEST_CASE("data fetch brings files, or says why not") {
     return;
   }
   const TempFolder folder;
-  const std::string fetch = "data fetch tiny-shakespeare --dir " + (folder / "new") + " --url ";
+  const std::string fetch = "data fetch tiny_shakespeare --dir " + (folder / "new") + " --url ";
   const std::string file = folder / "new/text/tinyshakespeare.txt";
   const Ran wrong = frugal(fetch + server->url("/play") + " --sha256 " + std::string(64, 'a'));
   CHECK(wrong.status == 1);

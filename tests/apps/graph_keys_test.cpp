@@ -19,6 +19,7 @@ Config resolved(const std::string& base, const std::vector<std::string>& sets) {
   Json document = Json::parse(base);
   for (const std::string& each : sets) apply_set(document, each);
   Config config = parse_config(document);
+  check_set_keys(config, sets);
   resolve(config);
   return config;
 }
@@ -77,7 +78,8 @@ TEST_CASE("keys that a network does not have are refused") {
         doctest::Contains((key + ": expected ").c_str()), ConfigError);
   }
   CHECK_THROWS_WITH_AS(resolved(graph, {"model.jump=cat", "model.name=gcn", "model.alpha=0.25"}),
-                       "model.alpha: expected null with gcn, which does not read it; got 0.25",
+                       "model.alpha: expected null, the default, since nothing reads it with "
+                       "model.name=gcn; it is read by gcnii; got 0.25",
                        ConfigError);
 }
 

@@ -49,6 +49,7 @@ inline Ran shell(std::string command) {
   const size_t at = command.find("FRUGAL");
   if (at != std::string::npos) command.replace(at, 6, FRUGAL_BINARY);
   unsetenv("FRUGAL_DATA");  // a test's data are its own
+  setenv("HOME", "/nonexistent", 1);
   const int status = std::system(
       fmt::format("{{ {}; }} >{} 2>{}", command, folder / "out", folder / "err").c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"),

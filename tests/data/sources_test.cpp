@@ -53,11 +53,16 @@ TEST_CASE("the table is sound") {
     for (const SourceFile& file : source.contents)
       CHECK(file.path.starts_with(source.folder + "/"));
   }
-  for (const char* name : {"fashion-mnist", "mnist", "cifar-10", "cifar-100", "cora", "citeseer",
-                           "pubmed", "ogbn-arxiv", "flickr", "reddit", "yelp", "amazon", "sst-2",
-                           "cola", "mrpc", "rte", "qnli", "mnli", "tiny-shakespeare"})
+  for (const char* name : {"fashion_mnist", "mnist", "cifar10", "cifar100", "cora", "citeseer",
+                           "pubmed", "ogbn_arxiv", "flickr", "reddit", "yelp", "amazon", "sst2",
+                           "cola", "mrpc", "rte", "qnli", "mnli", "tiny_shakespeare"})
     CHECK(find_source(name).name == name);
-  CHECK_THROWS_WITH_AS(find_source("imagenet"), doctest::Contains("one of fashion-mnist, mnist"),
+  for (const auto& [other, name] : {std::pair{"fashion-mnist", "fashion_mnist"},
+                                    {"CIFAR-10", "cifar10"},
+                                    {"SST-2", "sst2"},
+                                    {"tiny-shakespeare", "tiny_shakespeare"}})
+    CHECK(find_source(other).name == name);
+  CHECK_THROWS_WITH_AS(find_source("imagenet"), doctest::Contains("one of fashion_mnist, mnist"),
                        Error);
 }
 
@@ -215,7 +220,7 @@ TEST_CASE("files of FRUGAL_DATA are the table's") {
     return;
   }
   for (const char* name :
-       {"cora", "citeseer", "mrpc", "tiny-shakespeare", "bert-vocab", "facebook"})
+       {"cora", "citeseer", "mrpc", "tiny_shakespeare", "bert_vocab", "facebook"})
     for (const FileCheck& check : check_source(find_source(name), root)) {
       CAPTURE(check.path);
       CHECK(check.state == FileState::good);

@@ -107,6 +107,68 @@ TEST_CASE("generate: the seed decides, the listener ends it") {
   CHECK(told.size() == 5);
 }
 
+namespace {
+
+// Counts the tokens that its layers compute; may forget that it keeps the past.
+class Counting : public Gpt2 {
+ public:
+  Counting(Init& init, bool keeps) : Gpt2(init, {2, 8, 2, 12, 9}), keeps_(keeps) {}
+  bool keeps_past() const override { return keeps_; }
+  Variable hidden(const Tensor& ids, Context& context) override {
+    computed += ids.size(1);
+    return Gpt2::hidden(ids, context);
+  }
+  Variable continued(const Tensor& ids, Past& past, Context& context) override {
+    computed += ids.size(1);
+    return Gpt2::continued(ids, past, context);
+  }
+  int64_t computed = 0;
+
+ private:
+  bool keeps_;
+};
+
+}  // namespace
+
+TEST_CASE("generate: what layers computed for a token is not computed again") {
+  Init one, other;
+  Counting keeps(one, true), forgets(other, false);
+  GenerateOptions options;
+  options.tokens = 7;  // with the prompt 9, all that the network sees
+  const auto text = [&](Counting& net) {
+    return generate(net, prompt({1, 2}), options).to_vector();
+  };
+  CHECK(text(keeps) == text(forgets));
+  CHECK(keeps.computed == 2 + 6);
+  CHECK(forgets.computed == 2 + 3 + 4 + 5 + 6 + 7 + 8);
+  // Beyond, positions move, and all is computed again.
+  keeps.computed = 0;
+  options.tokens = 10;
+  CHECK(text(keeps) == text(forgets));
+  CHECK(keeps.computed == 9 + 2 * 9);
+}
+
+TEST_CASE("gpt2: hidden states of tokens in parts are those of all at once") {
+  Init init;
+  Gpt2 net(init, {2, 8, 2, 12, 9});
+  NoGrad no_grad;
+  Context context;
+  context.training = false;
+  const std::vector<int64_t> ids = {3, 1, 4, 1, 5};
+  const std::vector<double> whole = net.hidden(prompt(ids), context).value().to_vector();
+  Past past;
+  std::vector<double> parts;
+  for (const auto& part : std::vector<std::vector<int64_t>>{{3, 1}, {4}, {1, 5}})
+    for (const double value : net.continued(prompt(part), past, context).value().to_vector())
+      parts.push_back(value);
+  CHECK(past.tokens == 5);
+  REQUIRE(parts.size() == whole.size());
+  for (size_t i = 0; i < whole.size(); ++i)
+    CHECK(parts[i] == doctest::Approx(whole[i]).epsilon(1e-4));
+  CHECK_THROWS_WITH_AS(net.continued(prompt(ids), past, context), doctest::Contains("1 to 4"),
+                       Error);
+}
+
 TEST_CASE("generate: what is refused") {
   Table model({{0, 1}, {1, 0}}), broken({{0, std::numeric_limits<float>::quiet_NaN()}});
   GenerateOptions options;
