@@ -108,13 +108,16 @@ class Bar {
     for (int64_t i = 0; total > 0 && i < kWidth; ++i) bar += i * total < have * kWidth ? '#' : '.';
     const double seconds = std::chrono::duration<double>(now - begin_).count();
     const double rate = seconds > 0 ? static_cast<double>(have - first_) / seconds : 0;
-    std::string text = bar.empty() ? std::string() : "[" + bar + "] ";
-    text += readable_bytes(have);
+    std::string text = readable_bytes(have);
     if (total > 0) text += " of " + readable_bytes(total);
     text += "  " + readable_bytes(static_cast<int64_t>(rate)) + "/s";
     if (total > 0 && rate > 0)
       text += "  " + readable_seconds(static_cast<double>(total - have) / rate) + " left";
-    std::fprintf(stderr, "\r\x1b[K%s", text.c_str());
+    const auto room = static_cast<size_t>(std::max<int64_t>(terminal_columns() - 1, 0));
+    if (!bar.empty() && text.size() + bar.size() + 3 <= room) text = "[" + bar + "] " + text;
+    if (text.size() > room && total > 0 && rate > 0)  // what remains, on narrow terminals
+      text = readable_seconds(static_cast<double>(total - have) / rate) + " left";
+    std::fprintf(stderr, "\r\x1b[K%s", text.substr(0, room).c_str());
     drawn_ = true;
   }
   void clear() {

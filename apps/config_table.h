@@ -42,6 +42,7 @@ struct UnreadKey {
   std::string path, what;
 };
 std::vector<UnreadKey> unread_keys(const Config& config);
+bool is_read(const Config& config, const std::string& path);  // REQUIRES: a key of the table
 
 // Does `value` fit `schema`? Throws ConfigError(path) saying what was expected. Knows type, enum,
 // minimum, maximum, exclusiveMinimum, exclusiveMaximum, items, minItems, maxItems, pattern,

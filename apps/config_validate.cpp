@@ -145,6 +145,14 @@ std::string named_value(const Config& config, const std::string& path) {
 
 }  // namespace
 
+bool is_read(const Config& config, const std::string& path) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (section.path(field) == path) return field.reader.reads(config);
+  FRUGAL_ASSERT(false);
+  return false;
+}
+
 std::vector<UnreadKey> unread_keys(const Config& config) {
   static const Config defaults;
   Config effective = config;  // for the message: a memory_budget means another policy

@@ -68,14 +68,6 @@ void resolve_rounding(CompressionConfig& config, const std::string& device) {
 
 namespace {
 
-bool is_read(const Config& config, const std::string& path) {
-  for (const Section& section : config_sections())
-    for (const Field& field : section.fields)
-      if (section.path(field) == path) return field.reader.reads(config);
-  FRUGAL_ASSERT(false);
-  return false;
-}
-
 // The published rule of acgc rounds to nearest and rebuilds nothing.
 void resolve_published(CompressionConfig& config) {
   if (config.policy != "acgc" || config.acgc_rule != "published") return;

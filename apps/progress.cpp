@@ -18,11 +18,6 @@ namespace {
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr int64_t kBar = 24;  // characters
 
-int64_t columns() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 // A rate of less than ten has digits that matter.
 std::string rate(const ProgressLine& line) {
   return line.units_per_second < 10 ? fmt::format("{:.2f} {}/s", line.units_per_second, line.unit)
@@ -30,6 +25,11 @@ std::string rate(const ProgressLine& line) {
 }
 
 }  // namespace
+
+int64_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 
 std::string readable_bytes(int64_t bytes) {
   const auto b = static_cast<double>(bytes);
@@ -96,7 +96,7 @@ void Progress::show(const ProgressLine& line) {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_ < kRedraw && line.step < line.steps) return;
   last_ = now;
-  const std::string text = progress_text(line, columns() - 1);
+  const std::string text = progress_text(line, terminal_columns() - 1);
   clear();
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);

@@ -9,6 +9,8 @@ namespace frugal::apps {
 std::string readable_bytes(int64_t bytes);     // "12.3 MiB"
 std::string readable_seconds(double seconds);  // "1:02:03", "4:05"
 
+int64_t terminal_columns();  // of stderr; 80 where that is no terminal
+
 struct ProgressLine {
   int64_t epoch = 0, epochs = 0;  // from 1
   int64_t step = 0, steps = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/config_table.h"
 #include "apps/make_data.h"
 #include "apps/progress.h"
 #include "apps/version.h"
@@ -235,7 +236,7 @@ std::string explain(const OutOfMemory& error, const Config& config) {
       held.of(Category::parameter) + held.of(Category::gradient) + held.of(Category::optimizer);
   std::vector<std::string> ways;
   const auto batch = [&] {
-    if (config.data.batch_size > 1)
+    if (config.data.batch_size > 1 && is_read(config, "data.batch_size"))
       ways.push_back(
           fmt::format("data.batch_size (now {}; train.gradient_accumulation makes up "
                       "for it)",
@@ -245,13 +246,17 @@ std::string explain(const OutOfMemory& error, const Config& config) {
   if (const std::string more = compress_more(config.compression); !more.empty())
     ways.push_back(more);
   if (2 * weights > held.live_total) {
-    if (!config.optim.in_backward) ways.emplace_back("optim.in_backward");
+    if (!config.optim.in_backward && config.optim.clip_norm == 0 &&
+        config.train.gradient_accumulation == 1 && !config.train.checkpointing)
+      ways.emplace_back("optim.in_backward");
     if (config.optim.name.starts_with("adam") && config.optim.name != "adamw_8bit")
       ways.emplace_back("optim.name adamw_8bit");
     batch();
   }
-  if (!config.compression.recipes) ways.emplace_back("compression.recipes");
-  if (!config.train.checkpointing) ways.emplace_back("train.checkpointing");
+  if (!config.compression.recipes && is_read(config, "compression.recipes"))
+    ways.emplace_back("compression.recipes");
+  if (!config.train.checkpointing && is_read(config, "train.checkpointing"))
+    ways.emplace_back("train.checkpointing");
   if (config.compression.offload.empty()) ways.emplace_back("compression.offload (a folder)");
   if (config.run.memory_limit > 0)
     ways.push_back(

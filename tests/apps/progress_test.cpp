@@ -82,12 +82,12 @@ TEST_CASE("compare: multiples of the first run, lengths, headings and difference
   };
   const Json a = train("a", " --set train.steps=4");
   const Json b = train("b", " --set train.steps=6 --set compression.level=L0");
-  train("c", " --set train.steps=4 --set compression.memory_budget=1/2");
+  train("c", " --set train.steps=4 --set compression.memory_budget=3MiB");
   train("d", " --set train.steps=4 --set compression.policy=actnn --set compression.level=L3");
   const Ran ran = frugal("compare " + folder / "a" + " " + folder / "b" + "/ " + folder / "c" +
                          " " + folder / "d");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
-  for (const char* part : {"a: mlp, L1, recipes", "b: mlp, L0, recipes", "c: mlp, budget 1/2",
+  for (const char* part : {"a: mlp, L1, recipes", "b: mlp, L0, recipes", "c: mlp, budget 3MiB",
                            "d: mlp, actnn L3", "note: the runs took 4 and 6 and 4 and 4 steps",
                            "compression.level", "train.steps", "compression.memory_budget"})
     CHECK_MESSAGE(has(ran.out, part), part, "\n", ran.out);
