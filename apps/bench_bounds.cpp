@@ -94,7 +94,7 @@ void check_bound(Row& row, const std::vector<float>& exact, const std::vector<fl
 }  // namespace
 
 void bench_bounds(const BenchArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
+  Config config = load_config(arguments.config, arguments.sets, "compression");
   config.compression.offload.clear();
   resolve(config);
   const CompressionConfig& c = config.compression;

@@ -42,7 +42,7 @@ CompressionConfig compression_of(const Scheme& scheme, const Config& config,
 }  // namespace
 
 void bench_gradient(const BenchArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
+  Config config = load_config(arguments.config, arguments.sets, "compression");
   const std::string rounding = config.compression.rounding;
   resolve(config);
   for (const Scheme& scheme : kSchemes) compression_of(scheme, config, rounding);

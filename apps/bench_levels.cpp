@@ -99,7 +99,7 @@ bool is_candidate(const RoundingScheme& scheme) {
 }  // namespace
 
 void bench_levels(const BenchArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
+  Config config = load_config(arguments.config, arguments.sets, "compression");
   resolve(config);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 16;
   GradientBench bench(config);

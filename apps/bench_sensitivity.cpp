@@ -43,7 +43,7 @@ Estimate drawn(GradientBench& bench, const Batch& batch, compress::AdaptivePolic
 }  // namespace
 
 void bench_sensitivity(const BenchArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
+  Config config = load_config(arguments.config, arguments.sets, "compression");
   if (!compress::parse_level(config.compression.level).adaptive) config.compression.level = "L2";
   config.compression.offload.clear();
   resolve(config);

@@ -141,7 +141,7 @@ void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting,
 }  // namespace
 
 void bench_policies(const BenchArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
+  Config config = load_config(arguments.config, arguments.sets, "compression");
   config.compression.offload.clear();
   resolve(config);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 32;

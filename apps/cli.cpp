@@ -25,6 +25,11 @@ CLI::App* command(CLI::App& app, const std::string& name, const std::string& hel
   return sub;
 }
 
+// The name of a file or folder.
+std::string check_named(const std::string& name) {
+  return name.empty() ? "expected a name, got an empty one" : "";
+}
+
 // An option that may be given several times, with one value each: a greedy one would take CONFIG
 // for one more of its values.
 CLI::Option* one_each(CLI::Option* option) {
@@ -68,7 +73,8 @@ void add_eval(CLI::App& app) {
   sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(check_named);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print {\"loss\", \"accuracy\", \"samples\"}");
   sub->callback([] { eval_command(a); });
@@ -81,15 +87,18 @@ void add_grad(CLI::App& app) {
   sub->add_option("CONFIG", a.config, "Configuration, JSON; only the model matters")->required();
   sub->add_option("--weights", a.weights, "Every parameter and buffer, PyTorch's names and layouts")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(check_named);
   sub->add_option("--batch", a.batch,
                   "input [N, C, H, W] f32 and target [N] i64; without target the loss is the sum "
                   "of the output")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(check_named);
   sub->add_option("--out", a.out, "Gets loss, output, grad/<parameter> and buffer/<name>")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(check_named);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print {\"loss\", \"memory\"}");
   sub->callback([] { grad_command(a); });
@@ -109,12 +118,14 @@ void add_files(CLI::App& app) {
   static std::vector<std::string> folders;
   static bool json = false;
   CLI::App* inspect = command(app, "inspect", "What a safetensors file holds");
-  inspect->add_option("FILE", file, "A safetensors file")->required();
+  inspect->add_option("FILE", file, "A safetensors file")->required()->check(check_named);
   inspect->add_flag("--json", json, "Print JSON");
   inspect->callback([] { inspect_command(file, json); });
   CLI::App* compare =
       command(app, "compare", "Finished runs side by side, as multiples of the first");
-  compare->add_option("DIR", folders, "Folders given to train --out")->required();
+  compare->add_option("DIR", folders, "Folders given to train --out")
+      ->required()
+      ->check(check_named);
   compare->add_flag("--json", json, "Print their summaries as JSON");
   compare->callback([] { compare_command(folders, json); });
   command(app, "schema", "Print the JSON Schema of configurations")->callback([] {
@@ -128,7 +139,8 @@ void add_generate(CLI::App& app) {
   sub->add_option("CONFIG", a.config, "Configuration of its training, JSON")->required();
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(check_named);
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue");
   sub->add_option("--tokens", a.tokens, "How many to add")

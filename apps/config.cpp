@@ -120,6 +120,10 @@ void check_together(const Config& c) {
                                                      c.optim.lr, c.schedule.min_lr));
 }
 
+bool is_within(const std::string& path, const std::string& section) {
+  return !section.empty() && path.starts_with(section + ".");
+}
+
 // `from`: what the text is, for messages.
 Json parse_text(std::string_view text, const std::string& from) {
   try {
@@ -194,7 +198,8 @@ Json read_json(const std::string& path) {
   return parse_text(text, path);
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& sets) {
+Config load_config(const std::string& path, const std::vector<std::string>& sets,
+                   const std::string& chosen) {
   Json document = read_json(path);
   if (!document.is_object())
     throw ConfigError(
@@ -202,7 +207,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   const Json file = document;
   for (const std::string& set : sets) apply_set(document, set);
   Config config = parse_config(document);
-  check_set_keys(config, sets);
+  check_set_keys(config, sets, chosen);
   std::vector<UnreadKey> own;
   try {
     own = unread_keys(parse_config(file));
@@ -211,15 +216,17 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   }
   for (const UnreadKey& key : unread_keys(config))
     for (const UnreadKey& other : own)
-      if (key.path == other.path) throw ConfigError(key.path, key.what);
+      if (key.path == other.path && !is_within(key.path, chosen))
+        throw ConfigError(key.path, key.what);
   return config;
 }
 
-void check_set_keys(const Config& config, const std::vector<std::string>& sets) {
+void check_set_keys(const Config& config, const std::vector<std::string>& sets,
+                    const std::string& chosen) {
   for (const UnreadKey& key : unread_keys(config))
     for (const std::string& set : sets) {
       const std::string path = set.substr(0, set.find('='));
-      if (key.path == path || key.path.starts_with(path + "."))
+      if (!is_within(key.path, chosen) && (key.path == path || is_within(key.path, path)))
         throw ConfigError(key.path, key.what);
     }
 }

@@ -156,14 +156,18 @@ Config parse_config(const Json& document);
 // The file, then each "path=value" of `sets`: value is JSON, or else a string.
 // Errors: as above, a missing file, a folder, text that is not JSON (with its position), a key that
 // nothing reads (check_set_keys).
-Config load_config(const std::string& path, const std::vector<std::string>& sets = {});
+// `chosen`: a section whose keys may be there without a reader, as the command chooses policies and
+// widths of its own ("compression").
+Config load_config(const std::string& path, const std::vector<std::string>& sets = {},
+                   const std::string& chosen = {});
 Json read_json(const std::string& path);
 void apply_set(Json& document, const std::string& assignment);  // one "path=value"
 
 // A key that nothing reads in this run, such as data.split with images. Errors: one that `sets`
 // names. load_config() refuses those of the file, too, where nothing reads them in the file's own
 // run either: `--set compression.level=L0` may leave the file's group_size without a reader.
-void check_set_keys(const Config& config, const std::vector<std::string>& sets);
+void check_set_keys(const Config& config, const std::vector<std::string>& sets,
+                    const std::string& chosen = {});
 
 // Every key with its value; parse_config(to_json(c)) gives c again.
 Json to_json(const Config& config);

@@ -103,6 +103,8 @@ TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") 
 
 TEST_CASE_FIXTURE(BadInput, "what cannot be a configuration, and commands for meta") {
   check_fails(frugal("train ''"), 2, {"expected the name of a file, got an empty one"});
+  for (const char* command : {"inspect ''", "compare ''", "eval --checkpoint '' "})
+    check_fails(frugal(command + std::string(" ") + config), 2, {"got an empty one"});
   check_fails(frugal("train " + folder / ""), 2, {"expected a file, got the folder"});
   REQUIRE(frugal("train " + config + " --set train.steps=1 --out " + folder / "run").status == 0);
   check_fails(frugal("train " + folder / "run"), 2, {"the folder", "config.json"});

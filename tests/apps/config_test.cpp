@@ -102,7 +102,6 @@ TEST_CASE("values that contradict each other") {
   };
   CHECK_THROWS_AS(resolving(R"({"model": {"num_classes": 9}})"), ConfigError);
   CHECK_THROWS_AS(resolving(R"({"model": {"in_channels": 3}})"), ConfigError);
-  CHECK_THROWS_AS(resolving(R"({"data": {"classes": 3}})"), ConfigError);
   CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L3"}})"),
                        doctest::Contains("compression.offload"), ConfigError);
   CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L1", "average_bits": 3}})"),

@@ -238,15 +238,15 @@ TEST_CASE("when to measure, and settings that contradict each other") {
 }
 
 TEST_CASE("a watched run trains as one that is not, and writes what it saw") {
-  for (const Json& keep :
-       {Json{{"level", "L1.2"}}, Json{{"level", "L2.1"}},
-        Json{{"policy", "actnn"}, {"level", "L3"}}, Json{{"policy", "acgc"}, {"acgc_interval", 9}},
-        Json{{"memory_budget", "1/6 activations"}}}) {
+  for (const Json& keep : {Json{{"level", "L1.2"}}, Json{{"level", "L2.1"}, {"adapt_interval", 9}},
+                           Json{{"policy", "actnn"}, {"level", "L3"}, {"adapt_interval", 9}},
+                           Json{{"policy", "acgc"}, {"acgc_interval", 9}},
+                           Json{{"memory_budget", "1/6 activations"}, {"adapt_interval", 9}}}) {
     CAPTURE(keep.dump());
     const TempFolder folder;
     Json config = Json::parse(kTinyConfig);
     config["compression"] = keep;
-    config["compression"].update({{"min_elements", 96}, {"adapt_interval", 9}});
+    config["compression"]["min_elements"] = 96;
     const bool sgd = !keep.contains("level");
     config["optim"] = {{"name", sgd ? "sgd" : "adam"}, {"lr", sgd ? 0.05 : 0.003}};
     write_file(folder / "c.json", config.dump());

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kGraph = R"({
   "model": {"name": "gcn", "width": 16, "layers": 3, "dropout": 0.1},
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3,
-           "batch_size": 40, "fan_outs": [4, 4, 4]},
+           "sampler": "neighbours", "batch_size": 40, "fan_outs": [4, 4, 4]},
   "optim": {"name": "adam", "lr": 0.02},
   "compression": {"level": "L1", "min_elements": 96},
   "train": {"epochs": 20}, "threads": 1})";

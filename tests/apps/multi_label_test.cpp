@@ -58,7 +58,7 @@ std::string config_of(const TempFolder& folder) {
   return fmt::format(R"({{
     "model": {{"name": "sage", "width": 32, "dropout": 0.1}},
     "data": {{"name": "graphsaint", "dir": "{}", "batch_size": 40, "fan_outs": [4, 4],
-              "clusters": 50, "sampler_batches": 4}},
+              "sampler": "neighbours"}},
     "optim": {{"name": "adam", "lr": 0.01, "weight_decay": 0}},
     "schedule": {{"name": "constant"}},
     "compression": {{"level": "L1", "min_elements": 96}},
@@ -75,9 +75,11 @@ TEST_CASE("several labels a node: the loss falls, micro-F1 rises, by every sampl
   write_file(folder / "c.json", config_of(folder));
   const double all_yes = 2 * 0.25 / 1.25;  // micro-F1 of who always says so
   for (const std::string sets :
-       {"", "--set data.sampler=neighbours", "--set data.sampler=clusters",
-        "--set data.sampler=random_walk", "--set data.sampler=edge --set model.name=gcn",
-        "--set model.name=gcnii --set model.layers=2 --set data.sampler=node"}) {
+       {"--set data.sampler=full", "", "--set data.sampler=clusters",
+        "--set data.sampler=random_walk --set data.sampler_batches=4",
+        "--set data.sampler=edge --set data.sampler_batches=4 --set model.name=gcn",
+        "--set model.name=gcnii --set model.layers=2 --set data.sampler=node --set "
+        "data.sampler_batches=4"}) {
     CAPTURE(sets);
     const Ran ran = frugal("train " + folder / "c.json" + " --json " + sets);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
@@ -88,7 +90,8 @@ TEST_CASE("several labels a node: the loss falls, micro-F1 rises, by every sampl
     CHECK(summary["memory"]["packed_bytes"].get<int64_t>() > 0);
   }
   // Half of what an answer says is right by chance; of these three quarters, without any yes.
-  const Ran ran = frugal("train " + folder / "c.json" + " --json --set train.epochs=150");
+  const Ran ran = frugal("train " + folder / "c.json" +
+                         " --json --set data.sampler=full --set train.epochs=150");
   const Json summary = Json::parse(ran.out);
   CHECK(summary["best"]["test_micro_f1"].get<double>() > 0.8);
   CHECK(summary["best"]["test_accuracy"].get<double>() > 0.85);
@@ -98,7 +101,8 @@ TEST_CASE("several labels a node: a run goes on where a signal ended it; the bes
   const TempFolder folder;
   write_graph(folder);
   write_file(folder / "c.json", config_of(folder));
-  const std::string train = "train " + folder / "c.json" + " --set data.sampler=random_walk --out ";
+  const std::string train = "train " + folder / "c.json" +
+                            " --set data.sampler=random_walk --set data.sampler_batches=4 --out ";
   REQUIRE(frugal(train + folder / "whole").status == 0);
   const Ran cut = shell(fmt::format(
       "FRUGAL {}{} & child=$!; while [ ! -f {}/checkpoint/state.safetensors ]; do sleep 0.01; "
