@@ -274,8 +274,9 @@ std::string config_help() {
   for (const Section& section : config_sections()) {
     text += fmt::format("{}{}\n", section.name.empty() ? "" : section.name + ": ", section.doc);
     for (const Field& field : section.fields)
-      text += fmt::format("  {}\n      {}\n      {}; default {}\n", section.path(field), field.doc,
-                          describe_schema(field.schema), field.get(defaults).dump());
+      text += fmt::format("  {}\n      {}\n      {}; default {}{}\n", section.path(field),
+                          field.doc, describe_schema(field.schema), field.get(defaults).dump(),
+                          field.reader.by.empty() ? "" : "; read by " + field.reader.who);
   }
   return text;
 }
