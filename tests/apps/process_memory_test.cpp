@@ -27,9 +27,10 @@ TEST_CASE("beyond a smallest training, the process takes little more than the te
     const int64_t grown = bytes(row, "host_peak_rss") - bytes(smallest, "host_peak_rss");
     CHECK(static_cast<double>(grown) < 1.12 * static_cast<double>(peak));
     CHECK(static_cast<double>(grown) > 0.7 * static_cast<double>(peak));
+    if (row.at("process_peak").is_null()) continue;  // a system that does not count anew
     // In one step, which the first ones of the process do not raise.
-    CHECK(bytes(row, "process_peak") <= bytes(row, "host_peak_rss"));
     CHECK(bytes(row, "process_peak") > peak);
+    CHECK(bytes(row, "process_peak") <= bytes(row, "host_peak_rss"));
   }
 }
 
