@@ -25,6 +25,7 @@ CategoryBytes live(Device device = kCpu) { return allocator(device).report().liv
 class Mixed final : public SavePolicy {
  public:
   explicit Mixed(uint64_t seed, int64_t slice_bytes = 0) : seed_(seed), slice_bytes_(slice_bytes) {}
+  bool lossy() const override { return false; }
   int64_t slice_bytes() const override { return slice_bytes_; }
   Decision decide(const SaveInfo& info, const Tensor&) override {
     const Codec* codec = uniform_int({seed_, 1}, info.seq, 2) == 0 ? nullptr : &identity_;
@@ -48,6 +49,7 @@ class Mixed final : public SavePolicy {
 class PackAll final : public SavePolicy {
  public:
   explicit PackAll(int64_t slice_bytes = kSliceBytes) : slice_bytes_(slice_bytes) {}
+  bool lossy() const override { return false; }
   Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, &identity_}; }
   int64_t slice_bytes() const override { return slice_bytes_; }
 
