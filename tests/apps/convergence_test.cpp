@@ -192,9 +192,12 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
       q.step(*resumed, i, true);
       if (i != 9) continue;
       const std::vector<double> state = resumed->state();
+      const auto* adaptive = find_in<compress::AdaptivePolicy>(*q.policy);
+      const auto widths = adaptive != nullptr ? std::optional(adaptive->state()) : std::nullopt;
       q.policy = make_policy(q.config.compression, 0);
       resumed = std::make_unique<Tracking>(*q.model, *q.policy, q.options);
       resumed->restore(state);
+      if (widths) find_in<compress::AdaptivePolicy>(*q.policy)->restore(*widths);
       CHECK_THROWS_AS(resumed->restore({1, 2}), Error);
     }
     CHECK(resumed->state() == tracking.state());
