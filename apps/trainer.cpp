@@ -33,6 +33,9 @@ Trainer::Trainer(const Config& config, const TrainOptions& options)
     planner_->apply(config_);
     ops::set_convolution_workspace(config_.run.workspace_limit);
   }
+  // A budget of the peak is one of the memory that is held, too.
+  const bool of_peak = planner_ && !planner_->of_activations();
+  allocator(device_).set_most_reserved(of_peak ? planner_->limit() : 0);
   // The folder first: what cannot be written should say so before the data are read.
   if (!options_.out.empty()) {
     folder_ = std::make_unique<RunFolder>(options_.out, options_.resume);

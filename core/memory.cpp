@@ -58,7 +58,13 @@ struct Allocator::State {
   MemoryReport report;
   std::unique_ptr<PagePool> pages;  // of an allocator that caches, from the first block on
   int64_t fail_after = -1;
+  int64_t most_reserved = 0;
 
+  // Of live and kept free bytes together; 0: none.
+  int64_t most() const {
+    if (report.limit == 0 || most_reserved == 0) return std::max(report.limit, most_reserved);
+    return std::min(report.limit, most_reserved);
+  }
   int64_t idle() const { return pages == nullptr ? 0 : pages->held() - pages->used(); }
 };
 
@@ -87,7 +93,8 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
     if (s.pages == nullptr) s.pages = std::make_unique<PagePool>();
     const int64_t others = r.live_total - s.pages->used();
     block.capacity = block.bytes;
-    block.data = s.pages->allocate(block.bytes, r.limit > 0 ? r.limit - others : 0);
+    block.data =
+        s.pages->allocate(block.bytes, s.most() > 0 ? std::max<int64_t>(s.most() - others, 1) : 0);
   } else if (block.bytes > 0) {
     block.capacity = capacity_for(block.bytes);
     block.data = acquire(block.capacity);
@@ -118,6 +125,11 @@ void Allocator::release(const Block& block) noexcept {
 void Allocator::set_limit(int64_t bytes) {
   std::lock_guard lock(state_->mutex);
   state_->report.limit = bytes;
+}
+
+void Allocator::set_most_reserved(int64_t bytes) {
+  std::lock_guard lock(state_->mutex);
+  state_->most_reserved = bytes;
 }
 
 void Allocator::fail_after(int64_t allocations) {

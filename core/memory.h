@@ -62,7 +62,10 @@ class Allocator {
   Block allocate(int64_t bytes, Category category);  // Errors: OutOfMemory
   void release(const Block& block) noexcept;
 
-  void set_limit(int64_t bytes);         // of live bytes and of free ones that are kept; 0: none
+  void set_limit(int64_t bytes);  // of live bytes and of free ones that are kept; 0: none
+  // Free memory goes back to the system where it and live bytes together would exceed this; 0: no
+  // such bound. Never fails: live bytes alone may exceed it. CUDA has a pool of its own.
+  void set_most_reserved(int64_t bytes);
   void fail_after(int64_t allocations);  // for tests: the n-th from now throws; negative: off
   void reset_peak();                     // peaks start again from what is live
   MemoryReport report() const;
