@@ -180,9 +180,8 @@ void* PagePool::allocate(int64_t bytes, int64_t most) {
     shrink(target(most));
   }
   const int64_t missing = touch(data, bytes, false) * system_.page;
-  if (missing == 0) return data;
   if (held_ + missing > target(most)) shrink(target(most) - missing);
-  held_ += touch(data, bytes, true) * system_.page;
+  if (missing > 0) held_ += touch(data, bytes, true) * system_.page;
   return data;
 }
 

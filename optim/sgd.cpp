@@ -18,12 +18,10 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : option
                "[sgd] expected a momentum in [0, 1), got {}", options.momentum);
   FRUGAL_CHECK(!options.nesterov || options.momentum > 0,
                "[sgd] expected a momentum above 0 for Nesterov's variant");
-  std::set<std::string> names;
   for (ParameterGroup& group : groups) {
     FRUGAL_CHECK(group.weight_decay >= 0, "[sgd] expected a weight decay of at least 0, got {}",
                  group.weight_decay);
     for (auto& [name, parameter] : group.parameters) {
-      FRUGAL_CHECK(names.insert(name).second, "[sgd] expected one parameter '{}', got two", name);
       slot_of_.add("sgd", name, parameter);
       slots_.push_back({name, parameter, {}, group.lr_scale, group.weight_decay});
     }
@@ -72,13 +70,23 @@ bool Sgd::step_leaf(const GradAccumulator& leaf, double lr) {
 }
 
 Optimizer::NamedTensors Sgd::state() const {
+  check_names();
   NamedTensors state;
   for (const Slot& slot : slots_)
     if (slot.velocity.defined()) state.emplace_back(kPrefix + slot.name, slot.velocity);
   return state;
 }
 
+void Sgd::check_names() const {
+  std::set<std::string> names;
+  for (const Slot& slot : slots_)
+    FRUGAL_CHECK(names.insert(slot.name).second,
+                 "[sgd] expected one parameter '{}', got two: a state holds tensors by name",
+                 slot.name);
+}
+
 void Sgd::load_state(const NamedTensors& state) {
+  check_names();
   std::map<std::string, Slot*> slots;
   for (Slot& slot : slots_) slots[kPrefix + slot.name] = &slot;
   for (const auto& [name, tensor] : state) {

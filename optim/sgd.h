@@ -14,7 +14,7 @@ struct SgdOptions {
 class Sgd : public Optimizer {
  public:
   // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay, a
-  // parameter or a name that comes twice.
+  // parameter that comes twice. state() and load_state(): a name that comes twice.
   Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options);
   void step(double lr) override;
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
@@ -30,6 +30,7 @@ class Sgd : public Optimizer {
     double lr_scale, weight_decay;
   };
   void update(const std::vector<Slot*>& slots, double lr);
+  void check_names() const;  // Errors: a name that comes twice
   std::vector<Slot> slots_;
   LeafIndex slot_of_;
   SgdOptions options_;

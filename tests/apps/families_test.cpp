@@ -67,10 +67,12 @@ TEST_CASE("every family of networks trains from a configuration, with packed act
       CAPTURE(sampler);
       CAPTURE(model);
       const Json graph = summary_of(frugal(fmt::format(
-          "train {} --json --set data.sampler={} --set data.sampler_batches=5 --set model.name={} "
-          "--set data.clusters=40 --set train.epochs=30 --set "
-          "model.dropout=0.1{}{}{}",
+          "train {} --json --set data.sampler={} --set model.name={} --set train.epochs=30 --set "
+          "model.dropout=0.1{}{}{}{}",
           folder / "graph.json", sampler, model,
+          sampler == "clusters"     ? " --set data.clusters=40"
+          : sampler == "neighbours" ? ""
+                                    : " --set data.sampler_batches=5",
           model == "gcnii" ? " --set model.layers=4" : " --set model.input_dropout=0",
           model == "gat" ? " --set model.attention_dropout=0.1" : "",
           // Of few nodes drawn apart, edges are rare and their coefficients large.

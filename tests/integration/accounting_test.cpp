@@ -268,9 +268,13 @@ TEST_CASE("an adaptive policy's widths, all in one step, are those of quantizers
     FixedPolicy keep_{options_of(4, 256, false)};
     std::deque<Quantizer> quantizers_;
   };
-  std::vector<AdaptivePolicy::State> widths;
-  for (uint64_t seq = 0; seq < 400; ++seq)
-    widths.push_back({seq, static_cast<int>(seq % 16) + 1, {}, -1});
+  AdaptivePolicy::State widths;
+  for (uint64_t seq = 0; seq < 400; ++seq) {
+    AdaptivePolicy::Item item;
+    item.seq = seq;
+    item.bits = static_cast<int>(seq % 16) + 1;
+    widths.items.push_back(item);
+  }
   int different = 0;
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     CAPTURE(seed);

@@ -121,7 +121,7 @@ TEST_CASE("optimizers refuse a parameter that comes twice, frozen or not, and a 
     CHECK_THROWS_WITH_AS(make(twice),
                          doctest::Contains("expected each parameter once, got 'again'"), Error);
     alike[0].parameters[1].first = "p0";
-    CHECK_THROWS_WITH_AS(make(alike), doctest::Contains("expected one parameter 'p0', got two"),
-                         Error);
+    CHECK_THROWS_WITH_AS(make(alike)->state(),
+                         doctest::Contains("expected one parameter 'p0', got two"), Error);
   }
 }
