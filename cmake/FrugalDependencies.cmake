@@ -1,4 +1,4 @@
-# Every library Frugal stands on; README.md says what each is for.
+# Every library Frugal stands on; docs/guide/install.md says what each is for.
 find_package(spdlog REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(FrugalDnnl 2.6 REQUIRED)

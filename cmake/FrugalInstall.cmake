@@ -20,6 +20,7 @@ install(FILES ${CMAKE_BINARY_DIR}/FrugalConfig.cmake ${CMAKE_BINARY_DIR}/FrugalC
               cmake/FindFrugalDnnl.cmake DESTINATION ${package_dir})
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/frugal FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 if(TARGET frugal)
   install(TARGETS frugal RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -280,7 +280,7 @@ std::vector<double> BudgetPolicy::learned() const {
     numbers.push_back(kWithMore);
     for (const size_t count : {sizes.size(), 2 * plan_->coded.size(), plan_->kept.size()})
       more(count);
-    numbers.insert(numbers.end(), sizes.begin(), sizes.end());
+    for (const double size : sizes) numbers.push_back(size);  // GCC 14 warns of an insert()
     for (const auto& [seq, bytes] : plan_->coded) more(seq), more(static_cast<size_t>(bytes));
     for (const uint64_t seq : plan_->kept) more(seq);
   }

@@ -6,7 +6,7 @@ namespace frugal {
 // GNU OpenMP's threads spin for a long time before they sleep: by default 300,000 rounds, or
 // without end with OMP_WAIT_POLICY=active. Where another process wants the core, the work itself
 // then waits for the spinning threads. With so many rounds, threads still meet without a system
-// call on a quiet machine, and leave the core soon on a busy one. docs: README, "Embedding".
+// call on a quiet machine, and leave the core soon on a busy one. Figures: docs/guide/embedding.md.
 inline constexpr int kSpinCount = 4000;
 
 // Restarts this program with GOMP_SPINCOUNT=kSpinCount, because the OpenMP runtime reads its

@@ -127,6 +127,9 @@ std::string json_reason(const std::exception& error) {
 template <class J>
 J parse_json(std::string_view text) {
   check_no_nul(text);
+  // The library's words for this differ from version to version.
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    throw JsonError("", "unexpected end of input: the text is empty");
   J root;
   StrictJson<J> events(root);
   const bool whole = J::sax_parse(text.begin(), text.end(), &events);
