@@ -44,7 +44,8 @@ Variable gather_rows(const Variable& x, const Tensor& index);
 Variable segment_sum(const Variable& x, const Tensor& index, int64_t rows);
 Variable segment_mean(const Variable& x, const Tensor& index, int64_t rows);
 Variable segment_max(const Variable& x, const Tensor& index, int64_t rows);
-// Softmax of each column over the elements of equal index: [E, F] -> [E, F].  Saves: y (y^2), index.
+// Softmax of each column over the elements of equal index: [E, F] -> [E, F].
+// Saves: y, index; under a lossy policy y^2, too.
 Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows);
 
 // Graph attention (functions/graph_attention.cpp): h [V, heads, F], a_src and a_dst [V, heads] ->
