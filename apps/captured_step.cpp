@@ -7,8 +7,8 @@
 #include "core/cuda_graph.h"
 #include "core/cuda_late.h"
 #include "core/log.h"
-#include "ops/clip.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/clip.h"
 #include "optim/clip.h"
 #include "optim/row_slices.h"
 

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/config_error.h"
-#include "apps/make_data.h"
-#include "apps/make_model.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
+#include "apps/config/config_error.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "autograd/checkpoint.h"
 #include "core/random_streams.h"
 #include "core/stopwatch.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::apps {
 namespace {

@@ -11,11 +11,11 @@
 #include <functional>
 #include <optional>
 
-#include "apps/config.h"
+#include "apps/config/config.h"
 #include "apps/training_step.h"
-#include "compress/adaptive_policy.h"
-#include "compress/adjustable.h"
-#include "compress/learner.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/adjustable.h"
+#include "compress/policies/learner.h"
 #include "optim/convergence.h"
 #include "optim/leaf_index.h"
 #include "optim/variance_guard.h"
@@ -61,8 +61,8 @@ class Tracking {
   // "minibatch_variance", "added_variance", "added_share", "smoothness", "alpha", "bound",
   // "bound_uncompressed", "bound_applies", "bits", "next_bits"}: alpha and the bound are of SGD,
   // null with other optimizers; bits of the last measurement, and those that the guard chose by it
-  // (compress/adjustable.h); null where none can be set. With a guard also "guard_limited": more
-  // bits were wanted than a budget allows.
+  // (compress/policies/adjustable.h); null where none can be set. With a guard also
+  // "guard_limited": more bits were wanted than a budget allows.
   Json json() const;
   double seconds() const { return seconds_; }  // spent here
   const optim::ConvergenceTracker& tracker() const { return tracker_; }

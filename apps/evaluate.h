@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 
-#include "apps/make_data.h"
+#include "apps/config/make_data.h"
 #include "apps/run_state.h"
 #include "data/batch_source.h"
 #include "models/module.h"

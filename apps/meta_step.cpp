@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "apps/config/makers.h"
 #include "apps/convergence.h"
 #include "apps/evaluate.h"
-#include "apps/makers.h"
 #include "autograd/checkpoint.h"
 #include "autograd/record.h"
 

@@ -2,10 +2,10 @@
 #pragma once
 #include <memory>
 
-#include "apps/config.h"
-#include "apps/make_data.h"
+#include "apps/config/config.h"
+#include "apps/config/make_data.h"
 #include "apps/training_step.h"
-#include "compress/adaptive_policy.h"
+#include "compress/policies/adaptive_policy.h"
 
 namespace frugal::apps {
 

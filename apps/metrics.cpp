@@ -6,8 +6,8 @@
 
 #include "core/dtype_switch.h"
 #include "core/error.h"
-#include "ops/copy.h"
-#include "ops/reduce.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/reduce.h"
 
 namespace frugal::apps {
 namespace {

@@ -6,7 +6,7 @@
 #include "apps/counted_nodes.h"
 #include "apps/kept.h"
 #include "core/cuda_staging.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::apps {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "apps/make_policy.h"
+#include "apps/cli/progress.h"
+#include "apps/config/make_policy.h"
 #include "apps/planner_search.h"
-#include "apps/progress.h"
 #include "core/log.h"
 
 namespace frugal::apps {

@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "compress/budget_policy.h"
+#include "compress/policies/budget_policy.h"
 
 namespace frugal::apps {
 

@@ -4,12 +4,12 @@
 #include <limits>
 #include <regex>
 
-#include "apps/config_table.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
+#include "apps/cli/progress.h"
+#include "apps/config/config_table.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/planner.h"
 #include "apps/planner_search.h"
-#include "apps/progress.h"
 #include "core/quoted.h"
 #include "ops/precision.h"
 

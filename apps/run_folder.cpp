@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <set>
 
-#include "apps/version.h"
+#include "apps/cli/version.h"
 #include "apps/weights.h"
-#include "data/atomic_file.h"
-#include "data/json_strict.h"
-#include "data/safetensors.h"
+#include "data/formats/atomic_file.h"
+#include "data/formats/json_strict.h"
+#include "data/formats/safetensors.h"
 #include "models/state.h"
 
 namespace frugal::apps {

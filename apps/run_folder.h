@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config.h"
+#include "apps/config/config.h"
 #include "apps/run_state.h"
 #include "models/module.h"
 #include "optim/optimizer.h"

@@ -5,8 +5,8 @@
 #include "apps/json.h"
 #include "apps/planner.h"
 #include "apps/training_step.h"
-#include "compress/adaptive_policy.h"
-#include "compress/payload_store.h"
+#include "compress/offload/payload_store.h"
+#include "compress/policies/adaptive_policy.h"
 #include "data/batch_source.h"
 
 namespace frugal::apps {

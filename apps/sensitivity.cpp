@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/make_data.h"
-#include "apps/make_policy.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_policy.h"
 #include "autograd/checkpoint.h"
-#include "ops/elementwise.h"
-#include "ops/sgd.h"
+#include "ops/dense/elementwise.h"
+#include "ops/optimizer/sgd.h"
 
 namespace frugal::apps {
 namespace {

@@ -12,9 +12,9 @@
 #pragma once
 #include <functional>
 
-#include "apps/config.h"
+#include "apps/config/config.h"
 #include "apps/training_step.h"
-#include "compress/adaptive_policy.h"
+#include "compress/policies/adaptive_policy.h"
 
 namespace frugal::apps {
 

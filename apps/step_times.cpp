@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "apps/report.h"
+#include "apps/cli/report.h"
 #include "core/rng.h"
 
 namespace frugal::apps {

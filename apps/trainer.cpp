@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "apps/captured_step.h"
+#include "apps/cli/signals.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/evaluate.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
-#include "apps/signals.h"
-#include "compress/offload_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "core/integers.h"
 #include "core/random_streams.h"
 #include "models/graph_layers.h"

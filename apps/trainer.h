@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "apps/config.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/report.h"
+#include "apps/config/config.h"
+#include "apps/config/make_data.h"
 #include "apps/convergence.h"
-#include "apps/make_data.h"
 #include "apps/planner.h"
-#include "apps/progress.h"
-#include "apps/report.h"
 #include "apps/run_folder.h"
 #include "apps/run_state.h"
 #include "apps/sensitivity.h"
 #include "apps/step_times.h"
-#include "compress/learner.h"
+#include "compress/policies/learner.h"
 #include "data/batch_source.h"
 #include "optim/schedule.h"
 

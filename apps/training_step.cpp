@@ -11,13 +11,13 @@
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "core/integers.h"
-#include "ops/bitmask.h"
-#include "ops/cross_entropy.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
-#include "ops/segment.h"
-#include "ops/sgd.h"
-#include "ops/spmm.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/cross_entropy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/reduce.h"
+#include "ops/graph/segment.h"
+#include "ops/graph/spmm.h"
+#include "ops/optimizer/sgd.h"
 
 namespace frugal::apps {
 namespace {
@@ -94,7 +94,7 @@ struct Judged {
 };
 
 // How many yes-or-no questions count, and how many of them `yes` answers right: bits, laid out as
-// ops/bitmask.h says.
+// ops/dense/bitmask.h says.
 void count_answers(const Tensor& target, const Tensor& yes, BatchResult& result) {
   const int64_t cols = ops::bitmask_layout(target.shape()).cols;
   for (int64_t i = 0; i < target.numel(); ++i) {

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "models/module.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 #include "ops/options.h"
 #include "optim/optimizer.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "models/module.h"
 
 namespace frugal::apps {

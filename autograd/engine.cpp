@@ -7,8 +7,8 @@
 
 #include "autograd/node.h"
 #include "autograd/saved_entry.h"
-#include "ops/copy.h"
-#include "ops/inplace.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
 
 namespace frugal {
 namespace {

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "autograd/saved_tensor.h"
-#include "ops/functors.h"
+#include "ops/dense/functors.h"
 
 namespace frugal {
 
@@ -18,7 +18,7 @@ struct MapForward {
   Tensor residual = {};  // like x, contiguous
   bool relu = false;
   Tensor y = {};     // where y goes, contiguous, may be the residual; undefined: is made
-  Tensor mask = {};  // of relu (ops/bitmask.h): is made where the codes do not carry it
+  Tensor mask = {};  // of relu (ops/dense/bitmask.h): is made where the codes do not carry it
 };
 
 // Where a pass finds the mask of x's elements: in the codes, or of the layout by rows; else all
@@ -29,7 +29,7 @@ struct PassMask {
 };
 
 // out = f(x), or with dy, contiguous, dy f'(x); less what the variance of x adds to it, where that
-// is known (ops/elementwise.h).
+// is known (ops/dense/elementwise.h).
 struct UnaryPass {
   ops::Unary function;
   Tensor dy = {};

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/copy.h"
-#include "ops/inplace.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
 
 namespace frugal {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/sparse_rows.h"
+#include "ops/sequence/sparse_rows.h"
 
 namespace frugal {
 

@@ -6,7 +6,7 @@
 
 #include "autograd/variable.h"
 #include "core/rng.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 
 namespace frugal {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal {
 

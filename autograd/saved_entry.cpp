@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/fused.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal {
 namespace {

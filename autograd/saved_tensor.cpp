@@ -8,8 +8,8 @@
 #include "autograd/fused.h"
 #include "autograd/node.h"
 #include "autograd/saved_entry.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
 
 namespace frugal {
 namespace {

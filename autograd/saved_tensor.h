@@ -25,7 +25,7 @@ enum class Replay : uint8_t { none, exact, unbiased, corrected, biased };
 // What an activation function did to each element of a tensor that is saved, or to the value made
 // from it. A codec may write the bits into its codes; then nobody keeps the mask.
 struct Sign {
-  Tensor mask = {};  // 1 bit per element (ops/bitmask.h), set where the function passed it on
+  Tensor mask = {};  // 1 bit per element (ops/dense/bitmask.h), set where the function passed it on
   double slope = 0;  // the derivative elsewhere: how much errors of those elements count
 };
 

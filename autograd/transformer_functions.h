@@ -6,8 +6,8 @@
 
 #include "autograd/variable.h"
 #include "core/rng.h"
-#include "ops/attention.h"
 #include "ops/options.h"
+#include "ops/sequence/attention.h"
 
 namespace frugal {
 
@@ -32,7 +32,7 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
                      Gelu kind = Gelu::exact);
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias);
 
-// ---- attention (functions/attention.cpp); AttentionOptions: ops/attention.h
+// ---- attention (functions/attention.cpp); AttentionOptions: ops/sequence/attention.h
 // softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads, D] -> [N, T, heads, D].
 // mask: undefined; [N, S] i64, 0 hides a key (padding); or [heads or 1, T, S] or
 // [N, heads or 1, T, S] of q's dtype, added to the scores (a constant: no gradient). `bias`

@@ -63,8 +63,8 @@ inline constexpr std::array kAll = {kInitialWeights,  kTrainImages,     kTestIma
                                     kNodeSplit,       kTextWindows};
 
 // Streams that round are seeded by hashes and need no offsets: of saved tensors by one of (seed,
-// step, tensor), see compress/quantize.h, of 8-bit AdamW's state by one of the parameter's name.
-// The numbers of steps that are not training's have a range of their own.
+// step, tensor), see compress/quantize/quantize.h, of 8-bit AdamW's state by one of the parameter's
+// name. The numbers of steps that are not training's have a range of their own.
 inline constexpr RandomStream kTrainingSteps{"steps of training", 0, uint64_t{1} << 62},
     kTrackingSteps{"passes that measure convergence", uint64_t{1} << 62, uint64_t{1} << 62};
 // Changes of the seed, for other roundings of the same tensor in the same step: a second draw; one

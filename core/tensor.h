@@ -98,8 +98,8 @@ class Tensor {
 };
 
 // `tensor` itself where it is on `device`, else a copy there, in CategoryScope::current(). From or
-// to `meta`, values are left out.  Errors: to be copied, and not contiguous (ops/copy.h makes it
-// so).
+// to `meta`, values are left out.  Errors: to be copied, and not contiguous (ops/dense/copy.h makes
+// it so).
 Tensor to_device(const Tensor& tensor, Device device);
 
 // "[2, 3] f32 on cpu"

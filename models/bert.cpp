@@ -4,7 +4,7 @@
 
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::models {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::models {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/quoted.h"
 #include "models/published_names.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::models {
 namespace {

@@ -6,7 +6,7 @@
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
 #include "models/swin_window.h"
-#include "ops/dropout.h"
+#include "ops/dense/dropout.h"
 
 namespace frugal::models {
 namespace {

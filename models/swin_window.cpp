@@ -3,7 +3,7 @@
 #include "autograd/functions.h"
 #include "core/memory.h"
 #include "models/init.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::models {
 namespace {

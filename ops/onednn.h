@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "ops/weight_tiles.h"
+#include "ops/dense/weight_tiles.h"
 
 namespace frugal::ops::onednn {
 

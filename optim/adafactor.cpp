@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/adafactor.h"
+#include "ops/optimizer/adafactor.h"
 
 namespace frugal::optim {
 

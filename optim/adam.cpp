@@ -1,6 +1,6 @@
 #include "optim/adam.h"
 
-#include "ops/adam.h"
+#include "ops/optimizer/adam.h"
 #include "optim/row_slices.h"
 
 namespace frugal::optim {

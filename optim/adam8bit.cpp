@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/adam8bit.h"
+#include "ops/optimizer/adam8bit.h"
 
 namespace frugal::optim {
 namespace {

@@ -1,4 +1,5 @@
-// Adam and AdamW whose moments take 8 bits (ops/blockwise.h): 2.03 bytes an element, not 8.
+// Adam and AdamW whose moments take 8 bits (ops/optimizer/blockwise.h): 2.03 bytes an element,
+// not 8.
 #pragma once
 #include "optim/adam.h"
 

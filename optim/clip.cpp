@@ -1,8 +1,8 @@
 #include "optim/clip.h"
 
 #include "autograd/gradient.h"
-#include "ops/clip.h"
-#include "ops/inplace.h"
+#include "ops/dense/inplace.h"
+#include "ops/optimizer/clip.h"
 
 namespace frugal::optim {
 

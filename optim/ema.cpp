@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "ops/adam.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/adam.h"
 
 namespace frugal::optim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "optim/sketch_signs.h"
 
 namespace frugal::optim {

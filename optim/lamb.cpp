@@ -1,6 +1,6 @@
 #include "optim/lamb.h"
 
-#include "ops/adam.h"
+#include "ops/optimizer/adam.h"
 
 namespace frugal::optim {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "autograd/gradient.h"
-#include "ops/copy.h"
-#include "ops/sgd.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/sgd.h"
 #include "optim/row_slices.h"
 
 namespace frugal::optim {

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::optim {
 namespace {

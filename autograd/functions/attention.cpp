@@ -1,4 +1,4 @@
-#include "ops/attention.h"
+#include "ops/sequence/attention.h"
 
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"

@@ -1,4 +1,4 @@
-#include "ops/batch_norm.h"
+#include "ops/image/batch_norm.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,9 +6,9 @@
 #include "autograd/checkpoint.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
-#include "ops/matmul.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/matmul.h"
 
 namespace frugal {
 namespace {

@@ -3,11 +3,11 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/conv2d.h"
-#include "ops/conv_transpose2d.h"
-#include "ops/copy.h"
-#include "ops/inplace.h"
-#include "ops/matmul.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
+#include "ops/dense/matmul.h"
+#include "ops/image/conv2d.h"
+#include "ops/image/conv_transpose2d.h"
 
 namespace frugal {
 namespace {

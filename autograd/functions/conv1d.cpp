@@ -1,8 +1,8 @@
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
-#include "ops/conv2d.h"
-#include "ops/copy.h"
-#include "ops/matmul.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/matmul.h"
+#include "ops/image/conv2d.h"
 
 // A sequence is an image of one row. Saves: x, weight.
 namespace frugal {

@@ -1,4 +1,4 @@
-#include "ops/dropout.h"
+#include "ops/dense/dropout.h"
 
 #include "autograd/functions.h"
 #include "autograd/record.h"

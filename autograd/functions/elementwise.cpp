@@ -1,10 +1,10 @@
-#include "ops/elementwise.h"
+#include "ops/dense/elementwise.h"
 
 #include "autograd/functions.h"
 #include "autograd/functions/factor.h"
 #include "autograd/record.h"
-#include "ops/bitmask.h"
-#include "ops/reduce.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/reduce.h"
 
 namespace frugal {
 namespace {

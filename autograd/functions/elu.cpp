@@ -1,10 +1,10 @@
-#include "ops/elu.h"
+#include "ops/dense/elu.h"
 
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
-#include "ops/bitmask.h"
-#include "ops/dropout.h"
-#include "ops/inplace.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/dropout.h"
+#include "ops/dense/inplace.h"
 
 namespace frugal {
 

@@ -1,4 +1,4 @@
-#include "ops/embedding.h"
+#include "ops/sequence/embedding.h"
 
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"

@@ -1,7 +1,7 @@
 // Ops whose gradient is dy times a factor that they can compute in the forward pass.
 #pragma once
 #include "autograd/record.h"
-#include "ops/elementwise.h"
+#include "ops/dense/elementwise.h"
 
 namespace frugal {
 

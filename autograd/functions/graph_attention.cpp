@@ -1,4 +1,4 @@
-#include "ops/graph_attention.h"
+#include "ops/graph/graph_attention.h"
 
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"

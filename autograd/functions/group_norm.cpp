@@ -1,8 +1,8 @@
-#include "ops/group_norm.h"
+#include "ops/image/group_norm.h"
 
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
-#include "ops/matmul.h"
+#include "ops/dense/matmul.h"
 
 namespace frugal {
 

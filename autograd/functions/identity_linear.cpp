@@ -1,10 +1,10 @@
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "ops/checks.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
-#include "ops/inplace.h"
-#include "ops/matmul.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/inplace.h"
+#include "ops/dense/matmul.h"
 
 namespace frugal {
 namespace {

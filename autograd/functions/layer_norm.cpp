@@ -1,9 +1,9 @@
-#include "ops/layer_norm.h"
+#include "ops/sequence/layer_norm.h"
 
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
-#include "ops/bitmask.h"
-#include "ops/matmul.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/matmul.h"
 
 namespace frugal {
 namespace {

@@ -1,14 +1,14 @@
-#include "ops/linear_activation.h"
+#include "ops/dense/linear_activation.h"
 
 #include <algorithm>
 
 #include "autograd/functions/factor.h"
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/matmul.h"
 
 namespace frugal {
 namespace {

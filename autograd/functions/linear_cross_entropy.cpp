@@ -3,14 +3,14 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/bitmask.h"
 #include "ops/checks.h"
-#include "ops/copy.h"
-#include "ops/cross_entropy.h"
-#include "ops/elementwise.h"
-#include "ops/inplace.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/cross_entropy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/inplace.h"
+#include "ops/dense/matmul.h"
+#include "ops/dense/reduce.h"
 
 namespace frugal {
 namespace {

@@ -1,9 +1,9 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/binary_cross_entropy.h"
-#include "ops/cross_entropy.h"
-#include "ops/elementwise.h"
-#include "ops/mse.h"
+#include "ops/dense/binary_cross_entropy.h"
+#include "ops/dense/cross_entropy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/mse.h"
 
 namespace frugal {
 

@@ -1,8 +1,8 @@
-#include "ops/matmul.h"
+#include "ops/dense/matmul.h"
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/reduce.h"
+#include "ops/dense/reduce.h"
 
 namespace frugal {
 

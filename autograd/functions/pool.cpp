@@ -1,4 +1,4 @@
-#include "ops/pool2d.h"
+#include "ops/image/pool2d.h"
 
 #include "autograd/functions.h"
 #include "autograd/record.h"

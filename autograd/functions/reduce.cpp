@@ -1,9 +1,9 @@
-#include "ops/reduce.h"
+#include "ops/dense/reduce.h"
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 
 namespace frugal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/rotary.h"
+#include "ops/sequence/rotary.h"
 
 #include "autograd/record.h"
 #include "autograd/transformer_functions.h"

@@ -4,8 +4,8 @@
 // with noise of its own. All other products are of different elements, whose noise is independent.
 #pragma once
 #include "autograd/record.h"
-#include "ops/elementwise.h"
-#include "ops/inplace.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/inplace.h"
 
 namespace frugal {
 

@@ -1,8 +1,8 @@
-#include "ops/shape.h"
+#include "ops/dense/shape.h"
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 // Gradients that are views of dy cost nothing; whoever needs them contiguous copies. Only outputs
 // that are contiguous have a recipe, since a replay gives elements in the order of the shape.

@@ -1,4 +1,4 @@
-#include "ops/shortcut.h"
+#include "ops/image/shortcut.h"
 
 #include "autograd/functions.h"
 #include "autograd/record.h"

@@ -1,10 +1,10 @@
-#include "ops/softmax.h"
+#include "ops/dense/softmax.h"
 
 #include "autograd/functions.h"
 #include "autograd/functions/saved_square.h"
 #include "autograd/record.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/reduce.h"
 
 namespace frugal {
 

@@ -1,9 +1,9 @@
-#include "ops/spmm.h"
+#include "ops/graph/spmm.h"
 
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/matmul.h"
 
 namespace frugal {
 namespace {

@@ -7,9 +7,9 @@
 #include "apps/training_step.h"
 #include "autograd/functions.h"
 #include "core/rng.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "optim/clip.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

@@ -1,14 +1,14 @@
 // What AC-GC promises of whole networks: the gradient's error stays within e^2 of the gradient, for
 // each parameter and on every step, errors of one op reaching the others.
-#include "compress/acgc_policy.h"
+#include "compress/policies/acgc_policy.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <map>
 
-#include "apps/gradient_bench.h"
-#include "apps/makers.h"
+#include "apps/bench/gradient_bench.h"
+#include "apps/config/makers.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -1,10 +1,10 @@
 // Runs whose bits follow ActNN's sensitivities.
 #include <doctest/doctest.h>
 
-#include "apps/config.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
-#include "compress/actnn_policy.h"
+#include "apps/config/config.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
+#include "compress/policies/actnn_policy.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "apps/json.h"
-#include "data/safetensors.h"
-#include "run.h"
+#include "data/formats/safetensors.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

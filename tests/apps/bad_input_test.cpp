@@ -6,8 +6,8 @@
 
 #include "apps/json.h"
 #include "core/tensor.h"
-#include "data/safetensors.h"
-#include "run.h"
+#include "data/formats/safetensors.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

@@ -1,10 +1,10 @@
 // Runs within a number of bytes: the allocator enforces what the plan promises.
 #include <doctest/doctest.h>
 
+#include "apps/config/makers.h"
 #include "apps/json.h"
-#include "apps/makers.h"
 #include "apps/planner.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

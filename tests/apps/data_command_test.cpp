@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "apps/json.h"
-#include "data/fetch.h"
-#include "data/sha256.h"
-#include "run.h"
-#include "tests/data/http_server.h"
+#include "data/fetch/fetch.h"
+#include "data/fetch/sha256.h"
+#include "tests/apps/run.h"
+#include "tests/data/fetch/http_server.h"
 
 namespace frugal::apps {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <map>
 
+#include "apps/config/makers.h"
 #include "apps/json.h"
-#include "apps/makers.h"
 #include "core/rng.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "models/state.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

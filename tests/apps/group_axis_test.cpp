@@ -1,11 +1,11 @@
 // compression.group_axis: groups along rows, from the configuration to the codes.
 #include <doctest/doctest.h>
 
-#include "apps/config_error.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
-#include "compress/fixed_policy.h"
-#include "run.h"
+#include "apps/config/config_error.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
+#include "compress/policies/fixed_policy.h"
+#include "tests/apps/run.h"
 
 using namespace frugal;
 using namespace frugal::apps;

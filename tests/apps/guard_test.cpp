@@ -3,12 +3,12 @@
 
 #include <cmath>
 
-#include "apps/config_error.h"
+#include "apps/config/config_error.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/convergence.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
 #include "apps/planner.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -6,12 +6,12 @@
 #include <sstream>
 
 #include "autograd/record.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "models/bert.h"
 #include "models/densenet.h"
 #include "models/gpt2.h"
 #include "models/state.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -5,7 +5,7 @@
 #include "apps/training_step.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "compress/fixed_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "models/bert.h"
 #include "models/gpt2.h"
 

@@ -6,8 +6,8 @@
 
 #include "apps/json.h"
 #include "core/rng.h"
-#include "run.h"
-#include "tests/data/arrays.h"
+#include "tests/apps/run.h"
+#include "tests/data/formats/arrays.h"
 
 namespace frugal::apps {
 namespace {

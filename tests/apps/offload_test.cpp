@@ -1,7 +1,7 @@
 // Runs whose activations lie in a file.
 #include <doctest/doctest.h>
 
-#include "apps/config.h"
+#include "apps/config/config.h"
 #include "apps/json.h"
 #include "tests/apps/run.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/makers.h"
+#include "apps/config/makers.h"
 #include "apps/planner.h"
 
 namespace frugal::apps {

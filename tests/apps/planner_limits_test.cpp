@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <regex>
 
-#include "apps/make_policy.h"
-#include "planned.h"
+#include "apps/config/make_policy.h"
+#include "tests/apps/planned.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <sstream>
 
-#include "apps/make_policy.h"
-#include "apps/makers.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/planner_search.h"
-#include "planned.h"
-#include "run.h"
+#include "tests/apps/planned.h"
+#include "tests/apps/run.h"
 
 using namespace frugal;
 using namespace frugal::apps;

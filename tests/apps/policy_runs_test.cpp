@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "apps/json.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

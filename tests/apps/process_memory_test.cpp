@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/json.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

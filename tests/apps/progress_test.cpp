@@ -1,9 +1,9 @@
-#include "apps/progress.h"
+#include "apps/cli/progress.h"
 
 #include <doctest/doctest.h>
 
 #include "apps/json.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <set>
 
-#include "apps/gradient_bench.h"
+#include "apps/bench/gradient_bench.h"
+#include "apps/config/makers.h"
+#include "apps/config/random_dataset.h"
 #include "apps/json.h"
-#include "apps/makers.h"
-#include "apps/random_dataset.h"
 #include "models/init.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

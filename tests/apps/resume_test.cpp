@@ -10,9 +10,9 @@
 #include <csignal>
 #include <functional>
 
-#include "apps/makers.h"
+#include "apps/config/makers.h"
 #include "apps/trainer.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {

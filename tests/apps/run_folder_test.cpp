@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <set>
 
-#include "apps/makers.h"
+#include "apps/config/makers.h"
 #include "apps/trainer.h"
-#include "data/safetensors.h"
+#include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 
 namespace {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <sstream>
 
+#include "apps/config/makers.h"
 #include "apps/gradient_noise.h"
-#include "apps/makers.h"
-#include "gradient_of.h"
-#include "ops/copy.h"
-#include "run.h"
+#include "ops/dense/copy.h"
+#include "tests/apps/gradient_of.h"
+#include "tests/apps/run.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -3,12 +3,12 @@
 
 #include <sstream>
 
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/convergence.h"
 #include "apps/gradient_noise.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
-#include "gradient_of.h"
-#include "run.h"
+#include "tests/apps/gradient_of.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

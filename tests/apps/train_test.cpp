@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "apps/json.h"
-#include "run.h"
+#include "tests/apps/run.h"
 
 namespace frugal::apps {
 namespace {

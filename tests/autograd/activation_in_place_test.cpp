@@ -5,10 +5,10 @@
 #include "autograd/functions.h"
 #include "autograd/transformer_functions.h"
 #include "core/rng.h"
-#include "ops/copy.h"
-#include "ops/dropout.h"
-#include "ops/elementwise.h"
-#include "ops/matmul.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/dropout.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/matmul.h"
 
 using namespace frugal;
 

@@ -1,7 +1,7 @@
 // A codec that is exact, so that what is rebuilt twice or in another order is still equal.
 #pragma once
 #include "autograd/saved_tensor.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal {
 

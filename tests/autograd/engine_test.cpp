@@ -6,8 +6,8 @@
 #include "autograd/checkpoint.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 
 using namespace frugal;
 

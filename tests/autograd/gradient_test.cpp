@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "copy_codec.h"
+#include "tests/autograd/copy_codec.h"
 
 using namespace frugal;
 

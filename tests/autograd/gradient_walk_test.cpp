@@ -1,7 +1,7 @@
 // Gradients, precision, layouts: finite differences check f64, f64 checks f32, contiguous checks
 // strided.
 #include "autograd/checkpoint.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "tests/autograd/walk.h"
 
 using namespace frugal;

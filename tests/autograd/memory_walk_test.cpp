@@ -2,8 +2,8 @@
 #include <set>
 
 #include "autograd/functions.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 #include "tests/autograd/walk.h"
 
 using namespace frugal;

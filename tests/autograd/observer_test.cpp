@@ -8,7 +8,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
-#include "ops/sgd.h"
+#include "ops/optimizer/sgd.h"
 
 namespace frugal {
 namespace {

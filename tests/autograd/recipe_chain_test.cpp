@@ -7,9 +7,9 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 
 using namespace frugal;
 

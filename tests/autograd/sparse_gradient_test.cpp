@@ -6,7 +6,7 @@
 #include "autograd/gradient.h"
 #include "autograd/transformer_functions.h"
 #include "core/memory.h"
-#include "ops/embedding.h"
+#include "ops/sequence/embedding.h"
 
 namespace frugal {
 namespace {

@@ -10,7 +10,7 @@
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
 #include "core/rng.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "tests/op_table/op_table.h"
 
 namespace frugal::walk {

@@ -1,6 +1,6 @@
 // Attention on CUDA beside the CPU's, where the op table does not reach: several tiles, heads that
 // fill none, rows that see nothing, biases of many sequences.
-#include "ops/attention.h"
+#include "ops/sequence/attention.h"
 
 #include "ops/precision.h"
 #include "tests/cuda/gpu.h"

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "compress/bounded_fixed.h"
+#include "compress/bounded/bounded_fixed.h"
 #include "core/cuda_graph.h"
-#include "tests/compress/samples.h"
+#include "tests/compress/quantize/samples.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

@@ -1,8 +1,8 @@
 // Codecs of codecs on CUDA, and those that work through the host: what the CPU's give.
-#include "compress/error_bounded.h"
-#include "compress/mixed.h"
-#include "compress/rounding_schemes.h"
-#include "ops/bitmask.h"
+#include "compress/bounded/error_bounded.h"
+#include "compress/quantize/mixed.h"
+#include "compress/quantize/rounding_schemes.h"
+#include "ops/dense/bitmask.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "core/rng.h"
-#include "ops/conv2d.h"
-#include "ops/conv_transpose2d.h"
-#include "ops/copy.h"
-#include "ops/cudnn.h"
+#include "ops/cuda/cudnn.h"
+#include "ops/dense/copy.h"
+#include "ops/image/conv2d.h"
+#include "ops/image/conv_transpose2d.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;

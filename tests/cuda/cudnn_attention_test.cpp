@@ -1,7 +1,7 @@
 // Attention of bf16 that cuDNN's fused engines take: packed q, k and v, causal or not, and a
 // backward pass from what they kept.
-#include "ops/cudnn_attention.h"
-#include "ops/attention.h"
+#include "ops/cuda/cudnn_attention.h"
+#include "ops/sequence/attention.h"
 #include "tests/cuda/gpu.h"
 #include "tests/ops/samples.h"
 

@@ -1,6 +1,6 @@
 // Embeddings on CUDA beside the CPU's, where the op table does not reach: ids that need several
 // passes of the sort, runs of equal ids over many pieces, padding, ids out of range.
-#include "ops/embedding.h"
+#include "ops/sequence/embedding.h"
 
 #include "tests/cuda/compare.h"
 

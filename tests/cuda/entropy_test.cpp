@@ -1,15 +1,15 @@
 // The entropy stage on CUDA: the CPU's bytes, and nothing of them on the host.
-#include "compress/entropy.h"
+#include "compress/entropy/entropy.h"
 
 #include <cmath>
 #include <limits>
 
-#include "compress/mixed.h"
-#include "compress/offload.h"
+#include "compress/offload/offload.h"
+#include "compress/quantize/mixed.h"
 #include "core/cuda_graph.h"
-#include "ops/bitmask.h"
-#include "tests/compress/offload_samples.h"
-#include "tests/compress/samples.h"
+#include "ops/dense/bitmask.h"
+#include "tests/compress/offload/offload_samples.h"
+#include "tests/compress/quantize/samples.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

@@ -1,11 +1,11 @@
 // Sparse products and graph attention on CUDA beside the CPU's, where the op table does not reach:
 // hubs that are split into pieces, wide rows, many heads, ties and NaN.
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 
 #include <limits>
 
-#include "ops/graph_attention.h"
-#include "ops/spmm.h"
+#include "ops/graph/graph_attention.h"
+#include "ops/graph/spmm.h"
 #include "tests/cuda/gpu.h"
 #include "tests/ops/samples.h"
 

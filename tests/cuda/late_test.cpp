@@ -3,7 +3,7 @@
 #include "core/cuda_graph.h"
 #include "core/cuda_late.h"
 #include "core/rng.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
-#include "ops/dropout.h"
-#include "ops/elu.h"
-#include "ops/pool2d.h"
-#include "ops/reduce.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/dropout.h"
+#include "ops/dense/elu.h"
+#include "ops/dense/reduce.h"
+#include "ops/image/pool2d.h"
 #include "tests/cuda/gpu.h"
 
 namespace frugal {

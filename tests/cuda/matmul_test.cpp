@@ -1,12 +1,12 @@
 // What the op table's small matrices do not reach: strided batches, broadcasts on either side,
 // operands of two dtypes, inner extents of 0, very many matrices.
-#include "ops/matmul.h"
+#include "ops/dense/matmul.h"
 
 #include <cmath>
 
 #include "core/rng.h"
-#include "ops/copy.h"
-#include "ops/cublas.h"
+#include "ops/cuda/cublas.h"
+#include "ops/dense/copy.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;

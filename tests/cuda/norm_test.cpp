@@ -1,8 +1,8 @@
 // Batch, layer and group norm on CUDA beside the CPU's, where the op table does not reach: several
 // blocks, wide rows, channels and rows that fill no vector and no byte, bits of masks, slices.
-#include "ops/batch_norm.h"
-#include "ops/group_norm.h"
-#include "ops/layer_norm.h"
+#include "ops/image/batch_norm.h"
+#include "ops/image/group_norm.h"
+#include "ops/sequence/layer_norm.h"
 #include "tests/cuda/compare.h"
 
 namespace frugal::ops {

@@ -1,8 +1,8 @@
 // Payloads that leave the device for pinned host memory, and come back.
-#include "compress/offload.h"
+#include "compress/offload/offload.h"
 
-#include "compress/offload_policy.h"
-#include "tests/compress/offload_samples.h"
+#include "compress/policies/offload_policy.h"
+#include "tests/compress/offload/offload_samples.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

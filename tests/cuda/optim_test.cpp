@@ -7,11 +7,11 @@
 #include <string>
 
 #include "core/rng.h"
-#include "ops/adam.h"
-#include "ops/blockwise.h"
-#include "ops/clip.h"
-#include "ops/copy.h"
-#include "ops/sgd.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/adam.h"
+#include "ops/optimizer/blockwise.h"
+#include "ops/optimizer/clip.h"
+#include "ops/optimizer/sgd.h"
 #include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstring>
 
-#include "compress/quantize.h"
+#include "compress/quantize/quantize.h"
 #include "core/rng.h"
 #include "tests/cuda/gpu.h"
 

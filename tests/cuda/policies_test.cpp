@@ -8,9 +8,9 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
-#include "compress/acgc_policy.h"
-#include "compress/actnn_policy.h"
-#include "compress/adaptive_policy.h"
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
+#include "compress/policies/adaptive_policy.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

@@ -1,5 +1,5 @@
 // Plain groups on CUDA: the CPU's bytes, and what they unpack to.
-#include "compress/quantize.h"
+#include "compress/quantize/quantize.h"
 
 #include <limits>
 

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "ops/binary_cross_entropy.h"
-#include "ops/copy.h"
-#include "ops/inplace.h"
-#include "ops/mse.h"
-#include "ops/pool2d.h"
-#include "ops/reduce.h"
-#include "ops/segment.h"
-#include "ops/sgd.h"
+#include "ops/dense/binary_cross_entropy.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
+#include "ops/dense/mse.h"
+#include "ops/dense/reduce.h"
+#include "ops/graph/segment.h"
+#include "ops/image/pool2d.h"
+#include "ops/optimizer/sgd.h"
 #include "tests/cuda/gpu.h"
 
 namespace frugal {

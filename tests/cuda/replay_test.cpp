@@ -1,10 +1,10 @@
 // Packing in recorded work: each replay draws the words of its own step, as the CPU would.
 #include <functional>
 
-#include "compress/mixed.h"
+#include "compress/quantize/mixed.h"
 #include "core/cuda_graph.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

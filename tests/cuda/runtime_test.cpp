@@ -1,11 +1,11 @@
 // Memory, transfers, recorded work.
-#include "compress/nonfinite_count.h"
+#include "compress/quantize/nonfinite_count.h"
 #include "core/cuda_graph.h"
 #include "core/cuda_staging.h"
 #include "core/pinned_pool.h"
 #include "core/rng.h"
-#include "ops/copy.h"
-#include "ops/elementwise.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;

@@ -1,9 +1,9 @@
 // Split groups on CUDA: the CPU's bytes, the bits they carry, and what they unpack to.
 #include <limits>
 
-#include "compress/quantize.h"
-#include "ops/bitmask.h"
-#include "ops/copy.h"
+#include "compress/quantize/quantize.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;

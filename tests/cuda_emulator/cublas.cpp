@@ -1,5 +1,5 @@
 // Stands in for cuBLASLt: plain loops behind the same interface.
-#include "ops/cublas.h"
+#include "ops/cuda/cublas.h"
 
 #include "core/error.h"
 #include "cuda_runtime.h"

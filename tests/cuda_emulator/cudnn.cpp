@@ -1,5 +1,5 @@
 // Stands in for cuDNN: plain loops behind the same interface.
-#include "ops/cudnn.h"
+#include "ops/cuda/cudnn.h"
 
 #include "cuda_runtime.h"
 

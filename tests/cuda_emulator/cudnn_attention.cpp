@@ -1,5 +1,5 @@
 // Stands in for cuDNN's attention: plain loops behind the same interface.
-#include "ops/cudnn_attention.h"
+#include "ops/cuda/cudnn_attention.h"
 
 #include <cmath>
 #include <limits>

@@ -1,10 +1,10 @@
 // Budgets of memory on CUDA: a step takes what was planned on meta, and runs stay within.
-#include "apps/config.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
+#include "apps/config/config.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/planner.h"
 #include "apps/trainer.h"
-#include "compress/budget_policy.h"
+#include "compress/policies/budget_policy.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;

@@ -1,8 +1,8 @@
 // Steps that are replayed beside the same steps run: which are recorded, and every gradient's bits.
 #include "apps/captured_step.h"
 #include "apps/place_batch.h"
-#include "compress/fixed_policy.h"
-#include "ops/copy.h"
+#include "compress/policies/fixed_policy.h"
+#include "ops/dense/copy.h"
 #include "tests/cuda_runs/side.h"
 
 using namespace frugal;

@@ -5,7 +5,7 @@
 
 #include "apps/captured_step.h"
 #include "apps/place_batch.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "optim/clip.h"
 #include "optim/schedule.h"
 #include "tests/cuda_runs/side.h"

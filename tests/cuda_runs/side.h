@@ -3,9 +3,9 @@
 #include <cstring>
 #include <optional>
 
-#include "apps/config.h"
-#include "apps/make_policy.h"
-#include "apps/makers.h"
+#include "apps/config/config.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
 #include "apps/training_step.h"
 #include "tests/cuda/gpu.h"
 

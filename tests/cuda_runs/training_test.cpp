@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "apps/config.h"
-#include "apps/config_error.h"
-#include "apps/makers.h"
+#include "apps/config/config.h"
+#include "apps/config/config_error.h"
+#include "apps/config/makers.h"
 #include "apps/trainer.h"
 #include "tests/cuda/gpu.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <thread>
 
+#include "data/image/transforms.h"
 #include "data/memory_dataset.h"
-#include "data/transforms.h"
 
 using namespace frugal;
 using namespace frugal::data;

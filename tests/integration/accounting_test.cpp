@@ -9,8 +9,8 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/record.h"
-#include "compress/adaptive_policy.h"
-#include "compress/offload_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "tests/integration/random_graph.h"
 
 using namespace frugal;

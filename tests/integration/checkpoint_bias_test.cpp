@@ -7,8 +7,8 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "compress/fixed_policy.h"
-#include "compress/offload_policy.h"
+#include "compress/policies/fixed_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "core/rng.h"
 
 using namespace frugal;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "autograd/engine.h"
-#include "compress/codec_table.h"
+#include "compress/quantize/codec_table.h"
 #include "core/rng.h"
 #include "tests/op_table/op_table.h"
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <map>
 
-#include "compress/adaptive_policy.h"
-#include "compress/identity.h"
-#include "compress/offload_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/offload_policy.h"
+#include "compress/quantize/identity.h"
 #include "tests/integration/random_graph.h"
 #include "tests/op_table/op_table.h"
 

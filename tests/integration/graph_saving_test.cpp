@@ -6,7 +6,7 @@
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
-#include "compress/fixed_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "core/memory.h"
 
 using namespace frugal;

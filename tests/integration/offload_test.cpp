@@ -9,9 +9,9 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "compress/fixed_policy.h"
-#include "compress/identity.h"
-#include "compress/offload_policy.h"
+#include "compress/policies/fixed_policy.h"
+#include "compress/policies/offload_policy.h"
+#include "compress/quantize/identity.h"
 
 using namespace frugal;
 using namespace frugal::compress;

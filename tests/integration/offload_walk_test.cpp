@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "autograd/engine.h"
-#include "compress/fixed_policy.h"
-#include "compress/offload_policy.h"
+#include "compress/policies/fixed_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "tests/op_table/op_table.h"
 
 using namespace frugal;

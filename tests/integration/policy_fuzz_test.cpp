@@ -5,10 +5,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "compress/acgc_policy.h"
-#include "compress/actnn_policy.h"
-#include "compress/budget_policy.h"
-#include "compress/entropy_policy.h"
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
+#include "compress/policies/budget_policy.h"
+#include "compress/policies/entropy_policy.h"
 #include "tests/integration/random_graph.h"
 
 using namespace frugal;

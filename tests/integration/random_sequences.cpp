@@ -3,7 +3,7 @@
 
 #include "autograd/graph_functions.h"
 #include "autograd/transformer_functions.h"
-#include "ops/graph.h"
+#include "ops/graph/graph.h"
 #include "tests/integration/random_builder.h"
 
 namespace frugal {

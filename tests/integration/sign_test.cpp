@@ -7,9 +7,9 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/node.h"
-#include "compress/fixed_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "core/rng.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "tests/integration/bias.h"
 
 using namespace frugal;

@@ -7,7 +7,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "compress/fixed_policy.h"
+#include "compress/policies/fixed_policy.h"
 
 using namespace frugal;
 

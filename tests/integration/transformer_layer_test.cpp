@@ -6,7 +6,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/transformer_functions.h"
-#include "compress/fixed_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "core/rng.h"
 
 using namespace frugal;

@@ -7,7 +7,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
-#include "compress/fixed_policy.h"
+#include "compress/policies/fixed_policy.h"
 #include "models/bert.h"
 #include "models/densenet.h"
 #include "models/gat.h"
@@ -20,7 +20,7 @@
 #include "models/swin.h"
 #include "models/vgg.h"
 #include "models/vit.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "tests/op_table/op_table.h"
 
 using namespace frugal;

@@ -15,7 +15,7 @@
 #include "models/gcnii.h"
 #include "models/sage.h"
 #include "models/state.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::models::gnn {
 

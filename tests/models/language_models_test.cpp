@@ -4,7 +4,7 @@
 
 #include "models/bert.h"
 #include "models/gpt2.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "tests/models/zoo.h"
 
 using namespace frugal;

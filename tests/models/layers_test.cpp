@@ -12,7 +12,7 @@
 #include "models/resnet.h"
 #include "models/resnet_cifar.h"
 #include "models/state.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 using namespace frugal;
 using namespace frugal::models;

@@ -14,7 +14,7 @@
 #include "autograd/record.h"
 #include "core/rng.h"
 #include "models/state.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::zoo {
 

@@ -1,5 +1,5 @@
 #include "autograd/functions.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "tests/op_table/op_table.h"
 
 namespace frugal::op_table {

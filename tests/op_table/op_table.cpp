@@ -1,7 +1,7 @@
 #include "tests/op_table/op_table.h"
 
 #include "core/rng.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::op_table {
 

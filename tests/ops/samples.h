@@ -8,7 +8,7 @@
 
 #include "core/parallel.h"
 #include "core/rng.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::ops {
 

@@ -1,7 +1,7 @@
 #include "optim/adafactor.h"
 
-#include "ops/adafactor.h"
-#include "samples.h"
+#include "ops/optimizer/adafactor.h"
+#include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {

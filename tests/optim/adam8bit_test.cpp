@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/adam8bit.h"
-#include "samples.h"
+#include "ops/optimizer/adam8bit.h"
+#include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {

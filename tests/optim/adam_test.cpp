@@ -1,7 +1,7 @@
 #include "optim/adam.h"
 
-#include "ops/adam.h"
-#include "samples.h"
+#include "ops/optimizer/adam.h"
+#include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {

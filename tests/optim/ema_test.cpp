@@ -3,8 +3,8 @@
 #include "optim/averaged.h"
 #include "optim/sgd.h"
 
-#include "ops/adam.h"
-#include "samples.h"
+#include "ops/optimizer/adam.h"
+#include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {

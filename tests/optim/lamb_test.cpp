@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "ops/adam.h"
-#include "samples.h"
+#include "ops/optimizer/adam.h"
+#include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {

@@ -7,7 +7,7 @@
 #include "optim/adam.h"
 #include "optim/clip.h"
 #include "optim/sgd.h"
-#include "samples.h"
+#include "tests/optim/samples.h"
 
 namespace frugal::optim {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/parallel.h"
 #include "core/rng.h"
-#include "ops/copy.h"
+#include "ops/dense/copy.h"
 #include "optim/optimizer.h"
 
 namespace frugal::optim {

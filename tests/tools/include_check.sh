@@ -19,7 +19,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ data/json_strict data/safetensors data/byte_bpe.cpp data/graph_data_json"
+  [nlohmann/]="apps/ data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json"
   [CLI/]="apps/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."
@@ -27,15 +27,15 @@ declare -A libraries=(
   [Random123/]="core/ ops/ compress/"
   [spdlog/]="core/"
   [fmt/]=""
-  [zfp.h]="compress/zfp_codec."
-  [zlib.h]="data/ compress/file_store"
-  [unicode/]="data/unicode."
-  [curl/]="data/fetch.cpp"
-  [archive.h]="data/archive.cpp"
-  [archive_entry.h]="data/archive.cpp"
+  [zfp.h]="compress/bounded/zfp_codec."
+  [zlib.h]="data/ compress/offload/file_store"
+  [unicode/]="data/text/unicode."
+  [curl/]="data/fetch/fetch.cpp"
+  [archive.h]="data/formats/archive.cpp"
+  [archive_entry.h]="data/formats/archive.cpp"
   [omp.h]="core/parallel.cpp"
-  [cublas]="ops/cublas."
-  [cudnn]="ops/cudnn_"
+  [cublas]="ops/cuda/cublas."
+  [cudnn]="ops/cuda/cudnn_"
   [cuda_]="core/cuda ops/ compress/ optim/"
   [doctest]=""
 )

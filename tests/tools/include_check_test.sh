@@ -8,11 +8,13 @@ trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{core,ops,autograd,compress,optim,models,data,apps}
 
 allowed() {  # FILE INCLUDE
+  mkdir -p "$(dirname "$tree/$1")"
   echo "#include $2" >"$tree/$1"
   bash "$check" "$tree" >/dev/null || { echo "refused: $1 includes $2"; exit 1; }
   rm "$tree/$1"
 }
 forbidden() {
+  mkdir -p "$(dirname "$tree/$1")"
   echo "  #  include $2  // why" >"$tree/$1"
   ! bash "$check" "$tree" >/dev/null || { echo "not caught: $1 includes $2"; exit 1; }
   rm "$tree/$1"
@@ -23,21 +25,21 @@ echo '#include <vector>' >"$tree/core/shape.h"
 allowed core/rng.cpp '<Random123/philox.h>'
 allowed ops/onednn.cpp '<dnnl.hpp>'
 allowed compress/policy.h '"autograd/saved_tensor.h"'
-allowed data/safetensors.cpp '<nlohmann/json.hpp>'
-allowed data/byte_bpe.cpp '<nlohmann/json.hpp>'
-allowed data/fetch.cpp '<curl/curl.h>'
+allowed data/formats/safetensors.cpp '<nlohmann/json.hpp>'
+allowed data/text/byte_bpe.cpp '<nlohmann/json.hpp>'
+allowed data/fetch/fetch.cpp '<curl/curl.h>'
 allowed apps/main.cpp '"compress/policy.h"'
-forbidden core/a.h '"ops/copy.h"'
+forbidden core/a.h '"ops/dense/copy.h"'
 forbidden ops/a.h '"autograd/variable.h"'
 forbidden ops/a.cpp '<dnnl.hpp>'
 forbidden ops/a.cpp '"oneapi/dnnl/dnnl.hpp"'
 forbidden autograd/a.cpp '"compress/policy.h"'
 forbidden compress/a.cpp '"autograd/variable.h"'
 forbidden data/a.h '"autograd/variable.h"'
-forbidden data/idx.cpp '<nlohmann/json.hpp>'
-forbidden data/glue.cpp '<unicode/uchar.h>'
-forbidden apps/command_data.cpp '<curl/curl.h>'
-forbidden data/fetch.cpp '<archive.h>'
+forbidden data/formats/idx.cpp '<nlohmann/json.hpp>'
+forbidden data/text/glue.cpp '<unicode/uchar.h>'
+forbidden apps/cli/command_data.cpp '<curl/curl.h>'
+forbidden data/fetch/fetch.cpp '<archive.h>'
 forbidden models/a.h '"data/dataset.h"'
 forbidden models/a.h '"module.h"'
 forbidden models/a.h '"../core/tensor.h"'

@@ -1,0 +1,35 @@
+// What benchmarks of kernels share: where they run, on what, how often, and their clock.
+#pragma once
+#include <chrono>
+
+#include "apps/cli/commands.h"
+#include "core/cuda_memory.h"
+#include "core/dtype.h"
+
+namespace frugal::apps {
+
+struct BenchPlace {
+  Device device;
+  DType dtype;
+  int64_t repeats;
+};
+// Sets the device up. `repeats`: unless the arguments say how many.
+// Errors: as set_up_device(); bf16 on the CPU, but for codecs.
+BenchPlace bench_place(const BenchArguments& arguments, int64_t repeats, bool codecs = false);
+
+// Seconds that f() takes, until the device has done it; on average over `times` in a row, so that
+// queueing does not count on CUDA.
+template <class F>
+double seconds_of(Device device, F&& f, int times = 1) {
+  const auto wait = [&] {
+    if constexpr (kHasCuda)
+      if (device.type == DeviceType::cuda) cuda::synchronize();
+  };
+  wait();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; ++i) f();
+  wait();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,436 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "apps/captured_step.h"
+#include "apps/cli/commands.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/report.h"
+#include "apps/config/config_table.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
+#include "apps/place_batch.h"
+#include "apps/planner.h"
+#include "apps/sensitivity.h"
+#include "apps/training_step.h"
+#include "compress/policies/learner.h"
+#include "core/cuda_memory.h"
+#include "core/parallel.h"
+#include "core/quoted.h"
+#include "core/random_streams.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kBase = "L0 without recipes: compression.level=L0 compression.recipes=false";
+const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.recipes=true",
+                                         "L1: compression.level=L1 compression.recipes=true",
+                                         "L1.2: compression.level=L1.2 compression.recipes=true"};
+
+constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
+// The steps that count begin here: far from the first, in which policies look more often.
+constexpr uint64_t kFirstStep = 1'000'001;
+
+// A row of the table: the benchmark's configuration with some keys of its own.
+struct Variant {
+  std::string name;
+  std::vector<std::string> sets;
+  std::vector<UnreadKey> unread;  // of all of `config`
+  std::unique_ptr<SavePolicy> policy;
+  std::unique_ptr<Planner> planner;        // of the policy `budget`
+  std::shared_ptr<CapturedStep> captured;  // with cuda_graphs
+  Context context;
+  Config config;
+  std::vector<double> milliseconds;
+  double adapting = 0;  // milliseconds a step, of measuring now and then
+  StepMemory memory;
+  int64_t process = 0;  // bytes of the whole process in a step at most; 0: not known
+  std::string failed;   // why memory did not suffice, or empty
+};
+
+// Separated by spaces outside of double quotes, as JSON's texts are.
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> all;
+  bool quoted = false, inside = false;
+  for (const char c : text) {
+    if (c == '"') quoted = !quoted;
+    if (c == ' ' && !quoted) {
+      inside = false;
+      continue;
+    }
+    if (!inside) all.emplace_back();
+    inside = true;
+    all.back() += c;
+  }
+  return all;
+}
+
+// Errors: other keys than those that say how activations are kept and steps are run.
+Variant parse_variant(const std::string& text, const Json& document) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos)
+    throw ConfigError(
+        "", fmt::format("--variant: expected NAME: PATH=VALUE ..., got {}", in_quotes(text)));
+  Variant variant;
+  variant.name = text.substr(0, colon);
+  Json own = document;
+  for (const std::string& set : words(text.substr(colon + 1))) {
+    if (set.rfind("compression.", 0) != 0 && set.rfind("train.checkpointing=", 0) != 0 &&
+        set.rfind("cuda_graphs=", 0) != 0)
+      throw ConfigError("", fmt::format("--variant: expected keys of compression, "
+                                        "train.checkpointing or cuda_graphs, got '{}'",
+                                        set));
+    apply_set(own, set);
+    variant.sets.push_back(set);
+  }
+  variant.config = parse_config(own);
+  variant.unread = unread_keys(variant.config);
+  // The rows that come by themselves may leave the configuration's own keys without a reader.
+  if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
+    check_set_keys(variant.config, variant.sets);
+  resolve(variant.config);
+  const Config& c = variant.config;
+  if (c.run.cuda_graphs &&
+      (c.run.device != "cuda" || c.optim.in_backward || !c.compression.offload.empty()))
+    throw ConfigError("cuda_graphs",
+                      "expected false without CUDA, and with optim.in_backward or "
+                      "compression.offload");
+  return variant;
+}
+
+// Errors: no row reads the key either.
+void check_unread(const UnreadKey& key, const std::vector<Variant>& variants) {
+  const auto is_unread = [&](const Variant& variant) {
+    return std::any_of(variant.unread.begin(), variant.unread.end(),
+                       [&](const UnreadKey& other) { return other.path == key.path; });
+  };
+  if (std::all_of(variants.begin(), variants.end(), is_unread))
+    throw ConfigError(key.path, key.what);
+}
+
+// The networks and batches of docs/results.md.
+Json workload(const std::string& name) {
+  static const std::map<std::string, const char*> known = {
+      {"r20", R"({"model": {"name": "resnet20", "shortcut": "B"},
+                  "data": {"name": "random", "batch_size": 128, "shape": [32, 32, 3]}})"},
+      {"r18", R"({"model": {"name": "resnet18", "stem": "cifar"},
+                  "data": {"name": "random", "batch_size": 32, "shape": [32, 32, 3]}})"},
+      {"r50", R"({"model": {"name": "resnet50"},
+                  "data": {"name": "random", "batch_size": 4, "shape": [224, 224, 3], "classes": 1000}})"},
+      // Of the layers as torch.nn.TransformerEncoder has them.
+      {"bert", R"({"model": {"name": "encoder"}, "optim": {"name": "adamw"},
+                   "data": {"name": "random_tokens", "batch_size": 32, "max_length": 128}})"},
+      // As large as ogbn-arxiv.
+      {"gcn", R"({"model": {"name": "gcn", "layers": 3, "width": 256, "batch_norm": true},
+                  "data": {"name": "random_graph", "nodes": 169343, "edges": 1166243, "features": 128}})"}};
+  const auto found = known.find(name);
+  std::vector<std::string> names;
+  for (const auto& each : known) names.push_back(each.first);
+  if (found == known.end())
+    throw ConfigError(
+        "", fmt::format("--workload: expected one of {}, got '{}'", fmt::join(names, ", "), name));
+  return Json::parse(found->second);
+}
+
+using Clock = std::chrono::steady_clock;
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Gives an adaptive policy its widths. Returns what that takes of each step of an interval: the
+// second refresh, since the first is one of its own. REQUIRES: the policy decided step 0.
+double adapt(Variant& v, Module& model, const Batch& batch) {
+  auto* adaptive = find_in<compress::AdaptivePolicy>(*v.policy);
+  if (adaptive == nullptr) return 0;
+  SensitivityOptions options = sensitivity_options(v.config);
+  if (v.planner != nullptr) {
+    options.allocate = [&] { v.planner->plan_again(*find_in<compress::BudgetPolicy>(*v.policy)); };
+    options.most = [&] { return v.planner->most_samples(); };
+  }
+  Adaptation adaptation(model, *v.policy, options);
+  const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointed_blocks};
+  adaptation.refresh(batch, options.first, replay);
+  const auto begin = Clock::now();
+  adaptation.refresh(batch, options.interval, replay);
+  return milliseconds_since(begin) / static_cast<double>(options.interval);
+}
+
+Batch first_batch(const Config& config, Device device) {
+  if (device.type == DeviceType::meta)  // shapes are enough
+    return shape_of_batch(batch_spec(config), config.data.batch_size, device);
+  Batch batch = *make_batches(config, Split::train)->next();
+  const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
+  if (drawn && batch.input.size(0) != config.data.batch_size)
+    throw ConfigError("data.train_samples",
+                      fmt::format("expected a batch of {} at least, got {}", config.data.batch_size,
+                                  config.data.train_samples));
+  return batch;
+}
+
+// What all variants run on.
+struct Bench {
+  Config config;
+  Device device;
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+  Batch host, batch;  // the same, from the loader and where the model is
+  Rng rng;
+  int64_t process = 0;  // the highest memory of the process until the system forgot it
+};
+
+void prepare(Variant& v, Bench& bench) {
+  v.policy = make_policy(v.config.compression, static_cast<uint64_t>(bench.config.run.seed));
+  if (v.config.compression.policy == "budget") {
+    v.planner = std::make_unique<Planner>(v.config);
+    v.planner->adopt(*find_in<compress::BudgetPolicy>(*v.policy));
+  }
+  if constexpr (kHasCuda)
+    if (v.config.run.cuda_graphs)
+      v.captured = std::make_shared<CapturedStep>(*bench.model, v.policy.get());
+  v.context.rng = &bench.rng;
+  v.context.checkpointed_blocks = checkpointed_blocks(v.config.train);
+}
+
+// Forward, backward and update.
+BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint64_t number) {
+  CapturedResult result;
+  bool recorded = false;
+  if constexpr (kHasCuda)
+    if (v.captured != nullptr) {
+      const auto* learner = find_in<compress::Learner>(*v.policy);
+      recorded = learner == nullptr || !learner->learns_at(number);
+      const StepUpdate update{*bench.optimizer, kRate, false, 0};
+      if (recorded)
+        result = v.captured->run(bench.batch, v.context, options, number, &update);
+      else
+        v.captured->forget();
+    }
+  if (!recorded)
+    result.batch = forward_backward(*bench.model, bench.batch, v.context, v.policy.get(), options);
+  if (!result.updated) bench.optimizer->step(kRate);
+  return result.batch;
+}
+
+// A step and what it took: milliseconds, bytes.
+std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
+  const auto begin = Clock::now();
+  begin_peak(bench.device);
+  bench.model->zero_grad();
+  begin_step(number);
+  UpdateInBackward update(*bench.optimizer, kRate);
+  StepOptions options;
+  if (bench.config.optim.in_backward) options.leaf_done = update.leaf_done();
+  BatchResult result = full_pass(v, bench, options, number);
+  if constexpr (kHasCuda)
+    if (bench.device.type == DeviceType::cuda) cuda::synchronize();
+  end_peak(bench.device, result.memory);
+  return {milliseconds_since(begin), result.memory};
+}
+
+// Lets the system count the process's highest memory anew. False: it does not.
+bool reset_process_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << '5' << std::flush;
+  return file.good();
+}
+
+// A step of a process that holds no free pages, so that what earlier steps needed does not count.
+StepMemory run_weighed_step(Variant& v, Bench& bench, uint64_t number) {
+  allocator(bench.device).trim();
+  bench.process = std::max(bench.process, host_peak_rss());  // the system is about to forget it
+  const bool counts = reset_process_peak();
+  StepMemory memory = run_step(v, bench, number).second;
+  const int64_t highest = host_peak_rss();
+  bench.process = std::max(bench.process, highest);
+  if (counts) v.process = highest;
+  return memory;
+}
+
+// Libraries of NVIDIA's have messages of their own.
+bool is_out_of_memory(const Error& error) {
+  const std::string text = error.what();
+  return dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
+         text.find("ALLOC_FAILED") != std::string::npos ||
+         text.find("ALLOCATION_FAILED") != std::string::npos ||
+         text.find("out of memory") != std::string::npos;
+}
+
+// Runs `work` for a variant, which is out of the race if memory does not suffice.
+template <class F>
+void attempt(Variant& v, Bench& bench, F&& work) {
+  if (!v.failed.empty()) return;
+  try {
+    work();
+    return;
+  } catch (const OutOfMemory& e) {
+    v.failed = explain(e, v.config);
+  } catch (const Error& e) {
+    if (!is_out_of_memory(e)) throw;
+    v.failed = fmt::format("out of memory: {}", e.what());
+  }
+  v.captured.reset();
+  v.policy.reset();
+  bench.model->zero_grad();
+  allocator(bench.device).trim();
+}
+
+// Alternating, so that a slow moment of the machine meets every variant. Rounds below 0 warm up:
+// the first makes the optimizer's state and widths, the next is run by all, and recording begins
+// with the third.
+void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
+  const bool runs = bench.device.type != DeviceType::meta;
+  const bool recorded = std::any_of(variants.begin(), variants.end(),
+                                    [](const Variant& v) { return v.config.run.cuda_graphs; });
+  const int64_t warm = !runs ? 1 : bench.device.type == DeviceType::cuda ? 3 : 2;
+  uint64_t step = kFirstStep;
+  for (int64_t round = -warm; round < repeats; ++round)
+    for (Variant& v : variants) {
+      const uint64_t number = round == -warm ? 0 : step++;
+      attempt(v, bench, [&] {
+        if (round == -1 && bench.device == kCpu)
+          return v.memory.raise(run_weighed_step(v, bench, number));
+        const auto [took, memory] = run_step(v, bench, number);
+        if (round == -warm) {
+          if (runs) v.adapting = adapt(v, *bench.model, bench.host);
+          if constexpr (kHasCuda)
+            if (v.captured != nullptr) v.captured->forget();
+          return;
+        }
+        // What recorded steps hold would count in everybody's.
+        if (!recorded || round == 1 - warm) v.memory.raise(memory);
+        if (round >= 0) v.milliseconds.push_back(took);
+      });
+    }
+}
+
+// Of variants in the order of the rows, as JSON and as a table. `based`: the first is the unit.
+struct Results {
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {"", "step", "time", "activations", "less", "packed", "peak", "less", "process"}};
+};
+
+Results results_of(const std::vector<Variant>& variants, bool based, bool runs, int64_t process) {
+  Results results;
+  const Variant& base = variants.front();
+  const bool compared = based && base.failed.empty();
+  for (const Variant& v : variants) {
+    Json row = {{"name", v.name},
+                {"level", v.config.compression.level},
+                {"recipes", v.config.compression.recipes},
+                {"cuda_graphs", v.config.run.cuda_graphs},
+                {"sets", v.sets},
+                {"out_of_memory", !v.failed.empty()}};
+    for (const char* key : {"step_ms_median", "adapting_ms", "time_over_L0",
+                            "L0_activations_over_these", "L0_peak_over_this", "memory"})
+      row[key] = nullptr;
+    if (!v.failed.empty()) {
+      row["why"] = v.failed;
+      results.list.push_back(row);
+      results.rows.push_back({v.name, "out of memory", "-", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
+    // Of a, in b; nothing where either is unknown.
+    const auto over = [&](double a, double b) {
+      return compared && b > 0 ? std::optional(a / b) : std::nullopt;
+    };
+    const auto number = [](const std::optional<double>& x) { return x ? Json(*x) : Json(nullptr); };
+    const auto times = [](const std::optional<double>& x) {
+      return x ? fmt::format("{:.2f}x", *x) : "-";
+    };
+    const double ms = median(v.milliseconds) + v.adapting;
+    const auto slower = runs ? over(ms, median(base.milliseconds)) : std::nullopt;
+    const auto less =
+        over(static_cast<double>(base.memory.saved()), static_cast<double>(v.memory.saved()));
+    const auto lower =
+        over(static_cast<double>(base.memory.peak), static_cast<double>(v.memory.peak));
+    if (runs) row["step_ms_median"] = ms;
+    row["adapting_ms"] = v.adapting;
+    row["time_over_L0"] = number(slower);
+    row["L0_activations_over_these"] = number(less);
+    row["L0_peak_over_this"] = number(lower);
+    row["memory"] = memory_json(v.memory);
+    row["memory"]["host_peak_rss"] = std::max(process, host_peak_rss());
+    row["memory"]["process_peak"] = v.process > 0 ? Json(v.process) : Json(nullptr);
+    if constexpr (kHasCuda)
+      if (v.captured != nullptr) {
+        row["replays"] = v.captured->replays();
+        row["obstacle"] = v.captured->obstacle();
+      }
+    results.list.push_back(row);
+    results.rows.push_back({v.name, runs ? fmt::format("{:.1f} ms", ms) : "-", times(slower),
+                            readable_bytes(v.memory.saved()), times(less),
+                            readable_bytes(v.memory.packed), readable_bytes(v.memory.peak),
+                            times(lower),
+                            v.process > 0 ? readable_bytes(v.process) : std::string("-")});
+  }
+  return results;
+}
+
+}  // namespace
+
+void bench_step(const BenchArguments& arguments) {
+  Json document = arguments.config.empty()
+                      ? workload(arguments.workload.empty() ? "r20" : arguments.workload)
+                      : read_json(arguments.config);
+  for (const std::string& set : arguments.sets) apply_set(document, set);
+  Bench bench;
+  bench.config = parse_config(document);
+  const Config& config = bench.config;
+  const std::vector<UnreadKey> unread = unread_keys(config);
+  resolve(bench.config);
+  std::vector<Variant> variants;
+  if (!arguments.only) variants.push_back(parse_variant(kBase, document));
+  for (const std::string& text : arguments.variants.empty() ? kUsual : arguments.variants)
+    variants.push_back(parse_variant(text, document));
+  for (const UnreadKey& key : unread) check_unread(key, variants);
+  bench.device = set_up_device(config.run);
+  const bool runs = bench.device.type != DeviceType::meta;
+  const int64_t repeats = !runs ? 1 : arguments.repeats > 0 ? arguments.repeats : 5;
+  int64_t parameter_count = 0;
+  try {
+    bench.model = make_model(config, batch_spec(config), bench.device);
+    for (const auto& p : bench.model->parameters()) parameter_count += p.parameter->value().numel();
+    bench.optimizer = make_optimizer(config, *bench.model);
+    bench.host = first_batch(config, bench.device);
+    bench.batch = placed(bench.host, *bench.model);
+  } catch (const OutOfMemory& e) {
+    throw Error(explain(e, config));
+  }
+  bench.rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
+  for (Variant& v : variants) prepare(v, bench);
+  measure(variants, bench, repeats);
+  if (std::all_of(variants.begin(), variants.end(),
+                  [](const Variant& v) { return !v.failed.empty(); }))
+    throw Error(variants.back().failed);
+  const Results results = results_of(variants, !arguments.only, runs, bench.process);
+  const Shape sample = batch_spec(config).sample;
+  if (arguments.json) {
+    const Json report = {{"model", config.model.name},
+                         {"parameters", parameter_count},
+                         {"batch_size", config.data.batch_size},
+                         {"sample", std::vector<int64_t>(sample.begin(), sample.end())},
+                         {"device", config.run.device},
+                         {"precision", config.run.precision},
+                         {"threads", num_threads()},
+                         {"repeats", repeats},
+                         {"reserved_bytes", allocator(bench.device).report().reserved},
+                         {"variants", results.list}};
+    std::printf("%s\n", report.dump(2).c_str());
+    return;
+  }
+  std::printf("%s, batch %lld of %s, %s %s, %d threads\n%s", config.model.name.c_str(),
+              static_cast<long long>(config.data.batch_size), sample.str().c_str(),
+              config.run.device.c_str(), config.run.precision.c_str(), num_threads(),
+              table(results.rows).c_str());
+  if (bench.device == kCpu)
+    std::printf(
+        "peak: tensors. process: all that the program takes in a step; beside tensors that is "
+        "code, libraries, the data set and up to 3 %% of free pages for the next tensors.\n");
+}
+
+}  // namespace frugal::apps

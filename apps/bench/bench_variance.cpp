@@ -1,0 +1,189 @@
+// The gradient's variance under each policy at equal bits, beside the one that the choice of the
+// minibatch has anyway: ActNN's table, from groups that mix channels to bits by sensitivity.
+// AC-GC has a bound instead of bits.
+// Ref: Chen et al. 2021 (ActNN), section 6.1, "gradient variance".
+#include <cstdio>
+
+#include "apps/bench/gradient_bench.h"
+#include "apps/bench/gradient_report.h"
+#include "apps/cli/commands.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/report.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
+#include "apps/planner.h"
+#include "apps/sensitivity.h"
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
+
+namespace frugal::apps {
+namespace {
+
+using PolicyPtr = std::unique_ptr<SavePolicy>;
+
+struct Setting {
+  const Config& config;
+  int64_t bits = 0;
+  int64_t bytes = 0;  // that groups in a channel keep at these bits
+  uint64_t seed() const { return static_cast<uint64_t>(config.run.seed); }
+};
+
+// As published: every tensor packed, signs in masks. Rounded as the configuration says, like all
+// rows but acgc's.
+compress::FixedPolicyOptions packed(const Setting& s) {
+  compress::FixedPolicyOptions options = keep_options(s.config.compression, s.seed());
+  options.level = "L1";
+  options.bits = static_cast<int>(s.bits);
+  options.recipes = false;
+  options.axis = compress::GroupAxis::column;
+  options.signs = compress::Signs::masks;
+  return options;
+}
+PolicyPtr fixed(const Setting& s) { return std::make_unique<compress::FixedPolicy>(packed(s)); }
+PolicyPtr gact(const Setting& s, bool recipes) {
+  compress::AdaptiveOptions options;
+  options.keep = packed(s);
+  options.keep.recipes = recipes;
+  if (recipes) options.keep.signs = compress::Signs::codes;
+  options.average = static_cast<double>(s.bits);
+  return std::make_unique<compress::AdaptivePolicy>(options);
+}
+PolicyPtr actnn(const Setting& s, bool by_tensor) {
+  compress::ActnnOptions options;
+  options.keep = packed(s);
+  options.average = static_cast<double>(s.bits);
+  options.by_tensor = by_tensor;
+  return std::make_unique<compress::ActnnPolicy>(options);
+}
+PolicyPtr acgc(const Setting& s) {
+  compress::AcgcOptions options;
+  options.keep = packed(s);
+  return std::make_unique<compress::AcgcPolicy>(options);
+}
+Config budgeted(const Setting& s) {
+  Config config = s.config;
+  config.compression.policy = "budget";
+  config.compression.memory_budget = fmt::format("{} B activations", s.bytes);
+  config.compression.recipes = true;
+  config.compression.signs = "codes";
+  resolve(config);
+  return config;
+}
+PolicyPtr budget(const Setting& s) { return make_policy(budgeted(s).compression, s.seed()); }
+
+struct Row {
+  const char* name;
+  PolicyPtr (*make)(const Setting&);
+  // Not 0: groups of so many neighbours. Elements lie as [N, H, W, C], so they mix channels.
+  int64_t neighbours = 0;
+};
+// 65536 is the largest group that codes have; it stands for a range of the whole tensor.
+constexpr Row kRows[] = {
+    {"a range per 65536 neighbours", fixed, 65536},
+    {"a range per 256 neighbours", fixed, 256},
+    {"groups in a channel", fixed},
+    {"actnn, by sample", [](const Setting& s) { return actnn(s, false); }},
+    {"actnn, by sample and tensor", [](const Setting& s) { return actnn(s, true); }},
+    {"gact", [](const Setting& s) { return gact(s, false); }},
+    {"acgc, e = 1", acgc},
+    {"gact on recipes", [](const Setting& s) { return gact(s, true); }},
+    {"budget, the bytes of groups in a channel", budget},
+};
+
+// Counts what another policy packs, and may cut its groups along the other axis.
+class CountingPolicy final : public compress::WrappingPolicy {
+ public:
+  CountingPolicy(PolicyPtr inner, const Row& row, const Setting& setting)
+      : WrappingPolicy(std::move(inner)) {
+    if (row.neighbours == 0) return;
+    compress::QuantizeOptions options;
+    options.bits = static_cast<int>(setting.bits);
+    options.group = row.neighbours;
+    options.axis = compress::GroupAxis::row;
+    options.rounding = packed(setting).rounding;
+    options.seed = setting.seed();
+    codec_.emplace(options);
+  }
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    if (info.seq == 0) elements_ = 0;
+    Decision decision = inner().decide(info, value);
+    if (decision.what != Decision::pack) return decision;
+    elements_ += value.numel();
+    if (codec_) decision.codec = &*codec_;
+    return decision;
+  }
+  int64_t elements() const { return elements_; }  // of the last step
+
+ private:
+  std::optional<compress::Quantizer> codec_;
+  int64_t elements_ = 0;
+};
+
+// What it decides by, from steps like those of training.
+void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting, RngKey key) {
+  constexpr int64_t kSteps = 16;
+  std::optional<Planner> planner;
+  auto* budget = find_in<compress::BudgetPolicy>(policy);
+  if (budget != nullptr) planner.emplace(budgeted(setting)).adopt(*budget);
+  Batch batch;
+  for (int64_t i = 0; i < kSteps; ++i)
+    bench.gradient(batch = bench.next(), &policy, static_cast<uint64_t>(i), key);
+  auto* adaptive = find_in<compress::AdaptivePolicy>(policy);
+  if (adaptive == nullptr) return;
+  SensitivityOptions options;
+  options.batch = batch.input.size(0);
+  options.samples = setting.config.compression.adapt_samples;
+  if (planner) options.allocate = [&] { planner->plan_again(*budget); };
+  Adaptation(bench.model(), *adaptive, options)
+      .refresh(batch, 1, {0, key, setting.config.train.label_smoothing, false});
+}
+
+}  // namespace
+
+void bench_policies(const BenchArguments& arguments) {
+  Config config = load_config(arguments.config, arguments.sets, "compression");
+  config.compression.offload.clear();
+  resolve(config);
+  const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 32;
+  GradientBench bench(config);
+  bench.train(arguments.train_steps);
+  const RngKey key = bench.rng();
+  const double unit = bench.minibatch_variance(arguments.batches, key);
+  const Batch batch = bench.next();
+  const std::vector<float> exact = bench.gradient(batch, nullptr, 0, key);
+  const auto plain = static_cast<double>(bench.memory().saved());
+
+  Json results = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"", "bits", "bits per element", "activations",
+                                                 "L0's over these", "variance", "squared bias"}};
+  for (const int64_t bits : arguments.bits) {
+    Setting setting{config, bits};
+    for (const Row& row : kRows) {
+      CountingPolicy policy(row.make(setting), row, setting);
+      let_learn(bench, policy, setting, key);
+      GradientNoise noise(exact);
+      for (int64_t draw = 0; draw < draws; ++draw)
+        noise.add(bench.gradient(batch, &policy, static_cast<uint64_t>(1000 + draw), key));
+      const Estimate variance = noise.variance(), bias = noise.squared_bias();
+      const StepMemory& memory = bench.memory();
+      if (row.make == fixed && row.neighbours == 0) setting.bytes = memory.saved();
+      const double each = 8 * static_cast<double>(memory.packed) /
+                          static_cast<double>(std::max<int64_t>(policy.elements(), 1));
+      const double over = plain / static_cast<double>(memory.saved());
+      results.push_back({{"policy", row.name},
+                         {"bits", bits},
+                         {"bits_per_element", each},
+                         {"activation_bytes", memory.saved()},
+                         {"L0_activations_over_these", over},
+                         {"variance", estimate_json(variance, unit)},
+                         {"squared_bias", estimate_json(bias, unit)}});
+      rows.push_back({row.name, std::to_string(bits), fmt::format("{:.2f}", each),
+                      readable_bytes(memory.saved()), fmt::format("{:.2f}x", over),
+                      estimate_text(variance, unit), estimate_text(bias, unit)});
+      std::fprintf(stderr, "%s, %d bits: done\n", row.name, static_cast<int>(bits));
+    }
+  }
+  print_gradients({arguments, config, draws, unit}, "policies", results, rows);
+}
+
+}  // namespace frugal::apps

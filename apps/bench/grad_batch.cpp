@@ -1,0 +1,168 @@
+#include "apps/bench/grad_batch.h"
+
+#include <algorithm>
+
+#include "apps/weights.h"
+#include "core/quoted.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/shape.h"
+
+namespace frugal::apps {
+namespace {
+
+using data::SafetensorsFile;
+
+struct Slot {
+  const char* name;
+  bool required;
+};
+
+void check_names(const SafetensorsFile& file, const std::vector<Slot>& slots) {
+  std::vector<std::string> known;
+  for (const Slot& slot : slots) {
+    known.emplace_back(slot.name);
+    FRUGAL_CHECK(!slot.required || file.contains(slot.name), "[grad] expected a tensor '{}' in {}",
+                 slot.name, file.path());
+  }
+  for (const std::string& name : file.names())
+    FRUGAL_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
+                 "[grad] expected only {} in {}, got '{}'", fmt::join(known, ", "), file.path(),
+                 printable(name));
+}
+
+// The tensor of that name, or undefined. Errors: another shape or dtype.
+Tensor read(const SafetensorsFile& file, const char* name, DType dtype, const Shape& shape) {
+  if (!file.contains(name)) return {};
+  Tensor tensor = file.read(name);
+  FRUGAL_CHECK(tensor.dtype() == dtype && tensor.shape() == shape,
+               "[grad] expected '{}' to be {} {}, got {}", name, shape.str(), name_of(dtype),
+               describe(tensor));
+  check_finite(file.path(), name, tensor);
+  return tensor;
+}
+
+// [N, C, H, W] in files, [N, H, W, C] here.
+Batch read_images(const SafetensorsFile& file) {
+  check_names(file, {{"input", true}, {"target", false}});
+  Batch batch;
+  const Tensor input = file.read("input");
+  FRUGAL_CHECK(input.dtype() == DType::f32 && (input.dim() == 4 || input.dim() == 2),
+               "[grad] expected 'input' to be [N, C, H, W] or [N, F] f32, got {}", describe(input));
+  check_finite(file.path(), "input", input);
+  batch.input = ops::clone(input.dim() == 4 ? input.permute({0, 2, 3, 1}) : input);
+  batch.target = read(file, "target", DType::i64, {batch.input.size(0)});
+  return batch;
+}
+
+Batch read_sequences(const SafetensorsFile& file) {
+  check_names(file, {{"input_ids", true},
+                     {"attention_mask", false},
+                     {"token_type_ids", false},
+                     {"target", false}});
+  Batch batch;
+  batch.input = file.read("input_ids");
+  FRUGAL_CHECK(batch.input.dtype() == DType::i64 && batch.input.dim() == 2,
+               "[grad] expected 'input_ids' to be [N, T] i64, got {}", describe(batch.input));
+  for (const char* extra : {"attention_mask", "token_type_ids"})
+    if (const Tensor t = read(file, extra, DType::i64, batch.input.shape()); t.defined())
+      batch.extras.emplace_back(extra, t);
+  if (!file.contains("target")) return batch;
+  batch.target = file.info("target").shape.dim() == 2
+                     ? read(file, "target", DType::i64, batch.input.shape())
+                     : read(file, "target", DType::i64, {batch.input.size(0)});
+  return batch;
+}
+
+Batch read_graph(const SafetensorsFile& file) {
+  check_names(file, {{"x", true},
+                     {"edge_index", true},
+                     {"edge_weight", false},
+                     {"mask", false},
+                     {"target", false}});
+  Batch batch;
+  batch.held = true;
+  batch.input = file.read("x");
+  FRUGAL_CHECK(batch.input.dtype() == DType::f32 && batch.input.dim() == 2,
+               "[grad] expected 'x' to be [V, F] f32, got {}", describe(batch.input));
+  check_finite(file.path(), "x", batch.input);
+  const Tensor edges = file.read("edge_index");
+  FRUGAL_CHECK(edges.dtype() == DType::i64 && edges.dim() == 2 && edges.size(0) == 2,
+               "[grad] expected 'edge_index' to be [2, E] i64, got {}", describe(edges));
+  batch.extras.emplace_back("edge_index", edges);
+  if (const Tensor w = read(file, "edge_weight", DType::f32, {edges.size(1)}); w.defined())
+    batch.extras.emplace_back("edge_weight", w);
+  const Shape nodes{batch.input.size(0)};
+  batch.target = read(file, "target", DType::i64, nodes);
+  if (!file.contains("mask")) return batch;
+  FRUGAL_CHECK(batch.target.defined(), "[grad] expected a tensor 'target' beside 'mask' in {}",
+               file.path());
+  const bool boolean = file.info("mask").dtype == DType::bool_;
+  const Tensor mask = read(file, "mask", boolean ? DType::bool_ : DType::u8, nodes);
+  const auto* counts = static_cast<const uint8_t*>(mask.raw());
+  auto* target = batch.target.mut<int64_t>();
+  for (int64_t v = 0; v < nodes[0]; ++v)
+    if (counts[v] == 0) target[v] = kIgnored;
+  return batch;
+}
+
+// The first extent of the last 2-D weight whose name ends so; 0: there is none.
+int64_t rows_of(const SafetensorsFile& weights, std::string_view ending) {
+  int64_t rows = 0;
+  for (const std::string& name : weights.names()) {
+    const Shape& shape = weights.info(name).shape;
+    if (shape.dim() == 2 && std::string_view(name).ends_with(ending)) rows = shape[0];
+  }
+  return rows;
+}
+
+}  // namespace
+
+Batch read_grad_batch(const std::string& path, Family family) {
+  const auto file = SafetensorsFile::open(path);
+  const CategoryScope scope(Category::input);
+  switch (family) {
+    case Family::images:
+      return read_images(file);
+    case Family::encoder:
+    case Family::decoder:
+      return read_sequences(file);
+    case Family::graph:
+      return read_graph(file);
+  }
+  return {};
+}
+
+BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Config& config) {
+  ModelConfig& model = config.model;
+  BatchSpec spec;
+  const Family family = family_of(model.name);
+  if (family == Family::encoder || family == Family::decoder) {
+    spec.kind = BatchSpec::Kind::sequences;
+    spec.sample = {batch.input.size(1)};
+    spec.target_of_each_token = batch.target.defined() && batch.target.dim() == 2;
+    spec.vocabulary =
+        std::max(rows_of(weights, "word_embeddings.weight"), rows_of(weights, "wte.weight"));
+    FRUGAL_CHECK(spec.vocabulary > 0, "[grad] expected a token embedding [vocabulary, width] in {}",
+                 weights.path());
+    if (!model.vocab_size) model.vocab_size = spec.vocabulary;
+    if (family == Family::decoder) model.num_classes = spec.vocabulary;
+  } else if (family == Family::graph) {
+    spec.kind = BatchSpec::Kind::graph;
+    spec.sample = {batch.input.size(0), batch.input.size(1)};
+    spec.extras = batch.extras;
+  } else {
+    for (int axis = 1; axis < batch.input.dim(); ++axis)
+      spec.sample.push_back(batch.input.size(axis));
+    if (!model.in_channels) model.in_channels = batch.input.shape().back();
+  }
+  if (!model.num_classes) {
+    const int64_t classifier = rows_of(weights, "classifier.weight");
+    model.num_classes = classifier > 0 ? classifier : rows_of(weights, "weight");
+    FRUGAL_CHECK(*model.num_classes > 0,
+                 "[grad] expected a classifier's weight [classes, features] in {}", weights.path());
+  }
+  spec.classes = *model.num_classes;
+  return spec;
+}
+
+}  // namespace frugal::apps

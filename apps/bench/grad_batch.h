@@ -1,0 +1,25 @@
+// The batch of `frugal grad`, from a safetensors file.
+#pragma once
+#include <string>
+
+#include "apps/config/make_model.h"
+#include "data/formats/safetensors.h"
+
+namespace frugal::apps {
+
+// By what the network reads:
+//   images     input [N, C, H, W] or [N, F] f32, target [N] i64
+//   sequences  input_ids [N, T] i64; attention_mask, token_type_ids [N, T] i64; target [N] or
+//              [N, T] i64, where -100 does not count
+//   graphs     x [V, F] f32, edge_index [2, E] i64; edge_weight [E] f32; mask [V] bool or u8, the
+//              nodes whose target [V] i64 counts
+// All but the first (of graphs the first two) may be missing; the batch's target is then undefined.
+// Errors: a tensor that is none of these, missing, or of another shape or dtype.
+Batch read_grad_batch(const std::string& path, Family family);
+
+// What the batch and the weights tell of the network: extents of the batch; classes and vocabulary
+// from the shapes of the weights. Fills config.model where it is null.
+// Errors: weights without a classifier or token embedding.
+BatchSpec spec_of_batch(const Batch& batch, const data::SafetensorsFile& weights, Config& config);
+
+}  // namespace frugal::apps

@@ -1,0 +1,73 @@
+#include "apps/bench/gradient_bench.h"
+
+#include "apps/config/config_error.h"
+#include "apps/config/makers.h"
+#include "apps/gradient_noise.h"
+#include "core/random_streams.h"
+
+namespace frugal::apps {
+namespace {
+
+Device cpu(const Config& config) {
+  if (config.run.device != "cpu")
+    throw ConfigError("device", fmt::format("expected cpu here, got {}", config.run.device));
+  return set_up_device(config.run);
+}
+
+}  // namespace
+
+GradientBench::GradientBench(const Config& config)
+    : config_(config),
+      device_(cpu(config)),
+      batches_(make_batches(config, Split::train)),
+      model_(make_model(config, batch_spec(config), device_)),
+      rng_(streams::kDropout.rng(static_cast<uint64_t>(config.run.seed))) {
+  context_.rng = &rng_;
+}
+
+void GradientBench::train(int64_t steps) {
+  const auto optimizer = make_optimizer(config_, *model_);
+  for (int64_t i = 0; i < steps; ++i) {
+    const RngKey now = rng_.state();
+    gradient(next(), nullptr, static_cast<uint64_t>(i), now);
+    optimizer->step(config_.optim.lr);
+  }
+}
+
+Batch GradientBench::next() {
+  std::optional<Batch> batch = batches_->next();
+  // The end of an epoch, or its short last batch.
+  while (!batch || batch->input.size(0) != config_.data.batch_size) batch = batches_->next();
+  return *batch;
+}
+
+std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* policy, uint64_t step,
+                                           RngKey start, int64_t checkpointed_blocks) {
+  model_->zero_grad();
+  rng_.restore(start);
+  context_.checkpointed_blocks = checkpointed_blocks;
+  context_.block = 0;
+  begin_step(step);
+  const BatchResult result =
+      forward_backward(*model_, batch, context_, policy, {config_.train.label_smoothing, 1, {}});
+  memory_ = result.memory;
+  std::vector<float> all;
+  for (const auto& p : model_->parameters()) {
+    const Tensor g = p.parameter->grad();
+    if (g.defined())
+      all.insert(all.end(), g.data<float>(), g.data<float>() + g.numel());
+    else  // frozen, or without effect on the loss
+      all.insert(all.end(), static_cast<size_t>(p.parameter->value().numel()), 0.0f);
+  }
+  return all;
+}
+
+double GradientBench::minibatch_variance(int64_t batches, RngKey start) {
+  const std::vector<float> first = gradient(next(), nullptr, 0, start);
+  GradientNoise noise(std::vector<float>(first.size(), 0.0f));
+  noise.add(first);
+  for (int64_t i = 1; i < batches; ++i) noise.add(gradient(next(), nullptr, 0, start));
+  return noise.variance().value;
+}
+
+}  // namespace frugal::apps

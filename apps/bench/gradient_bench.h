@@ -1,0 +1,40 @@
+// A network of a configuration, trained for a while, whose gradients benchmarks compare.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "apps/training_step.h"
+#include "data/batch_source.h"
+
+namespace frugal::apps {
+
+class GradientBench {
+ public:
+  explicit GradientBench(const Config& config);  // Errors: a device other than cpu
+
+  // Some steps of plain training, so that activations look like those of a network that learns.
+  void train(int64_t steps);
+  Batch next();  // a whole one
+  // Of the whole batch, all parameters one after the other. `start`: the generator's state.
+  // checkpointed_blocks: see Context.
+  std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start,
+                              int64_t checkpointed_blocks = 0);
+  // Of the gradient between minibatches, around its mean.
+  double minibatch_variance(int64_t batches, RngKey start);
+
+  const StepMemory& memory() const { return memory_; }  // of the last gradient
+  RngKey rng() const { return rng_.state(); }
+  Module& model() { return *model_; }
+
+ private:
+  Config config_;
+  Device device_;
+  std::unique_ptr<data::BatchSource> batches_;
+  std::shared_ptr<Module> model_;
+  Rng rng_;
+  Context context_;
+  StepMemory memory_;
+};
+
+}  // namespace frugal::apps

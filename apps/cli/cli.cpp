@@ -1,0 +1,342 @@
+#include "apps/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <new>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/signals.h"
+#include "apps/cli/version.h"
+#include "apps/config/makers.h"
+#include "core/quoted.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr int kFailure = 1, kUsage = 2;
+constexpr const char* kSetHelp =
+    "Change one key: path=value, the value as JSON or else as text; repeatable";
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+CLI::App* command(CLI::App& app, const std::string& name, const std::string& help) {
+  CLI::App* sub = app.add_subcommand(name, help);
+  sub->failure_message(CLI::FailureMessage::simple);
+  return sub;
+}
+
+// The name of a file or folder.
+std::string check_named(const std::string& name) {
+  return name.empty() ? "expected a name, got an empty one" : "";
+}
+
+// An option that may be given several times, with one value each: a greedy one would take CONFIG
+// for one more of its values.
+CLI::Option* one_each(CLI::Option* option) {
+  return option->expected(1)->take_all()->allow_extra_args(false);
+}
+
+void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
+  one_each(sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE"));
+}
+
+void add_train(CLI::App& app) {
+  static TrainArguments a;
+  static bool print_config = false, help_config = false;
+  CLI::App* sub = command(app, "train", "Train a model as a configuration says");
+  auto* config = sub->add_option("CONFIG", a.config, "Configuration, JSON");
+  add_sets(sub, a.sets);
+  sub->add_option("--out", a.out,
+                  "Folder for config.json, metrics.jsonl, summary.json and checkpoint/")
+      ->type_name("DIR")
+      ->check([](const std::string& out) {
+        return out.empty() ? "expected a folder, got an empty name" : "";
+      });
+  sub->add_flag("--resume", a.resume, "Continue the run in --out from its last checkpoint");
+  sub->add_flag("--json", a.json, "Print the summary as JSON instead of a table");
+  sub->add_flag("--print-config", print_config,
+                "Print the configuration with all defaults, and stop");
+  sub->add_flag("--help-config", help_config, "Print every key of configurations, and stop");
+  sub->callback([config] {
+    if (help_config) return print(config_help());
+    if (config->count() == 0) throw ConfigError("", "train: expected a CONFIG file");
+    if (!print_config) return train_command(a);
+    Config resolved = load_config(a.config, a.sets);
+    resolve(resolved);
+    print(config_text(resolved));
+  });
+}
+
+void add_eval(CLI::App& app) {
+  static EvalArguments a;
+  CLI::App* sub = command(app, "eval", "Loss and accuracy of a checkpoint on the test images");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
+      ->required()
+      ->type_name("FILE")
+      ->check(check_named);
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print {\"loss\", \"accuracy\", \"samples\"}");
+  sub->callback([] { eval_command(a); });
+}
+
+void add_grad(CLI::App& app) {
+  static GradArguments a;
+  CLI::App* sub = command(
+      app, "grad", "One training-mode forward and backward, for comparison with other frameworks");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON; only the model matters")->required();
+  sub->add_option("--weights", a.weights, "Every parameter and buffer, PyTorch's names and layouts")
+      ->required()
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->add_option("--batch", a.batch,
+                  "input [N, C, H, W] f32 and target [N] i64; without target the loss is the sum "
+                  "of the output")
+      ->required()
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->add_option("--out", a.out, "Gets loss, output, grad/<parameter> and buffer/<name>")
+      ->required()
+      ->type_name("FILE")
+      ->check(check_named);
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print {\"loss\", \"memory\"}");
+  sub->callback([] { grad_command(a); });
+}
+
+void add_plan(CLI::App& app) {
+  static PlanArguments a;
+  CLI::App* sub = command(app, "plan", "How tensors are kept within compression.memory_budget");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print the plan as JSON");
+  sub->callback([] { plan_command(a); });
+}
+
+void add_files(CLI::App& app) {
+  static std::string file;
+  static std::vector<std::string> folders;
+  static bool json = false;
+  CLI::App* inspect = command(app, "inspect", "What a safetensors file holds");
+  inspect->add_option("FILE", file, "A safetensors file")->required()->check(check_named);
+  inspect->add_flag("--json", json, "Print JSON");
+  inspect->callback([] { inspect_command(file, json); });
+  CLI::App* compare =
+      command(app, "compare", "Finished runs side by side, as multiples of the first");
+  compare->add_option("DIR", folders, "Folders given to train --out")
+      ->required()
+      ->check(check_named);
+  compare->add_flag("--json", json, "Print their summaries as JSON");
+  compare->callback([] { compare_command(folders, json); });
+  command(app, "schema", "Print the JSON Schema of configurations")->callback([] {
+    print(config_schema().dump(2) + "\n");
+  });
+}
+
+void add_generate(CLI::App& app) {
+  static GenerateArguments a;
+  CLI::App* sub = command(app, "generate", "Text from a language model");
+  sub->add_option("CONFIG", a.config, "Configuration of its training, JSON")->required();
+  sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
+      ->required()
+      ->type_name("FILE")
+      ->check(check_named);
+  add_sets(sub, a.sets);
+  sub->add_option("--prompt", a.prompt, "Text to continue");
+  sub->add_option("--tokens", a.tokens, "How many to add")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sub->add_option("--temperature", a.temperature, "0: always the likeliest token")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--top-k", a.top_k, "Draw from so many likeliest tokens only; 0: from all")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--seed", a.seed, "Of the draws");
+  sub->callback([] { generate_command(a); });
+}
+
+void add_data(CLI::App& app) {
+  static DataArguments a;
+  CLI::App* data = command(app, "data", "Get the usual datasets, and check them");
+  data->require_subcommand(1);
+  const auto common = [](CLI::App* sub) {
+    sub->add_option("--dir", a.dir,
+                    "Folder; default: $FRUGAL_DATA, or ~/.cache/frugal/datasets; list looks in "
+                    "/usr/share/datasets, too")
+        ->type_name("DIR");
+    return sub;
+  };
+  CLI::App* list = common(command(*data, "list", "Which there are, and which the folder has"));
+  list->add_flag("--json", a.json, "Print JSON, with addresses and checksums");
+  list->callback([] { data_list_command(a); });
+  CLI::App* check = common(command(*data, "check", "Sizes and checksums of what the folder has"));
+  check->add_option("NAME", a.names, "Datasets; default: all that are there");
+  check->callback([] { data_check_command(a); });
+  CLI::App* fetch = common(command(*data, "fetch", "Download, check and unpack"));
+  fetch->add_option("NAME", a.names, "Datasets")->required();
+  fetch->add_option("--url", a.url,
+                    "Another address: of the file, or ending in / where there are several");
+  fetch->add_option("--sha256", a.sha256, "Another checksum of the file, or none");
+  fetch->callback([] { data_fetch_command(a); });
+}
+
+void add_bench(CLI::App& app) {
+  static BenchArguments a;
+  CLI::App* bench = command(app, "bench", "Measure speed and memory");
+  bench->require_subcommand(1);
+  auto common = [](CLI::App* sub) {
+    sub->add_flag("--json", a.json, "Print JSON");
+    sub->add_option("--repeats", a.repeats, "Measurements whose median counts")
+        ->check(CLI::Range(1, 1000000));
+    return sub;
+  };
+  auto placed = [](CLI::App* sub) {
+    sub->add_option("--device", a.device, "cpu or cuda")
+        ->check(CLI::IsMember({"cpu", "cuda"}))
+        ->capture_default_str();
+    sub->add_option("--dtype", a.dtype, "Of the values: f32 or bf16")
+        ->check(CLI::IsMember({"f32", "bf16"}))
+        ->capture_default_str();
+  };
+  CLI::App* quantizer =
+      common(command(*bench, "quantizer",
+                     "Packing and unpacking beside copying, on CUDA by bytes read and written"));
+  quantizer->add_option("--mebibytes", a.mebibytes, "Size of the tensor in MiB")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  quantizer->add_option("--channels", a.channels, "Its last axis")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  placed(quantizer);
+  quantizer->callback([] { bench_quantizer(a); });
+  CLI::App* ops = common(command(*bench, "ops", "Every op forward and backward"));
+  placed(ops);
+  ops->callback([] { bench_ops(a); });
+  CLI::App* spmm = common(command(*bench, "spmm", "Sums over the neighbours of a random graph"));
+  spmm->add_option("--nodes", a.nodes, "Of the graph, as dense as ogbn-arxiv")
+      ->check(CLI::Range(1, 1 << 26))
+      ->capture_default_str();
+  placed(spmm);
+  spmm->callback([] { bench_spmm(a); });
+  CLI::App* step = common(command(*bench, "step", "A training step at each level, alternating"));
+  auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
+  step->add_option(
+          "--workload", a.workload,
+          "Instead of CONFIG: r20 (batch 128), r18 (batch 32), r50 (batch 4 of 224 pixels), bert "
+          "(4 layers of 256), gcn (3 layers, the size of ogbn-arxiv)")
+      ->excludes(config);
+  one_each(step->add_option("--variant", a.variants,
+                            "A row beside L0 without recipes, instead of the usual ones, such as "
+                            "\"adaptive: compression.level=L2\"; repeatable")
+               ->type_name("NAME: PATH=VALUE ..."));
+  step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
+  add_sets(step, a.sets);
+  step->callback([] { bench_step(a); });
+  CLI::App* gradient = common(
+      command(*bench, "gradient", "Bias and variance of the gradient by how activations are kept"));
+  gradient->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  gradient->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  gradient->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
+      ->check(CLI::Range(8, 100000))
+      ->capture_default_str();
+  one_each(gradient->add_option("--bits", a.bits, "Widths, as 4,3,2"))
+      ->delimiter(',')
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  gradient->add_flag("--policies", a.policies,
+                     "Compare policies, at 2 bits unless --bits says more");
+  add_sets(gradient, a.sets);
+  gradient->callback([gradient] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw ConfigError("", "--repeats: expected at least 8 draws");
+    if (!a.policies) return bench_gradient(a);
+    if (gradient->get_option("--bits")->count() == 0) a.bits = {2};
+    bench_policies(a);
+  });
+  CLI::App* levels = common(command(
+      *bench, "levels", "What ways to round lose at equal bytes, in activations and gradients"));
+  levels->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  levels->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  levels->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
+      ->check(CLI::Range(8, 100000))
+      ->capture_default_str();
+  one_each(levels->add_option("--bits", a.bits, "Widths, as 4,2"))
+      ->delimiter(',')
+      ->check(CLI::Range(1, 8))
+      ->capture_default_str();
+  add_sets(levels, a.sets);
+  levels->callback([] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw ConfigError("", "--repeats: expected at least 8 draws");
+    bench_levels(a);
+  });
+  CLI::App* sensitivity = common(command(
+      *bench, "sensitivity", "How well training measures which tensors need bits, at L2 to L3"));
+  sensitivity->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sensitivity->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  sensitivity
+      ->add_option("--references", a.references, "Measurements with whole batches to compare with")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  add_sets(sensitivity, a.sets);
+  sensitivity->callback([] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw ConfigError("", "--repeats: expected at least 8 draws");
+    bench_sensitivity(a);
+  });
+  CLI::App* bounds = common(
+      command(*bench, "bounds", "Error-bounded codecs at AC-GC's bounds, and whether they hold"));
+  bounds->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  bounds->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  add_sets(bounds, a.sets);
+  bounds->callback([] { bench_bounds(a); });
+}
+
+int complain(const std::string& what, int status) {
+  std::fflush(stdout);
+  // Whatever a message forgot to escape: no text of a file moves the cursor.
+  std::fprintf(stderr, "error: %s\n", without_controls(what).c_str());
+  return status;
+}
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  CLI::App app("Frugal: deep learning with compressed activations", "frugal");
+  app.set_version_flag("--version", std::string("frugal ") + kVersion);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  try {
+    add_train(app);
+    add_eval(app);
+    add_grad(app);
+    add_plan(app);
+    add_generate(app);
+    add_files(app);
+    add_data(app);
+    add_bench(app);
+    app.parse(argc, argv);
+    return std::fflush(stdout) == 0 ? 0 : complain("cannot write to stdout", kFailure);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return complain(fmt::format("{}; see --help", e.what()), kUsage);
+  } catch (const ConfigError& e) {
+    return complain(e.what(), kUsage);
+  } catch (const Interrupted& e) {
+    return complain(e.what(), 128 + e.number());
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory: the system has none left", kFailure);
+  } catch (const std::exception& e) {
+    return complain(e.what(), kFailure);
+  }
+}
+
+}  // namespace frugal::apps

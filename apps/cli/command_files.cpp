@@ -1,0 +1,141 @@
+#include <cmath>
+#include <cstdio>
+
+#include "apps/bench/grad_batch.h"
+#include "apps/cli/commands.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/report.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
+#include "apps/place_batch.h"
+#include "apps/training_step.h"
+#include "apps/weights.h"
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "core/quoted.h"
+#include "core/random_streams.h"
+#include "data/formats/safetensors.h"
+#include "models/state.h"
+#include "ops/dense/copy.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr size_t kMetadataShown = 4096;  // bytes; a run's state holds its configuration there
+
+}  // namespace
+
+void grad_command(const GradArguments& arguments) {
+  Config config = load_config(arguments.config, arguments.sets);
+  const Device device = set_up_computing_device(config.run, "computed");
+  if (config.compression.policy == "budget" || !config.compression.memory_budget.empty())
+    throw ConfigError(
+        "compression.policy",
+        "expected gact, actnn or acgc for a single gradient, got budget, which plans whole runs");
+  const auto weights = data::SafetensorsFile::open(arguments.weights);
+  StepMemory memory;
+  double loss_value = 0;
+  try {
+    Batch batch = read_grad_batch(arguments.batch, family_of(config.model.name));
+    const auto model = make_model(config, spec_of_batch(batch, weights, config), device);
+    load_weights(*model, weights);
+    const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
+    Rng rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
+    Context context;
+    context.rng = &rng;
+    context.checkpointed_blocks = checkpointed_blocks(config.train);
+    models::NamedTensors out;
+    Variable loss;
+    begin_peak(device);
+    begin_step(0);
+    {
+      PolicyScope scope(policy.get());
+      Variable output;
+      if (batch.target.defined()) {
+        CrossEntropyOptions options;
+        options.label_smoothing = config.train.label_smoothing;
+        Outcome outcome = run_forward(*model, batch, context, options);
+        output = std::move(outcome.output);
+        loss = std::move(outcome.loss);
+      } else {
+        batch = placed(std::move(batch), *model);
+        context.device = model->device();
+        context.dtype = model->activations();
+        context.extras = std::move(batch.extras);
+        output = model->forward(batch.held ? Variable::constant(std::move(batch.input))
+                                           : Variable(std::move(batch.input)),
+                                context);
+        context.extras.clear();
+        loss = sum(output);
+      }
+      CategoryScope copies(Category::workspace);
+      FRUGAL_CHECK(std::isfinite(to_device(loss.value(), kCpu).item()),
+                   "[grad] expected a finite loss, got {}: weights or batch are too large",
+                   to_device(loss.value(), kCpu).item());
+      out.emplace_back("loss", to_device(ops::clone(loss.value()), kCpu));
+      out.emplace_back("output", to_device(ops::clone(output.value()), kCpu));
+    }
+    batch = {};
+    measure_saved(device, memory);
+    backward(loss);
+    end_peak(device, memory);
+    loss_value = out[0].second.item();
+    CategoryScope copies(Category::workspace);
+    for (const auto& p : model->parameters()) {
+      FRUGAL_CHECK(p.parameter->grad().defined(), "[grad] {} got no gradient", p.name);
+      out.emplace_back("grad/" + p.name, models::to_file_layout(p.parameter->grad(), p.layout));
+    }
+    for (const auto& b : model->buffers())
+      out.emplace_back("buffer/" + b.name, to_device(*b.buffer, kCpu));
+    data::write_safetensors(arguments.out, out, {{"format", "pt"}});
+  } catch (const OutOfMemory& e) {
+    throw Error(explain(e, config));
+  }
+  if (arguments.json)
+    std::printf("%s\n",
+                Json({{"loss", loss_value}, {"memory", memory_json(memory)}}).dump(2).c_str());
+  else
+    std::printf("loss %.6f  activations %s (%s packed)  peak %s\n", loss_value,
+                readable_bytes(memory.saved()).c_str(), readable_bytes(memory.packed).c_str(),
+                readable_bytes(memory.peak).c_str());
+}
+
+void inspect_command(const std::string& path, bool json) {
+  const auto file = data::SafetensorsFile::open(path);
+  Json tensors = Json::array(), metadata = Json::object();
+  std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
+  int64_t bytes = 0, elements = 0;
+  for (const std::string& name : file.names()) {
+    const data::SafetensorsInfo& info = file.info(name);
+    const std::string dtype(name_of(info.dtype));
+    bytes += info.end - info.begin;
+    elements += info.shape.numel();
+    tensors.push_back({{"name", name},
+                       {"dtype", dtype},
+                       {"shape", std::vector<int64_t>(info.shape.begin(), info.shape.end())},
+                       {"bytes", info.end - info.begin}});
+    rows.push_back(
+        {printable(name), dtype, info.shape.str(), std::to_string(info.end - info.begin)});
+  }
+  // [] would look through all keys at each new one.
+  auto& entries = metadata.get_ref<Json::object_t&>();
+  for (const auto& [key, value] : file.metadata()) entries.emplace_back(key, value);
+  if (json) {
+    const Json document = {{"file", path},
+                           {"tensors", tensors},
+                           {"metadata", metadata},
+                           {"total_bytes", bytes},
+                           {"total_elements", elements}};
+    // Escaped, so that no name reaches a terminal as it is.
+    std::printf("%s\n", document.dump(2, ' ', true).c_str());
+    return;
+  }
+  std::printf("%s", table(rows).c_str());
+  std::printf("%zu tensors, %lld elements, %s\n", file.names().size(),
+              static_cast<long long>(elements), readable_bytes(bytes).c_str());
+  for (const auto& [key, value] : file.metadata())
+    std::printf("metadata %s: %s\n", printable(key).c_str(),
+                printable(value, kMetadataShown).c_str());
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,72 @@
+#include <chrono>
+#include <cstdio>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/report.h"
+#include "apps/config/makers.h"
+#include "apps/planner.h"
+
+namespace frugal::apps {
+
+void plan_command(const PlanArguments& arguments) {
+  using compress::AdaptivePolicy;
+  Config config = load_config(arguments.config, arguments.sets);
+  resolve(config);
+  set_up_threads(config.run);
+  if (config.compression.policy != "budget")
+    throw ConfigError(
+        "compression.memory_budget",
+        "expected a budget to plan for, such as --set 'compression.memory_budget=2 "
+        "GiB' or 1/6; without one `frugal bench step CONFIG --set device=meta` counts "
+        "the memory of a step at each level");
+  const auto begin = std::chrono::steady_clock::now();
+  const Planner planner(config);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const Planned& planned = planner.planned();
+  Json tensors = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "kept in", "variance"}};
+  for (const auto& item : planned.items) {
+    const double variance =
+        item.sensitivity.value_or(0) * AdaptivePolicy::variance(item, item.bits);
+    const bool raw = item.bits == AdaptivePolicy::kRaw, moved = item.seq < planned.plan.moved;
+    tensors.push_back({{"seq", item.seq},
+                       {"shape", std::vector<int64_t>(item.shape.begin(), item.shape.end())},
+                       {"bits", item.bits},
+                       {"moved", moved},
+                       {"predicted_variance", variance}});
+    rows.push_back(
+        {std::to_string(item.seq), item.shape.str(),
+         raw ? "raw" : fmt::format("{} bits{}", item.bits, moved ? ", file" : ""),
+         planned.variance > 0 ? fmt::format("{:.1f} %", 100 * variance / planned.variance) : "-"});
+  }
+  Json report = planner.report();
+  if (arguments.json) {
+    report["plan_seconds"] = took.count();
+    report["meta_steps"] = planner.meta_steps();
+    report["plan"] = tensors;
+    std::printf("%s\n", report.dump(2).c_str());
+    return;
+  }
+  if (!planned.items.empty()) std::printf("%s", table(rows).c_str());
+  std::printf("%s, %s: peak %s and %s for kernels, activations %s, %.2f bits on average\n",
+              config.model.name.c_str(), report["kind"].get<std::string>().c_str(),
+              readable_bytes(planned.memory.peak).c_str(),
+              readable_bytes(planner.reserve()).c_str(),
+              readable_bytes(planned.memory.saved()).c_str(), planned.average_bits);
+  if (report["checkpointed_blocks"] != 0)
+    std::printf(
+        "recomputed: %s blocks\n",
+        report["checkpointed_blocks"].is_string()
+            ? "all"
+            : fmt::format("the first {}", report["checkpointed_blocks"].get<int64_t>()).c_str());
+  if (!planned.plan.kept.empty())
+    std::printf("%zu tensors that could be rebuilt stay raw\n", planned.plan.kept.size());
+  if (planned.plan.moved > 0)
+    std::printf("tensors before %llu go to the file\n",
+                static_cast<unsigned long long>(planned.plan.moved));
+  std::printf("%lld steps on meta, %.2f s\n", static_cast<long long>(planner.meta_steps()),
+              took.count());
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,267 @@
+#include "apps/cli/report.h"
+
+#include <algorithm>
+
+#include "apps/cli/progress.h"
+#include "apps/cli/version.h"
+#include "apps/config/config_table.h"
+#include "apps/config/make_data.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kProcessNote =
+    "peak memory: of tensors, in a training step; whole process: with the program and its "
+    "libraries,\n"
+    "the data set, buffers of loading, evaluation and checkpoints, and freed memory kept for "
+    "reuse\n";
+
+// This run's as a multiple of the first's: below 1 is less, of memory and of time.
+std::string ratio(const Json& summary, const Json& first, const Json::json_pointer& key) {
+  const double a = first.at(key).get<double>(), b = summary.at(key).get<double>();
+  return &summary == &first || a <= 0 ? "" : fmt::format(" ({:.2f}x)", b / a);
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Json summary_json(const Config& config, const RunState& state, const Speed& speed,
+                  const std::optional<compress::OffloadStats>& offload) {
+  const EpochResult last = state.last.value_or(EpochResult{});
+  const EpochResult best = state.best.value_or(EpochResult{});
+  Json summary = {{"final",
+                   {{"train_loss", last.train_loss},
+                    {"test_loss", last.test.loss},
+                    {"test_accuracy", last.test.accuracy}}},
+                  {"best",
+                   {{"epoch", best.epoch},
+                    {"step", best.step},
+                    {"train_loss", best.train_loss},
+                    {"test_loss", best.test.loss},
+                    {"test_accuracy", best.test.accuracy}}},
+                  {"memory", memory_json(state.memory)},
+                  {"speed",
+                   {{"samples_per_second", speed.samples_per_second},
+                    {"unit", speed.unit},
+                    {"units_per_second", speed.units_per_second},
+                    {"step_ms_median", speed.step_ms_median},
+                    {"adaptation_share", speed.adaptation_share},
+                    {"tracking_share", speed.tracking_share}}},
+                  {"steps", state.step},
+                  {"epochs", last.epoch},
+                  {"seed", config.run.seed},
+                  {"config_sha256", config_sha256(config)},
+                  {"version", kVersion}};
+  if (config.optim.ema > 0) summary["final"]["weights"] = "last_average.safetensors";
+  if (last.test.metric) {
+    const std::string name = "test_" + batch_spec(config).metric;
+    summary["final"][name] = *last.test.metric;
+    summary["best"][name] = *best.test.metric;
+  }
+  if (best.validation) {
+    summary["final"]["validation"] = to_json(*last.validation);
+    summary["best"]["validation"] = to_json(*best.validation);
+  }
+  if (offload)
+    summary["offload"] = {{"written_bytes", offload->written},
+                          {"read_bytes", offload->read},
+                          {"pack_wait_seconds", offload->pack_seconds},
+                          {"unpack_wait_seconds", offload->unpack_seconds}};
+  return summary;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i == widths.size()) widths.push_back(0);
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::string line;
+    for (size_t i = 0; i < rows[r].size(); ++i)
+      line += i == 0 ? fmt::format("{:<{}}", rows[r][i], widths[i])
+                     : fmt::format("  {:>{}}", rows[r][i], widths[i]);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    if (r > 0) continue;
+    text += std::string(widths[0], '-');
+    for (size_t i = 1; i < widths.size(); ++i) text += "  " + std::string(widths[i], '-');
+    text += "\n";
+  }
+  return text;
+}
+
+std::string summary_table(const std::vector<std::string>& names,
+                          const std::vector<Json>& summaries) {
+  using Pointer = Json::json_pointer;
+  std::vector<std::vector<std::string>> rows(1);
+  rows[0] = {""};
+  rows[0].insert(rows[0].end(), names.begin(), names.end());
+  auto add = [&](const std::string& title, auto cell) {
+    std::vector<std::string> row{title};
+    for (const Json& summary : summaries) row.push_back(cell(summary));
+    rows.push_back(row);
+  };
+  auto bytes = [&](const std::string& title, const std::string& key, bool with_ratio) {
+    const Pointer pointer(key);
+    add(title, [&](const Json& s) {
+      return readable_bytes(s.at(pointer).get<int64_t>()) +
+             (with_ratio ? ratio(s, summaries[0], pointer) : "");
+    });
+  };
+  auto number = [&](const std::string& title, const std::string& key, const char* format,
+                    double factor) {
+    const Pointer pointer(key);
+    add(title, [&](const Json& s) {
+      return fmt::format(fmt::runtime(format), factor * s.at(pointer).get<double>());
+    });
+  };
+  number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
+  number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
+  for (const char* metric : {"f1", "micro_f1", "matthews", "perplexity"}) {
+    const Pointer key(std::string("/final/test_") + metric);
+    if (summaries[0].contains(key))
+      add(std::string("test ") + metric, [&](const Json& s) {
+        return s.contains(key) ? fmt::format("{:.4f}", s.at(key).get<double>()) : std::string("-");
+      });
+  }
+  number("test loss", "/final/test_loss", "{:.4f}", 1);
+  number("train loss", "/final/train_loss", "{:.4f}", 1);
+  bytes("activation memory", "/memory/activation_bytes", true);
+  bytes("  of it packed", "/memory/packed_bytes", false);
+  bytes("peak memory", "/memory/peak_bytes", true);
+  for (int i = 0; i < kCategories; ++i) {
+    const std::string category(name_of(static_cast<Category>(i)));
+    bytes("  " + category + " at peak", "/memory/at_peak/" + category, false);
+  }
+  bytes("whole process, highest", "/memory/host_peak_rss", true);
+  const Pointer ms("/speed/step_ms_median");
+  add("step time, median", [&](const Json& s) {
+    return fmt::format("{:.1f} ms", s.at(ms).get<double>()) + ratio(s, summaries[0], ms);
+  });
+  const Pointer unit("/speed/unit");  // summaries of earlier versions have none
+  const auto counts = [&](const Json& s) {
+    return s.contains(unit) && s.at(unit) == summaries[0].value(unit, "");
+  };
+  const bool all_count = std::all_of(summaries.begin(), summaries.end(), counts);
+  const Pointer rate(all_count ? "/speed/units_per_second" : "/speed/samples_per_second");
+  const std::string what = all_count ? summaries[0].at(unit).get<std::string>() : "samples";
+  add(what + " per second", [&](const Json& s) {
+    const double value = s.at(rate).get<double>();
+    return value < 10 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+  });
+  number("steps", "/steps", "{:.0f}", 1);
+  const auto tracks = [](const Json& s) {
+    return s.contains("convergence") && !s["convergence"].is_null();
+  };
+  if (std::any_of(summaries.begin(), summaries.end(), tracks)) {
+    auto estimate = [&](const std::string& title, auto cell) {
+      add(title,
+          [&](const Json& s) { return tracks(s) ? cell(s["convergence"]) : std::string("-"); });
+    };
+    auto value = [](const Json& c, const char* key) { return c.at(key).get<double>(); };
+    estimate("minibatch variance of gradients",
+             [&](const Json& c) { return fmt::format("{:.3g}", value(c, "minibatch_variance")); });
+    estimate("  compression adds",
+             [&](const Json& c) { return fmt::format("{:.2f} %", 100 * value(c, "added_share")); });
+    estimate("smoothness along the steps",
+             [&](const Json& c) { return fmt::format("{:.3g}", value(c, "smoothness")); });
+    estimate("mean |gradient|^2", [&](const Json& c) {
+      return fmt::format("{:.3g}", value(c, "mean_gradient_square"));
+    });
+    estimate("  bound of theorem 2", [&](const Json& c) {
+      if (c.at("bound").is_null()) return std::string("-");  // it is of SGD
+      return fmt::format("{:.3g}{}", value(c, "bound"),
+                         c.at("bound_applies").get<bool>() ? "" : " (steps too long)");
+    });
+  }
+  const auto offloads = [](const Json& s) { return s.contains("offload"); };
+  if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows) + kProcessNote;
+  add("written to the file", [&](const Json& s) {
+    return offloads(s) ? readable_bytes(s.at(Pointer("/offload/written_bytes")).get<int64_t>())
+                       : "-";
+  });
+  add("  waited for it", [&](const Json& s) {
+    if (!offloads(s)) return std::string("-");
+    const Json& o = s.at("offload");
+    return fmt::format("{:.1f} s", o.at("pack_wait_seconds").get<double>() +
+                                       o.at("unpack_wait_seconds").get<double>());
+  });
+  return table(rows) + kProcessNote;
+}
+
+std::string noise_text(const Json& convergence, int64_t step) {
+  const auto number = [&](const char* key) { return convergence.at(key).get<double>(); };
+  std::string text = fmt::format("step {}: compression adds {:.2f} % to the gradient's variance",
+                                 step, 100 * number("added_share"));
+  if (convergence.at("bits").is_number()) {
+    text += fmt::format(" at {:.4g} bits", number("bits"));
+    if (convergence.at("next_bits") != convergence.at("bits"))
+      text += fmt::format(", {:.4g} from now on", number("next_bits"));
+  }
+  if (convergence.at("bound").is_number())
+    text += fmt::format("; bound of theorem 2 {:.3g}", number("bound"));
+  return text;
+}
+
+namespace {
+
+std::string compress_more(const CompressionConfig& config) {
+  if (config.policy == "budget")
+    return fmt::format("compression.memory_budget (now {})", config.memory_budget);
+  if (config.policy == "acgc")
+    return fmt::format("a higher compression.acgc_growth (now {})", config.acgc_growth);
+  if (config.policy == "actnn")
+    return fmt::format("compression.level (now {}) L3, or its average_bits", config.level);
+  if (config.level == "L1.2") return "";
+  return fmt::format("compression.level (now {}) {}", config.level,
+                     config.level == "L0" ? "L1 or L1.2" : "L1.2 or L2.2");
+}
+
+}  // namespace
+
+std::string explain(const OutOfMemory& error, const Config& config) {
+  std::string text = error.what();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  // What helps against the largest part; the batch helps against all but the weights'.
+  const MemoryReport& held = error.report;
+  const int64_t weights =
+      held.of(Category::parameter) + held.of(Category::gradient) + held.of(Category::optimizer);
+  std::vector<std::string> ways;
+  const auto batch = [&] {
+    if (config.data.batch_size > 1 && is_read(config, "data.batch_size"))
+      ways.push_back(
+          fmt::format("data.batch_size (now {}; train.gradient_accumulation makes up "
+                      "for it)",
+                      config.data.batch_size));
+  };
+  if (2 * weights <= held.live_total) batch();
+  if (const std::string more = compress_more(config.compression); !more.empty())
+    ways.push_back(more);
+  if (2 * weights > held.live_total) {
+    if (!config.optim.in_backward && config.optim.clip_norm == 0 &&
+        config.train.gradient_accumulation == 1 && !config.train.checkpointing)
+      ways.emplace_back("optim.in_backward");
+    if (config.optim.name.starts_with("adam") && config.optim.name != "adamw_8bit")
+      ways.emplace_back("optim.name adamw_8bit");
+    batch();
+  }
+  if (!config.compression.recipes && is_read(config, "compression.recipes"))
+    ways.emplace_back("compression.recipes");
+  if (!config.train.checkpointing && is_read(config, "train.checkpointing"))
+    ways.emplace_back("train.checkpointing");
+  if (config.compression.offload.empty()) ways.emplace_back("compression.offload (a folder)");
+  if (config.run.memory_limit > 0)
+    ways.push_back(
+        fmt::format("a higher memory_limit (now {})", readable_bytes(config.run.memory_limit)));
+  return fmt::format("{}\nto need less, change: {}", text, fmt::join(ways, "; "));
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,43 @@
+#include "apps/cli/signals.h"
+
+#include <csignal>
+#include <string>
+
+namespace frugal::apps {
+namespace {
+
+volatile std::sig_atomic_t received = 0;
+
+extern "C" void remember(int number) { received = number; }
+
+}  // namespace
+
+void catch_signals() {
+  received = 0;
+  struct sigaction action = {};
+  action.sa_handler = remember;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  // The terminal is gone. Under nohup the signal is ignored, and stays so.
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, not of the run
+}
+
+int signal_received() { return received; }
+
+namespace {
+
+const char* word(int number) {
+  return number == SIGINT ? "interrupted" : number == SIGHUP ? "hung up" : "terminated";
+}
+
+}  // namespace
+
+Interrupted::Interrupted(int number, const std::string& where)
+    : std::runtime_error(std::string(word(number)) + " " + where), number_(number) {}
+
+}  // namespace frugal::apps

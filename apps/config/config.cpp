@@ -1,0 +1,295 @@
+#include "apps/config/config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "apps/config/config_table.h"
+#include "core/quoted.h"
+#include "data/fetch/sha256.h"
+#include "data/fetch/sources.h"
+#include "data/formats/json_strict.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr size_t kMaxFile = size_t{64} << 20;
+constexpr const char* kSchemaKey = "$schema";  // editors put it there; it means nothing to us
+
+// Levenshtein's distance.
+int64_t distance(const std::string& a, const std::string& b) {
+  std::vector<int64_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), int64_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    int64_t diagonal = row[0];
+    row[0] = static_cast<int64_t>(i) + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const int64_t above = row[j + 1];
+      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+// The valid path closest to `path`: by its whole text, or by its last part alone at a small
+// penalty, so that a key in the wrong section finds its place.
+std::string nearest(const std::string& path) {
+  std::string best;
+  int64_t lowest = INT64_MAX;
+  auto offer = [&](const std::string& candidate) {
+    const int64_t d =
+        std::min(distance(path, candidate), distance(leaf(path), leaf(candidate)) + 1);
+    if (d < lowest) {
+      lowest = d;
+      best = candidate;
+    }
+  };
+  for (const Section& section : config_sections()) {
+    if (!section.name.empty()) offer(section.name);
+    for (const Field& field : section.fields) offer(section.path(field));
+  }
+  return best;
+}
+
+// No valid key is nearly as long as what is shown; so the rest of a key would not change the
+// answer.
+[[noreturn]] void unknown(const std::string& path) {
+  const std::string shown = printable(path);
+  throw ConfigError(shown,
+                    fmt::format("unknown key; the nearest valid key is '{}'", nearest(shown)));
+}
+
+const Field* find(const Section& section, const std::string& key) {
+  for (const Field& field : section.fields)
+    if (field.key == key) return &field;
+  return nullptr;
+}
+
+// A choice as the table spells it: "fashion-mnist" is fashion_mnist, "AdamW" is adamw.
+Json spelled(const Json& schema, const Json& value) {
+  if (!value.is_string() || !schema.contains("enum")) return value;
+  for (const Json& choice : schema["enum"])
+    if (choice == value) return value;
+  for (const Json& choice : schema["enum"])
+    if (data::same_name(choice.get<std::string>(), value.get<std::string>())) return choice;
+  return value;
+}
+
+void assign(Config& config, const Section& section, const Field& field, const Json& given) {
+  const std::string path = section.path(field);
+  const Json value = spelled(field.schema, given);
+  validate(field.schema, value, path);
+  // A whole number may be written 1e3; the setters of integers want it as one.
+  const Json& type = field.schema["type"];
+  const bool integral =
+      type == "integer" ||
+      (type.is_array() && std::find(type.begin(), type.end(), "integer") != type.end());
+  if (integral && value.is_number_float())
+    field.set(config, static_cast<int64_t>(value.get<double>()));
+  else
+    field.set(config, value);
+}
+
+void parse_section(Config& config, const Section& section, const Json& document) {
+  if (!document.is_object())
+    throw ConfigError(section.name,
+                      fmt::format("expected an object, got {}", document.type_name()));
+  for (const auto& [key, value] : document.items()) {
+    const Field* field = find(section, key);
+    if (field == nullptr) unknown(section.name + "." + key);
+    assign(config, section, *field, value);
+  }
+}
+
+// What no single key can tell.
+void check_together(const Config& c) {
+  if (c.optim.nesterov && c.optim.momentum == 0)
+    throw ConfigError("optim.nesterov", "expected a momentum above 0, got 0");
+  if (c.schedule.name == "step" && c.schedule.milestones.empty())
+    throw ConfigError("schedule.milestones", "expected at least one for the schedule 'step'");
+  if (!std::is_sorted(c.schedule.milestones.begin(), c.schedule.milestones.end(),
+                      std::less_equal<>()))
+    throw ConfigError("schedule.milestones", "expected increasing epochs");
+  if (c.schedule.min_lr > c.optim.lr)
+    throw ConfigError("schedule.min_lr", fmt::format("expected at most optim.lr = {}, got {}",
+                                                     c.optim.lr, c.schedule.min_lr));
+}
+
+bool is_within(const std::string& path, const std::string& section) {
+  return !section.empty() && path.starts_with(section + ".");
+}
+
+// `from`: what the text is, for messages.
+Json parse_text(std::string_view text, const std::string& from) {
+  try {
+    return data::parse_json<Json>(text);
+  } catch (const data::JsonError& e) {
+    throw ConfigError(
+        e.place(),
+        fmt::format("{}: {}{}", from, e.place().empty() ? "not valid JSON: " : "", e.what()));
+  }
+}
+
+}  // namespace
+
+Config parse_config(const Json& document) {
+  Config config;
+  if (!document.is_object())
+    throw ConfigError("",
+                      fmt::format("expected an object of sections, got {}", document.type_name()));
+  const auto& sections = config_sections();
+  for (const auto& [key, value] : document.items()) {
+    if (key == kSchemaKey) continue;
+    const std::string& name = key;
+    const auto section = std::find_if(sections.begin(), sections.end(), [&](const Section& s) {
+      return !s.name.empty() && s.name == name;
+    });
+    if (section != sections.end()) {
+      parse_section(config, *section, value);
+      continue;
+    }
+    const Field* field = find(sections.back(), key);
+    if (field == nullptr) unknown(key);
+    assign(config, sections.back(), *field, value);
+  }
+  check_together(config);
+  return config;
+}
+
+void apply_set(Json& document, const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw ConfigError("", fmt::format("--set: expected path=value, got {}", in_quotes(text)));
+  const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
+  Json* node = &document;
+  std::stringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (!node->is_object()) unknown(path);
+    node = &(*node)[part];
+    if (node->is_null() && !parts.eof()) *node = Json::object();
+  }
+  *node = Json::accept(value) ? parse_text(value, "--set " + printable(path)) : Json(value);
+}
+
+Json read_json(const std::string& path) {
+  if (path.empty()) throw ConfigError("", "expected the name of a file, got an empty one");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw ConfigError("", fmt::format("expected a file, got the folder {}{}", path,
+                                      std::filesystem::exists(
+                                          std::filesystem::path(path) / "config.json", ignored)
+                                          ? "; its configuration is the file config.json in it"
+                                          : ""));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError("", fmt::format("cannot read {}", path));
+  std::string text;
+  for (std::string piece(size_t{1} << 16, '\0'); file;) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<size_t>(file.gcount()));
+    if (text.size() > kMaxFile)  // a device never ends
+      throw ConfigError("", fmt::format("{}: expected at most {} bytes, got more", path, kMaxFile));
+  }
+  if (file.bad()) throw ConfigError("", fmt::format("cannot read {}", path));
+  return parse_text(text, path);
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& sets,
+                   const std::string& chosen) {
+  Json document = read_json(path);
+  if (!document.is_object())
+    throw ConfigError(
+        "", fmt::format("{}: expected an object of sections, got {}", path, document.type_name()));
+  const Json file = document;
+  for (const std::string& set : sets) apply_set(document, set);
+  Config config = parse_config(document);
+  check_set_keys(config, sets, chosen);
+  std::vector<UnreadKey> own;
+  try {
+    own = unread_keys(parse_config(file));
+  } catch (const ConfigError&) {  // only what --set changed makes it whole
+    own = unread_keys(config);
+  }
+  for (const UnreadKey& key : unread_keys(config))
+    for (const UnreadKey& other : own)
+      if (key.path == other.path && !is_within(key.path, chosen))
+        throw ConfigError(key.path, key.what);
+  return config;
+}
+
+void check_set_keys(const Config& config, const std::vector<std::string>& sets,
+                    const std::string& chosen) {
+  for (const UnreadKey& key : unread_keys(config))
+    for (const std::string& set : sets) {
+      const std::string path = set.substr(0, set.find('='));
+      if (!is_within(key.path, chosen) && (key.path == path || is_within(key.path, path)))
+        throw ConfigError(key.path, key.what);
+    }
+}
+
+Json to_json(const Config& config) {
+  Json document = Json::object();
+  for (const Section& section : config_sections()) {
+    Json& place = section.name.empty() ? document : document[section.name];
+    for (const Field& field : section.fields) place[field.key] = field.get(config);
+  }
+  return document;
+}
+
+Json config_schema() {
+  Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+                 {"title", "Frugal training configuration"},
+                 {"type", "object"},
+                 {"additionalProperties", false},
+                 {"properties", {{kSchemaKey, {{"type", "string"}}}}}};
+  const Config defaults;
+  for (const Section& section : config_sections()) {
+    Json fields = Json::object();
+    for (const Field& field : section.fields) {
+      Json entry = field.schema;
+      if (entry.contains("enum") && entry["type"].is_array()) entry["enum"].push_back(nullptr);
+      entry["default"] = field.get(defaults);
+      entry["description"] = field.doc;
+      fields[field.key] = std::move(entry);
+    }
+    if (section.name.empty()) {
+      for (auto& [key, entry] : fields.items()) schema["properties"][key] = entry;
+    } else {
+      schema["properties"][section.name] = {{"type", "object"},
+                                            {"description", section.doc},
+                                            {"additionalProperties", false},
+                                            {"properties", std::move(fields)}};
+    }
+  }
+  return schema;
+}
+
+std::string config_help() {
+  std::string text;
+  const Config defaults;
+  for (const Section& section : config_sections()) {
+    text += fmt::format("{}{}\n", section.name.empty() ? "" : section.name + ": ", section.doc);
+    for (const Field& field : section.fields)
+      text += fmt::format("  {}\n      {}\n      {}; default {}{}\n", section.path(field),
+                          field.doc, describe_schema(field.schema), field.get(defaults).dump(),
+                          field.reader.by.empty() ? "" : "; read by " + field.reader.who);
+  }
+  return text;
+}
+
+std::string config_text(const Config& config) { return to_json(config).dump(2) + "\n"; }
+
+std::string config_sha256(const Config& config) { return data::sha256_hex(config_text(config)); }
+
+std::string first_difference(const Config& a, const Config& b) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (field.affects_results && field.get(a) != field.get(b)) return section.path(field);
+  return "";
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,186 @@
+// Config: everything a run depends on. The keys, their ranges and their documentation are the one
+// table in config_table.cpp, from which come parsing, errors, --print-config, --help-config and
+// configs/schema.json.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/config/config_error.h"
+#include "apps/json.h"
+
+namespace frugal::apps {
+
+// Optional values are null in JSON: "from the data".
+struct ModelConfig {
+  std::string name = "resnet20";
+  std::optional<int64_t> num_classes;
+  std::optional<int64_t> in_channels;
+  std::string shortcut = "A";
+  std::string stem = "imagenet";
+  std::vector<int64_t> hidden{256, 128};
+  std::optional<double> dropout, attention_dropout, input_dropout;
+  std::optional<int64_t> layers, width, heads, feed_forward, max_positions, vocab_size;
+  bool batch_norm = false;
+  bool residual = false;
+  std::string jump = "none";
+  std::optional<double> alpha, theta;
+  std::string aggregation = "mean";
+  std::optional<int64_t> out_heads;
+  std::optional<double> slope;
+};
+
+struct DataConfig {
+  std::string name = "fashion_mnist";
+  std::optional<std::string> dir;
+  int64_t batch_size = 128;
+  int64_t test_batch_size = 256;
+  int64_t crop_padding = 0;
+  bool flip = false;
+  int64_t cutout = 0;
+  bool normalize = true;
+  int64_t workers = 1;
+  int64_t train_samples = 0;
+  int64_t test_samples = 0;
+  std::optional<std::vector<int64_t>> shape;
+  std::optional<int64_t> classes;
+  std::optional<std::string> vocabulary;
+  std::string tokenizer = "characters";
+  int64_t max_length = 128;
+  double validation = 0.1;
+  std::optional<std::vector<double>> split;
+  bool sparse_features = true;
+  std::string sampler = "full";
+  int64_t sampler_batches = 50;
+  int64_t walk_length = 2;
+  std::vector<int64_t> fan_outs{10, 10};
+  int64_t clusters = 50;
+  int64_t nodes = 10000, edges = 50000, features = 128;
+};
+
+struct OptimConfig {
+  std::string name = "sgd";
+  double lr = 0.1;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 1e-4;
+  std::vector<std::string> weight_decay_of;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double ema = 0;
+  bool no_decay_norms = true;
+  double clip_norm = 0;
+  bool in_backward = false;
+};
+
+struct ScheduleConfig {
+  std::string name = "one_cycle";
+  int64_t warmup_steps = 0;
+  double warmup_epochs = 0;
+  std::vector<double> milestones;
+  double gamma = 0.1;
+  double min_lr = 0;
+  double peak_at = 0.3;
+};
+
+struct CompressionConfig {
+  std::string policy = "gact";
+  std::string memory_budget;
+  bool budget_recompute = false;
+  std::string level = "L1";
+  int64_t bits = 0;
+  bool recipes = true;
+  std::string signs = "codes";
+  double chain = 16;
+  std::optional<int64_t> slice_bytes;
+  int64_t min_elements = 16384;
+  int64_t group_size = 256;
+  std::string group_axis = "column";
+  std::string rounding = "auto";
+  double average_bits = 0;
+  int64_t adapt_interval = 1000;
+  int64_t adapt_samples = 32;
+  double adapt_share = 0.01;
+  double acgc_growth = 1;
+  std::string acgc_rule = "derived";
+  std::string acgc_count = "worst";
+  std::string acgc_codec = "fixed_z";
+  int64_t acgc_interval = 100;
+  bool entropy = false;
+  int64_t track_interval = 0;
+  double guard = 0;
+  int64_t guard_min_bits = 1;
+  std::string offload;
+  int64_t offload_window = int64_t{256} << 20;
+};
+
+struct TrainConfig {
+  int64_t epochs = 10;
+  int64_t steps = 0;
+  int64_t log_interval = 50;
+  int64_t checkpoint_interval = 0;
+  int64_t eval_interval = 1;
+  int64_t patience = 0;
+  double label_smoothing = 0;
+  int64_t gradient_accumulation = 1;
+  bool checkpointing = false;
+  int64_t checkpointed_blocks = 0;
+};
+
+struct RunConfig {
+  int64_t seed = 0;
+  std::string device = "cpu";
+  std::string precision = "f32";
+  bool cuda_graphs = false;
+  bool deterministic = true;
+  int64_t workspace_limit = int64_t{512} << 20;  // bytes
+  int64_t threads = 0;
+  int64_t memory_limit = 0;  // bytes
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  OptimConfig optim;
+  ScheduleConfig schedule;
+  CompressionConfig compression;
+  TrainConfig train;
+  RunConfig run;  // the keys at the top level
+};
+
+// Errors (all ConfigError, with the path): unknown key, naming the nearest valid one; wrong type;
+// out of range; values that contradict each other.
+Config parse_config(const Json& document);
+
+// The file, then each "path=value" of `sets`: value is JSON, or else a string.
+// Errors: as above, a missing file, a folder, text that is not JSON (with its position), a key that
+// nothing reads (check_set_keys).
+// `chosen`: a section whose keys may be there without a reader, as the command chooses policies and
+// widths of its own ("compression").
+Config load_config(const std::string& path, const std::vector<std::string>& sets = {},
+                   const std::string& chosen = {});
+Json read_json(const std::string& path);
+void apply_set(Json& document, const std::string& assignment);  // one "path=value"
+
+// A key that nothing reads in this run, such as data.split with images. Errors: one that `sets`
+// names. load_config() refuses those of the file, too, where nothing reads them in the file's own
+// run either: `--set compression.level=L0` may leave the file's group_size without a reader.
+void check_set_keys(const Config& config, const std::vector<std::string>& sets,
+                    const std::string& chosen = {});
+
+// Every key with its value; parse_config(to_json(c)) gives c again.
+Json to_json(const Config& config);
+
+Json config_schema();       // JSON Schema, draft 7
+std::string config_help();  // every key with type, default and documentation, for people
+
+// The configuration in text form whose hash names a run, and its SHA-256 in hexadecimal.
+std::string config_text(const Config& config);
+std::string config_sha256(const Config& config);
+
+// The path of the first key that differs and matters to the results; empty: none. Where the data
+// lies, threads, workers, limits and how often checkpoints are written do not.
+std::string first_difference(const Config& a, const Config& b);
+
+}  // namespace frugal::apps

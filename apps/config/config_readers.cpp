@@ -1,0 +1,125 @@
+#include "apps/config/config_readers.h"
+
+#include <algorithm>
+
+#include "apps/config/make_model.h"
+#include "compress/policies/levels.h"
+
+namespace frugal::apps {
+namespace {
+
+bool is_one_of(const std::string& name, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+std::string listed(const char* what, const std::vector<std::string>& names) {
+  return fmt::format("{} {}", what, fmt::join(names, ", "));
+}
+const compress::Level* level_of(const Config& c) {  // null: one of actnn's alone
+  for (const compress::Level& level : compress::levels())
+    if (level.name == c.compression.level) return &level;
+  return nullptr;
+}
+
+}  // namespace
+
+Reader every_run() {
+  return {"every run", {}, [](const Config&) { return true; }};
+}
+
+Reader networks(const char* key, const char* who) {
+  return {who, {"model.name"}, [key](const Config& c) { return network_reads(c.model.name, key); }};
+}
+
+// Data.
+DataTraits traits(const Config& c) { return data_traits(c.data.name); }
+bool is_glue(const Config& c) {
+  const DataTraits t = traits(c);
+  return t.kind == BatchSpec::Kind::sequences && t.reads_files && !t.is_text;
+}
+// Windows of one long text, not samples of their own.
+bool makes_windows(const Config& c) {
+  return traits(c).is_text ||
+         (c.data.name == "random_tokens" && family_of(c.model.name) == Family::decoder);
+}
+bool has_samples(const Config& c) {
+  const DataTraits t = traits(c);
+  return t.kind != BatchSpec::Kind::graph && !t.is_text;
+}
+Reader with_data(BatchSpec::Kind kind) {
+  const char* who = kind == BatchSpec::Kind::images  ? "images"
+                    : kind == BatchSpec::Kind::graph ? "graphs"
+                                                     : "text";
+  return {who, {"data.name"}, [kind](const Config& c) { return traits(c).kind == kind; }};
+}
+Reader data_named(const std::vector<std::string>& names) {
+  return {listed("data.name", names), {"data.name"}, [names](const Config& c) {
+            return is_one_of(c.data.name, names);
+          }};
+}
+Reader sampled(const std::vector<std::string>& names) {
+  return {listed("graphs with data.sampler", names),
+          {"data.name", "data.sampler"},
+          [names](const Config& c) {
+            return traits(c).kind == BatchSpec::Kind::graph && is_one_of(c.data.sampler, names);
+          }};
+}
+
+// Training.
+Reader optimizers(const std::vector<std::string>& names) {
+  return {listed("optim.name", names), {"optim.name"}, [names](const Config& c) {
+            return is_one_of(c.optim.name, names);
+          }};
+}
+Reader schedules(const std::vector<std::string>& names) {
+  return {listed("schedule.name", names), {"schedule.name"}, [names](const Config& c) {
+            return is_one_of(c.schedule.name, names);
+          }};
+}
+Reader on(const std::vector<std::string>& devices, const char* who) {
+  return {who, {"device"}, [devices](const Config& c) { return is_one_of(c.run.device, devices); }};
+}
+
+// Compression.
+// A budget means the policy of its name.
+std::string policy_of(const Config& c) {
+  const CompressionConfig& compression = c.compression;
+  const bool budget = compression.policy == "gact" && !compression.memory_budget.empty();
+  return budget ? "budget" : compression.policy;
+}
+Reader policies(const std::vector<std::string>& names) {
+  return {listed("compression.policy", names), {"compression.policy"}, [names](const Config& c) {
+            return is_one_of(policy_of(c), names);
+          }};
+}
+Reader packing() {
+  return {"what packs activations: policy gact above level L0, actnn above L0, acgc, budget",
+          {"compression.policy", "compression.level"},
+          packs};
+}
+bool packs(const Config& c) {
+  const std::string policy = policy_of(c);
+  if (policy == "gact" && c.compression.bits > 0) return true;
+  return policy == "acgc" || policy == "budget" || c.compression.level != "L0";
+}
+bool may_rebuild(const Config& c) {  // level L1 of actnn packs what products read, and no more
+  return policy_of(c) != "actnn" || c.compression.level != "L1";
+}
+bool rebuilds(const Config& c) {
+  return policy_of(c) == "budget" || (c.compression.recipes && may_rebuild(c));
+}
+bool measures(const Config& c) {
+  if (policy_of(c) == "budget") return true;
+  const compress::Level* level = level_of(c);
+  return policy_of(c) == "gact" && level != nullptr && level->adaptive;
+}
+bool chooses_widths(const Config& c) {
+  if (policy_of(c) != "actnn") return measures(c);
+  return c.compression.level != "L0" && c.compression.level != "L1" && c.compression.level != "L2";
+}
+bool checkpoints(const Config& c) {
+  const compress::Level* level = level_of(c);
+  return c.train.checkpointing ||
+         (policy_of(c) == "gact" && level != nullptr && level->checkpointing);
+}
+
+}  // namespace frugal::apps

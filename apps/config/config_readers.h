@@ -1,0 +1,38 @@
+// Who reads a key of the configuration: what the table's rows are made with (config_table.cpp). All
+// of it sees a configuration before resolve() has filled it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/config/config_table.h"
+#include "apps/config/make_data.h"
+
+namespace frugal::apps {
+
+Reader every_run();
+Reader networks(const char* key, const char* who);  // by the networks' own list, network_reads()
+Reader with_data(BatchSpec::Kind kind);
+Reader data_named(const std::vector<std::string>& names);
+Reader sampled(const std::vector<std::string>& samplers);
+Reader optimizers(const std::vector<std::string>& names);
+Reader schedules(const std::vector<std::string>& names);
+Reader on(const std::vector<std::string>& devices, const char* who);
+Reader policies(const std::vector<std::string>& names);
+Reader packing();
+
+// Data.
+DataTraits traits(const Config& c);
+bool is_glue(const Config& c);
+bool makes_windows(const Config& c);  // of one long text, rather than samples of their own
+bool has_samples(const Config& c);    // that train_samples can count
+
+// Compression.
+std::string policy_of(const Config& c);  // memory_budget means budget
+bool packs(const Config& c);
+bool rebuilds(const Config& c);        // some activations, by recipes
+bool may_rebuild(const Config& c);     // would, with recipes
+bool measures(const Config& c);        // sensitivities, with a part of the batch
+bool chooses_widths(const Config& c);  // for each tensor
+bool checkpoints(const Config& c);
+
+}  // namespace frugal::apps

@@ -1,0 +1,567 @@
+#include "apps/config/config_table.h"
+
+#include "apps/config/config_readers.h"
+#include "apps/config/makers.h"
+#include "compress/bounded/error_bounded.h"
+
+namespace frugal::apps {
+namespace {
+
+// ---- values to and from JSON
+template <class T>
+struct Convert {
+  static Json out(const T& value) { return value; }
+  static void in(T& value, const Json& json) { value = json.get<T>(); }
+};
+template <class T>
+struct Convert<std::optional<T>> {
+  static Json out(const std::optional<T>& value) { return value ? Json(*value) : Json(nullptr); }
+  static void in(std::optional<T>& value, const Json& json) {
+    value = json.is_null() ? std::nullopt : std::optional<T>(json.get<T>());
+  }
+};
+
+template <class S, class T>
+Field field(S Config::*section, const char* key, T S::*member, Json schema, const char* doc,
+            Reader reader) {
+  Field f;
+  f.reader = std::move(reader);
+  f.key = key;
+  f.schema = std::move(schema);
+  f.doc = doc;
+  f.get = [=](const Config& c) { return Convert<T>::out(c.*section.*member); };
+  f.set = [=](Config& c, const Json& json) { Convert<T>::in(c.*section.*member, json); };
+  return f;
+}
+
+Field without_effect(Field f) {
+  f.affects_results = false;
+  return f;
+}
+
+// ---- what values may be
+Json boolean() { return {{"type", "boolean"}}; }
+Json text() { return {{"type", "string"}}; }
+Json choice(const std::vector<std::string>& names) { return {{"type", "string"}, {"enum", names}}; }
+Json integer(int64_t lo, int64_t hi) {
+  return {{"type", "integer"}, {"minimum", lo}, {"maximum", hi}};
+}
+Json group_size() {
+  Json schema = integer(8, 1 << 16);
+  schema["multipleOf"] = 8;
+  return schema;
+}
+Json number(double lo, double hi) { return {{"type", "number"}, {"minimum", lo}, {"maximum", hi}}; }
+Json positive(double hi) {
+  return {{"type", "number"}, {"exclusiveMinimum", 0.0}, {"maximum", hi}};
+}
+Json below(double lo, double hi) {
+  return {{"type", "number"}, {"minimum", lo}, {"exclusiveMaximum", hi}};
+}
+Json list(Json items, int64_t lo, int64_t hi) {
+  return {{"type", "array"}, {"items", std::move(items)}, {"minItems", lo}, {"maxItems", hi}};
+}
+Json or_null(Json schema) {
+  schema["type"] = Json::array({schema["type"], "null"});
+  return schema;
+}
+
+// Bytes, as a number or as "2 GiB".
+template <class S>
+Field bytes_field(S Config::*section, const char* key, int64_t S::*member, const char* doc,
+                  const std::string& path, Reader reader) {
+  Field f = field(section, key, member,
+                  {{"type", {"integer", "string"}}, {"minimum", 0}, {"pattern", kBytesPattern}},
+                  doc, std::move(reader));
+  f.set = [=](Config& c, const Json& json) {
+    c.*section.*member =
+        json.is_string() ? parse_bytes(json.get<std::string>(), path) : json.get<int64_t>();
+  };
+  return f;
+}
+
+constexpr int64_t kMany = int64_t{1} << 40;
+constexpr int64_t kBatch = 1 << 20;
+
+// ---- the table
+Section model() {
+  constexpr auto s = &Config::model;
+  using C = ModelConfig;
+  return {"model",
+          "The network.",
+          {field(s, "name", &C::name, choice(model_names()), "Which network.", every_run()),
+           field(s, "num_classes", &C::num_classes, or_null(integer(1, 1 << 20)),
+                 "Outputs; null: as many as the data has classes.", every_run()),
+           field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
+                 "Input channels; null: as many as the images have.",
+                 with_data(BatchSpec::Kind::images)),
+           field(s, "shortcut", &C::shortcut, choice({"A", "B"}),
+                 "CIFAR ResNets: A pads with zero channels, B projects.",
+                 networks("shortcut", "the CIFAR ResNets")),
+           field(s, "stem", &C::stem, choice({"imagenet", "cifar"}),
+                 "resnet18 and larger: 7x7 stride 2 and a pool, or 3x3 stride 1 for small images.",
+                 networks("stem", "resnet18 and larger")),
+           field(s, "hidden", &C::hidden, list(integer(1, 1 << 20), 0, 64),
+                 "mlp: widths of the hidden layers.", networks("hidden", "mlp")),
+           field(s, "dropout", &C::dropout, or_null(below(0, 1)),
+                 "Probability of dropping a hidden unit, where the network drops any; null: the "
+                 "network's own.",
+                 networks("dropout", "all networks but the ResNets")),
+           field(s, "attention_dropout", &C::attention_dropout, or_null(below(0, 1)),
+                 "Transformers and gat: the same of attention; null: the network's own.",
+                 networks("attention_dropout", "transformers and gat")),
+           field(s, "input_dropout", &C::input_dropout, or_null(below(0, 1)),
+                 "gcn, sage and gat: the same of the features; null: the network's own.",
+                 networks("input_dropout", "gcn, sage and gat")),
+           field(s, "layers", &C::layers, or_null(integer(1, 4096)),
+                 "Transformers and graph networks: instead of the named network's layers.",
+                 networks("layers", "BERT, GPT-2, ViT and graph networks")),
+           field(s, "width", &C::width, or_null(integer(1, 1 << 20)),
+                 "The same of hidden units, which gat's heads share out.",
+                 networks("width", "BERT, GPT-2, ViT, VGG and graph networks")),
+           field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads.",
+                 networks("heads", "BERT, GPT-2, ViT and gat")),
+           field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
+                 "Transformers: units between the two layers of each block's second half; null: "
+                 "4 times the width.",
+                 networks("feed_forward", "BERT, GPT-2 and ViT")),
+           field(s, "max_positions", &C::max_positions, or_null(integer(1, 1 << 20)),
+                 "Transformers: the longest sequence; null: the network's own.",
+                 networks("max_positions", "BERT and GPT-2")),
+           field(s, "vocab_size", &C::vocab_size, or_null(integer(1, 1 << 24)),
+                 "Transformers: token ids are below; null: as many as the data has.",
+                 networks("vocab_size", "BERT and GPT-2")),
+           field(s, "batch_norm", &C::batch_norm, boolean(),
+                 "Graph networks: batch norm after each hidden layer.",
+                 networks("batch_norm", "graph networks")),
+           field(s, "residual", &C::residual, boolean(),
+                 "Graph networks: add a layer's input to its output, where widths agree.",
+                 networks("residual", "graph networks")),
+           field(s, "jump", &C::jump, choice({"none", "cat", "max"}),
+                 "Graph networks: jumping knowledge, the outputs of all layers side by side or "
+                 "their maximum.",
+                 networks("jump", "graph networks")),
+           field(s, "alpha", &C::alpha, or_null(number(0, 1)),
+                 "gcnii: share of the first layer's output in every layer; null: 0.1.",
+                 networks("alpha", "gcnii")),
+           field(s, "theta", &C::theta, or_null(positive(100)),
+                 "gcnii: weights of layer l count log(theta / l + 1); null: 0.5.",
+                 networks("theta", "gcnii")),
+           field(s, "aggregation", &C::aggregation, choice({"mean", "max"}),
+                 "sage: what it takes of a node's neighbours.", networks("aggregation", "sage")),
+           field(s, "out_heads", &C::out_heads, or_null(integer(1, 4096)),
+                 "gat: heads of the last layer, which averages them; null: 1.",
+                 networks("out_heads", "gat")),
+           field(s, "slope", &C::slope, or_null(number(0, 1)),
+                 "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat"))}};
+}
+
+Section data() {
+  constexpr auto s = &Config::data;
+  using C = DataConfig;
+  return {
+      "data",
+      "The data.",
+      {field(s, "name", &C::name, choice(dataset_names()),
+             "Which dataset; random: noise, made in memory.", every_run()),
+       without_effect(field(s, "dir", &C::dir, or_null(text()),
+                            "Folder of the files; null: the first of $FRUGAL_DATA, "
+                            "~/.cache/frugal/datasets and /usr/share/datasets that has them.",
+                            {"data in files",
+                             {"data.name"},
+                             [](const Config& c) { return traits(c).reads_files; }})),
+       field(s, "batch_size", &C::batch_size, integer(1, kBatch),
+             "Samples in a training batch; of a whole graph, all.",
+             {"all data but whole graphs",
+              {"data.name", "data.sampler"},
+              [](const Config& c) {
+                return traits(c).kind != BatchSpec::Kind::graph || c.data.sampler != "full";
+              }}),
+       field(s, "test_batch_size", &C::test_batch_size, integer(1, kBatch),
+             "Samples in a test batch.",
+             {"images and text",
+              {"data.name"},
+              [](const Config& c) { return traits(c).kind != BatchSpec::Kind::graph; }}),
+       field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
+             "Augmentation: random crop of the image padded by so many pixels; 0: off.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "flip", &C::flip, boolean(), "Augmentation: mirror half of the images.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "cutout", &C::cutout, integer(0, 4096),
+             "Augmentation: blank a square of this side; 0: off.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "normalize", &C::normalize, boolean(),
+             "Subtract the dataset's mean and divide by its standard deviation, per channel.",
+             {"images and graphs in files, but for ogbn_arxiv",
+              {"data.name"},
+              [](const Config& c) { return traits(c).normalizes; }}),
+       without_effect(field(s, "workers", &C::workers, integer(0, 256),
+                            "Threads that prepare batches ahead; 0: none.",
+                            with_data(BatchSpec::Kind::images))),
+       field(s, "train_samples", &C::train_samples, integer(0, kMany),
+             "Use only the first so many training samples; 0: all.",
+             {"images, GLUE and random_tokens", {"data.name"}, has_samples}),
+       field(s, "test_samples", &C::test_samples, integer(0, kMany),
+             "Use only the first so many test samples; 0: all.",
+             {"images, GLUE and random_tokens of encoders",
+              {"data.name", "model.name"},
+              [](const Config& c) { return has_samples(c) && !makes_windows(c); }}),
+       field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
+             "random: [height, width, channels]; null: [32, 32, 3].", data_named({"random"})),
+       field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
+             "random, random_tokens, random_graph: number of classes; null: 10, 2, 40.",
+             {"random, random_graph and random_tokens of encoders",
+              {"data.name", "model.name"},
+              [](const Config& c) {
+                return c.data.name == "random" || c.data.name == "random_graph" ||
+                       (c.data.name == "random_tokens" && !makes_windows(c));
+              }}),
+       without_effect(field(s, "vocabulary", &C::vocabulary, or_null(text()),
+                            "Text: the tokenizer's vocabulary (vocab.txt; byte_bpe: the folder of "
+                            "vocab.json and merges.txt); null: "
+                            "text/bert-base-uncased-vocab.txt or text/gpt2 in the folders of the "
+                            "data.",
+                            {"GLUE, and text whose tokenizer is not characters",
+                             {"data.name", "data.tokenizer"},
+                             [](const Config& c) {
+                               return traits(c).is_text ? c.data.tokenizer != "characters"
+                                                        : is_glue(c);
+                             }})),
+       field(s, "tokenizer", &C::tokenizer, choice({"characters", "wordpiece", "byte_bpe"}),
+             "text: what tokens are; GLUE takes wordpiece.",
+             {"tiny_shakespeare and text",
+              {"data.name"},
+              [](const Config& c) {
+                return traits(c).is_text || (is_glue(c) && c.data.tokenizer == "wordpiece");
+              }}),
+       field(s, "max_length", &C::max_length, integer(2, 1 << 20),
+             "Text: tokens of a sequence, at most.", with_data(BatchSpec::Kind::sequences)),
+       field(s, "validation", &C::validation, positive(0.9),
+             "text: share at the end that is tested on.",
+             {"text that is cut into windows", {"data.name", "model.name"}, makes_windows}),
+       field(s, "split", &C::split, or_null(list(positive(1), 2, 2)),
+             "Graphs: shares of the nodes to train and to validate on, drawn with the seed; the "
+             "rest is tested on. null: the distribution's own, or [0.6, 0.2].",
+             with_data(BatchSpec::Kind::graph)),
+       field(s, "sparse_features", &C::sparse_features, boolean(),
+             "Graphs: keep features of which most are 0 as a sparse matrix.",
+             {"cora, citeseer, pubmed, facebook and graph_npz",
+              {"data.name"},
+              [](const Config& c) { return traits(c).sparse_features; }}),
+       field(s, "sampler", &C::sampler,
+             choice({"full", "random_walk", "node", "edge", "neighbours", "clusters"}),
+             "Graphs: the whole graph at once, or subgraphs: GraphSAINT's three, sampled "
+             "neighbours of batch_size nodes, batch_size of the clusters.",
+             with_data(BatchSpec::Kind::graph)),
+       field(s, "sampler_batches", &C::sampler_batches, integer(1, kMany),
+             "GraphSAINT: subgraphs in an epoch, of about batch_size roots, nodes or edges.",
+             sampled({"random_walk", "node", "edge"})),
+       field(s, "walk_length", &C::walk_length, integer(1, 1024), "random_walk: its steps.",
+             sampled({"random_walk"})),
+       field(s, "fan_outs", &C::fan_outs, list(integer(1, 1 << 20), 1, 16),
+             "neighbours: how many of each node, layer by layer.", sampled({"neighbours"})),
+       field(s, "clusters", &C::clusters, integer(1, 1 << 20), "clusters: how many there are.",
+             sampled({"clusters"})),
+       field(s, "nodes", &C::nodes, integer(1, 1 << 26), "random_graph: its nodes.",
+             data_named({"random_graph"})),
+       field(s, "edges", &C::edges, integer(0, 1 << 26), "random_graph: its undirected edges.",
+             data_named({"random_graph"})),
+       field(s, "features", &C::features, integer(1, 1 << 20), "random_graph: of each node.",
+             data_named({"random_graph"}))}};
+}
+
+Section optim() {
+  constexpr auto s = &Config::optim;
+  using C = OptimConfig;
+  return {"optim",
+          "The optimizer.",
+          {field(s, "name", &C::name, choice(optimizer_names()), "Which optimizer.", every_run()),
+           field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule.",
+                 every_run()),
+           field(s, "momentum", &C::momentum, below(0, 1), "sgd: momentum.", optimizers({"sgd"})),
+           field(s, "nesterov", &C::nesterov, boolean(), "sgd: Nesterov's momentum.",
+                 optimizers({"sgd"})),
+           field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean.",
+                 optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+           field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square.",
+                 optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+           field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square.",
+                 optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+           field(s, "ema", &C::ema, below(0, 1),
+                 "Evaluate the mean of the weights over time, with this decay; 0: off. "
+                 "checkpoint/last_average.safetensors holds it, last.safetensors the weights "
+                 "themselves.",
+                 every_run()),
+           field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty.", every_run()),
+           field(s, "weight_decay_of", &C::weight_decay_of, list(text(), 0, 64),
+                 "Another weight decay for parameters by the beginning of their names, such as "
+                 "\"convs.=0.01\"; the first that fits counts.",
+                 every_run()),
+           field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
+                 "Leave biases and the norms' parameters without weight decay.", every_run()),
+           field(s, "clip_norm", &C::clip_norm, number(0, 1e12),
+                 "Scale gradients down to this global norm; 0: off.", every_run()),
+           field(s, "in_backward", &C::in_backward, boolean(),
+                 "Update each parameter as soon as its gradient is complete, so that gradients are "
+                 "never all in memory. Without clip_norm, gradient accumulation, checkpointing.",
+                 every_run())}};
+}
+
+Section schedule() {
+  constexpr auto s = &Config::schedule;
+  using C = ScheduleConfig;
+  return {
+      "schedule",
+      "The learning rate over time.",
+      {field(s, "name", &C::name, choice(schedule_names()), "Which schedule.", every_run()),
+       field(s, "warmup_steps", &C::warmup_steps, integer(0, kMany),
+             "Steps of linear warm-up before all but one_cycle.",
+             schedules({"constant", "step", "cosine", "linear", "inverse_sqrt"})),
+       field(s, "warmup_epochs", &C::warmup_epochs, number(0, 1e6),
+             "The same in epochs; the two add up.",
+             schedules({"constant", "step", "cosine", "linear", "inverse_sqrt"})),
+       field(s, "milestones", &C::milestones, list(positive(1e6), 0, 64),
+             "step: the epochs after which the rate is multiplied by gamma.", schedules({"step"})),
+       field(s, "gamma", &C::gamma, positive(1), "step: the factor at each milestone.",
+             schedules({"step"})),
+       field(s, "min_lr", &C::min_lr, number(0, 1e4),
+             "cosine, linear, one_cycle: the last rate; one_cycle with 0: lr / 250000.",
+             schedules({"cosine", "linear", "one_cycle"})),
+       field(s, "peak_at", &C::peak_at, below(0, 1),
+             "one_cycle: fraction of the run at which the rate is highest.",
+             schedules({"one_cycle"}))}};
+}
+
+Section compression() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  return {
+      "compression",
+      "How activations are kept until the backward pass.",
+      {field(s, "policy", &C::policy, choice({"gact", "budget", "actnn", "acgc"}),
+             "Who decides how each tensor is kept. gact, actnn: the level. budget: a plan within "
+             "memory_budget. acgc: an error bound for each from acgc_growth.",
+             every_run()),
+       field(
+           s, "memory_budget", &C::memory_budget, text(),
+           "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
+           "raw, \"1/6\" or \"6x\"; with \" activations\" only what is kept for backward counts. A "
+           "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
+           "Means policy budget; empty: none.",
+           policies({"gact", "budget"})),
+       field(s, "budget_recompute", &C::budget_recompute, boolean(),
+             "budget: recompute blocks, as with checkpointing, where nothing else fits or leaves "
+             "good "
+             "widths; as few as do that.",
+             policies({"budget"})),
+       field(s, "level", &C::level, choice(level_names()),
+             "L0: as they are; L1: 4 bits, L1.1: 8, L1.2: 2; L2, L2.1, L2.2: 4, 3, 2 bits on "
+             "average, by measured sensitivity; L3: L2 with offload; CB1, CB2: L1 with "
+             "checkpointing. actnn: L1: only what products read, 4 bits; L2: all; L3: 2 bits on "
+             "average, by tensor and sample; L4, L5: L3 with offload.",
+             policies({"gact", "actnn"})),
+       field(s, "bits", &C::bits, integer(0, 16), "Instead of the level's bits, unless 0.",
+             {"policy gact, and actnn above level L0",
+              {"compression.policy", "compression.level"},
+              [](const Config& c) {
+                return policy_of(c) == "gact" || (policy_of(c) == "actnn" && packs(c));
+              }}),
+       field(
+           s, "average_bits", &C::average_bits, number(0, 16),
+           "L2, L3, actnn: instead of the level's average, such as 2.5, unless 0. Codes that carry "
+           "a sign have at least 2.",
+           {"levels that give each tensor its own width",
+            {"compression.policy", "compression.level"},
+            [](const Config& c) { return policy_of(c) != "budget" && chooses_widths(c); }}),
+       field(s, "adapt_interval", &C::adapt_interval, integer(1, kMany),
+             "L2, L3, actnn: steps from one measurement of sensitivities to the next.",
+             {"what measures now and then: levels L2 to L3, actnn and budget",
+              {"compression.policy", "compression.level"},
+              [](const Config& c) { return chooses_widths(c) || policy_of(c) == "actnn"; }}),
+       field(s, "adapt_samples", &C::adapt_samples, integer(2, kMany),
+             "L2, L3: samples of the batch that measure.",
+             {"what measures with a part of the batch: levels L2 to L3, budget, guard and "
+              "track_interval",
+              {"compression.policy", "compression.level"},
+              [](const Config& c) {
+                return measures(c) || c.compression.guard > 0 || c.compression.track_interval > 0;
+              }}),
+       field(s, "adapt_share", &C::adapt_share, number(0, 1),
+             "L2, L3: the share of an interval's samples that may be used to measure; tensors take "
+             "turns where it does not suffice for all.",
+             {"what measures sensitivities: levels L2 to L3 and budget",
+              {"compression.policy", "compression.level"},
+              measures}),
+       field(s, "acgc_growth", &C::acgc_growth, number(1e-6, 1e6),
+             "acgc: e; errors of e^2 of the squared gradient are allowed.", policies({"acgc"})),
+       field(
+           s, "acgc_rule", &C::acgc_rule, choice({"derived", "published"}),
+           "acgc: bounds that hold; published: those of the paper, its widths and rounding, and no "
+           "recipes.",
+           policies({"acgc"})),
+       field(s, "acgc_count", &C::acgc_count, choice({"worst", "expected"}),
+             "acgc: what is bounded: errors in the worst case, or, of stochastic rounding, what is "
+             "expected of them, which takes far fewer bits.",
+             policies({"acgc"})),
+       field(s, "acgc_codec", &C::acgc_codec, choice(compress::error_bounded_names()),
+             "acgc: fixed: a width for each channel; fixed_z: the same, zeros as masks where that "
+             "is less; entropy: steps coded by their entropy; zfp where built with it.",
+             policies({"acgc"})),
+       field(s, "acgc_interval", &C::acgc_interval, integer(1, kMany),
+             "acgc: steps from one look at the gradients to the next.", policies({"acgc"})),
+       field(s, "recipes", &C::recipes, boolean(),
+             "Rebuild cheap tensors from what is kept anyway, instead of keeping them.",
+             {"policies gact and acgc, and actnn but for level L1",
+              {"compression.policy", "compression.level"},
+              [](const Config& c) { return may_rebuild(c) && policy_of(c) != "budget"; }}),
+       field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),
+             "Where the signs of relus are kept: in the codes of a neighbour, at no cost; as "
+             "masks of 1 bit; rebuilt: nowhere, which biases gradients.",
+             policies({"gact", "actnn", "budget"})),
+       field(s, "chain", &C::chain, number(0, 1e6),
+             "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
+             "from what is kept.",
+             {"recipes",
+              {"compression.recipes", "compression.policy", "compression.level"},
+              [](const Config& c) { return rebuilds(c); }}),
+       field(s, "slice_bytes", &C::slice_bytes, or_null(integer(0, kMany)),
+             "Backward unpacks and rebuilds tensors in slices of the batch of about so many bytes; "
+             "0: whole; null: 8 MiB, which caches hold, on CUDA 64 MiB.",
+             {"what packs or rebuilds activations",
+              {"compression.level", "compression.recipes"},
+              [](const Config& c) { return packs(c) || rebuilds(c); }}),
+       field(s, "min_elements", &C::min_elements, integer(0, kMany),
+             "Tensors of at most so many elements are kept as they are.",
+             {"what packs activations, and offload",
+              {"compression.policy", "compression.level", "compression.offload"},
+              [](const Config& c) { return packs(c) || !c.compression.offload.empty(); }}),
+       field(s, "group_size", &C::group_size, group_size(),
+             "Values of one channel that share a minimum and a scale.", packing()),
+       field(s, "group_axis", &C::group_axis, choice({"column", "row"}),
+             "row: values that share them are neighbours in memory, of all channels, and signs are "
+             "kept as masks; to compare with, not for actnn and acgc.",
+             {"policies gact and budget, where they pack",
+              {"compression.policy", "compression.level"},
+              [](const Config& c) {
+                return packs(c) && (policy_of(c) == "gact" || policy_of(c) == "budget");
+              }}),
+       field(s, "rounding", &C::rounding, choice({"auto", "stochastic", "dithered", "nearest"}),
+             "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
+             "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "
+             "biased; auto: dithered, but stochastic on CUDA, with acgc and with rebuilt signs.",
+             {packing().who, packing().by,
+              // Of other runs, what resolve() makes of auto.
+              [](const Config& c) { return packs(c) || c.compression.rounding != "nearest"; }}),
+       field(s, "entropy", &C::entropy, boolean(),
+             "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
+             "but time.",
+             packing()),
+       field(
+           s, "track_interval", &C::track_interval, integer(0, kMany),
+           "Steps from one measurement of the gradient's variance, of what compression adds to it "
+           "and of the loss's smoothness to the next; 0: none, or with guard 200.",
+           every_run()),
+       field(s, "guard", &C::guard, number(0, 1e3),
+             "The share of the minibatch's variance that compression may add to the gradient's, "
+             "such as 0.1: bits (of actnn their average, of acgc the growth, of budget what it "
+             "uses of what it may) rise while it adds more and fall where it adds far less; 0: "
+             "off.",
+             every_run()),
+       field(s, "guard_min_bits", &C::guard_min_bits, integer(1, 16),
+             "Below which the guard does not go.",
+             {"the guard",
+              {"compression.guard"},
+              [](const Config& c) { return c.compression.guard > 0; }}),
+       field(s, "offload", &C::offload, text(),
+             "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
+             "memory. The file has no name and vanishes with the run. On CUDA they go to pinned "
+             "host memory instead.",
+             every_run()),
+       without_effect(bytes_field(s, "offload_window", &C::offload_window,
+                                  "What of them stays in memory at most (\"256 MiB\").",
+                                  "compression.offload_window",
+                                  {"offload", {"compression.offload"}, [](const Config& c) {
+                                     return !c.compression.offload.empty();
+                                   }}))}};
+}
+
+Section train() {
+  constexpr auto s = &Config::train;
+  using C = TrainConfig;
+  return {
+      "train",
+      "The training loop.",
+      {field(s, "epochs", &C::epochs, integer(1, 1'000'000),
+             "Passes over the data, unless steps says when to stop.", every_run()),
+       field(s, "steps", &C::steps, integer(0, kMany),
+             "Stop after so many steps instead; 0: by epochs.", every_run()),
+       field(s, "log_interval", &C::log_interval, integer(1, kMany),
+             "Steps between lines of metrics.jsonl.", every_run()),
+       without_effect(field(s, "checkpoint_interval", &C::checkpoint_interval, integer(0, kMany),
+                            "Steps between checkpoints; 0: after each epoch only.", every_run())),
+       field(s, "eval_interval", &C::eval_interval, integer(1, 1'000'000),
+             "Epochs between evaluations on the test images; the last epoch always has one.",
+             every_run()),
+       field(s, "patience", &C::patience, integer(0, 1'000'000),
+             "Stop after so many epochs without a lower validation loss, whose epoch is the best "
+             "one; 0: never, and the best is that of the highest accuracy or other metric.",
+             with_data(BatchSpec::Kind::graph)),
+       field(s, "label_smoothing", &C::label_smoothing, below(0, 1),
+             "Weight of the uniform distribution in the target.", every_run()),
+       field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
+             "Batches that make one step: its loss is the mean over all their targets.",
+             every_run()),
+       field(s, "checkpointing", &C::checkpointing, boolean(),
+             "Keep only the inputs of residual blocks, whole, and recompute the rest in backward.",
+             networks("checkpointing",
+                      "networks of blocks, which are all but mlp and graph networks")),
+       field(
+           s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
+           "checkpointing: only of so many blocks, from the first; 0: of all.",
+           {"train.checkpointing, and levels CB1 and CB2", {"train.checkpointing"}, checkpoints})}};
+}
+
+Section run() {
+  constexpr auto s = &Config::run;
+  using C = RunConfig;
+  return {
+      "",
+      "The whole run.",
+      {field(s, "seed", &C::seed, integer(0, INT64_MAX), "Everything random follows from it.",
+             every_run()),
+       field(s, "device", &C::device, choice({"cpu", "cuda", "meta"}),
+             "Where to compute; meta: nowhere, only memory is counted (bench step).", every_run()),
+       field(s, "precision", &C::precision, choice({"f32", "tf32", "bf16"}),
+             "tf32: CUDA's matrix products and convolutions round f32 operands to 10 bits; bf16: "
+             "activations on CUDA are bf16, parameters f32.",
+             on({"cuda", "meta"}, "device cuda, and meta in its place")),
+       without_effect(field(s, "cuda_graphs", &C::cuda_graphs, boolean(),
+                            "Record a step of each shape once and replay it (CUDA).",
+                            on({"cuda"}, "device cuda"))),
+       field(s, "deterministic", &C::deterministic, boolean(),
+             "Convolutions on CUDA give equal bits in every run; false: cuDNN may add in any "
+             "order, which can be faster.",
+             on({"cuda", "meta"}, "device cuda, and meta in its place")),
+       bytes_field(
+           s, "workspace_limit", &C::workspace_limit,
+           "The most bytes of workspace of a convolution, product or attention on CUDA, where "
+           "there "
+           "is a way that takes less (\"512 MiB\"); a budget of the peak allows a sixteenth of it "
+           "at most.",
+           "workspace_limit", on({"cuda", "meta"}, "device cuda, and meta in its place")),
+       without_effect(field(s, "threads", &C::threads, integer(0, 4096),
+                            "Threads to compute with; 0: one per core.", every_run())),
+       without_effect(bytes_field(s, "memory_limit", &C::memory_limit,
+                                  "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit.",
+                                  "memory_limit", every_run()))}};
+}
+
+}  // namespace
+
+const std::vector<Section>& config_sections() {
+  static const std::vector<Section> sections = {model(),       data(),  optim(), schedule(),
+                                                compression(), train(), run()};
+  return sections;
+}
+
+}  // namespace frugal::apps

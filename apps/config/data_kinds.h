@@ -1,0 +1,31 @@
+// The kinds of data that batches come from: one file each, all of the same functions.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config/make_data.h"
+
+namespace frugal::apps {
+
+struct DataKind {
+  std::vector<std::string> (*names)();
+  DataTraits (*traits)(const std::string& name);
+  void (*check)(const Config& config);  // of keys that must be as they are; Errors: ConfigError
+  // Files or folders below a folder of data, any of which says that it has this set; none: only
+  // data.dir can name it.
+  std::vector<std::string> (*marks)(const std::string& name);
+  BatchSpec (*spec)(const Config& config);
+  std::unique_ptr<data::BatchSource> (*open)(const Config& config, Split split);
+  // See samples_ahead().
+  std::vector<int64_t> (*ahead)(const Config& config, int64_t batch);
+};
+
+// The first of these folders in `dir` that exists, or `dir`.
+std::string within(const std::string& dir, const std::vector<std::string>& folders);
+
+const DataKind& image_data();  // make_images.cpp
+const DataKind& text_data();   // make_text.cpp
+const DataKind& graph_data();  // make_graph.cpp
+
+}  // namespace frugal::apps

@@ -1,0 +1,138 @@
+#include "apps/config/make_data.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/config/data_kinds.h"
+#include "data/fetch/sources.h"
+
+namespace frugal::apps {
+namespace {
+
+const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data()};
+
+// The schema lets no other name through.
+const DataKind& kind_of(const std::string& name) {
+  for (const DataKind* kind : kKinds) {
+    const std::vector<std::string> names = kind->names();
+    if (std::find(names.begin(), names.end(), name) != names.end()) return *kind;
+  }
+  throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
+}
+
+}  // namespace
+
+std::string within(const std::string& dir, const std::vector<std::string>& folders) {
+  namespace fs = std::filesystem;
+  for (const std::string& folder : folders)
+    if (fs::is_directory(fs::path(dir) / folder)) return (fs::path(dir) / folder).string();
+  return dir;
+}
+
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> all;
+  for (const DataKind* kind : kKinds)
+    for (const std::string& name : kind->names()) all.push_back(name);
+  return all;
+}
+
+BatchSpec batch_spec(const Config& config) { return kind_of(config.data.name).spec(config); }
+
+Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
+  CategoryScope scope(Category::input);
+  auto ids = [&](const Shape& shape) { return Tensor::empty(shape, DType::i64, device); };
+  Batch batch;
+  switch (spec.kind) {
+    case BatchSpec::Kind::images: {
+      Shape shape{samples};
+      for (const int64_t extent : spec.sample) shape.push_back(extent);
+      batch.input = Tensor::empty(shape, DType::f32, device);
+      batch.target = ids({samples});
+      break;
+    }
+    case BatchSpec::Kind::sequences: {
+      const Shape tokens{samples, spec.sample[0]};
+      batch.input = ids(tokens);
+      batch.target = ids(spec.target_of_each_token ? tokens : Shape{samples});
+      for (const std::string& name : spec.token_extras)
+        batch.extras.emplace_back(name, ids(tokens));
+      break;
+    }
+    case BatchSpec::Kind::graph:
+      batch.input = Tensor::empty({spec.sample[0], spec.is_sparse() ? 0 : spec.sample[1]},
+                                  DType::f32, device);
+      batch.target = spec.has_several_labels()
+                         ? Tensor::empty({spec.sample[0], spec.classes}, DType::f32, device)
+                         : ids({spec.sample[0]});
+      batch.extras = spec.extras;
+      batch.held = true;
+      break;
+  }
+  return batch;
+}
+
+const char* unit_of(const BatchSpec& spec) {
+  return spec.kind == BatchSpec::Kind::images  ? "images"
+         : spec.kind == BatchSpec::Kind::graph ? "nodes"
+                                               : "tokens";
+}
+
+int64_t units_of(const BatchSpec& spec, const Batch& batch) {
+  return spec.kind == BatchSpec::Kind::sequences ? batch.input.numel() : batch.input.size(0);
+}
+
+Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
+  if (!is_divisible(batch)) return batch;
+  Batch part{batch.input.slice(0, begin, end), batch.target.slice(0, begin, end)};
+  for (const auto& [name, tensor] : batch.extras)
+    part.extras.emplace_back(name, tensor.slice(0, begin, end));
+  return part;
+}
+
+bool is_divisible(const Batch& batch) { return !find_tensor(batch.extras, "edge_index").defined(); }
+
+DataTraits data_traits(const std::string& name) { return kind_of(name).traits(name); }
+
+std::string find_data(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const std::vector<std::string> marks = kind_of(name).marks(name);
+  for (const std::string& folder : data::data_folders())
+    for (const std::string& mark : marks)
+      if (fs::exists(fs::path(folder) / mark, ignored)) return folder;
+  return "";
+}
+
+std::string searched_folders() {
+  const std::vector<std::string> all = data::data_folders();
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + all[i];
+  return text;
+}
+
+void resolve_data(Config& config) {
+  const std::string& name = config.data.name;
+  const DataKind& kind = kind_of(name);
+  kind.check(config);
+  if (config.data.dir || !kind.traits(name).reads_files) return;
+  if (kind.marks(name).empty())
+    throw ConfigError("data.dir", fmt::format("expected where the files of {} are", name));
+  const std::string found = find_data(name);
+  if (found.empty())
+    throw ConfigError("data.dir",
+                      fmt::format("found no {} in {}; `frugal data fetch {}` downloads it, or "
+                                  "data.dir names its folder",
+                                  name, searched_folders(), name));
+  config.data.dir = found;
+}
+
+std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {
+  return kind_of(config.data.name).open(config, split);
+}
+
+std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) {
+  return kind_of(config.data.name).ahead(config, batch);
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "apps/config/data_kinds.h"
+#include "apps/config/make_model.h"
+#include "apps/training_step.h"
+#include "core/random_streams.h"
+#include "core/rng.h"
+#include "data/graph/graph_batches.h"
+#include "data/graph/graph_samplers.h"
+#include "data/graph/graph_split.h"
+#include "data/graph/graphsaint.h"
+#include "data/graph/musae.h"
+#include "data/graph/npz_graph.h"
+#include "data/graph/ogb.h"
+#include "data/graph/planetoid.h"
+
+namespace frugal::apps {
+namespace {
+
+using data::GraphData;
+using data::GraphOptions;
+
+constexpr int64_t kRandomClasses = 40;
+constexpr int64_t kMaxValues = int64_t{1} << 33;  // of features, 32 GiB of them
+
+// ---- a graph from memory, whose labels its features tell a little, and its neighbours more: half
+// of the edges join nodes of one class
+GraphData random_graph(const Config& config) {
+  const DataConfig& c = config.data;
+  const CategoryScope scope(Category::input);
+  GraphData graph;
+  graph.nodes = c.nodes;
+  graph.features = c.features;
+  graph.classes = c.classes.value_or(kRandomClasses);
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const RngKey key = streams::kGraphEdges.key(seed);
+  std::vector<int64_t> from, to;
+  const auto nodes = static_cast<uint64_t>(c.nodes);
+  for (uint64_t e = 0; e < static_cast<uint64_t>(c.edges); ++e) {
+    const auto one = static_cast<int64_t>(uniform_int(key, 2 * e, nodes));
+    const auto any = static_cast<int64_t>(uniform_int(key, 2 * e + 1, nodes));
+    const int64_t alike = any - any % graph.classes + one % graph.classes;
+    from.push_back(one);
+    to.push_back(e % 2 == 0 && alike < c.nodes ? alike : any);
+  }
+  graph.edge_index = data::make_edge_index(c.nodes, from, to, true);
+  graph.y = Tensor::empty({c.nodes}, DType::i64);
+  graph.x = Tensor::empty({c.nodes, c.features}, DType::f32);
+  const RngKey noise = streams::kGraphFeatures.key(seed);
+  for (int64_t v = 0; v < c.nodes; ++v) {
+    const int64_t label = v % graph.classes;
+    graph.y.mut<int64_t>()[v] = label;
+    float* x = graph.x.mut<float>() + v * c.features;
+    for (int64_t f = 0; f < c.features; ++f)
+      x[f] = uniform(noise, static_cast<uint64_t>(v * c.features + f)) - 0.5f +
+             (f % graph.classes == label ? 1.0f : 0.0f);
+  }
+  return graph;
+}
+
+// ---- the table
+struct GraphRow {
+  const char* name;
+  bool normalizes, sparse_features;  // read data.normalize, data.sparse_features
+  GraphData (*open)(const Config& config, const GraphOptions& options);
+};
+
+GraphData planetoid(const Config& config, const GraphOptions& options) {
+  return data::open_planetoid(*config.data.dir, config.data.name, options);
+}
+
+GraphData graphsaint(const Config& config, const GraphOptions&) {
+  data::GraphSaintOptions options;
+  options.standardize = config.data.normalize;
+  const std::string& name = config.data.name;
+  return data::open_graphsaint(within(*config.data.dir, {name, "graphsaint/" + name}), options);
+}
+
+constexpr GraphRow kGraphs[] = {
+    {"cora", true, true, planetoid},
+    {"citeseer", true, true, planetoid},
+    {"pubmed", true, true, planetoid},
+    {"facebook", true, true,
+     [](const Config& config, const GraphOptions& options) {
+       return data::open_musae(
+           within(*config.data.dir, {"graphs/musae-facebook", "musae-facebook", "facebook"}),
+           "facebook", options);
+     }},
+    {"ogbn_arxiv", false, false,
+     [](const Config& config, const GraphOptions&) {
+       return data::open_ogb(within(*config.data.dir, {"ogbn_arxiv", "arxiv", "ogb/ogbn_arxiv"}));
+     }},
+    {"flickr", true, false, graphsaint},
+    {"reddit", true, false, graphsaint},
+    {"yelp", true, false, graphsaint},
+    {"amazon", true, false, graphsaint},
+    {"ppi", true, false, graphsaint},
+    {"graphsaint", true, false, graphsaint},
+    {"graph_npz", true, true,
+     [](const Config& config, const GraphOptions& options) {
+       return data::open_npz_graph(*config.data.dir, options);
+     }},
+    {"random_graph", false, false,
+     [](const Config& config, const GraphOptions&) { return random_graph(config); }},
+};
+
+const GraphRow& graph_row(const std::string& name) {
+  return *std::find_if(std::begin(kGraphs), std::end(kGraphs),
+                       [&](const GraphRow& row) { return name == row.name; });
+}
+
+// The graph with its masks, read once for equal configurations.
+const GraphData& graph_of(const Config& config) {
+  static std::map<std::string, GraphData> read;
+  const DataConfig& c = config.data;
+  const std::string key = to_json(config).at("data").dump() + std::to_string(config.run.seed);
+  const auto found = read.find(key);
+  if (found != read.end()) return found->second;
+  const GraphRow& row = graph_row(c.name);
+  GraphOptions options;
+  options.normalize = c.normalize;
+  options.sparse = c.sparse_features;
+  GraphData graph = row.open(config, options);
+  if (c.split && graph.train_edge_index.defined())
+    throw ConfigError(
+        "data.split",
+        fmt::format("expected null for '{}', whose files say which edges training sees", c.name));
+  if (c.split || !graph.train_mask.defined()) {
+    data::GraphSplit split;
+    if (c.split) {
+      split.train = c.split->at(0);
+      split.val = c.split->at(1);
+      split.test = 1 - split.train - split.val;
+      if (split.test < 1e-9)
+        throw ConfigError("data.split", fmt::format("expected shares that leave nodes to test, got "
+                                                    "{} and {}",
+                                                    split.train, split.val));
+    }
+    split.seed = static_cast<uint64_t>(config.run.seed);
+    data::random_split(graph, split);
+  }
+  return read.emplace(key, std::move(graph)).first->second;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const GraphRow& row : kGraphs) all.emplace_back(row.name);
+  return all;
+}
+
+DataTraits traits(const std::string& name) {
+  DataTraits traits;
+  traits.kind = BatchSpec::Kind::graph;
+  traits.reads_files = name != "random_graph";
+  traits.normalizes = graph_row(name).normalizes;
+  traits.sparse_features = graph_row(name).sparse_features;
+  return traits;
+}
+
+std::vector<std::string> marks(const std::string& name) {
+  if (name == "cora" || name == "citeseer" || name == "pubmed") {
+    const std::string file = "ind." + name + ".graph";
+    return {"planetoid/" + file, file, name + "/raw/" + file, name + "/" + file};
+  }
+  if (name == "facebook") {
+    std::vector<std::string> all;
+    for (const char* folder : {"graphs/musae-facebook/", "musae-facebook/", "facebook/", ""})
+      for (const char* file : {"musae_facebook_edges.csv", "facebook_edges.csv"})
+        all.push_back(std::string(folder) + file);
+    return all;
+  }
+  if (name == "ogbn_arxiv")
+    return {"ogbn_arxiv/raw", "arxiv/raw", "ogb/ogbn_arxiv/raw", "raw/edge.csv.gz", "raw/edge.csv"};
+  if (name == "graphsaint" || name == "graph_npz" || name == "random_graph") return {};
+  return {name + "/adj_full.npz", "graphsaint/" + name + "/adj_full.npz", "adj_full.npz"};
+}
+
+void check(const Config& config) {
+  const DataConfig& c = config.data;
+  if (c.name == "random_graph" && c.edges > c.nodes * c.nodes)
+    throw ConfigError("data.edges",
+                      fmt::format("expected at most {} for data.nodes {}, since equal edges count "
+                                  "once; got {}",
+                                  c.nodes * c.nodes, c.nodes, c.edges));
+  if (c.name == "random_graph" && c.features > kMaxValues / c.nodes)
+    throw ConfigError("data.features", fmt::format("expected at most {} for data.nodes {}, got {}",
+                                                   kMaxValues / c.nodes, c.nodes, c.features));
+  if (c.sampler == "clusters" && c.batch_size > c.clusters)
+    throw ConfigError("data.batch_size", fmt::format("expected at most data.clusters, {}, got {}",
+                                                     c.clusters, c.batch_size));
+}
+
+// What the network makes of a node's neighbours; attention makes its own coefficients.
+data::GraphAggregate aggregate_of(const std::string& model) {
+  if (model == "sage") return data::GraphAggregate::mean;
+  if (model == "gcn" || model == "gcnii") return data::GraphAggregate::symmetric_loops;
+  return data::GraphAggregate::none;
+}
+
+BatchSpec spec_of(const Config& config) {
+  const GraphData& graph = graph_of(config);
+  BatchSpec spec;
+  spec.kind = BatchSpec::Kind::graph;
+  spec.sample = {graph.nodes, graph.features};
+  spec.classes = graph.classes;
+  if (has_several_labels(graph.y)) spec.metric = "micro_f1";
+  spec.extras = {{"edge_index", graph.edge_index}};
+  if (graph.sparse()) {
+    spec.extras.emplace_back("x_row_ptr", graph.x_row_ptr);
+    spec.extras.emplace_back("x_col", graph.x_col);
+    spec.extras.emplace_back("x_value", graph.x_value);
+  }
+  return spec;
+}
+
+std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
+  const DataConfig& c = config.data;
+  const GraphData& graph = graph_of(config);
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  // Nodes are tested in the whole graph.
+  if (split == Split::test)
+    return std::make_unique<data::GraphBatches>(graph, data::GraphPart::test);
+  if (split == Split::validation)
+    return std::make_unique<data::GraphBatches>(graph, data::GraphPart::val);
+  if (c.sampler == "full")
+    return std::make_unique<data::GraphBatches>(graph, data::GraphPart::train);
+  if (c.sampler == "neighbours") {
+    data::NeighbourOptions options;
+    options.fanouts = c.fan_outs;
+    options.aggregate = aggregate_of(config.model.name);
+    // The mean of the neighbours that were drawn needs no help.
+    if (options.aggregate == data::GraphAggregate::mean)
+      options.aggregate = data::GraphAggregate::none;
+    options.batch_size = c.batch_size;
+    options.seed = seed;
+    return std::make_unique<data::NeighbourBatches>(graph, data::GraphPart::train, options);
+  }
+  if (c.sampler == "clusters") {
+    data::ClusterOptions options;
+    options.clusters = c.clusters;
+    options.clusters_per_batch = c.batch_size;
+    options.seed = seed;
+    return std::make_unique<data::ClusterBatches>(graph, data::GraphPart::train, options);
+  }
+  data::SaintOptions options;
+  options.sampler = c.sampler == "node"   ? data::SaintSampler::node
+                    : c.sampler == "edge" ? data::SaintSampler::edge
+                                          : data::SaintSampler::walk;
+  options.roots = options.nodes = options.edges = c.batch_size;
+  options.length = c.walk_length;
+  options.aggregate = aggregate_of(config.model.name);
+  options.batches = c.sampler_batches;
+  options.seed = seed;
+  const int64_t most = data::most_saint_draws(graph, data::GraphPart::train, options);
+  if (c.batch_size > most)
+    throw ConfigError("data.batch_size",
+                      fmt::format("expected at most {} with this graph and data.sampler {}, got {}",
+                                  most, c.sampler, c.batch_size));
+  return std::make_unique<data::SaintBatches>(graph, data::GraphPart::train, options);
+}
+
+}  // namespace
+
+const DataKind& graph_data() {
+  static const DataKind kind = {
+      names, traits, check, marks, spec_of, open, [](const Config&, int64_t) {
+        return std::vector<int64_t>{};
+      }};
+  return kind;
+}
+
+}  // namespace frugal::apps

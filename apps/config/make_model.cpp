@@ -1,0 +1,379 @@
+#include "apps/config/make_model.h"
+
+#include <algorithm>
+
+#include "core/random_streams.h"
+#include "models/bert.h"
+#include "models/densenet.h"
+#include "models/gat.h"
+#include "models/gcn.h"
+#include "models/gcnii.h"
+#include "models/gpt2.h"
+#include "models/mlp.h"
+#include "models/resnet.h"
+#include "models/resnet_cifar.h"
+#include "models/sage.h"
+#include "models/swin.h"
+#include "models/vgg.h"
+#include "models/vit.h"
+
+namespace frugal::apps {
+namespace {
+
+using models::Init;
+using ModelPtr = std::shared_ptr<Module>;
+using ModelMaker = ModelPtr (*)(Init&, const ModelConfig&, const BatchSpec&);
+
+template <class T, class U>
+void take(T& value, const std::optional<U>& wanted) {
+  if (wanted) value = *wanted;
+}
+
+// ---- images
+ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::CifarResNetOptions options = models::cifar_resnet_options(config.name);
+  options.shortcut = config.shortcut == "A" ? models::Shortcut::A : models::Shortcut::B;
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::CifarResNet>(init, options);
+}
+
+ModelPtr make_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::ResNetOptions options = models::resnet_options(config.name);
+  options.stem = config.stem == "cifar" ? models::Stem::cifar : models::Stem::imagenet;
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::ResNet>(init, options);
+}
+
+ModelPtr make_vgg(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::VggOptions options = models::vgg_options(config.name);
+  take(options.dropout, config.dropout);
+  take(options.hidden, config.width);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Vgg>(init, options);
+}
+
+ModelPtr make_densenet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::DenseNetOptions options = models::densenet_options(config.name);
+  take(options.dropout, config.dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::DenseNet>(init, options);
+}
+
+ModelPtr make_mlp(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::MlpOptions options;
+  options.in_features = spec.sample.numel();
+  options.hidden = config.hidden;
+  take(options.dropout, config.dropout);
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Mlp>(init, options);
+}
+
+ModelPtr make_vit(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::VitOptions options = models::vit_options(config.name);
+  take(options.layers, config.layers);
+  take(options.hidden, config.width);
+  take(options.heads, config.heads);
+  take(options.mlp, config.feed_forward);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  options.image = spec.sample[0];
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Vit>(init, options);
+}
+
+ModelPtr make_swin(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::SwinOptions options = models::swin_options(config.name);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Swin>(init, options);
+}
+
+// ---- sequences
+ModelPtr make_bert(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::BertOptions options = models::bert_options(config.name);
+  take(options.layers, config.layers);
+  take(options.hidden, config.width);
+  take(options.heads, config.heads);
+  take(options.intermediate, config.feed_forward);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  take(options.max_positions, config.max_positions);
+  options.vocab_size = *config.vocab_size;
+  options.num_classes = *config.num_classes;
+  if (spec.target_of_each_token) options.head = models::BertHead::masked_lm;
+  return std::make_shared<models::Bert>(init, options);
+}
+
+ModelPtr make_gpt2(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::Gpt2Options options = models::gpt2_options(config.name);
+  take(options.layers, config.layers);
+  take(options.hidden, config.width);
+  take(options.heads, config.heads);
+  take(options.inner, config.feed_forward);
+  take(options.dropout, config.dropout);
+  take(options.attention_dropout, config.attention_dropout);
+  take(options.context_length, config.max_positions);
+  options.vocab_size = *config.vocab_size;
+  return std::make_shared<models::Gpt2>(init, options);
+}
+
+// ---- graphs
+void set_common(models::GnnOptions& options, const ModelConfig& config, const BatchSpec& spec) {
+  options.in_features = spec.sample[1];
+  options.num_classes = *config.num_classes;
+  take(options.hidden, config.width);
+  take(options.layers, config.layers);
+  take(options.dropout, config.dropout);
+  options.batch_norm = config.batch_norm;
+  options.residual = config.residual;
+  options.jk = config.jump == "cat"   ? models::JumpingKnowledge::cat
+               : config.jump == "max" ? models::JumpingKnowledge::max
+                                      : models::JumpingKnowledge::none;
+}
+
+ModelPtr make_gcn(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::GnnOptions options;
+  set_common(options, config, spec);
+  take(options.input_dropout, config.input_dropout);
+  return std::make_shared<models::Gcn>(init, options);
+}
+
+ModelPtr make_sage(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::SageOptions options;
+  set_common(options, config, spec);
+  take(options.input_dropout, config.input_dropout);
+  options.aggregation =
+      config.aggregation == "max" ? models::SageAggregation::max : models::SageAggregation::mean;
+  return std::make_shared<models::Sage>(init, options);
+}
+
+ModelPtr make_gat(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::GatOptions options;
+  set_common(options, config, spec);
+  take(options.input_dropout, config.input_dropout);
+  take(options.heads, config.heads);
+  take(options.out_heads, config.out_heads);
+  take(options.attention_dropout, config.attention_dropout);
+  take(options.slope, config.slope);
+  return std::make_shared<models::Gat>(init, options);
+}
+
+ModelPtr make_gcnii(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  models::GcniiOptions options;
+  set_common(options, config, spec);
+  take(options.alpha, config.alpha);
+  take(options.theta, config.theta);
+  return std::make_shared<models::Gcnii>(init, options);
+}
+
+struct ModelRow {
+  const char* name;
+  Family family;
+  ModelMaker make;
+};
+constexpr ModelRow kModels[] = {
+    {"resnet20", Family::images, make_cifar_resnet},
+    {"resnet32", Family::images, make_cifar_resnet},
+    {"resnet44", Family::images, make_cifar_resnet},
+    {"resnet56", Family::images, make_cifar_resnet},
+    {"resnet110", Family::images, make_cifar_resnet},
+    {"preact_resnet56", Family::images, make_cifar_resnet},
+    {"resnet18", Family::images, make_resnet},
+    {"resnet34", Family::images, make_resnet},
+    {"resnet50", Family::images, make_resnet},
+    {"resnet101", Family::images, make_resnet},
+    {"resnet152", Family::images, make_resnet},
+    {"wide_resnet50_2", Family::images, make_resnet},
+    {"wide_resnet101_2", Family::images, make_resnet},
+    {"vgg11", Family::images, make_vgg},
+    {"vgg13", Family::images, make_vgg},
+    {"vgg16", Family::images, make_vgg},
+    {"vgg19", Family::images, make_vgg},
+    {"vgg11_bn", Family::images, make_vgg},
+    {"vgg13_bn", Family::images, make_vgg},
+    {"vgg16_bn", Family::images, make_vgg},
+    {"vgg19_bn", Family::images, make_vgg},
+    {"densenet121", Family::images, make_densenet},
+    {"densenet161", Family::images, make_densenet},
+    {"densenet169", Family::images, make_densenet},
+    {"densenet201", Family::images, make_densenet},
+    {"vit_b_16", Family::images, make_vit},
+    {"vit_b_32", Family::images, make_vit},
+    {"vit_l_16", Family::images, make_vit},
+    {"vit_l_32", Family::images, make_vit},
+    {"vit_h_14", Family::images, make_vit},
+    {"swin_t", Family::images, make_swin},
+    {"swin_s", Family::images, make_swin},
+    {"swin_b", Family::images, make_swin},
+    {"mlp", Family::images, make_mlp},
+    {"bert_tiny", Family::encoder, make_bert},
+    {"bert_mini", Family::encoder, make_bert},
+    {"bert_small", Family::encoder, make_bert},
+    {"bert_medium", Family::encoder, make_bert},
+    {"bert_base", Family::encoder, make_bert},
+    {"bert_large", Family::encoder, make_bert},
+    {"encoder", Family::encoder, make_bert},
+    {"gpt2", Family::decoder, make_gpt2},
+    {"gpt2_medium", Family::decoder, make_gpt2},
+    {"gpt2_large", Family::decoder, make_gpt2},
+    {"gpt2_xl", Family::decoder, make_gpt2},
+    {"gcn", Family::graph, make_gcn},
+    {"sage", Family::graph, make_sage},
+    {"gat", Family::graph, make_gat},
+    {"gcnii", Family::graph, make_gcnii},
+};
+
+// The schema lets no other name through.
+const ModelRow& model_row(const std::string& name) {
+  for (const ModelRow& row : kModels)
+    if (name == row.name) return row;
+  throw ConfigError("model.name", fmt::format("expected a known model, got '{}'", name));
+}
+
+bool reads(Family family, const BatchSpec& spec) {
+  switch (spec.kind) {
+    case BatchSpec::Kind::images:
+      return family == Family::images;
+    case BatchSpec::Kind::graph:
+      return family == Family::graph;
+    case BatchSpec::Kind::sequences:
+      return family == Family::encoder || (family == Family::decoder && spec.target_of_each_token);
+  }
+  return false;
+}
+
+// Keys that only some networks read.
+struct KeyRow {
+  const char* key;
+  std::vector<ModelMaker> makers;
+};
+const std::vector<KeyRow>& key_rows() {
+  static const std::vector<ModelMaker> sequences = {make_bert, make_gpt2},
+                                       transformers = {make_vit, make_bert, make_gpt2},
+                                       graphs = {make_gcn, make_sage, make_gat, make_gcnii};
+  const auto with = [](std::vector<ModelMaker> some, const std::vector<ModelMaker>& others) {
+    some.insert(some.end(), others.begin(), others.end());
+    return some;
+  };
+  static const std::vector<KeyRow> rows = {
+      {"shortcut", {make_cifar_resnet}},
+      {"stem", {make_resnet}},
+      {"hidden", {make_mlp}},
+      {"dropout", with({make_vgg, make_densenet, make_mlp, make_swin}, with(transformers, graphs))},
+      {"attention_dropout", with({make_swin, make_gat}, transformers)},
+      {"layers", with(transformers, graphs)},
+      {"width", with({make_vgg}, with(transformers, graphs))},
+      {"heads", with({make_gat}, transformers)},
+      {"feed_forward", transformers},
+      {"max_positions", sequences},
+      {"vocab_size", sequences},
+      {"batch_norm", graphs},
+      {"residual", graphs},
+      {"jump", graphs},
+      {"input_dropout", {make_gcn, make_sage, make_gat}},
+      {"alpha", {make_gcnii}},
+      {"theta", {make_gcnii}},
+      {"aggregation", {make_sage}},
+      {"out_heads", {make_gat}},
+      {"slope", {make_gat}},
+      // Not of the network's section: what has blocks to recompute.
+      {"checkpointing",
+       with({make_cifar_resnet, make_resnet, make_vgg, make_densenet, make_swin}, transformers)},
+  };
+  return rows;
+}
+
+// The maximum has no weights and no sparse form.
+void check_maximum(const Config& config, const BatchSpec& spec) {
+  const std::string& sampler = config.data.sampler;
+  if (config.model.aggregation != "max") return;
+  if (spec.is_sparse())
+    throw ConfigError("data.sparse_features", "expected false with model.aggregation max");
+  if (sampler == "random_walk" || sampler == "node" || sampler == "edge")
+    throw ConfigError(
+        "model.aggregation",
+        fmt::format("expected mean with the data.sampler {}, which weights edges", sampler));
+}
+
+std::string readers_of(const BatchSpec& spec) {
+  std::vector<std::string> names;
+  for (const ModelRow& row : kModels)
+    if (reads(row.family, spec)) names.emplace_back(row.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const ModelRow& row : kModels) names.emplace_back(row.name);
+  return names;
+}
+
+Family family_of(const std::string& model) { return model_row(model).family; }
+
+bool network_reads(const std::string& model, const std::string& key) {
+  const ModelMaker make = model_row(model).make;
+  for (const auto& [name, makers] : key_rows())
+    if (key == name) return std::find(makers.begin(), makers.end(), make) != makers.end();
+  FRUGAL_ASSERT(false);  // a key of the table without a row here
+  return false;
+}
+
+void resolve_model(Config& config, const BatchSpec& spec) {
+  ModelConfig& model = config.model;
+  const std::string& data = config.data.name;
+  if (!reads(family_of(model.name), spec))
+    throw ConfigError("model.name",
+                      fmt::format("expected a network for the data {}, one of {}; got "
+                                  "{}",
+                                  data, readers_of(spec), model.name));
+  check_maximum(config, spec);
+  if (!model.num_classes) model.num_classes = spec.classes;
+  if (*model.num_classes < spec.classes)
+    throw ConfigError("model.num_classes",
+                      fmt::format("expected at least {}, the classes of {}, got {}", spec.classes,
+                                  data, *model.num_classes));
+  if (spec.has_several_labels() && *model.num_classes != spec.classes)
+    throw ConfigError("model.num_classes", fmt::format("expected {}, the labels of {}, got {}",
+                                                       spec.classes, data, *model.num_classes));
+  if (spec.has_several_labels() && config.train.label_smoothing > 0)
+    throw ConfigError("train.label_smoothing",
+                      fmt::format("expected 0 for {}, whose nodes have several labels, got {}",
+                                  data, config.train.label_smoothing));
+  if (spec.kind == BatchSpec::Kind::images) {
+    if (!model.in_channels) model.in_channels = spec.sample[2];
+    if (*model.in_channels != spec.sample[2])
+      throw ConfigError("model.in_channels", fmt::format("expected {}, the channels of {}, got {}",
+                                                         spec.sample[2], data, *model.in_channels));
+  }
+  if (spec.kind == BatchSpec::Kind::sequences) {
+    if (!model.vocab_size) model.vocab_size = spec.vocabulary;
+    if (*model.vocab_size < spec.vocabulary)
+      throw ConfigError("model.vocab_size",
+                        fmt::format("expected at least {}, the tokens of {}, got {}",
+                                    spec.vocabulary, data, *model.vocab_size));
+    if (model.max_positions && *model.max_positions < spec.sample[0])
+      throw ConfigError("model.max_positions",
+                        fmt::format("expected at least data.max_length, {}, got {}", spec.sample[0],
+                                    *model.max_positions));
+  }
+}
+
+ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {
+  Init init;
+  init.rng = streams::kInitialWeights.rng(static_cast<uint64_t>(config.run.seed));
+  init.device = device;
+  const ModelPtr model = model_row(config.model.name).make(init, config.model, spec);
+  if (config.run.precision == "bf16") model->set_activations(DType::bf16);
+  return model;
+}
+
+}  // namespace frugal::apps

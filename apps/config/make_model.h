@@ -1,0 +1,31 @@
+// From a configuration to its network: the only table of models' names.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "apps/config/make_data.h"
+#include "models/module.h"
+
+namespace frugal::apps {
+
+std::vector<std::string> model_names();
+
+// What a network reads: images; sequences, as a whole (encoder) or up to each token (decoder);
+// graphs.
+enum class Family : uint8_t { images, encoder, decoder, graph };
+Family family_of(const std::string& model);
+
+// Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it
+// have blocks? REQUIRES: a key that only some networks read.
+bool network_reads(const std::string& model, const std::string& key);
+
+// Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
+// Errors (ConfigError): values that do not fit the data; a network for other data.
+void resolve_model(Config& config, const BatchSpec& spec);
+
+// REQUIRES: resolve_model(config, spec).
+std::shared_ptr<Module> make_model(const Config& config, const BatchSpec& spec, Device device);
+
+}  // namespace frugal::apps

@@ -1,0 +1,117 @@
+#include "apps/config/make_policy.h"
+
+#include "apps/config/config_error.h"
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/budget_policy.h"
+#include "compress/policies/entropy_policy.h"
+#include "compress/policies/offload_policy.h"
+
+namespace frugal::apps {
+namespace {
+
+compress::Rounding parse_rounding(const std::string& name) {
+  if (name == "nearest") return compress::Rounding::nearest;
+  return name == "dithered" ? compress::Rounding::dithered : compress::Rounding::stochastic;
+}
+
+// The fixed and the adaptive levels.
+std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t seed) {
+  const compress::FixedPolicyOptions keep = keep_options(config, seed);
+  const compress::Level& level = compress::parse_level(config.level);
+  if (!level.adaptive) return std::make_unique<compress::FixedPolicy>(keep);
+  compress::AdaptiveOptions adaptive;
+  adaptive.keep = keep;
+  adaptive.average = config.average_bits > 0 ? config.average_bits : level.bits;
+  return std::make_unique<compress::AdaptivePolicy>(adaptive);
+}
+
+std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t seed) {
+  compress::ActnnOptions options;
+  options.keep = keep_options(config, seed);
+  options.level = config.level;
+  options.average = config.average_bits;
+  options.interval = config.adapt_interval;
+  return std::make_unique<compress::ActnnPolicy>(options);
+}
+
+std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t seed) {
+  if (config.rounding == "dithered")
+    throw ConfigError("compression.rounding",
+                      "expected stochastic or nearest with policy acgc, got dithered");
+  compress::AcgcOptions options;
+  options.e = config.acgc_growth;
+  options.keep = keep_options(config, seed);
+  options.rounding = options.keep.rounding;
+  options.codec = config.acgc_codec;
+  options.interval = config.acgc_interval;
+  if (config.acgc_count == "expected") options.count = compress::acgc::Count::expected;
+  if (config.acgc_rule == "published") {
+    options.rule = compress::acgc::Rule::published;
+    options.rounding = compress::Rounding::nearest;
+    options.keep.recipes = false;
+  }
+  return std::make_unique<compress::AcgcPolicy>(options);
+}
+
+// It codes, and moves what it wants to, itself.
+std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed,
+                                        bool direct = true) {
+  compress::BudgetPolicyOptions options;
+  options.keep = keep_options(config, seed);
+  options.file.directory = config.offload;
+  options.file.window = config.offload_window;
+  options.file.direct = direct;
+  if (config.entropy) options.entropy.emplace();
+  return std::make_unique<compress::BudgetPolicy>(options);
+}
+
+}  // namespace
+
+compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
+  compress::FixedPolicyOptions options;
+  options.level = config.level;
+  options.bits = static_cast<int>(config.bits);
+  options.recipes = config.recipes;
+  options.signs = config.signs == "codes"   ? compress::Signs::codes
+                  : config.signs == "masks" ? compress::Signs::masks
+                                            : compress::Signs::rebuilt;
+  options.chain = config.chain;
+  options.slice_bytes = slice_bytes_of(config);
+  options.min_elements = config.min_elements;
+  options.group = config.group_size;
+  if (config.group_axis == "row") options.axis = compress::GroupAxis::row;
+  options.rounding = parse_rounding(rounding_of(config));
+  options.seed = seed;
+  return options;
+}
+
+std::string rounding_of(const CompressionConfig& config) {
+  if (config.rounding != "auto") return config.rounding;
+  return config.policy == "acgc" || config.signs == "rebuilt" ? "stochastic" : "dithered";
+}
+
+std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed) {
+  return config.policy == "budget" ? make_budget(config, seed, false) : make_policy(config, seed);
+}
+
+std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
+  const bool budget = config.policy == "budget";
+  if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
+    throw ConfigError("compression.group_axis",
+                      fmt::format("expected column with policy {}, got row", config.policy));
+  std::unique_ptr<SavePolicy> policy = budget                     ? make_budget(config, seed)
+                                       : config.policy == "actnn" ? make_actnn(config, seed)
+                                       : config.policy == "acgc"  ? make_acgc(config, seed)
+                                                                  : make_gact(config, seed);
+  if (config.entropy && !budget)
+    policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
+  if (config.offload.empty() || budget) return policy;
+  compress::OffloadOptions file;
+  file.directory = config.offload;
+  file.window = config.offload_window;
+  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
+}
+
+}  // namespace frugal::apps

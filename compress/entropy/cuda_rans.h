@@ -1,0 +1,128 @@
+// rANS (rans.h) on CUDA: the 8 states of a stream are the lanes of a team, 4 teams a warp. What a
+// CPU writes or reads one state after the other, a ballot within the team puts in order. All lanes
+// of a warp come to every step, those without a byte too. For .cu files.
+#pragma once
+#include "compress/entropy/rans.h"
+#include "core/cuda_kernel.h"
+
+namespace frugal::compress::cuda {
+
+using namespace frugal::cuda;
+
+inline constexpr int kTeam = rans::kStates;
+static_assert(kTeam == 8);
+
+__device__ __forceinline__ int team_lane() { return static_cast<int>(threadIdx.x) % kTeam; }
+// A bit for each lane of the team that has `wish`.
+__device__ __forceinline__ uint32_t team_ballot(bool wish) {
+  const int first = static_cast<int>(threadIdx.x) % kWarp / kTeam * kTeam;
+  return __ballot_sync(kAllLanes, wish) >> first & 0xffu;
+}
+
+// Payloads' numbers lie at any address.
+__device__ __forceinline__ uint32_t load_u16(const uint8_t* from) {
+  return uint32_t{from[0]} | uint32_t{from[1]} << 8;
+}
+__device__ __forceinline__ uint32_t load_u32(const uint8_t* from) {
+  return load_u16(from) | load_u16(from + 2) << 16;
+}
+
+// A byte's rans::EncodeTable::Entry in 8 bytes.
+struct alignas(8) EncodeEntry {
+  uint32_t reciprocal;
+  uint32_t packed;  // frequency | start << 12 | (shift - 31) << 24
+};
+inline EncodeEntry pack_entry(const rans::EncodeTable::Entry& entry) {
+  return {entry.reciprocal,
+          (rans::kScale - entry.rest) | entry.start << 12 | (entry.shift - 31) << 24};
+}
+
+// A stream that grows downwards from `end`. Where that is null, its words are counted only.
+class TeamEncoder {
+ public:
+  __device__ explicit TeamEncoder(uint8_t* end) : at_(end) {}
+
+  __device__ __forceinline__ void put(bool active, EncodeEntry entry) {
+    const uint32_t frequency = entry.packed & 0xfffu;
+    const bool large = active && state_ >= frequency << 19;  // kLow / kScale * 2^16
+    const uint32_t bits = team_ballot(large);
+    if (large) {
+      if (at_ != nullptr) {  // the last lane's word comes first, so highest
+        const int before = __popc(bits >> team_lane());
+        store(at_ - 2 * (words_ + before), state_, 2);
+      }
+      state_ >>= 16;
+    }
+    words_ += __popc(bits);
+    if (!active) return;
+    const auto quotient =
+        static_cast<uint32_t>(uint64_t{state_} * entry.reciprocal >> (31 + (entry.packed >> 24)));
+    state_ += (entry.packed >> 12 & 0xfffu) + quotient * (rans::kScale - frequency);
+  }
+  __device__ __forceinline__ void finish() {
+    if (at_ != nullptr) store(at_ - bytes() + 4 * team_lane(), state_, 4);
+  }
+  __device__ __forceinline__ int64_t bytes() const { return 2 * words_ + 4 * kTeam; }
+
+ private:
+  __device__ static void store(uint8_t* to, uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) to[i] = static_cast<uint8_t>(value >> 8 * i);
+  }
+
+  uint8_t* at_;
+  int64_t words_ = 0;
+  uint32_t state_ = rans::kLow;
+};
+
+// Reads a stream by 32 bytes, two times as many ahead: each lane holds two of the 16 words.
+class TeamDecoder {
+ public:
+  // `from` is null where the team has no stream; nothing at `end` or beyond is read.
+  __device__ TeamDecoder(const uint8_t* from, const uint8_t* end) : at_(from), end_(end) {
+    if (from == nullptr) return;
+    state_ = load_u32(from + 4 * team_lane());
+    at_ += 4 * kTeam;
+    now_ = fetch(0), next_ = fetch(1), ahead_ = fetch(2);
+  }
+
+  __device__ __forceinline__ uint8_t get(bool active, const uint32_t* table) {
+    uint8_t byte = 0;
+    if (active) {
+      const uint32_t entry = table[state_ % rans::kScale];
+      byte = static_cast<uint8_t>(entry);
+      state_ = (entry >> 8) % rans::kScale * (state_ >> rans::kScaleBits) + (entry >> 20);
+    }
+    const bool small = active && state_ < rans::kLow;
+    const uint32_t bits = team_ballot(small);
+    const int word = word_ + __popc(bits & ((1u << team_lane()) - 1));
+    const uint32_t here = __shfl_sync(kAllLanes, now_, word / 2 % kTeam, kTeam),
+                   then = __shfl_sync(kAllLanes, next_, word / 2 % kTeam, kTeam);
+    if (small) state_ = state_ << 16 | ((word < kWords ? here : then) >> (word % 2 * 16) & 0xffffu);
+    word_ += __popc(bits);
+    if (word_ >= kWords) {
+      word_ -= kWords;
+      at_ += 2 * kWords;
+      now_ = next_, next_ = ahead_, ahead_ = fetch(2);
+    }
+    return byte;
+  }
+
+ private:
+  static constexpr int kWords = 2 * kTeam;
+
+  __device__ __forceinline__ uint32_t fetch(int which) const {
+    const uint8_t* from = at_ + which * 2 * kWords + 4 * team_lane();
+    uint32_t words = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (from + i < end_) words |= uint32_t{from[i]} << 8 * i;
+    return words;
+  }
+
+  const uint8_t* at_;
+  const uint8_t* end_;
+  uint32_t state_ = rans::kLow, now_ = 0, next_ = 0, ahead_ = 0;
+  int word_ = 0;  // the next one
+};
+
+}  // namespace frugal::compress::cuda

@@ -1,0 +1,115 @@
+#include "compress/entropy/entropy.h"
+
+#include "compress/entropy/entropy_kernels.h"
+
+namespace frugal::compress {
+
+using namespace entropy;
+
+namespace {
+
+Tensor bytes_of(int64_t size, Category category, Device device) {
+  const CategoryScope scope(category);
+  return Tensor::empty({size}, DType::u8, device);
+}
+
+}  // namespace
+
+Entropy::Entropy(std::shared_ptr<const Codec> inner, const EntropyOptions& options)
+    : inner_(std::move(inner)), options_(options) {
+  FRUGAL_CHECK(inner_ != nullptr, "[entropy] expected an inner codec, got none");
+  FRUGAL_CHECK(options.min_saving < 1, "[entropy] expected min_saving below 1, got {}",
+               options.min_saving);
+}
+
+std::unique_ptr<Packed> Entropy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  return entropy_code(inner_->pack(tensor, info), options_);
+}
+
+int64_t coded_bytes(const Packed& packed) {
+  if (const auto* coded = dynamic_cast<const EntropyCoded*>(&packed))
+    return coded->payload().nbytes();
+  const auto* plain = dynamic_cast<const Grouped*>(&packed);
+  return plain != nullptr ? plain->payload().nbytes() : 0;
+}
+
+std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
+                                 const EntropyOptions& options) {
+  auto* const plain = dynamic_cast<Grouped*>(packed.get());
+  if (plain == nullptr || plain->payload().device() != kMeta) return packed;
+  const int64_t all = plain->payload().nbytes();
+  if (all == 0 || all < options.min_bytes) return packed;
+  Tensor payload = bytes_of(bytes, Category::packed, kMeta);
+  packed.release();
+  return std::make_unique<EntropyCoded>(std::move(payload), std::unique_ptr<Grouped>(plain));
+}
+
+std::unique_ptr<Packed> entropy_code(std::unique_ptr<Packed> packed,
+                                     const EntropyOptions& options) {
+  auto* const plain = dynamic_cast<Grouped*>(packed.get());
+  if (plain == nullptr || plain->payload().device() == kMeta) return packed;
+  const Tensor& before = plain->payload();
+  const int64_t bytes = before.nbytes();
+  if (bytes == 0 || bytes < options.min_bytes) return packed;
+  const CodeMap map(plain->parts());
+  std::vector<rans::Histogram> histograms;
+  dispatch(before.device(), [&](auto backend) {
+    histograms = count_kernel(backend, before, map, options.min_saving);
+  });
+  if (histograms.empty()) return packed;
+
+  std::vector<Plan> plans;
+  double predicted = static_cast<double>(map.block_count() * rans::kStates * 4);
+  for (const rans::Histogram& histogram : histograms) {
+    plans.push_back(plan_of(histogram));
+    predicted += plans.back().bits / 8;
+  }
+  predicted += static_cast<double>(streams_at(map, plans));
+  if (predicted > (1 - options.min_saving) * static_cast<double>(bytes)) return packed;
+
+  Tensor payload;
+  dispatch(before.device(),
+           [&](auto backend) { payload = encode_kernel(backend, before, map, plans); });
+  packed.release();
+  return std::make_unique<EntropyCoded>(std::move(payload), std::unique_ptr<Grouped>(plain));
+}
+
+EntropyCoded::EntropyCoded(Tensor payload, std::unique_ptr<Grouped> plain)
+    : payload_(std::move(payload)), plain_(std::move(plain)), bytes_(plain_->payload().nbytes()) {
+  plain_->take_payload();
+}
+
+const Grouped& EntropyCoded::decoded() const {
+  if (decoded_) return *plain_;
+  Tensor plain = bytes_of(bytes_, Category::workspace, payload_.device());
+  dispatch(payload_.device(), [&](auto backend) {
+    decode_kernel(backend, payload_, CodeMap(plain_->parts()), plain);
+  });
+  plain_->put_payload(std::move(plain));
+  decoded_ = true;
+  return *plain_;
+}
+
+Tensor EntropyCoded::unpack() const { return decoded().unpack(); }
+Tensor EntropyCoded::unpack_rows(int64_t begin, int64_t end) const {
+  return decoded().unpack_rows(begin, end);
+}
+Tensor EntropyCoded::unpack_sign() const { return decoded().unpack_sign(); }
+Tensor EntropyCoded::unpack_sign_rows(int64_t begin, int64_t end) const {
+  return decoded().unpack_sign_rows(begin, end);
+}
+Tensor EntropyCoded::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
+  return decoded().unpack_affine_rows(begin, end, affine);
+}
+
+// The variance is in the metadata alone, which lies where it does in a plain payload of one part.
+Tensor EntropyCoded::unpack_variance() const {
+  if (!knows_variance()) return {};
+  if (decoded_ || plain_->parts().size() > 1) return decoded().unpack_variance();
+  plain_->put_payload(payload_);
+  Tensor variance = plain_->unpack_variance();
+  plain_->take_payload();
+  return variance;
+}
+
+}  // namespace frugal::compress

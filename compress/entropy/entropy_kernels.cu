@@ -1,0 +1,372 @@
+#include "compress/entropy/entropy_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "compress/entropy/cuda_rans.h"
+#include "compress/quantize/cuda_code_map.h"
+
+namespace frugal::compress::entropy {
+namespace {
+
+constexpr int kCoderThreads = 128;
+constexpr int kMostTables = most_tables();
+// What the tables of any one width take, and of a few; those of many are read where they lie.
+constexpr int64_t kSharedTables = int64_t{64} << 10;
+
+// What is done with each plane, and where the streams begin.
+struct Tables {
+  int64_t streams = 0;
+  struct Head {
+    Kind kind = Kind::raw;
+    uint8_t byte = 0;  // constant
+  };
+  Head of[kMostTables];
+};
+
+// ---- Where things are in a coded payload
+
+// 8 bytes that lie at a multiple of 4.
+__device__ __forceinline__ int64_t load_i64(const uint8_t* from) {
+  const auto* words = reinterpret_cast<const uint32_t*>(from);
+  return static_cast<int64_t>(words[0] | uint64_t{words[1]} << 32);
+}
+
+struct Stream {
+  int64_t begin, end;  // in the payload
+  bool whole;          // the codes as they are
+};
+__device__ __forceinline__ Stream stream_of(const MapView& map, const Tables& tables,
+                                            const uint8_t* coded, int64_t b) {
+  const uint8_t* ends = coded + map.metadata;
+  Stream stream;
+  stream.begin = b == 0 ? tables.streams : load_i64(ends + 8 * (b - 1));
+  stream.end = load_i64(ends + 8 * b);
+  stream.whole = stream.end - stream.begin == map.blocks[b].bytes;
+  return stream;
+}
+
+// A word of metadata, between payloads.
+template <bool kBack>
+struct MoveMetadata {
+  MapView map;
+  uint8_t* plain;
+  uint8_t* coded;
+
+  __device__ void operator()(int64_t i) const {
+    int64_t first = 0, last = map.place_count;
+    while (last - first > 1) {
+      const int64_t middle = (first + last) / 2;
+      (map.places[middle].metadata <= 4 * i ? first : last) = middle;
+    }
+    const Place& place = map.places[first];
+    auto* there = reinterpret_cast<uint32_t*>(plain + place.offset + (4 * i - place.metadata));
+    auto* here = reinterpret_cast<uint32_t*>(coded + 4 * i);
+    if (kBack)
+      *there = *here;
+    else
+      *here = *there;
+  }
+};
+
+// Everything but what the coder makes: raw and constant planes, blocks that are not coded.
+template <bool kBack>
+__global__ void move_planes_kernel(MapView map, const Tables* tables, uint8_t* plain,
+                                   uint8_t* coded) {
+  for (int64_t b = blockIdx.x; b < map.block_count; b += gridDim.x) {
+    const Block block = map.blocks[b];
+    const Stream stream = stream_of(map, *tables, coded, b);
+    uint8_t* there = coded + stream.begin;
+    SegmentWalk<false> walk(map.places, block);
+    for (Segment segment; walk.next(segment);) {
+      const Tables::Head head = tables->of[segment.table];
+      uint8_t* const here = plain + segment.offset;
+      if (stream.whole || head.kind == Kind::raw) {
+        uint8_t *const to = kBack ? here : there, *const from = kBack ? there : here;
+        for (int64_t i = threadIdx.x; i < segment.size; i += kBlockThreads) to[i] = from[i];
+        there += segment.size;
+      } else if (kBack && head.kind == Kind::constant) {
+        for (int64_t i = threadIdx.x; i < segment.size; i += kBlockThreads) here[i] = head.byte;
+      }
+    }
+  }
+}
+
+// ---- Coding: a team for each block, and the teams of a warp in step
+
+// The fewest that a team of the warp can take. `kNone`, where nothing is left, is not fewer.
+constexpr int kNone = 1 << 30;
+__device__ __forceinline__ int common_steps(bool busy, int64_t steps) {
+  int fewest = busy ? static_cast<int>(std::min<int64_t>(steps, kNone - 1)) : kNone;
+  for (int lanes = kTeam; lanes < kWarp; lanes *= 2)
+    fewest = std::min(fewest, __shfl_xor_sync(kAllLanes, fewest, lanes));
+  return fewest;
+}
+
+// Tables where `shared` says that they fit, else where they lie. Every thread comes here.
+template <class T>
+__device__ const T* nearby(const T* tables, int64_t count, bool shared) {
+  if (!shared) return tables;
+  T* const near = dynamic_shared<T>();
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) near[i] = tables[i];
+  __syncthreads();
+  return near;
+}
+
+struct Encoding {
+  MapView map;
+  const uint8_t* plain;
+  const Tables* tables;
+  const EncodeEntry* entries;  // [count][256]
+  int count;
+  bool shared;
+  int64_t* lengths;  // the first time, else null
+  uint8_t* coded;    // the second time, with its ends
+};
+
+// Coded twice, since where a stream goes depends on all lengths: a place to keep streams meanwhile
+// would be as large as the codes.
+__global__ void __launch_bounds__(kCoderThreads) encode_blocks_kernel(Encoding e) {
+  constexpr int kAhead = 8;
+  const EncodeEntry* entries = nearby(e.entries, int64_t{e.count} * 256, e.shared);
+  const int64_t b = first_index() / kTeam;
+  const bool there = b < e.map.block_count;
+  const Block block = there ? e.map.blocks[b] : Block{};
+  uint8_t* end = nullptr;
+  bool busy = there;
+  if (there && e.coded != nullptr) {
+    const Stream stream = stream_of(e.map, *e.tables, e.coded, b);
+    busy = !stream.whole;
+    end = e.coded + stream.end;
+  }
+  const bool coded = busy;
+  SegmentWalk<true> walk(e.map.places, block);
+  TeamEncoder encoder(end);
+  Segment segment;
+  int64_t left = 0, raw = 0;  // of the segment, and of all raw ones
+  while (true) {
+    while (busy && left == 0) {
+      busy = walk.next(segment);
+      if (!busy) break;
+      const Kind kind = e.tables->of[segment.table].kind;
+      if (kind == Kind::coded) left = segment.size;
+      if (kind == Kind::raw) raw += segment.size;
+    }
+    // Bytes that are no whole step come first: the last of the segment.
+    const int odd = static_cast<int>(left % kTeam), width = odd > 0 ? odd : kTeam;
+    const int steps = common_steps(busy, odd > 0 ? 1 : left / kTeam);
+    if (steps == kNone) break;
+    const bool active = busy && team_lane() < width;
+    const EncodeEntry* table = entries + segment.table * 256;
+    const uint8_t* from = e.plain + segment.offset + left - width + team_lane();
+    uint8_t next[kAhead];
+    const auto fetch = [&](int first) {
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (active && first + k < steps) next[k] = from[-int64_t{kTeam} * (first + k)];
+    };
+    fetch(0);
+    for (int step = 0; step < steps; step += kAhead) {
+      uint8_t now[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) now[k] = next[k];
+      fetch(step + kAhead);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        if (step + k >= steps) break;
+        encoder.put(active, active ? table[now[k]] : EncodeEntry{});
+      }
+    }
+    if (busy) left -= width + int64_t{kTeam} * (steps - 1);
+  }
+  if (coded) encoder.finish();
+  if (there && e.lengths != nullptr && team_lane() == 0)
+    e.lengths[b] = std::min(raw + encoder.bytes(), block.bytes);
+}
+
+struct Decoding {
+  MapView map;
+  const uint8_t* coded;
+  const Tables* tables;
+  const uint32_t* decode;  // [count][kScale]
+  int count;
+  bool shared;
+  uint8_t* plain;
+};
+
+__global__ void __launch_bounds__(kCoderThreads) decode_blocks_kernel(Decoding d) {
+  const uint32_t* decode = nearby(d.decode, int64_t{d.count} * rans::kScale, d.shared);
+  const int64_t b = first_index() / kTeam;
+  const bool there = b < d.map.block_count;
+  const Block block = there ? d.map.blocks[b] : Block{};
+  const uint8_t *from = nullptr, *end = nullptr;
+  bool busy = false;
+  Segment segment;
+  if (there) {
+    const Stream stream = stream_of(d.map, *d.tables, d.coded, b);
+    busy = !stream.whole;
+    if (busy) {
+      from = d.coded + stream.begin;
+      end = d.coded + stream.end;
+      SegmentWalk<false> walk(d.map.places, block);
+      while (walk.next(segment))
+        if (d.tables->of[segment.table].kind == Kind::raw) from += segment.size;
+    }
+  }
+  TeamDecoder decoder(from, end);
+  SegmentWalk<false> walk(d.map.places, block);
+  int64_t left = 0;
+  while (true) {
+    while (busy && left == 0) {
+      busy = walk.next(segment);
+      if (busy && d.tables->of[segment.table].kind == Kind::coded) left = segment.size;
+    }
+    const int width = static_cast<int>(std::min<int64_t>(left, kTeam));
+    const int steps = common_steps(busy, std::max<int64_t>(left / kTeam, 1));
+    if (steps == kNone) break;
+    const bool active = busy && team_lane() < width;
+    const uint32_t* table = decode + segment.table * rans::kScale;
+    uint8_t* to = d.plain + segment.offset + segment.size - left + team_lane();
+    for (int step = 0; step < steps; ++step, to += kTeam) {
+      const uint8_t byte = decoder.get(active, table);
+      if (active) *to = byte;
+    }
+    if (busy) left -= width + int64_t{kTeam} * (steps - 1);
+  }
+}
+
+// ---- Tables of a coded payload, as entropy_plan.h has them
+
+__device__ int64_t table_bytes(const uint8_t* table) {
+  const auto kind = static_cast<Kind>(table[0]);
+  if (kind != Kind::coded) return kind == Kind::raw ? 1 : 2;
+  int count = 0;
+  for (int i = 1; i <= 32; ++i) count += __popc(uint32_t{table[i]});
+  return 33 + 2 * count;
+}
+
+// rans::DecodeTable of table blockIdx.x, with a thread for each byte.
+__global__ void read_tables_kernel(const uint8_t* coded, int64_t at, Tables* tables,
+                                   uint32_t* decode) {
+  __shared__ uint32_t last[256];  // of each byte, the slot behind its own
+  for (unsigned t = 0; t < blockIdx.x; ++t) at += table_bytes(coded + at);
+  const uint8_t* const table = coded + at;
+  const auto kind = static_cast<Kind>(table[0]);
+  const auto byte = threadIdx.x;
+  if (byte == 0) {
+    tables->of[blockIdx.x] = {kind, kind == Kind::constant ? table[1] : uint8_t{0}};
+    if (blockIdx.x + 1 == gridDim.x) tables->streams = at + table_bytes(table);
+  }
+  if (kind != Kind::coded) return;
+  uint32_t before = 0;  // bytes that there are, below this one
+  for (unsigned i = 0; i <= byte / 8; ++i) {
+    const uint32_t there = table[1 + i];
+    before += __popc(i < byte / 8 ? there : there & ((1u << byte % 8) - 1));
+  }
+  const bool there = (table[1 + byte / 8] >> byte % 8 & 1u) != 0;
+  uint32_t sum = there ? load_u16(table + 33 + 2 * before) : 0;
+  for (unsigned step = 1; step < 256; step *= 2) {
+    last[byte] = sum;
+    __syncthreads();
+    if (byte >= step) sum += last[byte - step];
+    __syncthreads();
+  }
+  last[byte] = sum;
+  __syncthreads();
+  uint32_t* const to = decode + int64_t{blockIdx.x} * rans::kScale;
+  for (uint32_t slot = byte; slot < rans::kScale; slot += 256) {
+    uint32_t of = 0;  // the first byte that ends behind the slot
+    for (uint32_t step = 128; step > 0; step /= 2)
+      if (last[of + step - 1] <= slot) of += step;
+    const uint32_t first = of == 0 ? 0 : last[of - 1];
+    to[slot] = of | (last[of] - first) << 8 | (slot - first) << 20;
+  }
+}
+
+dim3 coder_blocks(const CodeMap& map) {
+  constexpr int kTeams = kCoderThreads / kTeam;
+  return {static_cast<unsigned>((map.block_count() + kTeams - 1) / kTeams)};
+}
+
+}  // namespace
+
+Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
+                     const std::vector<Plan>& plans) {
+  check_not_recording("entropy");
+  const Device device = plain.device();
+  use(device);
+  const CategoryScope scope(Category::workspace);
+  const DeviceMap there(map, device);
+  Tables heads;
+  heads.streams = streams_at(map, plans);
+  std::vector<EncodeEntry> entries(plans.size() * 256);
+  for (size_t t = 0; t < plans.size(); ++t) {
+    heads.of[t] = {plans[t].kind, plans[t].byte};
+    if (plans[t].kind != Kind::coded) continue;
+    const rans::EncodeTable table(plans[t].frequencies);
+    std::transform(table.of.begin(), table.of.end(), entries.data() + t * 256, pack_entry);
+  }
+  const Tensor tables = upload(&heads, 1, device), packed_entries = upload(entries, device);
+  const bool shared = packed_entries.nbytes() <= kSharedTables;
+  const Tensor lengths = Tensor::empty({map.block_count()}, DType::i64, device);
+  const Grid grid{coder_blocks(map), kCoderThreads,
+                  shared ? static_cast<size_t>(packed_entries.nbytes()) : 0};
+  Encoding encoding{there.view(),
+                    plain.data<uint8_t>(),
+                    as<Tables>(tables),
+                    as<EncodeEntry>(packed_entries),
+                    static_cast<int>(plans.size()),
+                    shared,
+                    lengths.mut<int64_t>(),
+                    nullptr};
+  launch(encode_blocks_kernel, grid, encoding);
+  std::vector<int64_t> ends(map.blocks().size());
+  frugal::copy_bytes(ends.data(), kCpu, lengths.raw(), device, lengths.nbytes());
+
+  int64_t size = heads.streams;
+  for (int64_t& end : ends) end = size += end;
+  std::vector<uint8_t> head(static_cast<size_t>(heads.streams - map.metadata_bytes()));
+  std::memcpy(head.data(), ends.data(), ends.size() * 8);
+  uint8_t* table = head.data() + ends.size() * 8;
+  for (const Plan& plan : plans) table = write_table(plan, table);
+  const CategoryScope result(Category::packed);
+  const Tensor coded =
+      Tensor::empty({size + static_cast<int64_t>(rans::kReadBeyond)}, DType::u8, device);
+  auto* const to = coded.mut<uint8_t>();
+  const Tensor head_there = upload(head, device);
+  frugal::copy_bytes(to + map.metadata_bytes(), device, head_there.raw(), device,
+                     head_there.nbytes());
+  frugal::cuda::zero_bytes(to + size, rans::kReadBeyond);
+  for_each(map.metadata_bytes() / 4, MoveMetadata<false>{there.view(), plain.mut<uint8_t>(), to});
+  launch(move_planes_kernel<false>, {blocks_across(map.block_count(), 32), kBlockThreads},
+         there.view(), as<Tables>(tables), plain.mut<uint8_t>(), to);
+  encoding.lengths = nullptr;
+  encoding.coded = to;
+  launch(encode_blocks_kernel, grid, encoding);
+  return coded;
+}
+
+void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& plain) {
+  check_not_recording("entropy");
+  const Device device = coded.device();
+  use(device);
+  const CategoryScope scope(Category::workspace);
+  const DeviceMap there(map, device);
+  const auto count = static_cast<int64_t>(map.tables());
+  const Tensor tables = Tensor::empty({sizeof(Tables)}, DType::u8, device);
+  const Tensor decode = Tensor::empty({count, rans::kScale}, DType::i32, device);
+  const bool shared = decode.nbytes() <= kSharedTables;
+  auto* const from = coded.mut<uint8_t>();  // and is read only
+  auto* const to = plain.mut<uint8_t>();
+  launch(read_tables_kernel, {dim3(static_cast<unsigned>(count)), kBlockThreads}, from,
+         map.metadata_bytes() + map.block_count() * 8, as<Tables>(tables), as<uint32_t>(decode));
+  for_each(map.metadata_bytes() / 4, MoveMetadata<true>{there.view(), to, from});
+  launch(move_planes_kernel<true>, {blocks_across(map.block_count(), 32), kBlockThreads},
+         there.view(), as<Tables>(tables), to, from);
+  launch(decode_blocks_kernel,
+         {coder_blocks(map), kCoderThreads, shared ? static_cast<size_t>(decode.nbytes()) : 0},
+         Decoding{there.view(), from, as<Tables>(tables), as<uint32_t>(decode),
+                  static_cast<int>(count), shared, to});
+}
+
+}  // namespace frugal::compress::entropy

@@ -1,0 +1,272 @@
+#include "compress/policies/acgc_collect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/sgd.h"
+
+namespace frugal::compress::acgc {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kMost = 1e30;         // of a squared bound: checkpoints take finite numbers
+constexpr double kFunctionSlope2 = 4;  // see the header
+
+bool is_known(const Tensor& x) {
+  return x.defined() && x.device() != kMeta && (x.dtype() == DType::f32 || x.dtype() == DType::f64);
+}
+
+double squares(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
+
+Tensor whole(const Gradient& gradient) {
+  return gradient.defined() && gradient.is_whole() && gradient.shape().dim() > 0
+             ? gradient.rows(0, gradient.shape()[0])
+             : Tensor();
+}
+
+Tensor gradient_of(const Grads& gradients, int input) {
+  const auto i = static_cast<size_t>(input);
+  return input >= 0 && i < gradients.size() ? whole(gradients[i]) : Tensor();
+}
+
+double at(const std::vector<double>& values, size_t channel) {
+  return values.size() == 1 ? values[0] : values[channel];
+}
+
+// Channel by channel where both have as many, else by the worst of one.
+template <class F>
+std::vector<double> combine(const std::vector<double>& a, const std::vector<double>& b,
+                            double worst_b, F f) {
+  std::vector<double> out;
+  if (a.size() == b.size() || a.size() == 1 || b.size() == 1) {
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) out.push_back(f(at(a, i), at(b, i)));
+  } else {
+    for (const double each : a) out.push_back(f(each, worst_b));
+  }
+  return out;
+}
+
+double least(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
+
+}  // namespace
+
+void Collector::Reader::cap_by(const std::vector<double>& other) {
+  if (other.empty()) return;
+  cap = cap.empty()
+            ? other
+            : combine(cap, other, least(other), [](double a, double b) { return std::min(a, b); });
+}
+
+void Collector::clear() {
+  sources_.clear();
+  chain_.clear();
+  dy_ = {};
+}
+
+void Collector::before(const BackwardStep& step, const Tensor& dy) {
+  dy_ = {};
+  if (!is_known(dy)) return;
+  bool reads = false;
+  for (int i = 0; i < step.slots.size(); ++i)
+    reads = reads || (step.slots[i].defined() && step.slots[i].role() == Role::activation);
+  if (!reads) return;
+  // Backward may write over dy: what is needed of it is taken now.
+  dy2_ = squares(dy);
+  bool by_channel = false;
+  for (int i = 0; i < step.slots.size(); ++i)
+    by_channel =
+        by_channel || (step.slots[i].defined() && step.slots[i].role() == Role::activation &&
+                       step.slots[i].use().kind != Use::product);
+  dy_ = dy;
+  if (!by_channel) return;
+  const CategoryScope scope(Category::workspace);
+  dy_ = ops::clone(dy);
+}
+
+void Collector::after(const BackwardStep& step, const Grads& gradients) {
+  if (!dy_.defined()) return;
+  for (int i = 0; i < step.slots.size(); ++i) {
+    const SavedTensor& slot = step.slots[i];
+    if (!slot.defined() || slot.role() != Role::activation) continue;
+    switch (slot.use().kind) {
+      case Use::product:
+        product(slot, gradients);
+        break;
+      case Use::normalized:
+        normalized(step.slots, slot, gradients);
+        break;
+      case Use::normalized_rows:
+        normalized_rows(step.slots, slot, gradients);
+        break;
+      case Use::other:
+        other(slot, gradients);
+        break;
+    }
+  }
+  dy_ = {};
+}
+
+void Collector::product(const SavedTensor& slot, const Grads& gradients) {
+  const Tensor dw = gradient_of(gradients, slot.use().input);
+  if (!is_known(dw)) return;
+  const auto numel = static_cast<double>(slot.shape().numel());
+  const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(dy_.shape().back());
+  Reader reader;
+  reader.allowed = options_.e * options_.e * squares(dw);
+  reader.price = options_.rule == Rule::published
+                     ? published_price(numel, slot.use().gain, dy2_)
+                     : product_price(rows, slot.use().fan, dy2_, options_.count);
+  add(slot, reader);
+}
+
+void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients) {
+  const Tensor dx = gradient_of(gradients, 0);
+  Tensor dw = gradient_of(gradients, slot.use().input);
+  const auto channels = static_cast<size_t>(slot.shape().back());
+  const auto on_host = [](const Tensor& x) { return to_device(ops::contiguous(x), kCpu); };
+  const Tensor invstd = on_host(slots.unpack(slot.use().invstd));
+  const Tensor weight =
+      slots[slot.use().weight].defined() ? on_host(slots.unpack(slot.use().weight)) : Tensor();
+  if (!is_known(dx) || invstd.numel() != static_cast<int64_t>(channels))
+    return other(slot, gradients);
+  const bool published = options_.rule == Rule::published;
+  const ChannelSums dys = channel_sums(dy_);
+  const ChannelSums xs = published ? channel_sums(slot.unpack()) : ChannelSums{};
+  const double rows = static_cast<double>(dy_.numel()) / static_cast<double>(channels);
+  const double count = static_cast<double>(channels), e2 = options_.e * options_.e;
+  const double allowed_dx = e2 * squares(dx);
+  const double allowed_dw = is_known(dw) ? e2 * squares(dw) : kInf;
+  const double most = *std::max_element(dys.max.begin(), dys.max.end());
+  if (is_known(dw)) dw = on_host(dw);
+  Reader reader;
+  std::vector<double> slope;
+  for (size_t k = 0; k < channels; ++k) {
+    const auto i = static_cast<int64_t>(k);
+    Channel c;
+    c.weight = weight.defined() ? weight.item(i) : 1;
+    c.invstd = invstd.item(i);
+    c.dy2 = dys.squares[k];
+    c.dw = is_known(dw) ? dw.item(i) : std::sqrt(rows * c.dy2);  // what it can be at most
+    c.nonzeros = dys.nonzeros[k];
+    if (published) c.max_x = xs.max[k];
+    reader.cap.push_back(
+        published ? published_normalized_bound2(c, rows, count, allowed_dx, most * most)
+                  : normalized_bound2(c, rows, count, allowed_dx, allowed_dw, options_.count));
+    slope.push_back(c.weight * c.weight * c.invstd * c.invstd);
+  }
+  add(slot, reader);
+  scales(slot, std::move(slope));
+}
+
+void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
+                                const Grads& gradients) {
+  const Use& use = slot.use();
+  const Tensor dx = gradient_of(gradients, 0), dw = gradient_of(gradients, use.input);
+  if (!is_known(dx) && !is_known(dw)) return;
+  const auto at = [&](int i) { return i >= 0 && slots[i].defined() ? slots.unpack(i) : Tensor(); };
+  const Tensor mask = at(use.mask);
+  RowSums sums;
+  {
+    const CategoryScope scope(Category::workspace);
+    const Tensor dy = mask.defined() ? ops::select_by_mask(ops::contiguous(dy_), mask, 0) : dy_;
+    sums = row_sums(slot.unpack(), dy, {at(use.mean), at(use.invstd), at(use.weight), use.groups});
+  }
+  const double e2 = options_.e * options_.e;
+  Reader reader;
+  reader.cap = {normalized_rows_bound2(sums, is_known(dx) ? e2 * squares(dx) : kInf,
+                                       is_known(dw) ? e2 * squares(dw) : kInf, options_.count)};
+  add(slot, reader);
+  // What is rebuilt from it beside the normalization, as a sum, may have its errors as they are.
+  for (double& each : sums.slope) each = std::max(each, 1.0);
+  scales(slot, std::move(sums.slope));
+}
+
+void Collector::scales(const SavedTensor& slot, std::vector<double> slope) {
+  const std::vector<uint64_t> own = slot.rests_on();
+  if (!slot.is_recipe() && own.size() == 1) sources_[own.front()].slope = std::move(slope);
+}
+
+void Collector::other(const SavedTensor& slot, const Grads& gradients) {
+  const double e2 = options_.e * options_.e;
+  double bound2 = kInf;
+  Tensor x;
+  for (const Gradient& gradient : gradients) {
+    const Tensor dx = whole(gradient);
+    if (!is_known(dx)) continue;
+    if (!x.defined()) x = slot.unpack();
+    if (!is_known(x)) return;
+    const double dx2 = squares(dx);
+    const std::optional<double> slope = elementwise_slope(x, dy_, dx);
+    const auto numel = static_cast<double>(x.numel());
+    bound2 = std::min(
+        bound2, slope ? elementwise_bound2(*slope, e2 * dx2, dy2_, options_.count)
+                      : linear_bound2(numel, squares(x) / numel, e2, dx2, dy2_, options_.count));
+  }
+  if (!x.defined()) return;
+  Reader reader;
+  reader.cap = {bound2};
+  add(slot, reader);
+}
+
+void Collector::add(const SavedTensor& slot, const Reader& reader) {
+  std::vector<uint64_t> sources = slot.rests_on();
+  bool through = slot.is_recipe();
+  if (through) {
+    if (sources.size() > 1) chain_ = sources;
+  } else if (sources.size() == 1 && waits_(sources.front())) {
+    // A tensor that an earlier rebuild passed through rests on those of its sources that were saved
+    // before it.
+    const uint64_t own = sources.front();
+    through = true;
+    sources = chain_;
+    std::erase_if(sources, [own](uint64_t seq) { return seq >= own; });
+  }
+  const auto n = static_cast<double>(sources.size());
+  const double share = options_.count == Count::worst ? n * n : n;
+  for (const uint64_t seq : sources) {
+    Source& source = sources_[seq];
+    Reader& to = through ? source.through : source.direct;
+    to.allowed += reader.allowed;
+    to.price += reader.price * (through ? share : 1);
+    std::vector<double> cap = reader.cap;
+    if (through)
+      for (double& each : cap) each /= share;
+    to.cap_by(cap);
+  }
+}
+
+std::map<uint64_t, std::vector<double>> Collector::bounds2() const {
+  std::map<uint64_t, std::vector<double>> all;
+  for (const auto& [seq, source] : sources_) {
+    const std::vector<double> slope =
+        source.slope.empty() ? std::vector<double>{kFunctionSlope2} : source.slope;
+    const double steepest = *std::max_element(slope.begin(), slope.end());
+    Reader sum;
+    const double allowed = source.direct.allowed + source.through.allowed;
+    std::vector<double> prices{source.direct.price};
+    if (source.through.price > 0) {
+      prices = slope;
+      for (double& each : prices) each = source.direct.price + each * source.through.price;
+    }
+    for (double& each : prices) each = each > 0 ? allowed / each : kInf;
+    sum.cap_by(prices);
+    sum.cap_by(source.direct.cap);
+    if (!source.through.cap.empty())
+      sum.cap_by(combine(source.through.cap, slope, steepest,
+                         [](double cap, double each) { return each > 0 ? cap / each : kInf; }));
+    if (std::none_of(sum.cap.begin(), sum.cap.end(), [](double b) { return std::isnan(b); }) &&
+        std::any_of(sum.cap.begin(), sum.cap.end(), [](double b) { return std::isfinite(b); })) {
+      for (double& each : sum.cap) each = std::min(each, kMost);
+      all[seq] = std::move(sum.cap);
+    }
+  }
+  return all;
+}
+
+}  // namespace frugal::compress::acgc

@@ -1,0 +1,62 @@
+// Reads one backward pass and gives the squared bound of each tensor that it rests on. Internal to
+// acgc_policy.h.
+#pragma once
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "autograd/observer.h"
+#include "compress/policies/acgc_bounds.h"
+
+namespace frugal::compress::acgc {
+
+// Bounds of a rebuilt tensor become those of its sources: a normalization between them scales
+// errors by |weight| invstd, by channel (of rows, by the largest); where there is none, activation
+// functions are taken to double them at most. n sources share: 1/n of the bound each, or of the
+// variance.
+class Collector final : public BackwardObserver {
+ public:
+  struct Options {
+    double e = 1;
+    Rule rule = Rule::derived;
+    Count count = Count::worst;
+  };
+  // `waits`: is a tensor that was to be rebuilt, so that what it rests on must be looked up?
+  Collector(const Options& options, std::function<bool(uint64_t seq)> waits)
+      : options_(options), waits_(std::move(waits)) {}
+
+  void before(const BackwardStep& step, const Tensor& dy) override;
+  void after(const BackwardStep& step, const Grads& gradients) override;
+
+  void clear();
+  void set_e(double e) { options_.e = e; }
+  // By seq: one for the tensor, or one for each channel. What is not finite is left out.
+  std::map<uint64_t, std::vector<double>> bounds2() const;
+
+ private:
+  struct Reader {
+    double allowed = 0, price = 0;  // sums over products
+    std::vector<double> cap;        // least of all others; empty: none
+    bool operator==(const Reader&) const = default;
+    void cap_by(const std::vector<double>& other);
+  };
+  struct Source {
+    Reader direct, through;     // of it, and of what is rebuilt from it
+    std::vector<double> slope;  // squared, of errors on the way
+  };
+  void product(const SavedTensor& slot, const Grads& gradients);
+  void normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients);
+  void normalized_rows(const Slots& slots, const SavedTensor& slot, const Grads& gradients);
+  void scales(const SavedTensor& slot, std::vector<double> slope);
+  void other(const SavedTensor& slot, const Grads& gradients);
+  void add(const SavedTensor& slot, const Reader& reader);
+
+  Options options_;
+  std::function<bool(uint64_t seq)> waits_;
+  Tensor dy_;
+  double dy2_ = 0;
+  std::map<uint64_t, Source> sources_;
+  std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on
+};
+
+}  // namespace frugal::compress::acgc

@@ -1,0 +1,241 @@
+#include "compress/policies/acgc_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compress/bounded/bounded_fixed.h"
+#include "compress/policies/number_reader.h"
+
+namespace frugal::compress {
+
+namespace {
+
+constexpr double kStepsAtOne = 15;  // of 4 bits, where e is 1
+
+FixedPolicyOptions keep_of(const AcgcOptions& options) {
+  FRUGAL_CHECK(options.start_bits >= 1 && options.start_bits <= 16,
+               "[acgc] expected start_bits in 1..16, got {}", options.start_bits);
+  FixedPolicyOptions keep = options.keep;
+  keep.level = "L1";
+  keep.bits = options.start_bits;
+  keep.corrected = false;  // error-bounded codecs do not tell their variance
+  keep.signs = Signs::masks;
+  keep.rounding = options.rounding;
+  FRUGAL_CHECK(keep.axis == GroupAxis::column,
+               "[acgc] expected groups in a channel, as bounds are, got groups along rows");
+  return keep;
+}
+
+QuantizeOptions start_of(const AcgcOptions& options) {
+  QuantizeOptions start;
+  start.bits = options.start_bits;
+  start.group = options.keep.group;
+  start.rounding = options.rounding;
+  start.seed = options.keep.seed;
+  return start;
+}
+
+std::unique_ptr<ErrorBounded> codec_of(const AcgcOptions& options) {
+  FRUGAL_CHECK(
+      1 <= options.min_bits && options.min_bits <= options.max_bits && options.max_bits <= 16,
+      "[acgc] expected widths of 1 to 16 bits, got {} to {}", options.min_bits, options.max_bits);
+  const bool published = options.rule == acgc::Rule::published;
+  const bool expected = options.count == acgc::Count::expected;
+  FRUGAL_CHECK(!published || options.codec == "fixed" || options.codec == "fixed_z",
+               "[acgc] expected codec fixed or fixed_z with the published rule, got {}",
+               options.codec);
+  FRUGAL_CHECK(options.rounding != Rounding::dithered,
+               "[acgc] expected stochastic or nearest rounding, got dithered");
+  FRUGAL_CHECK(!published || !expected,
+               "[acgc] expected the published rule to count the worst case, got expected errors");
+  FRUGAL_CHECK(!expected || (options.rounding == Rounding::stochastic && options.codec != "zfp"),
+               "[acgc] expected stochastic rounding, and no zfp, to bound expected errors, got {}",
+               options.codec == "zfp" ? "zfp" : "nearest");
+  ErrorBoundedOptions of;
+  of.rounding = options.rounding;
+  of.seed = options.keep.seed;
+  of.min_bits = options.min_bits;
+  of.max_bits = options.max_bits;
+  of.clip = true;
+  if (!published) return make_error_bounded(options.codec, of);
+  return std::make_unique<BoundedFixed>(
+      BoundedFixedOptions{of, WidthRule::published, options.codec == "fixed_z"});
+}
+
+}  // namespace
+
+AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
+    : options_(options),
+      keep_(keep_of(options)),
+      start_(start_of(options)),
+      codec_(codec_of(options)),
+      collector_({options.e, options.rule, options.count}, [this](uint64_t seq) {
+        const auto found = decisions_.find(seq);
+        return found != decisions_.end() && found->second == Decision::replay;
+      }) {
+  FRUGAL_CHECK(options.e > 0 && std::isfinite(options.e),
+               "[acgc] expected a positive and finite e, got {}", options.e);
+  FRUGAL_CHECK(options.interval >= 1, "[acgc] expected an interval of at least 1 step, got {}",
+               options.interval);
+  FRUGAL_CHECK(options.window >= 1, "[acgc] expected a window of at least 1, got {}",
+               options.window);
+  if (options.rounding == Rounding::stochastic) fineness_ = std::log2(1 + kStepsAtOne / options.e);
+}
+
+bool AcgcPolicy::learns_at(uint64_t number) const {
+  const auto step = static_cast<double>(number);
+  return last_ < 0 || step < last_ || step - last_ >= static_cast<double>(options_.interval);
+}
+
+Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
+  if (info.seq == 0) {
+    settle();
+    decisions_.clear();
+    observing_ = value.device() != kMeta && learns_at(info.step);
+    if (observing_) {
+      observed_ = true;
+      last_ = static_cast<double>(info.step);
+    }
+  }
+  Decision decision = keep_.decide(info, value);
+  if (decision.codec != nullptr) decision.codec = this;
+  decisions_[info.seq] = decision.what;
+  return decision;
+}
+
+void AcgcPolicy::settle() const {
+  if (!observed_) return;
+  observed_ = false;
+  for (auto& [seq, bounds] : collector_.bounds2()) {
+    auto& history = seen_[seq];
+    if (!history.empty() && history.back().size() != bounds.size()) history.clear();
+    history.push_back(bounds);
+    while (static_cast<int64_t>(history.size()) > options_.window) history.pop_front();
+  }
+  collector_.clear();
+}
+
+std::vector<double> AcgcPolicy::bounds2(uint64_t seq) const {
+  const auto found = seen_.find(seq);
+  if (found == seen_.end()) return {};
+  const auto& history = found->second;
+  std::vector<double> mean(history.front().size(), 0.0);
+  for (const std::vector<double>& each : history)
+    for (size_t i = 0; i < each.size(); ++i)
+      mean[i] += each[i] / static_cast<double>(history.size());
+  return mean;
+}
+
+std::unique_ptr<Packed> AcgcPolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  SaveInfo plain = info;
+  plain.sign = nullptr;  // masks are kept
+  const auto decided = decisions_.find(info.seq);
+  // What a rebuild passes through waits in the first width.
+  if (decided == decisions_.end() || decided->second != Decision::pack)
+    return start_.pack(tensor, plain);
+  std::vector<double> bounds = bounds2(info.seq);
+  for (double& each : bounds) each = std::sqrt(each);
+  const int64_t channels = tensor.dim() == 0 ? 1 : tensor.shape().back();
+  const bool bounded = static_cast<int64_t>(bounds.size()) == channels || bounds.size() == 1;
+  std::unique_ptr<Packed> packed = bounded
+                                       ? codec_->pack(tensor, ErrorBound(std::move(bounds)), plain)
+                                       : start_.pack(tensor, plain);
+  int64_t bytes = 0;
+  if (const auto* payload = dynamic_cast<const bounded::Payload*>(packed.get()))
+    bytes = payload->payload().numel();
+  else
+    bytes = start_.packed_bytes(tensor.shape());
+  items_[info.seq] = {info.seq, info.op, tensor.numel(), bytes, bounded};
+  return packed;
+}
+
+std::vector<AcgcPolicy::Item> AcgcPolicy::items() const {
+  std::vector<Item> all;
+  for (const auto& [seq, item] : items_) {
+    const auto decided = decisions_.find(seq);
+    if (decided != decisions_.end() && decided->second == Decision::pack) all.push_back(item);
+  }
+  return all;
+}
+
+double AcgcPolicy::average_bits() const {
+  double bytes = 0, elements = 0;
+  for (const Item& item : items()) {
+    bytes += static_cast<double>(item.bytes);
+    elements += static_cast<double>(item.elements);
+  }
+  return elements > 0 ? 8 * bytes / elements : 0;
+}
+
+// An allowance that is linear and quadratic in bounds gives, for e times r, at least r times the
+// bounds where r < 1 and the root of r times where r > 1.
+void AcgcPolicy::set_e(double e) {
+  FRUGAL_CHECK(e > 0 && std::isfinite(e), "[acgc] expected a positive and finite e, got {}", e);
+  settle();
+  const double ratio = e / options_.e, square = ratio < 1 ? ratio * ratio : ratio;
+  for (auto& [seq, history] : seen_) {
+    std::vector<double> mean = bounds2(seq);
+    for (double& each : mean) each *= square;
+    history.assign(1, std::move(mean));
+  }
+  options_.e = e;
+  collector_.set_e(e);
+  last_ = -1;
+}
+
+double AcgcPolicy::set_fineness(double bits) {
+  FRUGAL_CHECK(fineness_ > 0 && bits >= 1 && bits <= 16,
+               "[acgc] expected 1 to 16 bits and stochastic rounding, got {} after {}", bits,
+               fineness_);
+  if (bits != fineness_) set_e(kStepsAtOne / (std::exp2(bits) - 1));
+  return fineness_ = bits;
+}
+
+// The last step observed, the growth and the fineness; for each tensor its seq, how many bounds it
+// has of how many channels, and these.
+std::vector<double> AcgcPolicy::learned() const {
+  settle();
+  std::vector<double> numbers{last_, options_.e, fineness_};
+  for (const auto& [seq, history] : seen_) {
+    numbers.push_back(static_cast<double>(seq));
+    numbers.push_back(static_cast<double>(history.size()));
+    numbers.push_back(static_cast<double>(history.front().size()));
+    for (const std::vector<double>& each : history)
+      numbers.insert(numbers.end(), each.begin(), each.end());
+  }
+  return numbers;
+}
+
+void AcgcPolicy::restore_learned(const std::vector<double>& numbers) {
+  constexpr double kWhole = NumberReader::kLargest, kMost = std::numeric_limits<double>::max();
+  constexpr double kLeast = std::numeric_limits<double>::min();  // above 0
+  std::map<uint64_t, std::deque<std::vector<double>>> seen;
+  double last = -1, e = options_.e, fineness = fineness_;
+  if (!numbers.empty()) {
+    NumberReader reader("acgc", numbers);
+    last = static_cast<double>(reader.whole(-1, kWhole));
+    e = reader.next(kLeast, kMost);
+    const bool steered = fineness_ > 0;
+    fineness = reader.next(steered ? kLeast : 0, steered ? kMost : 0);
+    while (!reader.done()) {
+      const auto seq = static_cast<uint64_t>(reader.whole(0, kWhole));
+      FRUGAL_CHECK(!seen.contains(seq), "[acgc] expected each tensor once, got {} twice", seq);
+      const int64_t count = reader.whole(1, static_cast<double>(options_.window));
+      const int64_t size = reader.whole(1, 0x1p31);
+      for (int64_t i = 0; i < count; ++i) {
+        std::vector<double>& bounds = seen[seq].emplace_back();
+        for (int64_t k = 0; k < size; ++k) bounds.push_back(reader.next(0, HUGE_VAL));
+      }
+    }
+  }
+  seen_ = std::move(seen);
+  last_ = last;
+  options_.e = e;
+  fineness_ = fineness;
+  collector_.set_e(e);
+  observed_ = false;
+  collector_.clear();
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,436 @@
+#include "compress/policies/actnn_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "compress/policies/allocate.h"
+#include "compress/policies/number_reader.h"
+#include "compress/quantize/quantize_split.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/sgd.h"
+
+namespace frugal::compress {
+namespace {
+
+constexpr int kMaxBits = 16;
+constexpr double kMomentum = 0.5;  // of the moving average. Ref: Chen et al. 2021, section 4.2
+constexpr int kGrid = 8;           // averages per bit that a tensor can have
+
+constexpr std::array<ActnnLevel, 6> kLevels = {{{"L0", 0, false, false, false},
+                                                {"L1", 4, false, true, false},
+                                                {"L2", 4, false, false, false},
+                                                {"L3", 2, true, false, false},
+                                                {"L4", 2, true, false, true},
+                                                {"L5", 2, true, false, true}}};
+
+double average_of(const ActnnOptions& options) {
+  const ActnnLevel& level = parse_actnn_level(options.level);
+  if (!level.mixed)
+    return options.keep.bits != 0 && level.bits != 0 ? options.keep.bits : level.bits;
+  const double average = options.average != 0 ? options.average : level.bits;
+  FRUGAL_CHECK(1 <= options.min_bits && options.min_bits <= average &&
+                   average <= options.max_bits && options.max_bits <= kMaxBits,
+               "[actnn] expected an average and widths of 1 to 16 bits around it, got {} and {} to "
+               "{}",
+               average, options.min_bits, options.max_bits);
+  return average;
+}
+
+FixedPolicyOptions keep_of(const ActnnOptions& options) {
+  const ActnnLevel& level = parse_actnn_level(options.level);
+  FixedPolicyOptions keep = options.keep;
+  keep.level = level.bits == 0 ? "L0" : "L1";
+  keep.bits = static_cast<int>(average_of(options));
+  if (level.mixed) keep.corrected = false;  // its correction needs 4 bits of every source
+  if (level.products_only) keep.recipes = false;
+  return keep;
+}
+
+MixedOptions mixed_of(const FixedPolicyOptions& keep) {
+  return {keep.group, keep.rounding, keep.seed};
+}
+
+// The squared norm of what it knows how to add up, in an order that threads do not change.
+std::optional<double> squares(const Tensor& x) {
+  if (x.dtype() != DType::f32 && x.dtype() != DType::f64) return {};
+  return x.device() == kMeta ? 0 : ops::sum_of_squares(ops::contiguous(x));
+}
+
+// Normalizations of rows count as any other op: their factor is another one in each row.
+bool is_other(const Use& use) { return use.kind == Use::other || use.kind == Use::normalized_rows; }
+
+bool is_activation(const SavedTensor& slot) {
+  return slot.defined() && slot.role() == Role::activation;
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+const ActnnLevel& parse_actnn_level(std::string_view name) {
+  for (const ActnnLevel& level : kLevels)
+    if (level.name == name) return level;
+  throw Error(fmt::format("[actnn] expected a level of L0 to L5, got \"{}\"", name));
+}
+
+ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
+    : options_(options),
+      level_(parse_actnn_level(options.level)),
+      average_(average_of(options)),
+      keep_(keep_of(options)),
+      quantizer_(mixed_of(options.keep)) {
+  FRUGAL_CHECK(options.keep.axis == GroupAxis::column,
+               "[actnn] expected groups in a channel, which samples share, got groups along rows");
+  FRUGAL_CHECK(options.interval >= 1, "[actnn] expected an interval of at least 1 step, got {}",
+               options.interval);
+}
+
+double ActnnPolicy::share_of_step() const {
+  return options_.keep.rounding == Rounding::dithered ? 1.0 / 12 : 1.0 / 6;
+}
+
+Adjustable::Range ActnnPolicy::fineness_range() const {
+  if (!level_.mixed) return {};
+  return {static_cast<double>(options_.min_bits), static_cast<double>(options_.max_bits), 0.25};
+}
+
+void ActnnPolicy::set_average(double average) {
+  const Range range = fineness_range();
+  FRUGAL_CHECK(
+      average_ > 0 && range.least <= average && average <= range.most &&
+          (level_.mixed || average == std::floor(average)),
+      "[actnn] expected {} to {} bits on average, whole ones if not mixed, got {} after {}",
+      range.least, range.most, average, average_);
+  settle();
+  average_ = average;
+  keep_.set_bits(static_cast<int>(average));
+  // Until something is measured, as a new tensor.
+  for (auto& [seq, item] : items_) item.bits = average_;
+  allocate();
+}
+
+// Early on things change fast.
+bool ActnnPolicy::due(uint64_t step) const {
+  return step % static_cast<uint64_t>(options_.interval) == 0 ||
+         (step < static_cast<uint64_t>(options_.interval) && std::has_single_bit(step));
+}
+
+Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
+  if (info.seq == 0) {
+    settle();
+    decisions_.clear();
+    chain_.clear();
+    ++pass_;
+    observing_ = learns_at(info.step);
+    finite_ = true;
+  }
+  Decision decision = keep_.decide(info, value);
+  if (level_.products_only && info.use.kind != Use::product) decision = {Decision::raw};
+  if (decision.codec != nullptr) decision.codec = this;
+  decisions_[info.seq] = decision.what;
+  return decision;
+}
+
+int ActnnPolicy::least_bits(const Item& item) const {
+  return item.has_sign ? std::max(options_.min_bits, 2) : options_.min_bits;
+}
+
+StepVariance ActnnPolicy::variance_of(const Item& item) const {
+  if (!item.has_sign) return step_variance;
+  return [slope = item.slope](int bits) { return split_variance(slope, bits); };
+}
+
+int64_t ActnnPolicy::extra_bits(const Item& item, int64_t count) const {
+  const int least = least_bits(item);
+  const auto extra = std::llround((item.bits - least) * static_cast<double>(count));
+  return std::clamp<int64_t>(extra, 0, count * std::max(options_.max_bits - least, 0));
+}
+
+std::vector<double> ActnnPolicy::weights_of(const Item& item, int64_t count) const {
+  if (options_.by_sample && static_cast<int64_t>(item.ranges.samples.size()) == count)
+    return item.ranges.samples;
+  const double mean = item.ranges.samples.empty() ? 1 : mean_of(item.ranges.samples);
+  return std::vector<double>(static_cast<size_t>(count), mean);
+}
+
+std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
+  const auto decided = decisions_.find(info.seq);
+  // What a rebuild passes through waits in the average width.
+  const bool waits = decided == decisions_.end() || decided->second != Decision::pack;
+  if (!level_.mixed || waits)
+    return quantizer_.uniform(static_cast<int>(std::ceil(average_))).pack(tensor, info);
+  SaveInfo seen = info;
+  if (seen.sign != nullptr && !quantizer_.can_carry_sign(tensor.shape())) seen.sign = nullptr;
+  const auto [place, fresh] = items_.try_emplace(info.seq);
+  Item& item = place->second;
+  item.seq = info.seq;
+  item.shape = tensor.shape();
+  item.use = info.use;
+  item.op = info.op;
+  item.slot = info.slot;
+  item.has_sign = seen.sign != nullptr;
+  item.slope = item.has_sign ? seen.sign->slope : 0;
+  item.pass = pass_;
+  item.direct = item.through = 0;
+  item.factor = 1;
+  item.is_read = false;
+  if (fresh) item.bits = average_;
+  const Samples samples = samples_of(tensor.shape(), item.has_sign);
+  const int64_t extra = extra_bits(item, samples.count);
+  const bool all_one =
+      extra == 0 || extra == samples.count * (options_.max_bits - least_bits(item));
+  if (observing_ || (options_.by_sample && !all_one))
+    item.ranges = group_ranges(tensor, samples, options_.keep.group);
+  if (observing_ && is_other(item.use))
+    item.mean_square = squares(tensor).value_or(0) / static_cast<double>(tensor.numel());
+  return quantizer_.pack(
+      tensor, seen,
+      spread_bits(weights_of(item, samples.count), extra, least_bits(item),
+                  std::max(options_.max_bits, least_bits(item)), variance_of(item)));
+}
+
+ActnnPolicy::Item* ActnnPolicy::find(uint64_t seq) {
+  const auto found = items_.find(seq);
+  return found != items_.end() && found->second.pass == pass_ ? &found->second : nullptr;
+}
+
+void ActnnPolicy::read(const SavedTensor& slot, double amount) {
+  std::vector<uint64_t> sources = slot.rests_on();
+  bool through = slot.is_recipe();
+  if (through) {
+    if (sources.size() > 1) chain_ = sources;
+  } else if (sources.size() == 1) {
+    // A tensor that an earlier rebuild passed through rests on those of its sources that were saved
+    // before it.
+    const uint64_t own = sources.front();
+    const auto decided = decisions_.find(own);
+    if (decided != decisions_.end() && decided->second == Decision::replay) {
+      through = true;
+      sources = chain_;
+      std::erase_if(sources, [own](uint64_t seq) { return seq >= own; });
+    }
+  }
+  for (const uint64_t seq : sources) {
+    Item* const item = find(seq);
+    if (item == nullptr) continue;
+    (through ? item->through : item->direct) += amount;
+    item->is_read = true;
+  }
+}
+
+// Of x to normalized values: how much larger squared errors become, in the mean over channels.
+void ActnnPolicy::scale_errors(const SavedTensor& slot, const Slots& slots) {
+  const std::vector<uint64_t> own = slot.rests_on();
+  Item* const item = slot.is_recipe() || own.size() != 1 ? nullptr : find(own.front());
+  if (item == nullptr || slot.use().invstd < 0) return;
+  if (slots[slot.use().invstd].unpack().device() == kMeta) return;  // no values: errors stay
+  const std::vector<double> invstd = slots[slot.use().invstd].unpack().to_vector();
+  std::vector<double> weight(invstd.size(), 1);
+  if (slot.use().weight >= 0 && slots[slot.use().weight].defined())
+    weight = slots[slot.use().weight].unpack().to_vector();
+  const std::vector<double>& channels = item->ranges.channels;
+  if (channels.size() != invstd.size() || weight.size() != invstd.size()) return;
+  double sum = 0, all = 0;
+  for (size_t c = 0; c < channels.size(); ++c) {
+    const double gain = weight[c] * invstd[c];
+    sum += channels[c] * gain * gain;
+    all += channels[c];
+  }
+  if (all > 0) item->factor = sum / all;
+}
+
+void ActnnPolicy::before(const BackwardStep& step, const Tensor& dy) {
+  observed_ = true;
+  std::optional<double> norm;
+  for (int i = 0; i < step.slots.size(); ++i) {
+    const SavedTensor& slot = step.slots[i];
+    if (!is_activation(slot)) continue;
+    if (slot.use().kind == Use::normalized) scale_errors(slot, step.slots);
+    if (slot.use().kind != Use::product) continue;
+    if (!norm) norm = squares(dy);
+    if (!norm) return;
+    finite_ = finite_ && std::isfinite(*norm);
+    read(slot, slot.use().fan * *norm);
+  }
+}
+
+void ActnnPolicy::after(const BackwardStep& step, const Grads& gradients) {
+  for (int i = 0; i < step.slots.size(); ++i) {
+    const SavedTensor& slot = step.slots[i];
+    if (!is_activation(slot) || !is_other(slot.use()) || slot.is_recipe()) continue;
+    const std::vector<uint64_t> own = slot.rests_on();
+    Item* const item = own.size() == 1 ? find(own.front()) : nullptr;
+    // Slots that only a recipe needs were saved by others.
+    if (item == nullptr || item->op != step.op || item->slot != i || item->mean_square <= 0)
+      continue;
+    double sum = 0;
+    for (const Gradient& gradient : gradients)
+      if (gradient.defined() && gradient.shape().dim() > 0)
+        sum += squares(gradient.rows(0, gradient.shape()[0])).value_or(0);
+    finite_ = finite_ && std::isfinite(sum);
+    item->direct += sum / item->mean_square;
+    item->is_read = true;
+  }
+}
+
+void ActnnPolicy::settle() const {
+  if (!observed_) return;
+  observed_ = false;
+  if (!finite_) return;
+  for (auto& [seq, item] : items_) {
+    if (item.pass != pass_ || !item.is_read) continue;
+    const double now = item.direct + item.through * item.factor;
+    if (!std::isfinite(now)) continue;
+    item.sensitivity =
+        item.sensitivity ? kMomentum * *item.sensitivity + (1 - kMomentum) * now : now;
+  }
+  allocate();
+}
+
+void ActnnPolicy::allocate() const {
+  // A tensor with a sensitivity, and those that follow it.
+  struct Group {
+    std::vector<Item*> items;
+    std::vector<double> averages;
+  };
+  std::vector<Group> groups;
+  double all = 0;
+  for (auto& [seq, item] : items_) {
+    if (item.pass != pass_) continue;
+    if (item.sensitivity) {
+      groups.push_back({{&item}, {}});
+      all += *item.sensitivity;
+    } else if (groups.empty()) {
+      item.bits = average_;
+    } else {
+      groups.back().items.push_back(&item);
+    }
+  }
+  if (!(all > 0)) return;
+  std::vector<std::vector<Option>> options;
+  double budget = 0;
+  auto bits_at = [&](const Group& group, double average) {
+    double bits = 0;
+    for (const Item* item : group.items)
+      bits +=
+          std::max<double>(average, least_bits(*item)) * static_cast<double>(item->shape.numel());
+    return bits;
+  };
+  for (Group& group : groups) {
+    const Item& first = *group.items.front();
+    const int least = least_bits(first), most = std::max(options_.max_bits, least);
+    const int64_t count = samples_of(first.shape, first.has_sign).count;
+    const int grid = options_.by_sample ? kGrid : 1;
+    std::vector<int64_t> extras;
+    for (int64_t k = 0; k <= int64_t{grid} * (most - least); ++k) {
+      const int64_t extra = k * count / grid;
+      if (extras.empty() || extras.back() != extra) extras.push_back(extra);
+    }
+    const std::vector<double> costs =
+        spread_costs(weights_of(first, count), extras, least, most, variance_of(first));
+    std::vector<Option>& each = options.emplace_back();
+    for (size_t k = 0; k < extras.size(); ++k) {
+      group.averages.push_back(least + static_cast<double>(extras[k]) / static_cast<double>(count));
+      each.push_back({*first.sensitivity * share_of_step() * costs[k],
+                      static_cast<int64_t>(bits_at(group, group.averages.back()))});
+    }
+    budget += bits_at(group, average_);
+  }
+  const Allocation best = compress::allocate(options, static_cast<int64_t>(budget));
+  for (size_t i = 0; i < groups.size(); ++i)
+    for (Item* item : groups[i].items)
+      item->bits = std::max<double>(groups[i].averages[static_cast<size_t>(best.choice[i])],
+                                    least_bits(*item));
+}
+
+std::vector<ActnnPolicy::Item> ActnnPolicy::items() const {
+  settle();
+  std::vector<Item> all;
+  for (const auto& [seq, item] : items_)
+    if (item.pass == pass_) all.push_back(item);
+  return all;
+}
+
+double ActnnPolicy::predicted_variance() const {
+  double sum = 0;
+  for (const Item& item : items()) {
+    const int64_t count = samples_of(item.shape, item.has_sign).count;
+    const int64_t extra[] = {extra_bits(item, count)};
+    const int least = least_bits(item);
+    sum += item.sensitivity.value_or(0) * share_of_step() *
+           spread_costs(weights_of(item, count), extra, least, std::max(options_.max_bits, least),
+                        variance_of(item))
+               .front();
+  }
+  return sum;
+}
+
+double ActnnPolicy::average_bits() const {
+  double bits = 0, elements = 0;
+  for (const Item& item : items()) {
+    bits += std::max<double>(item.bits, least_bits(item)) * static_cast<double>(item.shape.numel());
+    elements += static_cast<double>(item.shape.numel());
+  }
+  return elements > 0 ? bits / elements : 0;
+}
+
+// The average; for each tensor what restore_learned() reads.
+std::vector<double> ActnnPolicy::learned() const {
+  settle();
+  std::vector<double> numbers{average_};
+  for (const auto& [seq, item] : items_) {
+    numbers.insert(numbers.end(),
+                   {static_cast<double>(seq), item.bits, item.sensitivity.value_or(-1),
+                    item.pass == pass_ ? 1.0 : 0.0, item.has_sign ? 1.0 : 0.0, item.slope,
+                    static_cast<double>(item.shape.dim())});
+    for (const int64_t extent : item.shape) numbers.push_back(static_cast<double>(extent));
+    numbers.push_back(static_cast<double>(item.ranges.samples.size()));
+    numbers.insert(numbers.end(), item.ranges.samples.begin(), item.ranges.samples.end());
+  }
+  return numbers;
+}
+
+void ActnnPolicy::restore_learned(const std::vector<double>& numbers) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kMost = std::numeric_limits<double>::max();  // of what must be finite
+  std::map<uint64_t, Item> items;
+  double average = average_of(options_);
+  if (!numbers.empty()) {
+    NumberReader reader("actnn", numbers);
+    const bool fixed = average == 0;  // tensors are kept raw
+    average = reader.next(fixed ? 0 : 1, fixed ? 0 : kMaxBits);
+    while (!reader.done()) {
+      const auto seq = static_cast<uint64_t>(reader.whole(0, NumberReader::kLargest));
+      FRUGAL_CHECK(!items.contains(seq), "[actnn] expected each tensor once, got {} twice", seq);
+      Item& item = items[seq];
+      // What is of one pass alone, and not kept, is written by the next one.
+      if (const auto known = items_.find(seq); known != items_.end()) item = known->second;
+      item.seq = seq;
+      item.bits = reader.next(1, kMaxBits);
+      const double sensitivity = reader.next(-1, kMost);
+      FRUGAL_CHECK(sensitivity >= 0 || sensitivity == -1,
+                   "[actnn] expected a sensitivity of at least 0 for tensor {}, got {}", seq,
+                   sensitivity);
+      item.sensitivity = sensitivity >= 0 ? std::optional(sensitivity) : std::nullopt;
+      item.pass = reader.flag() ? pass_ : pass_ - 1;
+      item.has_sign = reader.flag();
+      item.slope = reader.next(0, kMost);
+      item.shape = reader.shape();
+      item.ranges.samples.resize(static_cast<size_t>(reader.whole(0, kMaxSamples)));
+      for (double& range : item.ranges.samples) range = reader.next(0, kInfinity);
+    }
+  }
+  if (average != average_) keep_.set_bits(static_cast<int>(average));
+  average_ = average;
+  items_ = std::move(items);
+  observed_ = false;
+}
+
+}  // namespace frugal::compress

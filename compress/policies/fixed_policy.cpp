@@ -1,0 +1,83 @@
+#include "compress/policies/fixed_policy.h"
+
+namespace frugal::compress {
+
+namespace {
+int bits_of(const FixedPolicyOptions& options) {
+  const int level = parse_level(options.level).bits;
+  return options.bits != 0 ? options.bits : level;
+}
+
+// From where on what a correction of second order leaves of the bias is lost in the noise.
+constexpr int kCorrectedBits = 4;
+
+QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
+  QuantizeOptions options;
+  if (bits_of(wanted) != 0) options.bits = bits_of(wanted);
+  options.group = wanted.group;
+  options.axis = wanted.axis;
+  options.rounding = wanted.rounding;
+  options.seed = wanted.seed;
+  return options;
+}
+}  // namespace
+
+FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
+    : bits_(bits_of(options)),
+      recipes_(options.recipes),
+      corrected_(options.corrected),
+      signs_(options.signs),
+      chain_(options.chain),
+      min_elements_(options.min_elements),
+      slice_bytes_(options.slice_bytes),
+      codec_(std::make_unique<Quantizer>(codec_options(options))) {
+  FRUGAL_CHECK(options.min_elements >= 0, "[compression] expected min_elements >= 0, got {}",
+               options.min_elements);
+  FRUGAL_CHECK(options.slice_bytes >= 0, "[compression] expected slice_bytes >= 0, got {}",
+               options.slice_bytes);
+  FRUGAL_CHECK(options.chain >= 0, "[compression] expected chain >= 0, got {}", options.chain);
+}
+
+void FixedPolicy::set_bits(int bits) {
+  FRUGAL_CHECK(bits_ > 0 && bits >= 1 && bits <= 16,
+               "[compression] expected to change 1 to 16 bits to 1 to 16, got {} to {}", bits_,
+               bits);
+  QuantizeOptions options = codec_->options();
+  options.bits = bits;
+  codec_ = std::make_unique<Quantizer>(options);
+  bits_ = bits;
+}
+
+Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
+  if (!is_floating(value.dtype()) || value.storage()->category() == Category::input)
+    return {Decision::raw};
+  if (info.lossless) {
+    const bool replay = recipes_ && info.replay == Replay::exact && may_replay(info, value);
+    return {replay ? Decision::replay : Decision::raw};
+  }
+  const bool lossy = bits_ > 0, large = value.numel() > min_elements_;
+  const Codec* codec = lossy && large ? codec_.get() : nullptr;
+  if (recipes_ && may_replay(info, value)) return {Decision::replay, codec};
+  if (codec == nullptr) return {Decision::raw};
+  return {Decision::pack, codec, signs_ == Signs::codes};
+}
+
+bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
+  if (static_cast<double>(info.replay_elements) > chain_ * static_cast<double>(value.numel()))
+    return false;
+  switch (info.replay) {
+    case Replay::none:
+      return false;
+    case Replay::exact:
+      return true;
+    case Replay::unbiased:
+      return bits_ > 0;
+    case Replay::corrected:
+      return corrected_ && bits_ >= kCorrectedBits;
+    case Replay::biased:
+      return bits_ > 0 && signs_ == Signs::rebuilt;
+  }
+  return false;
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,60 @@
+#include "compress/policies/offload_policy.h"
+
+namespace frugal::compress {
+namespace {
+
+// The tensor itself, with no copy on either way: like what is kept raw, it is only read.
+class Raw final : public Movable {
+ public:
+  explicit Raw(Tensor payload) : payload_(std::move(payload)) {}
+  Tensor unpack() const override { return payload_; }
+  Tensor take_payload() override { return std::move(payload_); }
+  void put_payload(Tensor payload) override { payload_ = std::move(payload); }
+
+ private:
+  Tensor payload_;
+};
+
+class RawCodec final : public Codec {
+ public:
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo&) const override {
+    return std::make_unique<Raw>(tensor);
+  }
+};
+
+}  // namespace
+
+OffloadPolicy::OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOptions& options,
+                             int64_t min_elements)
+    : WrappingPolicy(std::move(inner)),
+      store_(std::make_shared<PayloadStore>(options)),
+      min_elements_(min_elements),
+      raw_(std::make_unique<RawCodec>()) {
+  FRUGAL_CHECK(min_elements >= 0, "[offload] expected min_elements >= 0, got {}", min_elements);
+}
+
+bool OffloadPolicy::may_move(const Tensor& value) const {
+  return is_floating(value.dtype()) && value.numel() > min_elements_ &&
+         value.storage()->category() != Category::input;
+}
+
+const Codec* OffloadPolicy::moved(const Codec& codec) {
+  return &codecs_.try_emplace(&codec, codec, store_).first->second;
+}
+
+Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
+  SaveInfo seen = info;
+  if (info.seq == 0) exact_ = true;
+  if (exact_ && info.replay != Replay::none) seen.replay = Replay::exact;
+  Decision decision = inner().decide(seen, value);
+  if (decision.codec != nullptr) {
+    if (decision.what == Decision::pack) exact_ = false;
+    decision.codec = moved(*decision.codec);
+  } else if (may_move(value)) {
+    decision.codec = moved(*raw_);
+    if (decision.what == Decision::raw) decision = {Decision::pack, decision.codec, false};
+  }
+  return decision;
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,289 @@
+// What packing and unpacking on CUDA share: blocks of 8 rows of 4 columns, one to a thread; their
+// random words; codes in planes, four columns to a 32-bit word. For .cu files.
+#pragma once
+#include "compress/quantize/quantize_kernels.h"
+#include "compress/quantize/quantize_units.h"
+#include "core/cuda_kernel.h"
+#include "core/cuda_random.h"
+#include "ops/cuda/cuda_vector.h"
+
+namespace frugal::compress::cuda {
+
+using namespace frugal::cuda;
+
+inline constexpr int kRows = 8, kCols = 4, kThreads = 256;
+inline constexpr uint32_t kTwoTo23Bits = 0x4b000000u;  // below it, the mantissa is an integer
+inline constexpr float kTwoTo23 = 0x1p23f;
+inline constexpr float kNan = __builtin_nanf("");
+inline constexpr float kInfinity = __builtin_inff();
+
+// Calls f(std::integral_constant<int, n>{}) for the widths that have kernels of their own, 0 for
+// the others.
+template <int kWidth = 8, class F>
+void with_width(int bits, F&& f) {
+  if constexpr (kWidth == 0) {
+    f(std::integral_constant<int, 0>{});
+  } else {
+    if (bits == kWidth) return f(std::integral_constant<int, kWidth>{});
+    with_width<kWidth - 1>(bits, f);
+  }
+}
+
+inline void check_dtype(DType dtype) {
+  FRUGAL_CHECK(dtype == DType::f32 || dtype == DType::bf16,
+               "[quantize] expected f32 or bf16 on cuda, got {}", name_of(dtype));
+}
+
+template <class T>
+using Quad = ops::cuda::Vector<T, kCols>;
+template <class T>
+bool is_quadable(const void* x, const GroupLayout& layout) {
+  return layout.cols % kCols == 0 && reinterpret_cast<uintptr_t>(x) % sizeof(Quad<T>) == 0;
+}
+
+__device__ __forceinline__ void prefetch_line([[maybe_unused]] const void* address) {
+#ifndef FRUGAL_CUDA_EMULATOR
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
+// ---- Random words
+__device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
+
+struct HalfWords {  // of 8 rows of a column
+  uint32_t w[4];
+};
+// What a CodeStream was made of, its step as the host knew it. A thread of each block makes the
+// stream anew: a replayed step is another one, and where it is not, 10 rounds for 8192 elements
+// are no cost.
+struct StreamName {
+  RngKey key;  // seed and step
+  uint64_t seq;
+  const Advance* advance;
+
+  explicit StreamName(const CodeStream& stream)
+      : key{stream.seed, stream.step}, seq(stream.seq), advance(frugal::cuda::advance()) {}
+};
+struct StreamKeys {
+  uint32_t key[2], counter[2];
+};
+__device__ __forceinline__ StreamKeys stream_keys(const StreamName& name, uint64_t steps) {
+  const Words words = philox_words({name.key.seed, name.key.offset + steps}, name.seq);
+  return {{words.w[0], words.w[1]}, {words.w[2], words.w[3]}};
+}
+// code_words(). What depends on the row alone is computed once for the columns of a thread.
+__device__ __forceinline__ HalfWords dither_words(const StreamKeys& keys, uint32_t block,
+                                                  uint32_t column) {
+  uint32_t c0 = block, c1 = column, c2 = keys.counter[0], c3 = keys.counter[1];
+#pragma unroll
+  for (uint32_t i = 0; i < 7; ++i) {
+    const uint64_t p = uint64_t{kM0} * c0, q = uint64_t{kM1} * c2;
+    c0 = static_cast<uint32_t>(q >> 32) ^ c1 ^ (keys.key[0] + i * kW0);
+    c1 = static_cast<uint32_t>(q);
+    c2 = static_cast<uint32_t>(p >> 32) ^ c3 ^ (keys.key[1] + i * kW1);
+    c3 = static_cast<uint32_t>(p);
+  }
+  return {{c0, c1, c2, c3}};
+}
+// 2^23 + the half-word of row `r`: what follows is exact.
+__device__ __forceinline__ float half_word(const HalfWords& words, int r) {
+  return float_of(__byte_perm(words.w[r / 2], kTwoTo23Bits, r % 2 == 0 ? 0x7410u : 0x7432u));
+}
+__device__ __forceinline__ float one_and_u(const HalfWords& words, int r) {
+  return __fmaf_rn(half_word(words, r), 0x1p-16f, -127.0f + 0x1p-17f);
+}
+__device__ __forceinline__ float half_less_u(const HalfWords& words, int r) {
+  return __fsub_rn(1.5f, one_and_u(words, r));
+}
+
+// takes_dither_away(), which is the host's.
+__device__ __forceinline__ bool takes_away(float lo, float scale) {
+  return scale > 0x1p-126f && scale < 0x1p124f && (lo < 0 || lo >= __fmul_rn(scale, 0.5f));
+}
+
+// ---- Planes
+// What a thread finds of its block in a byte row.
+struct CodeBlock {
+  uint8_t* first;  // of the row group's codes, at the thread's first column
+  int stride;
+  int rows;    // of the group
+  int block;   // of 8 rows, in the group
+  int cols;    // 4, less at the right edge
+  bool words;  // whole words at aligned addresses
+};
+
+__device__ __forceinline__ uint32_t load_bytes(const uint8_t* from, int count, bool word) {
+  if (word) return *reinterpret_cast<const uint32_t*>(from);
+  uint32_t out = 0;
+#pragma unroll
+  for (int c = 0; c < kCols; ++c)
+    if (c < count) out |= uint32_t{from[c]} << (8 * c);
+  return out;
+}
+__device__ __forceinline__ void store_bytes(uint8_t* to, uint32_t value, int count, bool word) {
+  if (word) {
+    *reinterpret_cast<uint32_t*>(to) = value;
+    return;
+  }
+#pragma unroll
+  for (int c = 0; c < kCols; ++c)
+    if (c < count) to[c] = static_cast<uint8_t>(value >> (8 * c));
+}
+
+// Puts the codes of column c, kWidth bits each from `shift` on, into the words of a plane. kClean:
+// nothing else is in their low bytes.
+template <int kWidth, bool kClean>
+__device__ __forceinline__ void insert_codes(const uint32_t (&code)[kRows], int c, int shift,
+                                             uint32_t* words) {
+  constexpr int kPerByte = 8 / kWidth;
+  constexpr uint32_t kMask = (1u << kWidth) - 1;
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) {
+    uint32_t byte = 0;
+#pragma unroll
+    for (int k = kPerByte - 1; k >= 0; --k) {
+      const uint32_t all = code[j * kPerByte + k];
+      byte = (byte << kWidth) + (kClean ? all : all >> shift & kMask);
+    }
+    words[j] = c == 0   ? byte
+               : c == 1 ? __byte_perm(words[j], byte, 0x3240)
+               : c == 2 ? __byte_perm(words[j], byte, 0x3410)
+                        : __byte_perm(words[j], byte, 0x4210);
+  }
+}
+template <int kWidth>
+__device__ __forceinline__ void store_words(const uint32_t* words, uint8_t* plane,
+                                            const CodeBlock& at) {
+  const int byte_rows = (at.rows * kWidth + 7) / 8;
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) {
+    const int row = at.block * kWidth + j;
+    if (row < byte_rows) store_bytes(plane + int64_t{row} * at.stride, words[j], at.cols, at.words);
+  }
+}
+
+// All planes of codes of kBits: as many words.
+template <int kBits, size_t kPlane = 0, int kShift = 0>
+__device__ __forceinline__ void insert_planes(const uint32_t (&code)[kRows], int c,
+                                              uint32_t* words) {
+  constexpr Planes kPlanes = planes_of(kBits);
+  if constexpr (kShift < kBits) {
+    constexpr int kWidth = kPlanes.width[kPlane];
+    insert_codes<kWidth, kPlanes.count == 1>(code, c, kShift, words + kShift);
+    insert_planes<kBits, kPlane + 1, kShift + kWidth>(code, c, words);
+  }
+}
+template <int kBits, size_t kPlane = 0, int kShift = 0>
+__device__ __forceinline__ void store_planes(const uint32_t* words, uint8_t* plane,
+                                             const CodeBlock& at) {
+  constexpr Planes kPlanes = planes_of(kBits);
+  if constexpr (kShift < kBits) {
+    constexpr int kWidth = kPlanes.width[kPlane];
+    store_words<kWidth>(words + kShift, plane, at);
+    plane += int64_t{(at.rows * kWidth + 7) / 8} * at.stride;
+    store_planes<kBits, kPlane + 1, kShift + kWidth>(words, plane, at);
+  }
+}
+
+template <int kWidth>
+__device__ __forceinline__ void store_plane(const uint32_t (&code)[kCols][kRows], int shift,
+                                            uint8_t* plane, const CodeBlock& at) {
+  uint32_t words[kWidth] = {};
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) insert_codes<kWidth, false>(code[c], c, shift, words);
+  store_words<kWidth>(words, plane, at);
+}
+// Codes of a width known late; bits beside theirs do not count.
+__device__ __forceinline__ void store_planes(const uint32_t (&code)[kCols][kRows], int bits,
+                                             const CodeBlock& at) {
+  uint8_t* plane = at.first;
+  int shift = 0;
+  const Planes planes = planes_of(bits);
+  for (int p = 0; p < planes.count; ++p) {
+    const int width = planes.width[static_cast<size_t>(p)];
+    if (width == 8) store_plane<8>(code, shift, plane, at);
+    if (width == 4) store_plane<4>(code, shift, plane, at);
+    if (width == 2) store_plane<2>(code, shift, plane, at);
+    if (width == 1) store_plane<1>(code, shift, plane, at);
+    shift += width;
+    plane += int64_t{(at.rows * width + 7) / 8} * at.stride;
+  }
+}
+
+template <int kWidth>
+__device__ __forceinline__ void load_plane(uint32_t (&code)[kRows][kCols], int shift,
+                                           const uint8_t* plane, const CodeBlock& at) {
+  constexpr int kPerByte = 8 / kWidth;
+  constexpr uint32_t kMask = (1u << kWidth) - 1;
+  const int byte_rows = (at.rows * kWidth + 7) / 8;
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) {
+    const int row = at.block * kWidth + j;
+    const uint32_t word =
+        row < byte_rows ? load_bytes(plane + int64_t{row} * at.stride, at.cols, at.words) : 0;
+#pragma unroll
+    for (int k = 0; k < kPerByte; ++k)
+#pragma unroll
+      for (int c = 0; c < kCols; ++c)
+        code[j * kPerByte + k][c] |= (word >> (8 * c + kWidth * k) & kMask) << shift;
+  }
+}
+template <int kBits, size_t kPlane = 0, int kShift = 0>
+__device__ __forceinline__ void load_planes(uint32_t (&code)[kRows][kCols], const uint8_t* plane,
+                                            const CodeBlock& at) {
+  constexpr Planes kPlanes = planes_of(kBits);
+  if constexpr (kShift < kBits) {
+    constexpr int kWidth = kPlanes.width[kPlane];
+    load_plane<kWidth>(code, kShift, plane, at);
+    plane += int64_t{(at.rows * kWidth + 7) / 8} * at.stride;
+    load_planes<kBits, kPlane + 1, kShift + kWidth>(code, plane, at);
+  }
+}
+// Bits beside the code's are those of 2^23. kBits: 0 for a width known late.
+template <int kBits>
+__device__ __forceinline__ void load_codes(uint32_t (&code)[kRows][kCols], int bits,
+                                           const CodeBlock& at) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) code[r][c] = kTwoTo23Bits;
+  if constexpr (kBits != 0) {
+    load_planes<kBits>(code, at.first, at);
+  } else {
+    const uint8_t* plane = at.first;
+    int shift = 0;
+    const Planes planes = planes_of(bits);
+    for (int p = 0; p < planes.count; ++p) {
+      const int width = planes.width[static_cast<size_t>(p)];
+      if (width == 8) load_plane<8>(code, shift, plane, at);
+      if (width == 4) load_plane<4>(code, shift, plane, at);
+      if (width == 2) load_plane<2>(code, shift, plane, at);
+      if (width == 1) load_plane<1>(code, shift, plane, at);
+      shift += width;
+      plane += int64_t{(at.rows * width + 7) / 8} * at.stride;
+    }
+  }
+}
+
+// ---- Split groups: split_codes() as floats.
+struct ClassCodes {
+  float count[2];
+  bool spread[2];
+};
+__device__ __forceinline__ ClassCodes class_codes(float range0, float range1,
+                                                  const SplitWeights& weights, int bits) {
+  const float all = static_cast<float>(1 << bits);
+  const float few0 = __float_as_uint(range0) == uint32_t{kEmptyRangeBits} << 16 ? 0.0f : 1.0f;
+  const float few1 = __float_as_uint(range1) == uint32_t{kEmptyRangeBits} << 16 ? 0.0f : 1.0f;
+  ClassCodes codes{{few0, few1}, {range0 > 0, range1 > 0}};
+  if (codes.spread[0]) {
+    const float a = __fmul_rn(weights.class0, range0);
+    const float share = __fdiv_rn(a, __fmaf_rn(weights.class1, range1, a));
+    const float both = fminf(fmaxf(rintf(__fmul_rn(all, share)), 2.0f), all - 2.0f);
+    codes.count[0] = codes.spread[1] ? both : all - few1;
+  }
+  if (codes.spread[1]) codes.count[1] = all - codes.count[0];
+  return codes;
+}
+
+}  // namespace frugal::compress::cuda

@@ -1,0 +1,449 @@
+// Pack on CUDA, plain and split groups: one pass. A block of threads takes whole row groups of a
+// strip of columns, reads them once into registers, agrees on minima and maxima through shared
+// memory, and codes what it holds. Groups of more than 256 rows are read a second time.
+//
+// Bytes in flight: 32 values a thread and 2 blocks of 256 threads a multiprocessor are 64 KiB of
+// f32, where 5 TB/s at 700 ns want 27 KiB on each of 132; the next tile is prefetched, so that
+// memory is busy while blocks compute. Philox gives 8 elements a call, 2 multiplications an
+// element; in all about 16 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
+// and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
+#pragma once
+#include "compress/quantize/cuda_codes.h"
+
+namespace frugal::compress::cuda {
+
+// How a layout is cut. A thread's slot is its place downwards in the block of threads.
+struct PackTile {
+  int across = 0;  // threads side by side
+  int held = 0;    // blocks of 8 rows of a group that are held at once
+  int chunks = 0;  // how often that makes a group
+  int groups = 0;  // groups of a block of threads
+  int pairs = 0;   // (group, column) pairs with a range of their own
+  int lanes = 0;   // threads that combine the extremes of a pair, a power of two
+  int64_t strips = 0;
+  int threads = 0;
+};
+
+inline PackTile pack_tile(const GroupLayout& layout) {
+  constexpr int64_t kMaxAcross = 8;  // 32 columns, and 32 blocks of 8 rows beside each other
+  PackTile tile;
+  const int64_t quads = (layout.cols + kCols - 1) / kCols, blocks = layout.group_rows / kRows;
+  tile.strips = (quads + kMaxAcross - 1) / kMaxAcross;
+  tile.across = static_cast<int>((quads + tile.strips - 1) / tile.strips);
+  tile.held = static_cast<int>(std::min<int64_t>(blocks, kThreads / kMaxAcross));
+  tile.chunks = static_cast<int>((blocks + tile.held - 1) / tile.held);
+  tile.groups = tile.chunks > 1 ? 1 : kThreads / (tile.across * tile.held);
+  tile.groups = static_cast<int>(std::min<int64_t>(tile.groups, layout.groups));
+  tile.pairs = tile.groups * (layout.shared ? 1 : tile.across * kCols);
+  tile.threads = (tile.across * tile.held * tile.groups + kWarp - 1) / kWarp * kWarp;
+  tile.lanes = 1;
+  while (tile.lanes < kWarp && tile.pairs * tile.lanes * 2 <= tile.threads) tile.lanes *= 2;
+  return tile;
+}
+
+struct Packing {
+  const void* x;
+  uint8_t* payload;
+  const uint8_t* mask;
+  unsigned long long* nonfinite;
+  GroupLayout layout;
+  StreamName stream;
+  SplitWeights weights;
+  PackTile tile;
+  int ahead = 0;  // blocks of threads between a tile and the one that it prefetches
+  bool stochastic = false, quads = false, words = false, mask_words = false;
+};
+
+// Shared memory: extremes of each slot and column, then parameters of each pair.
+struct PackShared {
+  int stride, plane, pairs;
+  __host__ __device__ explicit PackShared(const PackTile& tile)
+      : stride((tile.across + 1) * kCols),  // so that lanes that combine meet no bank twice
+        plane(stride * tile.held * tile.groups),
+        pairs((tile.pairs + 3) / 4 * 4) {}
+};
+
+template <int kClasses>
+inline constexpr int kParameters = kClasses == 1 ? 3 : 7;
+
+template <int kClasses>
+size_t shared_bytes(const PackTile& tile) {
+  const PackShared shared(tile);
+  return sizeof(float) *
+         static_cast<size_t>(2 * kClasses * shared.plane + kParameters<kClasses> * shared.pairs);
+}
+
+using Values = float[kRows][kCols];
+
+// Returns which elements exist, row by row, 4 bits each; the others are 0.
+template <class T>
+__device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, int rows_left,
+                                                int column, Values& at) {
+  const int64_t cols = p.layout.cols, begin = row * cols + column;
+  const T* from = static_cast<const T*>(p.x) + begin;
+  if (p.quads && rows_left >= kRows && begin + 7 * cols + kCols <= p.layout.numel) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const Quad<float> quad = ops::cuda::get<kCols>(from + r * cols);
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) at[r][c] = quad.at[c];
+    }
+    return ~0u;
+  }
+  uint32_t present = 0;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) {
+      const bool inside =
+          r < rows_left && column + c < cols && begin + r * cols + c < p.layout.numel;
+      at[r][c] = inside ? load(from[r * cols + c]) : 0.0f;
+      if (inside) present |= 1u << (r * kCols + c);
+    }
+  return present;
+}
+
+// NaN wins in minima; those of threads have no company.
+__device__ __forceinline__ float lesser(float a, float b) { return a < b || a != a ? a : b; }
+
+template <int kClasses>
+struct Extremes {
+  float mn[kClasses][kCols], mx[kClasses][kCols];
+
+  __device__ __forceinline__ Extremes() {
+#pragma unroll
+    for (int c = 0; c < kCols; ++c)
+#pragma unroll
+      for (int k = 0; k < kClasses; ++k) mn[k][c] = kInfinity, mx[k][c] = -kInfinity;
+  }
+  // class1: bit 8 c + r of element [r][c].
+  template <bool kAll>
+  __device__ __forceinline__ void add(const Values& at, uint32_t present, uint32_t class1) {
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) {
+      float probe = 0;  // NaN where a value is not finite
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float x = at[r][c];
+        probe = __fmaf_rn(x, 0.0f, probe);
+        if (!kAll && (present >> (r * kCols + c) & 1u) == 0) continue;
+        if constexpr (kClasses == 1) {
+          mn[0][c] = fminf(mn[0][c], x), mx[0][c] = fmaxf(mx[0][c], x);
+        } else {
+          const bool one = (class1 >> (8 * c + r) & 1u) != 0;
+          mn[0][c] = one ? mn[0][c] : fminf(mn[0][c], x);
+          mx[0][c] = one ? mx[0][c] : fmaxf(mx[0][c], x);
+          mn[1][c] = one ? fminf(mn[1][c], x) : mn[1][c];
+          mx[1][c] = one ? fmaxf(mx[1][c], x) : mx[1][c];
+        }
+      }
+      // Once NaN, always: a later minimum would drop it.
+      if (!(probe == 0)) broken |= 1u << c;
+    }
+  }
+  __device__ __forceinline__ void store(const PackShared& shared, int slot, int column,
+                                        float* to) const {
+#pragma unroll
+    for (int k = 0; k < kClasses; ++k) {
+      Quad<float> least, most;
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) {
+        least.at[c] = (broken >> c & 1u) != 0 ? kNan : mn[k][c];
+        most.at[c] = mx[k][c];
+      }
+      float* at = to + 2 * k * shared.plane + slot * shared.stride + column;
+      *reinterpret_cast<Quad<float>*>(at) = least;
+      *reinterpret_cast<Quad<float>*>(at + shared.plane) = most;
+    }
+  }
+
+ private:
+  uint32_t broken = 0;
+};
+
+// bf16 towards -infinity; towards +infinity of what is not negative.
+__device__ __forceinline__ float round_down(float x) {
+  const uint32_t bits = __float_as_uint(__fadd_rn(x, 0.0f));
+  return float_of((bits >> 31 != 0 ? bits + 0xffffu : bits) & 0xffff0000u);
+}
+__device__ __forceinline__ float round_up(float x) {
+  return float_of((__float_as_uint(x) + 0xffffu) & 0xffff0000u);
+}
+__device__ __forceinline__ uint16_t upper(float x) {
+  return static_cast<uint16_t>(__float_as_uint(x) >> 16);
+}
+
+// Metadata and parameters of a pair, from its extremes.
+//   plain: base, inverse, half (0: not finite)
+//   split: base and inverse and count of both classes, keep (0: not finite)
+template <int kClasses>
+__device__ __forceinline__ void set_parameters(const Packing& p, const float (&mn)[kClasses],
+                                               const float (&mx)[kClasses], int64_t group,
+                                               int64_t column, float* to, int stride) {
+  const int bits = p.layout.bits;
+  const int64_t metas = p.layout.metas();
+  auto* meta = reinterpret_cast<uint16_t*>(p.payload + p.layout.meta_offset(group)) +
+               (p.layout.shared ? 0 : column);
+  if constexpr (kClasses == 1) {
+    const float limit = bits == 1 ? 0x1.ep126f : 0x1.ep127f;  // max_magnitude()
+    if (!(mn[0] >= -limit && mx[0] <= limit)) {
+      meta[0] = meta[metas] = kNonfiniteBits;
+      to[0] = to[stride] = to[2 * stride] = 0;
+      atomicAdd(p.nonfinite, 1ull);
+      return;
+    }
+    const float least = __fadd_rn(mn[0], 0.0f), most = __fadd_rn(mx[0], 0.0f);
+    const float lo = round_down(least);
+    const float half = fmaxf(fabsf(least), fabsf(most)) >= 0x1p126f ? 0.5f : 1.0f;
+    const float levels = static_cast<float>((1 << bits) - 1);
+    const float base = __fmul_rn(lo, half);
+    const float range = __fmaf_rn(most, half, -base);
+    float step = fmaxf(round_up(__fdiv_rn(range, levels)), 0x1p-126f);
+    if (__fmul_rn(levels, step) < range) step = float_of(__float_as_uint(step) + 0x10000u);
+    meta[0] = upper(lo);
+    meta[metas] = upper(__fdiv_rn(step, half));
+    to[0] = base;
+    to[stride] = __fdiv_rn(1.0f, step);
+    to[2 * stride] = half;
+  } else {
+    const bool finite = mn[0] >= -kSplitMaxMagnitude && mn[1] >= -kSplitMaxMagnitude &&
+                        mx[0] <= kSplitMaxMagnitude && mx[1] <= kSplitMaxMagnitude;
+    float lo[2], range[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      lo[k] = range[k] = float_of(uint32_t{kNonfiniteBits} << 16);
+      if (finite && mn[k] > mx[k]) {
+        lo[k] = 0, range[k] = -0.0f;
+      } else if (finite) {
+        lo[k] = round_down(mn[k]);
+        const float up = round_up(__fsub_rn(__fadd_rn(mx[k], 0.0f), lo[k]));
+        range[k] = up == 0 ? 0.0f : fmaxf(up, kSplitMinRange);
+      }
+      meta[2 * k * metas] = upper(lo[k]);
+      meta[(2 * k + 1) * metas] = upper(range[k]);
+    }
+    if (!finite) atomicAdd(p.nonfinite, 1ull);
+    const ClassCodes codes = class_codes(range[0], range[1], p.weights, bits);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      to[k * stride] = finite ? lo[k] : 0.0f;
+      to[(2 + k) * stride] = codes.spread[k] ? __fdiv_rn(codes.count[k] - 1.0f, range[k]) : 0.0f;
+      to[(4 + k) * stride] = codes.count[k];
+    }
+    to[6 * stride] = finite ? 1.0f : 0.0f;
+  }
+}
+
+// Values of column c to codes. The upper half of a code is that of 2^23, or nothing where an
+// element is missing.
+template <int kBits, int kClasses>
+__device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& keys,
+                                            const Values& at, uint32_t present, uint32_t class1,
+                                            uint32_t block, uint32_t column,
+                                            const float* parameters, int stride, int c,
+                                            uint32_t (&code)[kRows]) {
+  constexpr bool kClamps = kBits == 0 || kBits > 4;  // else nothing rounds up to 2^bits + 1
+  const float top = static_cast<float>(1 << p.layout.bits);
+  const float keep = parameters[(kClasses == 1 ? 2 : 6) * stride];
+  const float base = parameters[0], inverse = parameters[(kClasses == 1 ? 1 : 2) * stride];
+  float base1 = 0, inverse1 = 0, count = 0, count1 = 0;
+  if constexpr (kClasses == 2) {
+    base1 = parameters[stride], inverse1 = parameters[3 * stride];
+    count = parameters[4 * stride], count1 = parameters[5 * stride];
+  }
+  HalfWords words{};
+  if (p.stochastic) words = dither_words(keys, block, column + static_cast<uint32_t>(c));
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const float x = keep == 0 ? 0.0f : at[r][c];
+    const float term = p.stochastic ? one_and_u(words, r) : 1.5f;
+    float v, shift = kTwoTo23 - 1.0f;  // trunc(v) - 1, in the mantissa
+    if constexpr (kClasses == 1) {
+      v = __fmaf_rn(__fmaf_rn(x, keep, -base), inverse, term);
+      if constexpr (kClamps) v = fminf(v, top);
+    } else {
+      const bool one = (class1 >> (8 * c + r) & 1u) != 0;
+      v = __fmaf_rn(__fsub_rn(x, one ? base1 : base), one ? inverse1 : inverse, term);
+      if constexpr (kClamps) v = fminf(v, one ? count1 : count);
+      shift = one ? shift + count : shift;
+    }
+    code[r] = __float_as_uint(__fadd_rz(v, shift));
+    if (present != ~0u && (present >> (r * kCols + c) & 1u) == 0) code[r] = 0;
+  }
+}
+
+// parameters: of the thread's first column, `beside` apart from the next one's.
+template <int kBits, int kClasses>
+__device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& keys,
+                                           const Values& at, uint32_t present, uint32_t class1,
+                                           uint32_t block, uint32_t column, const float* parameters,
+                                           int stride, int beside, const CodeBlock& to) {
+  if constexpr (kBits != 0) {
+    uint32_t words[kBits] = {};
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) {
+      uint32_t code[kRows];
+      code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
+                                   parameters + c * beside, stride, c, code);
+      insert_planes<kBits>(code, c, words);
+    }
+    store_planes<kBits>(words, to.first, to);
+  } else {
+    uint32_t code[kCols][kRows];
+#pragma unroll
+    for (int c = 0; c < kCols; ++c)
+      code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
+                                   parameters + c * beside, stride, c, code[c]);
+    store_planes(code, p.layout.bits, to);
+  }
+}
+
+// Asks for a tile that is soon some block's, so that memory is busy while blocks compute: a line
+// for each row, as a tile is at most 128 bytes wide.
+template <class T>
+__device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) {
+  const PackTile& tile = p.tile;
+  const auto strips = static_cast<uint32_t>(tile.strips);
+  const int64_t row0 = int64_t{index / strips} * tile.groups * p.layout.group_rows;
+  const int64_t column = int64_t{index % strips} * tile.across * kCols;
+  const int rows = tile.groups * tile.held * kRows;
+  for (int r = static_cast<int>(threadIdx.x); r < rows; r += static_cast<int>(blockDim.x))
+    if (row0 + r < p.layout.rows)
+      prefetch_line(static_cast<const T*>(p.x) + (row0 + r) * p.layout.cols + column);
+}
+
+// What else becomes of a block of x while registers hold it: nothing. Others
+// (compress/quantize/fused_pack.cu) tell its bits, as load_bytes() would.
+struct NoMap {};
+
+// kBits: 0 for a width known late.
+template <class T, int kBits, int kClasses, class Map>
+__global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Packing p, Map map) {
+  constexpr bool kMaps = !std::is_same_v<Map, NoMap>;
+  const PackTile& tile = p.tile;
+  const GroupLayout& layout = p.layout;
+  const PackShared shared(tile);
+  float* extremes = dynamic_shared<float>();
+  float* parameters = extremes + 2 * kClasses * shared.plane;
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int slot = thread / tile.across, across = thread % tile.across * kCols;
+  const int local = slot / tile.held;
+  const auto strips = static_cast<uint32_t>(tile.strips);
+  const int64_t group0 = int64_t{blockIdx.x / strips} * tile.groups, group = group0 + local;
+  const int column0 = static_cast<int>(blockIdx.x % strips) * tile.across * kCols;
+  const int column = column0 + across, cols = static_cast<int>(layout.cols);
+  const bool has_slot = local < tile.groups;
+  const bool active = has_slot && group < layout.groups && column < cols;
+  const int rows = active ? static_cast<int>(layout.rows_of(group)) : 0;
+  const int64_t row0 = group * layout.group_rows;
+  const int block0 = slot % tile.held, count = cols - column < kCols ? cols - column : kCols;
+
+  const auto bits_of = [&](int block) {
+    return load_bytes(p.mask + (row0 / kRows + block) * cols + column, count, p.mask_words);
+  };
+
+  __shared__ StreamKeys keys;
+  const bool draws = p.stochastic && thread == 0;
+  const uint64_t steps = draws ? p.stream.advance->steps : 0;
+
+  // The first chunk comes last, and stays.
+  Values at;
+  Extremes<kClasses> mine;
+  uint32_t present = 0, class1 = 0;
+  for (int chunk = tile.chunks - 1; chunk >= 0; --chunk) {
+    const int block = block0 + chunk * tile.held;
+    if (block * kRows >= rows) continue;
+    present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
+    if constexpr (kMaps)
+      class1 = map.template apply<T>(p, row0 / kRows + block, column, count, present, at);
+    else if constexpr (kClasses == 2)
+      class1 = bits_of(block);
+    if (present == ~0u)
+      mine.template add<true>(at, present, class1);
+    else
+      mine.template add<false>(at, present, class1);
+  }
+  if (draws) keys = stream_keys(p.stream, steps);
+  prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
+  if (has_slot) mine.store(shared, slot, across, extremes);
+  __syncthreads();
+
+  const int entries = tile.held * (layout.shared ? tile.across * kCols : 1);
+  const int at_once = static_cast<int>(blockDim.x) / tile.lanes, part = thread % tile.lanes;
+  for (int first = 0; first < tile.pairs; first += at_once) {
+    const int pair = first + thread / tile.lanes;
+    const int its = layout.shared ? pair : pair / (tile.across * kCols);
+    const int its_column = layout.shared ? 0 : pair % (tile.across * kCols);
+    float mn[kClasses], mx[kClasses];
+#pragma unroll
+    for (int k = 0; k < kClasses; ++k) mn[k] = kInfinity, mx[k] = -kInfinity;
+    if (pair < tile.pairs)
+      for (int entry = part; entry < entries; entry += tile.lanes) {
+        const int down = layout.shared ? entry / (tile.across * kCols) : entry;
+        const int beside = layout.shared ? entry % (tile.across * kCols) : its_column;
+        const float* from = extremes + (its * tile.held + down) * shared.stride + beside;
+#pragma unroll
+        for (int k = 0; k < kClasses; ++k) {
+          mn[k] = lesser(mn[k], from[2 * k * shared.plane]);
+          mx[k] = fmaxf(mx[k], from[(2 * k + 1) * shared.plane]);
+        }
+      }
+    for (int step = tile.lanes / 2; step > 0; step /= 2)
+#pragma unroll
+      for (int k = 0; k < kClasses; ++k) {
+        mn[k] = lesser(mn[k], __shfl_xor_sync(kAllLanes, mn[k], step));
+        mx[k] = fmaxf(mx[k], __shfl_xor_sync(kAllLanes, mx[k], step));
+      }
+    if (pair < tile.pairs && part == 0 && group0 + its < layout.groups &&
+        column0 + its_column < cols)
+      set_parameters<kClasses>(p, mn, mx, group0 + its, column0 + its_column, parameters + pair,
+                               shared.pairs);
+  }
+  __syncthreads();
+
+  const int pair = layout.shared ? local : local * tile.across * kCols + across;
+  for (int chunk = 0; chunk < tile.chunks; ++chunk) {
+    const int block = block0 + chunk * tile.held;
+    if (block * kRows >= rows) break;
+    if (chunk > 0) {
+      present = load_values<T>(p, row0 + block * kRows, rows - block * kRows, column, at);
+      if constexpr (kClasses == 2 && !kMaps) class1 = bits_of(block);
+    }
+    code_block<kBits, kClasses>(
+        p, keys, at, present, class1, static_cast<uint32_t>(row0 / kRows + block),
+        static_cast<uint32_t>(column), parameters + pair, shared.pairs, layout.shared ? 0 : 1,
+        {p.payload + layout.code_offset(group) + column, cols, rows, block, count, p.words});
+  }
+}
+
+// REQUIRES: with a map, groups that are held whole.
+template <int kClasses, class Map = NoMap>
+void pack(const PackJob& job, const Map& map = {}) {
+  check_dtype(job.dtype);
+  const GroupLayout& layout = job.layout;
+  if (layout.groups == 0) return;
+  FRUGAL_ASSERT(layout.cols < int64_t{1} << 31);
+  const PackTile tile = pack_tile(layout);
+  FRUGAL_ASSERT((std::is_same_v<Map, NoMap>) || tile.chunks == 1);
+  const int64_t blocks = (layout.groups + tile.groups - 1) / tile.groups * tile.strips;
+  FRUGAL_ASSERT(blocks < int64_t{1} << 31);
+  const Grid grid{dim3(static_cast<unsigned>(blocks)), tile.threads, shared_bytes<kClasses>(tile)};
+  Packing p{job.x,       job.payload,
+            job.mask,    job.nonfinite->on_device(),
+            layout,      StreamName(job.stream),
+            job.weights, tile};
+  p.ahead = 2 * multiprocessors();
+  p.stochastic = job.stochastic;
+  p.words = is_quadable<uint8_t>(job.payload, layout);
+  p.mask_words = is_quadable<uint8_t>(job.mask, layout);
+  with_activation(job.dtype, [&]<class T>(T) {
+    p.quads = is_quadable<T>(job.x, layout);
+    with_width(layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
+      if constexpr (kBits == 0 || kBits >= kClasses)  // split groups have 2 bits or more
+        launch(pack_kernel<T, kBits, kClasses, Map>, grid, p, map);
+    });
+  });
+}
+
+}  // namespace frugal::compress::cuda

@@ -1,0 +1,165 @@
+// Codes to and from the bit planes of group_layout.h, a block of 8 rows of a vector's columns at a
+// time. Included once per instruction set.
+#if defined(FRUGAL_COMPRESS_PLANES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FRUGAL_COMPRESS_PLANES_INL_H
+#undef FRUGAL_COMPRESS_PLANES_INL_H
+#else
+#define FRUGAL_COMPRESS_PLANES_INL_H
+#endif
+
+#include <algorithm>
+
+#include "compress/quantize/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+
+// Bytes of a vector's columns, as many as there are.
+HWY_INLINE VU LoadBytes(const uint8_t* from, int64_t cols) {
+  const D8 d8;
+  if (cols >= static_cast<int64_t>(hn::Lanes(d8))) return hn::PromoteTo(DU(), hn::LoadU(d8, from));
+  uint8_t all[kLanes] = {};
+  for (int64_t c = 0; c < cols; ++c) all[c] = from[c];
+  return hn::PromoteTo(DU(), hn::LoadU(d8, all));
+}
+HWY_INLINE void StoreBytes(VU bytes, int64_t cols, uint8_t* to) {
+  const D8 d8;
+  if (cols >= static_cast<int64_t>(hn::Lanes(d8))) {
+    hn::StoreU(hn::TruncateTo(d8, bytes), d8, to);
+    return;
+  }
+  uint8_t all[kLanes];
+  hn::StoreU(hn::TruncateTo(d8, bytes), d8, all);
+  for (int64_t c = 0; c < cols; ++c) to[c] = all[c];
+}
+
+struct BlockShape {
+  int64_t block, rows, cols;  // number of the block, rows of the group, columns left
+};
+
+// Writes one plane: of codes shifted by `shift` and masked, or, with kOnly, as they are and each
+// one too large by 1. kFull: a whole block of 8 rows and a whole vector of columns.
+template <int kWidth, bool kOnly, bool kFull>
+HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t stride,
+                           const BlockShape& at) {
+  constexpr int per_byte = 8 / kWidth;
+  constexpr uint32_t excess = kWidth == 8 ? 1 : kWidth == 4 ? 0x11 : kWidth == 2 ? 0x55 : 0xff;
+  const DU du;
+  const int64_t byte_rows =
+      kFull ? kWidth : (std::min<int64_t>(8, at.rows - at.block * 8) * kWidth + 7) / 8;
+  for (int i = 0; i < kWidth; ++i) {
+    if (!kFull && i >= byte_rows) return;
+    VU sum = hn::Zero(du);
+    for (int k = per_byte - 1; k >= 0; --k) {
+      VU part = codes[i * per_byte + k];
+      if constexpr (!kOnly)
+        part = hn::And(hn::ShiftRightSame(part, shift), hn::Set(du, (1u << kWidth) - 1));
+      sum = k == per_byte - 1 ? part : hn::Add(hn::ShiftLeft<kWidth % 8>(sum), part);
+    }
+    // One subtraction a byte instead of one a code.
+    if constexpr (kOnly) sum = hn::Sub(sum, hn::Set(du, excess));
+    StoreBytes(sum, kFull ? kLanes : at.cols, out + i * stride);
+  }
+}
+
+// Plane kPlane of codes of kBits bits, and those after it.
+template <int kBits, int kPlane, bool kFull>
+HWY_INLINE void StorePlanes(const VU* codes, int shift, uint8_t* out, int64_t stride,
+                            const BlockShape& at) {
+  constexpr Planes planes = planes_of(kBits);
+  if constexpr (kPlane < planes.count) {
+    constexpr int w = planes.width[kPlane];
+    StorePlane<w, false, kFull>(codes, shift, out + at.block * w * stride, stride, at);
+    StorePlanes<kBits, kPlane + 1, kFull>(codes, shift + w, out + (at.rows * w + 7) / 8 * stride,
+                                          stride, at);
+  }
+}
+
+// Of codes that are too large by 1. kBits: up to 8, or 0 for any (layout.bits).
+template <int kBits, bool kFull>
+HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
+                           const BlockShape& at) {
+  const int64_t stride = layout.cols;
+  if constexpr (kBits != 0 && planes_of(kBits).count > 1) {
+    for (int r = 0; r < 8; ++r) codes[r] = hn::Sub(codes[r], hn::Set(DU(), 1u));
+    StorePlanes<kBits, 0, kFull>(codes, 0, out, stride, at);
+  } else if constexpr (kBits != 0) {
+    StorePlane<kBits, true, kFull>(codes, 0, out + at.block * kBits * stride, stride, at);
+  } else {
+    for (int r = 0; r < 8; ++r) codes[r] = hn::Sub(codes[r], hn::Set(DU(), 1u));
+    const Planes planes = planes_of(layout.bits);
+    int shift = 0;
+    for (int p = 0; p < planes.count; ++p) {
+      const int w = planes.width[static_cast<size_t>(p)];
+      uint8_t* to = out + at.block * w * stride;
+      if (w == 8) StorePlane<8, false, kFull>(codes, shift, to, stride, at);
+      if (w == 4) StorePlane<4, false, kFull>(codes, shift, to, stride, at);
+      if (w == 2) StorePlane<2, false, kFull>(codes, shift, to, stride, at);
+      if (w == 1) StorePlane<1, false, kFull>(codes, shift, to, stride, at);
+      shift += w;
+      out += (at.rows * w + 7) / 8 * stride;
+    }
+  }
+}
+
+template <int kWidth, bool kOnly>
+HWY_INLINE void LoadPlane(const uint8_t* in, int64_t stride, int64_t byte_rows, int64_t cols,
+                          int shift, VU* codes) {
+  constexpr int per_byte = 8 / kWidth;
+  const DU du;
+  for (int i = 0; i < kWidth; ++i) {
+    if (i >= byte_rows) return;
+    const VU bytes = LoadBytes(in + i * stride, cols);
+    for (int k = 0; k < per_byte; ++k) {
+      VU part = k == 0 ? bytes : hn::ShiftRightSame(bytes, k * kWidth);
+      if (k + 1 < per_byte) part = hn::And(part, hn::Set(du, (1u << kWidth) - 1));
+      VU& code = codes[i * per_byte + k];
+      code = kOnly ? part : hn::Or(code, hn::ShiftLeftSame(part, shift));
+    }
+  }
+}
+
+// Plane kPlane of codes of kBits bits, and those after it; `rows` of the block.
+template <int kBits, int kPlane>
+HWY_INLINE void LoadPlanes(const uint8_t* in, int64_t stride, int64_t rows, const BlockShape& at,
+                           int shift, VU* codes) {
+  constexpr Planes planes = planes_of(kBits);
+  if constexpr (kPlane < planes.count) {
+    constexpr int w = planes.width[kPlane];
+    LoadPlane<w, kPlane == 0>(in + at.block * w * stride, stride, (rows * w + 7) / 8, at.cols,
+                              shift, codes);
+    LoadPlanes<kBits, kPlane + 1>(in + (at.rows * w + 7) / 8 * stride, stride, rows, at, shift + w,
+                                  codes);
+  }
+}
+
+// The codes of a block. kBits: as StoreCodes.
+template <int kBits>
+HWY_INLINE void LoadCodes(const uint8_t* in, const GroupLayout& layout, const Planes& planes,
+                          const BlockShape& at, VU* codes) {
+  const int64_t stride = layout.cols, rows = std::min<int64_t>(8, at.rows - at.block * 8);
+  for (int r = 0; r < 8; ++r) codes[r] = hn::Zero(DU());
+  if constexpr (kBits != 0) {
+    LoadPlanes<kBits, 0>(in, stride, rows, at, 0, codes);
+  } else {
+    int shift = 0;
+    for (int p = 0; p < planes.count; ++p) {
+      const int w = planes.width[static_cast<size_t>(p)];
+      const uint8_t* from = in + at.block * w * stride;
+      const int64_t byte_rows = (rows * w + 7) / 8;
+      if (w == 8) LoadPlane<8, false>(from, stride, byte_rows, at.cols, shift, codes);
+      if (w == 4) LoadPlane<4, false>(from, stride, byte_rows, at.cols, shift, codes);
+      if (w == 2) LoadPlane<2, false>(from, stride, byte_rows, at.cols, shift, codes);
+      if (w == 1) LoadPlane<1, false>(from, stride, byte_rows, at.cols, shift, codes);
+      shift += w;
+      in += (at.rows * w + 7) / 8 * stride;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#endif

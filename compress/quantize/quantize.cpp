@@ -1,0 +1,213 @@
+#include "compress/quantize/quantize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compress/quantize/fused_kernels.h"
+#include "core/integers.h"
+#include "core/parallel.h"
+#include "ops/dense/bitmask.h"
+
+namespace frugal::compress {
+
+namespace {
+
+void check_sign(const Sign& sign, const Tensor& tensor) {
+  const int64_t bytes = ops::bitmask_layout(tensor.shape()).bytes();
+  const Tensor& mask = sign.mask;
+  FRUGAL_CHECK(mask.defined() && mask.dtype() == DType::u8 && mask.is_contiguous() &&
+                   mask.numel() == bytes && mask.device() == tensor.device(),
+               "[quantize] expected a contiguous mask of {} u8 on {} for {}, got {}", bytes,
+               tensor.device().str(), tensor.shape(),
+               mask.defined() ? describe(mask) : "an undefined one");
+  FRUGAL_CHECK(std::isfinite(sign.slope), "[quantize] expected a finite slope, got {}", sign.slope);
+}
+
+}  // namespace
+
+Quantizer::Quantizer(const QuantizeOptions& options) : options_(options) {
+  FRUGAL_CHECK(options.bits >= 1 && options.bits <= 16, "[quantize] expected 1 to 16 bits, got {}",
+               options.bits);
+  FRUGAL_CHECK(options.group >= 8 && options.group <= 65536 && options.group % 8 == 0,
+               "[quantize] expected a group size that is a multiple of 8 in 8..65536, got {}",
+               options.group);
+}
+
+GroupLayout Quantizer::layout_of(const Shape& shape, bool with_sign) const {
+  GroupLayout layout = make_layout(shape, options_.axis, options_.group, options_.bits);
+  layout.split = with_sign && can_split(layout, shape);
+  return layout;
+}
+
+bool Quantizer::can_carry_sign(const Shape& shape) const { return layout_of(shape, true).split; }
+
+int64_t Quantizer::packed_bytes(const Shape& shape, bool with_sign) const {
+  return layout_of(shape, with_sign).bytes();
+}
+
+void move_bits_kernel(Cpu, const MovedBits& moved, int64_t bytes) {
+  parallel_for(0, bytes, 1 << 12, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) moved(k);
+  });
+}
+
+std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info) const {
+  FRUGAL_CHECK(tensor.defined() && is_floating(tensor.dtype()) && tensor.is_contiguous(),
+               "[quantize] expected a contiguous floating tensor, got {}",
+               tensor.defined() ? describe(tensor) : "an undefined one");
+  if (info.sign != nullptr) check_sign(*info.sign, tensor);
+  return pack(tensor, info, layout_of(tensor.shape(), info.sign != nullptr), nullptr);
+}
+
+std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info,
+                                        const GroupLayout& layout, MapForward* map) const {
+  Tensor payload;
+  {
+    CategoryScope scope(Category::packed);
+    payload = Tensor::empty({layout.bytes()}, DType::u8, tensor.device());
+  }
+  PackJob job;
+  job.x = tensor.raw();
+  job.dtype = tensor.dtype();
+  job.payload = static_cast<uint8_t*>(payload.raw());
+  job.layout = layout;
+  job.stream = code_stream(options_.seed, info);
+  job.stochastic = options_.rounding != Rounding::nearest;
+  job.nonfinite = &nonfinite_;
+  const double slope = layout.split ? info.sign->slope : 0;
+  if (layout.split) job.weights = split_weights(slope);
+  if (map != nullptr) {
+    quantize_mapped(job, *map);
+  } else {
+    if (layout.split) job.mask = static_cast<const uint8_t*>(info.sign->mask.raw());
+    dispatch(tensor.device(), [&](auto backend) {
+      layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
+    });
+  }
+  return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype(),
+                                     options_.rounding, job.stream, slope);
+}
+
+UnpackJob Quantized::unpack_job(int64_t begin, int64_t end, void* x) const {
+  UnpackJob job;
+  job.payload = static_cast<const uint8_t*>(payload_.raw());
+  job.x = x;
+  job.dtype = dtype_;
+  job.layout = layout_;
+  job.begin = begin;
+  job.end = end;
+  job.weights = split_weights(slope_);
+  job.dithered = rounding_ == Rounding::dithered;
+  job.stream = stream_;
+  return job;
+}
+
+void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
+  UnpackJob job = unpack_job(begin, end, x);
+  if (affine.defined()) job.affine = static_cast<const float*>(affine.raw());
+  dispatch(payload_.device(), [&](auto backend) {
+    sign            ? split_sign_kernel(backend, job)
+    : layout_.split ? split_dequantize_kernel(backend, job)
+                    : dequantize_kernel(backend, job);
+  });
+}
+
+Tensor Quantized::unpack() const {
+  CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty(shape_, dtype_, payload_.device());
+  unpack_into(out);
+  return out;
+}
+
+void Quantized::unpack_into(const Tensor& out) const {
+  FRUGAL_CHECK(out.defined() && out.shape() == shape_ && out.dtype() == dtype_ &&
+                   out.device() == payload_.device() && out.is_contiguous(),
+               "[quantize] expected a contiguous {} {} on {} to unpack into, got {}", shape_,
+               name_of(dtype_), payload_.device().str(),
+               out.defined() ? describe(out) : "an undefined tensor");
+  run(0, layout_.numel, out.raw(), false);
+}
+
+Quantized::Rows Quantized::rows(int64_t begin, int64_t end) const {
+  FRUGAL_CHECK(shape_.dim() > 0 && begin >= 0 && begin <= end && end <= shape_[0],
+               "[quantize] expected a range within the leading axis of {}, got {} to {}", shape_,
+               begin, end);
+  Rows range;
+  range.shape = shape_;
+  range.shape[0] = end - begin;
+  const int64_t row = shape_[0] == 0 ? 0 : layout_.numel / shape_[0];
+  range.begin = begin * row;
+  range.end = end * row;
+  return range;
+}
+
+Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
+  return unpack_range(rows(begin, end), {});
+}
+
+Tensor Quantized::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
+  const Rows range = rows(begin, end);
+  const bool has_kernel =
+      dtype_ == DType::f32 || (dtype_ == DType::bf16 && payload_.device().type == DeviceType::cuda);
+  if (!layout_.split || !has_kernel || affine.dtype() != DType::f32) return {};
+  FRUGAL_CHECK((affine.shape() == Shape{3, layout_.cols}) && affine.is_contiguous() &&
+                   affine.device() == payload_.device(),
+               "[quantize] expected a contiguous affine map of shape [3, {}], got {}", layout_.cols,
+               describe(affine));
+  return unpack_range(range, affine);
+}
+
+Tensor Quantized::unpack_range(const Rows& range, const Tensor& affine) const {
+  CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty(range.shape, dtype_, payload_.device());
+  if (range.begin == range.end) return out;
+  auto* x = static_cast<char*>(out.raw());
+  const int64_t block = 8 * layout_.cols, size = static_cast<int64_t>(size_of(dtype_));
+  // Kernels begin at a block: an earlier beginning goes through a buffer.
+  int64_t direct = range.begin;
+  if (direct % block != 0) {
+    direct = std::min(round_up(direct, block), range.end);
+    const int64_t from = range.begin / block * block;
+    const Tensor staged = Tensor::empty({direct - from}, dtype_, payload_.device());
+    run(from, direct, staged.raw(), false, affine);
+    if (payload_.device() != kMeta)
+      copy_bytes(x, out.device(),
+                 static_cast<const char*>(staged.raw()) + (range.begin - from) * size,
+                 staged.device(), (direct - range.begin) * size);
+  }
+  if (direct < range.end) run(direct, range.end, x + (direct - range.begin) * size, false, affine);
+  return out;
+}
+
+Tensor Quantized::unpack_sign() const {
+  if (!layout_.split) return {};
+  CategoryScope scope(Category::workspace);
+  Tensor mask = ops::empty_bitmask(shape_, payload_.device());
+  run(0, layout_.numel, mask.raw(), true);
+  return mask;
+}
+
+Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {
+  const Rows range = rows(begin, end);
+  if (!layout_.split) return {};
+  CategoryScope scope(Category::workspace);
+  Tensor mask = ops::empty_bitmask(range.shape, payload_.device());
+  if (range.begin == range.end) return mask;
+  const int64_t cols = layout_.cols, block = 8 * cols;
+  const ops::BitmaskLayout to = ops::bitmask_layout(range.shape);
+  if (to.by_rows && range.begin % block == 0) {
+    run(range.begin, range.end, mask.raw(), true);
+    return mask;
+  }
+  // The blocks around the range, then bit for bit to where the narrowed shape has them.
+  const int64_t from = range.begin / block * block, numel = range.end - range.begin;
+  const int64_t until = round_up(range.end, block);
+  const Tensor whole = Tensor::empty({(until - from) / 8}, DType::u8, payload_.device());
+  run(from, until, whole.raw(), true);
+  const MovedBits moved{static_cast<const uint8_t*>(whole.raw()), cols,    range.begin - from,
+                        static_cast<uint8_t*>(mask.raw()),        to.cols, numel};
+  dispatch(mask.device(), [&](auto backend) { move_bits_kernel(backend, moved, mask.numel()); });
+  return mask;
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,76 @@
+#include "compress/quantize/cuda_pack.h"
+#include "compress/quantize/cuda_unpack.h"
+
+namespace frugal::compress {
+namespace {
+
+using namespace cuda;
+
+template <class T, int kBits, bool kDithered>
+__global__ void unpack_kernel(Unpacking u) {
+  __shared__ StreamKeys keys;
+  if constexpr (kDithered) draw_keys(u, keys);
+  UnpackPlace at;
+  if (!find_place(u, at)) return;
+  const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
+  uint32_t code[kRows][kCols];
+  load_codes<kBits>(code, u.layout.bits, at.codes);
+  HalfWords words[kCols];
+  float taken[kCols];
+  if constexpr (kDithered)
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) {
+      words[c] = dither_words(keys, static_cast<uint32_t>(at.row / kRows),
+                              static_cast<uint32_t>(at.column + c));
+      taken[c] = takes_away(lo.at[c], scale.at[c]) ? 1.0f : 0.0f;
+    }
+  const bool odd = has_nan(lo);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    Quad<float> value;
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) {
+      float level = float_of(code[r][c]) - kTwoTo23;
+      if constexpr (kDithered) level = __fmaf_rn(half_less_u(words[c], r), taken[c], level);
+      value.at[c] = __fmaf_rn(level, scale.at[c], lo.at[c]);
+    }
+    if (odd) canonicalize(value);
+    store_row<T>(u, at, r, value);
+  }
+}
+
+template <class T>
+__global__ void spread_variance_kernel(Unpacking u, bool dithered) {
+  UnpackPlace at;
+  if (!find_place(u, at)) return;
+  const Quad<float> value = variances(u, at, dithered);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) store_row<T>(u, at, r, value);
+}
+
+}  // namespace
+
+void quantize_kernel(Cuda, const PackJob& job) { pack<1>(job); }
+
+void dequantize_kernel(Cuda, const UnpackJob& job) {
+  check_dtype(job.dtype);
+  if (job.begin >= job.end) return;
+  Unpacking u = unpacking(job);
+  with_activation(job.dtype, [&]<class T>(T) {
+    u.quads = is_quadable<T>(job.x, job.layout);
+    with_width(job.layout.bits, [&]<int kBits>(std::integral_constant<int, kBits>) {
+      job.dithered ? launch_blocks(unpack_kernel<T, kBits, true>, u, u)
+                   : launch_blocks(unpack_kernel<T, kBits, false>, u, u);
+    });
+  });
+}
+
+void variance_kernel(Cuda, const UnpackJob& job) {
+  Unpacking u = unpacking(job);
+  with_activation(job.dtype, [&]<class T>(T) {
+    u.quads = is_quadable<T>(job.x, job.layout);
+    launch_blocks(spread_variance_kernel<T>, u, u, job.dithered);
+  });
+}
+
+}  // namespace frugal::compress

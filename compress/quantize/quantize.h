@@ -1,0 +1,179 @@
+// Group quantizer: any width of 1 to 16 bits, stochastic, dithered (both unbiased) or nearest
+// rounding.
+//
+// A tensor is seen as [rows, C], C its last axis, and each group of elements keeps its minimum `lo`
+// and a step `scale`; an element x becomes the code q = floor((x - lo) / scale + u) and returns as
+// lo + q * scale. How groups are cut and bytes are laid out: compress/quantize/group_layout.h. The
+// arithmetic in every detail, so that each backend gives the same bytes:
+// compress/quantize/quantize_reference.h.
+//
+// For |x| <= 1.5e38 in every group (see max_magnitude for the exact limit):
+//   |x^ - x| <= scale (stochastic) or scale / 2 (dithered and nearest), plus one rounding of x^ to
+//   the dtype;
+//   scale <= (max - lo) / (2^bits - 1) * (1 + 2^-7), never below 2^-126, and min - lo <= |min| /
+//   128; stochastic: E[x^] = x, up to scale * 2^-16 and the rounding of f32, and the variance is f
+//   (1 - f) scale^2 with f the fraction of (x - lo) / scale.
+// Dithered rounding writes the codes of stochastic rounding, and unpacking, which draws u again,
+// takes away what was added: x^ = lo + (q + 1/2 - u) scale. The error is then uniform in +-scale/2
+// whatever x is: unbiased with variance scale^2 / 12, half of the mean of the above, for no byte.
+// Values may leave the range of their group, or class, by scale / 2. Groups of one value, and those
+// without negative values whose lo is below scale / 2, return as with stochastic rounding, so that
+// zeros stay zeros and nothing becomes negative that was not (quantize_reference.h).
+// Ref: Roberts 1962; Lipshitz et al. 1992 (subtractive dither).
+// Where SaveInfo::sign is set, codes of 2 bits and more on the column axis carry its mask too, bit
+// for bit (compress/quantize/quantize_split.h): each of the two classes of a group has a range and
+// codes of its own, |x^ - x| is at most the step of the element's class, both are unbiased, and
+// metadata takes 8 bytes a group instead of 4. With slope 0 the elements of bit 0 have about a
+// tenth of the codes, at least 2.
+//
+// A group that holds NaN, an infinity or a value beyond the limit unpacks to NaN in every element
+// and is counted, where the mask stays exact. f64 goes through f32; bf16 and f16 return rounded to
+// nearest.
+//
+// Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
+// number of threads.
+#pragma once
+#include "compress/quantize/grouped.h"
+#include "compress/quantize/nonfinite_count.h"
+
+namespace frugal {
+struct UnaryPass;
+struct NormSums;
+struct NormGradient;
+}  // namespace frugal
+
+namespace frugal::compress {
+
+enum class Rounding : uint8_t { stochastic, nearest, dithered };
+
+// Names one tensor's random words. Distinct (step, seq) of one seed never share a stream.
+struct CodeStream {
+  uint32_t key[2] = {};
+  uint32_t counter[2] = {};
+  uint64_t seed = 0, step = 0, seq = 0;  // what they were made of
+};
+CodeStream code_stream(uint64_t seed, const SaveInfo& info);
+
+struct QuantizeOptions {
+  int bits = 4;                        // 1..16
+  int64_t group = 256;                 // elements per group: a multiple of 8 in 8..65536
+  GroupAxis axis = GroupAxis::column;  // see group_layout.h
+  Rounding rounding = Rounding::stochastic;
+  uint64_t seed = 0;  // with SaveInfo's step and seq: the random stream
+};
+
+// Largest magnitude that a finite group may hold: 240 * 2^120 (3.19e38), half of it at 1 bit, so
+// that every rebuilt value is finite.
+float max_magnitude(int bits);
+
+struct UnpackJob;
+
+// A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
+class Quantized final : public Grouped {
+ public:
+  // stream: the one that rounded, if rounding is dithered; slope: of SaveInfo::sign, where
+  // layout.split.
+  Quantized(Tensor payload, const GroupLayout& layout, const Shape& shape, DType dtype,
+            Rounding rounding, const CodeStream& stream = {}, double slope = 0)
+      : payload_(std::move(payload)),
+        layout_(layout),
+        shape_(shape),
+        dtype_(dtype),
+        rounding_(rounding),
+        stream_(stream),
+        slope_(slope) {}
+  Tensor unpack() const override;
+  // Into `out`, contiguous, of the packed shape, dtype and device. Errors: anything else.
+  void unpack_into(const Tensor& out) const;
+  // unpack() from `begin` to before `end` of the leading axis, bit for bit, at the cost of those
+  // rows. Errors: a range outside the axis, a scalar.
+  Tensor unpack_rows(int64_t begin, int64_t end) const override;
+
+  bool carries_sign() const override { return layout_.split; }
+  Tensor unpack_sign() const override;
+  // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape. Fastest where the
+  // range begins at a row of [rows, C] that is a multiple of 8 and has a multiple of 8 of them;
+  // else its bits are moved one by one. Undefined if the codes do not carry it. Errors: as
+  // unpack_rows.
+  Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
+
+  // Of an f32 tensor, on CUDA also bf16, whose codes carry the sign, for an f32 `affine`; one pass,
+  // at the cost of unpack_rows. Errors: as unpack_rows, an affine of another shape.
+  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
+
+  // scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered, in the
+  // tensor's dtype, whose own rounding it leaves out. Known for f32, f64 and bf16, not rounded to
+  // nearest, in groups that carry no sign.
+  Tensor unpack_variance() const override;
+  bool knows_variance() const override {
+    return rounding_ != Rounding::nearest && !layout_.split && dtype_ != DType::f16;
+  }
+
+  // On CUDA: f of gelu and silu, where codes carry no sign; batch norm where its channels are the
+  // groups' columns, masks by rows, slices that begin at blocks of 8 rows. On the CPU, and
+  // accounted for on meta: gelu, where the variance is known.
+  bool run_pass(PackedPass& pass) const override;
+
+  Tensor take_payload() override { return std::move(payload_); }
+  void put_payload(Tensor payload) override { payload_ = std::move(payload); }
+  const Tensor& payload() const override { return payload_; }
+  std::vector<Part> parts() const override { return {{0, layout_}}; }
+  const GroupLayout& layout() const { return layout_; }
+  double slope() const { return slope_; }
+
+ private:
+  struct Rows {
+    Shape shape;
+    int64_t begin = 0, end = 0;  // elements
+  };
+  Rows rows(int64_t begin, int64_t end) const;
+  // Elements [begin, end) of the view, through `affine` if it is defined, or their bits, to `x`.
+  // REQUIRES: `begin` at a block of 8 rows, where no rows are left out of the last block if it is
+  // bits.
+  void run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine = {}) const;
+  Tensor unpack_range(const Rows& range, const Tensor& affine) const;
+  UnpackJob unpack_job(int64_t begin, int64_t end, void* x) const;
+  bool in_slices(UnaryPass& pass) const;
+  bool over_codes(UnaryPass& pass) const;
+  bool over_codes(NormSums& pass) const;
+  bool over_codes(NormGradient& pass) const;
+
+  Tensor payload_;
+  GroupLayout layout_;
+  Shape shape_;
+  DType dtype_;
+  Rounding rounding_;
+  CodeStream stream_;
+  double slope_;
+};
+
+class Quantizer final : public Codec {
+ public:
+  explicit Quantizer(const QuantizeOptions& options = {});  // Errors: an option out of range
+  // Errors: a tensor that is not contiguous or not floating; a sign whose mask is not the tensor's
+  // (ops/dense/bitmask.h) or whose slope is not finite.
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
+  // On CUDA, in groups of at most 256 elements: affine maps, those with a relu where masks are by
+  // rows, gelu and silu. Errors: as pack.
+  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
+                                      MapForward& map) const override;
+  const QuantizeOptions& options() const { return options_; }
+  // Whether the codes of such a tensor would carry SaveInfo::sign: 2 bits or more, the column axis,
+  // and 8 rows of [rows, C] for each byte row of the mask.
+  bool can_carry_sign(const Shape& shape) const;
+  // The bytes that pack() would allocate, without and with a sign given.
+  int64_t packed_bytes(const Shape& shape, bool with_sign = false) const;
+  // Groups packed so far that held a non-finite value (NaN, infinity or beyond max_magnitude).
+  int64_t nonfinite_groups() const { return nonfinite_.value(); }
+
+ private:
+  GroupLayout layout_of(const Shape& shape, bool with_sign) const;
+  // pack(), with `map` unless null.
+  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info,
+                               const GroupLayout& layout, MapForward* map) const;
+
+  QuantizeOptions options_;
+  mutable NonfiniteCount nonfinite_;
+};
+
+}  // namespace frugal::compress

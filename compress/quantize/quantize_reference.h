@@ -1,0 +1,71 @@
+// The quantizer's definition: plain scalar code, the oracle that every kernel equals byte for byte.
+// f32 arithmetic, each operation rounded to nearest even, subnormals kept, no contraction but the
+// two fma below.
+//
+//   Words: w = Philox 4x32-7 with counter {row / 8, column, stream.counter[0], stream.counter[1]}
+//   and key stream.key, row and column those of the layout's view (column = lane on the row axis).
+//   Row r takes the half-word h of number r % 8, low half of w[0] first. u = (h + 0.5) / 65536, or
+//   0.5 with nearest rounding. Seven rounds pass BigCrush. Ref: Salmon et al. 2011, section 5.
+//
+//   Group, with minimum mn and maximum mx, a zero of either sign taken as +0:
+//     lo      mn rounded to bf16 towards -infinity
+//     half    1/2 where max(|mn|, |mx|) >= 2^126, so that no range overflows; else 1
+//     range   fma(mx, half, -(lo * half))
+//     step    range / (2^bits - 1), rounded to bf16 towards +infinity, at least 2^-126; the next
+//     bf16
+//             if (2^bits - 1) * step < range
+//     scale   step / half, what the metadata holds
+//   Element:  q + 1 = trunc(min(fma(x * half - lo * half, 1 / step, 1 + u), 2^bits))
+//   Rebuilt:  x^ = fma(q, scale, lo); dithered: x^ = fma(q + (1/2 - u), scale, lo) where
+//             takes_dither_away(lo, scale)
+//   A group with a NaN, or a magnitude beyond max_magnitude(bits): lo and scale are the NaN 0x7fc0,
+//   all codes 0.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "autograd/saved_tensor.h"
+#include "compress/quantize/quantize.h"
+
+namespace frugal::compress {
+
+// The four words of `block` = row / 8 and `column`.
+std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t column);
+
+inline constexpr uint16_t kNonfiniteBits = 0x7fc0;
+
+struct GroupParameters {
+  float lo = 0, scale = 0, half = 1, step = 1;
+  bool nonfinite = false;
+};
+// REQUIRES: `has_nan` says whether the group holds a NaN; mn and mx ignore those.
+GroupParameters group_parameters(float mn, float mx, bool has_nan, int bits);
+
+// `x` holds layout.numel values; `payload` layout.bytes() bytes. Returns the non-finite groups.
+int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStream& stream,
+                       bool stochastic, uint8_t* payload);
+// dither: of dithered rounding, else null.
+void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x,
+                      const CodeStream* dither = nullptr);
+
+// Whether dithered rounding takes u away from the codes of a plain group; with them as they are it
+// is unbiased too. Not of steps of 2^-126, since groups of one value have those and are exact; nor
+// of steps from 2^124 on, whose halves could reach infinity beyond the range; nor where a group
+// without negative values would get some: zeros, which such groups often have many of, stay zeros.
+inline bool takes_dither_away(float lo, float scale) {
+  return scale > 0x1p-126f && scale < 0x1p124f && (lo < 0 || lo >= scale / 2);
+}
+
+// Parts that both formats share.
+// u of an element of the view.
+float element_dither(const CodeStream& stream, bool stochastic, int64_t row, int64_t column);
+// The code of row `r` of a row group of `n` rows; `codes` is where the group's codes begin,
+// `planes` planes_of(layout.bits). Writing wants zeros there.
+uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
+                   int64_t r, int64_t column);
+void write_code(uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
+                int64_t r, int64_t column, uint32_t code);
+
+}  // namespace frugal::compress

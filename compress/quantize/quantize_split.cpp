@@ -1,0 +1,183 @@
+#include "compress/quantize/quantize_split.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace frugal::compress {
+
+namespace {
+
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+uint16_t to_bf16(float value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+}
+
+// One group as the metadata tells it.
+struct Classes {
+  ClassRange of[2];
+  SplitCodes codes;
+  int offset(bool k) const { return k ? codes.count[0] : 0; }
+  float step(bool k) const {
+    return codes.count[k] < 2 ? 0.0f : of[k].range / static_cast<float>(codes.count[k] - 1);
+  }
+  float inverse(bool k) const {
+    return codes.count[k] < 2 ? 0.0f : static_cast<float>(codes.count[k] - 1) / of[k].range;
+  }
+};
+
+Classes read_classes(const uint8_t* payload, const GroupLayout& layout, const SplitWeights& weights,
+                     int64_t group, int64_t column) {
+  uint16_t words[4];
+  for (int64_t i = 0; i < 4; ++i)
+    std::memcpy(&words[i], payload + layout.meta_offset(group) + (i * layout.metas() + column) * 2,
+                2);
+  Classes classes;
+  classes.of[0] = {from_bf16(words[0]), from_bf16(words[1])};
+  classes.of[1] = {from_bf16(words[2]), from_bf16(words[3])};
+  classes.codes = split_codes(classes.of[0].range, classes.of[1].range, weights, layout.bits);
+  return classes;
+}
+
+bool bit_of(const uint8_t* mask, const GroupLayout& layout, int64_t row, int64_t column) {
+  return mask[row / 8 * layout.cols + column] >> (row % 8) & 1;
+}
+
+// Calls f(row, column, classes, code) for each element.
+template <class F>
+void for_codes(const uint8_t* payload, const GroupLayout& layout, const SplitWeights& weights,
+               F f) {
+  const Planes planes = planes_of(layout.bits);
+  for (int64_t g = 0; g < layout.groups; ++g)
+    for (int64_t c = 0; c < layout.cols; ++c) {
+      const Classes classes = read_classes(payload, layout, weights, g, c);
+      for (int64_t r = 0; r < layout.rows_of(g); ++r) {
+        const uint8_t* codes = payload + layout.code_offset(g);
+        f(g * layout.group_rows + r, c, classes,
+          static_cast<int>(read_code(codes, layout, planes, layout.rows_of(g), r, c)));
+      }
+    }
+}
+
+}  // namespace
+
+SplitWeights split_weights(double slope) {
+  constexpr float kLeast = 1.0f / 9;
+  const float s = std::clamp(std::fabs(static_cast<float>(slope)), kLeast, 1 / kLeast);
+  return {std::min(s, 1.0f) / 4, std::min(1.0f / s, 1.0f) / 4};
+}
+
+double split_variance(double slope, int bits) {
+  const SplitWeights weights = split_weights(slope);
+  const SplitCodes codes = split_codes(1, 1, weights, bits);
+  const double of[2] = {weights.class0 * 4.0, weights.class1 * 4.0};
+  double sum = 0;
+  for (int k = 0; k < 2; ++k) {
+    const double steps = codes.count[k] - 1;
+    sum += of[k] * of[k] * of[k] / (steps * steps);
+  }
+  return sum;
+}
+
+SplitCodes split_codes(float range0, float range1, const SplitWeights& weights, int bits) {
+  const int all = 1 << bits;
+  // A class that does not spread: NaN and one value take one code.
+  const int few0 = std::bit_cast<uint32_t>(range0) == uint32_t{kEmptyRangeBits} << 16 ? 0 : 1;
+  const int few1 = std::bit_cast<uint32_t>(range1) == uint32_t{kEmptyRangeBits} << 16 ? 0 : 1;
+  if (!(range0 > 0)) return {{few0, range1 > 0 ? all - few0 : few1}};
+  if (!(range1 > 0)) return {{all - few1, few1}};
+  const float a = weights.class0 * range0;
+  const float share = a / std::fma(weights.class1, range1, a);
+  const float n0 = std::nearbyint(static_cast<float>(all) * share);
+  const int first = static_cast<int>(std::clamp(n0, 2.0f, static_cast<float>(all - 2)));
+  return {{first, all - first}};
+}
+
+ClassRange class_range(float mn, float mx) {
+  if (mn > mx) return {0.0f, -0.0f};
+  mn += 0.0f, mx += 0.0f;
+  const uint32_t m = std::bit_cast<uint32_t>(mn);
+  const float lo = std::bit_cast<float>((m >> 31 ? m + 0xffffu : m) & 0xffff0000u);
+  const uint32_t up = (std::bit_cast<uint32_t>(mx - lo) + 0xffffu) & 0xffff0000u;
+  return {lo, up == 0 ? 0.0f : std::max(std::bit_cast<float>(up), kSplitMinRange)};
+}
+
+int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLayout& layout,
+                             const SplitWeights& weights, const CodeStream& stream, bool stochastic,
+                             uint8_t* payload) {
+  int64_t nonfinite = 0;
+  const Planes planes = planes_of(layout.bits);
+  std::memset(payload, 0, static_cast<size_t>(layout.bytes()));
+  for (int64_t g = 0; g < layout.groups; ++g)
+    for (int64_t c = 0; c < layout.cols; ++c) {
+      const int64_t n = layout.rows_of(g), row0 = g * layout.group_rows;
+      float mn[2], mx[2];
+      mn[0] = mn[1] = std::numeric_limits<float>::infinity();
+      mx[0] = mx[1] = -mn[0];
+      bool finite = true;
+      for (int64_t row = row0; row < row0 + n; ++row) {
+        const float value = x[row * layout.cols + c];
+        const bool k = bit_of(mask, layout, row, c);
+        finite = finite && std::fabs(value) <= kSplitMaxMagnitude;
+        mn[k] = std::min(mn[k], value), mx[k] = std::max(mx[k], value);
+      }
+      nonfinite += !finite;
+      for (int k = 0; k < 2; ++k) {
+        uint16_t words[2] = {kNonfiniteBits, kNonfiniteBits};
+        if (finite) {
+          const ClassRange range = class_range(mn[k], mx[k]);
+          words[0] = to_bf16(range.lo), words[1] = to_bf16(range.range);
+        }
+        for (int64_t i = 0; i < 2; ++i)
+          std::memcpy(payload + layout.meta_offset(g) + ((2 * k + i) * layout.metas() + c) * 2,
+                      &words[i], 2);
+      }
+
+      const Classes classes = read_classes(payload, layout, weights, g, c);
+      for (int64_t r = 0; r < n; ++r) {
+        const int64_t row = row0 + r;
+        const bool k = bit_of(mask, layout, row, c);
+        int code = classes.offset(k);
+        if (finite) {
+          const float u = element_dither(stream, stochastic, row, c);
+          const float d = x[row * layout.cols + c] - classes.of[k].lo;
+          const float v = std::min(std::fma(d, classes.inverse(k), 1.0f + u),
+                                   static_cast<float>(classes.codes.count[k]));
+          code += static_cast<int>(v) - 1;
+        }
+        write_code(payload + layout.code_offset(g), layout, planes, n, r, c,
+                   static_cast<uint32_t>(code));
+      }
+    }
+  return nonfinite;
+}
+
+void reference_split_unpack(const uint8_t* payload, const GroupLayout& layout,
+                            const SplitWeights& weights, float* x, const float* affine,
+                            const CodeStream* dither) {
+  for_codes(payload, layout, weights,
+            [&](int64_t row, int64_t column, const Classes& classes, int code) {
+              const bool k = code >= classes.codes.count[0];
+              float lo = classes.of[k].lo, step = classes.step(k);
+              if (affine != nullptr) {
+                const float* a = affine + column;
+                lo = k ? std::fma(lo - a[0], a[layout.cols], a[2 * layout.cols]) : 0.0f;
+                step = k ? step * a[layout.cols] : 0.0f;
+              }
+              float level = static_cast<float>(code - classes.offset(k));
+              if (dither != nullptr) level += 0.5f - element_dither(*dither, true, row, column);
+              x[row * layout.cols + column] = std::fma(level, step, lo);
+            });
+}
+
+void reference_split_sign(const uint8_t* payload, const GroupLayout& layout,
+                          const SplitWeights& weights, uint8_t* mask) {
+  std::memset(mask, 0, static_cast<size_t>(layout.numel / 8));
+  for_codes(payload, layout, weights,
+            [&](int64_t row, int64_t column, const Classes& classes, int code) {
+              uint8_t& byte = mask[row / 8 * layout.cols + column];
+              byte = static_cast<uint8_t>(byte | (code >= classes.codes.count[0]) << (row % 8));
+            });
+}
+
+}  // namespace frugal::compress

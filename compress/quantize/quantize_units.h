@@ -1,0 +1,63 @@
+// How the CPU kernels cut a layout into units of work: a row group of up to 64 columns. Internal.
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "compress/quantize/group_layout.h"
+
+namespace frugal::compress {
+
+inline constexpr int kStrip =
+    64;  // columns of a unit: 64 KiB of f32 in 256 rows, half of a small L2
+inline constexpr int kLanes =
+    16;  // columns of the widest vector; SIMD width never changes a result
+inline constexpr uint32_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;  // Philox 4x32's multipliers
+inline constexpr uint32_t kW0 = 0x9E3779B9, kW1 = 0xBB67AE85;  // and key increments
+
+struct Unit {
+  int64_t group, row0, rows, col0;
+  int cols;
+};
+inline int64_t strips_of(const GroupLayout& layout) { return (layout.cols + kStrip - 1) / kStrip; }
+inline Unit unit_at(const GroupLayout& layout, int64_t index) {
+  const int64_t strips = strips_of(layout), group = index / strips;
+  const int64_t col0 = index % strips * kStrip;
+  return {group, group * layout.group_rows, layout.rows_of(group), col0,
+          static_cast<int>(std::min<int64_t>(kStrip, layout.cols - col0))};
+}
+
+inline int64_t units_of(const GroupLayout& layout) { return layout.groups * strips_of(layout); }
+
+// The units that hold elements of [begin, end) of the view.
+inline std::pair<int64_t, int64_t> units_in(const GroupLayout& layout, int64_t begin, int64_t end) {
+  if (begin >= end) return {0, 0};
+  const int64_t group = layout.group_rows * layout.cols;
+  return {begin / group * strips_of(layout), ((end - 1) / group + 1) * strips_of(layout)};
+}
+
+// The blocks of 8 rows of `unit` that hold elements of [begin, end). REQUIRES: `begin` starts one.
+struct BlockRange {
+  int64_t begin, end;
+};
+inline BlockRange blocks_in(const GroupLayout& layout, const Unit& unit, int64_t begin,
+                            int64_t end) {
+  const int64_t first = begin / layout.cols - unit.row0;
+  const int64_t rows = (end + layout.cols - 1) / layout.cols - unit.row0;
+  return {std::max<int64_t>(first, 0) / 8, (std::min(rows, unit.rows) + 7) / 8};
+}
+
+// Past the caches' size, writes that bypass them save reading what is overwritten. Streaming stores
+// want whole aligned vectors.
+inline bool bypasses_caches(const GroupLayout& layout, const void* x, int64_t elements) {
+  constexpr int64_t kLarge = int64_t{8} << 20;
+  return layout.cols % kLanes == 0 && reinterpret_cast<uintptr_t>(x) % 64 == 0 &&
+         elements >= kLarge;
+}
+
+// Units per thread at least: 64 Ki elements.
+inline int64_t grain_of(const GroupLayout& layout) {
+  const int64_t per_unit = layout.group_rows * std::min<int64_t>(layout.cols, kStrip);
+  return std::max<int64_t>((int64_t{64} << 10) / std::max<int64_t>(per_unit, 1), 1);
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,107 @@
+// Unpack: one pass, bound by the writes; of dithered rounding by Philox.
+#include <cstring>
+
+#include "compress/quantize/quantize_kernels.h"
+#include "core/parallel.h"
+
+// Scalable vectors cannot be array elements; aarch64 runs NEON.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compress/quantize/quantize_unpack.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "compress/quantize/dither-inl.h"
+#include "compress/quantize/planes-inl.h"
+#include "compress/quantize/staging-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+
+// The rows of `unit` that lie in [job.begin, job.end).
+template <class T, int kBits, bool kStream>
+HWY_INLINE void UnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Unit& unit) {
+  const DF d;
+  const DU du;
+  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
+  const GroupLayout& layout = job.layout;
+  const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
+  const int64_t limit = job.end - job.begin;
+  const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
+  const uint16_t* meta =
+      reinterpret_cast<const uint16_t*>(job.payload + layout.meta_offset(unit.group)) + unit.col0;
+  alignas(64) uint32_t lo[kStrip] = {}, scale[kStrip] = {};
+  for (size_t j = 0; j < cols; ++j) {
+    lo[j] = uint32_t{meta[layout.shared ? 0 : j]} << 16;
+    scale[j] = uint32_t{meta[static_cast<size_t>(layout.metas()) + (layout.shared ? 0 : j)]} << 16;
+  }
+  ColumnWords words;
+  alignas(64) float taken[kStrip] = {};
+  if (job.dithered) {
+    FillColumnWords(job.stream, unit.col0, unit.cols, words);
+    for (size_t j = 0; j < cols; ++j) {
+      float base, step;
+      std::memcpy(&base, &lo[j], 4), std::memcpy(&step, &scale[j], 4);
+      taken[j] = takes_dither_away(base, step) ? 1 : 0;
+    }
+  }
+  const Planes planes = planes_of(layout.bits);
+  const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const int64_t here = std::min<int64_t>(8, unit.rows - b * 8);
+    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
+    for (size_t j = 0; j < cols; j += lanes) {
+      const int64_t cols_left = static_cast<int64_t>(cols - j);
+      VU code[8];
+      LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
+      const VF vlo = hn::BitCast(d, hn::Load(du, lo + j));
+      const VF vscale = hn::BitCast(d, hn::Load(du, scale + j));
+      VF value[8];
+      for (int r = 0; r < 8; ++r) value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
+      if (job.dithered) TakeDitherAway({keys, row, words, true}, j, hn::Load(d, taken + j), value);
+      for (int r = 0; r < 8; ++r) value[r] = Fma(value[r], vscale, vlo);
+      const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
+      StoreBlock<T, kStream>(value, stride, here, cols_left, limit - at,
+                             static_cast<T*>(job.x) + at);
+    }
+  }
+}
+
+template <class T, int kBits, bool kStream>
+void UnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
+  const RoundKeys keys(job.stream);
+  for (int64_t i = begin; i < end; ++i)
+    UnpackUnit<T, kBits, kStream>(job, keys, unit_at(job.layout, i));
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+void UnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
+  WithKernel<1, 2, 3, 4, 5, 6, 7, 8>(job.dtype, job.layout.bits, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int kBits = decltype(width)::value;
+    if constexpr (std::is_same_v<T, float>) {
+      if (bypasses_caches(job.layout, job.x, job.end - job.begin))
+        return UnpackRange<T, kBits, true>(job, begin, end);
+    }
+    UnpackRange<T, kBits, false>(job, begin, end);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace frugal::compress {
+
+HWY_EXPORT(UnpackUnits);
+
+void dequantize_kernel(Cpu, const UnpackJob& job) {
+  const auto [first, last] = units_in(job.layout, job.begin, job.end);
+  parallel_for(first, last, grain_of(job.layout), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(UnpackUnits)(job, begin, end);
+  });
+}
+
+}  // namespace frugal::compress
+#endif

@@ -1,0 +1,118 @@
+// The variance of what unpack() gives: one number per group, spread over its elements; and
+// estimates that take it into account, in slices that stay in a cache.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/fused.h"
+#include "compress/quantize/quantize_kernels.h"
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "ops/dense/elementwise.h"
+
+namespace frugal::compress {
+
+void variance_kernel(Cpu, const UnpackJob& job) {
+  const GroupLayout& layout = job.layout;
+  const auto spread = [&](auto zero) {
+    using T = decltype(zero);
+    using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    T* x = static_cast<T*>(job.x);
+    const int64_t each = std::max<int64_t>(layout.group_rows * layout.cols, 1);
+    parallel_for(
+        job.begin / each, (job.end + each - 1) / each, 1, [&](int64_t first, int64_t last) {
+          std::vector<T> variances(static_cast<size_t>(layout.cols));
+          for (int64_t g = first; g < last; ++g) {
+            const uint8_t* scales = job.payload + layout.meta_offset(g) + layout.metas() * 2;
+            for (int64_t c = 0; c < layout.cols; ++c) {
+              uint16_t upper;
+              std::memcpy(&upper, scales + (layout.shared ? 0 : c) * 2, 2);
+              const uint32_t bits = uint32_t{upper} << 16;
+              float scale;
+              std::memcpy(&scale, &bits, 4);
+              std::memcpy(&upper, scales + ((layout.shared ? 0 : c) - layout.metas()) * 2, 2);
+              const uint32_t lo_bits = uint32_t{upper} << 16;
+              float lo;
+              std::memcpy(&lo, &lo_bits, 4);
+              const Real parts = job.dithered && takes_dither_away(lo, scale) ? 12 : 6;
+              variances[static_cast<size_t>(c)] =
+                  static_cast<T>(static_cast<Real>(scale) * static_cast<Real>(scale) / parts);
+            }
+            for (int64_t r = 0; r < layout.rows_of(g); ++r) {
+              const int64_t at = (g * layout.group_rows + r) * layout.cols;
+              const int64_t from = std::max(at, job.begin),
+                            to = std::min(at + layout.cols, job.end);
+              if (from < to)
+                std::copy_n(variances.data() + (from - at), to - from, x + (from - job.begin));
+            }
+          }
+        });
+  };
+  if (job.dtype == DType::bf16) return spread(BFloat16{});
+  with_real(job.dtype, spread);
+}
+
+Tensor Quantized::unpack_variance() const {
+  if (!knows_variance()) return {};
+  CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty(shape_, dtype_, payload_.device());
+  UnpackJob job;
+  job.payload = static_cast<const uint8_t*>(payload_.raw());
+  job.x = out.raw();
+  job.dtype = dtype_;
+  job.layout = layout_;
+  job.end = layout_.numel;
+  job.dithered = rounding_ == Rounding::dithered;
+  if (out.numel() > 0) dispatch(out.device(), [&](auto backend) { variance_kernel(backend, job); });
+  return out;
+}
+
+// Lanes, each a share of the tensor, go through it in slices: between unpacking and use neither x
+// nor its variance leaves a core's cache, and threads meet once.
+bool Quantized::in_slices(UnaryPass& pass) const {
+  const bool gelu =
+      pass.function == ops::Unary::gelu_exact || pass.function == ops::Unary::gelu_tanh;
+  if (!gelu || !knows_variance() || layout_.numel == 0) return false;
+  if (dtype_ == DType::bf16 && payload_.device() == kCpu) return false;
+  constexpr int64_t kBytes = 1 << 16, kLanes = 8;
+  const int64_t block = 8 * layout_.cols, all = layout_.numel;
+  const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
+  int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
+  int64_t slices = (all + step - 1) / step, lanes = std::min(slices, kLanes);
+  // Plans count these bytes on other machines, so they do not depend on the number of threads. More
+  // threads share them in smaller slices; no element depends on where its slice begins.
+  const int64_t room = lanes * step;
+  if (num_threads() > lanes && room > block) {
+    step = std::max<int64_t>(room / block / num_threads(), 1) * block;
+    slices = (all + step - 1) / step;
+    lanes = std::min(slices, room / step);
+  }
+  if (!pass.out.defined()) pass.out = Tensor::empty(shape_, dtype_, payload_.device());
+  const Tensor to = pass.out.view({all}), dy = pass.dy.defined() ? pass.dy.view({all}) : pass.dy;
+  CategoryScope scope(Category::workspace);
+  const Tensor xs = Tensor::empty({room}, dtype_, payload_.device());
+  const Tensor variances = Tensor::empty({room}, dtype_, payload_.device());
+  if (payload_.device() == kMeta) return true;
+  const auto run_slice = [&](int64_t lane, int64_t begin) {
+    const int64_t end = std::min(all, begin + step), at = lane * step;
+    const Tensor x = xs.slice(0, at, at + end - begin), y = to.slice(0, begin, end);
+    const Tensor variance = variances.slice(0, at, at + end - begin);
+    dequantize_kernel(Cpu{}, unpack_job(begin, end, x.raw()));
+    variance_kernel(Cpu{}, unpack_job(begin, end, variance.raw()));
+    if (dy.defined())
+      ops::unary_backward_estimate_kernel(Cpu{}, pass.function, dy.slice(0, begin, end), x,
+                                          variance, y);
+    else
+      ops::unary_estimate_kernel(Cpu{}, pass.function, x, variance, y);
+  };
+  parallel_for(0, lanes, 1, [&](int64_t first, int64_t last) {
+    for (int64_t lane = first; lane < last; ++lane)
+      for (int64_t i = slices * lane / lanes; i < slices * (lane + 1) / lanes; ++i)
+        run_slice(lane, i * step);
+  });
+  pass.out.bump_version();
+  return true;
+}
+
+}  // namespace frugal::compress

@@ -1,0 +1,89 @@
+// Staging: 8 rows of a vector's columns as f32, for short rows, other dtypes and odd groups; and
+// prefetching. Included once per instruction set.
+#if defined(FRUGAL_COMPRESS_STAGING_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FRUGAL_COMPRESS_STAGING_INL_H
+#undef FRUGAL_COMPRESS_STAGING_INL_H
+#else
+#define FRUGAL_COMPRESS_STAGING_INL_H
+#endif
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "compress/quantize/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+
+template <class T>
+HWY_INLINE float ToFloat(T value) {
+  return static_cast<float>(value);
+}
+
+// Elements outside `rows`, `cols` or `limit` (elements from x on) become pad[column].
+template <class T>
+HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,
+                      int64_t limit, const float* HWY_RESTRICT pad, float* HWY_RESTRICT out) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(DF()));
+  if (rows >= 8 && cols >= lanes && limit >= 7 * stride + lanes) {
+    for (int64_t r = 0; r < 8; ++r)
+      for (int64_t c = 0; c < lanes; ++c) out[r * lanes + c] = ToFloat(x[r * stride + c]);
+    return;
+  }
+  for (int64_t r = 0; r < 8; ++r)
+    for (int64_t c = 0; c < lanes; ++c) {
+      const bool inside = r < rows && c < cols && r * stride + c < limit;
+      out[r * lanes + c] = inside ? ToFloat(x[r * stride + c]) : pad[c];
+    }
+}
+
+// Prefetches into the second cache level a vector of kRows rows of the next unit. The first pass
+// takes 2 rows of each 8 and the second pass 6, as their times are, so that memory is always busy
+// and never has more to do than it can: it drops requests that come too fast.
+template <int kRows>
+HWY_INLINE void Prefetch(const float* x, int64_t stride) {
+  for (int64_t r = 0; r < kRows; ++r) __builtin_prefetch(x + r * stride, 0, 2);
+}
+
+// Writes 8 staged rows back: the first `rows` and `cols`, and of those the first `limit` elements.
+template <class T>
+HWY_INLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64_t rows, int64_t cols,
+                        int64_t limit, T* HWY_RESTRICT x) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(DF()));
+  const int64_t width = std::min(cols, lanes);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width && r * stride + c < limit; ++c)
+      x[r * stride + c] = static_cast<T>(block[r * lanes + c]);
+}
+
+// Writes 8 vectors as rows of x, or what Unstage would.
+template <class T, bool kStream>
+HWY_INLINE void StoreBlock(const VF value[8], int64_t stride, int64_t rows, int64_t cols,
+                           int64_t limit, T* x) {
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if constexpr (std::is_same_v<T, float>) {
+    if (rows == 8 && cols >= lanes && limit >= 7 * stride + lanes) {
+      for (int r = 0; r < 8; ++r) {
+        if constexpr (kStream) {
+          hn::Stream(value[r], d, x + r * stride);
+        } else {
+          hn::StoreU(value[r], d, x + r * stride);
+        }
+      }
+      return;
+    }
+  }
+  alignas(64) float block[8 * kLanes];
+  for (int r = 0; r < 8; ++r) hn::Store(value[r], d, block + r * lanes);
+  Unstage(block, stride, rows, cols, limit, x);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,69 @@
+// Highway vectors that pack and unpack share. Included once per instruction set.
+#if defined(FRUGAL_COMPRESS_VECTORS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FRUGAL_COMPRESS_VECTORS_INL_H
+#undef FRUGAL_COMPRESS_VECTORS_INL_H
+#else
+#define FRUGAL_COMPRESS_VECTORS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "compress/quantize/quantize_units.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, kLanes>;
+using DU = hn::RebindToUnsigned<DF>;
+using DI = hn::RebindToSigned<DF>;
+using D8 = hn::Rebind<uint8_t, DF>;
+using VF = hn::Vec<DF>;
+using VU = hn::Vec<DU>;
+
+// One rounding on every machine, or bytes would differ.
+HWY_INLINE VF Fma(VF a, VF b, VF c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else
+  const DF d;
+  alignas(64) float x[kLanes], y[kLanes], z[kLanes];
+  hn::Store(a, d, x), hn::Store(b, d, y), hn::Store(c, d, z);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) x[i] = std::fma(x[i], y[i], z[i]);
+  return hn::Load(d, x);
+#endif
+}
+
+// Truncates values in [0, 2^31): ConvertTo would spend three instructions on the rest.
+HWY_INLINE VU Truncate(VF v) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_cvttps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return VU{_mm256_cvttps_epi32(v.raw)};
+#else
+  return hn::BitCast(DU(), hn::ConvertTo(DI(), v));
+#endif
+}
+
+// Calls f(zero, width): zero of the element type; width a constant, `bits` if it is one of kWidths
+// and the elements are f32, else 0, which stands for any.
+template <int... kWidths, class F>
+void WithKernel(DType dtype, int bits, F&& f) {
+  const std::integral_constant<int, 0> any;
+  if (dtype == DType::f64) return f(double{}, any);
+  if (dtype == DType::bf16) return f(BFloat16{}, any);
+  if (dtype == DType::f16) return f(Float16{}, any);
+  const bool known =
+      ((bits == kWidths && (f(float{}, std::integral_constant<int, kWidths>()), true)) || ...);
+  if (!known) f(float{}, any);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#endif

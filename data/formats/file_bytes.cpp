@@ -1,0 +1,46 @@
+#include "data/formats/file_bytes.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/error.h"
+
+namespace frugal::data {
+
+namespace fs = std::filesystem;
+
+bool is_file(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+int64_t file_size(const char* op, const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  FRUGAL_CHECK(fs::exists(status), "[{}] expected a file at {}, got: {}", op, path,
+               error ? error.message() : "no such file");
+  FRUGAL_CHECK(fs::is_regular_file(status), "[{}] expected a regular file at {}, got another kind",
+               op, path);
+  const auto size = fs::file_size(path, error);
+  FRUGAL_CHECK(!error, "[{}] cannot read the size of {}: {}", op, path, error.message());
+  return static_cast<int64_t>(size);
+}
+
+FileHandle open_file(const char* op, const std::string& path) {
+  file_size(op, path);  // a directory opens, and only fails to be read
+  FileHandle file(std::fopen(path.c_str(), "rb"));
+  FRUGAL_CHECK(file != nullptr, "[{}] cannot open {}: {}", op, path, std::strerror(errno));
+  return file;
+}
+
+std::vector<uint8_t> read_file(const char* op, const std::string& path) {
+  const FileHandle file = open_file(op, path);
+  std::vector<uint8_t> bytes(static_cast<size_t>(file_size(op, path)));
+  const size_t got = std::fread(bytes.data(), 1, bytes.size(), file.get());
+  FRUGAL_CHECK(got == bytes.size(), "[{}] expected {} bytes in {}, got {}: {}", op, bytes.size(),
+               path, got, std::ferror(file.get()) ? std::strerror(errno) : "the file ended");
+  return bytes;
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,30 @@
+// Python pickles, only those that graph datasets need: arrays, sparse matrices and dictionaries of
+// lists, protocols 0 to 2. Nothing is imported or called: names outside of a short list (of numpy,
+// scipy and collections) are errors.
+// Ref: Python, "pickletools" (the opcodes); NumPy, ndarray.__reduce__ and dtype.__reduce__.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "data/graph/graph_data.h"
+
+namespace frugal::data {
+
+// All three, Errors (each with path and offset): unreadable or truncated file, an unknown opcode or
+// name, a stack that does not hold what an opcode needs, files above 1 GiB or of more than 2^22
+// values, another kind of object than asked for.
+
+// A numpy array of the dtypes of read_npy.
+Tensor read_pickle_array(const std::string& path);
+
+// A scipy csr_matrix. Errors: also those of make_csr.
+CsrMatrix read_pickle_csr(const std::string& path);
+
+// A dict or defaultdict of lists of integers, in the file's order.
+struct PickleLists {
+  std::vector<int64_t> keys;
+  std::vector<std::vector<int64_t>> lists;
+};
+PickleLists read_pickle_lists(const std::string& path);
+
+}  // namespace frugal::data

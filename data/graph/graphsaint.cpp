@@ -1,0 +1,168 @@
+#include "data/graph/graphsaint.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+#include "data/formats/npy.h"
+#include "data/graph/graph_data_json.h"
+#include "data/graph/npz_graph.h"
+
+namespace frugal::data {
+namespace {
+
+// A network has outputs for all classes, so a label alone must not make millions of them.
+constexpr int64_t kFewClasses = 4096;
+
+Tensor read_adjacency(const std::string& path, int64_t& nodes) {
+  const CsrMatrix matrix = read_npz_csr(NpzFile::open(path), "");
+  FRUGAL_CHECK(matrix.rows == matrix.cols && (nodes == 0 || matrix.rows == nodes),
+               "[graphsaint] expected a matrix [{0}, {0}] in {1}, got [{2}, {3}]",
+               nodes == 0 ? "V" : std::to_string(nodes), path, matrix.rows, matrix.cols);
+  nodes = matrix.rows;
+  std::vector<int64_t> to;
+  to.reserve(matrix.col.size());
+  for (size_t r = 0; r < static_cast<size_t>(nodes); ++r)
+    to.insert(to.end(), static_cast<size_t>(matrix.row_ptr[r + 1] - matrix.row_ptr[r]),
+              static_cast<int64_t>(r));
+  return make_edge_index(nodes, matrix.col, to, false);
+}
+
+void read_classes(const std::string& path, GraphData& graph) {
+  std::vector<int64_t> single(static_cast<size_t>(graph.nodes), -1);
+  std::vector<uint8_t> several;  // in the file's order, so that it grows with the file
+  const int64_t most = std::max(kFewClasses, graph.nodes);
+  int64_t labelled = 0;
+  bool lists = false;
+  read_json_numbers(
+      "graphsaint", path,
+      [&](const std::string& name, const std::vector<int64_t>& labels, bool list) {
+        const auto node = static_cast<size_t>(node_of("graphsaint", path, name, graph.nodes));
+        const auto width = static_cast<int64_t>(labels.size());
+        if (labelled++ == 0) {
+          lists = list;
+          FRUGAL_CHECK(width >= 1 && width < most,
+                       "[graphsaint] expected 1 to {} labels in {}, got {} at node {}", most - 1,
+                       path, width, printable(name));
+          if (lists) graph.classes = width;
+        }
+        FRUGAL_CHECK(list == lists && (!list || width == graph.classes),
+                     "[graphsaint] expected a class for each node or a list of one length in {}, "
+                     "got another at node {}",
+                     path, printable(name));
+        FRUGAL_CHECK(single[node] < 0, "[graphsaint] expected each node once in {}, got {} twice",
+                     path, printable(name));
+        single[node] = list ? labelled - 1 : labels[0];
+        for (size_t c = 0; c < labels.size(); ++c)
+          FRUGAL_CHECK(labels[c] >= 0 && labels[c] < (list ? 2 : most),
+                       "[graphsaint] expected labels in [0, {}) in {}, got {} at node {}",
+                       list ? 2 : most, path, labels[c], printable(name));
+        if (list) {
+          several.insert(several.end(), labels.begin(), labels.end());
+        } else {
+          graph.classes = std::max(graph.classes, labels[0] + 1);
+        }
+      });
+  FRUGAL_CHECK(labelled == graph.nodes, "[graphsaint] expected labels of {} nodes in {}, got {}",
+               graph.nodes, path, labelled);
+  const CategoryScope category(Category::input);
+  if (!lists) {
+    graph.y = Tensor::from(single, {graph.nodes});
+    return;
+  }
+  graph.y = Tensor::empty({graph.nodes, graph.classes});
+  float* y = graph.y.mut<float>();
+  for (size_t i = 0; i < single.size(); ++i, y += graph.classes)
+    std::copy_n(several.begin() + single[i] * graph.classes, graph.classes, y);
+}
+
+void read_roles(const std::string& path, GraphData& graph) {
+  std::vector<bool> taken(static_cast<size_t>(graph.nodes));
+  read_json_numbers("graphsaint", path,
+                    [&](const std::string& name, const std::vector<int64_t>& members, bool list) {
+                      Tensor* mask = name == "tr"   ? &graph.train_mask
+                                     : name == "va" ? &graph.val_mask
+                                     : name == "te" ? &graph.test_mask
+                                                    : nullptr;
+                      FRUGAL_CHECK(mask != nullptr && list && !mask->defined(),
+                                   "[graphsaint] expected the lists tr, va and te in {}, got {}",
+                                   path, in_quotes(name));
+                      *mask = make_mask(path, graph.nodes, members);
+                      for (const int64_t node : members) {
+                        FRUGAL_CHECK(
+                            !taken[static_cast<size_t>(node)],
+                            "[graphsaint] expected each node in one role in {}, got {} in two",
+                            path, node);
+                        taken[static_cast<size_t>(node)] = true;
+                      }
+                    });
+  FRUGAL_CHECK(graph.train_mask.defined() && graph.val_mask.defined() && graph.test_mask.defined(),
+               "[graphsaint] expected the lists tr, va and te in {}, got less", path);
+}
+
+Tensor edges_within(const Tensor& edge_index, const Tensor& mask) {
+  const int64_t count = edge_index.size(1);
+  const int64_t *a = edge_index.data<int64_t>(), *b = a + count;
+  const uint8_t* in = mask.data<uint8_t>();
+  std::vector<int64_t> from, to;
+  for (int64_t i = 0; i < count; ++i)
+    if (in[a[i]] != 0 && in[b[i]] != 0) {
+      from.push_back(a[i]);
+      to.push_back(b[i]);
+    }
+  return make_edge_index(mask.size(0), from, to, false);
+}
+
+// In place: the reader's own tensor. A column that is constant over the training nodes is only
+// centred.
+void standardize(const Tensor& features, const Tensor& mask) {
+  const int64_t nodes = features.size(0), columns = features.size(1);
+  float* x = features.mut<float>();
+  const uint8_t* in = mask.data<uint8_t>();
+  std::vector<double> mean(static_cast<size_t>(columns)), square(mean.size());
+  double count = 0;
+  for (int64_t i = 0; i < nodes; ++i) {
+    if (in[i] == 0) continue;
+    ++count;
+    for (int64_t c = 0; c < columns; ++c)
+      mean[static_cast<size_t>(c)] += static_cast<double>(x[i * columns + c]);
+  }
+  for (double& m : mean) m /= std::max(count, 1.0);
+  for (int64_t i = 0; i < nodes; ++i)
+    for (int64_t c = 0; c < columns && in[i] != 0; ++c) {
+      const double d = static_cast<double>(x[i * columns + c]) - mean[static_cast<size_t>(c)];
+      square[static_cast<size_t>(c)] += d * d;
+    }
+  std::vector<double> scale(mean.size(), 1.0);
+  for (size_t c = 0; c < mean.size(); ++c)
+    if (square[c] > 0) scale[c] = 1.0 / std::sqrt(square[c] / count);
+  for (int64_t i = 0; i < nodes; ++i)
+    for (int64_t c = 0; c < columns; ++c) {
+      float& value = x[i * columns + c];
+      value = static_cast<float>((static_cast<double>(value) - mean[static_cast<size_t>(c)]) *
+                                 scale[static_cast<size_t>(c)]);
+    }
+}
+
+}  // namespace
+
+GraphData open_graphsaint(const std::string& folder, const GraphSaintOptions& options) {
+  FRUGAL_CHECK(!options.standardize || !options.features.sparse,
+               "[graphsaint] expected dense features to standardize, got sparse ones");
+  GraphData graph;
+  graph.edge_index = read_adjacency(folder + "/adj_full.npz", graph.nodes);
+  read_classes(folder + "/class_map.json", graph);
+  read_roles(folder + "/role.json", graph);
+  if (is_file(folder + "/adj_train.npz")) {
+    graph.train_edge_index = read_adjacency(folder + "/adj_train.npz", graph.nodes);
+  } else {
+    graph.train_edge_index = edges_within(graph.edge_index, graph.train_mask);
+  }
+  const std::string path = folder + "/feats.npy";
+  set_features(path, graph, to_f32(read_npy(path)), options.features);
+  if (options.standardize) standardize(graph.x, graph.train_mask);
+  return graph;
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,52 @@
+// TextBatches: windows of a stream of tokens for language models.
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "data/batch_source.h"
+#include "data/text/tokenizer.h"
+
+namespace frugal::data {
+
+struct TextRange {
+  int64_t begin = 0, end = 0;  // in tokens
+};
+
+// The first part to train on, the last `validation` of the tokens, rounded up, to validate.
+// Errors: a share outside [0, 1).
+std::pair<TextRange, TextRange> split_text(int64_t tokens, double validation);
+
+struct TextBatchOptions {
+  int64_t batch_size = 32;
+  int64_t length = 128;  // T
+  bool random = true;    // windows from anywhere; otherwise one after the other, each token once
+  int64_t batches = 0;   // random: per epoch; 0: as many as take the range's tokens once
+  uint64_t seed = 0;
+};
+
+// Batches: input [N, T] i64, target [N, T] i64: the tokens that follow. One after the other, the
+// last batch has fewer windows, and the tokens behind the last whole window are left out.
+// Thread safety: one consumer.
+class TextBatches : public BatchSource {
+ public:
+  using Tokens = std::shared_ptr<const TokenIds>;
+
+  // Errors: batch_size, length or batches that are not positive (0 batches: see above); a range
+  // outside the tokens or with fewer than length + 1 of them.
+  TextBatches(Tokens tokens, const TextRange& range, const TextBatchOptions& options = {});
+
+  std::optional<Batch> next() override;
+  int64_t batches() const override { return batches_; }
+  int64_t samples() const override { return samples_; }  // windows
+  LoaderState state() const override { return state_; }
+  void seek(const LoaderState& state) override;
+
+ private:
+  Tokens tokens_;
+  TextRange range_;
+  TextBatchOptions options_;
+  int64_t batches_ = 0, samples_ = 0;
+  LoaderState state_;
+};
+
+}  // namespace frugal::data

@@ -1,0 +1,70 @@
+#include "data/text/text_batches_masked.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/random_streams.h"
+#include "data/text/sequence_batches.h"
+
+namespace frugal::data {
+namespace {
+
+double unit(uint32_t word) { return static_cast<double>(word) / 4294967296.0; }
+
+}  // namespace
+
+MaskedBatches::MaskedBatches(std::unique_ptr<BatchSource> source, const MaskOptions& options)
+    : source_(std::move(source)), options_(options) {
+  FRUGAL_CHECK(source_ != nullptr, "[masked_batches] expected batches, got none");
+  FRUGAL_CHECK(options.share > 0 && options.share <= 1,
+               "[masked_batches] expected a share in (0, 1], got {}", options.share);
+  FRUGAL_CHECK(options.mask >= 0 && options.mask < options.vocabulary,
+               "[masked_batches] expected [MASK] in a vocabulary of {}, got {}", options.vocabulary,
+               options.mask);
+}
+
+std::optional<Batch> MaskedBatches::next() {
+  const LoaderState at = source_->state();
+  std::optional<Batch> batch = source_->next();
+  if (!batch) return batch;
+  FRUGAL_CHECK(batch->input.dim() == 2 && batch->input.dtype() == DType::i64,
+               "[masked_batches] expected token ids [N, T] i64, got {}", describe(batch->input));
+  RngKey key = epoch_key(options_.seed, streams::kMaskedTokens, at.epoch);
+  key.offset = key.offset << 32 | static_cast<uint64_t>(at.next_batch);
+  const Tensor shown = find_tensor(batch->extras, "attention_mask");
+  const int64_t count = batch->input.numel();
+  const CategoryScope category(Category::input);
+  const Tensor input = Tensor::empty(batch->input.shape(), DType::i64);
+  const Tensor target =
+      Tensor::full(batch->input.shape(), static_cast<double>(kIgnored), DType::i64);
+  const int64_t* from = batch->input.data<int64_t>();
+  int64_t *in = input.mut<int64_t>(), *out = target.mut<int64_t>();
+  const auto hide = [&](int64_t i) {
+    const auto words = philox(key, static_cast<uint64_t>(i));
+    out[i] = from[i];
+    const double kind = unit(words[1]);
+    if (kind < 0.8) in[i] = options_.mask;
+    if (kind >= 0.9)
+      in[i] = static_cast<int64_t>((words[2] | static_cast<uint64_t>(words[3]) << 32) %
+                                   static_cast<uint64_t>(options_.vocabulary));
+  };
+  int64_t targets = 0, nearest = -1;
+  double least = 2;  // the draw nearest to being chosen, for batches where none is
+  for (int64_t i = 0; i < count; ++i) {
+    in[i] = from[i];
+    const bool fixed = std::find(options_.special.begin(), options_.special.end(), from[i]) !=
+                       options_.special.end();
+    if (fixed || (shown.defined() && shown.data<int64_t>()[i] == 0)) continue;
+    const double draw = unit(philox(key, static_cast<uint64_t>(i))[0]);
+    if (draw < least) least = draw, nearest = i;
+    if (draw >= options_.share) continue;
+    hide(i);
+    ++targets;
+  }
+  if (targets == 0 && nearest >= 0) hide(nearest);
+  batch->input = input;
+  batch->target = target;
+  return batch;
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,168 @@
+#include "data/text/wordpiece.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/text/unicode.h"
+
+namespace frugal::data {
+namespace {
+
+bool is_ideograph(char32_t code) {  // the CJK blocks that BERT names; kana and hangul are words
+  constexpr char32_t kBlocks[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                     {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B820, 0x2CEAF},
+                                     {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  if (code < 0x3400) return false;
+  return std::any_of(std::begin(kBlocks), std::end(kBlocks), [code](const char32_t* block) {
+    return code >= block[0] && code <= block[1];
+  });
+}
+
+// Every ASCII character but letters, digits, space and controls, whatever its category.
+bool splits_words(char32_t code) {
+  if (code >= 0x80) return is_punctuation(code);
+  return code > U' ' && code < 0x7F && !(code >= U'0' && code <= U'9') &&
+         !(code >= U'A' && code <= U'Z') && !(code >= U'a' && code <= U'z');
+}
+
+std::u32string cleaned(std::u32string_view text) {
+  std::u32string out;
+  out.reserve(text.size());
+  for (char32_t code : text) {
+    if (code == U'\t' || code == U'\n' || code == U'\r' || code == U' ') {
+      out.push_back(U' ');
+    } else if (code == 0xFFFD || is_control(code)) {
+      continue;
+    } else if (is_white_space(code)) {  // with the line separators, which Python's split() takes
+      out.push_back(U' ');
+    } else if (is_ideograph(code)) {
+      out.append({U' ', code, U' '});
+    } else {
+      out.push_back(code);
+    }
+  }
+  return out;
+}
+
+int32_t special(const Vocabulary& vocabulary, const char* token) {
+  return static_cast<int32_t>(vocabulary.id(token));
+}
+
+bool is_continuation_byte(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+
+}  // namespace
+
+std::vector<std::string> basic_tokens(std::string_view text, bool lower) {
+  std::u32string clean = cleaned(from_utf8(text));
+  if (lower) {
+    clean = decomposed(lower_case(clean));
+    std::erase_if(clean, is_mark);
+  }
+  std::vector<std::string> words;
+  bool inside = false;
+  for (char32_t code : clean) {
+    // Decomposition makes no new spaces but other ones: U+2000 becomes U+2002.
+    const bool space = code == U' ' || (code >= 0x80 && is_white_space(code));
+    const bool alone = !space && splits_words(code);
+    if (space || alone) inside = false;
+    if (space) continue;
+    if (!inside) words.emplace_back();
+    append_utf8(words.back(), code);
+    inside = !alone;
+  }
+  return words;
+}
+
+WordPiece::WordPiece(Vocabulary vocabulary, const WordPieceOptions& options)
+    : vocabulary_(std::move(vocabulary)),
+      options_(options),
+      unknown_(special(vocabulary_, "[UNK]")),
+      begin_(special(vocabulary_, "[CLS]")),
+      separator_(special(vocabulary_, "[SEP]")),
+      padding_(special(vocabulary_, "[PAD]")) {
+  FRUGAL_CHECK(options.max_word_characters >= 1,
+               "[wordpiece] expected max_word_characters of at least 1, got {}",
+               options.max_word_characters);
+  for (int64_t id = 0; id < vocabulary_.size(); ++id)
+    longest_ = std::max(longest_, vocabulary_.token(id).size());
+}
+
+void WordPiece::append_pieces(std::string_view word, TokenIds& ids) const {
+  const auto characters =
+      std::count_if(word.begin(), word.end(), [](char c) { return !is_continuation_byte(c); });
+  if (characters > options_.max_word_characters) return ids.push_back(unknown_);
+  const size_t before = ids.size();
+  std::string piece;
+  for (size_t begin = 0; begin < word.size();) {
+    const std::string_view rest = word.substr(begin);
+    piece.assign(begin > 0 ? "##" : "");
+    const size_t prefix = piece.size();
+    piece.append(rest.substr(0, longest_));
+    std::optional<int64_t> id;
+    while (piece.size() > prefix) {
+      const size_t taken = piece.size() - prefix;
+      // Between characters only.
+      if (taken == rest.size() || !is_continuation_byte(rest[taken])) id = vocabulary_.find(piece);
+      if (id) break;
+      piece.pop_back();
+    }
+    if (!id) {  // then the whole word is unknown
+      ids.resize(before);
+      return ids.push_back(unknown_);
+    }
+    ids.push_back(static_cast<int32_t>(*id));
+    begin += piece.size() - prefix;
+  }
+}
+
+TokenIds WordPiece::encode(std::string_view text) const {
+  TokenIds ids;
+  for (const std::string& word : basic_tokens(text, options_.lower_case)) append_pieces(word, ids);
+  return ids;
+}
+
+std::vector<std::string> WordPiece::pieces(std::string_view text) const {
+  std::vector<std::string> out;
+  for (int32_t id : encode(text)) out.push_back(vocabulary_.token(id));
+  return out;
+}
+
+std::string WordPiece::decode(const TokenIds& ids) const {
+  std::string text;
+  for (int32_t id : ids) {
+    const std::string_view token = vocabulary_.token(id);
+    if (token.starts_with("##") && token.size() > 2) {
+      text += token.substr(2);
+    } else {
+      if (!text.empty()) text += ' ';
+      text += token;
+    }
+  }
+  return text;
+}
+
+TokenPair WordPiece::single(const TokenIds& a, int64_t max_length) const {
+  FRUGAL_CHECK(max_length >= 2, "[wordpiece] expected a max_length of at least 2, got {}",
+               max_length);
+  const size_t length = std::min(a.size(), static_cast<size_t>(max_length - 2));
+  TokenPair out;
+  out.ids.reserve(length + 2);
+  out.ids.push_back(begin_);
+  out.ids.insert(out.ids.end(), a.begin(), a.begin() + static_cast<std::ptrdiff_t>(length));
+  out.ids.push_back(separator_);
+  out.second = static_cast<int32_t>(out.ids.size());
+  return out;
+}
+
+TokenPair WordPiece::pair(TokenIds a, TokenIds b, int64_t max_length) const {
+  FRUGAL_CHECK(max_length >= 3,
+               "[wordpiece] expected a max_length of at least 3 for a pair, got {}", max_length);
+  const auto room = static_cast<size_t>(max_length - 3);
+  while (a.size() + b.size() > room) (a.size() > b.size() ? a : b).pop_back();
+  TokenPair out = single(a, max_length);
+  out.ids.insert(out.ids.end(), b.begin(), b.end());
+  out.ids.push_back(separator_);
+  return out;
+}
+
+}  // namespace frugal::data

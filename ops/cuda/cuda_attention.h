@@ -1,0 +1,289 @@
+// What attention's CUDA kernels share: the problem as they see it, masks, dropout's decisions, the
+// shared memory of a block. For .cu files.
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "core/cuda_random.h"
+#include "ops/cuda/cuda_attention_tiles.h"
+#include "ops/precision.h"
+#include "ops/sequence/attention.h"
+
+// Forward: a block has a tile of queries and walks the keys with a running softmax. Backward: the
+// same for dq; for dk and dv a block has a tile of keys, as rows, and walks the queries. So every
+// product is of one of two kinds (cuda_attention_tiles.h), and nothing is added across blocks.
+namespace frugal::ops::cuda {
+
+inline constexpr float kLog2e = 1.44269504f;
+inline constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+template <class T>
+struct Rows {
+  T* data;
+  int64_t of_n, of_row, of_head;
+  __device__ T* at(int64_t n, int64_t head, int64_t row) const {
+    return data + n * of_n + head * of_head + row * of_row;
+  }
+};
+
+template <class T>
+struct Problem {
+  Rows<const T> q, k, v, dy;
+  const int64_t* keep;
+  const float *added, *bias;
+  int64_t added_of_n, added_of_head;
+  int64_t heads, t, s;
+  int d;
+  bool packs, causal;
+  float scale;
+  bool drops;
+  uint32_t bound;  // of the kept 24-bit words
+  float kept;      // what they are multiplied by
+  cuda::DeviceKey key;
+  float *lse, *delta;  // [N, heads, T]
+};
+
+// What a block works on: tile `tile` of one head of one sequence.
+struct Place {
+  int64_t tile, head, n;
+  __device__ explicit Place(int64_t tiles, int64_t heads)
+      : tile(blockIdx.x % tiles), head(blockIdx.x / tiles % heads), n(blockIdx.x / tiles / heads) {}
+  template <class T>
+  __device__ int64_t of_head(const Problem<T>& p) const {
+    return n * p.heads + head;
+  }
+};
+
+template <class Tiles>
+using Scores = float[Tiles::kMine][Tiles::kWide];
+template <class Tiles>
+using Sums = float[Tiles::kMine][Tiles::kOut];
+
+template <int kMine, int kOut>
+__device__ __forceinline__ void clear(float (&x)[kMine][kOut]) {
+  for (auto& row : x)
+    for (float& value : row) value = 0;
+}
+
+// Shared memory of a block: tiles of the operands, dropout's decisions [queries, keys] and scratch.
+template <class Tiles>
+struct Shared {
+  using T = typename Tiles::Element;
+  static constexpr int kRowTile = Tiles::kRows * Tiles::kStride,
+                       kColTile = Tiles::kCols * Tiles::kStride;
+  static constexpr int kPitch = (Tiles::kRows > Tiles::kCols ? Tiles::kRows : Tiles::kCols) + 4;
+  static constexpr size_t bytes(int row_tiles, int col_tiles) {
+    return static_cast<size_t>(row_tiles * kRowTile + col_tiles * kColTile) * sizeof(T) +
+           static_cast<size_t>(Tiles::kScratch) * sizeof(float) +
+           static_cast<size_t>(kPitch * kPitch);
+  }
+  T *rows[2], *cols[2];
+  float* scratch;
+  uint8_t* kept;
+  __device__ Shared(int row_tiles, int col_tiles) {
+    T* next = dynamic_shared<T>();
+    rows[0] = next, rows[1] = next + (row_tiles - 1) * kRowTile;
+    next += row_tiles * kRowTile;
+    cols[0] = next, cols[1] = next + (col_tiles - 1) * kColTile;
+    next += col_tiles * kColTile;
+    scratch = reinterpret_cast<float*>(next);
+    kept = reinterpret_cast<uint8_t*>(scratch + Tiles::kScratch);
+  }
+};
+
+// Whether dropout keeps the probabilities of kQueries queries from t and kKeys keys from s. Four
+// neighbours of a row share their random words.
+template <class Tiles, int kQueries, int kKeys, class T>
+__device__ __forceinline__ void draw(const Problem<T>& p, const Place& at, int64_t t, int64_t s,
+                                     uint8_t* kept) {
+  constexpr int kQuads = kKeys / 4 + 1;
+  for (int i = static_cast<int>(threadIdx.x); i < kQueries * kQuads; i += Tiles::kThreads) {
+    const int row = i / kQuads;
+    const auto first = static_cast<uint64_t>((at.of_head(p) * p.t + t + row) * p.s + s);
+    const uint64_t quad = first / 4 + static_cast<uint64_t>(i % kQuads);
+    const int begin = static_cast<int>(static_cast<int64_t>(4 * quad - first));
+    if (begin >= kKeys) continue;
+    const Words words = philox_words(cuda::advanced(p.key), quad);
+#pragma unroll
+    for (int w = 0; w < 4; ++w)
+      if (begin + w >= 0 && begin + w < kKeys)
+        kept[row * Shared<Tiles>::kPitch + begin + w] = words.w[w] >> 8 >= p.bound;
+  }
+}
+
+// The tile's element (i, j) is of query t + query(i, j) and key s + key(i, j).
+template <class Tiles, bool kKeysInRows>
+struct Axes {
+  static constexpr int kQueries = kKeysInRows ? Tiles::kCols : Tiles::kRows;
+  static constexpr int kKeys = kKeysInRows ? Tiles::kRows : Tiles::kCols;
+  static constexpr int kQueryParts = kKeysInRows ? Tiles::kWide : Tiles::kMine;
+  static constexpr int kKeyParts = kKeysInRows ? Tiles::kMine : Tiles::kWide;
+  static __device__ __forceinline__ int query_part(int i, int j) { return kKeysInRows ? j : i; }
+  static __device__ __forceinline__ int key_part(int i, int j) { return kKeysInRows ? i : j; }
+  static __device__ __forceinline__ int query(int part) {
+    return kKeysInRows ? Tiles::col(part) : Tiles::row(part);
+  }
+  static __device__ __forceinline__ int key(int part) {
+    return kKeysInRows ? Tiles::row(part) : Tiles::col(part);
+  }
+};
+
+__device__ __forceinline__ int clamped(int64_t x) {
+  return static_cast<int>(x < -4096 ? -4096 : x > 4096 ? 4096 : x);
+}
+
+// Products to scores: scaled, masks added, -inf where there is no such query or key.
+template <class Tiles, bool kKeysInRows, class T>
+__device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at, int64_t t,
+                                            int64_t s, Scores<Tiles>& x) {
+  using A = Axes<Tiles, kKeysInRows>;
+  const int queries = clamped(p.t - t), keys = clamped(p.s - s);
+  const int seen = p.causal ? clamped(t - s + p.s - p.t) : 4096;  // key <= query + seen
+  float hidden[A::kKeyParts];
+#pragma unroll
+  for (int part = 0; part < A::kKeyParts; ++part) {
+    const int key = A::key(part);
+    hidden[part] =
+        p.keep != nullptr && key < keys && p.keep[at.n * p.s + s + key] == 0 ? kHidden : 0.0f;
+  }
+  const float* added =
+      p.added == nullptr ? nullptr
+                         : p.added + at.n * p.added_of_n + at.head * p.added_of_head + t * p.s + s;
+  const float* bias = p.bias == nullptr ? nullptr : p.bias + (at.head * p.t + t) * p.s + s;
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+    for (int j = 0; j < Tiles::kWide; ++j) {
+      const int query = A::query(A::query_part(i, j)), key = A::key(A::key_part(i, j));
+      float score = x[i][j] * p.scale + hidden[A::key_part(i, j)];
+      if (query >= queries || key >= keys || key > query + seen) {
+        score = kHidden;
+      } else {
+        if (added != nullptr) score += added[query * p.s + key];
+        if (bias != nullptr) score += bias[query * p.s + key];
+      }
+      x[i][j] = score;
+    }
+}
+
+// The keys [0, end) that some query of the tile from t sees.
+template <class T>
+__device__ __forceinline__ int64_t end_of_keys(const Problem<T>& p, int64_t t, int queries) {
+  const int64_t end = p.causal ? t + queries + p.s - p.t : p.s;
+  return end < 0 ? 0 : end < p.s ? end : p.s;
+}
+
+template <class Tiles, class T>
+__device__ __forceinline__ void write_sums(const Sums<Tiles>& x, float factor, T* to,
+                                           int64_t stride, int64_t there, int d) {
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i) {
+    if (Tiles::row(i) >= there) continue;
+#pragma unroll
+    for (int j = 0; j < Tiles::kOut; ++j)
+      if (Tiles::out_col(j) < d)
+        to[Tiles::row(i) * stride + Tiles::out_col(j)] = store<T>(x[i][j] * factor);
+  }
+}
+
+// ---- the host's part
+
+template <class T>
+Rows<const T> rows_of(const Tensor& x) {
+  if (!x.defined()) return {};
+  return {x.data<T>(), x.strides()[0], x.strides()[1], x.strides()[2]};
+}
+template <class T>
+Rows<T> mut_rows(const Tensor& x) {
+  if (!x.defined()) return {};
+  return {x.mut<T>(), x.strides()[0], x.strides()[1], x.strides()[2]};
+}
+
+template <class T>
+bool packs(const Tensor& x) {
+  constexpr int64_t kSize = Pack<T>::kSize;
+  return !x.defined() || (is_packable(x.raw()) && x.strides()[0] % kSize == 0 &&
+                          x.strides()[1] % kSize == 0 && x.strides()[2] % kSize == 0);
+}
+
+template <class T>
+Problem<T> on_device(const AttentionProblem& p, const Tensor& dy, const Tensor& lse,
+                     const Tensor& delta) {
+  Problem<T> out{};
+  out.q = rows_of<T>(p.q), out.k = rows_of<T>(p.k), out.v = rows_of<T>(p.v);
+  out.dy = rows_of<T>(dy);
+  if (p.keep.defined()) out.keep = p.keep.data<int64_t>();
+  if (p.bias.defined()) out.bias = p.bias.data<float>();
+  if (p.added.defined()) {
+    out.added = p.added.data<float>();
+    out.added_of_n = p.added.size(0) == 1 ? 0 : p.added.strides()[0];
+    out.added_of_head = p.added.size(1) == 1 ? 0 : p.added.strides()[1];
+  }
+  out.heads = p.heads, out.t = p.t, out.s = p.s, out.d = static_cast<int>(p.d);
+  out.packs =
+      p.d % Pack<T>::kSize == 0 && packs<T>(p.q) && packs<T>(p.k) && packs<T>(p.v) && packs<T>(dy);
+  out.causal = p.options.causal;
+  out.scale = static_cast<float>(p.options.scale);
+  out.drops = p.options.dropout > 0;
+  out.bound = static_cast<uint32_t>(std::ceil(p.options.dropout * 0x1p24));
+  out.kept = static_cast<float>(1 / (1 - p.options.dropout));
+  out.key = cuda::device_key(p.options.key);
+  out.lse = lse.mut<float>();
+  if (delta.defined()) out.delta = delta.mut<float>();
+  return out;
+}
+
+// Forward, few registers are taken: wide tiles. Of 256 channels, four tiles and what is kept fit
+// the 99 KiB of small chips.
+template <class T, int kD, bool forward>
+struct TilesOf {
+  using Type = FmaTiles<kD>;
+};
+template <int kD, bool forward>
+struct TilesOf<BFloat16, kD, forward> {
+  using Type = MmaTiles<kD, (forward || kD <= 64 ? 64 : 32) / (kD > 128 ? 2 : 1)>;
+};
+
+// As wide as fits 99 KiB, too; of more channels, f32 is multiplied as it is.
+template <bool forward, class F>
+bool with_tf32_tiles(const AttentionProblem& p, F f) {
+  if (matmul_precision() != MatmulPrecision::tf32 || p.d > 128) return false;
+  if (p.d <= 32)
+    f(Tf32Tiles<32, 64>{});
+  else if (p.d <= 64)
+    f(Tf32Tiles<64, 64>{});
+  else
+    f(Tf32Tiles < 128, forward ? 32 : 16 > {});
+  return true;
+}
+
+template <bool forward, class F>
+void with_tiles(const AttentionProblem& p, F f) {
+  FRUGAL_CHECK(p.d <= 256, "[attention] expected heads of at most 256 channels on {}, got {}",
+               p.q.device().str(), p.d);
+  with_activation(p.q.dtype(), [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>)
+      if (with_tf32_tiles<forward>(p, f)) return;
+    if (p.d <= 32) return f(typename TilesOf<T, 32, forward>::Type{});
+    if (p.d <= 64) return f(typename TilesOf<T, 64, forward>::Type{});
+    if (p.d <= 128) return f(typename TilesOf<T, 128, forward>::Type{});
+    f(typename TilesOf<T, 256, forward>::Type{});
+  });
+}
+
+inline int64_t tiles_for(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+inline constexpr size_t kMostShared = size_t{99} << 10;  // of a block on every chip from sm_80 on
+
+template <class Tiles>
+Grid grid_of(int64_t blocks, int row_tiles, int col_tiles) {
+  const size_t shared = Shared<Tiles>::bytes(row_tiles, col_tiles);
+  FRUGAL_ASSERT(shared <= kMostShared);
+  return {dim3(static_cast<unsigned>(blocks)), Tiles::kThreads, shared};
+}
+
+// y unless it is undefined, and lse; with dy, delta = <dy, y>.
+void attention_forward(const AttentionProblem& p, const Tensor& y, const Tensor& dy,
+                       const Tensor& lse, const Tensor& delta);
+
+}  // namespace frugal::ops::cuda

@@ -1,0 +1,259 @@
+// Sums over the rows of [rows, C], threads along the columns: what batch norm, group norm and the
+// parameters of layer norm share. Orders depend on shapes only. For .cu files.
+#pragma once
+#include <algorithm>
+
+#include "ops/cuda/cuda_vector.h"
+#include "ops/dense/copy.h"
+
+namespace frugal::ops::cuda {
+
+// How the threads of a block lie over [rows, columns]: `wide` of them along a row, with N columns
+// each, and `tall` above one another; `tiles` blocks beside one another cover a row.
+struct Columns {
+  int wide = 1, tall = 1, threads = kWarp;
+  int64_t packs = 0, tiles = 0;  // packs: columns / N
+
+  struct Place {
+    int64_t pack;
+    int y;
+    bool inside;
+  };
+  __device__ __forceinline__ Place place() const {
+    const int t = static_cast<int>(threadIdx.x);
+    const Place p{static_cast<int64_t>(blockIdx.y) * wide + t % wide, t / wide, false};
+    return {p.pack, p.y, p.y < tall && p.pack < packs};
+  }
+};
+
+// At most `threads`, and no more above one another than have something to do.
+inline Columns columns_over(int64_t packs, int threads, int64_t most_tall) {
+  Columns c;
+  c.packs = packs;
+  c.tiles = ceil_div(packs, threads);
+  c.wide = static_cast<int>(ceil_div(packs, std::max<int64_t>(c.tiles, 1)));
+  c.tall = static_cast<int>(
+      std::clamp<int64_t>(most_tall, 1, std::max(1, threads / std::max(c.wide, 1))));
+  c.threads = static_cast<int>(ceil_div(int64_t{c.wide} * c.tall, kWarp)) * kWarp;
+  return c;
+}
+
+// Adds the K values of the threads above one another; the lowest, y = 0, have the sums.
+// `shared`: K floats for each thread of the block. REQUIRES: every thread of the block calls it.
+template <int K>
+__device__ __forceinline__ void add_up(float (&value)[K], const Columns& columns, float* shared) {
+  const int t = static_cast<int>(threadIdx.x), count = static_cast<int>(blockDim.x);
+  const int y = t / columns.wide;
+  int half = 1;
+  while (2 * half < columns.tall) half *= 2;
+  if (columns.tall == 1) half = 0;
+  for (; half > 0; half /= 2) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < K; ++k) shared[k * count + t] = value[k];
+    __syncthreads();
+    const bool adds = y < half && y + half < columns.tall;
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      if (adds) value[k] += shared[k * count + t + half * columns.wide];
+  }
+}
+
+// Sums of [rows, columns] over its rows, in f64: 32 columns a block.
+inline constexpr int kSumLanes = 16;  // threads above one another
+
+template <class From>
+__global__ void __launch_bounds__(kWarp* kSumLanes)
+    sum_rows_kernel(const From* from, int64_t rows, int64_t columns, int64_t step, bool add,
+                    double* to) {
+  __shared__ double partial[kSumLanes][kWarp];
+  const int x = static_cast<int>(threadIdx.x) % kWarp, y = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + x;
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * step;
+  const int64_t end = begin + step < rows ? begin + step : rows;
+  double sum = 0;
+  if (column < columns)
+#pragma unroll 4
+    for (int64_t row = begin + y; row < end; row += kSumLanes)
+      sum += static_cast<double>(from[row * columns + column]);
+  partial[y][x] = sum;
+  __syncthreads();
+  if (y != 0 || column >= columns) return;
+  for (int other = 1; other < kSumLanes; ++other) sum += partial[other][x];
+  double* target = to + static_cast<int64_t>(blockIdx.y) * columns + column;
+  *target = add ? *target + sum : sum;
+}
+
+// to [columns] f64 = (or +=) the sum of from [rows, columns] over its rows.
+template <class From>
+void sum_rows(Device device, const From* from, int64_t rows, int64_t columns, bool add,
+              double* to) {
+  constexpr int64_t kRows = 512;  // 32 for each thread; beyond, blocks share the rows
+  const auto across = static_cast<unsigned>(ceil_div(columns, kWarp));
+  if (rows <= kRows || columns == 0) {
+    launch(sum_rows_kernel<From>, {dim3(across), kWarp * kSumLanes}, from, rows, columns,
+           std::max<int64_t>(rows, 1), add, to);
+    return;
+  }
+  const int64_t parts = std::min<int64_t>(ceil_div(rows, kRows), 256);
+  CategoryScope scope(Category::workspace);
+  const Tensor part = Tensor::empty({parts, columns}, DType::f64, device);
+  launch(sum_rows_kernel<From>, {dim3(across, static_cast<unsigned>(parts)), kWarp * kSumLanes},
+         from, rows, columns, ceil_div(rows, parts), false, part.mut<double>());
+  sum_rows<double>(device, part.data<double>(), parts, columns, add, to);
+}
+
+// For for_each: f64 sums as f32.
+struct Narrow {
+  const double* from;
+  float* to;
+  __device__ void operator()(int64_t i) const { to[i] = static_cast<float>(from[i]); }
+};
+
+// ---- two sums of every column of a chunk of rows: x is [samples, rows, c], a chunk `step` rows of
+// one sample; results [samples * chunks, 2, c] f32.
+struct Chunks {
+  int64_t samples, rows, c, step, chunks;  // chunks: of a sample
+  __device__ __forceinline__ int64_t sample() const { return blockIdx.x / chunks; }
+  __device__ __forceinline__ int64_t begin() const { return blockIdx.x % chunks * step; }
+  __device__ __forceinline__ int64_t end() const {
+    return begin() + step < rows ? begin() + step : rows;
+  }
+  __device__ __forceinline__ int64_t count(int64_t chunk) const {
+    return chunk + 1 < chunks ? step : rows - chunk * step;
+  }
+};
+inline constexpr int kSumThreads = 512;
+
+template <int N>
+__device__ __forceinline__ void write_sums(float (&value)[2 * N], const Columns& columns,
+                                           const Columns::Place& place, int64_t c, float* sums) {
+  add_up(value, columns, dynamic_shared<float>());
+  if (!place.inside || place.y != 0) return;
+  float* to = sums + static_cast<int64_t>(blockIdx.x) * 2 * c + place.pack * N;
+  Floats<N> first, second;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    first.at[i] = value[i];
+    second.at[i] = value[N + i];
+  }
+  put<N>(to, first);
+  put<N>(to + c, second);
+}
+
+// Of x less the first row of the chunk: the sum, and the sum of squares.
+template <class T, int N>
+__global__ void __launch_bounds__(kSumThreads)
+    chunk_moments_kernel(const T* x, Chunks chunks, Columns columns, float* sums) {
+  constexpr int kRows = 4;  // loads in flight
+  const Columns::Place place = columns.place();
+  float value[2 * N] = {};
+  if (place.inside) {
+    const int64_t count = chunks.end() - chunks.begin(), c = chunks.c;
+    const T* from = x + (chunks.sample() * chunks.rows + chunks.begin()) * c + place.pack * N;
+    const Floats<N> first = get<N>(from);
+    for (int64_t row = place.y; row < count; row += int64_t{kRows} * columns.tall) {
+      Floats<N> v[kRows];
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) {
+        const int64_t here = row + int64_t{j} * columns.tall;
+        v[j] = here < count ? get<N>(from + here * c) : first;
+      }
+#pragma unroll
+      for (int j = 0; j < kRows; ++j)
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const float d = v[j].at[i] - first.at[i];
+          value[i] += d;
+          value[N + i] += d * d;
+        }
+    }
+  }
+  write_sums<N>(value, columns, place, chunks.c, sums);
+}
+
+template <class T>
+void chunk_moments(const Tensor& x, const Chunks& chunks, float* sums) {
+  with_vectors<T>(chunks.c, {&x}, [&](auto n) {
+    constexpr int N = n;
+    const Columns columns = columns_over(chunks.c / N, kSumThreads, chunks.step);
+    launch(chunk_moments_kernel<T, N>,
+           {dim3(static_cast<unsigned>(chunks.samples * chunks.chunks),
+                 static_cast<unsigned>(columns.tiles)),
+            columns.threads, static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
+           x.data<T>(), chunks, columns, sums);
+  });
+}
+
+// Chunks for chunk_moments: about a thousand blocks, where a thread has at least some rows.
+inline Chunks moment_chunks(int64_t samples, int64_t rows, int64_t c) {
+  constexpr int64_t kBlocks = 1024, kElements = int64_t{1} << 14;
+  const int64_t fair = ceil_div(samples * rows, kBlocks);
+  const int64_t least = std::max<int64_t>(kElements / c, 32);
+  const int64_t step = std::max<int64_t>(std::min(std::max(fair, least), rows), 1);
+  return {samples, rows, c, step, ceil_div(rows, step)};
+}
+
+// Of g, dy where the mask is set and else 0 (mask null: dy), and of g (x - centre), where centre
+// gives at<N>(sample, column). g is written unless null, and may be dy. Masks: one sample, steps of
+// whole bytes.
+template <class T, int N, class Centre>
+__global__ void __launch_bounds__(kSumThreads)
+    chunk_gradients_kernel(const T* dy, const uint8_t* mask, const T* x, Centre centre, T* g,
+                           Chunks chunks, Columns columns, float* sums) {
+  constexpr int kRows = 4;
+  const Columns::Place place = columns.place();
+  float value[2 * N] = {};
+  if (place.inside) {
+    const int64_t c = chunks.c, end = chunks.end(), column = place.pack * N;
+    const int64_t at = chunks.sample() * chunks.rows * c + column;
+    const Floats<N> middle = centre.template at<N>(chunks.sample(), column);
+    for (int64_t row = chunks.begin() + 8 * place.y; row < end; row += int64_t{8} * columns.tall) {
+      Vector<uint8_t, N> bits{};
+      if (mask != nullptr)
+        bits = *reinterpret_cast<const Vector<uint8_t, N>*>(mask + row / 8 * c + column);
+#pragma unroll 1
+      for (int first = 0; first < 8; first += kRows) {
+        Vector<T, N> d[kRows], v[kRows];
+#pragma unroll
+        for (int j = 0; j < kRows; ++j) {
+          const int64_t here = at + (row + first + j) * c;
+          d[j] = v[j] = Vector<T, N>{};
+          if (row + first + j >= end) continue;
+          d[j] = get_raw<N>(dy + here);
+          v[j] = get_raw<N>(x + here);
+        }
+#pragma unroll
+        for (int j = 0; j < kRows; ++j) {
+          Floats<N> kept;
+#pragma unroll
+          for (int i = 0; i < N; ++i) {
+            const bool keep = mask == nullptr || (bits.at[i] >> (first + j) & 1) != 0;
+            kept.at[i] = keep ? load(d[j].at[i]) : 0;
+            value[i] += kept.at[i];
+            value[N + i] += kept.at[i] * (load(v[j].at[i]) - middle.at[i]);
+          }
+          if (g != nullptr && row + first + j < end) put<N>(g + at + (row + first + j) * c, kept);
+        }
+      }
+    }
+  }
+  write_sums<N>(value, columns, place, chunks.c, sums);
+}
+
+template <class T, class Centre>
+void chunk_gradients(const Tensor& dy, const Tensor& mask, const Tensor& x, const Centre& centre,
+                     const Tensor& centres, const Tensor& g, const Chunks& chunks, float* sums) {
+  with_vectors<T>(chunks.c, {&dy, &mask, &x, &centres, &g}, [&](auto n) {
+    constexpr int N = n;
+    const Columns columns = columns_over(chunks.c / N, kSumThreads, ceil_div(chunks.step, 8));
+    launch(chunk_gradients_kernel<T, N, Centre>,
+           {dim3(static_cast<unsigned>(chunks.samples * chunks.chunks),
+                 static_cast<unsigned>(columns.tiles)),
+            columns.threads, static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
+           dy.data<T>(), mask.defined() ? mask.data<uint8_t>() : nullptr, x.data<T>(), centre,
+           mut_or_null<T>(g), chunks, columns, sums);
+  });
+}
+
+}  // namespace frugal::ops::cuda

@@ -1,0 +1,396 @@
+#include "ops/cuda/cudnn_graph.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "core/cuda.h"
+#include "core/cuda_graph.h"
+#include "core/log.h"
+#include "core/recent.h"
+#include "ops/autotune.h"
+#include "ops/precision.h"
+
+namespace frugal::ops::cudnn {
+namespace {
+
+constexpr int64_t kMostConfigs = 64;  // of one heuristic
+constexpr int64_t kMostKnobs = 64;    // of one engine; the library knows fewer
+constexpr size_t kTimedPlans = 6;     // the heuristics' order is good: the best is among the first
+constexpr int kTimedRuns = 3;
+constexpr size_t kMostPlans = 4096;
+
+struct Plan {
+  Descriptor descriptor;
+  int64_t workspace;
+  std::string tag;  // of its engine and the engine's settings
+};
+
+Device here() {
+  int index = 0;
+  FRUGAL_CUDA_CHECK(cudaGetDevice(&index));
+  return {DeviceType::cuda, index};
+}
+
+bool lacks_memory(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+// f(), once more without the memory that the allocator keeps for later, if it found too little.
+template <class F>
+void call(const std::string& what, const F& f) {
+  cudnnStatus_t status = f();
+  if (lacks_memory(status)) {
+    allocator(here()).trim();
+    status = f();
+  }
+  check(status, what);
+}
+
+// What a device needs. Never destroyed: by then the driver may have gone.
+struct Library {
+  std::mutex mutex;
+  cudnnHandle_t handle = nullptr;
+  int device = 0;
+  std::string name;  // of device and library, for measured choices
+  Recent<std::string, std::shared_ptr<Plan>> plans{kMostPlans};  // null: no engine
+  std::set<std::shared_ptr<Plan>> recorded;  // whose kernels graphs run, so that they must stay
+};
+
+Library& library() {
+  static auto* all = new std::map<int, Library>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  int device = 0;
+  FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
+  Library& one = (*all)[device];
+  if (one.handle != nullptr) return one;
+  call("cudnnCreate", [&] { return cudnnCreate(&one.handle); });
+  check(cudnnSetStream(one.handle, cuda::stream()), "cudnnSetStream");
+  cudaDeviceProp properties{};
+  FRUGAL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  one.device = device;
+  one.name = fmt::format("{}, cuDNN {}", properties.name, cudnnGetVersion());
+  return one;
+}
+
+Descriptor engine_of(const Descriptor& config) {
+  return std::move(
+      config.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "engine", 1)
+          .at(0));
+}
+
+// f32 stays f32: no engine that rounds inputs to half, or adds in less than f32; exact is what
+// does not round them to tf32 either. Engines add products of the inputs themselves: with what
+// Winograd and FFT add, small numbers lose bits, and slices of a batch differ from the whole. In
+// our layout they are rare, and slower than tensor cores.
+bool is_allowed(const Descriptor& config, bool exact) {
+  const auto notes = engine_of(config).values<cudnnBackendNumericalNote_t>(
+      CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
+    switch (note) {
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+        return exact;
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+        return deterministic();
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+      case CUDNN_NUMERICAL_NOTE_FFT:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
+// "engine 12, 2=3, 5=1": the same for the same kernel in every run of one version.
+std::string tag_of(const Descriptor& config) {
+  std::string tag =
+      fmt::format("engine {}", engine_of(config).value<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  std::map<int, int64_t> knobs;
+  for (const Descriptor& choice :
+       config.descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+                          "knob choice", kMostKnobs))
+    knobs[choice.value<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)] =
+        choice.value<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+  for (const auto& [knob, value] : knobs) tag += fmt::format(", {}={}", knob, value);
+  return tag;
+}
+
+// Tries one way after another. What the library has no way for is passed over, and so is what fails
+// in itself, as long as another way is found.
+class Tries {
+ public:
+  template <class F>
+  void operator()(const F& f) {
+    try {
+      f();
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Unsupported& e) {
+      reason_ = e.what();
+    } catch (const Error&) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+  // Why none was found.  Errors: the first failure.
+  const std::string& reason() const {
+    if (failure_) std::rethrow_exception(failure_);
+    return reason_;
+  }
+
+ private:
+  std::string reason_ = "no engine configuration is left";
+  std::exception_ptr failure_;
+};
+
+// What the heuristics propose, best first.
+std::vector<Descriptor> configs(const Descriptor& graph, bool exact, Tries& tries) {
+  std::vector<Descriptor> all;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    tries([&] {
+      Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristic");
+      heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+          .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
+          .finalize();
+      for (Descriptor& config :
+           heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                                 "engine configuration", kMostConfigs))
+        if (is_allowed(config, exact)) all.push_back(std::move(config));
+    });
+  return all;
+}
+
+// Errors: Unsupported, where the engine turns out not to take the graph.
+Plan plan_of(const Library& one, const Descriptor& config) {
+  Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan");
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, one.handle)
+      .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
+      .finalize();
+  const auto workspace = plan.value<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+  return {std::move(plan), workspace, tag_of(config)};
+}
+
+void execute(const Library& one, const Plan& plan, const std::vector<Binding>& bindings) {
+  CategoryScope scope(Category::workspace);
+  const Tensor workspace =
+      Tensor::empty({plan.workspace}, DType::u8, {DeviceType::cuda, one.device});
+  std::vector<int64_t> ids;
+  std::vector<void*> data;
+  for (const Binding& binding : bindings) {
+    ids.push_back(binding.id);
+    data.push_back(const_cast<void*>(binding.data));
+  }
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "variant pack");
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
+      .set_pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, data)
+      .set_pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace.raw()})
+      .finalize();
+  call(plan.tag,
+       [&] { return cudnnBackendExecute(one.handle, plan.descriptor.get(), pack.get()); });
+}
+
+float milliseconds(const Library& one, const Plan& plan, const std::vector<Binding>& bindings) {
+  execute(one, plan, bindings);
+  auto best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kTimedRuns; ++i) {
+    cuda::Event begin(true), end(true);
+    begin.record(cuda::stream());
+    execute(one, plan, bindings);
+    end.record(cuda::stream());
+    end.wait();
+    best = std::min(best, end.milliseconds_since(begin));
+  }
+  return static_cast<float>(best);
+}
+
+// The fastest of those for whose workspace there is memory; null: there is for none.
+Plan* fastest(const Library& one, std::vector<Plan>& plans, const std::vector<Binding>& bindings) {
+  Plan* best = nullptr;
+  float least = 0;
+  for (Plan& plan : plans) {
+    try {
+      const float time = milliseconds(one, plan, bindings);
+      if (best == nullptr || time < least) best = &plan, least = time;
+    } catch (const OutOfMemory&) {  // nor for a step
+    }
+  }
+  return best;
+}
+
+// The first plan within the wished workspace, else that of the least. Where choices are measured,
+// the fastest of the first few. Null, with a warning, where no engine takes the graph.
+std::shared_ptr<Plan> search(const Library& one, const std::string& key, const Wish& wish,
+                             const std::function<Graph()>& build,
+                             const std::vector<Binding>& bindings) {
+  const std::string problem = fmt::format("{}, {} within {}", one.name, key, wish.workspace);
+  const bool measures = autotune::enabled();
+  const std::optional<std::string> known = measures ? autotune::find(problem) : std::nullopt;
+  const size_t wanted = measures && !known && !cuda::recording() ? kTimedPlans : 1;
+  std::vector<Plan> plans;
+  std::optional<Plan> smallest;
+  Tries tries;
+  tries([&] {
+    const Graph built = build();
+    Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, one.handle)
+        .set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, built.operations())
+        .finalize();
+    std::vector<Descriptor> candidates = configs(graph, wish.exact, tries);
+    if (known) {
+      const auto chosen = std::find_if(candidates.begin(), candidates.end(),
+                                       [&](const Descriptor& c) { return tag_of(c) == *known; });
+      if (chosen != candidates.end()) std::rotate(candidates.begin(), chosen, chosen + 1);
+    }
+    for (const Descriptor& config : candidates) {
+      tries([&] {
+        Plan plan = plan_of(one, config);
+        if (plan.workspace <= wish.workspace)
+          plans.push_back(std::move(plan));
+        else if (!smallest || plan.workspace < smallest->workspace)
+          smallest = std::move(plan);
+      });
+      if (plans.size() == wanted) break;
+    }
+  });
+  if (plans.empty() && smallest) return std::make_shared<Plan>(std::move(*smallest));
+  if (plans.empty()) {
+    log().warn(fmt::format("[cudnn] slower kernels take over, since no engine takes {}: {}", key,
+                           tries.reason()));
+    return nullptr;
+  }
+  Plan* best = wanted > 1 ? fastest(one, plans, bindings) : nullptr;
+  if (best != nullptr) autotune::remember(problem, best->tag);
+  return std::make_shared<Plan>(std::move(best != nullptr ? *best : plans.front()));
+}
+
+}  // namespace
+
+void check(cudnnStatus_t status, const std::string& what) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  char words[1024] = {};
+  cudnnGetLastErrorString(words, sizeof(words));
+  const std::string text =
+      fmt::format("[cudnn] {}: {} ({})", what, cudnnGetErrorString(status), words);
+  constexpr int kFamily = 1000;  // of statuses, in which the rest tells why
+  if (status / kFamily == CUDNN_STATUS_NOT_SUPPORTED / kFamily) throw Unsupported(text);
+  if (!lacks_memory(status)) throw Error(text);
+  const MemoryReport memory = allocator(here()).report();
+  throw OutOfMemory(fmt::format("out of memory: {}\n{}", text, memory.str()), memory);
+}
+
+Descriptor::Descriptor(cudnnBackendDescriptorType_t type, const char* name) : name_(name) {
+  cudnnBackendDescriptor_t made = nullptr;
+  check(cudnnBackendCreateDescriptor(type, &made), name_);
+  handle_.reset(made);
+}
+
+std::string Descriptor::where(cudnnBackendAttributeName_t attribute) const {
+  return fmt::format("{}, attribute {}", name_, static_cast<int>(attribute));
+}
+
+Descriptor& Descriptor::put(cudnnBackendAttributeName_t attribute, cudnnBackendAttributeType_t type,
+                            int64_t count, const void* values) {
+  check(cudnnBackendSetAttribute(get(), attribute, type, count, values), where(attribute));
+  return *this;
+}
+
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t attribute, const Descriptor& value) {
+  return set_descriptors(attribute, {value.get()});
+}
+Descriptor& Descriptor::set_descriptors(cudnnBackendAttributeName_t attribute,
+                                        const std::vector<cudnnBackendDescriptor_t>& values) {
+  return put(attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(values.size()),
+             values.data());
+}
+Descriptor& Descriptor::set_pointers(cudnnBackendAttributeName_t attribute,
+                                     const std::vector<void*>& values) {
+  return put(attribute, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(values.size()), values.data());
+}
+
+Descriptor& Descriptor::finalize() {
+  call(name_, [&] { return cudnnBackendFinalize(get()); });
+  return *this;
+}
+
+std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t attribute,
+                                                cudnnBackendDescriptorType_t type, const char* name,
+                                                int64_t most) const {
+  // The library fills descriptors that the caller made.
+  std::vector<Descriptor> out;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int64_t i = 0; i < most; ++i) handles.push_back(out.emplace_back(type, name).get());
+  int64_t count = 0;
+  check(cudnnBackendGetAttribute(get(), attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
+                                 handles.data()),
+        where(attribute));
+  out.erase(out.begin() + static_cast<ptrdiff_t>(std::min(count, most)), out.end());
+  return out;
+}
+
+cudnnDataType_t type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+Descriptor& Graph::part(cudnnBackendDescriptorType_t type, const char* name) {
+  return parts_.emplace_back(type, name);
+}
+
+const Descriptor& Graph::tensor(const Operand& x) {
+  return part(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor")
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, x.id)
+      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, x.type)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, x.alignment)
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, x.dims)
+      .set(CUDNN_ATTR_TENSOR_STRIDES, x.strides)
+      .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, x.is_virtual)
+      .set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, x.is_by_value)
+      .finalize();
+}
+
+void Graph::add(Descriptor& operation) { operations_.push_back(operation.finalize().get()); }
+
+void Graph::pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b,
+                      const Descriptor& y) {
+  Descriptor& how = part(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise")
+                        .set(CUDNN_ATTR_POINTWISE_MODE, mode)
+                        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
+                        .finalize();
+  Descriptor& operation = part(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation")
+                              .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how)
+                              .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
+                              .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  if (b != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  add(operation);
+}
+
+bool run(const std::string& key, const Wish& wish, const std::function<Graph()>& build,
+         const std::vector<Binding>& bindings) {
+  Library& one = library();
+  const std::lock_guard lock(one.mutex);
+  const std::string kept = fmt::format("{} within {}", key, wish.workspace);
+  const std::shared_ptr<Plan>* known = one.plans.find(kept);
+  std::shared_ptr<Plan> plan =
+      known != nullptr ? *known : one.plans.put(kept, search(one, key, wish, build, bindings));
+  if (plan == nullptr) return false;
+  try {
+    execute(one, *plan, bindings);
+  } catch (const OutOfMemory&) {
+    const std::shared_ptr<Plan> least = search(one, key, {wish.exact, 0}, build, bindings);
+    if (least == nullptr || least->workspace >= plan->workspace) throw;
+    plan = one.plans.put(kept, least);
+    execute(one, *plan, bindings);
+  }
+  if (cuda::recording()) one.recorded.insert(plan);
+  return true;
+}
+
+}  // namespace frugal::ops::cudnn

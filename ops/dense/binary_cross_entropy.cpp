@@ -1,0 +1,134 @@
+#include "ops/dense/binary_cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/simd/scalar_math.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added apart
+constexpr int64_t kGrain = 1 << 12;  // each costs an exponential
+
+// Checked one by one: NaN is outside too.
+template <class T>
+void check_targets(const T* target, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    FRUGAL_CHECK(target[i] >= 0 && target[i] <= 1,
+                 "[binary_cross_entropy] expected targets in [0, 1], got {} in element {}",
+                 target[i], i);
+}
+
+// Of one element: the loss, and through `slope` sigmoid(x) - t.
+template <class T>
+double element_loss(T x, T t, T& slope) {
+  const T small = math::exp(-std::fabs(x));  // in (0, 1]: never overflows
+  slope = (x >= 0 ? 1 / (1 + small) : small / (1 + small)) - t;
+  // A target of 0 or 1 takes an infinite logit of its own side, where x t alone would be NaN.
+  const double linear = x >= 0
+                            ? (t == 1 ? 0 : static_cast<double>(x) * (1 - static_cast<double>(t)))
+                            : (t == 0 ? 0 : -static_cast<double>(x) * static_cast<double>(t));
+  return std::isnan(x) ? static_cast<double>(x) : linear + std::log1p(static_cast<double>(small));
+}
+
+}  // namespace
+
+void binary_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
+                                 const BinaryCrossEntropyResult& result,
+                                 const BinaryCrossEntropyOptions& options,
+                                 const Tensor& row_weights) {
+  const int64_t n = logits.numel(), chunks = (n + kChunk - 1) / kChunk;
+  const int64_t rows = row_weights.defined() ? row_weights.numel() : 1;
+  const int64_t width = std::max<int64_t>(n / std::max<int64_t>(rows, 1), 1);
+  std::vector<double> partial(static_cast<size_t>(chunks));
+  with_real(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = logits.data<T>();
+    const T* t = target.data<T>();
+    const T* weights = row_weights.defined() ? row_weights.data<T>() : nullptr;
+    T* gradient = result.gradient.mut<T>();
+    check_targets(t, n);
+    double divisor = static_cast<double>(n);
+    if (weights != nullptr) {
+      divisor = 0;
+      for (int64_t row = 0; row < rows; ++row) divisor += static_cast<double>(weights[row]);
+      divisor *= static_cast<double>(width);
+    }
+    if (options.sum) divisor = 1;
+    const double factor = divisor == 0 ? 0 : 1 / divisor;
+    parallel_for(0, chunks, kGrain / kChunk, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        double total = 0;
+        for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
+          const double weight = weights == nullptr ? 1 : static_cast<double>(weights[i / width]);
+          gradient[i] = 0;
+          if (weight == 0) continue;
+          T slope{};
+          total += weight * element_loss(x[i], t[i], slope);
+          gradient[i] = static_cast<T>(factor * weight) * slope;
+        }
+        partial[static_cast<size_t>(chunk)] = total;
+      }
+    });
+    double total = 0;
+    for (const double term : partial) total += term;
+    *result.loss.mut<T>() = static_cast<T>(total / divisor);
+  });
+}
+
+void binary_cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& gradient,
+                                          const Tensor& dx) {
+  with_real(dx.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = gradient.data<T>();
+    T* to = dx.mut<T>();
+    const T factor = *dy.data<T>();
+    parallel_for(0, dx.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = factor * from[i];
+    });
+  });
+}
+
+BinaryCrossEntropyResult binary_cross_entropy(const Tensor& logits, const Tensor& target,
+                                              const BinaryCrossEntropyOptions& options,
+                                              const Tensor& row_weights) {
+  check_real("binary_cross_entropy", "logits", logits);
+  check_shape("binary_cross_entropy", "target", target, logits.shape());
+  if (row_weights.defined()) {
+    FRUGAL_CHECK(logits.dim() >= 1,
+                 "[binary_cross_entropy] expected logits with at least 1 axis for row_weights, "
+                 "got {}",
+                 describe(logits));
+    check_shape("binary_cross_entropy", "row_weights", row_weights, {logits.size(0)});
+  }
+  check_same("binary_cross_entropy", logits, {&target});
+  check_beside("binary_cross_entropy", logits, {&row_weights});
+  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  BinaryCrossEntropyResult result{Tensor::empty({}, dtype, logits.device()),
+                                  Tensor::empty(logits.shape(), logits.dtype(), logits.device())};
+  const Tensor x = contiguous(logits), t = contiguous(target);
+  const Tensor weights = row_weights.defined() ? contiguous(row_weights) : row_weights;
+  dispatch(x.device(), [&](auto backend) {
+    binary_cross_entropy_kernel(backend, x, t, result, options, weights);
+  });
+  return result;
+}
+
+Tensor binary_cross_entropy_backward(const Tensor& dy, const Tensor& gradient) {
+  check_real("binary_cross_entropy_backward", "gradient", gradient);
+  check_shape("binary_cross_entropy_backward", "dy", dy, {});
+  check_beside("binary_cross_entropy_backward", gradient, {&dy});
+  const Tensor dx = Tensor::empty(gradient.shape(), gradient.dtype(), gradient.device());
+  const Tensor from = contiguous(gradient);
+  dispatch(dx.device(),
+           [&](auto backend) { binary_cross_entropy_backward_kernel(backend, dy, from, dx); });
+  return dx;
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,291 @@
+#include "ops/dense/cross_entropy.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/reduce.h"
+#include "ops/dense/softmax_loops.h"
+
+namespace frugal::ops {
+namespace {
+
+using simd::log_sum_exp_rows;
+using simd::shifted_exp_row;
+
+constexpr int64_t kChunkRows = 64;   // rows whose losses are added apart, whoever computes them
+constexpr int64_t kGrain = 1 << 12;  // elements; each costs an exponential
+
+struct Totals {
+  double loss = 0;
+  int64_t correct = 0;
+};
+
+// The rows that count, and what divides the sum of their losses.
+struct Kept {
+  int64_t rows = 0;
+  double divisor = 0;
+};
+
+// weights: of T, or null.
+template <class T>
+Kept count_kept(const int64_t* target, const T* weights, int64_t n,
+                const CrossEntropyOptions& options) {
+  Kept kept;
+  for (int64_t row = 0; row < n; ++row) {
+    if (target[row] == options.ignore_index) continue;
+    ++kept.rows;
+    kept.divisor += weights == nullptr ? 1 : static_cast<double>(weights[row]);
+  }
+  if (options.sum) kept.divisor = 1;
+  return kept;
+}
+
+template <class T>
+const T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ignore_index) {
+  for (int64_t row = 0; row < n; ++row)
+    FRUGAL_CHECK(
+        (target[row] >= 0 && target[row] < classes) || target[row] == ignore_index,
+        "[cross_entropy] expected targets in [0, {}) or the ignored index {}, got {} in row {}",
+        classes, ignore_index, target[row], row);
+}
+
+// f64: the reference. f32: simd::log_sum_exp_rows.
+void log_sum_exp_rows(const double* x, double* lse, int64_t* top, int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, x += width) {
+    top[row] = std::max_element(x, x + width) - x;
+    double total = 0;
+    for (int64_t c = 0; c < width; ++c) total += std::exp(x[c] - x[top[row]]);
+    lse[row] = x[top[row]] + std::log(total);
+  }
+}
+
+void shifted_exp_row(const double* x, double shift, double factor, double term, double* y,
+                     int64_t width) {
+  for (int64_t c = 0; c < width; ++c) y[c] = factor * (std::exp(x[c] - shift) - term);
+}
+
+template <class T>
+double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoothing) {
+  const double plain = static_cast<double>(lse) - static_cast<double>(x[target]);
+  if (smoothing == 0) return plain;  // 0 times an infinite term would be NaN
+  double total = 0;
+  for (int64_t c = 0; c < classes; ++c)
+    total += static_cast<double>(lse) - static_cast<double>(x[c]);
+  return (1 - smoothing) * plain + smoothing / static_cast<double>(classes) * total;
+}
+
+// The dtype of statistics and weights beside the logits.
+DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+
+void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
+                  const Tensor& row_weights, const CrossEntropyOptions& options) {
+  check_real(op, "logits", logits);
+  FRUGAL_CHECK(logits.dim() >= 2, "[{}] expected logits with at least 2 axes, got {}", op,
+               describe(logits));
+  FRUGAL_CHECK(logits.size(-1) > 0, "[{}] expected at least one class, got logits {}", op,
+               describe(logits));
+  const Shape rows(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
+  check_shape(op, "target", target, rows);
+  FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
+               "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
+               describe(target));
+  if (row_weights.defined()) check_shape(op, "row_weights", row_weights, rows);
+  check_beside(op, logits, {&row_weights});
+  FRUGAL_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+               "[{}] expected label_smoothing in [0, 1], got {}", op, options.label_smoothing);
+}
+
+// [rows, C] of [..., C], and [rows] of [...].
+Tensor as_matrix(const Tensor& logits) {
+  const int64_t classes = logits.size(-1);
+  return contiguous(logits).view({logits.numel() / classes, classes});
+}
+Tensor as_vector(const Tensor& tensor) {
+  return tensor.defined() ? contiguous(tensor).view({tensor.numel()}) : tensor;
+}
+
+// What is like the logits, or the logits themselves.
+Tensor output_of(const char* op, const Tensor& logits, bool overwrite) {
+  FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
+               "[{}] expected contiguous logits to write over, got {}", op, describe(logits));
+  return overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
+}
+
+// y = factor * (e^(x - shift) - term) where y may be x, which the vector loop must not see.
+template <class T>
+void exp_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
+  if (x != y) return shifted_exp_row(x, shift, factor, term, y, width);
+  std::array<T, 1024> block;
+  for (int64_t start = 0; start < width; start += std::ssize(block)) {
+    const int64_t n = std::min<int64_t>(std::ssize(block), width - start);
+    shifted_exp_row(x + start, shift, factor, term, block.data(), n);
+    std::copy_n(block.data(), n, y + start);
+  }
+}
+
+}  // namespace
+
+void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
+                          const CrossEntropyResult& result, const CrossEntropyOptions& options,
+                          const Tensor& row_weights) {
+  const int64_t n = logits.size(0), classes = logits.size(1);
+  const int64_t* at = target.data<int64_t>();
+  check_targets(at, n, classes, options.ignore_index);
+  const int64_t chunks = (n + kChunkRows - 1) / kChunkRows;
+  std::vector<Totals> partial(static_cast<size_t>(chunks));
+  with_real(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = logits.data<T>();
+    const T* weights = data_or_null<T>(row_weights);
+    T* lse = result.lse.mut<T>();
+    parallel_for(
+        0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t chunk = begin; chunk < end; ++chunk) {
+            Totals totals;
+            std::array<int64_t, kChunkRows> tops;
+            const int64_t first = chunk * kChunkRows;
+            const int64_t stop = std::min(n, first + kChunkRows);
+            log_sum_exp_rows(x + first * classes, lse + first, tops.data(), stop - first, classes);
+            for (int64_t row = first; row < stop; ++row) {
+              const T* from = x + row * classes;
+              if (at[row] == options.ignore_index) continue;
+              totals.correct += tops[static_cast<size_t>(row - first)] == at[row] ? 1 : 0;
+              const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
+              if (weight == 0) continue;  // 0 times an infinite loss would be NaN
+              totals.loss +=
+                  weight * row_loss(from, classes, at[row], lse[row], options.label_smoothing);
+            }
+            partial[static_cast<size_t>(chunk)] = totals;
+          }
+        });
+    Totals all;
+    for (const Totals& totals : partial) {
+      all.loss += totals.loss;
+      all.correct += totals.correct;
+    }
+    const Kept kept = count_kept(at, weights, n, options);
+    *result.loss.mut<T>() = static_cast<T>(all.loss / kept.divisor);
+    *result.correct.mut<int64_t>() = all.correct;
+    *result.counted.mut<int64_t>() = kept.rows;
+  });
+}
+
+void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
+                                   const Tensor& target, const Tensor& lse, const Tensor& dx,
+                                   const CrossEntropyOptions& options, const Tensor& row_weights) {
+  const int64_t n = logits.size(0), classes = logits.size(1);
+  const int64_t* at = target.data<int64_t>();
+  with_real(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = logits.data<T>();
+    const T* weights = data_or_null<T>(row_weights);
+    const T* log_sums = data_or_null<T>(lse);
+    T* to = dx.mut<T>();
+    const double divisor = count_kept(at, weights, n, options).divisor;
+    const double common = divisor == 0 ? 0 : static_cast<double>(*dy.data<T>()) / divisor;
+    const T even = static_cast<T>(options.label_smoothing / static_cast<double>(classes));
+    const T sharp = static_cast<T>(1 - options.label_smoothing);
+    parallel_for(0, n, std::max<int64_t>(1, kGrain / classes), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* out = to + row * classes;
+        const double weight = weights == nullptr ? 1 : static_cast<double>(weights[row]);
+        if (at[row] == options.ignore_index || weight == 0) {
+          std::fill_n(out, classes, T{0});
+          continue;
+        }
+        const T factor = static_cast<T>(common * weight);
+        const T* from = x + row * classes;
+        if (log_sums != nullptr)
+          exp_row(from, log_sums[row], factor, even, out, classes);
+        else
+          for (int64_t c = 0; c < classes; ++c) out[c] = factor * (from[c] - even);
+        out[at[row]] -= factor * sharp;
+      }
+    });
+  });
+}
+
+void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor& lse,
+                                        const Tensor& y) {
+  const int64_t classes = logits.size(1);
+  with_real(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *x = logits.data<T>(), *log_sums = lse.data<T>();
+    T* to = y.mut<T>();
+    parallel_for(
+        0, logits.size(0), std::max<int64_t>(1, kGrain / classes), [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row)
+            exp_row(x + row * classes, log_sums[row], T{1}, T{0}, to + row * classes, classes);
+        });
+  });
+}
+
+Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool overwrite) {
+  check_real("cross_entropy", "logits", logits);
+  const Tensor x = as_matrix(logits);
+  check_shape("cross_entropy", "lse", lse, {x.size(0)});
+  check_beside("cross_entropy", logits, {&lse});
+  const Tensor y = output_of("cross_entropy_probabilities", logits, overwrite);
+  const Tensor sums = contiguous(lse), to = y.view(x.shape());
+  dispatch(logits.device(),
+           [&](auto backend) { cross_entropy_probabilities_kernel(backend, x, sums, to); });
+  if (overwrite) y.bump_version();
+  return y;
+}
+
+CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
+                                 const CrossEntropyOptions& options, const Tensor& row_weights) {
+  check_inputs("cross_entropy", logits, target, row_weights, options);
+  const Device device = logits.device();
+  CrossEntropyResult result{Tensor::empty({}, beside(logits), device),
+                            Tensor::empty({target.numel()}, beside(logits), device),
+                            Tensor::empty({}, DType::i64, device),
+                            Tensor::empty({}, DType::i64, device)};
+  const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
+  dispatch(device,
+           [&](auto backend) { cross_entropy_kernel(backend, x, at, result, options, weights); });
+  return result;
+}
+
+Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tensor& target,
+                              const Tensor& lse, const CrossEntropyOptions& options,
+                              const Tensor& row_weights, bool overwrite) {
+  check_inputs("cross_entropy_backward", logits, target, row_weights, options);
+  check_shape("cross_entropy_backward", "dy", dy, {});
+  if (lse.defined()) check_shape("cross_entropy_backward", "lse", lse, {target.numel()});
+  check_beside("cross_entropy_backward", logits, {&dy, &lse});
+  const Tensor dx = output_of("cross_entropy_backward", logits, overwrite);
+  const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
+  const Tensor sums = lse.defined() ? contiguous(lse) : lse, to = dx.view(x.shape());
+  dispatch(logits.device(), [&](auto backend) {
+    cross_entropy_backward_kernel(backend, dy, x, at, sums, to, options, weights);
+  });
+  if (overwrite) dx.bump_version();
+  return dx;
+}
+
+int64_t count_correct(const Tensor& logits, const Tensor& target) {
+  check_inputs("count_correct", logits, target, {}, {});
+  const CategoryScope scope(Category::workspace);
+  if (logits.device().type == DeviceType::meta) return 0;
+  const Tensor top = to_device(argmax(as_matrix(logits), 1), kCpu);
+  const Tensor at = to_device(as_vector(target), kCpu);
+  int64_t correct = 0;
+  for (int64_t row = 0; row < at.numel(); ++row)
+    correct += top.data<int64_t>()[row] == at.data<int64_t>()[row] ? 1 : 0;
+  return correct;
+}
+
+}  // namespace frugal::ops

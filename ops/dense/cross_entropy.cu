@@ -1,0 +1,248 @@
+#include "ops/dense/cross_entropy.h"
+
+#include <limits>
+
+#include "ops/cuda/cuda_row_teams.h"
+
+// Nothing is read back, so a target out of range cannot be refused: its row gives NaN.
+namespace frugal::ops {
+namespace {
+
+using namespace cuda;
+
+struct Larger {  // passes over NaN: the exponentials carry it into the sum
+  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
+};
+struct Smaller {
+  __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
+};
+
+// Of some rows, in f64: what they add to the loss and to its divisor, and how many are right and
+// count.
+struct Totals {
+  double loss, weight, correct, counted;
+};
+
+struct Rows {
+  const int64_t* target;
+  const float* weights;  // or null
+  int64_t rows, classes, ignored;
+  __device__ double weight(int64_t row) const {
+    return weights != nullptr ? static_cast<double>(weights[row]) : 1;
+  }
+  __device__ bool in_range(int64_t row) const { return target[row] >= 0 && target[row] < classes; }
+};
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+template <class Kind>
+__global__ void __launch_bounds__(Kind::kThreads)
+    cross_entropy_rows(const typename Kind::T* logits, Rows rows, double smoothing, int64_t step,
+                       float* lse, Totals* partial) {
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  __shared__ Totals of_teams[Kind::kTeams];
+  const int64_t width = rows.classes, begin = blockIdx.x * step;
+  const int64_t end = begin + step < rows.rows ? begin + step : rows.rows;
+  Totals totals{0, 0, 0, 0};
+  for (int64_t row = begin + Kind::team(); row < end; row += Kind::kTeams) {
+    const typename Kind::T* x = logits + row * width;
+    const Row<Kind> from(x, width);
+    float top = kLeast;
+    int64_t first = width;
+    from.each([&](int64_t column, float v) {
+      if (v > top || (v == top && first == width)) {
+        top = v;
+        first = column;
+      }
+    });
+    const float most = Kind::across(top, kLeast, Larger{});
+    first = Kind::across(top == most ? first : width, width, Smaller{});
+    const double total =
+        from.template sum<double>([most](int64_t, float v) { return expf(v - most); });
+    const auto log_sum = static_cast<float>(static_cast<double>(most) + ::log(total));
+    if (Kind::lane() == 0) lse[row] = log_sum;
+    const int64_t target = rows.target[row];
+    if (target == rows.ignored) continue;  // the same in the whole team
+    const bool valid = rows.in_range(row);
+    const double weight = rows.weight(row);
+    double loss =
+        static_cast<double>(log_sum) - static_cast<double>(valid ? load(x[target]) : kNan);
+    if (smoothing != 0) {
+      const double all =
+          from.template sum<double>([log_sum](int64_t, float v) { return log_sum - v; });
+      loss = (1 - smoothing) * loss + smoothing / static_cast<double>(width) * all;
+    }
+    if (first == width) first = 0;  // all of them NaN
+    totals.correct += first == target ? 1 : 0;
+    totals.counted += 1;
+    totals.weight += weight;
+    if (weight != 0) totals.loss += weight * loss;  // 0 times an infinite loss would be NaN
+  }
+  if (Kind::lane() == 0) of_teams[Kind::team()] = totals;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int team = 1; team < Kind::kTeams; ++team) {
+    const Totals& other = of_teams[team];
+    totals.loss += other.loss;
+    totals.weight += other.weight;
+    totals.correct += other.correct;
+    totals.counted += other.counted;
+  }
+  partial[blockIdx.x] = totals;
+}
+
+constexpr int kOneBlock = 1024;
+
+__device__ __forceinline__ Totals sum_of(const Totals* partial, int64_t n) {
+  Totals all{0, 0, 0, 0};
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+    all.loss += partial[i].loss;
+    all.weight += partial[i].weight;
+    all.correct += partial[i].correct;
+    all.counted += partial[i].counted;
+  }
+  return {block_sum(all.loss), block_sum(all.weight), block_sum(all.correct),
+          block_sum(all.counted)};
+}
+
+__global__ void __launch_bounds__(kOneBlock)
+    finish_loss(const Totals* partial, int64_t n, bool sum, float* loss, int64_t* correct,
+                int64_t* counted) {
+  const Totals all = sum_of(partial, n);
+  if (threadIdx.x != 0) return;
+  *loss = static_cast<float>(all.loss / (sum ? 1 : all.weight));
+  *correct = static_cast<int64_t>(all.correct);
+  *counted = static_cast<int64_t>(all.counted);
+}
+
+// ---- backward
+
+constexpr int kCountThreads = 256;
+
+// The weights of the rows that count, a sum for each block.
+__global__ void __launch_bounds__(kCountThreads)
+    count_rows(Rows rows, int64_t step, Totals* partial) {
+  const int64_t begin = blockIdx.x * step;
+  const int64_t end = begin + step < rows.rows ? begin + step : rows.rows;
+  double weight = 0;
+  for (int64_t row = begin + threadIdx.x; row < end; row += kCountThreads)
+    if (rows.target[row] != rows.ignored) weight += rows.weight(row);
+  weight = block_sum(weight);
+  if (threadIdx.x == 0) partial[blockIdx.x] = {0, weight, 0, 0};
+}
+
+__global__ void __launch_bounds__(kOneBlock)
+    find_factor(const Totals* partial, int64_t n, bool sum, const float* dy, double* factor) {
+  const double all = sum_of(partial, n).weight, divisor = sum ? 1 : all;
+  if (threadIdx.x == 0) *factor = divisor == 0 ? 0 : static_cast<double>(*dy) / divisor;
+}
+
+// x: logits, or with lse null probabilities.
+template <class Kind>
+__global__ void __launch_bounds__(Kind::kThreads)
+    cross_entropy_backward_rows(const typename Kind::T* x, Rows rows, const float* lse,
+                                const double* factor, float even, float sharp,
+                                typename Kind::T* dx) {
+  const int64_t width = rows.classes;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * Kind::kTeams;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * Kind::kTeams + Kind::team();
+       row < rows.rows; row += stride) {
+    const Row<Kind> from(x + row * width, width);
+    const int64_t target = rows.target[row];
+    const double weight = rows.weight(row);
+    const bool counts = target != rows.ignored && weight != 0;
+    const float scale = !counts              ? 0.0f
+                        : rows.in_range(row) ? static_cast<float>(*factor * weight)
+                                             : kNan;
+    const float shift = lse != nullptr ? lse[row] : 0;
+    const bool logits = lse != nullptr;
+    from.map(dx + row * width, [=](int64_t column, float v) {
+      if (!counts) return 0.0f;
+      const float gradient = scale * ((logits ? expf(v - shift) : v) - even);
+      return column == target ? gradient - scale * sharp : gradient;
+    });
+  }
+}
+
+template <class Kind>
+__global__ void __launch_bounds__(Kind::kThreads)
+    probability_rows(const typename Kind::T* x, const float* lse, int64_t rows, int64_t width,
+                     typename Kind::T* y) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * Kind::kTeams;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * Kind::kTeams + Kind::team(); row < rows;
+       row += stride) {
+    const float shift = lse[row];
+    Row<Kind>(x + row * width, width).map(y + row * width, [shift](int64_t, float v) {
+      return expf(v - shift);
+    });
+  }
+}
+
+Rows rows_of(const Tensor& logits, const Tensor& target, const Tensor& row_weights,
+             const CrossEntropyOptions& options) {
+  return {target.data<int64_t>(), mut_or_null<float>(row_weights), logits.size(0), logits.size(1),
+          options.ignore_index};
+}
+
+Tensor totals_of(int64_t blocks, Device device) {
+  CategoryScope scope(Category::workspace);
+  return Tensor::empty({blocks, 4}, DType::f64, device);
+}
+Totals* totals_in(const Tensor& partial) { return reinterpret_cast<Totals*>(partial.raw()); }
+
+}  // namespace
+
+void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
+                          const CrossEntropyResult& result, const CrossEntropyOptions& options,
+                          const Tensor& row_weights) {
+  const Rows rows = rows_of(logits, target, row_weights, options);
+  with_activation(logits.dtype(), [&]<class T>(T) {
+    with_row_kind<T>(rows.classes, {&logits}, [&]<class Kind>(Kind) {
+      // At most a few thousand partial sums.
+      const int64_t step = std::max<int64_t>(ceil_div(rows.rows, 4096), Kind::kTeams);
+      const int64_t blocks = ceil_div(rows.rows, step);
+      const Tensor partial = totals_of(blocks, logits.device());
+      launch(cross_entropy_rows<Kind>, {dim3(static_cast<unsigned>(blocks)), Kind::kThreads},
+             logits.data<T>(), rows, options.label_smoothing, step, result.lse.mut<float>(),
+             totals_in(partial));
+      launch(finish_loss, {dim3(1), kOneBlock}, totals_in(partial), blocks, options.sum,
+             result.loss.mut<float>(), result.correct.mut<int64_t>(),
+             result.counted.mut<int64_t>());
+    });
+  });
+}
+
+void cross_entropy_backward_kernel(Cuda, const Tensor& dy, const Tensor& logits,
+                                   const Tensor& target, const Tensor& lse, const Tensor& dx,
+                                   const CrossEntropyOptions& options, const Tensor& row_weights) {
+  const Rows rows = rows_of(logits, target, row_weights, options);
+  const int64_t step = std::max<int64_t>(ceil_div(rows.rows, 1024), 4 * kCountThreads);
+  const int64_t blocks = ceil_div(rows.rows, step);
+  const Tensor partial = totals_of(blocks, logits.device());
+  const Tensor factor = totals_of(1, logits.device());
+  launch(count_rows, {dim3(static_cast<unsigned>(blocks)), kCountThreads}, rows, step,
+         totals_in(partial));
+  launch(find_factor, {dim3(1), kOneBlock}, totals_in(partial), blocks, options.sum,
+         dy.data<float>(), factor.mut<double>());
+  const auto even = static_cast<float>(options.label_smoothing / static_cast<double>(rows.classes));
+  const auto sharp = static_cast<float>(1 - options.label_smoothing);
+  with_activation(logits.dtype(), [&]<class T>(T) {
+    with_pass_kind<T>(rows.classes, {&logits, &dx}, [&]<class Kind>(Kind kind) {
+      launch(cross_entropy_backward_rows<Kind>, grid_of_rows(kind, rows.rows), logits.data<T>(),
+             rows, mut_or_null<float>(lse), factor.data<double>(), even, sharp, dx.mut<T>());
+    });
+  });
+}
+
+void cross_entropy_probabilities_kernel(Cuda, const Tensor& logits, const Tensor& lse,
+                                        const Tensor& y) {
+  const int64_t rows = logits.size(0), width = logits.size(1);
+  with_activation(logits.dtype(), [&]<class T>(T) {
+    with_pass_kind<T>(width, {&logits, &y}, [&]<class Kind>(Kind kind) {
+      launch(probability_rows<Kind>, grid_of_rows(kind, rows), logits.data<T>(), lse.data<float>(),
+             rows, width, y.mut<T>());
+    });
+  });
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,59 @@
+#include "ops/dense/dropout.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise_loops.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr int64_t kBlock = 1 << 12;  // elements; whole blocks of the stream
+
+}  // namespace
+
+void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y) {
+  const simd::Drop drop = simd::drop_of(p, key);  // the same decision for every dtype
+  if (x.dtype() == DType::f64) {
+    const double scale = p < 1 ? 1 / (1 - p) : 0;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const auto index = static_cast<uint64_t>(i);
+      const bool kept = philox(key, index / 4)[index % 4] >> 8 >= drop.bound;
+      y.mut<double>()[i] = kept ? x.data<double>()[i] * scale : 0;
+    }
+    return;
+  }
+  const int64_t n = x.numel();
+  parallel_for(0, (n + kBlock - 1) / kBlock, 8, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * kBlock, end = std::min(n, last * kBlock);
+    simd::dropout(x.data<float>() + begin, drop, y.mut<float>() + begin, begin, end);
+  });
+}
+
+namespace {
+
+void check(const Tensor& x, double p) {
+  check_real("dropout", "x", x);
+  FRUGAL_CHECK(p >= 0 && p <= 1, "[dropout] expected a probability in [0, 1], got {}", p);
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, RngKey key) {
+  check(x, p);
+  const Tensor in = contiguous(x);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { dropout_kernel(backend, in, p, key, y); });
+  return y;
+}
+
+void dropout_inplace(const Tensor& x, double p, RngKey key) {
+  check(x, p);
+  FRUGAL_ASSERT(x.is_contiguous());
+  dispatch(x.device(), [&](auto backend) { dropout_kernel(backend, x, p, key, x); });
+  x.bump_version();
+}
+
+}  // namespace frugal::ops

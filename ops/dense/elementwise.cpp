@@ -1,0 +1,264 @@
+#include "ops/dense/elementwise.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise_loops.h"
+#include "ops/dense/reduce.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr int64_t kBlock = 1 << 12;  // elements; see for_blocks()
+constexpr int64_t kGrain = 1 << 15;  // elements a thread takes at least
+constexpr const char* kBinaryNames[] = {"add", "sub", "mul", "div"};
+
+// Calls f(begin, end) over [0, n) in blocks that do not depend on the thread count: the last
+// elements of a block may be computed by other instructions than those before, which round
+// differently.
+template <class F>
+void for_blocks(int64_t n, F f) {
+  parallel_for(0, (n + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block)
+      f(block * kBlock, std::min(n, (block + 1) * kBlock));
+  });
+}
+
+// The axes of a broadcast, with neighbours merged where both operands allow it. Strides in
+// elements.
+struct Broadcast {
+  Shape shape, a, b;
+};
+Broadcast merged(const Tensor& a, const Tensor& b) {  // of one shape
+  Broadcast out;
+  for (int axis = 0; axis < a.dim(); ++axis) {
+    const int64_t n = a.shape()[axis], sa = a.strides()[axis], sb = b.strides()[axis];
+    if (n == 1) continue;
+    const int last = out.shape.dim() - 1;
+    if (last >= 0 && out.a[last] == n * sa && out.b[last] == n * sb) {
+      out.shape[last] *= n;
+      out.a[last] = sa;
+      out.b[last] = sb;
+    } else {
+      out.shape.push_back(n);
+      out.a.push_back(sa);
+      out.b.push_back(sb);
+    }
+  }
+  while (out.shape.dim() < 2) {  // at least rows and columns
+    Broadcast outer;
+    outer.shape.push_back(1);
+    outer.a.push_back(0);
+    outer.b.push_back(0);
+    if (out.shape.dim() == 1) {
+      outer.shape.push_back(out.shape[0]);
+      outer.a.push_back(out.a[0]);
+      outer.b.push_back(out.b[0]);
+    }
+    out = outer;
+  }
+  return out;
+}
+
+void binary_f32(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const Broadcast all = merged(a, b);
+  const int col = all.shape.dim() - 1, row = col - 1;
+  const int64_t cols = all.shape[col], rows = y.numel() / cols;
+  const float *pa = a.data<float>(), *pb = b.data<float>();
+  float* py = y.mut<float>();
+  if (rows == 1) {
+    for_blocks(cols, [&](int64_t begin, int64_t end) {
+      simd::binary(op, pa + begin * all.a[col], pb + begin * all.b[col], py + begin,
+                   {1, end - begin, 0, all.a[col], 0, all.b[col]});
+    });
+    return;
+  }
+  parallel_for(0, rows, kGrain / cols + 1, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      int64_t rest = begin, at_a = 0, at_b = 0;
+      for (int axis = row; axis >= 0; --axis) {
+        at_a += rest % all.shape[axis] * all.a[axis];
+        at_b += rest % all.shape[axis] * all.b[axis];
+        rest /= all.shape[axis];
+      }
+      const int64_t run = std::min(end - begin, all.shape[row] - begin % all.shape[row]);
+      simd::binary(op, pa + at_a, pb + at_b, py + begin * cols,
+                   {run, cols, all.a[row], all.a[col], all.b[row], all.b[col]});
+      begin += run;
+    }
+  });
+}
+
+// The element that a flat index of the shape names.
+int64_t offset_of(const Tensor& t, int64_t index) {
+  int64_t offset = 0;
+  for (int axis = t.dim() - 1; axis >= 0; --axis) {
+    offset += index % t.shape()[axis] * t.strides()[axis];
+    index /= t.shape()[axis];
+  }
+  return offset;
+}
+
+bool smooth(Unary op) {
+  bool answer = false;
+  with_unary(op, [&](auto f) { answer = is_smooth<decltype(f)>; });
+  return answer;
+}
+
+}  // namespace
+
+void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const Tensor wide_a = expand(a, y.shape()), wide_b = expand(b, y.shape());
+  if (y.dtype() == DType::f32) return binary_f32(op, wide_a, wide_b, y);
+  with_binary(op, [&](auto f) {
+    for (int64_t i = 0; i < y.numel(); ++i)
+      y.mut<double>()[i] = f(wide_a.data<double>()[offset_of(wide_a, i)],
+                             wide_b.data<double>()[offset_of(wide_b, i)]);
+  });
+}
+
+void affine_kernel(Cpu, const Tensor& x, double factor, double term, const Tensor& y) {
+  if (x.dtype() == DType::f64) {
+    for (int64_t i = 0; i < x.numel(); ++i)
+      y.mut<double>()[i] = x.data<double>()[i] * factor + term;
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::affine(x.data<float>() + begin, static_cast<float>(factor), static_cast<float>(term),
+                 y.mut<float>() + begin, end - begin);
+  });
+}
+
+void unary_kernel(Cpu, Unary op, const Tensor& x, const Tensor& y) {
+  if (x.dtype() == DType::f64) {
+    with_unary(op, [&](auto f) {
+      for (int64_t i = 0; i < x.numel(); ++i) y.mut<double>()[i] = f.f(x.data<double>()[i]);
+    });
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary(op, x.data<float>() + begin, y.mut<float>() + begin, end - begin);
+  });
+}
+
+void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx) {
+  if (dy.dtype() == DType::f64) {
+    with_unary(op, [&](auto f) {
+      if constexpr (requires { f.df(0.0, 0.0); })
+        for (int64_t i = 0; i < dy.numel(); ++i)
+          dx.mut<double>()[i] = f.df(dy.data<double>()[i], saved.data<double>()[i]);
+    });
+    return;
+  }
+  for_blocks(dy.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary_backward(op, dy.data<float>() + begin, saved.data<float>() + begin,
+                         dx.mut<float>() + begin, end - begin);
+  });
+}
+
+void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& variance,
+                           const Tensor& y) {
+  if (x.dtype() == DType::f64) {
+    with_unary(op, [&](auto f) {
+      if constexpr (is_smooth<decltype(f)>)
+        for (int64_t i = 0; i < x.numel(); ++i)
+          y.mut<double>()[i] = estimate(f, x.data<double>()[i], variance.data<double>()[i]);
+    });
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary_estimate(op, x.data<float>() + begin, variance.data<float>() + begin,
+                         y.mut<float>() + begin, end - begin);
+  });
+}
+
+void unary_backward_estimate_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& x,
+                                    const Tensor& variance, const Tensor& dx) {
+  if (x.dtype() == DType::f64) {
+    with_unary(op, [&](auto f) {
+      if constexpr (is_smooth<decltype(f)>)
+        for (int64_t i = 0; i < x.numel(); ++i)
+          dx.mut<double>()[i] = backward_estimate(f, dy.data<double>()[i], x.data<double>()[i],
+                                                  variance.data<double>()[i]);
+    });
+    return;
+  }
+  for_blocks(x.numel(), [&](int64_t begin, int64_t end) {
+    simd::unary_backward_estimate(op, dy.data<float>() + begin, x.data<float>() + begin,
+                                  variance.data<float>() + begin, dx.mut<float>() + begin,
+                                  end - begin);
+  });
+}
+
+Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
+  const char* name = kBinaryNames[static_cast<size_t>(op)];
+  check_real(name, "a", a);
+  check_real(name, "b", b);
+  check_same(name, a, {&b});
+  Tensor y = Tensor::empty(broadcast_shape(name, a.shape(), b.shape()), a.dtype(), a.device());
+  dispatch(a.device(), [&](auto backend) { binary_kernel(backend, op, a, b, y); });
+  return y;
+}
+
+Tensor affine(const Tensor& x, double factor, double term) {
+  check_real("scale", "x", x);
+  const Tensor in = contiguous(x);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { affine_kernel(backend, in, factor, term, y); });
+  return y;
+}
+
+const char* name_of(Unary op) {
+  constexpr const char* names[] = {"neg",  "exp",  "log",  "sqrt", "sigmoid",
+                                   "tanh", "gelu", "gelu", "silu"};
+  return names[static_cast<size_t>(op)];
+}
+
+Tensor unary(Unary op, const Tensor& x) {
+  check_real(name_of(op), "x", x);
+  const Tensor in = contiguous(x);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { unary_kernel(backend, op, in, y); });
+  return y;
+}
+
+Tensor unary_backward(Unary op, const Tensor& dy, const Tensor& saved) {
+  FRUGAL_ASSERT(op != Unary::neg);
+  check_shape(name_of(op), "dy", dy, saved.shape());
+  check_same(name_of(op), dy, {&saved});
+  const Tensor gradient = contiguous(dy), kept = contiguous(saved);
+  Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  dispatch(dy.device(),
+           [&](auto backend) { unary_backward_kernel(backend, op, gradient, kept, dx); });
+  return dx;
+}
+
+Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance) {
+  FRUGAL_ASSERT(smooth(op));
+  check_real(name_of(op), "x", x);
+  check_shape(name_of(op), "the variance", variance, x.shape());
+  check_same(name_of(op), x, {&variance});
+  const Tensor in = contiguous(x), squares = contiguous(variance);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { unary_estimate_kernel(backend, op, in, squares, y); });
+  return y;
+}
+
+Tensor unary_backward_estimate(Unary op, const Tensor& dy, const Tensor& x,
+                               const Tensor& variance) {
+  FRUGAL_ASSERT(smooth(op));
+  check_shape(name_of(op), "dy", dy, x.shape());
+  check_shape(name_of(op), "the variance", variance, x.shape());
+  check_same(name_of(op), dy, {&x, &variance});
+  const Tensor gradient = contiguous(dy), in = contiguous(x), squares = contiguous(variance);
+  Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  dispatch(dy.device(), [&](auto backend) {
+    unary_backward_estimate_kernel(backend, op, gradient, in, squares, dx);
+  });
+  return dx;
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,239 @@
+#include "ops/dense/matmul.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/reduce.h"
+#include "ops/onednn.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr const char* kMatmul = "matmul";
+
+bool is_transposed(const Tensor& x) { return x.transpose(-1, -2).is_contiguous(); }
+
+// As the kernels take it.
+Tensor prepared(const Tensor& x) {
+  return x.is_contiguous() || is_transposed(x) ? x : contiguous(x);
+}
+
+// With leading axes of extent 1 up to `dim` axes.
+Tensor with_axes(const Tensor& x, int dim) {
+  Shape shape, strides;
+  for (int axis = x.dim(); axis < dim; ++axis) {
+    shape.push_back(1);
+    strides.push_back(x.numel());
+  }
+  for (int axis = 0; axis < x.dim(); ++axis) {
+    shape.push_back(x.shape()[axis]);
+    strides.push_back(x.strides()[axis]);
+  }
+  return x.as_strided(shape, strides, x.offset());
+}
+
+// The element offset of batch `batch` (counted over c's batch axes) in x, which broadcasts along
+// axes of extent 1.
+int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
+  int64_t offset = 0;
+  for (int axis = c.dim() - 3; axis >= 0; --axis) {
+    if (x.shape()[axis] != 1) offset += batch % c[axis] * x.strides()[axis];
+    batch /= c[axis];
+  }
+  return offset;
+}
+
+// What c has before: nothing that counts, or what the product is added to.
+enum class Onto : uint8_t { nothing, itself };
+
+void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
+                      Onto onto) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  const int64_t am = a.strides()[a.dim() - 2], ak = a.strides().back();
+  const int64_t bk = b.strides()[b.dim() - 2], bn = b.strides().back();
+  parallel_for(0, c.numel() / n, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const double* pa = a.data<double>() + batch_offset(a, c.shape(), row / m) + row % m * am;
+      const double* pb = b.data<double>() + batch_offset(b, c.shape(), row / m);
+      double* pc = c.mut<double>() + row * n;
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = bias.defined() ? bias.data<double>()[j] : 0;
+        if (onto == Onto::itself) sum += pc[j];
+        for (int64_t i = 0; i < k; ++i) sum += pa[i * ak] * pb[i * bk + j * bn];
+        pc[j] = sum;
+      }
+    }
+  });
+}
+
+std::vector<int64_t> list(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+onednn::Desc desc_of(const Tensor& x) {
+  // Strides of axes of extent 1 are free: canonical ones keep oneDNN on its fast paths.
+  const bool transposed = !x.is_contiguous();
+  Shape strides = contiguous_strides(x.shape());
+  if (transposed) {
+    strides[x.dim() - 2] = 1;
+    strides[x.dim() - 1] = x.shape()[x.dim() - 2];
+  }
+  return onednn::desc(list(x.shape()), list(strides));
+}
+
+int64_t row_count(const Tensor& x) {
+  int64_t rows = 1;
+  for (int axis = 0; axis + 1 < x.dim(); ++axis) rows *= x.shape()[axis];
+  return rows;
+}
+
+// x [..., C] as [rows, C].
+Tensor as_rows(const Tensor& x) { return contiguous(x).view({row_count(x), x.size(-1)}); }
+
+// The dtype of parameters beside activations of `dtype`.
+DType parameter_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+// dy [..., O] and x [..., I].
+void check_rows(const Tensor& dy, const Tensor& x) {
+  check_real("linear backward", "dy", dy);
+  check_defined("linear backward", "x", x);
+  check_same("linear backward", dy, {&x});
+  FRUGAL_CHECK(dy.dim() == x.dim() && dy.dim() >= 1 && row_count(dy) == row_count(x),
+               "[linear backward] expected dy [..., O] and x [..., I] with the same rows, got {} "
+               "and {}",
+               dy.shape(), x.shape());
+}
+
+// a [M, K] b [K, N].
+Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
+  const Tensor left = prepared(a), right = prepared(b);
+  Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
+  dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
+  return c;
+}
+
+void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
+  if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
+  onednn::guarded(kMatmul, [&] {
+    const std::string key =
+        fmt::format("matmul{} {}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
+                    a.is_contiguous() ? "" : "t", b.shape(), b.is_contiguous() ? "" : "t",
+                    c.shape(), bias.defined());
+    std::vector<int64_t> bias_dims(static_cast<size_t>(c.dim()), 1);
+    bias_dims.back() = c.size(-1);
+    const auto bias_desc = onednn::desc(
+        bias_dims, list(contiguous_strides(Shape(std::span<const int64_t>(bias_dims)))));
+    const onednn::Plan& plan = onednn::cached_plan(key, [&] {
+      using P = dnnl::matmul;
+      const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
+      const auto pd =
+          bias.defined()
+              ? onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), bias_desc, desc_of(c))
+              : onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of(c));
+      return onednn::Plan{P(pd), pd.scratchpad_desc(), {}};
+    });
+    const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};
+    const onednn::Argument right{DNNL_ARG_WEIGHTS, b.raw(), desc_of(b)};
+    const onednn::Argument out{DNNL_ARG_DST, c.raw(), desc_of(c)};
+    if (bias.defined())
+      onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), bias_desc}}, {out});
+    else
+      onednn::execute(plan, {left, right}, {out});
+  });
+}
+
+}  // namespace
+
+void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (c.numel() == 0) return;
+  if (a.size(-1) > 0) return multiply(c, a, b, bias, Onto::nothing);
+  fill_kernel(Cpu{}, c, 0);
+  if (!bias.defined()) return;
+  Shape rows = c.shape(), strides = c.shape();
+  for (int axis = 0; axis < rows.dim(); ++axis) strides[axis] = axis + 1 == rows.dim() ? 1 : 0;
+  copy_kernel(Cpu{}, c, bias.as_strided(rows, strides, bias.offset()));
+}
+
+void matmul_add_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b) {
+  if (c.numel() > 0 && a.size(-1) > 0) multiply(c, a, b, {}, Onto::itself);
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check_real(kMatmul, "a", a);
+  check_real(kMatmul, "b", b);
+  check_same(kMatmul, a, {&b});
+  FRUGAL_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-2),
+               "[matmul] expected [..., M, K] and [..., K, N], got {} and {}", a.shape(),
+               b.shape());
+  const int dim = std::max(a.dim(), b.dim());
+  const Tensor left = with_axes(prepared(a), dim), right = with_axes(prepared(b), dim);
+  Shape batch_a, batch_b;
+  for (int axis = 0; axis < dim - 2; ++axis) {
+    batch_a.push_back(left.shape()[axis]);
+    batch_b.push_back(right.shape()[axis]);
+  }
+  Shape shape = broadcast_shape(kMatmul, batch_a, batch_b);
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  Tensor c = Tensor::empty(shape, a.dtype(), a.device());
+  dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
+  return c;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_real("linear", "x", x);
+  check_dim("linear", "weight", weight, 2);
+  check_beside("linear", x, {&weight, &bias});
+  FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1),
+               "[linear] expected x [..., {}] for weight {}, got {}", weight.size(1),
+               weight.shape(), x.shape());
+  if (bias.defined()) check_shape("linear", "bias", bias, {weight.size(0)});
+  const Tensor rows = as_rows(x);
+  const Tensor w = contiguous(weight), b = bias.defined() ? contiguous(bias) : bias;
+  Shape shape = x.shape();
+  shape[shape.dim() - 1] = weight.size(0);
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  const Tensor out = y.view({rows.size(0), weight.size(0)});
+  dispatch(x.device(),
+           [&](auto backend) { matmul_kernel(backend, out, rows, w.transpose(0, 1), b); });
+  return y;
+}
+
+Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
+  check_real("linear backward", "dy", dy);
+  check_defined("linear backward", "weight", weight);
+  check_beside("linear backward", dy, {&weight});
+  FRUGAL_CHECK(weight.dim() == 2 && dy.dim() >= 1 && dy.size(-1) == weight.size(0),
+               "[linear backward] expected dy [..., O] and weight [O, I], got {} and {}",
+               dy.shape(), weight.shape());
+  Shape shape = dy.shape();
+  shape[shape.dim() - 1] = weight.size(1);
+  return product(as_rows(dy), weight, dy.dtype()).view(shape);
+}
+
+Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) {
+  check_rows(dy, x);
+  return product(as_rows(dy).transpose(0, 1), as_rows(x), parameter_dtype(dy.dtype()));
+}
+
+void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x) {
+  check_rows(dy, x);
+  check_shape("linear backward", "the sum", into, {dy.size(-1), x.size(-1)});
+  check_beside("linear backward", dy, {&into});
+  const Tensor left = as_rows(dy).transpose(0, 1), right = as_rows(x);
+  dispatch(dy.device(), [&](auto backend) { matmul_add_kernel(backend, into, left, right); });
+  into.bump_version();
+}
+
+Tensor linear_backward_bias(const Tensor& dy) {
+  check_real("linear backward", "dy", dy);
+  if (dy.dtype() != DType::bf16) return sum_to(dy, {dy.shape().back()});
+  const Tensor rows = as_rows(dy);
+  Tensor dbias = Tensor::empty({dy.shape().back()}, DType::f32, dy.device());
+  if constexpr (kHasCuda) {
+    if (dy.device().type == DeviceType::cuda) linear_backward_bias_kernel(Cuda{}, rows, dbias);
+  }
+  return dbias;
+}
+
+}  // namespace frugal::ops

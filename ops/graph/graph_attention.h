@@ -1,0 +1,63 @@
+// Attention over the edges into each node, without a tensor of edges. f32 (SIMD), f64, and on CUDA
+// bf16 with parameters and their gradients in f32.
+// Ref: Velickovic et al. 2018, equations 3 to 6.
+#pragma once
+#include "core/rng.h"
+#include "ops/graph/graph.h"
+
+namespace frugal::ops {
+
+struct GraphAttentionSettings {
+  double slope = 0.2;  // of leaky_relu
+  double dropout = 0;  // of the coefficients
+  RngKey key{};
+};
+
+// y[i, k] = sum over edges j -> i of c_e h[j, k], with c_e = softmax over the edges into i of
+// leaky_relu(a_src[j, k] + a_dst[i, k], slope), dropped out and scaled by 1 / (1 - dropout): kept
+// where uniform(key, e * heads + k) >= dropout, e counted in edges.by_row. Weights of edges play no
+// part; a node without edges gets 0.
+// h [V, heads, F], a_src and a_dst [V, heads] -> [V, heads, F].  Errors: extents that differ; more
+// than 128 heads; a probability outside [0, 1].
+Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,
+                       const Tensor& a_dst, const GraphAttentionSettings& settings);
+void graph_attention_kernel(Cpu, const Graph& graph, const Tensor& h, const Tensor& a_src,
+                            const Tensor& a_dst, const GraphAttentionSettings& settings,
+                            const Tensor& y);
+void graph_attention_kernel(Cuda, const Graph& graph, const Tensor& h, const Tensor& a_src,
+                            const Tensor& a_dst, const GraphAttentionSettings& settings,
+                            const Tensor& y);
+
+struct GraphAttentionGradients {
+  Tensor h, a_src, a_dst;
+};
+GraphAttentionGradients graph_attention_backward(const Graph& graph, const Tensor& dy,
+                                                 const Tensor& h, const Tensor& a_src,
+                                                 const Tensor& a_dst,
+                                                 const GraphAttentionSettings& settings);
+void graph_attention_backward_kernel(Cpu, const Graph& graph, const Tensor& dy, const Tensor& h,
+                                     const Tensor& a_src, const Tensor& a_dst,
+                                     const GraphAttentionSettings& settings,
+                                     const GraphAttentionGradients& out);
+void graph_attention_backward_kernel(Cuda, const Graph& graph, const Tensor& dy, const Tensor& h,
+                                     const Tensor& a_src, const Tensor& a_dst,
+                                     const GraphAttentionSettings& settings,
+                                     const GraphAttentionGradients& out);
+
+// s[v, k] = <h[v, k], weight[k]>: h [V, heads, F], weight [1, heads, F] -> [V, heads].
+Tensor head_scores(const Tensor& h, const Tensor& weight);
+void head_scores_kernel(Cpu, const Tensor& h, const Tensor& weight, const Tensor& s);
+void head_scores_kernel(Cuda, const Tensor& h, const Tensor& weight, const Tensor& s);
+// ds [V, heads] -> dh [V, heads, F] and dweight [1, heads, F].
+Tensor head_scores_backward_input(const Tensor& ds, const Tensor& weight);
+Tensor head_scores_backward_weight(const Tensor& ds, const Tensor& h);
+void head_scores_backward_input_kernel(Cpu, const Tensor& ds, const Tensor& weight,
+                                       const Tensor& dh);
+void head_scores_backward_input_kernel(Cuda, const Tensor& ds, const Tensor& weight,
+                                       const Tensor& dh);
+void head_scores_backward_weight_kernel(Cpu, const Tensor& ds, const Tensor& h,
+                                        const Tensor& dweight);
+void head_scores_backward_weight_kernel(Cuda, const Tensor& ds, const Tensor& h,
+                                        const Tensor& dweight);
+
+}  // namespace frugal::ops

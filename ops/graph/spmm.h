@@ -1,0 +1,62 @@
+// Sparse times dense, and means and maxima over the entries of a row. x [cols, F] -> [rows, F];
+// f32 (SIMD), f64 (plain loops) and on CUDA bf16 (sums in f32). Rows are split by entries, so one
+// that holds most of them does not wait for one thread; sums have the same bits for every number of
+// threads.
+#pragma once
+#include "core/rng.h"
+#include "ops/graph/graph.h"
+
+namespace frugal::ops {
+
+struct SpmmOptions {
+  Tensor value = {};  // [entries] f32, in place of the matrix's own; undefined: its own
+  // Row means: each sum divided by its number of entries. `entry_counts` [cols + 1]: entry (r, c)
+  // is divided by entry_counts[c + 1] - entry_counts[c] (the transpose of row means).
+  bool mean = false;
+  Tensor entry_counts = {};
+  double factor = 1;
+  Tensor bias = {};    // [F], f32 beside bf16
+  Tensor addend = {};  // [rows, F]
+  double addend_factor = 1;
+};
+
+// y = factor A x + addend_factor addend + bias; a row without entries has the sum 0.
+// Errors: extents that differ; dtypes that differ; a matrix that is not where x is.
+Tensor spmm(const Csr& a, const Tensor& x, const SpmmOptions& options = {});
+void spmm_kernel(Cpu, const Csr& a, const Tensor& x, const SpmmOptions& options, const Tensor& y);
+void spmm_kernel(Cuda, const Csr& a, const Tensor& x, const SpmmOptions& options, const Tensor& y);
+
+// y[r, f] = max over the row's entries of x[col, f] (values play no part); NaN counts as larger
+// than everything; 0 for rows without entries. The index says which entry of the row was the first
+// to have it: u8 where the longest row allows it, else i32.
+struct RowMax {
+  Tensor y, index;  // [rows, F]
+};
+RowMax spmm_max(const Csr& a, const Tensor& x);
+void spmm_max_kernel(Cpu, const Csr& a, const Tensor& x, const Tensor& y, const Tensor& index);
+void spmm_max_kernel(Cuda, const Csr& a, const Tensor& x, const Tensor& y, const Tensor& index);
+// dy, index [rows, F] -> dx [cols, F].
+Tensor spmm_max_backward(const SparseMatrix& a, const Tensor& dy, const Tensor& index);
+void spmm_max_backward_kernel(Cpu, const SparseMatrix& a, const Tensor& dy, const Tensor& index,
+                              const Tensor& dx);
+void spmm_max_backward_kernel(Cuda, const SparseMatrix& a, const Tensor& dy, const Tensor& index,
+                              const Tensor& dx);
+
+// x [rows, F] sparse, weight [O, F], bias [O] or undefined -> x weight^T + bias [rows, O], without
+// a dense x. value: as above.  Errors: extents that differ.
+Tensor sparse_linear(const SparseMatrix& x, const Tensor& weight, const Tensor& bias,
+                     const Tensor& value = {});
+Tensor sparse_linear_backward_weight(const SparseMatrix& x, const Tensor& dy,
+                                     const Tensor& value = {});  // [O, F]
+
+// value[e] (ones if undefined) of each entry of a, dropped out: kept and scaled by 1 / (1 - p)
+// where uniform(key, e) >= p, else 0. [entries] f32, `workspace`.
+Tensor dropout_entries(const Csr& a, double p, RngKey key);
+// value [entries] f32 or undefined -> out.
+void dropout_entries_kernel(Cpu, const Tensor& value, double p, RngKey key, const Tensor& out);
+void dropout_entries_kernel(Cuda, const Tensor& value, double p, RngKey key, const Tensor& out);
+// out[e] = value[position[e]], f32: entries in the order of the transpose.
+void transpose_entries_kernel(Cpu, const Tensor& value, const Tensor& position, const Tensor& out);
+void transpose_entries_kernel(Cuda, const Tensor& value, const Tensor& position, const Tensor& out);
+
+}  // namespace frugal::ops

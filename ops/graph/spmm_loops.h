@@ -1,0 +1,31 @@
+// The f32 loops of spmm, compiled once per instruction set and chosen at run time (see
+// ops/simd/simd_loops.h).
+#pragma once
+#include <cstdint>
+
+namespace frugal::ops::simd {
+
+// Plain pointers to what ops/graph/spmm.h describes; null where there is none.
+struct Spmm {
+  const int64_t* row_ptr;
+  const int32_t* col;
+  const float* value;
+  const int64_t* entry_counts;
+  const float* x;  // [cols, width]
+  int64_t width;
+  bool mean;
+  float factor;
+  const float* bias;
+  const float* addend;
+  float addend_factor;
+  float* y;  // [rows, width]
+};
+
+// y of rows [first, last).
+void spmm_rows(const Spmm& a, int64_t first, int64_t last);
+// sum [width]: of entries [begin, end) alone.
+void spmm_piece(const Spmm& a, int64_t begin, int64_t end, float* sum);
+// y of a row whose sum came in pieces [pieces, width], added in order.
+void spmm_merge(const Spmm& a, int64_t row, const float* sums, int64_t pieces);
+
+}  // namespace frugal::ops::simd

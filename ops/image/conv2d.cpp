@@ -1,0 +1,302 @@
+#include "ops/image/conv2d.h"
+
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/image/conv2d_reference.h"
+#include "ops/onednn.h"
+
+namespace frugal::ops {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::prop_kind;
+using onednn::Desc;
+using onednn::Direction;
+using onednn::Tag;
+
+constexpr const char* kBackward = "conv2d backward";
+
+bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
+
+// oneDNN's batch-reduced matrix kernels, by the name of an implementation.
+bool is_matrix_kernel(const std::string& name) { return name.starts_with("brg"); }
+
+// One convolution in oneDNN's terms: extents as NCHW and [G,] K, C, R, S, layouts as ours.
+struct Problem {
+  std::vector<int64_t> x, w, y, strides, dilates, padding, padding_after;
+  bool grouped = false;
+
+  Problem(const Shape& xs, const Shape& ws, const Shape& ys, const Conv2dOptions& o)
+      : x{xs[0], xs[3], xs[1], xs[2]},
+        w{ws[0], ws[3], ws[1], ws[2]},
+        y{ys[0], ys[3], ys[1], ys[2]},
+        strides{o.stride[0], o.stride[1]},
+        dilates{o.dilation[0] - 1, o.dilation[1] - 1},
+        padding{o.padding[0], o.padding[1]},
+        grouped(o.groups > 1) {
+    if (grouped) {
+      w[0] /= o.groups;
+      w.insert(w.begin(), o.groups);
+    }
+    // What the last window leaves over is cut off: a smaller padding after.
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t window = o.dilation[i] * (ws[static_cast<int>(i) + 1] - 1) + 1;
+      padding_after.push_back((ys[static_cast<int>(i) + 1] - 1) * o.stride[i] + window -
+                              xs[static_cast<int>(i) + 1] - o.padding[i]);
+    }
+  }
+
+  // oneDNN cuts less than a stride off the image; output padding of a dilated transposed
+  // convolution may ask for more.
+  bool takes_loops() const {
+    return padding_after[0] <= -strides[0] || padding_after[1] <= -strides[1];
+  }
+
+  Desc x_desc() const { return onednn::desc(x, Tag::nhwc); }
+  Desc y_desc() const { return onednn::desc(y, Tag::nhwc); }
+  Desc w_desc() const { return onednn::desc(w, grouped ? Tag::gohwi : Tag::ohwi); }
+  Desc w_any() const { return onednn::desc(w, Tag::any); }
+  Desc bias_desc() const { return onednn::desc({y[1]}, Tag::a); }
+
+  std::string key(const char* pass, bool bias) const {
+    return fmt::format("{}{} {} {} {} {} {} {} {}", pass, bias ? "+bias" : "", fmt::join(x, ","),
+                       fmt::join(w, ","), fmt::join(y, ","), fmt::join(strides, ","),
+                       fmt::join(dilates, ","), fmt::join(padding, ","),
+                       fmt::join(padding_after, ","));
+  }
+
+  dnnl::convolution_forward::primitive_desc forward(bool bias) const {
+    using P = dnnl::convolution_forward;
+    // Measured: a matrix kernel one register wide loses to the direct one, up to 2.5 times.
+    onednn::Wanted wanted;
+    if (!grouped && y[1] <= 16)
+      wanted = [](const std::string& name) { return name.starts_with("jit"); };
+    // Training and inference propagation differ in nothing for convolutions.
+    if (bias)
+      return onednn::describe_primitive<P>(
+          wanted, prop_kind::forward_training, algorithm::convolution_direct, x_desc(), w_any(),
+          bias_desc(), y_desc(), strides, dilates, padding, padding_after);
+    return onednn::describe_primitive<P>(wanted, prop_kind::forward_training,
+                                         algorithm::convolution_direct, x_desc(), w_any(), y_desc(),
+                                         strides, dilates, padding, padding_after);
+  }
+
+  template <class P>
+  typename P::primitive_desc backward() const {
+    return onednn::describe_backward<P>(forward(false), algorithm::convolution_direct, x_desc(),
+                                        w_any(), y_desc(), strides, dilates, padding,
+                                        padding_after);
+  }
+};
+
+// The convolution from dy to dx: without strides and groups, backward in the input is a forward
+// convolution with the channels swapped and the window turned.
+std::optional<Problem> adjoint(const Problem& p) {
+  if (p.grouped || p.strides[0] != 1 || p.strides[1] != 1) return std::nullopt;
+  Problem a = p;
+  std::swap(a.x, a.y);
+  std::swap(a.w[0], a.w[1]);
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t reach = (p.dilates[i] + 1) * (p.w[2 + i] - 1);
+    a.padding[i] = reach - p.padding[i];
+    a.padding_after[i] = reach - p.padding_after[i];
+    if (a.padding[i] < 0 || a.padding_after[i] < 0) return std::nullopt;
+  }
+  return a;
+}
+
+// A plan that reads dy as DNNL_ARG_SRC and writes dx as DNNL_ARG_DST, where it is the faster form:
+// oneDNN 2 has matrix kernels for forward convolutions only, almost twice as fast from 32 channels.
+std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& backward_name) {
+  const std::optional<Problem> a = adjoint(p);
+  if (!a || a->y[1] < 32 || is_matrix_kernel(backward_name)) return std::nullopt;
+  const auto pd = a->forward(false);
+  const auto tiles = onednn::tiles_of(pd.weights_desc());
+  if (!is_matrix_kernel(pd.impl_info_str()) || !tiles) return std::nullopt;
+  onednn::Plan plan{dnnl::convolution_forward(pd), pd.scratchpad_desc(), {}};
+  plan.repacks.push_back({DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), {}, {}, tiles});
+  return plan;
+}
+
+// oneDNN gathers the pixels that a 1x1 window with a stride meets; of a number of channels that is
+// no multiple of 16 it writes beyond its scratchpad (2.6, the weight's gradient). Those are
+// gathered here.
+bool skips_pixels(const Shape& weight, const Conv2dOptions& o) {
+  return weight[1] == 1 && weight[2] == 1 && weight[3] % 16 != 0 && o.padding == Pair{0, 0} &&
+         o.stride != Pair{1, 1};
+}
+Tensor pixels_met(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
+  const Shape& from = x.strides();
+  return x.as_strided({y[0], y[1], y[2], x.size(3)},
+                      {from[0], from[1] * o.stride[0], from[2] * o.stride[1], from[3]}, x.offset());
+}
+
+}  // namespace
+
+void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Conv2dOptions& o) {
+  if (y.numel() == 0) return;
+  if (x.dtype() == DType::f64) return reference::conv2d<double>(y, x, weight, bias, o);
+  if (x.numel() == 0) return reference::conv2d<float>(y, x, weight, bias, o);  // the bias alone
+  const Problem p(x.shape(), weight.shape(), y.shape(), o);
+  if (p.takes_loops()) return reference::conv2d<float>(y, x, weight, bias, o);
+  onednn::guarded("conv2d", [&] {
+    const bool with_bias = bias.defined();
+    const onednn::Plan& plan = onednn::cached_plan(p.key("conv", with_bias), [&] {
+      const auto pd = p.forward(with_bias);
+      onednn::Plan made{dnnl::convolution_forward(pd), pd.scratchpad_desc(), {}};
+      made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
+      return made;
+    });
+    const onednn::Argument in{DNNL_ARG_SRC, x.raw(), p.x_desc()};
+    const onednn::Argument w{DNNL_ARG_WEIGHTS, weight.raw(), p.w_desc()};
+    const onednn::Argument out{DNNL_ARG_DST, y.raw(), p.y_desc()};
+    if (with_bias)
+      onednn::execute(plan, {in, w, {DNNL_ARG_BIAS, bias.raw(), p.bias_desc()}}, {out});
+    else
+      onednn::execute(plan, {in, w}, {out});
+  });
+}
+
+void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const Tensor& weight,
+                                  const Conv2dOptions& o) {
+  if (dx.numel() == 0) return;
+  if (dy.numel() == 0) return fill_kernel(Cpu{}, dx, 0);
+  if (dy.dtype() == DType::f64) return reference::conv2d_backward_input<double>(dx, dy, weight, o);
+  const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
+  if (p.takes_loops()) return reference::conv2d_backward_input<float>(dx, dy, weight, o);
+  onednn::guarded(kBackward, [&] {
+    const onednn::Plan& plan = onednn::cached_plan(p.key("conv dx", false), [&] {
+      const auto pd = p.backward<dnnl::convolution_backward_data>();
+      if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
+      onednn::Plan made{dnnl::convolution_backward_data(pd), pd.scratchpad_desc(), {}};
+      made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
+      return made;
+    });
+    const bool adjoint = plan.adjoint();
+    onednn::execute(plan,
+                    {{adjoint ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()},
+                     {DNNL_ARG_WEIGHTS, weight.raw(), p.w_desc()}},
+                    {{adjoint ? DNNL_ARG_DST : DNNL_ARG_DIFF_SRC, dx.raw(), p.x_desc()}});
+  });
+}
+
+void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy, const Tensor& x,
+                                   const Conv2dOptions& o) {
+  if (dweight.numel() == 0) return;
+  if (dy.numel() == 0) return fill_kernel(Cpu{}, dweight, 0);
+  if (dy.dtype() == DType::f64) return reference::conv2d_backward_weight<double>(dweight, dy, x, o);
+  if (skips_pixels(dweight.shape(), o)) {
+    Conv2dOptions dense = o;
+    dense.stride = {1, 1};
+    CategoryScope scope(Category::workspace);
+    return conv2d_backward_weight_kernel(Cpu{}, dweight, dy,
+                                         contiguous(pixels_met(x, dy.shape(), o)), dense);
+  }
+  const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
+  if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
+  onednn::guarded(kBackward, [&] {
+    const onednn::Plan& plan = onednn::cached_plan(p.key("conv dw", false), [&] {
+      const auto pd = p.backward<dnnl::convolution_backward_weights>();
+      onednn::Plan made{dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), {}};
+      made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
+      return made;
+    });
+    onednn::execute(
+        plan, {{DNNL_ARG_SRC, x.raw(), p.x_desc()}, {DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()}},
+        {{DNNL_ARG_DIFF_WEIGHTS, dweight.raw(), p.w_desc()}});
+  });
+}
+
+Shape conv2d_shape(const char* op, const Shape& x, const Shape& weight, const Conv2dOptions& o) {
+  bool valid = o.groups >= 1;
+  for (size_t i = 0; i < 2; ++i)
+    valid = valid && in_range(o.stride[i], 1) && in_range(o.dilation[i], 1) &&
+            in_range(o.padding[i], 0);
+  FRUGAL_CHECK(valid,
+               "[{}] expected groups, strides and dilations of at least 1 and padding of at least "
+               "0, all below 2^31, got groups {}, stride {}x{}, dilation {}x{}, padding {}x{}",
+               op, o.groups, o.stride[0], o.stride[1], o.dilation[0], o.dilation[1], o.padding[0],
+               o.padding[1]);
+  FRUGAL_CHECK(x[3] % o.groups == 0 && weight[3] == x[3] / o.groups && weight[0] % o.groups == 0,
+               "[{}] expected a weight [K, R, S, C/groups] for {} channels and {} groups, got {}",
+               op, x[3], o.groups, weight);
+  FRUGAL_CHECK(weight[1] >= 1 && weight[2] >= 1, "[{}] expected a window of at least 1x1, got {}",
+               op, weight);
+  Shape y{x[0], 0, 0, weight[0]};
+  for (int axis = 1; axis <= 2; ++axis) {
+    const auto i = static_cast<size_t>(axis - 1);
+    const int64_t room = x[axis] + 2 * o.padding[i] - o.dilation[i] * (weight[axis] - 1) - 1;
+    FRUGAL_CHECK(room >= 0, "[{}] expected a window within the padded image, got {} over {}", op,
+                 weight, x);
+    y[axis] = room / o.stride[i] + 1;
+  }
+  double elements = 1;
+  for (int64_t extent : y) elements *= static_cast<double>(extent);
+  FRUGAL_CHECK(elements < 1e18, "[{}] expected an output that fits in memory, got {}", op, y);
+  return y;
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Conv2dOptions& options) {
+  check_dim("conv2d", "x", x, 4);
+  check_dim("conv2d", "weight", weight, 4);
+  check_real("conv2d", "x", x);
+  check_beside("conv2d", x, {&weight, &bias});
+  const Shape shape = conv2d_shape("conv2d", x.shape(), weight.shape(), options);
+  if (bias.defined()) check_shape("conv2d", "bias", bias, {weight.shape()[0]});
+  const Tensor in = contiguous(x), w = contiguous(weight);
+  const Tensor b = bias.defined() ? contiguous(bias) : bias;
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  dispatch(x.device(), [&](auto backend) { conv2d_kernel(backend, y, in, w, b, options); });
+  return y;
+}
+
+namespace {
+
+void check_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
+                          const Conv2dOptions& options) {
+  check_real(kBackward, "dy", dy);
+  check_dim(kBackward, "weight", weight, 4);
+  check_beside(kBackward, dy, {&weight});
+  check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x_shape, weight.shape(), options));
+}
+
+}  // namespace
+
+void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
+                                const Conv2dOptions& options) {
+  check_dim(kBackward, "dx", dx, 4);
+  check_backward_input(dy, weight, dx.shape(), options);
+  check_same(kBackward, dy, {&dx});
+  FRUGAL_CHECK(dx.is_contiguous(), "[conv2d backward] expected a contiguous dx, got strides {}",
+               dx.strides());
+  const Tensor gradient = contiguous(dy), w = contiguous(weight);
+  dispatch(dy.device(),
+           [&](auto backend) { conv2d_backward_input_kernel(backend, dx, gradient, w, options); });
+}
+
+Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
+                             const Conv2dOptions& options) {
+  check_backward_input(dy, weight, x_shape, options);
+  Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
+  conv2d_backward_input_into(dx, dy, weight, options);
+  return dx;
+}
+
+Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
+                              const Conv2dOptions& options) {
+  check_real(kBackward, "dy", dy);
+  check_dim(kBackward, "x", x, 4);
+  check_same(kBackward, dy, {&x});
+  check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x.shape(), weight_shape, options));
+  const Tensor gradient = contiguous(dy), in = contiguous(x);
+  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());
+  dispatch(dy.device(), [&](auto backend) {
+    conv2d_backward_weight_kernel(backend, dweight, gradient, in, options);
+  });
+  return dweight;
+}
+
+}  // namespace frugal::ops

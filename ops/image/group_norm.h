@@ -1,0 +1,30 @@
+// Group norm: x [N, ..., C], statistics over a sample's rows and a group's channels. f32 and f64;
+// on CUDA f32 and bf16, beside which all else but y and dx is f32. Ref: Wu & He 2018, equations 1
+// to 5.
+#pragma once
+#include "ops/sequence/layer_norm.h"
+
+namespace frugal::ops {
+
+// y = weight (x - mean) invstd + bias; weight and bias [C] or undefined; moments [N, groups].
+// Errors: fewer than two axes, no channel, groups that do not divide C, weight or bias of another
+// shape.
+LayerNormOutput group_norm(const Tensor& x, int64_t groups, const Tensor& weight,
+                           const Tensor& bias, double eps);
+// y again: linear in x, and bit-equal for the same x.
+Tensor group_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
+                        const Tensor& bias);
+LayerNormGradients group_norm_backward(const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                       const Tensor& weight, const LayerNormWants& wants);
+
+// All contiguous. `given`: the moments are, else they are computed.
+void group_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                       bool given, const LayerNormOutput& out);
+void group_norm_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                       bool given, const LayerNormOutput& out);
+void group_norm_backward_kernel(Cpu, const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                const Tensor& weight, const LayerNormGradients& out);
+void group_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const RowMoments& moments,
+                                const Tensor& weight, const LayerNormGradients& out);
+
+}  // namespace frugal::ops

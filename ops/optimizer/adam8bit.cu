@@ -1,0 +1,109 @@
+#include "ops/optimizer/adam8bit.h"
+
+#include "ops/cuda/cuda_tensors.h"
+#include "ops/optimizer/adam_cuda.h"
+#include "ops/optimizer/blockwise_cuda.h"
+
+namespace frugal::ops {
+namespace {
+
+using cuda::kStateRun;
+
+// What is updated: as in cuda_tensors.h, a chunk being a block of the state.
+struct Row {
+  float* p;
+  const float* g;
+  uint8_t *m, *v;
+  float *m_scales, *v_scales;
+  int64_t n, first_chunk;
+  AdamFactors<float> factors;
+  RngKey key;
+  bool wide;  // p and g at multiples of 16 bytes
+};
+struct Table {
+  static constexpr int kRows =
+      (32000 - 2 * static_cast<int>(sizeof(cuda::DeviceMap))) / static_cast<int>(sizeof(Row));
+  cuda::DeviceMap with_sign, positive;
+  int64_t chunks = 0;
+  int rows = 0;
+  Row row[kRows];
+};
+static_assert(sizeof(Table) <= 32764);
+
+template <class Argument>
+__global__ void update_packed_kernel(const Argument argument) {
+  const Table* given = cuda::value_of(argument);
+  if (given == nullptr) return;
+  const Table& table = *given;
+  __shared__ float m_values[256], v_values[256];
+  m_values[threadIdx.x] = table.with_sign.values[threadIdx.x];
+  v_values[threadIdx.x] = table.positive.values[threadIdx.x];
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  for (int64_t chunk = cuda::first_index() / cuda::kWarp; chunk < table.chunks;
+       chunk += cuda::index_stride() / cuda::kWarp) {
+    const Row& row = table.row[cuda::row_at(table, chunk)];
+    const int64_t block = chunk - row.first_chunk;
+    const int64_t at = block * kStateBlock + lane * kStateRun, count = row.n - at;
+    float values[kStateRun], gradients[kStateRun], m[kStateRun], v[kStateRun];
+    uint8_t m_codes[kStateRun], v_codes[kStateRun];
+    cuda::load_some(row.p + at, count, row.wide, values);
+    cuda::load_some(row.g + at, count, row.wide, gradients);
+    cuda::load_some(row.m + at, count, true, m_codes);
+    cuda::load_some(row.v + at, count, true, v_codes);
+    const float m_scale = row.m_scales[block], v_scale = row.v_scales[block];
+#pragma unroll
+    for (int k = 0; k < kStateRun; ++k) {
+      m[k] = cuda::state_value(m_values[m_codes[k]], m_scale);
+      v[k] = cuda::state_value(v_values[v_codes[k]], v_scale);
+      adam_element(row.factors, values[k], gradients[k], m[k], v[k]);
+      // What lies behind the end must not count.
+      if (k >= count) m[k] = v[k] = 0;
+    }
+    const float new_m = cuda::encode_run(m, table.with_sign, nullptr, at, m_codes);
+    const float new_v = cuda::encode_run(v, table.positive, &row.key, at, v_codes);
+    cuda::store_some(row.p + at, count, row.wide, values);
+    cuda::store_some(row.m + at, count, true, m_codes);
+    cuda::store_some(row.v + at, count, true, v_codes);
+    if (lane == 0) {
+      row.m_scales[block] = new_m;
+      row.v_scales[block] = new_v;
+    }
+  }
+}
+
+}  // namespace
+
+void adam8bit_steps_kernel(Cuda, const std::vector<Adam8bitUpdate>& updates) {
+  Table table;
+  table.with_sign = cuda::device_map(StateMap::with_sign);
+  table.positive = cuda::device_map(StateMap::positive);
+  const auto run = [&] {
+    if (table.chunks > 0)
+      cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
+        cuda::launch(update_packed_kernel<Argument>, cuda::state_grid(table.chunks * kStateBlock),
+                     argument);
+      });
+    table.chunks = table.rows = 0;
+  };
+  for (const Adam8bitUpdate& u : updates) {
+    const int64_t n = u.parameter.numel();
+    table.row[table.rows++] = {
+        u.parameter.mut<float>(),
+        u.gradient.data<float>(),
+        u.m.codes.mut<uint8_t>(),
+        u.v.codes.mut<uint8_t>(),
+        u.m.scales.mut<float>(),
+        u.v.scales.mut<float>(),
+        n,
+        table.chunks,
+        AdamFactors<float>::of(u.step),
+        u.key,
+        cuda::is_packable(u.parameter.raw()) && cuda::is_packable(u.gradient.raw())};
+    table.chunks += (n + kStateBlock - 1) / kStateBlock;
+    if (table.rows == Table::kRows) run();
+  }
+  run();
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,131 @@
+// Numbers of one block as bytes and back, as ops/optimizer/blockwise_loops.cpp computes them: a
+// warp has a block, a lane eight neighbours of it. For .cu files.
+#pragma once
+#include <limits>
+
+#include "core/cuda_kernel.h"
+#include "core/philox.h"
+#include "ops/optimizer/blockwise.h"
+#include "ops/optimizer/blockwise_loops.h"
+
+namespace frugal::ops::cuda {
+
+using namespace frugal::cuda;
+
+inline constexpr int kStateRun = static_cast<int>(kStateBlock) / kWarp;  // elements of a lane
+static_assert(kStateRun == 8);
+
+// A map, for kernels: the numbers, and how they are found.
+struct DeviceMap {
+  simd::Decades decades;
+  float values[256];
+  bool positive;
+};
+inline DeviceMap device_map(StateMap map) {
+  DeviceMap out{simd::decades_of(map == StateMap::positive), {}, map == StateMap::positive};
+  const auto& values = state_map_values(map);
+  for (size_t i = 0; i < values.size(); ++i) out.values[i] = values[i];
+  return out;
+}
+
+// What a code stands for. A product of its own: nvcc must not make one operation of it and of a sum
+// that follows, for codes of what follows are the CPU's.
+__device__ __forceinline__ float state_value(float number, float scale) {
+  return __fmul_rn(number, scale);
+}
+
+// bar: 0.5 for the nearest number, else uniform in (0, 1).
+__device__ __forceinline__ uint8_t state_code(float x, float scale, const simd::Decades& d,
+                                              bool positive, float bar) {
+  const float a = fminf(fabsf(x / scale), 1.0f);
+  float factor = d.scale[0], parts = d.parts[0];
+#pragma unroll
+  for (int e = 1; e < simd::kDecades; ++e) {
+    const bool reached = a >= d.first[e];
+    factor = reached ? d.scale[e] : factor;
+    parts = reached ? d.parts[e] : parts;
+  }
+  const float at = fmaf(a * factor, parts * (1 / 0.9f), -fmaf(parts, 1 / 9.0f, 0.5f));
+  const float last = parts - 1;
+  const float whole = fmaxf(fminf(floorf(at), last), 0.0f), rest = at - whole;
+  const float stretch = parts >= d.parts[simd::kDecades - 1] ? 2.0f : 1 / 3.0f;
+  const bool below_all = a < d.first[0];
+  float share = at >= last ? rest * stretch : rest;
+  share = below_all ? a * (1 / d.first[0]) : share;
+  float number = below_all ? 0.0f : (positive ? last : parts) + whole;
+  number += bar < share ? 1.0f : 0.0f;
+  if (positive)
+    number = x > 0 ? fmaxf(number, 1.0f) : 0.0f;
+  else
+    number = (x < 0 ? -fminf(number, 127.0f) : number) + 127.0f;
+  return static_cast<uint8_t>(number);
+}
+
+// A lane's elements, of which `count` are there (the others 0), become bytes; returns the block's
+// scale, in every lane. random: as state_bits() of ops/optimizer/blockwise_codes.h, for element
+// `at`.
+__device__ __forceinline__ float encode_run(const float (&x)[kStateRun], const DeviceMap& map,
+                                            const RngKey* random, int64_t at,
+                                            uint8_t (&codes)[kStateRun]) {
+  float largest = 0;
+#pragma unroll
+  for (int k = 0; k < kStateRun; ++k) {
+    const float a = fabsf(x[k]);
+    const float finite = a - a == 0 ? a : std::numeric_limits<float>::quiet_NaN();
+    largest = Max<float>{}(largest, finite);
+  }
+  const float scale = across_warp(largest, Max<float>{});
+  const bool zeros = !(scale > 0);  // or NaN: the scale says so
+  Words words{};
+  if (random != nullptr) words = philox_words(*random, static_cast<uint64_t>(at) / 8);
+#pragma unroll
+  for (int k = 0; k < kStateRun; ++k) {
+    const auto bits = static_cast<float>(words.w[k / 2] >> (16 * (k % 2)) & 0xffffu);
+    const float bar = random == nullptr ? 0.5f : (bits + 0.5f) * 0x1p-16f;
+    codes[k] = zeros ? static_cast<uint8_t>(map.positive ? 0 : 127)
+                     : state_code(x[k], scale, map.decades, map.positive, bar);
+  }
+  return scale;
+}
+
+// kStateRun elements from `from`, 0 behind the first `count`. `wide`: addresses are multiples of 16
+// bytes (of bytes: 8).
+template <class T>
+__device__ __forceinline__ void load_some(const T* from, int64_t count, bool wide,
+                                          T (&to)[kStateRun]) {
+  struct alignas(sizeof(T) == 1 ? 8 : 16) Runs {
+    T at[kStateRun];
+  };
+  if (wide && count >= kStateRun) {
+    const Runs runs = *reinterpret_cast<const Runs*>(from);
+#pragma unroll
+    for (int k = 0; k < kStateRun; ++k) to[k] = runs.at[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < kStateRun; ++k) to[k] = k < count ? from[k] : T{};
+  }
+}
+template <class T>
+__device__ __forceinline__ void store_some(T* to, int64_t count, bool wide,
+                                           const T (&from)[kStateRun]) {
+  struct alignas(sizeof(T) == 1 ? 8 : 16) Runs {
+    T at[kStateRun];
+  };
+  if (wide && count >= kStateRun) {
+    Runs runs;
+#pragma unroll
+    for (int k = 0; k < kStateRun; ++k) runs.at[k] = from[k];
+    *reinterpret_cast<Runs*>(to) = runs;
+  } else {
+#pragma unroll
+    for (int k = 0; k < kStateRun; ++k)
+      if (k < count) to[k] = from[k];
+  }
+}
+
+// Blocks for a warp each.
+inline Grid state_grid(int64_t n) {
+  return {blocks_for((n + kStateBlock - 1) / kStateBlock * kWarp), 256};
+}
+
+}  // namespace frugal::ops::cuda

@@ -1,0 +1,123 @@
+#include "ops/cuda/cuda_attention.h"
+#include "ops/cuda/cudnn_attention.h"
+
+namespace frugal::ops {
+namespace cuda {
+namespace {
+
+// y unless it is null, and lse; with dy, delta = <dy, y>.
+template <class Tiles>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    forward_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
+                   Rows<typename Tiles::Element> y) {
+  using T = typename Tiles::Element;
+  const Place at(tiles, p.heads);
+  const int64_t t = (tiles - 1 - at.tile) * Tiles::kRows;  // causal: the longest first
+  const Shared<Tiles> shared(1, 2);
+  load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t, p.d,
+                                 p.packs);
+  Sums<Tiles> sum;
+  clear(sum);
+  float top[Tiles::kMine], total[Tiles::kMine];
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i) top[i] = kHidden, total[i] = 0;
+  const int64_t end = end_of_keys(p, t, Tiles::kRows);
+  for (int64_t s = 0; s < end; s += Tiles::kCols) {
+    __syncthreads();  // the last tiles have been read
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
+                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
+                                   p.d, p.packs);
+    if (p.drops) draw<Tiles, Tiles::kRows, Tiles::kCols>(p, at, t, s, shared.kept);
+    __syncthreads();
+    Scores<Tiles> x;
+    Tiles::by_transposed(shared.rows[0], shared.cols[0], x);
+    mask_scores<Tiles, false>(p, at, t, s, x);
+#pragma unroll
+    for (int i = 0; i < Tiles::kMine; ++i) {
+      float most = top[i];  // NaN may be passed over: the exponentials carry it into the sum
+#pragma unroll
+      for (int j = 0; j < Tiles::kWide; ++j) most = fmaxf(most, x[i][j]);
+      most = across_row<Tiles>(most, [](float a, float b) { return fmaxf(a, b); });
+      const float shift = most == kHidden ? 0 : most;
+      const float rescale = top[i] == kHidden ? 0 : exp2f((top[i] - shift) * kLog2e);
+      total[i] *= rescale;
+      top[i] = most;
+#pragma unroll
+      for (int j = 0; j < Tiles::kWide; ++j) {
+        x[i][j] = exp2f((x[i][j] - shift) * kLog2e);
+        total[i] += x[i][j];
+        if (p.drops)
+          x[i][j] *= shared.kept[Tiles::row(i) * shared.kPitch + Tiles::col(j)] ? p.kept : 0;
+      }
+#pragma unroll
+      for (int j = 0; j < Tiles::kOut; ++j) sum[i][j] *= rescale;
+    }
+    Tiles::by(x, shared.cols[1], sum, shared.scratch);
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i) {
+    total[i] = across_row<Tiles>(total[i], Sum<float>{});
+    const float by = total[i] == 0 ? 0 : 1 / total[i];
+#pragma unroll
+    for (int j = 0; j < Tiles::kOut; ++j) sum[i][j] *= by;
+  }
+  const int64_t first = at.of_head(p) * p.t + t;
+  if (y.data != nullptr) write_sums<Tiles>(sum, 1, y.at(at.n, at.head, t), y.of_row, p.t - t, p.d);
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i) {
+    const int row = Tiles::row(i);
+    const bool there = row < p.t - t, writes = threadIdx.x % Tiles::kLanes == 0;
+    if (there && writes) p.lse[first + row] = total[i] == 0 ? -kHidden : top[i] + logf(total[i]);
+    if (p.delta == nullptr) continue;
+    float delta = 0;
+    if (there) {
+      const T* dy = p.dy.at(at.n, at.head, t + row);
+#pragma unroll
+      for (int j = 0; j < Tiles::kOut; ++j)
+        if (Tiles::out_col(j) < p.d) delta += load(dy[Tiles::out_col(j)]) * sum[i][j];
+    }
+    delta = across_row<Tiles>(delta, Sum<float>{});
+    if (there && writes) p.delta[first + row] = delta;
+  }
+}
+
+}  // namespace
+
+void attention_forward(const AttentionProblem& p, const Tensor& y, const Tensor& dy,
+                       const Tensor& lse, const Tensor& delta) {
+  with_tiles<true>(p, [&]<class Tiles>(Tiles) {
+    using T = typename Tiles::Element;
+    const int64_t tiles = tiles_for(p.t, Tiles::kRows);
+    launch(forward_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * tiles, 1, 2),
+           on_device<T>(p, dy, lse, delta), tiles, mut_rows<T>(y));
+  });
+}
+
+}  // namespace cuda
+
+namespace {
+
+// What cuDNN's fused engines know. Its causal mask counts keys from the first, ours from the last.
+bool attend_by_cudnn(const AttentionProblem& p, const AttentionOutput& out) {
+  const AttentionOptions& o = p.options;
+  if (p.q.dtype() != DType::bf16 || p.keep.defined() || p.added.defined() || p.bias.defined() ||
+      o.dropout != 0 || (o.causal && p.t != p.s) || p.q.numel() == 0 || p.s == 0)
+    return false;
+  cudnn::Attention problem;
+  problem.n = p.n, problem.t = p.t, problem.s = p.s, problem.heads = p.heads, problem.d = p.d;
+  problem.q = p.q.strides(), problem.k = p.k.strides(), problem.v = p.v.strides();
+  problem.y = out.y.strides();
+  problem.causal = o.causal;
+  problem.scale = static_cast<float>(o.scale);
+  return cudnn::attend(problem, {p.q.raw(), p.k.raw(), p.v.raw(), out.y.raw(), out.lse.raw()});
+}
+
+}  // namespace
+
+void attention_kernel(Cuda, const AttentionProblem& p, const AttentionOutput& out) {
+  if (attend_by_cudnn(p, out)) return;
+  cuda::attention_forward(p, out.y, {}, out.lse, {});
+}
+
+}  // namespace frugal::ops

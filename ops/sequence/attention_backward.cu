@@ -1,0 +1,260 @@
+#include <algorithm>
+
+#include "ops/cuda/cuda_attention.h"
+#include "ops/dense/copy.h"
+
+namespace frugal::ops {
+namespace {
+
+using namespace cuda;
+
+// delta = <dy, y> of each row, a warp each.
+template <class T>
+__global__ void delta_kernel(Problem<T> p, Rows<const T> y, int64_t rows) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int64_t i = first_index() / kWarp; i < rows; i += index_stride() / kWarp) {
+    const int64_t t = i % p.t, head = i / p.t % p.heads, n = i / p.t / p.heads;
+    const T *a = p.dy.at(n, head, t), *b = y.at(n, head, t);
+    float sum = 0;
+    for (int k = lane; k < p.d; k += kWarp) sum += load(a[k]) * load(b[k]);
+    sum = across_warp(sum, Sum<float>{});
+    if (lane == 0) p.delta[i] = sum;
+  }
+}
+
+// lse and delta of a thread's queries; of rows that are not there, what gives 0.
+template <class A>
+struct Stats {
+  float lse[A::kQueryParts], delta[A::kQueryParts];
+  template <class T>
+  __device__ __forceinline__ void load_from(const Problem<T>& p, const Place& at, int64_t t) {
+    const int64_t first = at.of_head(p) * p.t + t;
+#pragma unroll
+    for (int part = 0; part < A::kQueryParts; ++part) {
+      const bool there = A::query(part) < p.t - t;
+      lse[part] = there ? p.lse[first + A::query(part)] : -kHidden;
+      delta[part] = there ? p.delta[first + A::query(part)] : 0;
+    }
+  }
+};
+
+// With P the probabilities and f dropout's factors: x, the scores, become P f, and g, which is
+// dy v^T, the gradient of the scores, P (f g - delta).
+template <class Tiles, bool kKeysInRows, class T>
+__device__ __forceinline__ void score_gradients(const Problem<T>& p,
+                                                const Stats<Axes<Tiles, kKeysInRows>>& stats,
+                                                const uint8_t* kept, Scores<Tiles>& x,
+                                                Scores<Tiles>& g) {
+  using A = Axes<Tiles, kKeysInRows>;
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+    for (int j = 0; j < Tiles::kWide; ++j) {
+      const int part = A::query_part(i, j);
+      const float weight = exp2f((x[i][j] - stats.lse[part]) * kLog2e);
+      float factor = 1;
+      if (p.drops)
+        factor =
+            kept[A::query(part) * Shared<Tiles>::kPitch + A::key(A::key_part(i, j))] ? p.kept : 0;
+      x[i][j] = weight * factor;
+      g[i][j] = weight * (factor * g[i][j] - stats.delta[part]);
+    }
+}
+
+template <class Tiles>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    query_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
+                          Rows<typename Tiles::Element> dq) {
+  using A = Axes<Tiles, false>;
+  const Place at(tiles, p.heads);
+  const int64_t t = (tiles - 1 - at.tile) * Tiles::kRows;
+  const Shared<Tiles> shared(2, 2);
+  load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t, p.d,
+                                 p.packs);
+  load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.dy.at(at.n, at.head, t), p.dy.of_row, p.t - t,
+                                 p.d, p.packs);
+  Stats<A> stats;
+  stats.load_from(p, at, t);
+  Sums<Tiles> sum;
+  clear(sum);
+  const int64_t end = end_of_keys(p, t, Tiles::kRows);
+  for (int64_t s = 0; s < end; s += Tiles::kCols) {
+    __syncthreads();
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
+                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
+                                   p.d, p.packs);
+    if (p.drops) draw<Tiles, A::kQueries, A::kKeys>(p, at, t, s, shared.kept);
+    __syncthreads();
+    Scores<Tiles> x, g;
+    Tiles::by_transposed(shared.rows[0], shared.cols[0], x);
+    mask_scores<Tiles, false>(p, at, t, s, x);
+    Tiles::by_transposed(shared.rows[1], shared.cols[1], g);
+    score_gradients<Tiles, false>(p, stats, shared.kept, x, g);
+    Tiles::by(g, shared.cols[0], sum, shared.scratch);
+  }
+  write_sums<Tiles>(sum, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
+}
+
+// dk and dv, either may be null; or one of them, where registers do not hold sums of both.
+template <class Tiles, bool kKeys, bool kValues>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    key_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
+                        Rows<typename Tiles::Element> dk, Rows<typename Tiles::Element> dv) {
+  using A = Axes<Tiles, true>;
+  const Place at(tiles, p.heads);
+  const int64_t s = at.tile * Tiles::kRows;
+  const Shared<Tiles> shared(2, 2);
+  load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s, p.d,
+                                 p.packs);
+  load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s, p.d,
+                                 p.packs);
+  Sums<Tiles> of_k, of_v;
+  if constexpr (kKeys) clear(of_k);
+  if constexpr (kValues) clear(of_v);
+  const int64_t sees = p.causal && s > p.s - p.t ? s - (p.s - p.t) : 0;  // the first that does
+  for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < p.t; t += Tiles::kCols) {
+    __syncthreads();
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t,
+                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.dy.at(at.n, at.head, t), p.dy.of_row, p.t - t,
+                                   p.d, p.packs);
+    if (p.drops) draw<Tiles, A::kQueries, A::kKeys>(p, at, t, s, shared.kept);
+    Stats<A> stats;
+    stats.load_from(p, at, t);
+    __syncthreads();
+    Scores<Tiles> x, g;
+    Tiles::by_transposed(shared.rows[0], shared.cols[0], x);
+    mask_scores<Tiles, true>(p, at, t, s, x);
+    Tiles::by_transposed(shared.rows[1], shared.cols[1], g);
+    score_gradients<Tiles, true>(p, stats, shared.kept, x, g);
+    if constexpr (kValues) Tiles::by(x, shared.cols[1], of_v, shared.scratch);
+    if constexpr (kKeys) Tiles::by(g, shared.cols[0], of_k, shared.scratch);
+  }
+  if constexpr (kKeys)
+    if (dk.data != nullptr)
+      write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
+  if constexpr (kValues)
+    if (dv.data != nullptr)
+      write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
+}
+
+// to [chunks, heads, T, S]: a tile of the scores' gradient, added over a chunk of the sequences.
+template <class Tiles>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    bias_gradient_kernel(Problem<typename Tiles::Element> p, int64_t query_tiles, int64_t key_tiles,
+                         int64_t sequences, int64_t chunk, float* to) {
+  using A = Axes<Tiles, false>;
+  Place at(query_tiles * key_tiles, p.heads);
+  const int64_t number = at.n, end = number * chunk + chunk;
+  const int64_t t = at.tile / key_tiles * Tiles::kRows, s = at.tile % key_tiles * Tiles::kCols;
+  const Shared<Tiles> shared(2, 2);
+  Scores<Tiles> sum;
+  clear(sum);
+  for (at.n = number * chunk; at.n < end && at.n < sequences; ++at.n) {
+    __syncthreads();
+    load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t,
+                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.dy.at(at.n, at.head, t), p.dy.of_row, p.t - t,
+                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
+                                   p.d, p.packs);
+    load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
+                                   p.d, p.packs);
+    if (p.drops) draw<Tiles, A::kQueries, A::kKeys>(p, at, t, s, shared.kept);
+    Stats<A> stats;
+    stats.load_from(p, at, t);
+    __syncthreads();
+    Scores<Tiles> x, g;
+    Tiles::by_transposed(shared.rows[0], shared.cols[0], x);
+    mask_scores<Tiles, false>(p, at, t, s, x);
+    Tiles::by_transposed(shared.rows[1], shared.cols[1], g);
+    score_gradients<Tiles, false>(p, stats, shared.kept, x, g);
+#pragma unroll
+    for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+      for (int j = 0; j < Tiles::kWide; ++j) sum[i][j] += g[i][j];
+  }
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+    for (int j = 0; j < Tiles::kWide; ++j) {
+      const int64_t query = t + Tiles::row(i), key = s + Tiles::col(j);
+      if (query < p.t && key < p.s)
+        to[((number * p.heads + at.head) * p.t + query) * p.s + key] = sum[i][j];
+    }
+}
+
+struct AddChunks {
+  const float* from;
+  float* to;
+  int64_t chunks, n;
+  __device__ void operator()(int64_t i) const {
+    float sum = 0;
+    for (int64_t c = 0; c < chunks; ++c) sum += from[c * n + i];
+    to[i] = sum;
+  }
+};
+
+template <class Tiles, class T>
+void bias_gradient(const AttentionProblem& p, const Problem<T>& problem, const Tensor& dbias) {
+  constexpr int64_t kBlocks = 1024;  // a few for each multiprocessor
+  const int64_t query_tiles = tiles_for(p.t, Tiles::kRows),
+                key_tiles = tiles_for(p.s, Tiles::kCols), tiles = p.heads * query_tiles * key_tiles;
+  const int64_t wanted = std::clamp<int64_t>(kBlocks / tiles, 1, p.n);
+  const int64_t chunk = tiles_for(p.n, wanted), chunks = tiles_for(p.n, chunk);
+  Tensor parts = dbias;
+  if (chunks > 1) {
+    CategoryScope scope(Category::workspace);
+    parts = Tensor::empty({chunks, p.heads, p.t, p.s}, DType::f32, p.q.device());
+  }
+  launch(bias_gradient_kernel<Tiles>, grid_of<Tiles>(tiles * chunks, 2, 2), problem, query_tiles,
+         key_tiles, p.n, chunk, parts.mut<float>());
+  if (chunks > 1)
+    for_each(dbias.numel(),
+             AddChunks{parts.data<float>(), dbias.mut<float>(), chunks, dbias.numel()});
+}
+
+}  // namespace
+
+void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p,
+                               const AttentionOutput& out, const AttentionGradients& to) {
+  if (p.n * p.heads == 0 || p.t * p.s == 0) {
+    for (const Tensor* x : {&to.dq, &to.dk, &to.dv, &to.dbias})
+      if (x->defined()) fill_kernel(Cuda{}, *x, 0);
+    return;
+  }
+  Tensor lse = out.lse, delta;
+  {
+    CategoryScope scope(Category::workspace);
+    const Shape rows{p.n, p.heads, p.t};
+    delta = Tensor::empty(rows, DType::f32, p.q.device());
+    if (!out.y.defined()) lse = Tensor::empty(rows, DType::f32, p.q.device());
+  }
+  if (!out.y.defined()) attention_forward(p, {}, dy, lse, delta);
+  with_tiles<false>(p, [&]<class Tiles>(Tiles) {
+    using T = typename Tiles::Element;
+    const Problem<T> problem = on_device<T>(p, dy, lse, delta);
+    const int64_t rows = p.n * p.heads * p.t;
+    if (out.y.defined())
+      launch(delta_kernel<T>, {blocks_for(rows * kWarp)}, problem, rows_of<T>(out.y), rows);
+    const int64_t query_tiles = tiles_for(p.t, Tiles::kRows),
+                  key_tiles = tiles_for(p.s, Tiles::kRows);
+    if (to.dq.defined())
+      launch(query_gradient_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * query_tiles, 2, 2),
+             problem, query_tiles, mut_rows<T>(to.dq));
+    const auto of_keys = [&](auto kernel) {
+      launch(kernel, grid_of<Tiles>(p.n * p.heads * key_tiles, 2, 2), problem, key_tiles,
+             mut_rows<T>(to.dk), mut_rows<T>(to.dv));
+    };
+    if constexpr (Tiles::kD > 128) {
+      if (to.dk.defined()) of_keys(key_gradient_kernel<Tiles, true, false>);
+      if (to.dv.defined()) of_keys(key_gradient_kernel<Tiles, false, true>);
+    } else if (to.dk.defined() || to.dv.defined()) {
+      of_keys(key_gradient_kernel<Tiles, true, true>);
+    }
+    if (to.dbias.defined()) bias_gradient<Tiles>(p, problem, to.dbias);
+  });
+}
+
+}  // namespace frugal::ops

@@ -1,0 +1,13 @@
+// Attention in f32 by tiles of one head: internal to ops/sequence/attention.cpp.
+#pragma once
+#include "ops/sequence/attention.h"
+
+namespace frugal::ops {
+
+// f32 or bf16; sums in f32. Heads are spread over the threads; each holds its keys, values and
+// queries as f32: (T + S) D numbers and a few tiles.
+void attention_tiles(const AttentionProblem& p, const AttentionOutput& out);
+void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
+                              const AttentionOutput& out, const AttentionGradients& gradients);
+
+}  // namespace frugal::ops

@@ -1,0 +1,64 @@
+// The rows of `frugal bench gradient` round as the configuration says.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "apps/json.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+struct Bench {
+  TempFolder folder;
+  Bench() {
+    write_file(folder / "c.json", R"({"model": {"name": "mlp", "hidden": [128, 64]},
+        "data": {"name": "random", "batch_size": 16, "shape": [8, 8, 1], "workers": 0,
+                 "train_samples": 256}, "compression": {"min_elements": 96}, "threads": 1})");
+  }
+  Ran run(const std::string& arguments) const {
+    return frugal("bench gradient " + folder / "c.json" +
+                  " --train-steps 2 --batches 8 --repeats 8 --bits 2 --json " + arguments);
+  }
+  // The variance of each row.
+  std::map<std::string, double> rows(const std::string& arguments, const char* list,
+                                     const char* name) const {
+    const Ran ran = run(arguments);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    std::map<std::string, double> found;
+    const Json document = Json::parse(ran.out);
+    for (const Json& row : document[list]) found[row[name]] = row["variance"]["value"];
+    return found;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("schemes round as `auto` would with their signs") {
+  const Bench bench;
+  const auto usual = bench.rows("", "schemes", "scheme");
+  const auto drawn = bench.rows("--set compression.rounding=stochastic", "schemes", "scheme");
+  REQUIRE(usual.size() == 5);
+  for (const auto& [name, variance] : usual) {
+    CAPTURE(name);
+    CHECK((variance == drawn.at(name)) == (name == "recipes, rebuilt signs"));
+  }
+  const Ran refused = bench.run("--set compression.rounding=dithered");
+  CHECK(refused.status == 2);
+  CHECK(refused.err.find("compression.rounding: expected stochastic or nearest with rebuilt") !=
+        std::string::npos);
+}
+
+TEST_CASE("policies round alike, but for AC-GC, which has its own rule") {
+  const Bench bench;
+  const auto usual = bench.rows("--policies", "policies", "policy");
+  const auto drawn =
+      bench.rows("--policies --set compression.rounding=stochastic", "policies", "policy");
+  REQUIRE(usual.size() == 9);
+  for (const auto& [name, variance] : usual) {
+    CAPTURE(name);
+    CHECK((variance == drawn.at(name)) == (name == "acgc, e = 1"));
+  }
+}
+
+}  // namespace frugal::apps

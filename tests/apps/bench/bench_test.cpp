@@ -1,0 +1,199 @@
+// The benchmarks' commands: which rows they have, what they count, and what memory does not suffice
+// for.
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+TEST_CASE("bench step measures every level, and meta counts the same bytes without computing") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
+  const Ran ran = frugal(bench), meta = frugal(bench + " --set device=meta");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  REQUIRE_MESSAGE(meta.status == 0, meta.err);
+  const Json a = Json::parse(ran.out)["variants"], b = Json::parse(meta.out)["variants"];
+  REQUIRE(a.size() == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(a[i]["step_ms_median"].get<double>() > 0);
+    CHECK(b[i]["step_ms_median"].is_null());
+    CHECK(a[i]["memory"]["activation_bytes"] == b[i]["memory"]["activation_bytes"]);
+  }
+  CHECK(a[2]["memory"]["packed_bytes"].get<int64_t>() > 0);
+  CHECK(a[3]["memory"]["activation_bytes"] < a[2]["memory"]["activation_bytes"]);
+  CHECK(a[2]["memory"]["activation_bytes"] < a[1]["memory"]["activation_bytes"]);
+}
+
+TEST_CASE("bench step takes rows of its caller's") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
+  const Ran ran = frugal(bench +
+                         " --variant 'adaptive: compression.level=L2 compression.min_elements=0'"
+                         " --variant 'packed: compression.level=L1.1 compression.recipes=false"
+                         " compression.min_elements=0'");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json rows = Json::parse(ran.out)["variants"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["name"] == "L0 without recipes");
+  CHECK(rows[1]["name"] == "adaptive");
+  CHECK(rows[1]["adapting_ms"].get<double>() > 0);
+  CHECK(rows[2]["adapting_ms"] == 0);
+  CHECK(rows[2]["recipes"] == false);
+  CHECK(rows[1]["memory"]["activation_bytes"] < rows[2]["memory"]["activation_bytes"]);
+  const Ran nameless = frugal(bench + " --variant compression.level=L2");
+  CHECK(nameless.status == 2);
+  CHECK(nameless.err.find("NAME") != std::string::npos);
+  const Ran other = frugal(bench + " --variant 'a: optim.lr=1'");
+  CHECK(other.status == 2);
+  CHECK(other.err.find("optim.lr=1") != std::string::npos);
+}
+
+TEST_CASE("bench quantizer reports each width") {
+  const Ran ran = frugal("bench quantizer --mebibytes 1 --repeats 1 --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json results = Json::parse(ran.out)["results"];
+  CHECK(results.size() >= 5);
+  int64_t plain = 0, coded = 0;  // bytes of 4 bits
+  for (const Json& row : results) {
+    CHECK(row["pack_over_memcpy"].get<double>() > 0);
+    CHECK(row["unpack_over_memcpy"].get<double>() > 0);
+    if (row["bits"] == 4 && row["sign"] == false)
+      (row["entropy_coded"] == true ? coded : plain) = row["packed_bytes"].get<int64_t>();
+  }
+  CHECK(coded > 0);
+  CHECK(coded < plain);
+}
+
+TEST_CASE("bench step has rows of its caller's alone, without a unit") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string bench = "bench step --repeats 1 --only " + folder / "c.json";
+  const Ran ran = frugal(bench + " --json --variant 'a: compression.level=L1'");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json rows = Json::parse(ran.out)["variants"];
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0]["name"] == "a");
+  CHECK(rows[0]["time_over_L0"].is_null());
+  CHECK(rows[0]["step_ms_median"].get<double>() > 0);
+  const Ran table = frugal(bench);
+  CHECK(table.out.find("L1.2") != std::string::npos);
+  CHECK(table.out.find("without recipes") == std::string::npos);
+}
+
+// Wide and deep enough for its activations to be most of what a step takes.
+constexpr const char* kDeep = R"({
+  "model": {"name": "mlp", "hidden": [64, 64, 64, 64]},
+  "data": {"name": "random", "shape": [4, 4, 1], "classes": 3, "batch_size": 8192},
+  "compression": {"level": "L1", "min_elements": 96},
+  "threads": 1
+})";
+
+TEST_CASE("bench step goes on where memory does not suffice for a row") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kDeep);
+  const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
+  const Ran free = frugal(bench);
+  REQUIRE_MESSAGE(free.status == 0, free.err);
+  const Json peaks = Json::parse(free.out)["variants"];
+  const auto peak = [&](size_t i) { return peaks[i]["memory"]["peak_bytes"].get<int64_t>(); };
+  REQUIRE(peak(3) < peak(0));
+  const std::string limit = " --set memory_limit=" + std::to_string((peak(3) + peak(0)) / 2);
+  const Ran ran = frugal(bench + limit);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json rows = Json::parse(ran.out)["variants"];
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[0]["out_of_memory"] == true);
+  CHECK(rows[0]["step_ms_median"].is_null());
+  CHECK(rows[0]["why"].get<std::string>().find("out of memory") != std::string::npos);
+  CHECK(rows[3]["out_of_memory"] == false);
+  CHECK(rows[3]["step_ms_median"].get<double>() > 0);
+  CHECK(rows[3]["time_over_L0"].is_null());
+  CHECK(rows[3]["memory"]["activation_bytes"] == peaks[3]["memory"]["activation_bytes"]);
+  const Ran none = frugal(bench + limit +
+                          " --only --variant 'a: compression.level=L0 "
+                          "compression.recipes=false'");
+  CHECK(none.status == 1);
+  CHECK(none.err.find("out of memory") != std::string::npos);
+}
+
+TEST_CASE("random data have a whole batch of any size") {
+  const TempFolder folder;
+  write_file(folder / "images.json", kDeep);
+  write_file(folder / "text.json", R"({
+    "model": {"name": "gpt2", "layers": 1, "width": 8, "heads": 2, "max_positions": 4,
+              "vocab_size": 20},
+    "data": {"name": "random_tokens", "max_length": 4, "batch_size": 3000}})");
+  for (const char* file : {"images.json", "text.json"}) {
+    const Ran ran = frugal("bench step --repeats 1 --only " + folder / file);
+    CHECK_MESSAGE(ran.status == 0, ran.err);
+  }
+  const Ran few = frugal("bench step " + folder / "images.json" + " --set data.train_samples=5");
+  CHECK(few.status == 2);
+  CHECK(few.err.find("data.train_samples") != std::string::npos);
+}
+
+TEST_CASE("bench step refuses recorded steps where there are none") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const Ran ran = frugal("bench step " + folder / "c.json" +
+                         " --variant 'a: compression.level=L1 cuda_graphs=true'");
+  CHECK(ran.status == 2);
+  CHECK(ran.err.find("cuda_graphs") != std::string::npos);
+}
+
+TEST_CASE("bench step plans bf16: half of what is whole, about as much of what is packed") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "encoder", "layers": 2, "width": 32, "heads": 2},
+    "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "classes": 3}})");
+  const auto rows = [&](const char* precision) {
+    const Ran ran = frugal("bench step " + folder / "c.json" +
+                           " --json --repeats 1 --set device=meta --set precision=" + precision);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["variants"];
+  };
+  const Json of_f32 = rows("f32"), of_bf16 = rows("bf16");
+  const auto bytes = [](const Json& all, size_t i, const char* what) {
+    return all[i]["memory"][what].get<double>();
+  };
+  for (const size_t whole : {0, 1})
+    CHECK(bytes(of_bf16, whole, "activation_bytes") <
+          0.6 * bytes(of_f32, whole, "activation_bytes"));
+  for (const size_t packed : {2, 3})  // and the sum of embeddings, which is rebuilt in f32
+    CHECK(bytes(of_bf16, packed, "packed_bytes") < 1.1 * bytes(of_f32, packed, "packed_bytes"));
+}
+
+TEST_CASE("bench quantizer takes bf16 and any number of channels") {
+  const Ran ran =
+      frugal("bench quantizer --mebibytes 1 --repeats 1 --json --dtype bf16 --channels 100");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json report = Json::parse(ran.out);
+  CHECK(report["shape"] == Json::array({(1 << 20) / 200, 100}));
+  for (const Json& row : report["results"])
+    if (row["bits"] == 4 && row["sign"] == false && row["entropy_coded"] == false)
+      CHECK(row["packed_bytes"].get<double>() == doctest::Approx(1 << 18).epsilon(0.1));
+  CHECK(frugal("bench quantizer --device tpu").status == 2);
+  CHECK(frugal("bench quantizer --dtype f64").status == 2);
+}
+
+TEST_CASE("bench spmm counts both directions of every edge, and the loops") {
+  const Ran ran = frugal("bench spmm --nodes 100 --repeats 1 --json");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json report = Json::parse(ran.out);
+  CHECK(report["entries"].get<double>() == doctest::Approx(2 * 688 + 100).epsilon(0.03));
+  CHECK(report["results"].size() == 3);
+  CHECK(frugal("bench spmm --dtype bf16").status == 2);
+}
+
+TEST_CASE("bench ops measures f32 on the CPU alone") {
+  const Ran ran = frugal("bench ops --dtype bf16");
+  CHECK(ran.status == 2);
+  CHECK(ran.err.find("--dtype") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace frugal::apps

@@ -1,0 +1,243 @@
+// The gradient under each policy whose widths come from what it measures: it has no bias, and the
+// variance that was predicted.
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "apps/config/make_policy.h"
+#include "apps/config/makers.h"
+#include "apps/gradient_noise.h"
+#include "apps/planner.h"
+#include "apps/sensitivity.h"
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "models/layers.h"
+#include "tests/apps/gradient_of.h"
+#include "tests/integration/bias.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+using compress::AdaptivePolicy;
+using compress::BudgetPolicy;
+
+namespace {
+
+// conv, norm, relu, pool, conv, relu, linear: [N, 12, 12, 3] -> [N, 4].
+class Convnet final : public Module {
+ public:
+  explicit Convnet(models::Init& init)
+      : first_(register_module("conv1", models::conv_same(init, 3, 12, 3, 1, kInit))),
+        norm_(register_module("norm", std::make_shared<models::BatchNorm2d>(init, 12))),
+        second_(register_module("conv2", models::conv_same(init, 12, 16, 3, 1, kInit))),
+        last_(register_module("fc", std::make_shared<models::Linear>(init, 16 * 36, 4))) {}
+  Variable forward(Variable x, Context& context) override {
+    Variable y = norm_->forward_relu(first_->forward(std::move(x), context), context);
+    y = relu(second_->forward(max_pool2d(y, {}), context));
+    return last_->forward(reshape(y, {y.size(0), -1}), context);
+  }
+
+ private:
+  static constexpr auto kInit = models::ConvInit::pytorch;
+  std::shared_ptr<models::Conv2d> first_;
+  std::shared_ptr<models::BatchNorm2d> norm_;
+  std::shared_ptr<models::Conv2d> second_;
+  std::shared_ptr<models::Linear> last_;
+};
+
+constexpr const char* kMlp = R"({
+  "model": {"name": "mlp", "hidden": [48, 32], "dropout": 0.3},
+  "data": {"name": "random", "shape": [12, 12, 3], "classes": 4, "batch_size": 128,
+           "train_samples": 128, "workers": 0},
+  "compression": {"min_elements": 256}})";
+constexpr const char* kGcn = R"({
+  "model": {"name": "gcn", "layers": 3, "width": 16, "batch_norm": true, "residual": true},
+  "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 4},
+  "compression": {"min_elements": 256}})";
+constexpr const char* kResnet = R"({
+  "model": {"name": "resnet20", "shortcut": "A"},
+  "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 16,
+           "train_samples": 16, "workers": 0},
+  "compression": {"min_elements": 256}})";
+
+Config config_of(const char* text, const std::string& budget = {}) {
+  Json document = Json::parse(text);
+  if (!budget.empty()) document["compression"]["memory_budget"] = budget;
+  Config config = parse_config(document);
+  resolve(config);
+  return config;
+}
+
+struct Problem {
+  std::string name;
+  std::shared_ptr<Module> model;
+  Batch batch;
+  StepReplay replay{3, {5, 0}, 0, false};
+
+  explicit Problem(const Config& config)
+      : name(config.model.name),
+        model(make_model(config, batch_spec(config), kCpu)),
+        batch(*make_batches(config, Split::train)->next()) {}
+
+  std::vector<float> gradient(SavePolicy* policy, uint64_t number) {
+    return gradient_of(*model, batch, policy, number, replay.rng);
+  }
+  int64_t samples() const { return batch.input.size(0); }
+  // Sensitivities of all that was packed, the means of some.
+  void measure(AdaptivePolicy& policy, const Batch& by) {
+    constexpr uint64_t kMeans = 6;
+    std::vector<uint64_t> seqs;
+    for (const auto& item : policy.items())
+      if (item.bits != AdaptivePolicy::kRaw) seqs.push_back(item.seq);
+    REQUIRE(!seqs.empty());
+    std::vector<double> sums(seqs.size());
+    for (replay.number = 0; replay.number < kMeans; ++replay.number) {
+      const auto c = measure_sensitivity(*model, policy, by, samples(), replay, seqs);
+      for (size_t i = 0; i < seqs.size(); ++i) sums[i] += c[i] / kMeans;
+    }
+    for (size_t i = 0; i < seqs.size(); ++i) policy.measured(seqs[i], sums[i], 0);
+  }
+  double drawn_variance(SavePolicy& policy) {
+    GradientNoise noise(gradient(nullptr, 0));
+    for (uint64_t draw = 1; draw <= 32; ++draw) noise.add(gradient(&policy, draw));
+    return noise.variance().value;
+  }
+  // The gradient's squared bias over its variance, from bias.h.
+  double bias(SavePolicy& policy) {
+    const int draws = name == "gcn" ? 512 : 128;  // fewer elements, more draws
+    const auto wide = [](const std::vector<float>& g) {
+      return std::vector<double>(g.begin(), g.end());
+    };
+    Bias found(wide(gradient(nullptr, 0)));
+    for (int draw = 1; draw <= draws; ++draw)
+      found.add(wide(gradient(&policy, static_cast<uint64_t>(draw))));
+    return (found.chi_square() - 1) / draws;
+  }
+};
+
+Problem convnet() {
+  Problem p(config_of(kMlp));
+  models::Init init;
+  p.name = "convnet";
+  p.model = std::make_shared<Convnet>(init);
+  return p;
+}
+
+std::vector<Problem> small_problems() {
+  return {Problem(config_of(kMlp)), Problem(config_of(kGcn)), convnet()};
+}
+
+std::unique_ptr<AdaptivePolicy> adaptive(double average) {
+  compress::AdaptiveOptions options;
+  options.average = average;
+  options.keep.min_elements = 256;
+  return std::make_unique<AdaptivePolicy>(options);
+}
+
+// Nothing is found below it; batch norm over 300 nodes, whose gradient is quadratic in what it
+// saves, has a quarter.
+constexpr double kNoBias = 0.0016;
+
+void check_within(double predicted, double drawn) {
+  CAPTURE(predicted / drawn);
+  CHECK(predicted < 1.5 * drawn);
+  CHECK(predicted > drawn / 1.5);
+}
+
+// A policy within a budget that planned with sensitivities.
+struct Budgeted {
+  Planner planner;
+  std::unique_ptr<SavePolicy> policy;
+  BudgetPolicy& budget;
+  Budgeted(Problem& problem, const Config& config)
+      : planner(config),
+        policy(make_policy(config.compression, 1)),
+        budget(*find_in<BudgetPolicy>(*policy)) {
+    planner.adopt(budget);
+    problem.gradient(policy.get(), 0);
+    problem.measure(budget.adaptive(), problem.batch);
+    planner.plan_again(budget);
+    problem.gradient(policy.get(), 0);
+    REQUIRE(budget.plan()->mode == compress::BudgetPlan::mixed);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("sensitivities predict the variance of an mlp, a graph network and a convnet") {
+  for (Problem& p : small_problems()) {
+    CAPTURE(p.name);
+    for (const double average : {2.0, 4.0}) {
+      const auto policy = adaptive(average);
+      p.gradient(policy.get(), 0);
+      p.measure(*policy, p.batch);
+      for (const bool own : {false, true}) {  // one width, and then its own
+        if (own) policy->allocate();
+        p.gradient(policy.get(), 0);
+        check_within(policy->predicted_variance(), p.drawn_variance(*policy));
+      }
+      // Half of the batch: groups of 64 rows still lie as those of all.
+      if (!is_divisible(p.batch)) continue;
+      p.measure(*policy, part_of(p.batch, 0, p.samples() / 2));
+      check_within(policy->predicted_variance(), p.drawn_variance(*policy));
+    }
+  }
+}
+
+TEST_CASE("a plan within a budget has the variance that it predicts") {
+  for (const char* text : {kMlp, kGcn, kResnet}) {
+    Problem p(config_of(text));
+    CAPTURE(p.name);
+    Budgeted b(p, config_of(text, "1/8 activations"));
+    p.measure(b.budget.adaptive(), p.batch);
+    const double drawn = p.drawn_variance(*b.policy);
+    check_within(BudgetPolicy::variance(b.budget.items(), *b.budget.plan()), drawn);
+    // And what the planner said of it, from sensitivities at other widths.
+    check_within(b.planner.planned().variance, drawn);
+  }
+}
+
+TEST_CASE("gradients have no bias: widths that adapt") {
+  for (Problem& p : small_problems()) {
+    CAPTURE(p.name);
+    const auto policy = adaptive(2);
+    p.gradient(policy.get(), 0);
+    p.measure(*policy, p.batch);
+    policy->allocate();
+    CHECK(p.bias(*policy) < kNoBias);
+  }
+  // Which this would find.
+  compress::FixedPolicyOptions rebuilt;
+  rebuilt.bits = 4;
+  rebuilt.min_elements = 256;
+  rebuilt.signs = compress::Signs::rebuilt;
+  compress::FixedPolicy biased(rebuilt);
+  CHECK(convnet().bias(biased) > 5 * kNoBias);
+}
+
+TEST_CASE("gradients have no bias: within a budget") {
+  for (const char* text : {kMlp, kGcn}) {
+    Problem p(config_of(text));
+    CAPTURE(p.name);
+    Budgeted b(p, config_of(text, "1/12 activations"));
+    CHECK(p.bias(*b.policy) < kNoBias);
+  }
+}
+
+TEST_CASE("gradients have no bias: error bounds, rounded stochastically") {
+  for (Problem& p : small_problems())
+    for (const char* codec : {"fixed", "fixed_z", "entropy"}) {
+      if (p.name == "convnet" && codec != std::string("fixed_z")) continue;  // as slow as alike
+      CAPTURE(p.name);
+      CAPTURE(std::string(codec));
+      compress::AcgcOptions options;
+      options.codec = codec;
+      options.rounding = compress::Rounding::stochastic;
+      options.count = compress::acgc::Count::expected;
+      options.interval = 1000;  // the first step alone is looked at
+      options.keep.min_elements = 256;
+      compress::AcgcPolicy policy(options);
+      p.gradient(&policy, 0);
+      CHECK(p.bias(policy) < kNoBias);
+      CHECK(policy.average_bits() < 5);
+    }
+}

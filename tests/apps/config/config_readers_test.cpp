@@ -1,0 +1,247 @@
+// Every key of the table is read by every run, or says who reads it: where that is so it is
+// accepted, and elsewhere refused.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "apps/config/config_table.h"
+#include "apps/config/makers.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+// A value that is not the default, what makes a run that reads it, and what makes one that does
+// not: keys set over the defaults.
+struct Row {
+  Json value;
+  std::vector<std::string> read, unread;
+};
+
+const std::map<std::string, Row>& rows() {
+  const std::vector<std::string> gcn = {"model.name=gcn", "data.name=random_graph"},
+                                 gat = {"model.name=gat", "data.name=random_graph"},
+                                 gcnii = {"model.name=gcnii", "data.name=random_graph"},
+                                 sage = {"model.name=sage", "data.name=random_graph"},
+                                 gpt2 = {"model.name=gpt2", "data.name=random_tokens"},
+                                 bert = {"model.name=bert_tiny", "data.name=random_tokens"},
+                                 text = {"model.name=gpt2", "data.name=text"},
+                                 glue = {"model.name=bert_tiny", "data.name=sst2"},
+                                 cora = {"model.name=gcn", "data.name=cora"}, images = {},
+                                 random = {"data.name=random"}, mlp = {"model.name=mlp"};
+  const auto with = [](std::vector<std::string> sets, const std::string& set) {
+    sets.push_back(set);
+    return sets;
+  };
+  const std::vector<std::string> adam = {"optim.name=adam"}, sgd = {},
+                                 cosine = {"schedule.name=cosine"}, one_cycle = {},
+                                 step = {"schedule.name=step", "schedule.milestones=[1]"},
+                                 L0 = {"compression.level=L0"}, L1 = {},
+                                 L2 = {"compression.level=L2"}, acgc = {"compression.policy=acgc"},
+                                 actnn = {"compression.policy=actnn"},
+                                 budget = {"compression.memory_budget=1/6"}, cpu = {},
+                                 cuda = {"device=cuda"};
+  static const std::map<std::string, Row> all = {
+      {"model.in_channels", {3, images, gcn}},
+      {"model.shortcut", {"B", images, mlp}},
+      {"model.stem", {"cifar", {"model.name=resnet18"}, images}},
+      {"model.hidden", {{3}, mlp, images}},
+      {"model.dropout", {0.5, mlp, images}},
+      {"model.attention_dropout", {0.5, bert, mlp}},
+      {"model.input_dropout", {0.5, gcn, gcnii}},
+      {"model.layers", {2, bert, images}},
+      {"model.width", {32, gcn, mlp}},
+      {"model.heads", {2, gat, gcn}},
+      {"model.feed_forward", {32, gpt2, gat}},
+      {"model.max_positions", {256, gpt2, images}},
+      {"model.vocab_size", {99, bert, images}},
+      {"model.batch_norm", {true, gcn, images}},
+      {"model.residual", {true, gcn, images}},
+      {"model.jump", {"cat", sage, images}},
+      {"model.alpha", {0.5, gcnii, gcn}},
+      {"model.theta", {0.25, gcnii, gcn}},
+      {"model.aggregation", {"max", sage, gcn}},
+      {"model.out_heads", {2, gat, gcn}},
+      {"model.slope", {0.5, gat, gcn}},
+      {"data.dir", {"d", images, random}},
+      {"data.batch_size", {64, images, gcn}},
+      {"data.test_batch_size", {64, images, gcn}},
+      {"data.crop_padding", {4, images, gcn}},
+      {"data.flip", {true, images, text}},
+      {"data.cutout", {4, images, glue}},
+      {"data.normalize", {false, cora, random}},
+      {"data.workers", {2, images, text}},
+      {"data.train_samples", {9, glue, text}},
+      {"data.test_samples", {9, bert, gpt2}},
+      {"data.shape", {{8, 8, 3}, random, images}},
+      {"data.classes", {3, bert, gpt2}},
+      {"data.vocabulary", {"v", glue, text}},
+      {"data.tokenizer", {"byte_bpe", text, glue}},
+      {"data.max_length", {64, glue, images}},
+      {"data.validation", {0.25, text, glue}},
+      {"data.split", {{0.5, 0.25}, gcn, images}},
+      {"data.sparse_features", {false, cora, gcn}},
+      {"data.sampler", {"node", gcn, images}},
+      {"data.sampler_batches", {9, with(gcn, "data.sampler=node"), gcn}},
+      {"data.walk_length", {9, with(gcn, "data.sampler=random_walk"), gcn}},
+      {"data.fan_outs", {{9}, with(gcn, "data.sampler=neighbours"), images}},
+      {"data.clusters", {9, with(gcn, "data.sampler=clusters"), gcn}},
+      {"data.nodes", {9, gcn, cora}},
+      {"data.edges", {9, gcn, cora}},
+      {"data.features", {9, gcn, images}},
+      {"optim.momentum", {0.5, sgd, adam}},
+      {"optim.nesterov", {true, sgd, adam}},
+      {"optim.beta1", {0.5, adam, sgd}},
+      {"optim.beta2", {0.5, adam, sgd}},
+      {"optim.eps", {0.5, adam, {"optim.name=adafactor"}}},
+      {"schedule.warmup_steps", {9, cosine, one_cycle}},
+      {"schedule.warmup_epochs", {9, cosine, one_cycle}},
+      {"schedule.milestones", {{1, 2}, step, cosine}},
+      {"schedule.gamma", {0.5, step, cosine}},
+      {"schedule.min_lr", {0.01, cosine, step}},
+      {"schedule.peak_at", {0.5, one_cycle, cosine}},
+      {"compression.memory_budget", {"1/6", L1, actnn}},
+      {"compression.budget_recompute", {true, budget, L1}},
+      {"compression.level", {"L2", L1, acgc}},
+      {"compression.bits", {3, L0, budget}},
+      {"compression.average_bits", {3, L2, L1}},
+      {"compression.adapt_interval", {9, actnn, L1}},
+      {"compression.adapt_samples", {9, {"compression.guard=0.1"}, L1}},
+      {"compression.adapt_share", {0.5, budget, actnn}},
+      {"compression.acgc_growth", {2, acgc, L1}},
+      {"compression.acgc_rule", {"published", acgc, actnn}},
+      {"compression.acgc_count", {"expected", acgc, L1}},
+      {"compression.acgc_codec", {"entropy", acgc, L1}},
+      {"compression.acgc_interval", {9, acgc, budget}},
+      {"compression.recipes", {false, L0, budget}},
+      {"compression.signs", {"masks", L1, acgc}},
+      {"compression.chain", {2, L0, {"compression.recipes=false"}}},
+      {"compression.slice_bytes", {0, L0, {"compression.level=L0", "compression.recipes=false"}}},
+      {"compression.min_elements", {9, with(L0, "compression.offload=d"), L0}},
+      {"compression.group_size", {64, actnn, L0}},
+      {"compression.group_axis", {"row", L1, actnn}},
+      {"compression.rounding", {"nearest", L1, L0}},
+      {"compression.entropy", {true, L1, L0}},
+      {"compression.guard_min_bits", {2, {"compression.guard=0.1"}, L1}},
+      {"compression.offload_window", {9, with(L0, "compression.offload=d"), L1}},
+      {"train.patience", {9, gcn, images}},
+      {"train.checkpointing", {true, images, mlp}},
+      {"train.checkpointed_blocks", {2, {"compression.level=CB1"}, L1}},
+      {"precision", {"tf32", cuda, cpu}},
+      {"cuda_graphs", {true, cuda, cpu}},
+      {"deterministic", {false, cuda, cpu}},
+      {"workspace_limit", {9, cuda, cpu}},
+  };
+  return all;
+}
+
+Config config_of(const std::vector<std::string>& sets, const std::string& path, const Json& value) {
+  Json document = Json::object();
+  for (const std::string& set : sets) apply_set(document, set);
+  apply_set(document, path + "=" + value.dump());
+  return parse_config(document);
+}
+
+std::string complaint(const Config& config, const std::string& path) {
+  for (const UnreadKey& key : unread_keys(config))
+    if (key.path == path) return key.what;
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (!found) MESSAGE("'", part, "' is not in: ", text);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("each key is accepted where it is read and refused where nothing reads it") {
+  size_t seen = 0;
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields) {
+      const std::string path = section.path(field);
+      CAPTURE(path);
+      REQUIRE(field.reader.reads);
+      if (field.reader.by.empty()) {
+        CHECK(field.reader.who == "every run");
+        CHECK_FALSE(rows().contains(path));
+        continue;
+      }
+      REQUIRE(rows().contains(path));
+      ++seen;
+      const Row& row = rows().at(path);
+      REQUIRE(row.value != field.get(Config{}));
+      CHECK(complaint(config_of(row.read, path, row.value), path).empty());
+      const Config config = config_of(row.unread, path, row.value);
+      const std::string what = complaint(config, path);
+      CHECK(has(what, "it is read by " + field.reader.who));
+      for (const std::string& key : field.reader.by) CHECK(has(what, key + "="));
+      // With its default it is accepted: --print-config prints every key.
+      CHECK(complaint(config_of(row.unread, path, field.get(Config{})), path).empty());
+    }
+  CHECK(seen == rows().size());
+}
+
+TEST_CASE("what resolve() fills in is a configuration again") {
+  for (const std::vector<std::string>& sets : std::vector<std::vector<std::string>>{
+           {"data.name=random"},
+           {"data.name=random", "compression.level=L0", "compression.recipes=false"},
+           {"data.name=random", "compression.level=CB1"},
+           {"data.name=random", "compression.memory_budget=1/6"},
+           {"data.name=random", "compression.policy=acgc", "compression.acgc_rule=published"},
+           {"data.name=random_tokens", "model.name=gpt2", "model.layers=1"},
+           {"data.name=random_tokens", "model.name=bert_tiny", "compression.level=L0"},
+           {"data.name=random_graph", "data.nodes=50", "data.edges=90", "model.name=gcn"}}) {
+    CAPTURE(sets[1 % sets.size()]);
+    Json document = Json::object();
+    for (const std::string& set : sets) apply_set(document, set);
+    Config config = parse_config(document);
+    resolve(config);
+    for (const UnreadKey& key : unread_keys(config)) FAIL_CHECK(key.path, ": ", key.what);
+  }
+}
+
+TEST_CASE("the published rule shows what it does, and refuses another rounding") {
+  const auto with = [](const char* rounding) {
+    Config config = config_of(
+        {"data.name=random", "compression.policy=acgc", "compression.acgc_rule=published"},
+        "compression.rounding", rounding);
+    resolve(config);
+    return config.compression;
+  };
+  CHECK(with("auto").rounding == "nearest");
+  CHECK_FALSE(with("auto").recipes);
+  CHECK_THROWS_WITH_AS(with("stochastic"), doctest::Contains("acgc_rule published"), ConfigError);
+}
+
+TEST_CASE("--set is held to what the run reads, and may leave the file's keys without a reader") {
+  const TempFolder folder;
+  const std::string file = folder / "c.json";
+  const auto load = [&](const char* text, const std::vector<std::string>& sets) {
+    write_file(file, text);
+    return load_config(file, sets);
+  };
+  const char* packed = R"({"compression": {"level": "L1", "group_size": 64}})";
+  CHECK_NOTHROW(load(packed, {"compression.level=L0"}));
+  CHECK_THROWS_WITH_AS(load(packed, {"compression.level=L0", "compression.entropy=true"}),
+                       doctest::Contains("compression.entropy: expected false"), ConfigError);
+  CHECK_THROWS_WITH_AS(load(R"({"compression": {"level": "L0", "group_size": 64}})", {}),
+                       doctest::Contains("compression.group_size"), ConfigError);
+  CHECK_NOTHROW(
+      load(R"({"compression": {"level": "L0", "group_size": 64}})", {"compression.level=L1"}));
+  CHECK_THROWS_WITH_AS(load("{}", {R"(data={"split": [0.5, 0.2]})"}),
+                       doctest::Contains("data.split: expected null, the default, since nothing "
+                                         "reads it with data.name=fashion_mnist; it is read by "
+                                         "graphs; got [0.5,0.2]"),
+                       ConfigError);
+}
+
+TEST_CASE("names may be spelled with - and in upper case") {
+  CHECK(config_of({}, "data.name", "Fashion-MNIST").data.name == "fashion_mnist");
+  CHECK(config_of({}, "data.name", "CIFAR-10").data.name == "cifar10");
+  CHECK(config_of({}, "optim.name", "AdamW").optim.name == "adamw");
+  CHECK(config_of({}, "model.name", "ResNet-20").model.name == "resnet20");
+}
+
+}  // namespace frugal::apps

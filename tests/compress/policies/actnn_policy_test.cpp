@@ -1,0 +1,453 @@
+// ActNN as a policy, on small networks.
+#include "compress/policies/actnn_policy.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "compress/policies/offload_policy.h"
+#include "core/parallel.h"
+#include "ops/optimizer/sgd.h"
+#include "tests/compress/offload/offload_samples.h"
+#include "tests/compress/quantize/samples.h"
+#include "tests/integration/bias.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+Tensor noise(const Shape& shape, uint64_t seed, float scale = 1) {
+  return Tensor::from(normals(shape.numel(), seed, scale), shape);
+}
+
+// Samples of very different spread.
+Tensor uneven(const Shape& shape, uint64_t seed) {
+  std::vector<float> x = normals(shape.numel(), seed);
+  const int64_t stride = shape.numel() / shape[0];
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] *= std::exp(normal({seed, 9}, static_cast<uint64_t>(static_cast<int64_t>(i) / stride)));
+  return Tensor::from(x, shape);
+}
+
+ActnnOptions options_of(double average, bool recipes = false, Signs signs = Signs::masks) {
+  ActnnOptions options;
+  options.average = average;
+  options.keep.min_elements = 100;
+  options.keep.recipes = recipes;
+  options.keep.signs = signs;
+  options.interval = 1;
+  return options;
+}
+
+// Two blocks of convolution, norm and relu, one shortcut, and a dense layer of every pixel.
+struct Net {
+  Variable w1 = Variable::parameter(noise({8, 3, 3, 4}, 1, 0.3f));
+  Variable w2 = Variable::parameter(noise({8, 3, 3, 8}, 2, 0.2f));
+  Variable w3 = Variable::parameter(noise({8, 3, 3, 8}, 3, 0.2f));
+  Variable w4 = Variable::parameter(noise({6, 8}, 4));
+  Variable gamma = Variable::parameter(noise({8}, 5)), beta = Variable::parameter(noise({8}, 6));
+  Tensor x, dy;
+  explicit Net(int64_t batch = 16)
+      : x(uneven({batch, 8, 8, 4}, 7)), dy(uneven({batch, 8, 8, 6}, 8)) {}
+
+  // The same shapes, without values.
+  void move_to_meta() {
+    const auto there = [](const Tensor& t) { return Tensor::empty(t.shape(), t.dtype(), kMeta); };
+    for (Variable* p : {&w1, &w2, &w3, &w4, &gamma, &beta})
+      *p = Variable::parameter(there(p->value()));
+    x = there(x);
+    dy = there(dy);
+  }
+
+  std::vector<double> gradient(SavePolicy* policy, uint64_t step) {
+    for (const Variable& p : {w1, w2, w3, w4, gamma, beta}) Variable(p).zero_grad();
+    begin_step(step);
+    Variable y;
+    {
+      PolicyScope scope(policy);
+      Conv2dOptions same;
+      same.padding = {1, 1};
+      const Variable a = batch_norm_relu(conv2d(Variable(x), w1, {}, same), gamma, beta, {}, {});
+      const Variable b = batch_norm_relu(conv2d(a, w2, {}, same), gamma, beta, {}, {});
+      const Variable c = batch_norm_add_relu(conv2d(b, w3, {}, same), a, gamma, beta, {}, {});
+      y = linear(c, w4, {});
+    }
+    saved = allocator(x.device()).report().of(Category::packed);
+    backward(y, dy, {}, policy == nullptr ? nullptr : policy->observer());
+    std::vector<double> all;
+    if (x.device() == kMeta) return all;
+    for (const Variable& p : {w1, w2, w3, w4, gamma, beta})
+      for (const double g : p.grad().to_vector()) all.push_back(g);
+    return all;
+  }
+  int64_t saved = 0;
+};
+
+double squared_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+
+double variance(Net& net, ActnnPolicy& policy, int draws) {
+  const std::vector<double> exact = net.gradient(nullptr, 0);
+  for (uint64_t step = 0; step < 6; ++step) net.gradient(&policy, step);
+  double sum = 0;
+  for (int i = 0; i < draws; ++i)
+    sum += squared_distance(net.gradient(&policy, 6 + static_cast<uint64_t>(i)), exact);
+  return sum / draws;
+}
+
+}  // namespace
+
+TEST_CASE("the sensitivity of a dense layer is fan times the gradient's squared norm") {
+  ActnnPolicy policy(options_of(2));
+  const Variable h = Variable(noise({64, 32}, 1));
+  Variable w1 = Variable::parameter(noise({32, 32}, 2)),
+           w2 = Variable::parameter(noise({5, 32}, 3));
+  const Tensor dy = noise({64, 5}, 4);
+  auto step = [&](uint64_t number, double factor) {
+    begin_step(number);
+    Variable y;
+    {
+      PolicyScope scope(&policy);
+      y = linear(linear(h, w1, {}), w2, {});
+    }
+    std::vector<float> scaled;
+    for (const double v : dy.to_vector()) scaled.push_back(static_cast<float>(factor * v));
+    backward(y, Tensor::from(scaled, dy.shape()), {}, policy.observer());
+  };
+  step(0, 1);
+  const auto items = policy.items();
+  REQUIRE(items.size() == 2);
+  CHECK(items[1].op == "linear");
+  const double norm = ops::sum_of_squares(dy);
+  REQUIRE(items[1].sensitivity.has_value());
+  CHECK(*items[1].sensitivity == doctest::Approx(32 * norm));
+  CHECK(items[1].bits + items[0].bits == doctest::Approx(4).epsilon(0.02));
+  // The moving average over steps.
+  step(1, 2);
+  CHECK(*policy.items()[1].sensitivity == doctest::Approx(32 * norm * (1 + 4) / 2));
+  // What is not finite is not learned.
+  step(2, NAN);
+  CHECK(*policy.items()[1].sensitivity == doctest::Approx(32 * norm * (1 + 4) / 2));
+  // The variance: fan / 6 sum_n |dy_n|^2 R_n^2 S(b_n), all samples taken alike.
+  const auto now = policy.items();
+  double predicted = 0;
+  for (const auto& item : now) {
+    std::vector<double> w = item.ranges.samples;
+    const auto extra = static_cast<int64_t>(std::lround((item.bits - 1) * 64));
+    const std::vector<int> bits =
+        spread_bits(w, extra, 1, 8, [](int b) { return 1 / std::pow((1 << b) - 1, 2); });
+    for (size_t n = 0; n < w.size(); ++n)
+      predicted += *item.sensitivity / 6 * w[n] / 64 / std::pow((1 << bits[n]) - 1, 2);
+  }
+  CHECK(policy.predicted_variance() == doctest::Approx(predicted));
+}
+
+TEST_CASE("a rebuilt operand counts for what it is rebuilt from, scaled by the norm") {
+  ActnnPolicy policy(options_of(2, true, Signs::codes));
+  Variable w = Variable::parameter(noise({8, 3, 3, 8}, 2));
+  Variable gamma = Variable::parameter(Tensor::full({8}, 3.0));
+  Variable beta = Variable::parameter(Tensor::full({8}, 0.5));
+  const Variable x = Variable(noise({16, 8, 8, 8}, 1, 2));
+  const Tensor dy = noise({16, 8, 8, 8}, 4);
+  begin_step(0);
+  Variable y;
+  {
+    PolicyScope scope(&policy);
+    Conv2dOptions same;
+    same.padding = {1, 1};
+    y = conv2d(batch_norm_relu(x, gamma, beta, {}, {}), w, {}, same);
+  }
+  backward(y, dy, {}, policy.observer());
+  const auto items = policy.items();
+  REQUIRE(items.size() == 1);  // the norm's input
+  CHECK(items[0].has_sign);
+  CHECK(items[0].bits == 2);
+  // fan 9 * 8; (weight * invstd)^2 = (3 / 2)^2 about.
+  CHECK(*items[0].sensitivity ==
+        doctest::Approx(72 * ops::sum_of_squares(dy) * 9 / 4).epsilon(0.05));
+}
+
+TEST_CASE("sources of a chain of residuals have all that reads what is rebuilt from them") {
+  Net net;
+  ActnnPolicy policy(options_of(3, true, Signs::codes));
+  net.gradient(&policy, 0);
+  const auto items = policy.items();
+  REQUIRE(items.size() == 4);  // the batch, which is no `input` here, and three norms'
+  for (const auto& item : items) CHECK(item.sensitivity.has_value());
+  CHECK(items[0].use.kind == Use::product);
+  CHECK(items[0].through == 0);
+  for (size_t i = 1; i < 4; ++i) {
+    CHECK(items[i].use.kind == Use::normalized);
+    CHECK(items[i].direct == 0);
+  }
+  // The first norm's is read by the second convolution and, through the shortcut, by the dense
+  // layer; the second's by the third; the third's by the dense layer alone.
+  const double dense = 8 * ops::sum_of_squares(net.dy);
+  CHECK(items[3].through == doctest::Approx(dense));
+  CHECK(items[1].through > dense);
+  CHECK(policy.average_bits() == doctest::Approx(3).epsilon(0.02));
+}
+
+TEST_CASE("a normalized tensor has the bits of the product before it") {
+  Net net;
+  ActnnPolicy policy(options_of(2));
+  net.gradient(&policy, 0);
+  const auto items = policy.items();
+  REQUIRE(items.size() == 7);  // four operands of products, three of norms
+  for (size_t i = 0; i + 1 < items.size(); ++i) {
+    const bool norm = items[i].use.kind == Use::normalized;
+    CHECK(items[i].sensitivity.has_value() == !norm);
+    if (norm) CHECK(items[i].bits == items[i - 1].bits);
+  }
+  CHECK(policy.average_bits() == doctest::Approx(2).epsilon(0.01));
+}
+
+TEST_CASE("other ops have the relative error that they pass on") {
+  ActnnPolicy policy(options_of(2));
+  Variable w = Variable::parameter(noise({16, 16}, 2));
+  const Variable x = Variable(noise({64, 16}, 1));
+  begin_step(0);
+  Variable h, y;
+  {
+    PolicyScope scope(&policy);
+    h = linear(x, w, {});
+    y = gelu(h);
+  }
+  const Tensor dy = noise({64, 16}, 4);
+  backward(y, dy, {}, policy.observer());
+  const auto items = policy.items();
+  REQUIRE(items.size() == 2);
+  CHECK(items[1].op == "gelu");
+  CHECK(items[1].mean_square == doctest::Approx(ops::sum_of_squares(h.value()) / 1024));
+  double norm = 0;  // of dx
+  for (int64_t i = 0; i < 1024; ++i) {
+    const double v = h.value().item(i), cdf = 0.5 * std::erfc(-v / std::sqrt(2.0));
+    const double slope = cdf + v * std::exp(-v * v / 2) / std::sqrt(2 * 3.14159265358979);
+    norm += std::pow(slope * dy.item(i), 2);
+  }
+  // dx is made from the rounded h.
+  CHECK(*items[1].sensitivity * items[1].mean_square == doctest::Approx(norm).epsilon(0.5));
+}
+
+TEST_CASE("levels") {
+  Net net(64);
+  auto packed = [&](std::string_view level) {
+    ActnnOptions options = options_of(0);
+    options.level = level;
+    ActnnPolicy policy(options);
+    net.gradient(&policy, 0);
+    return net.saved;
+  };
+  const int64_t elements = 64 * 64 * (4 + 6 * 8), operands = 64 * 64 * (4 + 3 * 8);
+  CHECK(packed("L0") == 0);
+  CHECK(static_cast<double>(packed("L1")) ==
+        doctest::Approx(static_cast<double>(operands) * 4.125 / 8).epsilon(0.02));
+  CHECK(static_cast<double>(packed("L2")) ==
+        doctest::Approx(static_cast<double>(elements) * 4.125 / 8).epsilon(0.02));
+  CHECK(static_cast<double>(packed("L3")) ==
+        doctest::Approx(static_cast<double>(elements) * 2.125 / 8).epsilon(0.02));
+  CHECK(packed("L4") == packed("L3"));
+  CHECK(parse_actnn_level("L4").offload);
+  CHECK(parse_actnn_level("L5").offload);
+  CHECK(!parse_actnn_level("L3").offload);
+}
+
+TEST_CASE("fractional averages are met in bytes") {
+  Net net(64);
+  const int64_t elements = 64 * 64 * (4 + 6 * 8);
+  for (const double average : {1.25, 1.5, 2.0, 2.5, 3.0}) {
+    CAPTURE(average);
+    ActnnPolicy policy(options_of(average));
+    for (uint64_t step = 0; step < 4; ++step) {
+      net.gradient(&policy, step);
+      CHECK(static_cast<double>(net.saved) ==
+            doctest::Approx(static_cast<double>(elements) * (average + 0.125) / 8).epsilon(0.02));
+    }
+    CHECK(policy.average_bits() == doctest::Approx(average).epsilon(0.01));
+  }
+}
+
+TEST_CASE("gradients are unbiased, as published and with recipes and signs in codes") {
+  for (const bool recipes : {false, true}) {
+    CAPTURE(recipes);
+    Net net(4);
+    ActnnPolicy policy(options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks));
+    Bias bias(net.gradient(nullptr, 0));
+    for (uint64_t step = 0; step < 300; ++step) bias.add(net.gradient(&policy, step));
+    CHECK(bias.chi_square() < 1.35);
+  }
+}
+
+TEST_CASE("bits by sample and by tensor lower the variance at equal bytes") {
+  Net net(32);
+  auto of = [&](bool by_sample, bool by_tensor) {
+    ActnnOptions options = options_of(2);
+    options.by_sample = by_sample;
+    options.by_tensor = by_tensor;
+    ActnnPolicy policy(options);
+    return variance(net, policy, 24);
+  };
+  const double uniform = of(false, false), by_sample = of(true, false), both = of(true, true);
+  CHECK(by_sample < 0.8 * uniform);
+  CHECK(both < by_sample);
+}
+
+TEST_CASE("it goes on where it was, with any number of threads") {
+  const int threads = num_threads();
+  for (const bool recipes : {false, true}) {
+    CAPTURE(recipes);
+    Net net(4);
+    const ActnnOptions options = options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks);
+    ActnnPolicy a(options), b(options);
+    for (uint64_t step = 0; step < 3; ++step) net.gradient(&a, step);
+    b.restore_learned(a.learned());
+    for (const uint64_t step : {3u, 4u}) CHECK(net.gradient(&b, step) == net.gradient(&a, step));
+    CHECK(a.learned() == b.learned());
+    // Weight gradients of convolutions depend on threads; sensitivities and bits do not.
+    for (const int number : {1, 3}) {
+      set_num_threads(number);
+      ActnnPolicy again(options);
+      for (uint64_t step = 0; step < 5; ++step) net.gradient(&again, step);
+      CHECK(again.learned() == a.learned());
+    }
+    set_num_threads(threads);
+  }
+}
+
+TEST_CASE("observations are at the interval, and at powers of two before it") {
+  ActnnOptions options = options_of(2);
+  options.interval = 20;
+  ActnnPolicy policy(options);
+  std::vector<uint64_t> observed;
+  for (uint64_t step = 0; step < 50; ++step) {
+    SaveInfo info = entry(0, step);
+    policy.decide(info, noise({64, 8}, 1));
+    if (policy.observer() != nullptr) observed.push_back(step);
+  }
+  CHECK(observed == std::vector<uint64_t>{0, 1, 2, 4, 8, 16, 20, 40});
+  options.by_tensor = false;
+  CHECK(ActnnPolicy(options).observer() == nullptr);
+}
+
+TEST_CASE("payloads can be moved to a file") {
+  Net net(4);
+  auto inner = std::make_shared<ActnnPolicy>(options_of(2.5));
+  ActnnPolicy plain(options_of(2.5));
+  const TempFolder folder;
+  OffloadOptions file;
+  file.directory = folder.path();
+  OffloadPolicy moved(inner, file, 100);
+  for (uint64_t step = 0; step < 3; ++step)
+    CHECK(net.gradient(&moved, step) == net.gradient(&plain, step));
+}
+
+TEST_CASE("a network is planned on meta") {
+  ActnnPolicy policy(options_of(1.5));
+  begin_step(0);
+  Variable w = Variable::parameter(Tensor::empty({32, 32}, DType::f32, kMeta));
+  Variable y;
+  {
+    PolicyScope scope(&policy);
+    const Variable x(Tensor::empty({64, 32}, DType::f32, kMeta));
+    y = linear(linear(x, w, {}), w, {});
+  }
+  const int64_t packed = allocator(kMeta).report().of(Category::packed);
+  CHECK(static_cast<double>(packed) == doctest::Approx(2 * 2048 * 1.625 / 8).epsilon(0.1));
+  backward(y, Tensor::empty(y.shape(), DType::f32, kMeta), {}, policy.observer());
+  CHECK(policy.items().size() == 2);
+}
+
+TEST_CASE("a network with normalizations takes on meta what its first step takes") {
+  for (const bool recipes : {false, true}) {
+    CAPTURE(recipes);
+    const ActnnOptions options = options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks);
+    ActnnPolicy policy(options), planned(options);
+    Net net, plan;
+    plan.move_to_meta();
+    net.gradient(&policy, 0);
+    for (uint64_t step = 0; step < 3; ++step) {  // each is observed
+      plan.gradient(&planned, step);
+      CHECK(static_cast<double>(plan.saved) ==
+            doctest::Approx(static_cast<double>(net.saved)).epsilon(0.05));
+    }
+    REQUIRE(!planned.items().empty());
+    for (const auto& item : planned.items()) CHECK(item.bits == 2.5);
+    CHECK(allocator(kMeta).report().of(Category::packed) == 0);
+  }
+}
+
+TEST_CASE("L0 is not lossy, and groups along rows are refused") {
+  ActnnOptions options;
+  options.level = "L0";
+  CHECK(!ActnnPolicy(options).lossy());
+  options.level = "L3";
+  CHECK(ActnnPolicy(options).lossy());
+  options.keep.axis = GroupAxis::row;
+  CHECK_THROWS_WITH_AS(
+      ActnnPolicy{options},
+      "[actnn] expected groups in a channel, which samples share, got groups along rows", Error);
+}
+
+TEST_CASE("errors of the policy") {
+  auto make = [](auto change) {
+    ActnnOptions options;
+    change(options);
+    return ActnnPolicy(options).average_bits();
+  };
+  CHECK_THROWS_WITH_AS(make([](auto& o) { o.level = "L6"; }),
+                       "[actnn] expected a level of L0 to L5, got \"L6\"", Error);
+  const char* const widths =
+      "[actnn] expected an average and widths of 1 to 16 bits around it, got 0.5 and 1 to 8";
+  CHECK_THROWS_WITH_AS(make([](auto& o) { o.average = 0.5; }), widths, Error);
+  CHECK_THROWS_AS(make([](auto& o) { o.average = 9; }), Error);
+  CHECK_THROWS_AS(make([](auto& o) { o.min_bits = 3; }), Error);
+  CHECK_THROWS_WITH_AS(make([](auto& o) { o.interval = 0; }),
+                       "[actnn] expected an interval of at least 1 step, got 0", Error);
+  CHECK_THROWS_AS(make([](auto& o) { o.keep.group = 12; }), Error);
+  ActnnPolicy policy(options_of(2));
+  // The average; seq, bits, sensitivity, of the last step, sign, slope, extents, ranges.
+  const std::vector<double> right{2, 3, 2, 0.5, 1, 0, 0, 2, 4, 8, 2, 1, 1};
+  policy.restore_learned(right);
+  CHECK(policy.learned() == right);
+  const auto with = [&](size_t at, double number) {
+    std::vector<double> wrong = right;
+    wrong[at] = number;
+    return wrong;
+  };
+  CHECK_THROWS_WITH_AS(policy.restore_learned({2, 1}),
+                       "[actnn] expected 1 to 16 as number 2 of what was learned, got none", Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with(1, 0.5)),
+                       "[actnn] expected a whole number as number 1 of what was learned, got 0.5",
+                       Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with(2, 17)),
+                       "[actnn] expected 1 to 16 as number 2 of what was learned, got 17", Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with(3, -0.5)),
+                       "[actnn] expected a sensitivity of at least 0 for tensor 3, got -0.5",
+                       Error);
+  for (const auto& [at, number] : std::vector<std::pair<size_t, double>>{{0, 0},
+                                                                         {0, std::nan("")},
+                                                                         {3, HUGE_VAL},
+                                                                         {3, -2},
+                                                                         {4, 2},
+                                                                         {5, -1},
+                                                                         {6, -1},
+                                                                         {7, 9},
+                                                                         {8, -4},
+                                                                         {8, 0x1p53},
+                                                                         {10, 1025},
+                                                                         {10, 3},
+                                                                         {11, -1},
+                                                                         {12, std::nan("")}})
+    CHECK_THROWS_AS(policy.restore_learned(with(at, number)), Error);
+  std::vector<double> twice = right;
+  twice.insert(twice.end(), right.begin() + 1, right.end());
+  CHECK_THROWS_WITH_AS(policy.restore_learned(twice),
+                       "[actnn] expected each tensor once, got 3 twice", Error);
+  CHECK(policy.learned() == right);
+}

@@ -1,0 +1,251 @@
+#include "compress/policies/fixed_policy.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/engine.h"
+#include "autograd/functions.h"
+#include "compress/policies/budget_policy.h"
+#include "ops/dense/bitmask.h"
+#include "tests/compress/policies/one_step.h"
+
+using namespace frugal;
+using namespace frugal::compress;
+
+namespace {
+
+SaveInfo info_with(Replay replay) {
+  SaveInfo info;
+  info.op = "conv2d";
+  info.replay = replay;
+  return info;
+}
+
+FixedPolicyOptions options_of(std::string_view level, bool recipes) {
+  FixedPolicyOptions options;
+  options.level = level;
+  options.recipes = recipes;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("each level decides as documented for each kind of replay") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  using What = Decision::What;
+  struct Row {
+    std::string_view level;
+    bool recipes;
+    What none, exact, unbiased, biased;
+  };
+  const What raw = Decision::raw, replay = Decision::replay, packed = Decision::pack;
+  for (const Row& row :
+       std::initializer_list<Row>{{"L0", false, raw, raw, raw, raw},
+                                  {"L0", true, raw, replay, raw, raw},
+                                  {"L1", false, packed, packed, packed, packed},
+                                  {"L1", true, packed, replay, replay, packed},
+                                  {"L1.1", true, packed, replay, replay, packed},
+                                  {"L1.2", true, packed, replay, replay, packed}}) {
+    CAPTURE(row.level);
+    CAPTURE(row.recipes);
+    FixedPolicy policy(options_of(row.level, row.recipes));
+    CHECK(policy.decide(info_with(Replay::none), large).what == row.none);
+    CHECK(policy.decide(info_with(Replay::exact), large).what == row.exact);
+    CHECK(policy.decide(info_with(Replay::unbiased), large).what == row.unbiased);
+    CHECK(policy.decide(info_with(Replay::biased), large).what == row.biased);
+  }
+}
+
+TEST_CASE("levels set the width and the seed reaches the codec") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (const auto& [name, bits] : std::initializer_list<std::pair<std::string_view, int>>{
+           {"L1", 4}, {"L1.1", 8}, {"L1.2", 2}}) {
+    FixedPolicyOptions options = options_of(name, true);
+    options.seed = 42;
+    FixedPolicy policy(options);
+    const Decision decision = policy.decide({}, large);
+    REQUIRE(decision.what == Decision::pack);
+    CHECK(decision.codec == &policy.codec());
+    CHECK(policy.codec().options().bits == bits);
+    CHECK(policy.codec().options().seed == 42);
+    CHECK(policy.codec().options().rounding == Rounding::stochastic);
+  }
+}
+
+TEST_CASE("bits replace the level's") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (std::string_view level : {"L0", "L1"}) {
+    FixedPolicyOptions options = options_of(level, true);
+    options.bits = 3;
+    FixedPolicy policy(options);
+    CHECK(policy.bits() == 3);
+    CHECK(policy.decide({}, large).what == Decision::pack);
+    CHECK(policy.codec().options().bits == 3);
+  }
+}
+
+TEST_CASE("groups along rows reach the codecs of every width, which carry no sign then") {
+  const Tensor x = Tensor::full({256, 16}, 1);
+  const Sign sign{ops::empty_bitmask(x.shape(), kCpu), 0};
+  std::fill_n(sign.mask.mut<uint8_t>(), sign.mask.numel(), uint8_t{0xff});
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  const auto packed = [&](SavePolicy& policy) {
+    auto all = step(policy, {x}, &sign);
+    return std::move(all.at(0));
+  };
+  const auto shared = [](const Packed& of) {
+    return dynamic_cast<const Quantized&>(of).layout().shared;
+  };
+  const auto check = [&](GroupAxis axis) {
+    CAPTURE(static_cast<int>(axis));
+    const bool rows = axis == GroupAxis::row;
+    options.axis = axis;
+    FixedPolicy fixed(options);
+    AdaptivePolicy adaptive({.keep = options});
+    BudgetPolicyOptions of;
+    of.keep = options;
+    BudgetPolicy budget(of);
+    BudgetPlan plan;
+    plan.mode = BudgetPlan::mixed;
+    budget.adopt(plan);
+    for (SavePolicy* policy : std::initializer_list<SavePolicy*>{&fixed, &adaptive, &budget}) {
+      CHECK(shared(*packed(*policy)) == rows);
+      CHECK(packed(*policy)->carries_sign() != rows);
+    }
+    fixed.set_bits(2);
+    CHECK(shared(*packed(fixed)) == rows);
+    CHECK(adaptive.items().at(0).has_sign != rows);
+  };
+  check(GroupAxis::column);
+  check(GroupAxis::row);
+}
+
+TEST_CASE("a step trains with groups along rows, masks beside the codes") {
+  Variable w = Variable::parameter(Tensor::full({8, 8}, 0.1));
+  std::vector<float> values(200 * 8);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 8) - 3.5f + 0.01f * static_cast<float>(i / 8 % 7);
+  const Variable x(Tensor::from(values, {200, 8}));
+  const auto gradient = [&](SavePolicy* policy) {
+    w.zero_grad();
+    begin_step(0);
+    PolicyScope scope(policy);
+    const Variable h = relu(linear(x, w));
+    backward(sum(mul(h, linear(h, w))));
+    return w.grad().to_vector();
+  };
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  options.bits = 8;
+  options.axis = GroupAxis::row;
+  FixedPolicy policy(options);
+  const auto exact = gradient(nullptr), rows = gradient(&policy);
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += (rows[i] - exact[i]) * (rows[i] - exact[i]);
+    norm += exact[i] * exact[i];
+  }
+  CHECK(error > 0);
+  CHECK(error < 1e-3 * norm);
+}
+
+TEST_CASE("the width can change in mid-run") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  FixedPolicyOptions options = options_of("L1", true);
+  options.group = 128;
+  options.seed = 7;
+  FixedPolicy policy(options);
+  policy.set_bits(2);
+  CHECK(policy.bits() == 2);
+  CHECK(policy.codec().options().bits == 2);
+  CHECK(policy.codec().options().group == 128);
+  CHECK(policy.codec().options().seed == 7);
+  CHECK(policy.decide(info_with(Replay::none), large).codec == &policy.codec());
+  CHECK(policy.decide(info_with(Replay::corrected), large).what == Decision::pack);
+  CHECK_THROWS_AS(policy.set_bits(0), Error);
+  CHECK_THROWS_AS(policy.set_bits(17), Error);
+  CHECK_THROWS_AS(FixedPolicy(options_of("L0", true)).set_bits(4), Error);
+}
+
+TEST_CASE("a recipe passes through no more than the chain's multiple of its own elements") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (double chain : {0.0, 2.0}) {
+    FixedPolicyOptions options = options_of("L1", true);
+    options.chain = chain;
+    FixedPolicy policy(options);
+    SaveInfo info = info_with(Replay::unbiased);
+    info.replay_elements = static_cast<int64_t>(chain) * large.numel();
+    const Decision within = policy.decide(info, large);
+    CHECK(within.what == Decision::replay);
+    CHECK(within.codec == &policy.codec());  // how it waits once rebuilt
+    info.replay_elements += 1;
+    CHECK(policy.decide(info, large).what == Decision::pack);
+  }
+  FixedPolicy lossless(options_of("L0", true));
+  CHECK(lossless.decide(info_with(Replay::exact), large).codec == nullptr);
+}
+
+TEST_CASE("recipes whose bias is corrected are taken from 4 bits on") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (int bits : {2, 3, 4, 8}) {
+    FixedPolicyOptions options = options_of("L1", true);
+    options.bits = bits;
+    FixedPolicy policy(options);
+    CHECK((policy.decide(info_with(Replay::corrected), large).what == Decision::replay) ==
+          (bits >= 4));
+  }
+}
+
+TEST_CASE("signs go into codes, into masks, or are rebuilt with the bias that this has") {
+  const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
+  for (Signs signs : {Signs::codes, Signs::masks, Signs::rebuilt}) {
+    FixedPolicyOptions options = options_of("L1", true);
+    options.signs = signs;
+    FixedPolicy policy(options);
+    const bool rebuilt = signs == Signs::rebuilt;
+    CHECK(policy.decide({}, large).carry_sign == (signs == Signs::codes));
+    CHECK(policy.rebuilds_signs() == rebuilt);
+    CHECK(policy.decide(info_with(Replay::biased), large).what ==
+          (rebuilt ? Decision::replay : Decision::pack));
+  }
+}
+
+TEST_CASE("the batch, other dtypes and small tensors stay raw") {
+  FixedPolicy policy;
+  const auto what = [&](const Tensor& x) { return policy.decide({}, x).what; };
+  CHECK(what(Tensor::empty({16385}, DType::f32, kMeta)) == Decision::pack);
+  CHECK(what(Tensor::empty({16384}, DType::f32, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::i64, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::u8, kMeta)) == Decision::raw);
+  CHECK(what(Tensor::empty({100000}, DType::bf16, kMeta)) == Decision::pack);
+  {
+    CategoryScope scope(Category::input);
+    const Tensor batch = Tensor::empty({100000}, DType::f32, kMeta);
+    CHECK(what(batch) == Decision::raw);
+    CHECK(policy.decide(info_with(Replay::exact), batch).what == Decision::raw);
+  }
+  FixedPolicyOptions options;
+  options.min_elements = 0;
+  FixedPolicy all(options);
+  CHECK(all.decide({}, Tensor::empty({1}, DType::f32, kMeta)).what == Decision::pack);
+}
+
+TEST_CASE("an unknown level lists the known ones") {
+  CHECK(parse_level("L1.2").bits == 2);
+  CHECK(levels().size() == 10);
+  CHECK(parse_level("L2.1").adaptive);
+  CHECK(parse_level("L3").offload);
+  CHECK(parse_level("CB1").checkpointing);
+  CHECK_THROWS_WITH_AS(parse_level("L5"),
+                       doctest::Contains("expected a level of L0 (activations are kept raw), L1 "
+                                         "(activations in 4 bits), L1.1"),
+                       Error);
+  CHECK_THROWS_AS(FixedPolicy(options_of("l1", true)), Error);
+  FixedPolicyOptions options;
+  options.min_elements = -1;
+  CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[compression] expected min_elements >= 0, got -1",
+                       Error);
+  options.min_elements = 0;
+  options.chain = -1;
+  CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[compression] expected chain >= 0, got -1", Error);
+}

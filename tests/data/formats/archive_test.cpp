@@ -1,0 +1,130 @@
+#include "data/formats/archive.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "core/error.h"
+#include "tests/data/files.h"
+#include "tests/data/formats/archive_bytes.h"
+
+namespace frugal::data {
+namespace {
+
+namespace fs = std::filesystem;
+using frugal_test::content_of;
+using frugal_test::gzip;
+using frugal_test::tar;
+using frugal_test::TemporaryFolder;
+using frugal_test::zip;
+using Entry = frugal_test::ArchiveEntry;
+
+std::vector<std::string> listing(const std::string& folder) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    out.push_back(fs::relative(entry.path(), folder).string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+TEST_CASE("archives of each kind") {
+  if (!can_unpack()) {
+    CHECK_THROWS_WITH_AS(unpack("a", "b"), doctest::Contains("libarchive"), Error);
+    return;
+  }
+  const std::vector<Entry> entries{
+      {"set/", "", '5'}, {"set/a.txt", "alpha"}, {"./set/sub/b", std::string(3000, 'b')}};
+  const std::string plain = tar(entries), packed = gzip(plain), zipped = zip(entries);
+  for (const std::string& bytes : {plain, packed, zipped}) {
+    const TemporaryFolder folder;
+    const std::string archive = folder.write("archive", bytes);
+    unpack(archive, folder / "deep/all");
+    CHECK(listing(folder / "deep") == std::vector<std::string>{"all", "all/set", "all/set/a.txt",
+                                                               "all/set/sub", "all/set/sub/b"});
+    unpack(archive, folder / "data", "set");
+    CHECK(listing(folder / "data") == std::vector<std::string>{"a.txt", "sub", "sub/b"});
+    CHECK(content_of(folder / "data/a.txt") == "alpha");
+    CHECK(content_of(folder / "data/sub/b") == std::string(3000, 'b'));
+    CHECK((fs::status(folder / "data/a.txt").permissions() & fs::perms::owner_exec) ==
+          fs::perms::none);
+    CHECK((fs::status(folder / "data").permissions() & fs::perms::others_exec) != fs::perms::none);
+    CHECK_THROWS_WITH_AS(unpack(archive, folder / "data", "set"),
+                         doctest::Contains("got one that holds something"), Error);
+    CHECK_THROWS_WITH_AS(unpack(archive, folder / "x", "other"),
+                         doctest::Contains("expected all of"), Error);
+    fs::create_directory(folder / "empty");
+    unpack(archive, folder / "empty/", "set");
+    CHECK(exists(fs::path(folder / "empty/a.txt")));
+    for (const std::string& name : listing(folder.path()))
+      CHECK(name.find(".unpack-") == std::string::npos);
+  }
+}
+
+TEST_CASE("hostile archives leave nothing") {
+  if (!can_unpack()) return;
+  const auto refuses = [](const std::string& bytes, const char* why,
+                          const UnpackLimits& limits = {}) {
+    CAPTURE(why);
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "in");
+    const std::string archive = folder.write("archive", bytes);
+    CHECK_THROWS_WITH_AS(unpack(archive, folder / "in/out", "", limits), doctest::Contains(why),
+                         Error);
+    CHECK(listing(folder.path()) == std::vector<std::string>{"archive", "in"});
+  };
+  const char* names = "names below the archive's folder";
+  for (const char* name :
+       {"../evil", "a/../../evil", "..", "/etc/evil", "a\\..\\evil", "a\nb", "a/.."}) {
+    refuses(tar({{"ok", "x"}, {name, "x"}}), names);
+    refuses(zip({{"ok", "x"}, {name, "x"}}), names);
+  }
+  refuses(tar({{"ok", "x"}, {"link", "", '2', "/etc"}}), "the link \"link\"");
+  refuses(tar({{"ok", "x"}, {"link", "", '2', "ok"}, {"link/a", "x"}}), "the link");
+  refuses(tar({{"ok", "x"}, {"hard", "", '1', "ok"}}), "the link \"hard\"");
+  refuses(zip({{"ok", "x"}, {"link", "/etc/passwd", '2'}}), "the link");
+  refuses(tar({{"device", "", '3'}}), "the device or pipe");
+  refuses(tar({{"pipe", "", '6'}}), "the device or pipe");
+  refuses(tar({{"a", "x"}, {"a", "y"}}), "came before");
+  refuses(tar({{"a", "x"}, {"a/b", "y"}}), "cannot make the folder");
+  refuses(tar({{"a/b", "x"}, {"a", "y"}}), "cannot write \"a\"");
+  refuses(tar({{"a", "x"}, {"b", "x"}, {"c", "x"}}), "at most 2 entries", {.entries = 2});
+  refuses(tar({{"a", std::string(600, 'x')}, {"b", std::string(600, 'x')}}), "at most 1000 bytes",
+          {.bytes = 1000});
+  // Zeros of 24 MiB in 24 KiB.
+  refuses(gzip(tar({{"a", std::string(24 << 20, '\0')}})), "bytes from", {.ratio = 10});
+  refuses("", "");
+  refuses("no archive at all, but some text", "");
+  refuses(tar({}), "expected files in");
+  refuses(tar({{"a", "", '5'}}), "expected files in");
+  // Cut or changed.
+  const std::string good = tar({{"a", std::string(100000, 'a')}}), packed = gzip(good);
+  refuses(good.substr(0, 50000), "cannot read");
+  refuses(packed.substr(0, packed.size() / 2), "cannot read");
+  refuses(zip({{"a", "content"}}, 1), "cannot read");
+  std::string head = good;
+  head[0] = 'b';  // against the header's sum
+  refuses(head, "");
+  CHECK_THROWS_AS(unpack("/no/such/archive", "/no/such/folder"), Error);
+}
+
+TEST_CASE("a gzipped file") {
+  if (!can_unpack()) return;
+  const TemporaryFolder folder;
+  const std::string content(100000, 'c');
+  const std::string archive = folder.write("a.gz", gzip(content));
+  gunzip(archive, folder / "new/a");
+  CHECK(content_of(folder / "new/a") == content);
+  CHECK(listing(folder / "new") == std::vector<std::string>{"a"});
+  CHECK_THROWS_WITH_AS(gunzip(folder.write("b", "text"), folder / "b2"),
+                       doctest::Contains("expected a gzip file"), Error);
+  CHECK_THROWS_WITH_AS(gunzip(archive, folder / "c", {.bytes = 99999}),
+                       doctest::Contains("at most 99999 bytes"), Error);
+  CHECK_THROWS_AS(gunzip(folder.write("cut.gz", gzip(content).substr(0, 60)), folder / "d"), Error);
+  CHECK_FALSE(fs::exists(folder / "c"));
+  CHECK_FALSE(fs::exists(folder / "d"));
+}
+
+}  // namespace
+}  // namespace frugal::data

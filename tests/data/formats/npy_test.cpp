@@ -1,0 +1,260 @@
+#include "data/formats/npy.h"
+
+#include <doctest/doctest.h>
+
+#include "data/graph/npz_graph.h"
+#include "tests/data/files.h"
+#include "tests/data/formats/arrays.h"
+
+using namespace frugal;
+using namespace frugal::data;
+using namespace frugal_test;
+
+namespace {
+
+void rejects(const std::string& content, const char* message) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("bad.npy", content);
+  CHECK_THROWS_WITH_AS(read_npy(path), doctest::Contains(message), Error);
+  CHECK_THROWS_WITH_AS(read_npy(path), doctest::Contains(path.c_str()), Error);
+}
+
+void rejects_zip(const std::string& content, const char* message) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("bad.npz", content);
+  const auto read = [&] { return NpzFile::open(path).read("a"); };
+  CHECK_THROWS_WITH_AS(read(), doctest::Contains(message), Error);
+  CHECK_THROWS_WITH_AS(read(), doctest::Contains(path.c_str()), Error);
+}
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+Entries small_graph() {
+  Entries entries;  // edges 0 -> 1, 1 -> 0, 2 -> 2, 2 -> 0
+  add_csr(entries, "adj_", 3, 3, {0, 1, 2, 4}, {1, 0, 2, 0}, {1, 1, 1, 1});
+  add_csr(entries, "attr_", 3, 4, {0, 2, 2, 3}, {3, 1, 0}, {1, 3, 2});
+  entries.emplace_back("labels.npy", npy("|u1", "(3,)", cat("\1", std::string(1, '\0'), "\2")));
+  entries.emplace_back("names.npy", npy("|S3", "(1,)", "abc"));
+  return entries;
+}
+
+}  // namespace
+
+TEST_CASE("arrays of all dtypes and both orders are read") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& content) {
+    return read_npy(folder.write("a", content));
+  };
+  const std::vector<double> six{1, 2, 3, 4, 5, 6};
+  const Tensor f4 = read(npy("<f4", "(2, 3)", raw_bytes<float>({1, 2, 3, 4, 5, 6})));
+  CHECK(f4.shape() == Shape{2, 3});
+  CHECK(f4.dtype() == DType::f32);
+  CHECK(f4.storage()->category() == Category::input);
+  CHECK(f4.to_vector() == six);
+  CHECK(read(npy("<f8", "(6,)", raw_bytes<double>(six))).to_vector() == six);
+  CHECK(read(npy("<i4", "(6L,)", raw_bytes<int32_t>({1, 2, 3, 4, 5, 6}))).to_vector() == six);
+  CHECK(read(npy("<i8", "(1, 6)", raw_bytes<int64_t>({1, 2, 3, 4, 5, 6}))).to_vector() == six);
+  CHECK(read(npy("|u1", "(6,)", "\1\2\3\4\5\6")).to_vector() == six);
+  CHECK(read(npy("|b1", "(2,)", std::string("\1\0", 2))).to_vector() == std::vector<double>{1, 0});
+  const Tensor i1 = read(npy("|i1", "(2,)", "\xff\1"));
+  CHECK(i1.dtype() == DType::i32);
+  CHECK(i1.to_vector() == std::vector<double>{-1, 1});
+  CHECK(read(npy("<i8", "()", raw_bytes<int64_t>({7}))).item() == 7);
+  CHECK(read(npy("<f4", "(0, 3)", "")).shape() == Shape{0, 3});
+  CHECK(read(npy("<i4", "(2, 3)", raw_bytes<int32_t>({1, 4, 2, 5, 3, 6}), "True")).to_vector() ==
+        six);
+  const Tensor cube = read(npy("|u1", "(2, 2, 2)", "\1\2\3\4\5\6\7\10", "True"));
+  CHECK(cube.to_vector() == std::vector<double>{1, 5, 3, 7, 2, 6, 4, 8});
+  const std::string header = "{\"shape\": (1,), \"descr\": \"<f4\", \"fortran_order\": False}";
+  const std::string second = cat("\x93NUMPY\x02", std::string(1, '\0'), little(header.size(), 4),
+                                 header, raw_bytes<float>({5}));
+  CHECK(read(second).item() == 5);
+  CHECK(to_i64("a", read(npy("|u1", "(2,)", "\1\2"))).to_vector() == std::vector<double>{1, 2});
+  CHECK(to_f32(read(npy("<f8", "(1,)", raw_bytes<double>({0.5})))).item() == 0.5);
+  CHECK_THROWS_WITH_AS(to_i64("a", f4), doctest::Contains("expected integers"), Error);
+}
+
+TEST_CASE("every lie of an array file is named") {
+  const std::string data = raw_bytes<float>({1, 2, 3, 4, 5, 6});
+  rejects("", "a NumPy array file");
+  rejects("\x93NUMPX\x01", "a NumPy array file");
+  rejects(cat("\x93NUMPY\x04", std::string(3, '\0')), "version 1 to 3");
+  rejects(cat("\x93NUMPY\x02", std::string(3, '\0')), "truncated header");
+  rejects(cat("\x93NUMPY\x01", std::string(1, '\0'), "\xff\xff"), "got a length of 65535");
+  rejects(npy("<f4", "(2, 3)", data.substr(1)), "expected 24 bytes of data [2, 3] <f4");
+  rejects(npy("<f4", "(2, 3)", data + "x"), "got 25");
+  rejects(npy(">f4", "(2, 3)", data), "little-endian");
+  rejects(npy("|O", "(1,)", data), "a dtype of f4");
+  rejects(npy("<f4", "(4611686018427387904, 2)", data), "overflows");
+  rejects(npy("<f4", "(0, 4611686018427387904, 4)", ""), "overflows");
+  rejects(npy("<f4", "(99999999999999999999,)", data), "expected a header");
+  rejects(npy("<f4", "(-1,)", data), "expected a header");
+  rejects(npy("<f4", "(1,1,1,1,1,1,1,1,1)", data), "expected a header");
+  rejects(npy("<f4", "(6", data), "expected a header");
+  rejects(npy("<f4", "6", data), "expected a header");
+  rejects(npy("<f4", "(6,)", data, "Maybe"), "expected a header");
+  rejects(npy("{'descr': '<f4', 'shape': (6,)}", data), "expected a header");
+  rejects(npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", data),
+          "expected a header");
+  rejects(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} x", data),
+          "expected a header");
+  rejects(npy("__import__('os')", data), "expected a header");
+  rejects(npy("|b1", "(1,)", "\2"), "bools of 0 or 1");
+}
+
+TEST_CASE("archives are read stored, deflated and with 64-bit sizes") {
+  const TemporaryFolder folder;
+  const Entries entries{{"a.npy", npy_of<int32_t>("<i4", {3, 1})},
+                        {"b.npy", npy("<f4", "(0,)", "")}};
+  for (const bool deflate : {false, true})
+    for (const bool wide : {false, true}) {
+      const NpzFile file = NpzFile::open(folder.write("a", zip(entries, deflate, wide)));
+      CHECK(file.names() == std::vector<std::string>{"a", "b"});
+      CHECK(file.contains("a"));
+      CHECK(!file.contains("c"));
+      CHECK(file.read("a").to_vector() == std::vector<double>{3, 1});
+      CHECK(file.read("b").numel() == 0);
+    }
+  const std::string commented = zip(entries);
+  const NpzFile file = NpzFile::open(
+      folder.write("c", cat(commented.substr(0, commented.size() - 2), little(3, 2), "abc")));
+  CHECK(file.read("a").item() == 3);
+}
+
+TEST_CASE("every lie of an archive is named") {
+  const std::string array = npy_of<int32_t>("<i4", {3, 1});
+  const std::string good = zip({{"a.npy", array}}), packed = zip({{"a.npy", array}}, true);
+  rejects_zip("", "expected a zip archive");
+  rejects_zip(array, "expected a zip archive");
+  rejects_zip(zip({{"b.npy", array}}), "an array \"a\"");
+  rejects_zip(zip({{"a.npy", array}, {"a.npy", array}}), "\"a.npy\" twice");
+  const auto broken = [](std::string content, size_t at, char value) {
+    content[at] = value;
+    return content;
+  };
+  const size_t data = 30 + 5, directory = good.size() - 22 - 46 - 5;
+  rejects_zip(broken(good, data + array.size() - 1, 9), "wrong checksum");
+  rejects_zip(broken(good, 0, 9), "expected the header of \"a.npy\"");
+  rejects_zip(broken(good, directory, 9), "corrupt zip directory");
+  rejects_zip(broken(good, directory + 8, 1), "encrypted");
+  rejects_zip(broken(good, directory + 10, 12), "got method 12");
+  rejects_zip(broken(good, directory + 27, 64), "impossible sizes");
+  rejects_zip(broken(good, good.size() - 6, 127), "outside of the file");
+  rejects_zip(broken(good, good.size() - 12, 99), "outside of the file");
+  rejects_zip(broken(good, good.size() - 18, 1), "in one part");
+  const size_t packed_directory = packed.size() - 22 - 46 - 5;
+  // Says that it inflates to less, to more, and to far more than any deflated data can.
+  const auto size = static_cast<uint8_t>(array.size());
+  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size - 1)), "got 7");
+  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size + 1)), "got 9");
+  rejects_zip(broken(packed, packed_directory + 27, 64), "impossible sizes");
+  rejects_zip(broken(packed, data, '\xff'), "corrupt deflated");
+}
+
+// A broken checksum tells who expands an entry before looking at what it is.
+TEST_CASE("an archive that expands to what nobody wants is refused by its headers") {
+  const auto spoilt = [](Entries entries, const std::string& name) {
+    std::string content = zip(entries, true);
+    const size_t record = content.rfind("PK\1\2", content.rfind(name));
+    content[record + 16] ^= 1;
+    return content;
+  };
+  rejects_zip(spoilt({{"a.npy", std::string(1 << 20, '\0')}}, "a.npy"), "a NumPy array file");
+  const TemporaryFolder folder;
+  const auto open = [&](const std::string& name, const std::string& array) {
+    Entries entries = small_graph();
+    for (auto& [known, content] : entries)
+      if (known == name) content = array;
+    open_npz_graph(folder.write("g.npz", spoilt(entries, name)), {});
+  };
+  const std::string many = npy_of("<f4", std::vector<float>(1 << 20));
+  CHECK_THROWS_WITH_AS(open("labels.npy", many), doctest::Contains("labels [V]"), Error);
+  CHECK_THROWS_WITH_AS(open("adj_shape.npy", many), doctest::Contains("2 extents"), Error);
+  for (const char* name : {"adj_data.npy", "attr_indices.npy", "attr_indptr.npy"})
+    CHECK_THROWS_WITH_AS(open(name, many), doctest::Contains("expected row_ptr [rows + 1]"), Error);
+}
+
+TEST_CASE("dense features of next to nothing but zeros are refused") {
+  const TemporaryFolder folder;
+  const auto open = [&](int64_t columns, bool sparse) {
+    Entries entries;
+    add_csr(entries, "adj_", 3, 3, {0, 1, 2, 2}, {1, 0}, {1, 1});
+    add_csr(entries, "attr_", 3, columns, {0, 2, 2, 3}, {3, 1, 0}, {1, 3, 2});
+    entries.emplace_back("labels.npy", npy_of<int32_t>("<i4", {0, 1, 2}));
+    return open_npz_graph(folder.write("g.npz", zip(entries)), {.sparse = sparse}).features;
+  };
+  constexpr int64_t kWide = int64_t{1} << 40;
+  CHECK(open(kWide, true) == kWide);
+  CHECK_THROWS_WITH_AS(open(kWide, false), doctest::Contains("a sparse matrix"), Error);
+  CHECK(open(1000, false) == 1000);
+}
+
+TEST_CASE("every prefix and every flipped byte of an archive gives an error or its arrays") {
+  const TemporaryFolder folder;
+  for (const bool wide : {false, true}) {
+    const std::string good = zip({{"a.npy", npy_of<int32_t>("<i4", {3, 1})}}, !wide, wide);
+    const auto read = [&](const std::string& content) {
+      const NpzFile file = NpzFile::open(folder.write("mutated", content));
+      return file.read("a");
+    };
+    for (size_t cut = 0; cut < good.size(); ++cut)
+      REQUIRE_THROWS_AS(read(good.substr(0, cut)), Error);
+    for (size_t at = 0; at < good.size(); ++at)
+      for (const unsigned flip : {1u, 4u, 0x80u, 0xffu}) {
+        std::string bad = good;
+        bad[at] = static_cast<char>(static_cast<uint8_t>(bad[at]) ^ flip);
+        try {
+          // Only times, versions and the like may change without notice.
+          const std::vector<double> values = read(bad).to_vector();
+          REQUIRE(values == std::vector<double>{3, 1});
+        } catch (const Error&) {
+        }
+      }
+  }
+}
+
+TEST_CASE("a graph of sparse matrices in one archive") {
+  const TemporaryFolder folder;
+  const GraphData graph = open_npz_graph(folder.write("g", zip(small_graph())), {false, false});
+  CHECK(graph.nodes == 3);
+  CHECK(graph.classes == 3);
+  CHECK(graph.edge_index.to_vector() == std::vector<double>{0, 0, 1, 2, 1, 2, 0, 0});
+  CHECK(graph.x.to_vector() == std::vector<double>{0, 3, 0, 1, 0, 0, 0, 0, 2, 0, 0, 0});
+  CHECK(graph.y.to_vector() == std::vector<double>{1, 0, 2});
+  CHECK(!graph.train_mask.defined());
+  const GraphData sparse =
+      open_npz_graph(folder.write("g", zip(small_graph(), true)), {true, true});
+  CHECK(sparse.x_col.to_vector() == std::vector<double>{1, 3, 0});  // sorted
+  CHECK(sparse.x_value.to_vector() == std::vector<double>{0.75, 0.25, 1});
+
+  const auto rejects_graph = [&](size_t which, const std::string& content, const char* message) {
+    Entries entries = small_graph();
+    entries[which].second = content;
+    CHECK_THROWS_WITH_AS(open_npz_graph(folder.write("bad", zip(entries))),
+                         doctest::Contains(message), Error);
+  };
+  rejects_graph(3, npy_of<int64_t>("<i8", {3, 4}), "an adjacency [V, V]");
+  rejects_graph(3, npy_of<int64_t>("<i8", {3}), "2 extents");
+  rejects_graph(1, npy_of<int32_t>("<i4", {1, 0, 3, 0}), "columns in [0, 3)");
+  rejects_graph(1, npy_of<float>("<f4", {1, 0, 2, 0}), "expected integers");
+  rejects_graph(4, npy_of<float>("<f4", {1, INFINITY, 2}), "got inf at row 0, column 1");
+  rejects_graph(8, npy_of<int32_t>("<i4", {0, 1}), "labels [V]");
+  rejects_graph(8, npy_of<int32_t>("<i4", {0, -1, 1}), "got -1 at node 1");
+}
+
+TEST_CASE("cora.npz in FRUGAL_DATA") {
+  const char* root = std::getenv("FRUGAL_DATA");
+  const std::string path = std::string(root == nullptr ? "" : root) + "/graphs/npz/cora.npz";
+  if (root == nullptr || !std::filesystem::exists(path)) {
+    MESSAGE("skipped: no graphs/npz/cora.npz in $FRUGAL_DATA");
+    return;
+  }
+  const GraphData graph = open_npz_graph(path, {false, true});
+  CHECK(graph.nodes == 2708);
+  CHECK(graph.edges() == 2 * 5278);
+  CHECK(graph.features == 1433);
+  CHECK(graph.classes == 7);
+  CHECK(graph.x_value.numel() == 49216);
+  CHECK_THROWS_WITH_AS(NpzFile::open(path).read("node_names"), doctest::Contains("a dtype of"),
+                       Error);
+}

@@ -1,0 +1,109 @@
+#include "data/graph/graphsaint.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "tests/data/files.h"
+#include "tests/data/formats/arrays.h"
+
+using namespace frugal;
+using namespace frugal::data;
+using namespace frugal_test;
+
+namespace {
+
+std::string adjacency(int64_t nodes, const std::vector<int32_t>& row_ptr,
+                      const std::vector<int32_t>& col) {
+  std::vector<std::pair<std::string, std::string>> entries;
+  entries.emplace_back("format.npy", npy("|S3", "()", "csr"));
+  add_csr(entries, "", nodes, nodes, row_ptr, col, std::vector<float>(col.size(), 1.0f));
+  return zip(entries, true);
+}
+
+struct Files {
+  // 0 - 1, 1 - 2, 2 - 3, 0 - 3; nodes 0, 1 and 3 train.
+  std::map<std::string, std::string> content = {
+      {"adj_full.npz", adjacency(4, {0, 2, 4, 6, 8}, {1, 3, 0, 2, 1, 3, 2, 0})},
+      {"feats.npy", npy("<f8", "(4, 2)", raw_bytes<double>({1, 5, 3, 5, 9, 7, 5, 5}))},
+      {"class_map.json", R"({"0": 1, "1": 0, "3": 2, "2": 1})"},
+      {"role.json", R"({"tr": [0, 1, 3], "va": [2], "te": []})"},
+  };
+
+  GraphData open(const GraphSaintOptions& options = {}) const {
+    const TemporaryFolder folder;
+    for (const auto& [name, text] : content) folder.write(name, text);
+    return open_graphsaint(folder.path(), options);
+  }
+};
+
+void rejects(const std::string& name, const std::string& text, const char* message) {
+  Files files;
+  files.content[name] = text;
+  CHECK_THROWS_WITH_AS(files.open(), doctest::Contains(message), Error);
+  CHECK_THROWS_WITH_AS(files.open(), doctest::Contains(name.c_str()), Error);
+}
+
+}  // namespace
+
+TEST_CASE("a small GraphSAINT set") {
+  Files files;
+  const GraphData graph = files.open();
+  CHECK(graph.nodes == 4);
+  CHECK(graph.classes == 3);
+  CHECK(graph.y.to_vector() == std::vector<double>{1, 0, 1, 2});
+  CHECK(graph.edges() == 8);
+  CHECK(graph.train_edge_index.to_vector() == std::vector<double>{0, 0, 1, 3, 1, 3, 0, 0});
+  CHECK(graph.train_mask.to_vector() == std::vector<double>{1, 1, 0, 1});
+  CHECK(graph.val_mask.to_vector() == std::vector<double>{0, 0, 1, 0});
+  // Mean and variance of the training nodes 0, 1 and 3; the second column is constant there.
+  const double unit = std::sqrt(8.0 / 3);
+  const std::vector<double> expected{-2 / unit, 0, 0, 0, 6 / unit, 2, 2 / unit, 0};
+  for (size_t i = 0; i < expected.size(); ++i)
+    CHECK(graph.x.item(static_cast<int64_t>(i)) == doctest::Approx(expected[i]));
+  CHECK(files.open({false, {false, false}}).x.item(4) == 9);
+  CHECK(files.open({false, {true, true}}).x_value.item(0) == doctest::Approx(1.0 / 6));
+
+  // Directed: row 0 lists who sends to node 0. And what training may see, from its own file.
+  files.content["adj_full.npz"] = adjacency(4, {0, 1, 1, 1, 1}, {2});
+  files.content["adj_train.npz"] = adjacency(4, {0, 0, 1, 1, 1}, {0});
+  const GraphData directed = files.open();
+  CHECK(directed.edge_index.to_vector() == std::vector<double>{2, 0});
+  CHECK(directed.train_edge_index.to_vector() == std::vector<double>{0, 1});
+}
+
+TEST_CASE("several labels a node, in any order") {
+  Files files;
+  files.content["class_map.json"] = R"({"3": [1, 1], "0": [0, 1], "2": [0, 0], "1": [1, 0]})";
+  const GraphData graph = files.open();
+  CHECK(graph.classes == 2);
+  CHECK(graph.y.to_vector() == std::vector<double>{0, 1, 1, 0, 0, 0, 1, 1});
+}
+
+TEST_CASE("GraphSAINT files that disagree are refused") {
+  rejects("adj_full.npz", "PK", "a zip archive");
+  rejects("adj_full.npz", adjacency(4, {0, 1, 1, 1, 1}, {4}), "columns in [0, 4)");
+  rejects("adj_train.npz", adjacency(3, {0, 0, 0, 0}, {}), "a matrix [4, 4]");
+  rejects("feats.npy", npy("<f8", "(3, 2)", raw_bytes<double>({1, 2, 3, 4, 5, 6})),
+          "features [4, F]");
+  rejects("feats.npy", npy("<f8", "(4, 1)", raw_bytes<double>({1, NAN, 3, 4})),
+          "got nan at node 1, column 0");
+  rejects("feats.npy", npy("<f8", "(4, 1)", raw_bytes<double>({1, 1e300, 3, 4})), "got inf");
+  rejects("class_map.json", R"({"0": 1})", "labels of 4 nodes");
+  rejects("class_map.json", R"({"0": 1, "0": 1})", "0 twice");
+  rejects("class_map.json", R"({"0": -1})", "got -1 at node 0");
+  rejects("class_map.json", R"({"4": 1})", "nodes in [0, 4)");
+  rejects("class_map.json", R"({"0": 1, "1": [1]})", "got another at node 1");
+  rejects("class_map.json", R"({"0": [1], "1": [1, 0]})", "got another at node 1");
+  rejects("class_map.json", R"({"0": []})", "expected 1 to 4095 labels");
+  rejects("class_map.json", R"({"0": 4096})", "labels in [0, 4096)");
+  rejects("class_map.json", R"({"0": [2]})", "labels in [0, 2)");
+  rejects("role.json", R"({"tr": [0], "va": [1]})", "got less");
+  rejects("role.json", R"({"tr": [0], "va": [1], "te": [0]})", "got 0 in two");
+  rejects("role.json", R"({"tr": [0, 0], "va": [1], "te": []})", "0 twice");
+  rejects("role.json", R"({"tr": [4], "va": [1], "te": []})", "nodes in [0, 4)");
+  rejects("role.json", R"({"tr": [0], "xx": [1], "te": []})", "got \"xx\"");
+  rejects("role.json", R"({"tr": 0, "va": [1], "te": []})", "the lists tr, va and te");
+  CHECK_THROWS_WITH_AS(Files().open({true, {false, true}}), doctest::Contains("dense features"),
+                       Error);
+}

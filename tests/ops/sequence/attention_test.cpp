@@ -1,0 +1,216 @@
+#include "ops/sequence/attention.h"
+
+#include <doctest/doctest.h>
+
+#include "core/memory.h"
+#include "tests/ops/samples.h"
+
+namespace frugal::ops {
+namespace {
+
+struct Sizes {
+  int64_t n, t, s, heads, d;
+};
+
+AttentionInputs inputs_of(const Sizes& z, uint64_t seed = 1) {
+  return {normals({z.n, z.t, z.heads, z.d}, seed),
+          normals({z.n, z.s, z.heads, z.d}, seed + 1),
+          normals({z.n, z.s, z.heads, z.d}, seed + 2),
+          {},
+          {}};
+}
+
+Tensor in_dtype(const Tensor& x, DType dtype) {
+  return !x.defined() || x.dtype() == DType::i64 ? x : cast(x, dtype);
+}
+AttentionInputs in_dtype(const AttentionInputs& in, DType dtype) {
+  return {in_dtype(in.q, dtype), in_dtype(in.k, dtype), in_dtype(in.v, dtype),
+          in_dtype(in.mask, dtype), in_dtype(in.bias, dtype)};
+}
+
+int64_t peak_of(Category category) {
+  return allocator(kCpu).report().peak[static_cast<size_t>(category)];
+}
+
+struct Everything {
+  AttentionOutput out;
+  AttentionGradients g;
+};
+
+Everything run(const AttentionInputs& in, const AttentionOptions& options,
+               bool keep_output = true) {
+  Everything all{attention(in, options), {}};
+  const auto like = [](const Tensor& x) {
+    return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : x;
+  };
+  all.g = {like(in.q), like(in.k), like(in.v), like(in.bias)};
+  const Tensor dy = normals(in.q.shape(), 9, in.q.dtype());
+  attention_backward(dy, in, keep_output ? all.out : AttentionOutput{}, options, all.g);
+  return all;
+}
+
+double distance(const Everything& a, const Everything& b) {
+  double worst = 0;
+  const auto compare = [&](const Tensor& x, const Tensor& y) {
+    if (x.defined()) worst = std::max(worst, error(x, y.to_vector()));
+  };
+  compare(a.out.y, b.out.y);
+  compare(a.out.lse, b.out.lse);
+  compare(a.g.dq, b.g.dq);
+  compare(a.g.dk, b.g.dk);
+  compare(a.g.dv, b.g.dv);
+  compare(a.g.dbias, b.g.dbias);
+  return worst;
+}
+
+bool same(const Everything& a, const Everything& b) {
+  return same_bits(a.out.y, b.out.y) && same_bits(a.out.lse, b.out.lse) &&
+         same_bits(a.g.dq, b.g.dq) && same_bits(a.g.dk, b.g.dk) && same_bits(a.g.dv, b.g.dv) &&
+         same_bits(a.g.dbias, b.g.dbias);
+}
+
+}  // namespace
+
+TEST_CASE("attention: f64 follows the definition") {
+  const AttentionInputs in = in_dtype(inputs_of({1, 2, 3, 1, 4}), DType::f64);
+  const Tensor y = attention(in, {}).y;
+  for (int64_t t = 0; t < 2; ++t) {
+    double total = 0, weights[3];
+    for (int64_t s = 0; s < 3; ++s) {
+      double score = 0;
+      for (int64_t k = 0; k < 4; ++k) score += in.q.item(t * 4 + k) * in.k.item(s * 4 + k) / 2;
+      total += weights[s] = std::exp(score);
+    }
+    for (int64_t k = 0; k < 4; ++k) {
+      double expected = 0;
+      for (int64_t s = 0; s < 3; ++s) expected += weights[s] / total * in.v.item(s * 4 + k);
+      CHECK(y.item(t * 4 + k) == doctest::Approx(expected));
+    }
+  }
+}
+
+TEST_CASE("attention: f32 and its gradients are f64's, for odd sizes, masks and dropout") {
+  for (const Sizes& z :
+       {Sizes{2, 1, 1, 1, 1}, Sizes{2, 7, 7, 3, 5}, Sizes{1, 65, 130, 2, 16},
+        Sizes{1, 128, 128, 1, 64}, Sizes{1, 1, 300, 2, 8}, Sizes{1, 130, 3, 1, 33}})
+    for (int form = 0; form < 6; ++form) {
+      AttentionInputs in = inputs_of(z);
+      AttentionOptions options;
+      options.causal = form == 1;
+      if (form == 2) {
+        in.mask = Tensor::zeros({z.n, z.s}, DType::i64);
+        for (int64_t i = 0; i < in.mask.numel(); ++i)
+          in.mask.mut<int64_t>()[i] = i % 3 == 0 ? 0 : 1;
+      }
+      if (form == 3) in.mask = normals({z.heads, z.t, z.s}, 5);
+      if (form == 4) in.bias = normals({z.heads, z.t, z.s}, 6), options.scale = 0.7;
+      if (form == 5) options.dropout = 0.4, options.key = {5, 1}, options.causal = true;
+      CAPTURE(form);
+      CAPTURE(z.t);
+      CAPTURE(z.s);
+      const Everything fine = run(in_dtype(in, DType::f64), options), coarse = run(in, options);
+      CHECK(distance(coarse, fine) < 2e-5);
+      CHECK(distance(run(in, options, false), fine) < 2e-5);  // computed again
+      const ThreadsScope threads(3);
+      CHECK(same(run(in, options), coarse));
+    }
+}
+
+TEST_CASE("attention: bf16 is computed in f32 and rounded once") {
+  const AttentionInputs rounded = in_dtype(inputs_of({2, 20, 33, 2, 8}), DType::bf16);
+  const Everything narrow = run(rounded, {}), wide = run(in_dtype(rounded, DType::f32), {});
+  CHECK(narrow.out.lse.dtype() == DType::f32);
+  CHECK(same_bits(narrow.out.lse, wide.out.lse));
+  CHECK(same_bits(narrow.out.y, cast(wide.out.y, DType::bf16)));
+  CHECK(error(narrow.g.dv, wide.g.dv.to_vector()) < 0.02);
+  CHECK(error(narrow.g.dq, wide.g.dq.to_vector()) < 0.05);
+  CHECK(error(narrow.g.dk, wide.g.dk.to_vector()) < 0.05);
+}
+
+TEST_CASE("attention: heads that are parts of one projection are read and written in place") {
+  const int64_t n = 2, t = 9, heads = 2, d = 16;
+  const Tensor qkv = normals({n, t, 3 * heads, d}, 1), dqkv = Tensor::full(qkv.shape(), 7);
+  const auto part = [&](const Tensor& x, int64_t i) {
+    return x.slice(2, i * heads, (i + 1) * heads);
+  };
+  const AttentionInputs views{part(qkv, 0), part(qkv, 1), part(qkv, 2), {}, {}};
+  const AttentionInputs copies{
+      contiguous(views.q), contiguous(views.k), contiguous(views.v), {}, {}};
+  const Everything expected = run(copies, {});
+  allocator(kCpu).reset_peak();
+  const int64_t before = peak_of(Category::activation);
+  const AttentionOutput out = attention(views, {});
+  // The output and its sums: no copies of q, k, v.
+  CHECK(peak_of(Category::activation) - before < out.y.nbytes() + out.lse.nbytes() + 128);
+  CHECK(same_bits(out.y, expected.out.y));
+  attention_backward(normals(out.y.shape(), 9), views, out, {},
+                     {part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), {}});
+  CHECK(same_bits(part(dqkv, 0), expected.g.dq));
+  CHECK(same_bits(part(dqkv, 1), expected.g.dk));
+  CHECK(same_bits(part(dqkv, 2), expected.g.dv));
+}
+
+TEST_CASE("attention: a row that sees no key gives zeros and takes no gradient") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    AttentionInputs in = in_dtype(inputs_of({2, 5, 4, 1, 3}), dtype);
+    in.mask = Tensor::full({2, 4}, 1, DType::i64);
+    for (int64_t s = 0; s < 4; ++s) in.mask.mut<int64_t>()[4 + s] = 0;
+    AttentionOptions causal;
+    causal.causal = true;  // and the first query of the first sequence comes before all keys
+    for (const bool keep_output : {true, false}) {
+      const Everything all = run(in, causal, keep_output);
+      for (int64_t i = 0; i < all.out.y.numel(); ++i) {
+        const bool hidden = i < 3 || i >= 15;
+        CHECK((all.out.y.item(i) == 0) == hidden);
+        if (hidden) CHECK(all.g.dq.item(i) == 0);
+      }
+      for (int64_t i = 12; i < 24; ++i) {
+        CHECK(all.g.dk.item(i) == 0);
+        CHECK(all.g.dv.item(i) == 0);
+      }
+      CHECK(all.out.lse.item(0) == kInf);
+    }
+  }
+}
+
+TEST_CASE("attention: large scores neither overflow nor vanish, NaN stays in its row") {
+  AttentionInputs in = inputs_of({1, 4, 200, 1, 8});
+  in.q = cast(normals(in.q.shape(), 3, DType::f64, 60), DType::f32);
+  const AttentionOutput fine = attention(in_dtype(in, DType::f64), {}), out = attention(in, {});
+  CHECK(error(out.y, fine.y.to_vector()) < 1e-4);
+  in.q.mut<float>()[9] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor y = attention(in, {}).y;
+  for (int64_t i = 0; i < 32; ++i) CHECK(std::isnan(y.item(i)) == (i / 8 == 1));
+}
+
+TEST_CASE("attention: the workspace does not grow with heads and sequences") {
+  for (const bool keep_output : {true, false}) {
+    const auto peak = [&](const Sizes& z) {
+      const AttentionInputs in = inputs_of(z);
+      const ThreadsScope threads(1);
+      allocator(kCpu).reset_peak();
+      run(in, {}, keep_output);
+      return peak_of(Category::workspace);
+    };
+    const int64_t small = peak({1, 64, 64, 1, 16}), large = peak({3, 64, 64, 4, 16});
+    CHECK(small > 0);
+    CHECK(large <= small);
+    CHECK(peak({1, 256, 256, 1, 16}) < 5 * small);
+  }
+}
+
+TEST_CASE("attention_backward: what it refuses; meta") {
+  const AttentionInputs in = inputs_of({1, 2, 3, 1, 4});
+  const AttentionOutput out = attention(in, {});
+  CHECK_THROWS_WITH_AS(attention_backward(normals({1, 2, 1, 3}, 1), in, out, {}, {}),
+                       doctest::Contains("[attention_backward] expected dy of shape"), Error);
+  CHECK_THROWS_WITH_AS(attention_backward(out.y, in, {out.y, normals({1, 1, 3}, 1)}, {}, {}),
+                       doctest::Contains("[attention_backward] expected lse of shape [1, 1, 2]"),
+                       Error);
+  const Tensor q = Tensor::empty({2, 3, 4, 5}, DType::f32, kMeta);
+  const AttentionOutput planned = attention({q, q, q, {}, {}}, {});
+  CHECK(planned.y.shape() == Shape{2, 3, 4, 5});
+  CHECK(planned.lse.shape() == Shape{2, 4, 3});
+}
+
+}  // namespace frugal::ops

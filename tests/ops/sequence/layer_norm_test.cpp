@@ -1,0 +1,127 @@
+#include "ops/sequence/layer_norm.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/ops/samples.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr double kEps = 1e-5;
+
+struct Rows {
+  std::vector<double> y, mean, invstd;
+};
+
+// Straight from the definition.
+Rows reference(const Tensor& x, const Tensor& weight, const Tensor& bias, bool centred) {
+  const int64_t width = x.size(-1);
+  Rows out;
+  for (int64_t row = 0; row < x.numel() / width; ++row) {
+    double mean = 0, squares = 0;
+    for (int64_t k = 0; centred && k < width; ++k)
+      mean += x.item(row * width + k) / static_cast<double>(width);
+    for (int64_t k = 0; k < width; ++k)
+      squares += std::pow(x.item(row * width + k) - mean, 2) / static_cast<double>(width);
+    const double invstd = 1 / std::sqrt(squares + kEps);
+    out.mean.push_back(mean);
+    out.invstd.push_back(invstd);
+    for (int64_t k = 0; k < width; ++k)
+      out.y.push_back((x.item(row * width + k) - mean) * invstd *
+                          (weight.defined() ? weight.item(k) : 1) +
+                      (bias.defined() ? bias.item(k) : 0));
+  }
+  return out;
+}
+
+bool same(const LayerNormGradients& a, const LayerNormGradients& b) {
+  return same_bits(a.dx, b.dx) && same_bits(a.dweight, b.dweight) && same_bits(a.dbias, b.dbias);
+}
+
+}  // namespace
+
+TEST_CASE("layer_norm and rms_norm: rows of every width follow the definition") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t width : {1, 2, 5, 15, 16, 17, 33, 64, 65, 255, 1024}) {
+      CAPTURE(width);
+      // A mean far from 0: one pass over squares would lose the variance.
+      const Tensor x = normals({5, width}, 1, dtype, 1, 30);
+      const Tensor weight = normals({width}, 2, dtype, 1, 1), bias = normals({width}, 3, dtype);
+      const double tolerance = dtype == DType::f32 ? 2e-5 : 1e-12;
+      for (const bool affine : {true, false}) {
+        const Tensor w = affine ? weight : Tensor(), b = affine ? bias : Tensor();
+        const LayerNormOutput out = layer_norm(x, w, b, kEps);
+        const Rows expected = reference(x, w, b, true);
+        CHECK(error(out.moments.mean, expected.mean) < tolerance);
+        if (width > 1) {  // else there is no variance, and eps alone decides
+          CHECK(error(out.moments.invstd, expected.invstd) < tolerance);
+          CHECK(error(out.y, expected.y) < tolerance);
+        }
+        CHECK(same_bits(layer_norm_apply(x, out.moments, w, b), out.y));
+        CHECK(same_bits(layer_norm(with_gaps(x), w, b, kEps).y, out.y));
+        const LayerNormOutput rms = rms_norm(x, w, kEps);
+        const Rows scaled = reference(x, w, {}, false);
+        CHECK(!rms.moments.mean.defined());
+        CHECK(error(rms.y, scaled.y) < tolerance);
+        CHECK(same_bits(layer_norm_apply(x, rms.moments, w, {}), rms.y));
+      }
+    }
+}
+
+TEST_CASE("layer_norm: f32 gradients are f64's, in place or not, for any number of threads") {
+  for (const int64_t width : {5, 16, 65, 256})
+    for (const bool centred : {true, false}) {
+      CAPTURE(width);
+      CAPTURE(centred);
+      const int64_t rows = 601;
+      const Tensor x = normals({rows, width}, 1), dy = normals({rows, width}, 2);
+      const Tensor weight = normals({width}, 3);
+      const auto moments = [&](const Tensor& v, const Tensor& w) {
+        return centred ? layer_norm(v, w, {}, kEps).moments : rms_norm(v, w, kEps).moments;
+      };
+      const Tensor x64 = cast(x, DType::f64), w64 = cast(weight, DType::f64);
+      const LayerNormGradients fine =
+          layer_norm_backward(cast(dy, DType::f64), x64, moments(x64, w64), w64, {});
+      LayerNormGradients one;
+      {
+        const ThreadsScope threads(1);
+        one = layer_norm_backward(dy, x, moments(x, weight), weight, {});
+      }
+      CHECK(error(one.dx, fine.dx.to_vector()) < 1e-5);
+      CHECK(error(one.dweight, fine.dweight.to_vector()) < 1e-4);
+      CHECK(error(one.dbias, fine.dbias.to_vector()) < 1e-4);
+      const ThreadsScope threads(3);
+      CHECK(same(layer_norm_backward(dy, x, moments(x, weight), weight, {}), one));
+      const Tensor spent = clone(dy);
+      const LayerNormGradients over =
+          layer_norm_backward(spent, x, moments(x, weight), weight, {}, true);
+      CHECK(over.dx.raw() == spent.raw());
+      CHECK(same(over, one));
+      const LayerNormGradients some =
+          layer_norm_backward(dy, x, moments(x, weight), weight, {false, false, true});
+      CHECK(!some.dx.defined());
+      CHECK(!some.dweight.defined());
+      CHECK(same_bits(some.dbias, one.dbias));
+    }
+}
+
+TEST_CASE("layer_norm: NaN stays in its row") {
+  const Tensor x = normals({3, 20}, 1);
+  x.mut<float>()[25] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor y = layer_norm(x, {}, {}, kEps).y;
+  for (int64_t i = 0; i < 60; ++i) CHECK(std::isnan(y.item(i)) == (i / 20 == 1));
+}
+
+TEST_CASE("layer_norm: what replay and backward refuse") {
+  const Tensor x = normals({4, 3}, 1);
+  const RowMoments moments = layer_norm(x, {}, {}, kEps).moments;
+  CHECK_THROWS_WITH_AS(layer_norm_apply(x, {moments.mean, normals({3}, 1)}, {}, {}),
+                       doctest::Contains("[layer_norm] expected invstd of shape [4]"), Error);
+  CHECK_THROWS_WITH_AS(layer_norm_backward(normals({4, 2}, 1), x, moments, {}, {}),
+                       doctest::Contains("[layer_norm_backward] expected dy of shape [4, 3]"),
+                       Error);
+  CHECK_THROWS_WITH_AS(layer_norm(normals({4, 3}, 1, DType::bf16), {}, {}, kEps),
+                       doctest::Contains("[layer_norm] expected x of dtype f32 or f64"), Error);
+}
+
+}  // namespace frugal::ops
