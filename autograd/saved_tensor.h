@@ -29,19 +29,61 @@ struct Sign {
   double slope = 0;  // the derivative elsewhere: how much errors of those elements count
 };
 
-// How errors of a saved activation reach the gradients that its op gives.
-//   other:      not told
-//   product:    the gradient of input `input`, a parameter, is a sum of products with dy. Each
-//               element of dy meets `fan` elements, each element `gain` positions of dy, so that
-//               errors d of the tensor make errors of squared norm at most gain |d|^2 |dy|^2, and
-//               independent ones of variance v make fan v |dy|^2.
-//   normalized: the tensor is normalized by channel and scaled, with slots `weight` and `invstd`;
-//               the weight is input `input`
-//   normalized_rows: the same by row. Slots `invstd` and `mean` (it may be empty) are of equal runs
-//               of rows of [rows, C], in each of `groups` equal ranges of channels; dy counts where
-//               the bits of slot `mask` are set, if that is kept
+// How errors of a saved activation reach the gradients that its op gives. A policy that weighs
+// errors reads this. Each kind has a constructor with named fields; a Use made without one is of
+// kind `other`, which tells nothing. `input` is an input of the op, the others are its slots.
 struct Use {
-  enum Kind : uint8_t { other, product, normalized, normalized_rows } kind = other;
+  enum class Kind : uint8_t { other, product, normalized, normalized_rows };
+
+  // The gradient of parameter `input` is a sum of products of this tensor with dy. Each element of
+  // dy meets `fan` elements of the tensor. An element of the tensor meets `gain` positions of dy.
+  // So errors d of the tensor make errors of squared norm at most gain |d|^2 |dy|^2, and
+  // independent errors of variance v make fan v |dy|^2.
+  struct Product {
+    int input;
+    double gain = 1, fan = 1;
+  };
+  static constexpr Use product(const Product& p) {
+    Use use;
+    use.kind = Kind::product;
+    use.input = p.input;
+    use.gain = p.gain;
+    use.fan = p.fan;
+    return use;
+  }
+
+  // The tensor is normalized by channel and then scaled by parameter `input`, which slot `weight`
+  // keeps. Slot `invstd` keeps 1 / deviation of each channel.
+  struct Normalized {
+    int input, weight, invstd;
+  };
+  static constexpr Use normalized(const Normalized& n) {
+    Use use;
+    use.kind = Kind::normalized;
+    use.input = n.input;
+    use.weight = n.weight;
+    use.invstd = n.invstd;
+    return use;
+  }
+
+  // The tensor, seen as [rows, C], is normalized by row. Slots `invstd` and `mean` (without one:
+  // the mean is 0) hold the statistics of equal runs of rows, in each of `groups` equal ranges of
+  // channels. Where slot `mask` is kept, dy counts only where its bits are set.
+  struct NormalizedRows {
+    int input, weight, invstd;
+    int mean = -1, mask = -1;
+    int64_t groups = 1;
+  };
+  static constexpr Use normalized_rows(const NormalizedRows& n) {
+    Use use = normalized({n.input, n.weight, n.invstd});
+    use.kind = Kind::normalized_rows;
+    use.mean = n.mean;
+    use.mask = n.mask;
+    use.groups = n.groups;
+    return use;
+  }
+
+  Kind kind = Kind::other;
   int input = -1;
   double gain = 1, fan = 1;
   int weight = -1, invstd = -1, mean = -1, mask = -1;

@@ -15,7 +15,7 @@ namespace {
 
 // Slots of every form; the mask is empty without relu, the residual but for a recipe.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
-constexpr Use kUse{Use::normalized, 1, 1, 1, kWeight, kInvstd};
+constexpr Use kUse = Use::normalized({.input = 1, .weight = kWeight, .invstd = kInvstd});
 
 ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {

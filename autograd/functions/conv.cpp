@@ -87,8 +87,9 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   Tensor y =
       ops::conv2d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
   const Shape& w = weight.shape();
-  const Use use{Use::product, 1, window(w) / area(options.stride),
-                window(w) * static_cast<double>(w[3])};
+  const Use use = Use::product({.input = 1,
+                                .gain = window(w) / area(options.stride),
+                                .fan = window(w) * static_cast<double>(w[3])});
   return record(
       "conv2d", {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
@@ -103,8 +104,10 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
                                    bias.defined() ? bias.value() : Tensor(), options);
   // The roles of x and dy are a convolution's, exchanged.
   const Shape& w = weight.shape();
-  const Use use{Use::product, 1, window(w),
-                window(w) / area(options.stride) * static_cast<double>(w[0] / options.groups)};
+  const Use use = Use::product(
+      {.input = 1,
+       .gain = window(w),
+       .fan = window(w) / area(options.stride) * static_cast<double>(w[0] / options.groups)});
   return record(
       "conv_transpose2d", {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},

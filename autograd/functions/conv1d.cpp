@@ -29,8 +29,9 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
                                            bias.defined() ? bias.value() : Tensor(), options));
   // See conv2d: what a window reaches, and how many windows reach an element.
   const auto window = static_cast<double>(weight.size(1));
-  const Use use{Use::product, 1, window / static_cast<double>(stride),
-                window * static_cast<double>(weight.size(2))};
+  const Use use = Use::product({.input = 1,
+                                .gain = window / static_cast<double>(stride),
+                                .fan = window * static_cast<double>(weight.size(2))});
   return record(
       "conv1d", {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},

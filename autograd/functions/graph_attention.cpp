@@ -30,7 +30,7 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
 }
 
 Variable head_scores(const Variable& h, const Variable& weight) {
-  const Use use{Use::product, 1, 1, 1};
+  const Use use = Use::product({.input = 1});
   return record(
       "head_scores", {h, weight}, ops::head_scores(h.value(), weight.value()),
       {save_if(weight.requires_grad(), h).with_use(use), save_if(h.requires_grad(), weight)},

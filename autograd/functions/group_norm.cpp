@@ -12,7 +12,8 @@ Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, c
   const Tensor w = weight.defined() ? weight.value() : Tensor(),
                b = bias.defined() ? bias.value() : Tensor();
   const ops::LayerNormOutput out = ops::group_norm(x.value(), groups, w, b, eps);
-  const Use use{Use::normalized_rows, 1, 1, 1, 1, 4, 3, -1, groups};
+  const Use use =
+      Use::normalized_rows({.input = 1, .weight = 1, .invstd = 4, .mean = 3, .groups = groups});
   // The bias's gradient alone needs neither x nor its statistics.
   const bool needs_x = x.requires_grad() || weight.requires_grad();
   const auto moments = [&](const Tensor& m) { return needs_x ? save_index(m) : Save{}; };

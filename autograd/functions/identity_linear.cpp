@@ -24,7 +24,8 @@ Variable identity_linear(const Variable& x, const Variable& weight, double beta)
   ops::check_dim("identity_linear", "x", x.value(), 2);
   ops::check_shape("identity_linear", "weight", weight.value(), {x.size(1), x.size(1)});
   ops::check_beside("identity_linear", x.value(), {&weight.value()});
-  const Use use{Use::product, 1, beta * beta, beta * beta * static_cast<double>(x.size(1))};
+  const Use use = Use::product(
+      {.input = 1, .gain = beta * beta, .fan = beta * beta * static_cast<double>(x.size(1))});
   return record(
       "identity_linear", {x, weight},
       ops::matmul(x.value(), mixed(weight.value(), beta, x.dtype())),

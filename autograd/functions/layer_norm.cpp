@@ -10,7 +10,8 @@ namespace {
 
 // Slots of every form. Absent: the mean of rms_norm, the mask but for relu.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask };
-constexpr Use kUse{Use::normalized_rows, 1, 1, 1, kWeight, kInvstd, kMean, kMask};
+constexpr Use kUse = Use::normalized_rows(
+    {.input = 1, .weight = kWeight, .invstd = kInvstd, .mean = kMean, .mask = kMask});
 
 // y = weight (x - mean) invstd + bias, or with relu that where the bit is set, else 0.
 Tensor rebuild(const Slots& s) {

@@ -17,7 +17,7 @@ Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); 
 
 // How errors of x reach the weight's gradient: see linear().
 Use use_of(const Variable& weight) {
-  return {Use::product, 1, 1, static_cast<double>(weight.shape().back())};
+  return Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
 }
 
 // dx = dh weight, dweight = dh^T x, dbias = sum(dh), from slots x and weight.

@@ -8,7 +8,7 @@ namespace frugal {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   Tensor y = ops::linear(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor());
-  const Use use{Use::product, 1, 1, static_cast<double>(weight.shape().back())};
+  const Use use = Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
   return record(
       "linear", {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},

@@ -93,7 +93,7 @@ struct RowSums {
 // `allowed`: as of normalized_bound2().
 double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double allowed_dw,
                               Count count);
-// x and dy [.., C]; `invstd` and `mean` (undefined: 0) as Use::normalized_rows says; weight [C] or
+// x and dy [.., C]; `invstd` and `mean` (undefined: 0) as Use::NormalizedRows says; weight [C] or
 // undefined. The order of additions depends on the shapes alone.
 struct RowNorm {
   Tensor mean, invstd, weight;

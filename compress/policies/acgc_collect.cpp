@@ -82,7 +82,7 @@ void Collector::before(const BackwardStep& step, const Tensor& dy) {
   for (int i = 0; i < step.slots.size(); ++i)
     by_channel =
         by_channel || (step.slots[i].defined() && step.slots[i].role() == Role::activation &&
-                       step.slots[i].use().kind != Use::product);
+                       step.slots[i].use().kind != Use::Kind::product);
   dy_ = dy;
   if (!by_channel) return;
   const CategoryScope scope(Category::workspace);
@@ -95,16 +95,16 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
     const SavedTensor& slot = step.slots[i];
     if (!slot.defined() || slot.role() != Role::activation) continue;
     switch (slot.use().kind) {
-      case Use::product:
+      case Use::Kind::product:
         product(slot, gradients);
         break;
-      case Use::normalized:
+      case Use::Kind::normalized:
         normalized(step.slots, slot, gradients);
         break;
-      case Use::normalized_rows:
+      case Use::Kind::normalized_rows:
         normalized_rows(step.slots, slot, gradients);
         break;
-      case Use::other:
+      case Use::Kind::other:
         other(slot, gradients);
         break;
     }

@@ -60,7 +60,9 @@ std::optional<double> squares(const Tensor& x) {
 }
 
 // Normalizations of rows count as any other op: their factor is another one in each row.
-bool is_other(const Use& use) { return use.kind == Use::other || use.kind == Use::normalized_rows; }
+bool is_other(const Use& use) {
+  return use.kind == Use::Kind::other || use.kind == Use::Kind::normalized_rows;
+}
 
 bool is_activation(const SavedTensor& slot) {
   return slot.defined() && slot.role() == Role::activation;
@@ -132,7 +134,7 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
     finite_ = true;
   }
   Decision decision = keep_.decide(info, value);
-  if (level_.products_only && info.use.kind != Use::product) decision = {Decision::raw};
+  if (level_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;
   decisions_[info.seq] = decision.what;
   return decision;
@@ -252,8 +254,8 @@ void ActnnPolicy::before(const BackwardStep& step, const Tensor& dy) {
   for (int i = 0; i < step.slots.size(); ++i) {
     const SavedTensor& slot = step.slots[i];
     if (!is_activation(slot)) continue;
-    if (slot.use().kind == Use::normalized) scale_errors(slot, step.slots);
-    if (slot.use().kind != Use::product) continue;
+    if (slot.use().kind == Use::Kind::normalized) scale_errors(slot, step.slots);
+    if (slot.use().kind != Use::Kind::product) continue;
     if (!norm) norm = squares(dy);
     if (!norm) return;
     finite_ = finite_ && std::isfinite(*norm);

@@ -80,13 +80,13 @@ TEST_CASE("an observer is shown each op's gradients and what its slots rest on")
   CHECK(second.op == "conv2d");
   CHECK(second.dy == Shape{2, 3, 3, 4});
   CHECK(second.rests_on == std::vector<uint64_t>{1});  // its input is rebuilt from the norm's
-  CHECK(second.use.kind == Use::product);
+  CHECK(second.use.kind == Use::Kind::product);
   CHECK(second.use.input == 1);
   CHECK(second.use.gain == doctest::Approx(9.0 / 4));
   CHECK(second.use.fan == 72);
   CHECK(second.weight == doctest::Approx(ops::sum_of_squares(w2.grad())));
   CHECK(norm.op == "batch_norm_relu");
-  CHECK(norm.use.kind == Use::normalized);
+  CHECK(norm.use.kind == Use::Kind::normalized);
   CHECK(norm.rests_on == std::vector<uint64_t>{1});
   CHECK(norm.weight == doctest::Approx(ops::sum_of_squares(gamma.grad())));
   CHECK(first.rests_on == std::vector<uint64_t>{0});

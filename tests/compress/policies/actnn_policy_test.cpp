@@ -180,10 +180,10 @@ TEST_CASE("sources of a chain of residuals have all that reads what is rebuilt f
   const auto items = policy.items();
   REQUIRE(items.size() == 4);  // the batch, which is no `input` here, and three norms'
   for (const auto& item : items) CHECK(item.sensitivity.has_value());
-  CHECK(items[0].use.kind == Use::product);
+  CHECK(items[0].use.kind == Use::Kind::product);
   CHECK(items[0].through == 0);
   for (size_t i = 1; i < 4; ++i) {
-    CHECK(items[i].use.kind == Use::normalized);
+    CHECK(items[i].use.kind == Use::Kind::normalized);
     CHECK(items[i].direct == 0);
   }
   // The first norm's is read by the second convolution and, through the shortcut, by the dense
@@ -201,7 +201,7 @@ TEST_CASE("a normalized tensor has the bits of the product before it") {
   const auto items = policy.items();
   REQUIRE(items.size() == 7);  // four operands of products, three of norms
   for (size_t i = 0; i + 1 < items.size(); ++i) {
-    const bool norm = items[i].use.kind == Use::normalized;
+    const bool norm = items[i].use.kind == Use::Kind::normalized;
     CHECK(items[i].sensitivity.has_value() == !norm);
     if (norm) CHECK(items[i].bits == items[i - 1].bits);
   }
