@@ -1,4 +1,5 @@
-// Recent: a map that keeps the entries used last. Not thread-safe.
+// Memo: the values that were made for keys, the most recently used of them, so that they are not
+// made again. What asks for the values owns the memo. Not thread-safe.
 #pragma once
 #include <list>
 #include <map>
@@ -9,9 +10,9 @@
 namespace frugal {
 
 template <class Key, class Value>
-class Recent {
+class Memo {
  public:
-  explicit Recent(size_t most) : most_(most) { FRUGAL_ASSERT(most > 0); }
+  explicit Memo(size_t most) : most_(most) { FRUGAL_ASSERT(most > 0); }
 
   // The key's value, the most recently used from now on; null where there is none.
   Value* find(const Key& key) {
@@ -31,6 +32,24 @@ class Recent {
     const auto made = entries_.emplace(key, Entry{std::move(value), {}}).first;
     made->second.place = order_.insert(order_.begin(), &made->first);
     return made->second.value;
+  }
+  // find(key), or put(key, make()) where there is none. An error of make() changes nothing.
+  template <class Make>
+  Value& find_or_make(const Key& key, const Make& make) {
+    Value* known = find(key);
+    return known != nullptr ? *known : put(key, make());
+  }
+  // Forgets the entries for which drop(key, value) is true.
+  template <class Drop>
+  void forget_if(const Drop& drop) {
+    for (auto entry = entries_.begin(); entry != entries_.end();) {
+      if (!drop(entry->first, entry->second.value)) {
+        ++entry;
+        continue;
+      }
+      order_.erase(entry->second.place);
+      entry = entries_.erase(entry);
+    }
   }
   size_t size() const { return entries_.size(); }
 

@@ -5,13 +5,6 @@
 namespace frugal::models {
 namespace {
 
-bool same(const Tensor& a, uint64_t version, const Tensor& b) {
-  if (a.defined() != b.defined()) return false;
-  if (!a.defined()) return true;
-  return a.storage()->id() == b.storage()->id() && version == b.storage()->version() &&
-         a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
-}
-
 // Graphs are built on the host (or on meta).
 template <class T>
 T on(Device device, T made) {
@@ -38,31 +31,22 @@ Variable project(const NodeFeatures& features, const Variable& weight, const Var
 }
 
 template <class Value, class Make>
-std::shared_ptr<const Value> GraphInputs::find(std::deque<Entry<Value>>& kept,
+std::shared_ptr<const Value> GraphInputs::find(Entries<Value>& kept,
                                                const std::vector<Tensor>& tensors, int64_t extent,
                                                bool training, Make make) {
-  for (Entry<Value>& entry : kept) {
-    bool equal = entry.extent == extent;
-    for (size_t i = 0; i < tensors.size(); ++i)
-      equal = equal && same(entry.tensors[i], entry.versions[i], tensors[i]);
-    if (!equal) continue;
-    entry.trained = entry.trained || training;
-    return entry.value;
-  }
-  constexpr size_t kKept = 2;  // for training and for testing
-  if (kept.size() == kKept) kept.pop_front();
-  std::vector<uint64_t> versions;
-  for (const Tensor& t : tensors) versions.push_back(t.defined() ? t.storage()->version() : 0);
-  kept.push_back({tensors, versions, extent, std::make_shared<const Value>(make()), training});
-  return kept.back().value;
+  const Key key{{tensors.begin(), tensors.end()}, extent};
+  Entry<Value>& entry =
+      kept.find_or_make(key, [&] { return Entry<Value>{std::make_shared<const Value>(make())}; });
+  entry.trained = entry.trained || training;
+  return entry.value;
 }
 
 void GraphInputs::forget_idle() {
-  const auto is_idle = [](const auto& entry) {
-    return !entry.trained || entry.tensors.front().storage().use_count() == 1;
+  const auto is_idle = [](const Key& key, const auto& entry) {
+    return !entry.trained || key.first.front().is_gone();
   };
-  std::erase_if(graphs_, is_idle);
-  std::erase_if(sparse_, is_idle);
+  graphs_.forget_if(is_idle);
+  sparse_.forget_if(is_idle);
 }
 
 GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,

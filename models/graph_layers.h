@@ -7,12 +7,14 @@
 // context.extra("x_row_ptr") [V + 1] i64, ("x_col") [entries] i64 or i32 and optionally
 // ("x_value") [entries] f32, a CSR matrix (ones without values); x is then [V, 0].
 #pragma once
-#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/graph_functions.h"
+#include "core/memo.h"
+#include "core/tensor_identity.h"
 #include "models/layers.h"
 
 namespace frugal::models {
@@ -49,9 +51,10 @@ struct NodeFeatures {
 // features weight^T + bias, bias perhaps undefined.
 Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias = {});
 
-// Builds graphs and sparse features from a batch's tensors and keeps the last two of each: the same
-// tensors, unchanged, are not sorted again. The next step has no use for what forget_idle() drops:
-// of a sampled graph, which nobody else holds any more, and of one that was only evaluated.
+// Builds graphs and sparse features from a batch's tensors and remembers two of each: the same
+// tensors, unchanged, are not sorted again. forget_idle() drops what the next step has no use for:
+// what was made of a sampled graph, whose tensors nobody holds any more, and of a graph that was
+// only evaluated.
 class GraphInputs {
  public:
   // Errors: no edge_index among the extras, and make_graph's.
@@ -62,20 +65,20 @@ class GraphInputs {
   void forget_idle();
 
  private:
+  static constexpr size_t kKept = 2;                            // for training and for testing
+  using Key = std::pair<std::vector<TensorIdentity>, int64_t>;  // and an extent
   template <class Value>
   struct Entry {
-    std::vector<Tensor> tensors;  // as they were
-    std::vector<uint64_t> versions;
-    int64_t extent;
     std::shared_ptr<const Value> value;
     bool trained = false;  // asked for while training
   };
+  template <class Value>
+  using Entries = Memo<Key, Entry<Value>>;
   template <class Value, class Make>
-  static std::shared_ptr<const Value> find(std::deque<Entry<Value>>& kept,
-                                           const std::vector<Tensor>& tensors, int64_t extent,
-                                           bool training, Make make);
-  std::deque<Entry<ops::Graph>> graphs_;
-  std::deque<Entry<ops::SparseMatrix>> sparse_;
+  static std::shared_ptr<const Value> find(Entries<Value>& kept, const std::vector<Tensor>& tensors,
+                                           int64_t extent, bool training, Make make);
+  Entries<ops::Graph> graphs_{kKept};
+  Entries<ops::SparseMatrix> sparse_{kKept};
 };
 
 // What graph networks have around their convolutions. Names: norms.{i}.module.

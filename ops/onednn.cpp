@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/memo.h"
 #include "core/parallel.h"
 
 namespace frugal::ops::onednn {
@@ -118,13 +119,11 @@ void Plan::repack(int id, const Desc& plain, const Desc& wanted, Direction direc
 }
 
 const Plan& cached_plan(std::string key, std::function<Plan()> make) {
-  thread_local std::unordered_map<std::string, Plan> plans;
+  // Ops are functions, so no object could own the plans of a thread.
+  thread_local Memo<std::string, Plan> plans(kPlans);
   // oneDNN splits the work when a primitive is made.
   key += fmt::format(" x{}", num_threads());
-  const auto found = plans.find(key);
-  if (found != plans.end()) return found->second;
-  if (plans.size() >= kPlans) plans.clear();
-  return plans.emplace(std::move(key), make()).first->second;
+  return plans.find_or_make(key, make);
 }
 
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "core/cuda.h"
-#include "core/recent.h"
+#include "core/memo.h"
 #include "ops/precision.h"
 
 namespace frugal::ops::cublas {
@@ -171,7 +171,7 @@ Key key_of(const Gemm& p) {
 struct Library {
   std::mutex mutex;
   cublasLtHandle_t handle = nullptr;
-  Recent<Key, Plan> plans{kMostPlans};
+  Memo<Key, Plan> plans{kMostPlans};
 
   const Plan& plan(const Gemm& p) {
     const Key key = key_of(p);

@@ -10,7 +10,7 @@
 #include "core/cuda.h"
 #include "core/cuda_graph.h"
 #include "core/log.h"
-#include "core/recent.h"
+#include "core/memo.h"
 #include "ops/autotune.h"
 #include "ops/precision.h"
 
@@ -57,7 +57,7 @@ struct Library {
   cudnnHandle_t handle = nullptr;
   int device = 0;
   std::string name;  // of device and library, for measured choices
-  Recent<std::string, std::shared_ptr<Plan>> plans{kMostPlans};  // null: no engine
+  Memo<std::string, std::shared_ptr<Plan>> plans{kMostPlans};  // null: no engine
   std::set<std::shared_ptr<Plan>> recorded;  // whose kernels graphs run, so that they must stay
 };
 
