@@ -27,7 +27,7 @@ bool recording(const Variables& inputs) {
 Save save(const Variable& x) {
   if (!x.defined()) return {};
   if (x.is_held()) return {x.value(), Role::weight};
-  if (!is_floating(x.dtype())) return save_index(x.value());
+  if (!is_floating(x.dtype())) return save_exact(x.value());
   return {x.value(), Role::activation, x.producer()};
 }
 Save save_if(bool needed, const Variable& x) { return needed ? save(x) : Save{}; }
@@ -39,8 +39,8 @@ Save save_sign(const Tensor& mask, ReplayFn rebuild) {
   request.rebuild = std::move(rebuild);
   return request;
 }
-Save save_index(const Tensor& index) { return {index, Role::index}; }
-Save save_stat(const Tensor& stat) { return {stat, Role::stat}; }
+Save save_exact(const Tensor& x) { return {x, Role::exact}; }
+Save save_whole(const Tensor& x) { return {x, Role::whole}; }
 Save for_replay(const Variable& x) {
   return {x.value(), x.is_held() ? Role::weight : Role::activation, x.producer(), true};
 }

@@ -48,8 +48,11 @@ Save save_mask(const Tensor& mask);  // lossless
 // The mask of an activation function, lossless. Kept once: by the codes of a tensor saved before
 // with_sign(mask), or of this op's output when a consumer saves that, where a codec carries it.
 Save save_sign(const Tensor& mask, ReplayFn rebuild = {});
-Save save_index(const Tensor& index);  // lossless
-Save save_stat(const Tensor& stat);    // lossless; small statistics
+// Keeps x without loss. Where a backward or a recipe takes slices of rows, it takes the same rows
+// of this: indices, targets, statistics of each row.
+Save save_exact(const Tensor& x);
+// Keeps x without loss. A slice of rows takes all of this: statistics of channels, sums, scores.
+Save save_whole(const Tensor& x);
 // Is there a lossy policy? Where not, an op may keep what is cheapest.
 bool saves_may_be_lossy();
 // Keeps x as slot 0 of `op` now, for a gradient that is smooth in x and not linear. False if x will

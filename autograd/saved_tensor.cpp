@@ -270,7 +270,7 @@ Tensor SavedTensor::unpack() const {
 }
 
 bool SavedTensor::has_rows(const Rows& rows) const {
-  if (!defined() || role_ == Role::weight || role_ == Role::stat) return true;
+  if (!defined() || role_ == Role::weight || role_ == Role::whole) return true;
   if (role_ == Role::mask) return entry_->has_mask_rows(rows);
   // Of an entry in another layout the rows lie apart.
   return shape_.dim() > 0 && shape_[0] == rows.of && strides_ == contiguous_strides(shape_) &&
@@ -278,7 +278,7 @@ bool SavedTensor::has_rows(const Rows& rows) const {
 }
 
 Tensor SavedTensor::unpack_rows(const Rows& rows) const {
-  if (!defined() || role_ == Role::weight || role_ == Role::stat) return unpack();
+  if (!defined() || role_ == Role::weight || role_ == Role::whole) return unpack();
   if (role_ == Role::mask) {
     FRUGAL_ASSERT(has_rows(rows));
     return entry_->unpack_mask_rows(rows);

@@ -11,9 +11,13 @@
 
 namespace frugal {
 
-// What a saved tensor is to its op. Only `activation` may be lossy; `weight` is raw and costs
-// nothing.
-enum class Role : uint8_t { activation, weight, mask, index, stat };
+// What a saved tensor is to its op. Only an activation may be lossy.
+//   activation: a policy decides how it is kept
+//   weight:     a parameter or a view of one: kept as it is, at no cost
+//   mask:       bits, without loss; rows of it are those of the elements that the bits tell of
+//   exact:      without loss; a slice of rows takes the same rows of it
+//   whole:      without loss; every slice of rows takes all of it
+enum class Role : uint8_t { activation, weight, mask, exact, whole };
 
 // What rebuilding a saved tensor from its producer's slots would give.
 //   exact:     bit-equal, every source slot is kept without loss

@@ -51,7 +51,7 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
       ops::attention({q.value(), k.value(), v.value(), mask, value_of(bias)}, options);
   return record(
       "attention", {q, k, v, bias}, out.y,
-      {save(q), save(k), save(v), save_output(out.y), save_stat(out.lse), save_index(mask),
+      {save(q), save(k), save(v), save_output(out.y), save_whole(out.lse), save_exact(mask),
        save(bias)},
       [options](const Backward& b) {
         const ops::AttentionInputs in{b.saved(kQ), b.saved(kK), b.saved(kV), b.saved(kMask),
@@ -73,7 +73,7 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& 
   const ops::AttentionOutput out =
       ops::attention({part_of(x, 0), part_of(x, 1), part_of(x, 2), mask, value_of(bias)}, options);
   return record("qkv_attention", {qkv, bias}, out.y,
-                {save(qkv), save_output(out.y), save_stat(out.lse), save_index(mask), save(bias)},
+                {save(qkv), save_output(out.y), save_whole(out.lse), save_exact(mask), save(bias)},
                 [options](const Backward& b) {
                   const Tensor all = b.saved(kQkv);
                   const ops::AttentionInputs in{part_of(all, 0), part_of(all, 1), part_of(all, 2),

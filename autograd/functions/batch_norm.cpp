@@ -180,7 +180,7 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
       needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
   const Variable y = record(
       op, inputs, out.y,
-      {out.x, save(weight), save(bias), save_stat(moments.mean), save_stat(moments.invstd),
+      {out.x, save(weight), save(bias), save_whole(moments.mean), save_whole(moments.invstd),
        out.sign, residual_form && needs_x ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);

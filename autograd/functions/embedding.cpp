@@ -12,7 +12,7 @@ namespace frugal {
 Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx) {
   return record(
       "embedding", {weight}, ops::embedding(ids, weight.value()),
-      {save_index(ids), for_replay(weight)},
+      {save_exact(ids), for_replay(weight)},
       [vocabulary = weight.size(0), padding_idx](const Backward& b) {
         const Tensor at = b.saved(0);
         if (2 * at.numel() <= vocabulary && at.device().type != DeviceType::cuda)

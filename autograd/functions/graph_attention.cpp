@@ -19,14 +19,14 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
   const ops::GraphAttentionSettings settings{options.slope, options.dropout, options.key};
   const Tensor y = ops::graph_attention(*graph, h.value(), a_src.value(), a_dst.value(), settings);
   const bool narrow = h.size(1) * h.size(2) <= kNarrow;
-  return record(
-      "graph_attention", {h, a_src, a_dst}, y,
-      {narrow ? save_stat(h.value()) : save(h), save_stat(a_src.value()), save_stat(a_dst.value())},
-      [graph, settings](const Backward& b) {
-        const ops::GraphAttentionGradients g = ops::graph_attention_backward(
-            *graph, b.dy(), b.saved(0), b.saved(1), b.saved(2), settings);
-        return Grads{g.h, g.a_src, g.a_dst};
-      });
+  return record("graph_attention", {h, a_src, a_dst}, y,
+                {narrow ? save_whole(h.value()) : save(h), save_whole(a_src.value()),
+                 save_whole(a_dst.value())},
+                [graph, settings](const Backward& b) {
+                  const ops::GraphAttentionGradients g = ops::graph_attention_backward(
+                      *graph, b.dy(), b.saved(0), b.saved(1), b.saved(2), settings);
+                  return Grads{g.h, g.a_src, g.a_dst};
+                });
 }
 
 Variable head_scores(const Variable& h, const Variable& weight) {

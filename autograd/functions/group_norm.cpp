@@ -16,7 +16,7 @@ Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, c
       Use::normalized_rows({.input = 1, .weight = 1, .invstd = 4, .mean = 3, .groups = groups});
   // The bias's gradient alone needs neither x nor its statistics.
   const bool needs_x = x.requires_grad() || weight.requires_grad();
-  const auto moments = [&](const Tensor& m) { return needs_x ? save_index(m) : Save{}; };
+  const auto moments = [&](const Tensor& m) { return needs_x ? save_exact(m) : Save{}; };
   return record(
       "group_norm", {x, weight, bias}, out.y,
       {save_if(needs_x, x).with_use(use), save(weight), save(bias), moments(out.moments.mean),

@@ -45,10 +45,10 @@ Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); 
 
 Variable record_norm(const char* op, const Variable& x, const Variable& weight,
                      const Variable& bias, const ops::LayerNormOutput& out, const Tensor& mask) {
-  // The statistics go with the rows as indices do: slices of rows take theirs. The bias's gradient
-  // alone needs neither x nor them.
+  // Slices of rows take the statistics of their rows. The bias's gradient alone needs neither x nor
+  // the statistics.
   const bool needs_x = x.requires_grad() || weight.requires_grad();
-  const auto moments = [&](const Tensor& m) { return needs_x ? save_index(m) : Save{}; };
+  const auto moments = [&](const Tensor& m) { return needs_x ? save_exact(m) : Save{}; };
   Save kept = save_if(needs_x, x).with_use(kUse), sign;
   if (mask.defined()) {
     kept.sign = {mask, 0};

@@ -98,7 +98,7 @@ LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weigh
   }
   Variable out = record(
       kOp, {x, weight, bias}, std::move(loss),
-      {save_stat(sums.dx), save_stat(sums.dweight), save_stat(sums.dbias), save_stat(divisor)},
+      {save_whole(sums.dx), save_whole(sums.dweight), save_whole(sums.dbias), save_whole(divisor)},
       [shape = x.shape()](const Backward& b) {
         const Tensor factor = b.keeps(3) ? ops::div(b.dy(), b.saved(3)) : b.dy();
         Grads grads(3);

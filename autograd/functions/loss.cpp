@@ -20,10 +20,11 @@ Variable cross_entropy(Variable logits, const Tensor& target, const CrossEntropy
   const bool mine = lossy && logits.is_sole_handle() && is_sole_owner(logits.value());
   const Save kept =
       lossy ? save_output(ops::cross_entropy_probabilities(logits.value(), result.lse, mine))
-            : save_stat(logits.value());
+            : save_whole(logits.value());
   return record(
       "cross_entropy", {logits}, result.loss,
-      {kept, save_index(target), save_stat(lossy ? Tensor() : result.lse), save_stat(row_weights)},
+      {kept, save_exact(target), save_whole(lossy ? Tensor() : result.lse),
+       save_whole(row_weights)},
       [options](const Backward& b) {
         const Tensor lse = b.slot(2).defined() ? b.saved(2) : Tensor();
         // An activation may be looked at once more, unless it was unpacked for this alone.

@@ -7,7 +7,7 @@ namespace frugal {
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
   const ops::MaxPooled out = ops::max_pool2d(x.value(), options);
-  return record("max_pool2d", {x}, out.y, {save_index(out.index)},
+  return record("max_pool2d", {x}, out.y, {save_exact(out.index)},
                 [x_shape = x.shape(), options](const Backward& b) {
                   return Grads{ops::max_pool2d_backward(b.dy(), b.saved(0), x_shape, options)};
                 });

@@ -36,7 +36,7 @@ Variable mean(const Variable& x, const std::vector<int>& axes, bool keep_dim) {
 // dx = dy at the first maximum, else 0.  Saves: the index, u8 up to an extent of 256.
 Variable max(const Variable& x, int axis, bool keep_dim) {
   const ops::MaxResult result = ops::max(x.value(), axis, keep_dim);
-  return record("max", {x}, result.values, {save_index(result.indices)},
+  return record("max", {x}, result.values, {save_exact(result.indices)},
                 [shape = x.shape(), axis](const Backward& b) {
                   return Grads{ops::max_backward(b.dy(), b.saved(0), shape, axis)};
                 });

@@ -10,7 +10,7 @@ namespace frugal {
 Variable rotary_embedding(const Variable& x, const Tensor& positions, double base) {
   return record(
       "rotary_embedding", {x}, ops::rotary(x.value(), positions, base),
-      {save_index(positions), for_replay(x)},
+      {save_exact(positions), for_replay(x)},
       [base](const Backward& b) { return Grads{ops::rotary(b.dy(), b.saved(0), base, true)}; },
       linear_replay(
           [base](const Slots& s) { return ops::rotary(s.unpack(1), s.unpack(0), base); }));

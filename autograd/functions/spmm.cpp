@@ -58,7 +58,7 @@ Variable neighbour_mean(const GraphPtr& graph, const Variable& x, const SpmmTerm
 Variable neighbour_max(const GraphPtr& graph, const Variable& x) {
   check_graph("neighbour_max", graph);
   const ops::RowMax out = ops::spmm_max(graph->edges.by_row, x.value());
-  return record("neighbour_max", {x}, out.y, {save_index(out.index)}, [graph](const Backward& b) {
+  return record("neighbour_max", {x}, out.y, {save_exact(out.index)}, [graph](const Backward& b) {
     return Grads{ops::spmm_max_backward(graph->edges, b.dy(), b.saved(0))};
   });
 }

@@ -146,7 +146,7 @@ TEST_CASE("the strictest request wins: an index or mask is never lossy") {
   const Variable squared = mul(y, y);
   // The same tensor again, now as a statistic.
   const Variable strict =
-      record("strict", {y}, ops::clone(y.value()), {save_stat(y.value())},
+      record("strict", {y}, ops::clone(y.value()), {save_whole(y.value())},
              [](const Backward& b) { return Grads{ops::mul(b.dy(), b.saved(0))}; });
   backward(sum(add(squared, strict)));
   CHECK(x.grad().item() == 2 + 1);

@@ -253,7 +253,7 @@ TEST_CASE("masks stay where somebody else needs the tensor whole") {
   const Variable c = scale(x, 1);
   const Variable y = batch_norm_relu(c, {}, {}, {});
   // Lossless, of the same bytes: the entry becomes raw, the mask is still what the codes carry.
-  const Variable kept = record("index", {c}, ops::clone(c.value()), {save_index(c.value())},
+  const Variable kept = record("index", {c}, ops::clone(c.value()), {save_exact(c.value())},
                                [](const Backward& b) { return Grads{b.saved(0)}; });
   backward(sum(add(y, kept)));
   CHECK(x.grad().defined());
