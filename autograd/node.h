@@ -43,10 +43,10 @@ Variable make_output(Tensor value, std::shared_ptr<Node> producer);
 
 // What an op makes of the tensor that it keeps first.
 struct Fusion {
-  MapForward& map;
-  const std::function<void()>& kernels;  // the op's own, which make map.y and map.mask
-  bool done = false;                     // they, or a codec, have
-  SavedTensor sign = {};                 // what the codes carry of map.mask
+  PackedPass& pass;
+  const std::function<void()>& kernels;  // the op's own, which make pass.out and pass.kept
+  bool done = false;                     // have these kernels, or a codec, made them?
+  SavedTensor sign = {};                 // the mask, where the codes carry it instead of pass.kept
   void run() {
     kernels();
     done = true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/packed_pass.h"
 #include "ops/dense/copy.h"
 
 namespace frugal {
@@ -34,11 +35,12 @@ void PackedParts::prefetch() {
   for (const PackedPart& part : parts_) part.packed->prefetch();
 }
 
-Tensor PackedParts::unpack_variance() const {
-  if (!knows_variance()) return {};
+bool PackedParts::run(PackedPass& pass) const {
+  if (!pass.is_variance() || !knows_variance()) return false;
   std::vector<Tensor> found;
-  for (const PackedPart& part : parts_) found.push_back(part.packed->unpack_variance());
-  return join_rows(found);
+  for (const PackedPart& part : parts_) found.push_back(variance_of(*part.packed));
+  pass.out = join_rows(found);
+  return true;
 }
 
 bool PackedParts::knows_variance() const {

@@ -20,7 +20,7 @@ class PackedParts final : public Packed {
   Tensor unpack() const override { return unpack_rows(0, parts_.back().end); }
   Tensor unpack_rows(int64_t begin, int64_t end) const override;
   void prefetch() override;
-  Tensor unpack_variance() const override;
+  bool run(PackedPass& pass) const override;  // PackedPass::Variance
   bool knows_variance() const override;
 
  private:

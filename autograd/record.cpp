@@ -52,17 +52,17 @@ bool keeps_known_noise(const char* op, const Variables& inputs, Save& x) {
   return x.kept.knows_variance() || !x.kept.is_recipe();
 }
 
-MappedSave save_mapped(const char* op, const Variables& inputs, Save x, MapForward map,
-                       const std::function<void(MapForward&)>& kernels, ReplayFn rebuild_mask) {
-  const std::function<void()> run = [&] { kernels(map); };
-  Fusion fusion{map, run};
+PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedPass pass,
+                        const std::function<void(PackedPass&)>& kernels, ReplayFn rebuild_mask) {
+  const std::function<void()> run = [&] { kernels(pass); };
+  Fusion fusion{pass, run};
   const bool apart = !x.value.defined() || x.value.device().type != DeviceType::cuda ||
                      x.role != Role::activation || !x.value.is_contiguous() || !recording(inputs) ||
                      rebuilds_signs();
   if (!apart) x.kept = keep(op, 0, x, &fusion);
   if (!fusion.done) fusion.run();
-  x.sign.mask = map.mask;
-  MappedSave out{map.y, std::move(x), save_sign(map.mask, std::move(rebuild_mask))};
+  x.sign.mask = pass.kept;
+  PassedSave out{pass.out, std::move(x), save_sign(pass.kept, std::move(rebuild_mask))};
   out.sign.kept = std::move(fusion.sign);
   return out;
 }

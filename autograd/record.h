@@ -10,8 +10,8 @@
 // `backward` is a pure function of (dy, saved slots). It captures numbers, never tensors: edges and
 // closures carry no data.
 #pragma once
-#include "autograd/fused.h"
 #include "autograd/gradient.h"
+#include "autograd/packed_pass.h"
 #include "autograd/variable.h"
 
 namespace frugal {
@@ -83,7 +83,6 @@ class Backward {
   Gradient take_gradient() const { return std::exchange(dy_, {}); }
   Tensor saved(int slot) const { return slots_.unpack(slot); }
   const SavedTensor& slot(int slot) const { return slots_[slot]; }
-  Tensor variance(int slot) const { return slots_.variance(slot); }  // see SavedTensor
   bool needs(int input) const {
     return needs_[static_cast<size_t>(input)];
   }  // does that input need a gradient?
@@ -104,10 +103,10 @@ class Backward {
     const int64_t last = (of - 1) / step * step;
     return slots_[slot].has_rows({0, step, of}) && slots_[slot].has_rows({last, of, of});
   }
-  // A pass over saved(slot) without unpacking it, by the mask saved(mask) unless that is negative.
-  // False, and nothing done, where there is none.
-  bool run_pass(PackedPass pass, int slot, int mask = -1) const {
-    return slots_[slot].run_pass(pass, mask < 0 ? SavedTensor() : slots_[mask]);
+  // A pass over saved(slot), by the mask saved(mask) unless that is negative. False, with nothing
+  // done, where saved(slot) is needed instead.
+  bool run(PackedPass pass, int slot, int mask = -1) const {
+    return slots_[slot].run(pass, mask < 0 ? SavedTensor() : slots_[mask]);
   }
   bool keeps(int slot) const { return slots_[slot].defined(); }
   bool is_recipe(int slot) const { return slots_[slot].is_recipe(); }  // is saved(slot) rebuilt?
@@ -141,15 +140,18 @@ inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::co
 Variable record(const char* op, const Variables& inputs, Tensor output,
                 const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay = {});
 
-// An input that an op saves as slot 0, and what it makes of that: y and, with relu, the sign.
-// `map` says what, `kernels` make map.y and map.mask. On CUDA the codec may make them as it packs;
-// then nobody else reads x, and codes that carry the sign leave no mask.
-struct MappedSave {
+// An input x that an op saves as slot 0, and what the op makes of x: y and, where the pass
+// rectifies, the mask of what it kept.
+struct PassedSave {
   Tensor y;
   Save x, sign;
 };
-MappedSave save_mapped(const char* op, const Variables& inputs, Save x, MapForward map,
-                       const std::function<void(MapForward&)>& kernels, ReplayFn rebuild_mask = {});
+// `pass` says what the op makes of x; `kernels` make pass.out and pass.kept without a codec. On
+// CUDA a codec may make them while it packs x. Then nobody reads x once more, and where the codes
+// carry the mask, nobody keeps it.
+PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedPass pass,
+                        const std::function<void(PackedPass&)>& kernels,
+                        ReplayFn rebuild_mask = {});
 
 // Would record() make a node? Ops ask before computing masks that only backward needs.
 bool recording(const Variables& inputs);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/fused.h"
+#include "autograd/packed_pass.h"
 #include "ops/dense/copy.h"
 
 namespace frugal {
@@ -155,36 +155,16 @@ void SavedEntry::keep_part(const Rows& rows, const Tensor& value) {
     content_ = std::shared_ptr<Packed>(std::make_shared<PackedParts>(std::move(now.parts)));
 }
 
-Tensor SavedEntry::unpack_affine_rows(const SavedEntry& mask, const Rows& rows,
-                                      const Tensor& affine) const {
-  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
-  const SignOf* sign = std::get_if<SignOf>(&mask.content_);
-  if (packed == nullptr || sign == nullptr || sign->packed != *packed || shape_.dim() == 0)
-    return {};
-  CategoryScope scope(Category::workspace);
-  return rows.of == 0 ? (*packed)->unpack_affine_rows(0, shape_[0], affine)
-                      : (*packed)->unpack_affine_rows(rows.begin, rows.end, affine);
-}
-
-bool SavedEntry::run_pass(PackedPass& pass, SavedEntry* mask) const {
+bool SavedEntry::run(PackedPass& pass, SavedEntry* mask) const {
   const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
   if (packed == nullptr) return false;
-  PassMask by;
   if (mask != nullptr) {
     const SignOf* sign = std::get_if<SignOf>(&mask->content_);
-    by.in_codes = sign != nullptr && sign->packed == *packed;
-    if (!by.in_codes && !mask->is_raw()) return false;
-    if (!by.in_codes) by.bits = mask->unpack();
+    pass.mask.in_codes = sign != nullptr && sign->packed == *packed;
+    if (!pass.mask.in_codes && !mask->is_raw()) return false;
+    if (!pass.mask.in_codes) pass.mask.bits = mask->unpack();
   }
-  if (auto* sums = std::get_if<NormSums>(&pass.what)) sums->mask = by;
-  if (auto* gradient = std::get_if<NormGradient>(&pass.what)) gradient->mask = by;
-  return (*packed)->run_pass(pass);
-}
-
-Tensor SavedEntry::unpack_variance() const {
-  const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_);
-  CategoryScope scope(Category::workspace);
-  return packed != nullptr ? (*packed)->unpack_variance() : Tensor();
+  return (*packed)->run(pass);
 }
 
 bool SavedEntry::knows_variance() const {

@@ -50,12 +50,9 @@ class SavedEntry {
   Tensor unpack_mask_rows(const Rows& rows);
   bool has_rows(const Rows& rows) const;
   bool has_mask_rows(const Rows& rows) const;
-  // See Packed::unpack_affine_rows(). Undefined unless this is packed and its codes carry `mask`.
-  Tensor unpack_affine_rows(const SavedEntry& mask, const Rows& rows, const Tensor& affine) const;
-  // Packed::run_pass(), by `mask` unless null. False unless this is packed.
-  bool run_pass(PackedPass& pass, SavedEntry* mask) const;
-  Tensor unpack_variance() const;  // these two: see SavedTensor
-  bool knows_variance() const;
+  // Packed::run(), by `mask` unless null. False unless this is packed.
+  bool run(PackedPass& pass, SavedEntry* mask) const;
+  bool knows_variance() const;  // see SavedTensor
   Replay quality() const;
   // See SavedTensor. `seq`: of the policy's decision.
   void collect_sources(std::vector<uint64_t>& seqs) const;

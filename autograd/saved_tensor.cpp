@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "autograd/fused.h"
 #include "autograd/node.h"
+#include "autograd/packed_pass.h"
 #include "autograd/saved_entry.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
@@ -172,25 +172,25 @@ class SaveContext {
     if (decision.what != Decision::pack) return raw;
     if (fusion != nullptr) {
       const std::shared_ptr<Packed> packed =
-          pack_mapped(decision, request, info, raw.tensor, *fusion);
+          pack_and_run(decision, request, info, raw.tensor, *fusion);
       if (packed != nullptr) return packed;
       fusion->run();
       Save complete = request;
-      complete.sign.mask = fusion->map.mask;
+      complete.sign.mask = fusion->pass.kept;
       return pack(decision, complete, info, raw.tensor, carried);
     }
     return pack(decision, request, info, raw.tensor, carried);
   }
 
-  // Null where it takes two passes: also where bits come from elsewhere.
-  std::shared_ptr<Packed> pack_mapped(const Decision& decision, const Save& request, SaveInfo info,
-                                      const Tensor& tensor, Fusion& fusion) {
-    MapForward& map = fusion.map;
-    if (!map.relu && !request.curved && decision.carry_sign &&
+  // Null where the codec has no kernel, or the codes are to carry a mask that is kept already.
+  std::shared_ptr<Packed> pack_and_run(const Decision& decision, const Save& request, SaveInfo info,
+                                       const Tensor& tensor, Fusion& fusion) {
+    const bool makes_mask = fusion.pass.rectifies();
+    if (!makes_mask && !request.curved && decision.carry_sign &&
         kept_sign_of(request.producer.get()) != nullptr)
       return nullptr;
-    if (map.relu && decision.carry_sign) info.sign = &request.sign;
-    std::shared_ptr<Packed> packed = decision.codec->pack_mapped(tensor, info, map);
+    if (makes_mask && decision.carry_sign) info.sign = &request.sign;
+    std::shared_ptr<Packed> packed = decision.codec->pack_and_run(tensor, info, fusion.pass);
     if (packed == nullptr) return nullptr;
     fusion.done = true;
     if (!packed->carries_sign()) return packed;
@@ -297,30 +297,27 @@ std::vector<uint64_t> SavedTensor::rests_on() const {
   return seqs;
 }
 
-Tensor SavedTensor::unpack_affine(const SavedTensor& mask, const Rows& rows,
-                                  const Tensor& affine) const {
-  if (!defined() || !mask.defined() || strides_ != contiguous_strides(shape_)) return {};
-  if (rows.of != 0 && !has_rows(rows)) return {};
-  const Tensor part = entry_->unpack_affine_rows(*mask.entry_, rows, affine);
-  if (!part.defined()) return {};
+bool SavedTensor::run(PackedPass& pass, const SavedTensor& mask) const {
+  if (!defined()) return false;
+  const Rows& rows = pass.rows;
+  if (pass.is_variance() && rows.of == 0) {
+    // Needs no operand, so the entry's layout will do.
+    if (!entry_->run(pass, nullptr)) return false;
+    pass.out = pass.out.as_strided(shape_, strides_, pass.out.offset());
+    return true;
+  }
+  if (strides_ != contiguous_strides(shape_) || (rows.of != 0 && !has_rows(rows))) return false;
+  if (!entry_->run(pass, mask.entry_.get())) return false;
+  if (!pass.out.defined()) return true;
   Shape shape = shape_;
   if (rows.of != 0) shape[0] = rows.end - rows.begin;
-  return part.view(shape);
-}
-
-bool SavedTensor::run_pass(PackedPass& pass, const SavedTensor& mask) const {
-  if (!defined() || strides_ != contiguous_strides(shape_)) return false;
-  return entry_->run_pass(pass, mask.entry_.get());
+  pass.out = pass.out.view(shape);
+  return true;
 }
 
 bool SavedTensor::is_recipe() const { return defined() && entry_->recipe() != nullptr; }
 
 Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Replay::exact; }
-Tensor SavedTensor::unpack_variance() const {
-  if (!defined()) return {};
-  const Tensor whole = entry_->unpack_variance();
-  return whole.defined() ? whole.as_strided(shape_, strides_, whole.offset()) : whole;
-}
 bool SavedTensor::knows_variance() const { return !defined() || entry_->knows_variance(); }
 bool SavedTensor::is_raw() const { return defined() && entry_->is_raw(); }
 bool SavedTensor::is_sole_owner() const {
@@ -343,6 +340,11 @@ int SavedTensor::replay_depth() const {
 int64_t SavedTensor::rebuilt_elements() const {
   if (!defined() || entry_->recipe() == nullptr) return 0;
   return shape_.numel() + entry_->recipe()->elements;
+}
+
+Tensor Slots::run(PackedPass pass, int slot, int mask) const {
+  pass.rows = rows_;
+  return run_over((*this)[slot], std::move(pass), mask < 0 ? SavedTensor() : (*this)[mask]);
 }
 
 Slots Slots::as_sources() const {

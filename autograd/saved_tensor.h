@@ -109,8 +109,7 @@ struct SaveInfo {
   bool lossless = false;       // it must come back as it was
 };
 
-// See autograd/fused.h.
-struct MapForward;
+// See autograd/packed_pass.h.
 struct PackedPass;
 
 class Packed {
@@ -130,16 +129,11 @@ class Packed {
   // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape; undefined if it takes
   // the whole.
   virtual Tensor unpack_sign_rows(int64_t, int64_t) const { return {}; }
-  // unpack_rows(begin, end) and its sign in one pass: (x - affine[0]) affine[1] + affine[2] where
-  // the bit is set, else 0, for `affine` [3, channels]. Undefined if it takes two.
-  virtual Tensor unpack_affine_rows(int64_t, int64_t, const Tensor& /*affine*/) const { return {}; }
-  // The expected squared error of each element of unpack(), averaged over where a value may lie
-  // between two levels; like unpack(). Undefined if unknown.
-  virtual Tensor unpack_variance() const { return {}; }
+  // Computes what the pass says from unpack(), which then never is in memory as a whole, to
+  // PackedPass::out. False, with nothing done, where there is no kernel for it: the caller unpacks.
+  virtual bool run(PackedPass&) const { return false; }
+  // Does run() take PackedPass::Variance?
   virtual bool knows_variance() const { return false; }
-  // A pass of a backward or a replay over unpack(), which then never is as a whole. False, and
-  // nothing done, where it takes unpack().
-  virtual bool run_pass(PackedPass&) const { return false; }
 };
 
 class Codec {
@@ -148,10 +142,11 @@ class Codec {
   // `tensor` is contiguous and floating; its last axis is the channel axis. The payload is
   // allocated as `packed`.
   virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const = 0;
-  // pack(), and `map` of the tensor in the same pass; with a relu, whose mask nobody has yet,
-  // SaveInfo::sign has none either. Null, and nothing done, where it takes two passes.
-  virtual std::unique_ptr<Packed> pack_mapped(const Tensor& /*tensor*/, const SaveInfo&,
-                                              MapForward& /*map*/) const {
+  // pack(), and the pass over `tensor` on the way. Where the pass makes a mask (`rectify`), the
+  // codes may carry it: SaveInfo::sign is then set and has no mask yet. Null, with nothing done,
+  // where there is no kernel for it: the caller runs the pass first and packs afterwards.
+  virtual std::unique_ptr<Packed> pack_and_run(const Tensor& /*tensor*/, const SaveInfo&,
+                                               PackedPass&) const {
     return nullptr;
   }
 };
@@ -221,10 +216,10 @@ class SavedTensor {
   // of a weight or statistic belongs to each row.
   Tensor unpack_rows(const Rows& rows) const;
   bool has_rows(const Rows& rows) const;
-  // Packed::unpack_affine_rows() where its codes carry `mask`, else undefined.
-  Tensor unpack_affine(const SavedTensor& mask, const Rows& rows, const Tensor& affine) const;
-  // Packed::run_pass() where this is packed, by the mask that is kept in `mask`, unless undefined.
-  bool run_pass(PackedPass& pass, const SavedTensor& mask) const;
+  // Packed::run() where this is packed, by the mask that is kept in `mask`, if that is defined. The
+  // result has this layout. False, with nothing done, elsewhere: the caller unpacks. See
+  // run_over().
+  bool run(PackedPass& pass, const SavedTensor& mask) const;
   bool is_recipe() const;
   bool defined() const { return entry_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -233,9 +228,8 @@ class SavedTensor {
   // SaveInfo::seq of the activations whose kept bytes unpack() reads: its own, or a recipe's
   // sources.
   std::vector<uint64_t> rests_on() const;
-  // Of what unpack() gives: undefined if it has none (kept without loss) or it is unknown.
-  Tensor unpack_variance() const;
-  bool knows_variance() const;  // true also where there is none
+  // Is the variance of unpack() known? Also true of what is kept without loss, which has none.
+  bool knows_variance() const;
   Replay quality() const;  // of what unpack gives: exact, unbiased or biased (nothing kept: exact)
   bool is_raw() const;
   // Does nobody else hold the bytes behind unpack()? Then a backward may write over them, after
@@ -264,14 +258,10 @@ class Slots {
     const SavedTensor& saved = slots_[static_cast<size_t>(slot)];
     return rows_.of == 0 ? saved.unpack() : saved.unpack_rows(rows_);
   }
-  // unpack(slot) through an affine map of its channels where the bit of unpack(mask) is set, else
-  // 0, where that takes one pass; else undefined. See Packed::unpack_affine_rows().
-  Tensor unpack_affine(int slot, int mask, const Tensor& affine) const {
-    return slots_[static_cast<size_t>(slot)].unpack_affine(slots_[static_cast<size_t>(mask)], rows_,
-                                                           affine);
-  }
+  // The result of a pass over the same rows of a slot, by the mask in slot `mask` unless that is
+  // negative. Undefined where unpack(slot) is needed instead.
+  Tensor run(PackedPass pass, int slot, int mask = -1) const;
   int size() const { return static_cast<int>(slots_.size()); }
-  Tensor variance(int slot) const { return slots_[static_cast<size_t>(slot)].unpack_variance(); }
   Slots as_sources() const;
   Slots at(const Rows& rows) const;  // whose unpack() gives these rows alone
   const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }

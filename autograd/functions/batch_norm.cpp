@@ -34,7 +34,8 @@ Tensor rebuild(const Slots& s) {
   const ops::BatchNormMoments moments{s.unpack(kMean), s.unpack(kInvstd)};
   const ops::BatchNormParameters parameters{s.unpack(kWeight), s.unpack(kBias)};
   if (!residual.defined()) {
-    const Tensor y = s.unpack_affine(kX, kMask, ops::batch_norm_affine(moments, parameters));
+    const Tensor affine = ops::batch_norm_affine(moments, parameters);
+    const Tensor y = s.run({PackedPass::Affine{affine}}, kX, kMask);
     if (y.defined()) return y;
   }
   const Tensor mask = s.unpack(kMask);
@@ -64,8 +65,8 @@ std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool
   if (want_residual) g = mine ? gradient : fresh();
   const ops::BatchNormSums sums = ops::batch_norm_backward_sums(
       gradient,
-      [&](const Tensor& mean, const Tensor& partial) {
-        return b.run_pass({NormSums{gradient, mean, g, partial}}, kX, kMask);
+      [&](const Tensor& mean, const Tensor& partial, int64_t chunk_rows) {
+        return b.run({PackedPass::Sums{gradient, mean, partial, chunk_rows}, g}, kX, kMask);
       },
       moments, parameters, training);
   if (!sums.dweight.defined()) return {};
@@ -75,19 +76,19 @@ std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool
   const int64_t n = dy.size(0);
   if (want_residual) {
     // Both are large: x's waits until somebody takes it.
-    grads[0] = Gradient(
-        dy, n,
-        [x = b.slot(kX), n, g, affine = sums.affine](int64_t begin, int64_t end,
-                                                     const Tensor& out) {
-          const Tensor part = g.slice(0, begin, end);
-          PackedPass pass{NormGradient{part, affine, out, begin, end}};
-          if (!x.run_pass(pass, {}))
-            ops::batch_norm_backward_input_into(out, part, x.unpack_rows({begin, end, n}), affine);
-        });
+    grads[0] =
+        Gradient(dy, n,
+                 [x = b.slot(kX), n, g, affine = sums.affine](int64_t begin, int64_t end,
+                                                              const Tensor& out) {
+                   const Tensor part = g.slice(0, begin, end);
+                   const Rows rows{begin, end, n};
+                   if (!run_over(x, {PackedPass::Combine{part, affine}, out, rows}).defined())
+                     ops::batch_norm_backward_input_into(out, part, x.unpack_rows(rows), affine);
+                 });
     return grads;
   }
   const Tensor dx = mine ? gradient : fresh();
-  const bool done = b.run_pass({NormGradient{gradient, sums.affine, dx, 0, n}}, kX, kMask);
+  const bool done = b.run({PackedPass::Combine{gradient, sums.affine}, dx}, kX, kMask);
   FRUGAL_ASSERT(done);  // as the sums were
   grads[0] = dx;
   return grads;
@@ -163,19 +164,19 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
   const bool residual_form = residual.defined();
   const bool needs_x = weight.requires_grad() || (options.training && x.requires_grad());
   const Tensor added = residual_form ? residual.value() : Tensor();
-  MapForward map{{}, ops::batch_norm_affine(x.value(), moments, parameters, added)};
-  if (residual_form) map.residual = ops::contiguous(added);
-  map.relu = relu;
-  if (over_residual) map.y = added;
-  const MappedSave out = save_mapped(
+  const Tensor affine = ops::batch_norm_affine(x.value(), moments, parameters, added);
+  const PackedPass pass{
+      PackedPass::Affine{affine, residual_form ? ops::contiguous(added) : Tensor(), relu},
+      over_residual ? added : Tensor()};
+  const PassedSave out = save_and_run(
       op, inputs,
       // Where the relu is 0, x counts only through the statistics of the whole batch.
-      save_if(needs_x, x).with_sign({}, 0).with_use(kUse), map,
-      [&](MapForward& made) {
+      save_if(needs_x, x).with_sign({}, 0).with_use(kUse), pass,
+      [&](PackedPass& made) {
         const ops::BatchNormOutput apply = ops::batch_norm_apply(
-            x.value(), map.affine, added, relu, relu && recording(inputs), over_residual);
-        made.y = apply.y;
-        made.mask = apply.mask;
+            x.value(), affine, added, relu, relu && recording(inputs), over_residual);
+        made.out = apply.y;
+        made.kept = apply.mask;
       },
       needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
   const Variable y = record(

@@ -35,24 +35,24 @@ Variable from_output(Unary op, const Variable& x) {
 Variable from_input(Unary op, const Variable& x) {
   Save input = save(x);
   input.curved = true;
-  MappedSave out = save_mapped(ops::name_of(op), {x}, std::move(input), {op},
-                               [&](MapForward& map) { map.y = ops::unary(op, x.value()); });
+  PassedSave out = save_and_run(ops::name_of(op), {x}, std::move(input), {PackedPass::Map{op}},
+                                [&](PackedPass& pass) { pass.out = ops::unary(op, x.value()); });
   if (!keeps_known_noise(ops::name_of(op), {x}, out.x))
     return record_factor(ops::name_of(op), x, out.y, unary_factor(op, x.value()));
   return record(
       ops::name_of(op), {x}, out.y, {out.x},
       [op](const Backward& b) {
-        const Tensor dx = unary_gradient_of_codes(b.slot(0), op, b.dy());
+        const Tensor dx = run_over(b.slot(0), {PackedPass::Map{op, b.dy()}});
         if (dx.defined()) return Grads{dx};
-        const Tensor variance = b.variance(0);
+        const Tensor variance = variance_of(b.slot(0));
         return Grads{variance.defined()
                          ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
                          : ops::unary_backward(op, b.dy(), b.saved(0))};
       },
       smooth_replay([op](const Slots& s) {
-        const Tensor y = unary_of_codes(s[0], op);
+        const Tensor y = run_over(s[0], {PackedPass::Map{op}});
         if (y.defined()) return y;
-        const Tensor variance = s.variance(0);
+        const Tensor variance = variance_of(s[0]);
         return variance.defined() ? ops::unary_estimate(op, s.unpack(0), variance)
                                   : ops::unary(op, s.unpack(0));
       }));

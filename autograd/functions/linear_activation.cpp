@@ -61,9 +61,9 @@ Tensor over(const Tensor& x) {
 // y = gelu(h) of the slots' h, over its variance.
 Tensor rebuild_gelu(const Slots& s, Gelu kind) {
   const SavedTensor& h = s[0];
-  const Tensor made = unary_of_codes(h, unary_of(kind));
+  const Tensor made = run_over(h, {PackedPass::Map{unary_of(kind)}});
   if (made.defined()) return made;
-  const Tensor variance = h.unpack_variance();
+  const Tensor variance = variance_of(h);
   if (!variance.defined()) {
     const Tensor x = h.unpack(), y = over(x);
     ops::gelu_into(kind, ops::contiguous(x), {}, y);
@@ -80,8 +80,8 @@ Tensor rebuild_gelu(const Slots& s, Gelu kind) {
 Tensor gelu_gradient(const Backward& b, Gelu kind) {
   const Tensor dy = ops::contiguous(b.take_dy());
   const Tensor dh = over(dy);
-  if (unary_gradient_of_codes(b.slot(0), unary_of(kind), dy, dh).defined()) return dh;
-  const Tensor variance = b.variance(0);
+  if (b.run({PackedPass::Map{unary_of(kind), dy}, dh}, 0)) return dh;
+  const Tensor variance = variance_of(b.slot(0));
   for_slices(b.slot(0), variance, [&](const Rows& rows) {
     ops::gelu_backward_into(kind, rows_of(dy, rows),
                             ops::contiguous(b.saved_rows(0, rows.begin, rows.end, rows.of)),
@@ -105,10 +105,10 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
                             [](const Backward& b) { return linear_gradients(b, b.dy()); });
   Save input = save(h);
   input.curved = true;
-  MappedSave out{made.y, input, {}};
+  PassedSave out{made.y, input, {}};
   if (!made.y.defined())
-    out = save_mapped("linear_gelu", {h}, std::move(input), {gelu},
-                      [&](MapForward& map) { map.y = ops::unary(gelu, h.value()); });
+    out = save_and_run("linear_gelu", {h}, std::move(input), {PackedPass::Map{gelu}},
+                       [&](PackedPass& pass) { pass.out = ops::unary(gelu, h.value()); });
   if (!keeps_known_noise("linear_gelu", {h}, out.x))
     return record_factor("linear_gelu", h, out.y, unary_factor(gelu, h.value()));
   return record(

@@ -1,5 +1,6 @@
 #include "compress/entropy/entropy.h"
 
+#include "autograd/packed_pass.h"
 #include "compress/entropy/entropy_kernels.h"
 
 namespace frugal::compress {
@@ -98,18 +99,16 @@ Tensor EntropyCoded::unpack_sign() const { return decoded().unpack_sign(); }
 Tensor EntropyCoded::unpack_sign_rows(int64_t begin, int64_t end) const {
   return decoded().unpack_sign_rows(begin, end);
 }
-Tensor EntropyCoded::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
-  return decoded().unpack_affine_rows(begin, end, affine);
-}
 
-// The variance is in the metadata alone, which lies where it does in a plain payload of one part.
-Tensor EntropyCoded::unpack_variance() const {
-  if (!knows_variance()) return {};
-  if (decoded_ || plain_->parts().size() > 1) return decoded().unpack_variance();
+bool EntropyCoded::run(PackedPass& pass) const {
+  if (!pass.is_variance()) return decoded().run(pass);
+  if (!knows_variance()) return false;
+  if (decoded_ || plain_->parts().size() > 1) return decoded().run(pass);
+  // The variance needs the metadata alone, which lies where it does in a plain payload of one part.
   plain_->put_payload(payload_);
-  Tensor variance = plain_->unpack_variance();
+  const bool done = plain_->run(pass);
   plain_->take_payload();
-  return variance;
+  return done;
 }
 
 }  // namespace frugal::compress

@@ -38,10 +38,10 @@ class EntropyCoded final : public Movable {
   bool carries_sign() const override { return plain_->carries_sign(); }
   Tensor unpack_sign() const override;
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
-  Tensor unpack_variance() const override;
   bool knows_variance() const override { return plain_->knows_variance(); }
 
-  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
+  // As `plain`.
+  bool run(PackedPass& pass) const override;
 
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }

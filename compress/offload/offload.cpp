@@ -1,5 +1,7 @@
 #include "compress/offload/offload.h"
 
+#include "autograd/packed_pass.h"
+
 namespace frugal::compress {
 namespace {
 
@@ -21,12 +23,9 @@ class Offloaded final : public Packed {
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override {
     return Here(*this)->unpack_sign_rows(begin, end);
   }
-  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override {
-    return Here(*this)->unpack_affine_rows(begin, end, affine);
-  }
-  bool run_pass(PackedPass& pass) const override { return Here(*this)->run_pass(pass); }
-  Tensor unpack_variance() const override {
-    return knows_variance() ? Here(*this)->unpack_variance() : Tensor();
+  bool run(PackedPass& pass) const override {
+    if (pass.is_variance() && !knows_variance()) return false;
+    return Here(*this)->run(pass);
   }
   bool carries_sign() const override { return packed_->carries_sign(); }
   bool knows_variance() const override { return packed_->knows_variance(); }
@@ -62,9 +61,9 @@ std::unique_ptr<Packed> Offload::pack(const Tensor& tensor, const SaveInfo& info
   return move(codec_.pack(tensor, info), tensor);
 }
 
-std::unique_ptr<Packed> Offload::pack_mapped(const Tensor& tensor, const SaveInfo& info,
-                                             MapForward& map) const {
-  std::unique_ptr<Packed> packed = codec_.pack_mapped(tensor, info, map);
+std::unique_ptr<Packed> Offload::pack_and_run(const Tensor& tensor, const SaveInfo& info,
+                                              PackedPass& pass) const {
+  std::unique_ptr<Packed> packed = codec_.pack_and_run(tensor, info, pass);
   return packed == nullptr ? nullptr : move(std::move(packed), tensor);
 }
 

@@ -22,8 +22,8 @@ class Offload final : public Codec {
   // Errors: those of the codec and of PayloadStore::put; a codec whose packed tensors are not
   // Movable. Unpacking: those of PayloadStore::pin.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
-  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
-                                      MapForward& map) const override;
+  std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
+                                       PackedPass& pass) const override;
 
  private:
   std::unique_ptr<Packed> move(std::unique_ptr<Packed> packed, const Tensor& tensor) const;

@@ -89,9 +89,9 @@ std::unique_ptr<Packed> AdaptivePolicy::pack(const Tensor& tensor, const SaveInf
   return chosen(tensor, info).pack(tensor, info);
 }
 
-std::unique_ptr<Packed> AdaptivePolicy::pack_mapped(const Tensor& tensor, const SaveInfo& info,
-                                                    MapForward& map) const {
-  return chosen(tensor, info).pack_mapped(tensor, info, map);
+std::unique_ptr<Packed> AdaptivePolicy::pack_and_run(const Tensor& tensor, const SaveInfo& info,
+                                                     PackedPass& pass) const {
+  return chosen(tensor, info).pack_and_run(tensor, info, pass);
 }
 
 const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& info) const {

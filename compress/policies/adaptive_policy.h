@@ -136,8 +136,8 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
-  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
-                                      MapForward& map) const override;
+  std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
+                                       PackedPass& pass) const override;
   const Quantizer& chosen(const Tensor& tensor, const SaveInfo& info) const;  // notes the tensor
   static void describe(Item& item, uint64_t seq, const Tensor& tensor);
   const Quantizer& quantizer(int bits, bool other) const {

@@ -123,7 +123,7 @@ __device__ __forceinline__ void canonicalize(Quad<float>& x) {
   for (int c = 0; c < kCols; ++c) x.at[c] = canonical(x.at[c]);
 }
 
-// What Quantized::unpack_variance() tells of the columns of a block, not split.
+// PackedPass::Variance of the columns of a block, not split.
 __device__ __forceinline__ Quad<float> variances(const Unpacking& u, const UnpackPlace& at,
                                                  bool dithered) {
   const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);

@@ -1,52 +1,53 @@
-// Kernels that do an op's work in the pass that packs or unpacks what it saved (autograd/fused.h).
-// CUDA alone has them.
+// Kernels that compute from x while they pack or unpack x (autograd/packed_pass.h). Only CUDA has
+// them. A new shape of pass is a job and a kernel here, and an overload of Quantized::run().
 #pragma once
-#include "autograd/fused.h"
+#include "autograd/packed_pass.h"
 #include "compress/quantize/quantize_kernels.h"
 
 namespace frugal::compress {
 
-// y of PackJob::x; see MapForward. REQUIRES: groups of at most 256 rows, for which a block of
-// threads holds x whole.
-struct MapJob {
+// PackedPass::Map, if there is a function, or ::Affine of PackJob::x. REQUIRES: groups of at most
+// 256 rows, for which a block of threads holds x whole.
+struct PackPassJob {
   std::optional<ops::Unary> function;
   const float* affine = nullptr;
   const void* residual = nullptr;
-  bool relu = false;
-  void* y = nullptr;
-  uint8_t* mask = nullptr;  // of relu, unless the codes carry it
+  bool rectify = false;
+  void* out = nullptr;
+  uint8_t* kept = nullptr;  // of rectify, unless the codes carry it
 };
-void quantize_mapped_kernel(Cuda, const PackJob& job, const MapJob& map);
-// Where layout.split: the bits to carry are those of map.relu.
-void split_quantize_mapped_kernel(Cuda, const PackJob& job, const MapJob& map);
-// What MapForward asks for, into tensors that it says.
-void quantize_mapped(const PackJob& job, const MapForward& map);
+void quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass);
+// Where layout.split: the bits to carry are those of what `rectify` kept.
+void split_quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass);
+// What the pass asks for. REQUIRES: its tensors are there.
+void quantize_and_run(const PackJob& job, const PackedPass& pass);
 
 // UnpackJob::x is what is written.
-struct UnaryJob {
+struct MapJob {
   UnpackJob codes;
   ops::Unary function;
   const void* dy = nullptr;  // null: f(x)
   bool estimates = false;    // takes away what the variance adds
 };
-void unary_codes_kernel(Cuda, const UnaryJob& job);
+void map_codes_kernel(Cuda, const MapJob& job);
 
 // `mask`: null where all bits are set, or those of the codes count.
-struct NormSumsJob {
-  UnpackJob codes;  // all of them
-  const Tensor &dy, &mean, &g, &partial;
-  Tensor mask;
-  bool mask_in_codes = false;
-};
-void norm_sums_codes_kernel(Cuda, const NormSumsJob& job);
-
-struct NormGradientJob {
+struct CombineJob {
   UnpackJob codes;
-  const void* dy = nullptr;
-  const float* affine = nullptr;  // [4, cols]
+  const void* y = nullptr;
+  const float* k = nullptr;  // [4, cols]
   const uint8_t* mask = nullptr;
   bool mask_in_codes = false;
 };
-void norm_gradient_codes_kernel(Cuda, const NormGradientJob& job);
+void combine_codes_kernel(Cuda, const CombineJob& job);
+
+struct ColumnSumsJob {
+  UnpackJob codes;  // all of them
+  const Tensor &y, &center, &out, &partial;
+  int64_t chunk_rows;
+  Tensor mask;  // as CombineJob's
+  bool mask_in_codes = false;
+};
+void column_sums_codes_kernel(Cuda, const ColumnSumsJob& job);
 
 }  // namespace frugal::compress

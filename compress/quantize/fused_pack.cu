@@ -1,5 +1,6 @@
 #include "compress/quantize/cuda_pack.h"
 #include "compress/quantize/fused_kernels.h"
+#include "ops/cuda/cuda_smooth.h"
 
 namespace frugal::compress {
 namespace {
@@ -25,22 +26,22 @@ __device__ __forceinline__ void put_row(T* to, const Quad<float>& value, bool wh
     if ((present >> c & 1u) != 0) to[c] = store<T>(value.at[c]);
 }
 
-// As normalize_rows (ops/image/batch_norm_kernels.cu) makes it; y may be the residual.
+// PackedPass::Affine; `out` may be the residual. In f32 each result takes one multiply-add.
 struct AffineMap {
   const float* affine;
   const void* residual;
-  void* y;
-  uint8_t* mask;
-  bool relu, quads, mask_words;
+  void* out;
+  uint8_t* kept;
+  bool rectify, quads, mask_words;
 
   __device__ __forceinline__ Quad<float> coefficients(const Packing& p, int column, int count,
                                                       int which) const {
     const float* from = affine + which * p.layout.cols + column;
-    Quad<float> out{};
+    Quad<float> found{};
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
-      if (c < count) out.at[c] = from[c];
-    return out;
+      if (c < count) found.at[c] = from[c];
+    return found;
   }
 
   template <class T>
@@ -48,34 +49,35 @@ struct AffineMap {
                                             uint32_t present, const Values& x) const {
     const int64_t cols = p.layout.cols, begin = block * kRows * cols + column;
     const bool whole = quads && present == ~0u;
-    const Quad<float> mean = coefficients(p, column, count, 0),
+    const Quad<float> center = coefficients(p, column, count, 0),
                       scale = coefficients(p, column, count, 1),
-                      bias = coefficients(p, column, count, 2);
+                      shift = coefficients(p, column, count, 2);
     uint32_t bits = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const uint32_t here = present >> (r * kCols) & 0xfu;
-      Quad<float> added{}, out;
+      Quad<float> added{}, z_kept;
       if (residual != nullptr)
         added = get_row(static_cast<const T*>(residual) + begin + r * cols, whole, here);
 #pragma unroll
       for (int c = 0; c < kCols; ++c) {
-        float z = __fmaf_rn(x[r][c] - mean.at[c], scale.at[c], bias.at[c]);
+        float z = __fmaf_rn(x[r][c] - center.at[c], scale.at[c], shift.at[c]);
         if (residual != nullptr) z += added.at[c];
-        const bool keep = !relu || !(z <= 0);
+        const bool keep = !rectify || !(z <= 0);
         if (keep) bits |= 1u << (8 * c + r);
-        out.at[c] = keep ? z : 0;
+        z_kept.at[c] = keep ? z : 0;
       }
-      put_row(static_cast<T*>(y) + begin + r * cols, out, whole, here);
+      put_row(static_cast<T*>(out) + begin + r * cols, z_kept, whole, here);
     }
-    if (mask != nullptr) store_bytes(mask + block * cols + column, bits, count, mask_words);
+    if (kept != nullptr) store_bytes(kept + block * cols + column, bits, count, mask_words);
     return bits;
   }
 };
 
+// PackedPass::Map.
 struct UnaryMap {
   ops::Unary function;
-  void* y;
+  void* out;
   bool quads;
 
   template <class F, class T>
@@ -86,22 +88,19 @@ struct UnaryMap {
     const bool whole = quads && present == ~0u;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      Quad<float> out;
+      Quad<float> value;
 #pragma unroll
-      for (int c = 0; c < kCols; ++c) out.at[c] = f.f(x[r][c]);
-      put_row(static_cast<T*>(y) + begin + r * cols, out, whole, present >> (r * kCols) & 0xfu);
+      for (int c = 0; c < kCols; ++c) value.at[c] = f.f(x[r][c]);
+      put_row(static_cast<T*>(out) + begin + r * cols, value, whole, present >> (r * kCols) & 0xfu);
     }
   }
 
   template <class T>
   __device__ __forceinline__ uint32_t apply(const Packing& p, int64_t block, int column, int,
                                             uint32_t present, const Values& x) const {
-    if (function == ops::Unary::gelu_exact)
-      store_values<ops::functors::GeluExact, T>({}, p, block, column, present, x);
-    else if (function == ops::Unary::gelu_tanh)
-      store_values<ops::functors::GeluTanh, T>({}, p, block, column, present, x);
-    else
-      store_values<ops::functors::Silu, T>({}, p, block, column, present, x);
+    ops::cuda::with_smooth(function, [&]<class F>(const F& f) {
+      store_values<F, T>(f, p, block, column, present, x);
+    });
     return 0;
   }
 };
@@ -112,27 +111,27 @@ bool quads_of(const PackJob& job, const void* x) {
   return quads;
 }
 
-AffineMap affine_map(const PackJob& job, const MapJob& map) {
-  return {map.affine,
-          map.residual,
-          map.y,
-          map.mask,
-          map.relu,
-          quads_of(job, map.y) && quads_of(job, map.residual),
-          is_quadable<uint8_t>(map.mask, job.layout)};
+AffineMap affine_map(const PackJob& job, const PackPassJob& pass) {
+  return {pass.affine,
+          pass.residual,
+          pass.out,
+          pass.kept,
+          pass.rectify,
+          quads_of(job, pass.out) && quads_of(job, pass.residual),
+          is_quadable<uint8_t>(pass.kept, job.layout)};
 }
 
 }  // namespace
 
-void quantize_mapped_kernel(Cuda, const PackJob& job, const MapJob& map) {
-  if (map.function)
-    pack<1>(job, UnaryMap{*map.function, map.y, quads_of(job, map.y)});
+void quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass) {
+  if (pass.function)
+    pack<1>(job, UnaryMap{*pass.function, pass.out, quads_of(job, pass.out)});
   else
-    pack<1>(job, affine_map(job, map));
+    pack<1>(job, affine_map(job, pass));
 }
 
-void split_quantize_mapped_kernel(Cuda, const PackJob& job, const MapJob& map) {
-  pack<2>(job, affine_map(job, map));
+void split_quantize_and_run_kernel(Cuda, const PackJob& job, const PackPassJob& pass) {
+  pack<2>(job, affine_map(job, pass));
 }
 
 }  // namespace frugal::compress

@@ -60,7 +60,7 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
 }
 
 std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info,
-                                        const GroupLayout& layout, MapForward* map) const {
+                                        const GroupLayout& layout, const PackedPass* pass) const {
   Tensor payload;
   {
     CategoryScope scope(Category::packed);
@@ -76,8 +76,8 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
   job.nonfinite = &nonfinite_;
   const double slope = layout.split ? info.sign->slope : 0;
   if (layout.split) job.weights = split_weights(slope);
-  if (map != nullptr) {
-    quantize_mapped(job, *map);
+  if (pass != nullptr) {
+    quantize_and_run(job, *pass);
   } else {
     if (layout.split) job.mask = static_cast<const uint8_t*>(info.sign->mask.raw());
     dispatch(tensor.device(), [&](auto backend) {
@@ -102,7 +102,7 @@ UnpackJob Quantized::unpack_job(int64_t begin, int64_t end, void* x) const {
   return job;
 }
 
-void Quantized::run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
+void Quantized::read(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine) const {
   UnpackJob job = unpack_job(begin, end, x);
   if (affine.defined()) job.affine = static_cast<const float*>(affine.raw());
   dispatch(payload_.device(), [&](auto backend) {
@@ -125,14 +125,14 @@ void Quantized::unpack_into(const Tensor& out) const {
                "[quantize] expected a contiguous {} {} on {} to unpack into, got {}", shape_,
                name_of(dtype_), payload_.device().str(),
                out.defined() ? describe(out) : "an undefined tensor");
-  run(0, layout_.numel, out.raw(), false);
+  read(0, layout_.numel, out.raw(), false);
 }
 
-Quantized::Rows Quantized::rows(int64_t begin, int64_t end) const {
+Quantized::Range Quantized::range_of(int64_t begin, int64_t end) const {
   FRUGAL_CHECK(shape_.dim() > 0 && begin >= 0 && begin <= end && end <= shape_[0],
                "[quantize] expected a range within the leading axis of {}, got {} to {}", shape_,
                begin, end);
-  Rows range;
+  Range range;
   range.shape = shape_;
   range.shape[0] = end - begin;
   const int64_t row = shape_[0] == 0 ? 0 : layout_.numel / shape_[0];
@@ -141,23 +141,35 @@ Quantized::Rows Quantized::rows(int64_t begin, int64_t end) const {
   return range;
 }
 
-Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
-  return unpack_range(rows(begin, end), {});
+Quantized::Range Quantized::range_of(const Rows& rows) const {
+  if (rows.of == 0) return {shape_, 0, layout_.numel};
+  return range_of(rows.begin, rows.end);
 }
 
-Tensor Quantized::unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const {
-  const Rows range = rows(begin, end);
+Tensor Quantized::unpack_rows(int64_t begin, int64_t end) const {
+  return unpack_range(range_of(begin, end), {});
+}
+
+bool Quantized::run(PackedPass& pass) const {
+  return std::visit([&](const auto& what) { return run(what, pass); }, pass.what);
+}
+
+bool Quantized::run(const PackedPass::Affine& affine, PackedPass& pass) const {
+  const Range range = range_of(pass.rows);
   const bool has_kernel =
       dtype_ == DType::f32 || (dtype_ == DType::bf16 && payload_.device().type == DeviceType::cuda);
-  if (!layout_.split || !has_kernel || affine.dtype() != DType::f32) return {};
-  FRUGAL_CHECK((affine.shape() == Shape{3, layout_.cols}) && affine.is_contiguous() &&
-                   affine.device() == payload_.device(),
+  if (!pass.mask.in_codes || !layout_.split || !has_kernel || affine.a.dtype() != DType::f32 ||
+      affine.residual.defined() || affine.rectify || pass.out.defined())
+    return false;
+  FRUGAL_CHECK((affine.a.shape() == Shape{3, layout_.cols}) && affine.a.is_contiguous() &&
+                   affine.a.device() == payload_.device(),
                "[quantize] expected a contiguous affine map of shape [3, {}], got {}", layout_.cols,
-               describe(affine));
-  return unpack_range(range, affine);
+               describe(affine.a));
+  pass.out = unpack_range(range, affine.a);
+  return true;
 }
 
-Tensor Quantized::unpack_range(const Rows& range, const Tensor& affine) const {
+Tensor Quantized::unpack_range(const Range& range, const Tensor& affine) const {
   CategoryScope scope(Category::workspace);
   Tensor out = Tensor::empty(range.shape, dtype_, payload_.device());
   if (range.begin == range.end) return out;
@@ -169,13 +181,13 @@ Tensor Quantized::unpack_range(const Rows& range, const Tensor& affine) const {
     direct = std::min(round_up(direct, block), range.end);
     const int64_t from = range.begin / block * block;
     const Tensor staged = Tensor::empty({direct - from}, dtype_, payload_.device());
-    run(from, direct, staged.raw(), false, affine);
+    read(from, direct, staged.raw(), false, affine);
     if (payload_.device() != kMeta)
       copy_bytes(x, out.device(),
                  static_cast<const char*>(staged.raw()) + (range.begin - from) * size,
                  staged.device(), (direct - range.begin) * size);
   }
-  if (direct < range.end) run(direct, range.end, x + (direct - range.begin) * size, false, affine);
+  if (direct < range.end) read(direct, range.end, x + (direct - range.begin) * size, false, affine);
   return out;
 }
 
@@ -183,12 +195,12 @@ Tensor Quantized::unpack_sign() const {
   if (!layout_.split) return {};
   CategoryScope scope(Category::workspace);
   Tensor mask = ops::empty_bitmask(shape_, payload_.device());
-  run(0, layout_.numel, mask.raw(), true);
+  read(0, layout_.numel, mask.raw(), true);
   return mask;
 }
 
 Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {
-  const Rows range = rows(begin, end);
+  const Range range = range_of(begin, end);
   if (!layout_.split) return {};
   CategoryScope scope(Category::workspace);
   Tensor mask = ops::empty_bitmask(range.shape, payload_.device());
@@ -196,14 +208,14 @@ Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {
   const int64_t cols = layout_.cols, block = 8 * cols;
   const ops::BitmaskLayout to = ops::bitmask_layout(range.shape);
   if (to.by_rows && range.begin % block == 0) {
-    run(range.begin, range.end, mask.raw(), true);
+    read(range.begin, range.end, mask.raw(), true);
     return mask;
   }
   // The blocks around the range, then bit for bit to where the narrowed shape has them.
   const int64_t from = range.begin / block * block, numel = range.end - range.begin;
   const int64_t until = round_up(range.end, block);
   const Tensor whole = Tensor::empty({(until - from) / 8}, DType::u8, payload_.device());
-  run(from, until, whole.raw(), true);
+  read(from, until, whole.raw(), true);
   const MovedBits moved{static_cast<const uint8_t*>(whole.raw()), cols,    range.begin - from,
                         static_cast<uint8_t*>(mask.raw()),        to.cols, numel};
   dispatch(mask.device(), [&](auto backend) { move_bits_kernel(backend, moved, mask.numel()); });

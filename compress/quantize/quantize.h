@@ -33,14 +33,9 @@
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
 #pragma once
+#include "autograd/packed_pass.h"
 #include "compress/quantize/grouped.h"
 #include "compress/quantize/nonfinite_count.h"
-
-namespace frugal {
-struct UnaryPass;
-struct NormSums;
-struct NormGradient;
-}  // namespace frugal
 
 namespace frugal::compress {
 
@@ -97,22 +92,20 @@ class Quantized final : public Grouped {
   // unpack_rows.
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override;
 
-  // Of an f32 tensor, on CUDA also bf16, whose codes carry the sign, for an f32 `affine`; one pass,
-  // at the cost of unpack_rows. Errors: as unpack_rows, an affine of another shape.
-  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override;
-
-  // scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered, in the
-  // tensor's dtype, whose own rounding it leaves out. Known for f32, f64 and bf16, not rounded to
-  // nearest, in groups that carry no sign.
-  Tensor unpack_variance() const override;
+  // Takes, where all rows are asked for unless it says otherwise:
+  //   Map       functions that have estimates (ops/dense/elementwise.h), where codes carry no sign;
+  //             on the CPU, and accounted for on meta, where the variance is known.
+  //   Affine    of rows, in f32, on CUDA also bf16, by the mask that the codes carry. It costs what
+  //             unpack_rows costs. Errors: as unpack_rows, a map of another shape.
+  //   Combine, Sums  on CUDA, in groups by column. Combine takes rows that begin at a block of 8
+  //             rows of the view; where `mask.bits` is defined, all rows.
+  //   Variance  scale^2 / 6, the mean of f (1 - f) scale^2 over f, or scale^2 / 12 where dithered,
+  //             in the tensor's dtype, whose own rounding it leaves out. Known for f32, f64 and
+  //             bf16, not rounded to nearest, in groups that carry no sign.
+  bool run(PackedPass& pass) const override;
   bool knows_variance() const override {
     return rounding_ != Rounding::nearest && !layout_.split && dtype_ != DType::f16;
   }
-
-  // On CUDA: f of gelu and silu, where codes carry no sign; batch norm where its channels are the
-  // groups' columns, masks by rows, slices that begin at blocks of 8 rows. On the CPU, and
-  // accounted for on meta: gelu, where the variance is known.
-  bool run_pass(PackedPass& pass) const override;
 
   Tensor take_payload() override { return std::move(payload_); }
   void put_payload(Tensor payload) override { payload_ = std::move(payload); }
@@ -122,21 +115,24 @@ class Quantized final : public Grouped {
   double slope() const { return slope_; }
 
  private:
-  struct Rows {
+  struct Range {
     Shape shape;
     int64_t begin = 0, end = 0;  // elements
   };
-  Rows rows(int64_t begin, int64_t end) const;
+  Range range_of(int64_t begin, int64_t end) const;
+  Range range_of(const Rows& rows) const;
   // Elements [begin, end) of the view, through `affine` if it is defined, or their bits, to `x`.
   // REQUIRES: `begin` at a block of 8 rows, where no rows are left out of the last block if it is
   // bits.
-  void run(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine = {}) const;
-  Tensor unpack_range(const Rows& range, const Tensor& affine) const;
+  void read(int64_t begin, int64_t end, void* x, bool sign, const Tensor& affine = {}) const;
+  Tensor unpack_range(const Range& range, const Tensor& affine) const;
   UnpackJob unpack_job(int64_t begin, int64_t end, void* x) const;
-  bool in_slices(UnaryPass& pass) const;
-  bool over_codes(UnaryPass& pass) const;
-  bool over_codes(NormSums& pass) const;
-  bool over_codes(NormGradient& pass) const;
+  bool run(const PackedPass::Map& map, PackedPass& pass) const;
+  bool run(const PackedPass::Affine& affine, PackedPass& pass) const;
+  bool run(const PackedPass::Combine& combine, PackedPass& pass) const;
+  bool run(const PackedPass::Sums& sums, PackedPass& pass) const;
+  bool run(const PackedPass::Variance& variance, PackedPass& pass) const;
+  bool map_in_slices(const PackedPass::Map& map, Tensor& out) const;
 
   Tensor payload_;
   GroupLayout layout_;
@@ -153,10 +149,10 @@ class Quantizer final : public Codec {
   // Errors: a tensor that is not contiguous or not floating; a sign whose mask is not the tensor's
   // (ops/dense/bitmask.h) or whose slope is not finite.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
-  // On CUDA, in groups of at most 256 elements: affine maps, those with a relu where masks are by
-  // rows, gelu and silu. Errors: as pack.
-  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
-                                      MapForward& map) const override;
+  // Takes, on CUDA and in groups of at most 256 elements: Affine in groups by column, with
+  // `rectify` where masks are by rows, and Map of functions that have estimates. Errors: as pack.
+  std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
+                                       PackedPass& pass) const override;
   const QuantizeOptions& options() const { return options_; }
   // Whether the codes of such a tensor would carry SaveInfo::sign: 2 bits or more, the column axis,
   // and 8 rows of [rows, C] for each byte row of the mask.
@@ -168,9 +164,9 @@ class Quantizer final : public Codec {
 
  private:
   GroupLayout layout_of(const Shape& shape, bool with_sign) const;
-  // pack(), with `map` unless null.
+  // pack(), with `pass` unless null.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info,
-                               const GroupLayout& layout, MapForward* map) const;
+                               const GroupLayout& layout, const PackedPass* pass) const;
 
   QuantizeOptions options_;
   mutable NonfiniteCount nonfinite_;

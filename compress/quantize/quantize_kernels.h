@@ -73,7 +73,7 @@ struct MovedBits {
 void move_bits_kernel(Cpu, const MovedBits& moved, int64_t bytes);
 void move_bits_kernel(Cuda, const MovedBits& moved, int64_t bytes);
 
-// Quantized::unpack_variance() of the job's elements, f32 or f64, not split.
+// PackedPass::Variance of the job's elements, f32, f64 or bf16, not split.
 void variance_kernel(Cpu, const UnpackJob& job);
 void variance_kernel(Cuda, const UnpackJob& job);
 

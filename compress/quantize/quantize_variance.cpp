@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "autograd/fused.h"
 #include "compress/quantize/quantize_kernels.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
@@ -53,8 +52,8 @@ void variance_kernel(Cpu, const UnpackJob& job) {
   with_real(job.dtype, spread);
 }
 
-Tensor Quantized::unpack_variance() const {
-  if (!knows_variance()) return {};
+bool Quantized::run(const PackedPass::Variance&, PackedPass& pass) const {
+  if (!knows_variance() || pass.rows.of != 0 || pass.out.defined()) return false;
   CategoryScope scope(Category::workspace);
   Tensor out = Tensor::empty(shape_, dtype_, payload_.device());
   UnpackJob job;
@@ -65,15 +64,14 @@ Tensor Quantized::unpack_variance() const {
   job.end = layout_.numel;
   job.dithered = rounding_ == Rounding::dithered;
   if (out.numel() > 0) dispatch(out.device(), [&](auto backend) { variance_kernel(backend, job); });
-  return out;
+  pass.out = std::move(out);
+  return true;
 }
 
 // Lanes, each a share of the tensor, go through it in slices: between unpacking and use neither x
 // nor its variance leaves a core's cache, and threads meet once.
-bool Quantized::in_slices(UnaryPass& pass) const {
-  const bool gelu =
-      pass.function == ops::Unary::gelu_exact || pass.function == ops::Unary::gelu_tanh;
-  if (!gelu || !knows_variance() || layout_.numel == 0) return false;
+bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
+  if (!knows_variance() || layout_.numel == 0) return false;
   if (dtype_ == DType::bf16 && payload_.device() == kCpu) return false;
   constexpr int64_t kBytes = 1 << 16, kLanes = 8;
   const int64_t block = 8 * layout_.cols, all = layout_.numel;
@@ -88,8 +86,8 @@ bool Quantized::in_slices(UnaryPass& pass) const {
     slices = (all + step - 1) / step;
     lanes = std::min(slices, room / step);
   }
-  if (!pass.out.defined()) pass.out = Tensor::empty(shape_, dtype_, payload_.device());
-  const Tensor to = pass.out.view({all}), dy = pass.dy.defined() ? pass.dy.view({all}) : pass.dy;
+  if (!out.defined()) out = Tensor::empty(shape_, dtype_, payload_.device());
+  const Tensor to = out.view({all}), dy = map.dy.defined() ? map.dy.view({all}) : map.dy;
   CategoryScope scope(Category::workspace);
   const Tensor xs = Tensor::empty({room}, dtype_, payload_.device());
   const Tensor variances = Tensor::empty({room}, dtype_, payload_.device());
@@ -101,17 +99,16 @@ bool Quantized::in_slices(UnaryPass& pass) const {
     dequantize_kernel(Cpu{}, unpack_job(begin, end, x.raw()));
     variance_kernel(Cpu{}, unpack_job(begin, end, variance.raw()));
     if (dy.defined())
-      ops::unary_backward_estimate_kernel(Cpu{}, pass.function, dy.slice(0, begin, end), x,
-                                          variance, y);
+      ops::unary_backward_estimate_kernel(Cpu{}, map.f, dy.slice(0, begin, end), x, variance, y);
     else
-      ops::unary_estimate_kernel(Cpu{}, pass.function, x, variance, y);
+      ops::unary_estimate_kernel(Cpu{}, map.f, x, variance, y);
   };
   parallel_for(0, lanes, 1, [&](int64_t first, int64_t last) {
     for (int64_t lane = first; lane < last; ++lane)
       for (int64_t i = slices * lane / lanes; i < slices * (lane + 1) / lanes; ++i)
         run_slice(lane, i * step);
   });
-  pass.out.bump_version();
+  out.bump_version();
   return true;
 }
 

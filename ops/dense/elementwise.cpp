@@ -101,12 +101,6 @@ int64_t offset_of(const Tensor& t, int64_t index) {
   return offset;
 }
 
-bool smooth(Unary op) {
-  bool answer = false;
-  with_unary(op, [&](auto f) { answer = is_smooth<decltype(f)>; });
-  return answer;
-}
-
 }  // namespace
 
 void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
@@ -236,8 +230,14 @@ Tensor unary_backward(Unary op, const Tensor& dy, const Tensor& saved) {
   return dx;
 }
 
+bool has_estimate(Unary op) {
+  bool answer = false;
+  with_unary(op, [&](auto f) { answer = is_smooth<decltype(f)>; });
+  return answer;
+}
+
 Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance) {
-  FRUGAL_ASSERT(smooth(op));
+  FRUGAL_ASSERT(has_estimate(op));
   check_real(name_of(op), "x", x);
   check_shape(name_of(op), "the variance", variance, x.shape());
   check_same(name_of(op), x, {&variance});
@@ -249,7 +249,7 @@ Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance) {
 
 Tensor unary_backward_estimate(Unary op, const Tensor& dy, const Tensor& x,
                                const Tensor& variance) {
-  FRUGAL_ASSERT(smooth(op));
+  FRUGAL_ASSERT(has_estimate(op));
   check_shape(name_of(op), "dy", dy, x.shape());
   check_shape(name_of(op), "the variance", variance, x.shape());
   check_same(name_of(op), dy, {&x, &variance});

@@ -34,6 +34,7 @@ void unary_backward_kernel(Cuda, Unary op, const Tensor& dy, const Tensor& saved
 // order in its error: f(x) - d2f(x) variance / 2, and dy (df(x) - d3f(x) variance / 2). For gelu
 // and silu. REQUIRES: `variance` like x.
 Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance);
+bool has_estimate(Unary op);
 void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& variance, const Tensor& y);
 void unary_estimate_kernel(Cuda, Unary op, const Tensor& x, const Tensor& variance,
                            const Tensor& y);

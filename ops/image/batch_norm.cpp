@@ -299,7 +299,7 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass
   check_backward(dy, moments, parameters, dy.size(0));
   const BatchNormMoments m = contiguous_moments(moments);
   const Tensor partial = empty_partial(dy);
-  if (!pass(m.mean, partial)) return {};
+  if (!pass(m.mean, partial, chunk_rows(dy.device(), dy.size(-1)))) return {};
   const BatchNormSums out = empty_sums(dy, {});
   const Tensor sums = workspace({2, dy.size(-1)}, DType::f64, dy.device());
   fill(sums, 0);

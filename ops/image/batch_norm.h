@@ -78,10 +78,11 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool overwrite);
-// The first pass as `pass` makes it, which takes x from where it is: what gradient_sums_kernel
-// (ops/image/batch_norm_kernels.h) is given beside dy, x, mask and g. Undefined dweight where it
-// returns false, having done nothing.
-using BatchNormSumsPass = std::function<bool(const Tensor& mean, const Tensor& partial)>;
+// The first pass as `pass` makes it, which takes x from where it is. It writes what
+// gradient_sums_kernel (ops/image/batch_norm_kernels.h) writes to `partial`, whose chunks have
+// `chunk_rows` rows each. dweight is undefined where the pass returns false, with nothing done.
+using BatchNormSumsPass =
+    std::function<bool(const Tensor& mean, const Tensor& partial, int64_t chunk_rows)>;
 BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass& pass,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters, bool training);

@@ -3,6 +3,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "autograd/packed_pass.h"
 #include "autograd/transformer_functions.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
@@ -49,7 +50,10 @@ class NoisyCopy final : public Codec {
         return ops::clone(kept.slice(0, begin, end));
       }
       bool knows_variance() const override { return true; }
-      Tensor unpack_variance() const override { return Tensor::full(kept.shape(), kVariance); }
+      bool run(PackedPass& pass) const override {
+        if (pass.is_variance()) pass.out = Tensor::full(kept.shape(), kVariance);
+        return pass.is_variance();
+      }
       Tensor kept;
       int *wholes = nullptr, *parts = nullptr;
     };

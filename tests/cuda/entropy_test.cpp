@@ -101,8 +101,7 @@ bool check_alike(const std::shared_ptr<const Codec>& inner, const EntropyOptions
   CHECK(live(Category::packed) - packed_before < coded_payload(*here).nbytes() + 64);
   CHECK(live(Category::workspace) == work_before);
   CHECK(there->knows_variance() == here->knows_variance());
-  if (here->knows_variance())
-    CHECK(gpu::same_bits(here->unpack_variance(), there->unpack_variance()));
+  if (here->knows_variance()) CHECK(gpu::same_bits(variance_of(*here), variance_of(*there)));
   const auto plain = inner->pack(x_there, info_there);
   CHECK(gpu::same_bits(to_device(plain->unpack(), kCpu), there->unpack()));
   const int64_t n = x.shape()[0];

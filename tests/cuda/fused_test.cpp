@@ -1,6 +1,6 @@
 // Work that is done in the pass that packs or unpacks gives, bit for bit, what the op's own kernels
 // give: outputs, payloads, gradients. And it is done there: nothing is unpacked.
-#include "autograd/fused.h"
+#include "autograd/packed_pass.h"
 
 #include <filesystem>
 #include <functional>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/fused.h"
+#include "autograd/packed_pass.h"
 #include "tests/cuda/packing.h"
 
 namespace frugal::gpu {
@@ -29,13 +29,12 @@ class SeenPacked final : public Packed {
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override {
     return inner_->unpack_sign_rows(begin, end);
   }
-  Tensor unpack_affine_rows(int64_t begin, int64_t end, const Tensor& affine) const override {
-    return inner_->unpack_affine_rows(begin, end, affine);
-  }
-  Tensor unpack_variance() const override { return inner_->unpack_variance(); }
   bool knows_variance() const override { return inner_->knows_variance(); }
-  bool run_pass(PackedPass& pass) const override {
-    const bool done = fuses_ && inner_->run_pass(pass);
+  bool run(PackedPass& pass) const override {
+    // Rebuilds, and what passes are compared with.
+    if (pass.is_variance() || std::holds_alternative<PackedPass::Affine>(pass.what))
+      return inner_->run(pass);
+    const bool done = fuses_ && inner_->run(pass);
     if (done) ++seen_.passes;
     return done;
   }
@@ -54,10 +53,10 @@ class SeenCodec final : public Codec {
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
     return wrap(inner_.pack(tensor, info));
   }
-  std::unique_ptr<Packed> pack_mapped(const Tensor& tensor, const SaveInfo& info,
-                                      MapForward& map) const override {
+  std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
+                                       PackedPass& pass) const override {
     if (!fuses_) return nullptr;
-    auto packed = inner_.pack_mapped(tensor, info, map);
+    auto packed = inner_.pack_and_run(tensor, info, pass);
     if (packed == nullptr) return nullptr;
     ++seen_.mapped;
     return wrap(std::move(packed));

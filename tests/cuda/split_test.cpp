@@ -4,6 +4,7 @@
 #include "compress/quantize/quantize.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
+#include "tests/compress/quantize/affine_rows.h"
 #include "tests/cuda/packing.h"
 
 using namespace frugal;
@@ -53,9 +54,9 @@ void check_as_cpu(const Tensor& x, const Tensor& mask, double slope, const Quant
     REQUIRE(
         gpu::same_bits(here->unpack_sign_rows(begin, end), there->unpack_sign_rows(begin, end)));
     // The CPU maps f32 alone; a bf16 tensor has the codes that it has in f32.
-    const Tensor mapped = whole->unpack_affine_rows(begin, end, affine);
+    const Tensor mapped = affine_rows(*whole, begin, end, affine);
     REQUIRE(gpu::same_bits(ops::cast(mapped, x.dtype()),
-                           there->unpack_affine_rows(begin, end, affine_there)));
+                           affine_rows(*there, begin, end, affine_there)));
   }
 }
 

@@ -43,7 +43,7 @@ class FaultyPacked final : public Packed {
   Tensor unpack_sign_rows(int64_t begin, int64_t end) const override {
     return faults_.pass(), inner_->unpack_sign_rows(begin, end);
   }
-  Tensor unpack_variance() const override { return faults_.pass(), inner_->unpack_variance(); }
+  bool run(PackedPass& pass) const override { return faults_.pass(), inner_->run(pass); }
   bool knows_variance() const override { return inner_->knows_variance(); }
 
  private:

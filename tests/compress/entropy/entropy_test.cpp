@@ -76,7 +76,7 @@ void check_same(const Packed& coded, const Packed& plain, const Shape& shape) {
   CHECK(coded.carries_sign() == plain.carries_sign());
   CHECK(coded.knows_variance() == plain.knows_variance());
   if (plain.carries_sign()) CHECK(same_bytes(coded.unpack_sign(), plain.unpack_sign()));
-  if (plain.knows_variance()) CHECK(same_bytes(coded.unpack_variance(), plain.unpack_variance()));
+  if (plain.knows_variance()) CHECK(same_bytes(variance_of(coded), variance_of(plain)));
   const int64_t n = shape[0];
   const std::pair<int64_t, int64_t> ranges[] = {
       {0, n}, {0, 1}, {n - 1, n}, {n / 3, n / 3}, {n / 2, n}, {n / 3, n / 2}, {0, 0}, {n, n}};

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/parallel.h"
+#include "tests/compress/quantize/affine_rows.h"
 #include "tests/compress/quantize/split_samples.h"
 
 using namespace frugal;
@@ -48,7 +49,7 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape, co
   for (size_t i = 0; i < map.size(); ++i) map[i] = 0.3f * static_cast<float>(i % 7) - 1;
   reference_split_unpack(expected.data(), layout, weights, rebuilt.data(), map.data(), dither);
   const Tensor affine = Tensor::from(map, {3, layout.cols});
-  const Tensor mapped = result.quantized().unpack_affine_rows(0, shape[0], affine);
+  const Tensor mapped = affine_rows(result.quantized(), 0, shape[0], affine);
   REQUIRE(std::memcmp(mapped.raw(), rebuilt.data(), rebuilt.size() * sizeof(float)) == 0);
 
   REQUIRE(result.quantized().carries_sign());

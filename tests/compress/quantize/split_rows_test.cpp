@@ -5,6 +5,7 @@
 
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
+#include "tests/compress/quantize/affine_rows.h"
 #include "tests/compress/quantize/split_samples.h"
 
 using namespace frugal;
@@ -35,7 +36,7 @@ void check_affine_rows(const SplitCase& result, const Shape& shape, int64_t begi
   std::vector<float> map(static_cast<size_t>(3 * cols));
   for (size_t i = 0; i < map.size(); ++i) map[i] = 0.25f * static_cast<float>(i % 9) - 1;
   const Tensor x = result.quantized().unpack_rows(begin, end);
-  const Tensor y = result.quantized().unpack_affine_rows(begin, end, Tensor::from(map, {3, cols}));
+  const Tensor y = affine_rows(result.quantized(), begin, end, Tensor::from(map, {3, cols}));
   REQUIRE(y.shape() == x.shape());
   REQUIRE(y.storage()->category() == Category::workspace);
   for (int64_t i = 0; i < x.numel(); ++i) {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "autograd/fused.h"
+#include "autograd/packed_pass.h"
 #include "compress/quantize/quantize.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -35,7 +35,7 @@ TEST_CASE("the variance that a packed tensor tells is the mean squared error ove
         options.seed = seed;
         const PackedCase result = pack(Quantizer(options), x, shape, {});
         REQUIRE(result.packed->knows_variance());
-        told = result.packed->unpack_variance();
+        told = variance_of(*result.packed);
         const Tensor y = result.packed->unpack();
         for (size_t i = 0; i < x.size(); ++i) {
           const double error = static_cast<double>(y.data<float>()[i]) - static_cast<double>(x[i]);
@@ -62,20 +62,20 @@ TEST_CASE("nothing is told where it is not known") {
   nearest.rounding = Rounding::nearest;
   const auto packed = Quantizer(nearest).pack(x, {});
   CHECK(!packed->knows_variance());
-  CHECK(!packed->unpack_variance().defined());
+  CHECK(!variance_of(*packed).defined());
   CHECK(!Quantizer().pack(Tensor::zeros({64, 4}, DType::f16), {})->knows_variance());
   const Tensor mask = Tensor::zeros({8, 4}, DType::u8);
   const Sign sign{mask, 0};
   SaveInfo info;
   info.sign = &sign;
   CHECK(!Quantizer().pack(x, info)->knows_variance());
-  CHECK(Quantizer().pack(Tensor::zeros({0, 4}), {})->unpack_variance().numel() == 0);
+  CHECK(variance_of(*Quantizer().pack(Tensor::zeros({0, 4}), {})).numel() == 0);
 }
 
 TEST_CASE("of bf16 it is what f32 has, rounded") {
   const Tensor x = ops::cast(Tensor::from(normals(300 * 5, 3, 2), {300, 5}), DType::bf16);
-  const Tensor told = Quantizer().pack(x, {})->unpack_variance(),
-               whole = Quantizer().pack(ops::cast(x, DType::f32), {})->unpack_variance();
+  const Tensor told = variance_of(*Quantizer().pack(x, {})),
+               whole = variance_of(*Quantizer().pack(ops::cast(x, DType::f32), {}));
   REQUIRE(told.dtype() == DType::bf16);
   CHECK(told.to_vector() == ops::cast(whole, DType::bf16).to_vector());
 }
@@ -90,7 +90,7 @@ TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
         options.rounding = rounding;
         const PackedCase c =
             pack(Quantizer(options), normals(shape.numel(), 3, 2), shape, entry(1));
-        const Tensor x = c.packed->unpack(), variance = c.packed->unpack_variance();
+        const Tensor x = c.packed->unpack(), variance = variance_of(*c.packed);
         const Tensor y = Tensor::empty(shape), dh = Tensor::empty(shape);
         const Tensor dy = Tensor::full(shape, 0.75);
         ops::gelu_into(kind, x, variance, y);
@@ -98,17 +98,17 @@ TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
         const ops::Unary f = kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
         allocator(kCpu).reset_peak();
         const int64_t before = allocator(kCpu).report().live_total;
-        PackedPass forward{UnaryPass{f}}, backward{UnaryPass{f, dy, dy}};
-        REQUIRE(c.packed->run_pass(forward));
-        REQUIRE(c.packed->run_pass(backward));  // over dy
+        PackedPass forward{PackedPass::Map{f}}, backward{PackedPass::Map{f, dy}, dy};
+        REQUIRE(c.packed->run(forward));
+        REQUIRE(c.packed->run(backward));  // over dy
         CHECK(allocator(kCpu).report().peak_total - before < y.nbytes() + (3 << 19));
-        CHECK(std::get<UnaryPass>(forward.what).out.to_vector() == y.to_vector());
+        CHECK(forward.out.to_vector() == y.to_vector());
         CHECK(dy.to_vector() == dh.to_vector());
       }
   QuantizeOptions nearest;
   nearest.rounding = Rounding::nearest;
-  PackedPass pass{UnaryPass{ops::Unary::gelu_exact}};
-  CHECK(!Quantizer(nearest).pack(Tensor::full({64, 4}, 1), {})->run_pass(pass));
+  PackedPass pass{PackedPass::Map{ops::Unary::gelu_exact}};
+  CHECK(!Quantizer(nearest).pack(Tensor::full({64, 4}, 1), {})->run(pass));
 }
 
 TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
@@ -120,8 +120,8 @@ TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
     Allocator& memory = allocator(device);
     memory.reset_peak();
     const int64_t before = memory.report().live_total;
-    PackedPass pass{UnaryPass{ops::Unary::gelu_tanh, dy, dy}};
-    CHECK(packed->run_pass(pass));
+    PackedPass pass{PackedPass::Map{ops::Unary::gelu_tanh, dy}, dy};
+    CHECK(packed->run(pass));
     return memory.report().peak_total - before;
   };
   const int64_t real = taken(kCpu);
@@ -145,9 +145,9 @@ TEST_CASE("a pass over codes gives the same bits for every number of threads") {
     std::vector<double> first;
     for (const int threads : {1, 3, 64}) {
       set_num_threads(threads);
-      PackedPass pass{UnaryPass{ops::Unary::gelu_tanh}};
-      REQUIRE(c.packed->run_pass(pass));
-      const std::vector<double> y = std::get<UnaryPass>(pass.what).out.to_vector();
+      PackedPass pass{PackedPass::Map{ops::Unary::gelu_tanh}};
+      REQUIRE(c.packed->run(pass));
+      const std::vector<double> y = pass.out.to_vector();
       if (first.empty()) first = y;
       CHECK(y == first);
     }

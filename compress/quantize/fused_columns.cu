@@ -1,10 +1,9 @@
 #include "compress/entropy/cuda_decode.h"
 #include "compress/quantize/fused_kernels.h"
 #include "ops/cuda/cuda_columns.h"
-#include "ops/image/batch_norm_kernels.h"
 
-// Batch norm's backward over codes. The sums add what ops/cuda/cuda_columns.h adds from unpacked x,
-// in the same order: a thread has the same columns and rows.
+// Passes with coefficients by column. Sums are added in the order in which ops/cuda/cuda_columns.h
+// adds them from unpacked x: a thread has the same columns and rows.
 namespace frugal::compress {
 namespace {
 
@@ -15,10 +14,10 @@ enum class Bits { all, codes, mask };
 template <class T>
 struct Sums {
   Unpacking u;
-  const T* dy;
+  const T* y;
   const uint8_t* mask;
-  const float* mean;
-  T* g;
+  const float* center;
+  T* out;
   ops::cuda::Chunks chunks;
   ops::cuda::Columns columns;
   float* partial;
@@ -56,15 +55,14 @@ __global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p)
         if (p.bits == Bits::codes) bits = 0;
         const Decoder<T, Reading, kClasses> codes(
             p.u, place_at(p.u, static_cast<uint32_t>(row / kRows), column, kHere), keys);
-        const ops::cuda::Floats<kHere> middle = ops::cuda::get<kHere>(p.mean + column);
+        const ops::cuda::Floats<kHere> middle = ops::cuda::get<kHere>(p.center + column);
 #pragma unroll
         for (int first = 0; first < kRows; first += kLoads) {
-          ops::cuda::Vector<T, kHere> dy[kLoads];
+          ops::cuda::Vector<T, kHere> y[kLoads];
 #pragma unroll
           for (int j = 0; j < kLoads; ++j) {
-            dy[j] = ops::cuda::Vector<T, kHere>{};
-            if (row + first + j < end)
-              dy[j] = ops::cuda::get_raw<kHere>(p.dy + at + (first + j) * c);
+            y[j] = ops::cuda::Vector<T, kHere>{};
+            if (row + first + j < end) y[j] = ops::cuda::get_raw<kHere>(p.y + at + (first + j) * c);
           }
 #pragma unroll
           for (int j = 0; j < kLoads; ++j) {
@@ -77,11 +75,11 @@ __global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p)
 #pragma unroll
             for (int i = 0; i < kHere; ++i) {
               const bool keep = (bits >> (8 * i + r) & 1u) != 0;
-              kept.at[i] = keep ? load(dy[j].at[i]) : 0;
+              kept.at[i] = keep ? load(y[j].at[i]) : 0;
               value[i] += kept.at[i];
               value[N + i] += kept.at[i] * ((there ? x.at[i] : 0) - middle.at[i]);
             }
-            if (p.g != nullptr && there) ops::cuda::put<kHere>(p.g + at + r * c, kept);
+            if (p.out != nullptr && there) ops::cuda::put<kHere>(p.out + at + r * c, kept);
           }
         }
         if constexpr (N > kHere)
@@ -96,19 +94,19 @@ __global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p)
   ops::cuda::write_sums<N>(value, p.columns, place, p.chunks.c, p.partial);
 }
 
-struct Gradient {
+struct Combination {
   Unpacking u;
-  const void* dy;
-  const float* affine;
+  const void* y;
+  const float* k;
   const uint8_t* mask;
   Bits bits;
-  bool dy_quads, affine_quads, mask_words;
+  bool y_quads, k_quads, mask_words;
 };
 
-__device__ __forceinline__ Quad<float> load_affine(const Gradient& p, const UnpackPlace& at,
-                                                   int which) {
-  const float* from = p.affine + which * p.u.layout.cols + at.column;
-  if (p.affine_quads) return *reinterpret_cast<const Quad<float>*>(from);
+__device__ __forceinline__ Quad<float> coefficients(const Combination& p, const UnpackPlace& at,
+                                                    int which) {
+  const float* from = p.k + which * p.u.layout.cols + at.column;
+  if (p.k_quads) return *reinterpret_cast<const Quad<float>*>(from);
   Quad<float> out{};
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
@@ -117,7 +115,7 @@ __device__ __forceinline__ Quad<float> load_affine(const Gradient& p, const Unpa
 }
 
 template <class T, class Reading, int kClasses>
-__global__ void __launch_bounds__(kThreads) gradient_kernel(Gradient p) {
+__global__ void __launch_bounds__(kThreads) combine_kernel(Combination p) {
   __shared__ StreamKeys keys;
   if constexpr (Reading::kDithered) draw_keys(p.u, keys);
   UnpackPlace at;
@@ -127,22 +125,22 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(Gradient p) {
   if (p.bits == Bits::mask)
     bits = load_bytes(p.mask + (at.row * p.u.layout.cols - p.u.begin) / kRows + at.column,
                       at.codes.cols, p.mask_words);
-  const Quad<float> mean = load_affine(p, at, 0), of_g = load_affine(p, at, 1),
-                    of_x = load_affine(p, at, 2), constant = load_affine(p, at, 3);
+  const Quad<float> center = coefficients(p, at, 0), of_y = coefficients(p, at, 1),
+                    of_x = coefficients(p, at, 2), constant = coefficients(p, at, 3);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const Quad<float> dy = load_row<T>(p.u, at, r, p.dy, p.dy_quads);
+    const Quad<float> y = load_row<T>(p.u, at, r, p.y, p.y_quads);
     uint32_t carried = 0;
     const Quad<float> x = codes.row(r, carried);
     if (p.bits == Bits::codes) bits |= carried;
-    Quad<float> dx;
+    Quad<float> out;
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       const bool kept = (bits >> (8 * c + r) & 1u) != 0;
-      dx.at[c] = __fmaf_rn(kept ? dy.at[c] : 0, of_g.at[c],
-                           __fmaf_rn(x.at[c] - mean.at[c], of_x.at[c], constant.at[c]));
+      out.at[c] = __fmaf_rn(kept ? y.at[c] : 0, of_y.at[c],
+                            __fmaf_rn(x.at[c] - center.at[c], of_x.at[c], constant.at[c]));
     }
-    store_row<T>(p.u, at, r, dx);
+    store_row<T>(p.u, at, r, out);
   }
 }
 
@@ -171,22 +169,22 @@ void with_late_format(const UnpackJob& job, F&& f) {
 
 }  // namespace
 
-void norm_sums_codes_kernel(Cuda, const NormSumsJob& job) {
+void column_sums_codes_kernel(Cuda, const ColumnSumsJob& job) {
   const UnpackJob& codes = job.codes;
   const GroupLayout& layout = codes.layout;
   check_dtype(codes.dtype);
-  const int64_t c = layout.cols, step = ops::chunk_rows(job.dy.device(), c);
+  const int64_t c = layout.cols, step = job.chunk_rows;
   const ops::cuda::Chunks chunks{1, layout.rows, c, step, ceil_div(layout.rows, step)};
   with_activation(codes.dtype, [&]<class T>(T) {
-    ops::cuda::with_vectors<T>(c, {&job.dy, &job.mask, &job.mean, &job.g}, [&](auto n) {
+    ops::cuda::with_vectors<T>(c, {&job.y, &job.mask, &job.center, &job.out}, [&](auto n) {
       constexpr int N = n;
       const auto columns =
           ops::cuda::columns_over(c / N, ops::cuda::kSumThreads, ceil_div(step, int64_t{kRows}));
       Sums<T> p{unpacking(codes),
-                job.dy.data<T>(),
+                job.y.data<T>(),
                 ops::cuda::mut_or_null<uint8_t>(job.mask),
-                job.mean.data<float>(),
-                ops::cuda::mut_or_null<T>(job.g),
+                job.center.data<float>(),
+                ops::cuda::mut_or_null<T>(job.out),
                 chunks,
                 columns,
                 job.partial.mut<float>(),
@@ -207,24 +205,24 @@ void norm_sums_codes_kernel(Cuda, const NormSumsJob& job) {
   });
 }
 
-void norm_gradient_codes_kernel(Cuda, const NormGradientJob& job) {
+void combine_codes_kernel(Cuda, const CombineJob& job) {
   const UnpackJob& codes = job.codes;
   const GroupLayout& layout = codes.layout;
   check_dtype(codes.dtype);
   if (codes.begin >= codes.end) return;
-  Gradient p{unpacking(codes),
-             job.dy,
-             job.affine,
-             job.mask,
-             bits_of(job.mask_in_codes, job.mask != nullptr),
-             false,
-             is_quadable<float>(job.affine, layout),
-             is_quadable<uint8_t>(job.mask, layout)};
+  Combination p{unpacking(codes),
+                job.y,
+                job.k,
+                job.mask,
+                bits_of(job.mask_in_codes, job.mask != nullptr),
+                false,
+                is_quadable<float>(job.k, layout),
+                is_quadable<uint8_t>(job.mask, layout)};
   with_activation(codes.dtype, [&]<class T>(T) {
     p.u.quads = is_quadable<T>(codes.x, layout);
-    p.dy_quads = is_quadable<T>(job.dy, layout);
+    p.y_quads = is_quadable<T>(job.y, layout);
     with_format(codes, [&]<class Reading>(Reading, auto classes) {
-      launch_blocks(gradient_kernel<T, Reading, classes()>, p.u, p);
+      launch_blocks(combine_kernel<T, Reading, classes()>, p.u, p);
     });
   });
 }

@@ -6,15 +6,15 @@ namespace {
 
 using namespace cuda;
 
-struct Unary {
+struct Map {
   Unpacking u;
   const void* dy;
   bool dithered, estimates, dy_quads;
 };
 
 template <class T, class Codes, class Make>
-__device__ __forceinline__ void store_block(const Unary& p, const UnpackPlace& at,
-                                            const Codes& codes, const Make& make) {
+__device__ __forceinline__ void store_block(const Map& p, const UnpackPlace& at, const Codes& codes,
+                                            const Make& make) {
   uint32_t bits = 0;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -51,7 +51,7 @@ struct GradientEstimate {
 };
 
 template <class T, class F, class Reading>
-__global__ void __launch_bounds__(kThreads) unary_kernel(Unary p) {
+__global__ void __launch_bounds__(kThreads) map_kernel(Map p) {
   __shared__ StreamKeys keys;
   if constexpr (Reading::kDithered) draw_keys(p.u, keys);
   UnpackPlace at;
@@ -75,17 +75,17 @@ __global__ void __launch_bounds__(kThreads) unary_kernel(Unary p) {
 
 }  // namespace
 
-void unary_codes_kernel(Cuda, const UnaryJob& job) {
+void map_codes_kernel(Cuda, const MapJob& job) {
   const UnpackJob& codes = job.codes;
   check_dtype(codes.dtype);
   if (codes.begin >= codes.end) return;
-  Unary p{unpacking(codes), job.dy, codes.dithered, job.estimates, false};
+  Map p{unpacking(codes), job.dy, codes.dithered, job.estimates, false};
   with_activation(codes.dtype, [&]<class T>(T) {
     p.u.quads = is_quadable<T>(codes.x, codes.layout);
     p.dy_quads = is_quadable<T>(job.dy, codes.layout);
     with_reading(codes, [&]<class Reading>(Reading) {
       ops::with_unary(job.function, [&]<class F>(F) {
-        if constexpr (ops::is_smooth<F>) launch_blocks(unary_kernel<T, F, Reading>, p.u, p);
+        if constexpr (ops::is_smooth<F>) launch_blocks(map_kernel<T, F, Reading>, p.u, p);
       });
     });
   });
