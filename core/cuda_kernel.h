@@ -5,6 +5,7 @@
 
 #include "core/cuda.h"
 #include "core/dtype.h"
+#include "core/finite.h"
 
 #ifndef FRUGAL_CUDA_EMULATOR
 #include <cuda_bf16.h>
@@ -51,8 +52,8 @@ __device__ __forceinline__ T store(float x) {
 #ifndef FRUGAL_CUDA_EMULATOR
   if constexpr (std::is_same_v<T, BFloat16>) {  // one instruction, but for the bits of NaN
     T out;
-    out.bits = x == x ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
-                      : static_cast<uint16_t>(__float_as_uint(x) >> 16 | 0x40u);
+    out.bits = !is_nan(x) ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
+                          : static_cast<uint16_t>(__float_as_uint(x) >> 16 | 0x40u);
     return out;
   } else {
     return T(x);
@@ -84,7 +85,7 @@ struct Sum {
 };
 template <class T>
 struct Max {  // NaN wins
-  __device__ T operator()(T a, T b) const { return a > b || a != a ? a : b; }
+  __device__ T operator()(T a, T b) const { return a > b || is_nan(a) ? a : b; }
 };
 
 // The combination of all lanes' values, in every lane.

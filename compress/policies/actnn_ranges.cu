@@ -1,6 +1,7 @@
 #include "compress/policies/actnn_ranges.h"
 
 #include "core/cuda_kernel.h"
+#include "core/finite.h"
 
 namespace frugal::compress {
 namespace {
@@ -17,7 +18,7 @@ struct Extremes {
   }
   __device__ double square() const {
     const double range = static_cast<double>(mx) - static_cast<double>(mn);
-    return range - range == 0 ? range * range : 0;
+    return is_finite(range) ? range * range : 0;
   }
 };
 

@@ -9,6 +9,7 @@
 // and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
 #pragma once
 #include "compress/quantize/cuda_codes.h"
+#include "core/finite.h"
 
 namespace frugal::compress::cuda {
 
@@ -103,8 +104,8 @@ __device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, i
   return present;
 }
 
-// NaN wins in minima; those of threads have no company.
-__device__ __forceinline__ float lesser(float a, float b) { return a < b || a != a ? a : b; }
+// NaN is the lesser of any two.
+__device__ __forceinline__ float lesser(float a, float b) { return a < b || is_nan(a) ? a : b; }
 
 template <int kClasses>
 struct Extremes {

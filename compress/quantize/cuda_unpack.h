@@ -2,6 +2,7 @@
 // for others; a warp writes up to 512 bytes of a row at once. For .cu files.
 #pragma once
 #include "compress/quantize/cuda_codes.h"
+#include "core/finite.h"
 
 namespace frugal::compress::cuda {
 
@@ -110,12 +111,12 @@ __device__ __forceinline__ void store_row(const Unpacking& u, const UnpackPlace&
 
 // What a group that is not finite gives, whatever NaN arithmetic would make.
 __device__ __forceinline__ float canonical(float x) {
-  return x == x ? x : float_of(uint32_t{kNonfiniteBits} << 16);
+  return !is_nan(x) ? x : float_of(uint32_t{kNonfiniteBits} << 16);
 }
 __device__ __forceinline__ bool has_nan(const Quad<float>& x) {
   bool any = false;
 #pragma unroll
-  for (int c = 0; c < kCols; ++c) any = any || x.at[c] != x.at[c];
+  for (int c = 0; c < kCols; ++c) any = any || is_nan(x.at[c]);
   return any;
 }
 __device__ __forceinline__ void canonicalize(Quad<float>& x) {

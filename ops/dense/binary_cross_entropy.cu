@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/finite.h"
 #include "ops/cuda/cuda_map.h"
 #include "ops/cuda/cuda_sum.h"
 #include "ops/simd/scalar_math.h"
@@ -53,7 +54,7 @@ struct Losses {
     const double linear = v >= 0
                               ? (t == 1 ? 0 : static_cast<double>(v) * (1 - static_cast<double>(t)))
                               : (t == 0 ? 0 : -static_cast<double>(v) * static_cast<double>(t));
-    double loss = v != v ? static_cast<double>(v) : linear + static_cast<double>(log1pf(small));
+    double loss = is_nan(v) ? static_cast<double>(v) : linear + static_cast<double>(log1pf(small));
     if (!(t >= 0 && t <= 1)) loss = std::numeric_limits<double>::quiet_NaN();
     terms[0] = weight * loss;
     const double total = divisor.value(), factor = total == 0 ? 0 : 1 / total;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/dtype_switch.h"
+#include "core/finite.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
@@ -184,9 +185,9 @@ void max_columns(const Tensor& x, const Tensor& values, const Tensor& indices) {
                    const T* column = from + k / inner * reduce * inner + k % inner;
                    T best = column[0];
                    int64_t at = 0;
-                   for (int64_t r = 1; r < reduce && best == best; ++r) {
+                   for (int64_t r = 1; r < reduce && !is_nan(best); ++r) {
                      const T candidate = column[r * inner];
-                     if (candidate > best || candidate != candidate) {
+                     if (candidate > best || is_nan(candidate)) {
                        best = candidate;
                        at = r;
                      }
@@ -227,12 +228,10 @@ MaxResult max_with(const char* op, const Tensor& x, int axis, bool keep_dim, DTy
 
 template <class T>
 bool is_finite_at(const T* x, int64_t i) {
-  if constexpr (sizeof(T) == 2) {
-    const float value = static_cast<float>(x[i]);
-    return value - value == 0;
-  } else {
-    return x[i] - x[i] == 0;
-  }
+  if constexpr (sizeof(T) == 2)
+    return is_finite(static_cast<float>(x[i]));
+  else
+    return is_finite(x[i]);
 }
 
 }  // namespace

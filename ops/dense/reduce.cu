@@ -1,5 +1,6 @@
 #include "ops/dense/reduce.h"
 
+#include "core/finite.h"
 #include "ops/cuda/cuda_sum.h"
 #include "ops/dense/copy.h"
 
@@ -40,7 +41,7 @@ struct Best {
 };
 __device__ __forceinline__ bool is_better(const Best& a, const Best& b) {
   if (a.at < 0 || b.at < 0) return b.at < 0;
-  const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+  const bool a_nan = is_nan(a.value), b_nan = is_nan(b.value);
   if (a_nan != b_nan) return a_nan;
   if (!a_nan && a.value != b.value) return a.value > b.value;
   return a.at < b.at;
@@ -105,17 +106,11 @@ struct Spread {
   }
 };
 
-template <class T>
-__device__ __forceinline__ bool is_finite(T x) {
-  const float value = cuda::load(x);
-  return value - value == 0;
-}
-
 // Integers have no order of additions to keep.
 template <class T>
 __global__ void first_nonfinite_kernel(int64_t n, const T* x, unsigned long long* first) {
   for (int64_t i = cuda::first_index(); i < n; i += cuda::index_stride())
-    if (!is_finite(x[i])) {
+    if (!is_finite(cuda::load(x[i]))) {
       atomicMin(first, static_cast<unsigned long long>(i));
       return;  // what this thread would find later lies behind
     }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/dtype_switch.h"
+#include "core/finite.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/graph/graph_tasks.h"
@@ -84,7 +85,7 @@ void spmm_reference(const Csr& a, const Tensor& x, const SpmmOptions& o, const T
 
 template <class T>
 bool exceeds(T v, T than) {
-  return v > than || (v != v && than == than);
+  return v > than || (is_nan(v) && !is_nan(than));
 }
 
 template <class T, class I>

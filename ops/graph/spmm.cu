@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/cuda_random.h"
+#include "core/finite.h"
 #include "ops/cuda/cuda_rows.h"
 
 namespace frugal::ops {
@@ -77,7 +78,7 @@ struct Best {
   float value;
   int32_t at;
   __device__ __forceinline__ static bool exceeds(float a, float b) {
-    return a > b || (a != a && b == b);
+    return a > b || (is_nan(a) && !is_nan(b));
   }
   __device__ __forceinline__ void join(const Best& other) {
     const bool better =

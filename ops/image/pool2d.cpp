@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/dtype_switch.h"
+#include "core/finite.h"
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
@@ -60,7 +61,7 @@ void max_pool(const Tensor& x, const Pool2dOptions& o, const Tensor& y, const Te
             const auto here = static_cast<Index>((i - h.first) * o.kernel[1] + j - w.first);
             for (int64_t k = 0; k < c; ++k) {
               const bool wins = !(p[k] <= best[k]);  // NaN wins, and stays: nothing is above it
-              const bool settled = best[k] != best[k];
+              const bool settled = is_nan(best[k]);
               best[k] = wins && !settled ? p[k] : best[k];
               cell[k] = wins && !settled ? here : cell[k];
             }

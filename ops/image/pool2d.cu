@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/finite.h"
 #include "ops/cuda/cuda_mask.h"
 #include "ops/image/pool2d_windows.h"
 
@@ -52,7 +53,7 @@ struct MaxPool {
         for (int k = 0; k < kWidth; ++k) {
           const float value = cuda::load(in.at[k]);
           // NaN wins, and stays: nothing is above it.
-          const bool wins = !(value <= best[k]) && best[k] == best[k];
+          const bool wins = !(value <= best[k]) && !is_nan(best[k]);
           best[k] = wins ? value : best[k];
           cell.at[k] = wins ? here : cell.at[k];
         }

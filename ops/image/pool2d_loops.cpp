@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/finite.h"
+
 // AVX-512, AVX2, the baseline; what lies between is not worth its compile time.
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -42,7 +44,7 @@ void MaxPoolRow(const PoolImage& m, const float* HWY_RESTRICT x, int64_t oh, flo
           const auto here = static_cast<int32_t>((h - top) * o.kernel[1] + w - left);
           for (int64_t k = 0; k < width; ++k) {
             // NaN wins, and stays: nothing is above it.
-            const bool wins = !(p[k] <= best[k]) && best[k] == best[k];
+            const bool wins = !(p[k] <= best[k]) && !is_nan(best[k]);
             best[k] = wins ? p[k] : best[k];
             cell[k] = wins ? here : cell[k];
           }

@@ -11,6 +11,7 @@
 
 #include "core/cuda_kernel.h"
 #include "core/cuda_late_kernel.h"
+#include "core/finite.h"
 
 namespace frugal::ops {
 namespace {
@@ -191,7 +192,7 @@ __global__ void rates_kernel(const Argument argument, const double* of_parameter
     double scale = 1;
     if (row.scales) {
       const double size = sqrt(parameter / n);
-      scale = size != size ? size : fmax(row.least_scale, size);  // NaN stays
+      scale = is_nan(size) ? size : fmax(row.least_scale, size);  // NaN stays
     }
     const double rms = sqrt(direction * mean / n);
     if (threadIdx.x == 0) rates[at] = row.lr * scale / fmax(1.0, rms / row.clip) * sqrt(mean);

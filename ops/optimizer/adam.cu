@@ -1,5 +1,6 @@
 #include "ops/optimizer/adam.h"
 
+#include "core/finite.h"
 #include "ops/cuda/cuda_tensors.h"
 #include "ops/optimizer/adam_cuda.h"
 
@@ -64,7 +65,7 @@ __global__ void lamb_update_kernel(const Argument argument, const double* totals
     const auto row = table->row[at];
     const Factors& f = row.factors.f;
     double ratio = sqrt(totals[2 * at] / totals[2 * at + 1]);
-    if (!row.factors.adapt || !(ratio > 0) || ratio - ratio != 0) ratio = 1;
+    if (!row.factors.adapt || !(ratio > 0) || !is_finite(ratio)) ratio = 1;
     const auto rate = static_cast<float>(row.factors.lr * ratio);
     cuda::for_chunk<4, 0b1101, 0b0001>(row, chunk, [&](float(&x)[4]) {
       x[0] = fmaf(-rate, fmaf(f.decay, x[0], adam_direction(f, x[2], x[3])), x[0]);

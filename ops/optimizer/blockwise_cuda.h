@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/cuda_kernel.h"
+#include "core/finite.h"
 #include "core/philox.h"
 #include "ops/optimizer/blockwise.h"
 #include "ops/optimizer/blockwise_loops.h"
@@ -71,7 +72,7 @@ __device__ __forceinline__ float encode_run(const float (&x)[kStateRun], const D
 #pragma unroll
   for (int k = 0; k < kStateRun; ++k) {
     const float a = fabsf(x[k]);
-    const float finite = a - a == 0 ? a : std::numeric_limits<float>::quiet_NaN();
+    const float finite = is_finite(a) ? a : std::numeric_limits<float>::quiet_NaN();
     largest = Max<float>{}(largest, finite);
   }
   const float scale = across_warp(largest, Max<float>{});

@@ -1,5 +1,6 @@
 #include "ops/optimizer/clip.h"
 
+#include "core/finite.h"
 #include "ops/cuda/cuda_sum.h"
 #include "ops/cuda/cuda_tensors.h"
 
@@ -13,8 +14,6 @@ std::vector<cuda::TensorEntry<1, char>> entries_of(const std::vector<Tensor>& te
   for (const Tensor& x : tensors) entries.push_back({{&x}, 0});
   return entries;
 }
-
-__device__ __forceinline__ bool is_finite(double x) { return x - x == 0; }
 
 __global__ void square_tensors_kernel(const Table table, double* partial) {
   for (int64_t chunk = blockIdx.x; chunk < table.chunks; chunk += gridDim.x) {
