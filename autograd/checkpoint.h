@@ -1,5 +1,5 @@
-// Gradient checkpointing: forward without a graph, one node whose slots are the inputs,
-// recomputation in backward.
+// Gradient checkpointing: the forward pass makes one node, whose slots are the inputs, and backward
+// computes everything else again.
 #pragma once
 #include <functional>
 
@@ -8,17 +8,19 @@
 
 namespace frugal {
 
-// f(inputs), recomputed in backward. Inputs may be undefined. Saves: the inputs without loss,
-// through the policy, which may move them; saves of the recomputation are raw. It records even if
-// no input needs a gradient, because parameters inside f may. `rng`, when f draws from one, is put
-// back to its state at the first run for the recomputation and then restored.
+// f(inputs), which backward computes again. Inputs may be undefined. The result is recorded even if
+// no input needs a gradient, because parameters inside f may need one. If f draws from `rng`, the
+// recomputation draws the same numbers; afterwards `rng` is in the state that it had before.
+// Saves: the inputs, without loss, through the policy, which may move them. What the recomputation
+// saves is kept raw.
 Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Variables& inputs,
                     Rng* rng = nullptr);
 
-// True inside a recomputation: layers must not update running statistics twice.
+// True inside a recomputation. Layers ask, so that they do not update running statistics twice.
 bool recomputing();
 
-// A recomputation, or any forward pass that must leave no trace in the layers, while it lives.
+// While this lives, recomputing() is true: for recomputations, and for any forward pass that must
+// leave no trace in the layers.
 class RecomputeScope {
  public:
   RecomputeScope();

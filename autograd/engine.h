@@ -1,4 +1,5 @@
-// The backward pass. Single thread, re-entrant, no double backward.
+// The backward pass. Thread safety: a graph belongs to one thread. A backward function may run
+// another backward pass. There is no double backward.
 #pragma once
 #include <functional>
 
@@ -7,14 +8,16 @@
 
 namespace frugal {
 
-// Told of a leaf when its gradient is complete; may use it up, drop it and write the leaf's value.
+// Called with a leaf when its gradient is complete. It may use the gradient, drop it and write the
+// value of the leaf.
 using LeafFn = std::function<void(GradAccumulator& leaf)>;
 
-// Adds d(root)/d(leaf) to every leaf's gradient and frees each node's slots right after use.
-// dy: [root's shape], default ones; a root with more than one element needs it.
-// Errors: root outside any graph; a graph that was already walked (its slots are gone);
-// with leaf_done, a checkpoint in the graph: its recomputation needs leaves that nobody else shows.
-// observer: shown every op's gradients, which then come whole, and not in slices.
+// Adds d(root)/d(leaf) to the gradient of every leaf. Frees the slots of each node right after use.
+// dy: [root's shape], by default ones; a root of several elements needs one.
+// observer: is shown the gradients of every op, which then come whole and not in slices.
+// Errors: a root outside of any graph; a graph that a backward pass walked before, whose slots are
+// gone; with leaf_done, a checkpoint in the graph, whose recomputation uses leaves that no edge
+// shows.
 void backward(const Variable& root, const Tensor& dy = {}, const LeafFn& leaf_done = {},
               BackwardObserver* observer = nullptr);
 

@@ -42,7 +42,8 @@ Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variabl
                              const Variable& bias, const BatchNormStats& stats,
                              const BatchNormOptions& options = {});
 
-// ---- elementwise (functions/elementwise.cpp); binary ones broadcast. (or: under a lossy policy)
+// ---- elementwise (functions/elementwise.cpp). Functions of two tensors broadcast. What stands in
+// parentheses after "or" is saved where a policy may make it lossy.
 Variable add(const Variable& a, const Variable& b);   // Saves: nothing
 Variable sub(const Variable& a, const Variable& b);   // Saves: nothing
 Variable mul(const Variable& a, const Variable& b);   // Saves: a, b
@@ -56,35 +57,38 @@ Variable sqrt(const Variable& x);                     // Saves: y (or dy/dx)
 Variable sigmoid(const Variable& x);                  // Saves: y (or dy/dx)
 Variable tanh(const Variable& x);                     // Saves: y (or dy/dx)
 Variable relu(const Variable& x);  // Saves: the sign, 1 bit. Recipe: linear, where x has one
-Variable leaky_relu(const Variable& x, double slope = 0.01);  // the same
+Variable leaky_relu(const Variable& x, double slope = 0.01);  // Saves, recipe: as relu
 Variable gelu(const Variable& x, Gelu kind = Gelu::exact);    // Saves: x. Recipe: yes, not linear
 Variable silu(const Variable& x);                             // Saves: x. Recipe: yes, not linear
 Variable clamp(const Variable& x, double lo, double hi);      // Saves: the in-range mask, 1 bit
-// Zeroes with probability p and scales the rest by 1/(1-p). Saves: nothing but the key (16 bytes).
+// Sets elements to 0 with probability p and scales the others by 1/(1-p). Saves: the key, 16 bytes.
 // Recipe: linear, where x has one.
 Variable dropout(const Variable& x, double p, RngKey key);
 
-// ---- reductions (functions/reduce.cpp); empty `axes`: all. Saves: nothing (max: index)
+// ---- reductions (functions/reduce.cpp); empty `axes`: all axes. Saves: nothing; max saves
+// indices.
 Variable sum(const Variable& x, const std::vector<int>& axes = {}, bool keep_dim = false);
 Variable mean(const Variable& x, const std::vector<int>& axes = {}, bool keep_dim = false);
 Variable max(const Variable& x, int axis, bool keep_dim = false);
 
-// ---- softmax and losses (functions/softmax.cpp, functions/loss.cpp) (and, or: if lossy)
+// ---- softmax and losses (functions/softmax.cpp, functions/loss.cpp). What stands in parentheses
+// after "and" or "or" is saved where a policy may make it lossy.
 Variable softmax(const Variable& x, int axis = -1);      // Saves: y (and y^2)
 Variable log_softmax(const Variable& x, int axis = -1);  // Saves: y (or e^y)
 // logits [..., C], target [...] i64, row_weights like target or undefined -> scalar: the (weighted)
-// mean or sum over the targets that are not ignored. Saves: target, row_weights, and the logits
-// with one log-sum-exp a row, over which backward writes where nobody else holds them; with a
-// policy the probabilities instead, in the place of logits that a caller moves in and nobody else
-// holds.
+// mean or sum over the targets that are not ignored. Saves: target, row_weights, the logits and one
+// log-sum-exp a row; under a lossy policy the probabilities instead of the last two. Backward
+// writes over saved logits that nobody else holds. Probabilities take the place of logits that a
+// caller moves in and nobody else holds.
 Variable cross_entropy(Variable logits, const Tensor& target,
                        const CrossEntropyOptions& options = {}, const Tensor& row_weights = {});
 // cross_entropy(linear(x, weight, bias), target) of x [..., I], weight [C, I], bias [C] or
-// undefined and target [...] i64, so many rows of logits at once, which are never all in memory;
-// and the rows' highest logits' classes [rows] i64.  Saves: the gradients, summed over the rows
-// (those of parameters count as such), and the number of rows that count; neither x nor weight.
-// Errors: shapes that do not fit; no rows, or none at once; those of cross_entropy.  Ref: Hsu et
-// al. 2024 (Liger Kernel), whose gradients come with the loss, too.
+// undefined and target [...] i64. It makes `rows_at_once` rows of logits at a time, so that the
+// logits are never all in memory. `top` [rows] i64 is the class of each row's highest logit. Saves:
+// the gradients of x, weight and bias, which the forward pass makes, and the number of rows that
+// count; neither x nor weight. Gradients of parameters are counted as gradients. Errors: shapes
+// that do not fit; no rows; rows_at_once below 1; those of cross_entropy. Ref: Hsu et al. 2024
+// (Liger Kernel), which also makes gradients together with the loss.
 struct LinearCrossEntropy {
   Variable loss;
   Tensor top;
@@ -106,15 +110,15 @@ Variable avg_pool2d(const Variable& x, const Pool2dOptions& options);           
 Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w);  // Saves: nothing
 Variable global_avg_pool2d(const Variable& x);  // [N, H, W, C] -> [N, C]. Saves: nothing
 
-// ---- shape (functions/shape.cpp). Saves: nothing. reshape and transpose are views where they can
-// be
+// ---- shape (functions/shape.cpp). Saves: nothing. reshape and transpose give views where that is
+// possible.
 Variable reshape(const Variable& x, const Shape& shape);  // one extent may be -1
 Variable transpose(const Variable& x, int a, int b);
 Variable slice(const Variable& x, int axis, int64_t begin, int64_t end);
 Variable concat(const Variables& xs, int axis);
 Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& padding,
              double value = 0);                 // per axis
-Variable cast(const Variable& x, DType dtype);  // x itself when it has it already
+Variable cast(const Variable& x, DType dtype);  // x itself if it has that dtype
 // x [N, H, W, C] -> every stride-th pixel, with zero channels before and after
 // (functions/shortcut.cpp). Saves: nothing
 Variable subsample_pad(const Variable& x, int64_t stride, int64_t before, int64_t after);

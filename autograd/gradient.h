@@ -1,5 +1,5 @@
-// Gradient: what backward gives for an input, whole, in slices of its leading axis, or as the rows
-// that are not 0.
+// Gradient: what backward gives for an input. It is a whole tensor, or a function that makes slices
+// of the leading axis, or only the rows that are not 0.
 #pragma once
 #include <functional>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace frugal {
 
-// Does nobody else hold these bytes? Then they may be written over.
+// Is this the only holder of these bytes? Then they may be written over.
 inline bool is_sole_owner(const Tensor& tensor) {
   return tensor.storage().use_count() == 1 && tensor.is_contiguous();
 }
@@ -22,8 +22,8 @@ class Gradient {
   Gradient() = default;                                 // undefined
   Gradient(Tensor whole) : whole_(std::move(whole)) {}  // NOLINT: a tensor is a gradient
   explicit Gradient(ops::SparseRows sparse);
-  // Like `like`, made by `rows` when asked for. Whoever wants all of it gets it made by `step`
-  // items at a time. What `rows` reads must not be written while this lives.
+  // A gradient like `like` that `rows` makes when somebody asks for it. Where the whole is wanted,
+  // `rows` makes `step` items at a time. What `rows` reads must not be written while this lives.
   Gradient(const Tensor& like, int64_t step, RowsFn rows)
       : shape_(like.shape()),
         dtype_(like.dtype()),
@@ -37,13 +37,14 @@ class Gradient {
   DType dtype() const { return is_whole() ? whole_.dtype() : dtype_; }
   Device device() const { return is_whole() ? whole_.device() : device_; }
 
-  // Defined where it is known by these rows alone.
+  // Defined if the gradient is 0 except in these rows.
   const ops::SparseRows& sparse() const { return sparse_; }
 
-  // From `begin` to before `end` of the leading axis: a view of the whole, or made as `workspace`.
+  // The items from `begin` to before `end` of the leading axis: a view of the whole, or a new
+  // tensor in category `workspace`.
   Tensor rows(int64_t begin, int64_t end) const;
-  const Tensor& whole();  // made once
-  Tensor take() &&;       // whole(), which leaves this
+  const Tensor& whole();  // made at the first call
+  Tensor take() &&;       // moves whole() out
 
  private:
   Tensor whole_;
@@ -55,25 +56,27 @@ class Gradient {
   ops::SparseRows sparse_;
 };
 
-// sum += term; an undefined sum becomes the term. Writes to a copy of what others hold.
+// sum += term; an undefined sum becomes the term. If others hold the sum's bytes, it is copied
+// first.
 void add_to(Tensor& sum, Tensor term);
 
-// Where a leaf's gradient accumulates. Edges hold this, never a value.
+// Where the gradient of a leaf adds up. Edges of the graph hold this and never a value.
 class GradAccumulator {
  public:
   bool defined() const { return grad_.defined() || sparse_.defined(); }
-  const Tensor& whole();  // undefined if there is none; made once of sparse rows
-  const ops::SparseRows& sparse() const { return sparse_; }  // while it consists of these alone
-  // whole(), or what of it is not 0: for norms, factors and checks, which other rows do not change.
+  const Tensor& whole();  // undefined if there is none; made of sparse rows at the first call
+  const ops::SparseRows& sparse() const { return sparse_; }  // defined while nothing else was added
+  // All elements that may differ from 0: the sparse rows, or the whole. For norms, factors and
+  // checks, which zeros do not change.
   const Tensor& values() const { return sparse_.defined() ? sparse_.rows : grad_; }
   void add(Gradient term);
-  void set(Tensor grad);  // an undefined one: drops it
+  void set(Tensor grad);  // undefined: drops the gradient
 
  private:
   Tensor grad_;
   ops::SparseRows sparse_;
 };
 
-using Grads = std::vector<Gradient>;  // undefined where an input needs none
+using Grads = std::vector<Gradient>;  // one for each input; undefined where an input needs none
 
 }  // namespace frugal

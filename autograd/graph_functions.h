@@ -1,6 +1,6 @@
 // The differentiable functions of graph networks. Nodes are rows: x [V, F]. f32 and f64; each
 // function's formula, saved bytes and recipe stand in its .cpp (autograd/functions/). Graphs and
-// sparse matrices are constants: a node holds a pointer to what it was given.
+// sparse matrices are constants: a node of the autograd graph holds a pointer to them.
 #pragma once
 #include <memory>
 
@@ -15,9 +15,9 @@ using SparsePtr = std::shared_ptr<const ops::SparseMatrix>;
 
 // Sums (mean, max) over the edges into each node: x [V, F] -> [V, F]; 0 for nodes without edges.
 // y[i] = factor sum_{j -> i} value(j, i) x[j] + addend_factor addend[i] + bias
-// (functions/spmm.cpp); the mean divides the sum by the number of edges, the max does not look at
-// values. Saves: nothing; max: one index an element (1 byte up to 256 edges into a node, else 4).
-// Recipes: none, a rebuilt output would cost a whole product.
+// (functions/spmm.cpp). The mean divides the sum by the number of edges. The max ignores the values
+// of edges. Saves: nothing; max: one index an element, of 1 byte if no node has more than 256 edges
+// into it, else of 4. Recipes: none, because a rebuilt output would cost a whole product.
 struct SpmmTerms {
   double factor = 1;
   Variable bias = {};    // [F]
@@ -32,15 +32,15 @@ Variable neighbour_max(const GraphPtr& graph, const Variable& x);
 
 // x [V, F] sparse and constant, weight [O, F], bias [O] or undefined -> x weight^T + bias [V, O];
 // no dense x is made. With dropout, each entry e of x is kept and scaled by 1 / (1 - dropout) where
-// uniform(key, e) >= dropout.  Saves: nothing but the key. Recipe: itself, exact, where rows of x
-// have few entries (up to 64 on average).
+// uniform(key, e) >= dropout.  Saves: the key. Recipe: the same product again, exact, where rows of
+// x have few entries (up to 64 on average).
 Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias = {},
                        double dropout = 0, RngKey key = {});
 
 // Rows by index (functions/gather.cpp): x [V, F], index [E] i64 -> [E, F].  Saves: index.
 Variable gather_rows(const Variable& x, const Tensor& index);
-// x [E, F], index [E] i64 in [0, rows) -> [rows, F]; rows without any get 0.  Saves: index (max:
-// one index an element, 4 bytes).
+// x [E, F], index [E] i64 in [0, rows) -> [rows, F]; a row that no index names gets 0.  Saves:
+// index; max: one index of 4 bytes an element.
 Variable segment_sum(const Variable& x, const Tensor& index, int64_t rows);
 Variable segment_mean(const Variable& x, const Tensor& index, int64_t rows);
 Variable segment_max(const Variable& x, const Tensor& index, int64_t rows);
@@ -50,9 +50,9 @@ Variable segment_softmax(const Variable& x, const Tensor& index, int64_t rows);
 
 // Graph attention (functions/graph_attention.cpp): h [V, heads, F], a_src and a_dst [V, heads] ->
 // y[i] = sum_{j -> i} softmax_j(leaky_relu(a_src[j] + a_dst[i], slope)) h[j], with dropout of the
-// coefficients. No tensor of edges is made.  Saves: h, without loss where a node has up to 16
-// features in all; a_src and a_dst without loss, since coefficients are not linear in them.  Ref:
-// Velickovic et al. 2018, eq. 3 to 6.
+// coefficients. No tensor with a row for each edge is made.  Saves: h, without loss where heads * F
+// is at most 16; a_src and a_dst, without loss, because the coefficients are not linear in them.
+// Ref: Velickovic et al. 2018, eq. 3 to 6.
 struct GraphAttentionOptions {
   double slope = 0.2;
   double dropout = 0;
@@ -68,12 +68,13 @@ Variable head_scores(const Variable& h, const Variable& weight);
 // product.  Saves: x, weight.  Ref: Chen et al. 2020, equation 5.
 Variable identity_linear(const Variable& x, const Variable& weight, double beta);
 
-// Activations that keep one tensor with what consumes them (functions/elu.cpp).
-// x where x > 0, else exp(x) - 1.  Saves: y and its sign, 1 bit, which y's codes may carry.
-// Recipe: y itself.
+// Activations that share what they save with the op that consumes them (functions/elu.cpp).
+// x where x > 0, else exp(x) - 1.  Saves: y and its sign, 1 bit an element, which the codes of y
+// may carry. Recipe: y itself.
 Variable elu(const Variable& x);
-// dropout(relu(x)): zero where x <= 0 or uniform(key, i) < p, else x / (1 - p).  Saves: where it is
-// not zero, 1 bit, which codes of the output may carry. Recipe: linear, where x has one.
+// dropout(relu(x)): 0 where x <= 0 or uniform(key, i) < p, else x / (1 - p).  Saves: a mask of the
+// elements that are not 0, 1 bit each, which the codes of the output may carry. Recipe: linear,
+// where x has one.
 Variable relu_dropout(const Variable& x, double p, RngKey key);
 
 }  // namespace frugal

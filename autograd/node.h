@@ -4,17 +4,18 @@
 
 namespace frugal {
 
-// Where a gradient goes next. Carries no data: a value here would keep every activation alive.
+// Where a gradient goes next. An edge carries no data, because a value here would keep every
+// activation in memory.
 struct Edge {
-  std::shared_ptr<Node> node;             // the producer, or
-  std::shared_ptr<GradAccumulator> leaf;  // a leaf's gradient, or neither: no gradient wanted
-  Shape shape;                            // of the input, to check what backward returns
+  std::shared_ptr<Node> node;             // the producer of the input, or
+  std::shared_ptr<GradAccumulator> leaf;  // the gradient of a leaf; neither: no gradient is wanted
+  Shape shape;                            // of the input; what backward returns is checked by it
   bool wanted() const { return node != nullptr || leaf != nullptr; }
 };
 
 struct Node {
   const char* op = "";
-  uint64_t number = 0;  // creation order; inputs' numbers are smaller
+  uint64_t number = 0;  // in order of creation: producers of the inputs have smaller numbers
   std::vector<Edge> inputs;
   Slots slots;
   BackwardFn backward;
@@ -22,9 +23,9 @@ struct Node {
   Shape shape;  // of the output
   DType dtype{};
   Device device{};
-  int64_t slice_bytes = 0;  // see SavePolicy
-  int sign_slot = -1;   // which slot holds the mask of an activation function, the output's sign
-  bool walked = false;  // a backward freed it
+  int64_t slice_bytes = 0;    // see SavePolicy
+  int sign_slot = -1;         // the slot with the mask of the output's signs; -1: there is none
+  bool walked = false;        // a backward pass ran this node and freed its slots
   bool hides_leaves = false;  // backward uses leaves that `inputs` do not show
 
   Node() = default;
@@ -53,19 +54,19 @@ struct Fusion {
   }
 };
 
-// Keeps `request` for backward on behalf of slot `slot` of `op`, as the thread's policy decides.
-// `fusion`, unless null, is done where the policy packs: by the codec, or before it.
+// Keeps `request` for backward in slot `slot` of `op`, as the thread's policy decides. If `fusion`
+// is given and the policy packs, `fusion` is done afterwards: by the codec, or before it packed.
 SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion = nullptr);
 
-// What the thread's policy says; 0 and false without one.
+// What the thread's policy answers; 0 and false where there is no policy.
 int64_t slice_bytes();
 bool rebuilds_signs();
 
-// Replaces the mask in node.sign_slot by its rebuild from the other slots, if the policy wants
-// that.
+// If the policy wants it, replaces the mask in node.sign_slot by a recipe that rebuilds the mask
+// from the other slots.
 void rebuild_sign(Node& node, const Save& mask);
 
-// Recipes of recipes: rebuilding and freeing them recurse.
+// How deep recipes may nest. Rebuilding and freeing them are recursive functions.
 inline constexpr int kMaxReplayDepth = 64;
 
 }  // namespace frugal

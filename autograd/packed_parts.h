@@ -9,8 +9,8 @@ struct PackedPart {
   std::shared_ptr<Packed> packed;
 };
 
-// Contiguous tensors one after the other along the leading axis, as `workspace`. One alone is
-// itself. REQUIRES: at least one.
+// The tensors, which are contiguous, joined along the leading axis, as `workspace`. A single tensor
+// is not copied. REQUIRES: at least one.
 Tensor join_rows(const std::vector<Tensor>& tensors);
 
 class PackedParts final : public Packed {

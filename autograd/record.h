@@ -1,14 +1,29 @@
-// record(): how a differentiable function joins the graph. Forward, what is saved, backward and the
-// recipe in one glance:
+// record(): how a differentiable function joins the graph. One call shows the forward result, what
+// is saved, the backward function and the recipe that rebuilds the output. This is gelu, from
+// functions/elementwise.cpp (`op` is ops::Unary::gelu_exact or gelu_tanh):
 //
-//   Variable gelu(const Variable& x) {
-//     return record("gelu", {x}, ops::gelu(x.value()), {save(x)},
-//         [](const Backward& b) { return Grads{ops::gelu_backward(b.dy(), b.saved(0))}; },
-//         replay([](const Slots& s) { return ops::gelu(s.unpack(0)); }));
-//   }
+//   Save input = save(x);
+//   input.curved = true;  // the gradient is not linear in x
+//   PassedSave out = save_and_run("gelu", {x}, std::move(input), {PackedPass::Map{op}},
+//                                 [&](PackedPass& pass) { pass.out = ops::unary(op, x.value()); });
+//   if (!keeps_known_noise("gelu", {x}, out.x))  // then dy/dx is kept in the place of x
+//     return record_factor("gelu", x, out.y, unary_factor(op, x.value()));
+//   return record(
+//       "gelu", {x}, out.y, {out.x},
+//       [op](const Backward& b) {
+//         const Tensor dx = run_over(b.slot(0), {PackedPass::Map{op, b.dy()}});
+//         if (dx.defined()) return Grads{dx};  // made from the codes of x
+//         const Tensor variance = variance_of(b.slot(0));
+//         return Grads{variance.defined()
+//                          ? ops::unary_backward_estimate(op, b.dy(), b.saved(0), variance)
+//                          : ops::unary_backward(op, b.dy(), b.saved(0))};
+//       },
+//       smooth_replay([op](const Slots& s) { ... y from s[0] in the same way ... }));
 //
-// `backward` is a pure function of (dy, saved slots). It captures numbers, never tensors: edges and
-// closures carry no data.
+// Most functions are shorter: tanh saves its output and calls ops::unary_backward.
+//
+// `backward` is a pure function of dy and the saved slots. It captures numbers and no tensors: a
+// captured tensor would stay in memory, and no policy could compress it.
 #pragma once
 #include "autograd/gradient.h"
 #include "autograd/packed_pass.h"
@@ -20,16 +35,16 @@ namespace frugal {
 struct Save {
   Tensor value;
   Role role = Role::activation;
-  std::shared_ptr<Node> producer = nullptr;  // whose recipe could rebuild it
-  bool only_for_replay = false;
-  Sign sign = {};               // of the elements, for codecs that can carry it
-  bool is_output_sign = false;  // a mask: the sign of this op's output
-  ReplayFn rebuild = nullptr;   // a mask: how rebuilt values would give it (biased)
+  std::shared_ptr<Node> producer = nullptr;  // the op that made `value`: its recipe may rebuild it
+  bool only_for_replay = false;              // backward does not read it, the recipe does
+  Sign sign = {};                            // of the elements, for codecs that can carry it
+  bool is_output_sign = false;               // `value` is the mask of this op's output
+  ReplayFn rebuild = nullptr;                // gives such a mask from rebuilt values, with bias
 
   Use use = {};
-  SavedTensor kept = {};  // unless undefined, what it is kept as already
-  bool curved = false;    // the gradient is not linear in it: see keeps_known_noise()
-  bool lossless = false;  // an activation that must come back as it was
+  SavedTensor kept = {};  // defined where keep() was called already
+  bool curved = false;    // the gradient is not linear in `value`: see keeps_known_noise()
+  bool lossless = false;  // an activation that must come back unchanged
 
   Save with_use(const Use& how) && {
     use = how;
@@ -40,33 +55,37 @@ struct Save {
     return std::move(*this);
   }
 };
-Save save(const Variable& x);  // an input: weight if it is held, else activation
-// save(x) if `needed`: an op keeps what the gradients that are wanted need, and no more.
+// An input of the op: a weight if x is held (Variable::is_held()), else an activation.
+Save save(const Variable& x);
+// save(x) if `needed`, else nothing. An op keeps only what the wanted gradients need.
 Save save_if(bool needed, const Variable& x);
-Save save_output(const Tensor& y);   // this op's own output, as activation
-Save save_mask(const Tensor& mask);  // lossless
-// The mask of an activation function, lossless. Kept once: by the codes of a tensor saved before
-// with_sign(mask), or of this op's output when a consumer saves that, where a codec carries it.
+Save save_output(const Tensor& y);   // the op's own output, as an activation
+Save save_mask(const Tensor& mask);  // without loss
+// The mask of an activation function, without loss. Codes may carry the mask, and then nothing else
+// keeps it: the codes of a tensor that was saved before with_sign(mask), or the codes of this op's
+// output when a consumer saves the output.
 Save save_sign(const Tensor& mask, ReplayFn rebuild = {});
 // Keeps x without loss. Where a backward or a recipe takes slices of rows, it takes the same rows
 // of this: indices, targets, statistics of each row.
 Save save_exact(const Tensor& x);
 // Keeps x without loss. A slice of rows takes all of this: statistics of channels, sums, scores.
 Save save_whole(const Tensor& x);
-// Is there a lossy policy? Where not, an op may keep what is cheapest.
+// Is there a policy that may lose something? Without one, an op may save whatever is cheapest.
 bool saves_may_be_lossy();
-// Keeps x as slot 0 of `op` now, for a gradient that is smooth in x and not linear. False if x will
-// be rebuilt from lossy sources: nobody knows the variance of its noise then, which backward needs
-// to correct what it does on average. The op is to save another tensor instead, in which its
-// gradient is linear. True also for packed x, whose codec tells the variance or leaves a bias.
+// Keeps x as slot 0 of `op` now. For an op whose gradient is smooth in x, but not linear: noise in
+// x then shifts the gradient on average, and backward needs the variance of the noise to correct
+// it. False if x will be rebuilt from lossy sources, because nobody knows the variance of rebuilt
+// values. The op must then save another tensor, in which its gradient is linear. True if x is
+// packed: its codec tells the variance, or it leaves a bias.
 bool keeps_known_noise(const char* op, const Variables& inputs, Save& x);
-// A slot that only the recipe needs: kept as x's own recipe, at no cost, where x has one. Where it
-// has none the slot stays empty and this op's output has no recipe.
+// A slot that only the recipe reads. If x has a recipe, the slot keeps that recipe, which costs
+// nothing. If x has none, the slot stays empty and this op's output has no recipe.
 Save for_replay(const Variable& x);
 
 class Backward {
  public:
-  // dy goes with take_dy(). partials: for each input the gradient that it has already, or null.
+  // take_dy() empties `dy`. `partials` holds for each input the gradient that the input has from
+  // its other consumers, or an undefined tensor.
   Backward(Gradient& dy, const Slots& slots, std::vector<bool> needs, std::vector<Tensor> partials,
            int64_t slice_bytes)
       : dy_(dy),
@@ -77,28 +96,30 @@ class Backward {
   const Tensor& dy() const { return dy_.whole(); }
   const Shape& dy_shape() const { return dy_.shape(); }
   DType dtype() const { return dy_.dtype(); }  // of dy
-  // dy, which leaves this: undefined afterwards. Its sole owner may write over it.
+  // Moves dy out: dy() is undefined afterwards. If nobody else holds its bytes
+  // (is_sole_owner(dy)), the caller may write over them.
   Tensor take_dy() const { return std::move(dy_).take(); }
-  // The same, perhaps in slices alone.
+  // As take_dy(), but the gradient may be one that comes in slices.
   Gradient take_gradient() const { return std::exchange(dy_, {}); }
   Tensor saved(int slot) const { return slots_.unpack(slot); }
   const SavedTensor& slot(int slot) const { return slots_[slot]; }
-  bool needs(int input) const {
-    return needs_[static_cast<size_t>(input)];
-  }  // does that input need a gradient?
+  // Does that input need a gradient?
+  bool needs(int input) const { return needs_[static_cast<size_t>(input)]; }
 
-  // The gradient that an input has from its other consumers, where nobody else holds it: a backward
-  // may add to that and return none. Else undefined.
+  // The gradient that an input has from its other consumers, if nobody else holds that tensor; else
+  // undefined. A backward may add its own gradient to the tensor and return none.
   Tensor partial(int input) const { return partials_[static_cast<size_t>(input)]; }
 
   // saved(slot) from `begin` to before `end` of its leading axis, of `of` items.
   Tensor saved_rows(int slot, int64_t begin, int64_t end, int64_t of) const {
     return slots_[slot].unpack_rows({begin, end, of});
   }
-  // How many items of saved(slot)'s leading axis to take at once, a multiple of `unit`, or all: as
-  // the policy bounds bytes, for items of item_bytes. All where slices would save nothing.
+  // How many items of saved(slot)'s leading axis to take at once: a multiple of `unit`, or all of
+  // them. Items of `item_bytes` each then stay below the policy's bound of bytes. All of them where
+  // slices would save no memory.
   int64_t slice_items(int slot, int64_t item_bytes, int64_t unit) const;
-  // Can slices of `step` items be given without the rest? The first and the last tell for all.
+  // Can each slice of `step` items be had without unpacking the others? If the first and the last
+  // slice can, all can.
   bool has_rows(int slot, int64_t step, int64_t of) const {
     const int64_t last = (of - 1) / step * step;
     return slots_[slot].has_rows({0, step, of}) && slots_[slot].has_rows({last, of, of});
@@ -120,23 +141,25 @@ class Backward {
 };
 using BackwardFn = std::function<Grads(const Backward&)>;
 
-// How the output is rebuilt from this op's slots, and what unbiased slots make of it. `linear`
-// (affine) in its activation slots: unbiased. `smooth`: corrected by the slots' variance.
-// `by_rows`: item i of the output's leading axis comes from items i of the activation and mask
-// slots and all of the others, so that slices can be rebuilt.
+// The recipe: how the output is rebuilt from this op's slots.
+//   lossy:    what the rebuilt output is where the slots are unbiased, but not exact
+//   by_rows:  item i of the output's leading axis needs only items i of the activations and masks
+//             among the slots, and all of the other slots; so slices can be rebuilt
 struct ReplaySpec {
   ReplayFn fn;
   Replay lossy = Replay::biased;
   bool by_rows = false;
 };
 inline ReplaySpec replay(ReplayFn fn) { return {std::move(fn), Replay::biased}; }
+// For an output that is linear (or affine) in its activations: the rebuilt output is unbiased.
 inline ReplaySpec linear_replay(ReplayFn fn, bool by_rows = false) {
   return {std::move(fn), Replay::unbiased, by_rows};
 }
+// For an output that is smooth in them: `fn` takes away what the slots' variance adds on average.
 inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::corrected}; }
 
-// The output as a Variable; when any input requires grad and grad mode is on, with a Node that
-// keeps `saves`.
+// The output as a Variable. If an input requires a gradient and grad mode is on, the Variable has a
+// Node that keeps `saves`.
 Variable record(const char* op, const Variables& inputs, Tensor output,
                 const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay = {});
 
@@ -153,7 +176,8 @@ PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedP
                         const std::function<void(PackedPass&)>& kernels,
                         ReplayFn rebuild_mask = {});
 
-// Would record() make a node? Ops ask before computing masks that only backward needs.
+// Would record() make a node for these inputs? Ops ask before they compute masks that only backward
+// needs.
 bool recording(const Variables& inputs);
 
 bool grad_enabled();

@@ -1,4 +1,4 @@
-// SavedEntry: one kept tensor, shared by all that saved it. Internal to autograd.
+// SavedEntry: one kept tensor, shared by all ops that saved it. Internal to autograd.
 #pragma once
 #include <variant>
 
@@ -6,11 +6,11 @@
 
 namespace frugal {
 
-// Backward comes to its next node: what entries expect is said anew.
+// Called when backward comes to its next node: SavedEntry::expect() counts from 0 again.
 void advance_backward();
 
-// Always stands for a dense range of memory: unpack() gives a contiguous tensor of that range in
-// memory order.
+// An entry stands for a dense range of memory. unpack() gives a contiguous tensor of that range, in
+// the order of memory.
 class SavedEntry {
  public:
   struct Raw {
@@ -23,12 +23,12 @@ class SavedEntry {
     Slots sources;
     ReplayFn fn;
     Replay quality = Replay::none;
-    int depth = 1;                       // recipes on the way, this one included
-    int64_t elements = 0;                // of the tensors rebuilt on the way, without this one
-    SaveInfo info;                       // of the decision, and
-    const Codec* codec = nullptr;        // how a rebuilt tensor waits for its consumers; null: raw
-    bool by_rows = false;                // rows of the sources give rows of the output
-    std::vector<PackedPart> parts = {};  // what rebuilds by rows have left to wait so far, in order
+    int depth = 1;                 // how many recipes run, this one included
+    int64_t elements = 0;          // of the other tensors that these recipes rebuild
+    SaveInfo info;                 // what the policy decided about
+    const Codec* codec = nullptr;  // packs a rebuilt tensor that waits for consumers; null: raw
+    bool by_rows = false;          // rows of the sources give rows of the output
+    std::vector<PackedPart> parts = {};  // rebuilt rows that wait for consumers, in order
   };
   struct SignOf {
     std::shared_ptr<Packed> packed;  // whose codes carry the mask
@@ -41,12 +41,12 @@ class SavedEntry {
   SavedEntry(const SavedEntry&) = delete;
   SavedEntry& operator=(const SavedEntry&) = delete;
 
-  // A recipe that passes through an entry which others will ask for leaves it kept: nothing is
+  // If a recipe was run and others will ask for the tensor too, the entry keeps it: nothing is
   // rebuilt twice.
   Tensor unpack();
-  // Rows of it, contiguous. REQUIRES: has_rows(rows).
+  // Rows of unpack(), contiguous. REQUIRES: has_rows(rows).
   Tensor unpack_rows(const Rows& rows);
-  // The same of a bitmask, whose rows are those of its elements.
+  // The same for a bitmask, whose rows are those of the elements that its bits tell of.
   Tensor unpack_mask_rows(const Rows& rows);
   bool has_rows(const Rows& rows) const;
   bool has_mask_rows(const Rows& rows) const;
@@ -54,7 +54,7 @@ class SavedEntry {
   bool run(PackedPass& pass, SavedEntry* mask) const;
   bool knows_variance() const;  // see SavedTensor
   Replay quality() const;
-  // See SavedTensor. `seq`: of the policy's decision.
+  // See SavedTensor::rests_on(). `seq` is the SaveInfo::seq that the policy decided about.
   void collect_sources(std::vector<uint64_t>& seqs) const;
   void set_seq(uint64_t seq) { seq_ = seq; }
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
@@ -62,7 +62,7 @@ class SavedEntry {
   const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
   void replace(Content content) { content_ = std::move(content); }
   void prefetch() const;
-  // One more of the nodes that are about to run asks for this.
+  // Counts one more node that runs soon and will ask for this entry.
   void expect() const;
 
   // Keeps the entry of the mask that these codes carry until its saver asks for it.
@@ -81,8 +81,8 @@ class SavedEntry {
   Shape shape_;
   std::shared_ptr<SavedEntry> mask_;
   int claims_ = 0;
-  mutable int expected_ = 0;          // claims of the nodes about to run,
-  mutable uint64_t expected_at_ = 0;  // as of when backward stood here
+  mutable int expected_ = 0;          // how many nodes that run soon will ask for this,
+  mutable uint64_t expected_at_ = 0;  // counted when backward was at this position
   std::optional<uint64_t> seq_;
 };
 

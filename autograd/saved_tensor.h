@@ -1,5 +1,6 @@
-// The saved-tensor seam: autograd says who saves what, a SavePolicy decides how it is kept until
-// backward. Thread safety: a graph, its saved tensors and the policy belong to one thread.
+// The saved-tensor seam: ops say which tensors their backward needs, and a SavePolicy decides how
+// each of them is kept until then: as it is, packed by a Codec, or not at all, with a recipe that
+// rebuilds it. Thread safety: a graph, its saved tensors and the policy belong to one thread.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,18 +20,20 @@ namespace frugal {
 //   whole:      without loss; every slice of rows takes all of it
 enum class Role : uint8_t { activation, weight, mask, exact, whole };
 
-// What rebuilding a saved tensor from its producer's slots would give.
-//   exact:     bit-equal, every source slot is kept without loss
-//   unbiased:  sources are lossy but unbiased, and the replay is linear in them
-//   corrected: the replay is smooth in them and takes away what their known variance adds
-//   biased:    sources are lossy and the replay is neither
+// What a recipe would give for a saved tensor: it rebuilds the tensor from its producer's slots.
+//   none:      there is no recipe
+//   exact:     the same bits, because every slot that it reads is kept without loss
+//   unbiased:  the slots are lossy but unbiased, and the recipe is linear in them
+//   corrected: the recipe is smooth in them and takes away what their known variance adds
+//   biased:    the slots are lossy, and the recipe is neither of these
 enum class Replay : uint8_t { none, exact, unbiased, corrected, biased };
 
-// What an activation function did to each element of a tensor that is saved, or to the value made
-// from it. A codec may write the bits into its codes; then nobody keeps the mask.
+// What an activation function did to each element of a saved tensor, or to the value that was made
+// of the element. A codec may write the bits into its codes; then nobody keeps the mask.
 struct Sign {
-  Tensor mask = {};  // 1 bit per element (ops/dense/bitmask.h), set where the function passed it on
-  double slope = 0;  // the derivative elsewhere: how much errors of those elements count
+  Tensor mask =
+      {};  // 1 bit an element (ops/dense/bitmask.h), set where the function kept the value
+  double slope = 0;  // the derivative where the bit is clear: how much errors count there
 };
 
 // How errors of a saved activation reach the gradients that its op gives. A policy that weighs
@@ -95,18 +98,18 @@ struct Use {
 };
 
 struct SaveInfo {
-  const char* op = "";  // who saves
-  int slot = 0;         // which of its slots
-  Role role = Role::activation;
-  uint64_t seq =
-      0;  // number of the entry within the step, from 0; equal in every step of a fixed network
+  const char* op = "";           // the op that saves the tensor
+  int slot = 0;                  // in which of its slots
+  Role role = Role::activation;  // what the tensor is to the op
+  // The number of the tensor within the step, from 0. A fixed network gives a tensor the same
+  // number in every step.
+  uint64_t seq = 0;
   uint64_t step = 0;  // see begin_step()
   Replay replay = Replay::none;
-  // For replay: elements of the other tensors that must be rebuilt on the way to this one.
-  int64_t replay_elements = 0;
-  const Sign* sign = nullptr;  // of the saved tensor's elements, where one is known
-  Use use = {};                // of the saver; others that share the entry may differ
-  bool lossless = false;       // it must come back as it was
+  int64_t replay_elements = 0;  // elements of the other tensors that a recipe rebuilds on its way
+  const Sign* sign = nullptr;   // of the tensor's elements, where one is known
+  Use use = {};                 // of this op; other ops that save the same bytes may differ
+  bool lossless = false;        // the tensor must come back unchanged
 };
 
 // See autograd/packed_pass.h.
@@ -115,19 +118,19 @@ struct PackedPass;
 class Packed {
  public:
   virtual ~Packed() = default;
-  virtual Tensor unpack()
-      const = 0;  // the shape, dtype and device that were packed; allocated as `workspace`
-  // unpack() from `begin` to before `end` of the leading axis.
+  // A tensor of the shape, dtype and device that were packed, allocated as `workspace`.
+  virtual Tensor unpack() const = 0;
+  // The rows of unpack() from `begin` to before `end` of the leading axis.
   virtual Tensor unpack_rows(int64_t begin, int64_t end) const {
     return unpack().slice(0, begin, end);
   }
-  virtual void prefetch() {}
-  // The mask of SaveInfo::sign, bit for bit, as `workspace`; undefined if the codes do not carry
-  // it.
+  virtual void prefetch() {}  // unpack() will be called soon
+  // The mask of SaveInfo::sign, bit for bit, as `workspace`. Undefined if the codes do not carry
+  // the mask.
   virtual Tensor unpack_sign() const { return {}; }
   virtual bool carries_sign() const { return false; }
-  // The mask of unpack_rows(begin, end)'s elements, a bitmask of that shape; undefined if it takes
-  // the whole.
+  // The mask of the elements of unpack_rows(begin, end): a bitmask of that shape. Undefined if only
+  // the whole mask can be had.
   virtual Tensor unpack_sign_rows(int64_t, int64_t) const { return {}; }
   // Computes what the pass says from unpack(), which then never is in memory as a whole, to
   // PackedPass::out. False, with nothing done, where there is no kernel for it: the caller unpacks.
@@ -139,8 +142,8 @@ class Packed {
 class Codec {
  public:
   virtual ~Codec() = default;
-  // `tensor` is contiguous and floating; its last axis is the channel axis. The payload is
-  // allocated as `packed`.
+  // REQUIRES: `tensor` is contiguous and floating; its last axis is the channel axis. The payload
+  // is allocated as `packed`.
   virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const = 0;
   // pack(), and the pass over `tensor` on the way. Where the pass makes a mask (`rectify`), the
   // codes may carry it: SaveInfo::sign is then set and has no mask yet. Null, with nothing done,
@@ -153,10 +156,11 @@ class Codec {
 
 struct Decision {
   enum What : uint8_t { raw, replay, pack } what = raw;
-  // For `pack`. For `replay`: keeps the tensor from when another rebuild passes through it until
-  // its own consumer runs, so that nothing is rebuilt twice; without one it is kept raw.
-  const Codec* codec = nullptr;  // must outlive the graph
-  bool carry_sign = true;        // may the codes carry the sign?
+  // `pack`: what packs the tensor. `replay`: what packs the rebuilt tensor, if a recipe of another
+  // tensor passes through it before its own consumer runs; it then waits packed, or raw without a
+  // codec, so that nothing is rebuilt twice. The codec must outlive the graph.
+  const Codec* codec = nullptr;
+  bool carry_sign = true;  // may the codes carry the sign?
 };
 
 class BackwardObserver;
@@ -164,22 +168,23 @@ class BackwardObserver;
 class SavePolicy {
  public:
   virtual ~SavePolicy() = default;
-  // Called once per entry of role `activation`. REQUIRES: `replay` only where info.replay is not
-  // none; where info.lossless, only raw, a codec without loss, or an exact replay without a codec.
+  // Called once for each activation; ops that save the same bytes share one answer. REQUIRES:
+  // answers `replay` only where info.replay is not `none`. Where info.lossless is set, it answers
+  // `raw`, a codec without loss, or an exact replay without a codec.
   virtual Decision decide(const SaveInfo& info, const Tensor& value) = 0;
-  // May it answer `pack`, with codecs that lose something?
+  // May decide() answer `pack` with a codec that loses something?
   virtual bool lossy() const { return true; }
-  // Biased, to compare with: no signs are kept, they are taken from rebuilt values.
+  // For comparisons: are masks of signs not kept, but taken from rebuilt values, which is biased?
   virtual bool rebuilds_signs() const { return false; }
-  // Backward takes tensors that are not kept raw in slices of about so many bytes; 0: whole.
+  // Backward unpacks tensors that are not kept raw in slices of about so many bytes; 0: as a whole.
   virtual int64_t slice_bytes() const { return kSliceBytes; }
-  // Who is to be told of this step's gradients (autograd/observer.h); null: nobody.
+  // Who is shown the gradients of this step (autograd/observer.h); null: nobody.
   virtual BackwardObserver* observer() { return nullptr; }
   static constexpr int64_t kSliceBytes = int64_t{8} << 20;
 };
 
-// Saves of this thread go through `policy` while it lives; nullptr keeps everything raw (level L0
-// without recipes).
+// While this lives, `policy` decides about what this thread saves. nullptr keeps everything raw
+// (level L0 without recipes).
 class PolicyScope {
  public:
   explicit PolicyScope(SavePolicy* policy);
@@ -201,19 +206,21 @@ using ReplayFn = std::function<Tensor(const Slots&)>;
 // One kept tensor, shared by all that saved it. Internal: autograd/saved_entry.h.
 class SavedEntry;
 
-// A slice of the leading axis, of `of` items. Of `of` 0: everything.
+// The items from `begin` to before `end` of a leading axis that has `of` items. `of` 0: all items.
 struct Rows {
   int64_t begin = 0, end = 0, of = 0;
 };
 
-// A handle to a shared entry plus the layout its saver saw, so that a reshape shares the bytes.
+// A handle to a shared entry, with the shape and strides that the saver saw. So a tensor and its
+// reshaped view share one entry.
 class SavedTensor {
  public:
   SavedTensor() = default;
-  // Errors: a raw entry whose storage was written since, naming the op that saved it.
+  // Errors: a raw tensor that was written in place since it was saved; the message names the op
+  // that saved it.
   Tensor unpack() const;
-  // unpack()'s rows, without the rest where has_rows(); a bitmask's rows are its elements', and all
-  // of a weight or statistic belongs to each row.
+  // The rows of unpack(), without unpacking the others where has_rows() is true. Which rows: see
+  // Role.
   Tensor unpack_rows(const Rows& rows) const;
   bool has_rows(const Rows& rows) const;
   // Packed::run() where this is packed, by the mask that is kept in `mask`, if that is defined. The
@@ -225,26 +232,27 @@ class SavedTensor {
   const Shape& shape() const { return shape_; }
   Role role() const { return role_; }
   const Use& use() const { return use_; }
-  // SaveInfo::seq of the activations whose kept bytes unpack() reads: its own, or a recipe's
-  // sources.
+  // SaveInfo::seq of the activations whose kept bytes unpack() reads: its own, or those of the
+  // tensors that its recipe reads.
   std::vector<uint64_t> rests_on() const;
   // Is the variance of unpack() known? Also true of what is kept without loss, which has none.
   bool knows_variance() const;
-  Replay quality() const;  // of what unpack gives: exact, unbiased or biased (nothing kept: exact)
+  // What unpack() gives: exact, unbiased or biased. Exact also where nothing is kept.
+  Replay quality() const;
   bool is_raw() const;
-  // Does nobody else hold the bytes behind unpack()? Then a backward may write over them, after
-  // which unpack() is an error.
+  // Is this the only holder of the bytes behind unpack()? Then a backward may write over them;
+  // unpack() is an error afterwards.
   bool is_sole_owner() const;
   void prefetch() const;
-  // The same tensor for a recipe: it does not count as a consumer of its own.
+  // The same tensor, as a recipe reads it: the handle does not count as a consumer.
   SavedTensor as_source() const;
-  int replay_depth() const;          // recipes on the way to what is kept
-  int64_t rebuilt_elements() const;  // of recipes, this one and those on the way
+  int replay_depth() const;          // how many recipes lie between unpack() and what is kept
+  int64_t rebuilt_elements() const;  // elements of the tensors that these recipes rebuild
 
  private:
   friend class SaveContext;
   std::shared_ptr<SavedEntry> entry_;
-  std::shared_ptr<void> claim_;  // counts this consumer while it lives; goes before the entry
+  std::shared_ptr<void> claim_;  // while it lives, the entry counts this handle as a consumer
   Shape shape_, strides_;
   Role role_ = Role::activation;
   Use use_;
@@ -263,7 +271,7 @@ class Slots {
   Tensor run(PackedPass pass, int slot, int mask = -1) const;
   int size() const { return static_cast<int>(slots_.size()); }
   Slots as_sources() const;
-  Slots at(const Rows& rows) const;  // whose unpack() gives these rows alone
+  Slots at(const Rows& rows) const;  // the same slots; unpack() gives only these rows
   const SavedTensor& operator[](int slot) const { return slots_[static_cast<size_t>(slot)]; }
   void clear() { slots_.clear(); }
 

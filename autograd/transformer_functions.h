@@ -26,8 +26,8 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-6);
 
 // ---- linear(x) and an activation of it (functions/linear_activation.cpp). x [..., I], weight
 // [O, I], bias [O] or undefined -> [..., O].
-// linear_gelu saves x, weight and the linear output; recipe: the activation of that. linear_relu
-// saves x, weight and the sign, 1 bit.
+// linear_gelu saves x, weight and the linear output; its recipe applies gelu to that output.
+// linear_relu saves x, weight and the sign, 1 bit an element.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias,
                      Gelu kind = Gelu::exact);
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias);
@@ -36,15 +36,16 @@ Variable linear_relu(const Variable& x, const Variable& weight, const Variable& 
 // softmax(q k^T scale + mask) v: q [N, T, heads, D], k and v [N, S, heads, D] -> [N, T, heads, D].
 // mask: undefined; [N, S] i64, 0 hides a key (padding); or [heads or 1, T, S] or
 // [N, heads or 1, T, S] of q's dtype, added to the scores (a constant: no gradient). `bias`
-// [heads, T, S], added likewise, has one. A row whose keys are all hidden gives zeros.
+// [heads, T, S] is added in the same way and has a gradient. A row whose keys are all hidden gives
+// zeros.
 // Computed in tiles: no [T, S] matrix of all heads is ever held.
 // Saves: q, k, v, the output, one log-sum-exp a row.
 Variable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v,
                                       const Tensor& mask = {}, const Variable& bias = {},
                                       const AttentionOptions& options = {});
 
-// The same of one product: qkv [N, T, 3 heads, D], whose heads are all of q's, then k's, then v's.
-// Nothing is copied, and one tensor is kept for the three.
+// The same for one tensor qkv [N, T, 3 heads, D] that holds the heads of q, then those of k, then
+// those of v. Nothing is copied, and one tensor is saved for the three.
 Variable qkv_attention(const Variable& qkv, const Tensor& mask = {}, const Variable& bias = {},
                        const AttentionOptions& options = {});
 

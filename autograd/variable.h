@@ -1,5 +1,6 @@
-// Variable: a Tensor that may take part in a graph. A different type from Tensor, so a kernel
-// cannot touch the graph. Copying a Variable copies the handle.
+// Variable: a Tensor that may take part in a graph. It is another type than Tensor, so that a
+// kernel cannot touch the graph. A copy of a Variable is another handle to the same value and
+// gradient.
 #pragma once
 #include <memory>
 #include <vector>
@@ -26,20 +27,20 @@ class Variable {
   DType dtype() const { return value().dtype(); }
   Device device() const { return value().device(); }
 
-  bool requires_grad() const;  // itself or through its producer
-  bool is_held() const;        // its bytes live beyond the step: saved raw at no cost
-  void set_held();             // for a view of a held variable, whose bytes live as long
+  bool requires_grad() const;  // as a leaf, or because its producer has a gradient to compute
+  bool is_held() const;        // its bytes outlive the step anyway, so saving them costs nothing
+  void set_held();             // for a view of a held variable, which has the same bytes
   void set_requires_grad(bool requires_grad);  // leaves only
-  const Tensor& grad() const;                  // undefined until a backward reached this leaf
+  const Tensor& grad() const;                  // undefined until a backward pass reached this leaf
   bool has_grad() const;
   void set_grad(Tensor grad);
   void zero_grad();              // drops the gradient
   void set_value(Tensor value);  // leaves only; for loading and device moves
-  Variable detach() const;       // the same value, outside the graph; held where this is
+  Variable detach() const;       // the same value, outside the graph; held if this is held
 
   const std::shared_ptr<Node>& producer() const;  // nullptr for a leaf
-  const std::shared_ptr<GradAccumulator>& accumulator()
-      const;  // nullptr unless a leaf that requires grad
+  // nullptr unless this is a leaf that requires a gradient.
+  const std::shared_ptr<GradAccumulator>& accumulator() const;
   bool is_sole_handle() const { return impl_.use_count() == 1; }
   const void* identity() const { return impl_.get(); }  // equal for handles of one variable
 
