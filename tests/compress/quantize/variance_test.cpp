@@ -1,12 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "autograd/packed_pass.h"
+#include "compress/entropy/entropy.h"
 #include "compress/quantize/quantize.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
 #include "ops/dense/linear_activation.h"
 #include "tests/compress/quantize/samples.h"
 
@@ -109,6 +112,28 @@ TEST_CASE("gelu over codes: the bits of unpacking all, without its memory") {
   nearest.rounding = Rounding::nearest;
   PackedPass pass{PackedPass::Map{ops::Unary::gelu_exact}};
   CHECK(!Quantizer(nearest).pack(Tensor::full({64, 4}, 1), {})->run(pass));
+}
+
+TEST_CASE("silu over codes, entropy-coded or not: the bits of unpacking all") {
+  const Shape shape{700, 96};
+  const Tensor x = Tensor::from(normals(shape.numel(), 3, 2), shape),
+               dy = Tensor::full(shape, 0.75);
+  const auto plain = Quantizer().pack(x, entry(1));
+  const Entropy coder(std::make_shared<Quantizer>(), {-std::numeric_limits<double>::infinity(), 0});
+  const auto coded = coder.pack(x, entry(1));
+  REQUIRE(dynamic_cast<const EntropyCoded*>(coded.get()) != nullptr);
+  const Tensor variance = variance_of(*plain), wide = plain->unpack();
+  const Tensor y = ops::unary_estimate(ops::Unary::silu, wide, variance);
+  const Tensor dx = ops::unary_backward_estimate(ops::Unary::silu, dy, wide, variance);
+  for (const Packed* packed : {plain.get(), coded.get()}) {
+    const Tensor value = run_over(*packed, {PackedPass::Map{ops::Unary::silu}});
+    REQUIRE(value.defined());
+    CHECK(value.to_vector() == y.to_vector());
+    const Tensor gradient = run_over(*packed, {PackedPass::Map{ops::Unary::silu, dy}});
+    REQUIRE(gradient.defined());
+    CHECK(gradient.to_vector() == dx.to_vector());
+    CHECK(!run_over(*packed, {PackedPass::Map{ops::Unary::tanh}}).defined());  // has no estimate
+  }
 }
 
 TEST_CASE("a pass over codes takes on meta what it takes on the CPU") {
