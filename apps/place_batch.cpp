@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "apps/counted_nodes.h"
-#include "apps/kept.h"
 #include "core/cuda_staging.h"
+#include "core/tensor_identity.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::apps {
@@ -28,10 +29,14 @@ Tensor moved(const Tensor& x, Device device, DType dtype) {
   return is_floating(x.dtype()) ? ops::cast(there, dtype) : there;
 }
 
-// Of training and of testing.
+// These two are static: the trainer, evaluations and commands call placed() with batches of one
+// source, and share no object that could own a memo.
 Tensor moved_once(const Tensor& x, Device device, DType dtype) {
-  static Kept<Tensor, 2> kept;
-  return kept.find(x, device, dtype, [&] { return moved(x, device, dtype); });
+  using Key = std::tuple<TensorIdentity, DeviceType, int, DType>;
+  static Memo<Key, Tensor> kept(2);  // of training and of testing
+  forget_gone(kept);
+  return kept.find_or_make({TensorIdentity(x), device.type, device.index, dtype},
+                           [&] { return moved(x, device, dtype); });
 }
 
 struct Targets {
@@ -49,11 +54,12 @@ Targets targets_of(const Tensor& target, const Tensor& weights, Device device) {
   return out;
 }
 
-// Of training, validation and testing.
 Targets targets_once(const Tensor& target, Device device) {
-  static Kept<Targets, 4> kept;
-  return kept.find(target, device, target.dtype(),
-                   [&] { return targets_of(target, Tensor(), device); });
+  using Key = std::tuple<TensorIdentity, DeviceType, int>;
+  static Memo<Key, Targets> kept(4);  // of training, validation and testing
+  forget_gone(kept);
+  return kept.find_or_make({TensorIdentity(target), device.type, device.index},
+                           [&] { return targets_of(target, Tensor(), device); });
 }
 
 void count_nodes(Batch& batch, Device device) {

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
-#include "apps/kept.h"
 #include "apps/metrics.h"
 #include "apps/place_batch.h"
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "core/tensor_identity.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/cross_entropy.h"
 #include "ops/dense/elementwise.h"
@@ -109,8 +110,10 @@ void count_answers(const Tensor& target, const Tensor& yes, BatchResult& result)
 
 // The positions of rows that a source holds, by node: made once, on the host.
 std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
-  static Kept<std::shared_ptr<const ops::Csr>, 2> kept;  // of training and of testing
-  const auto groups = kept.find(rows, rows.device(), rows.dtype(), [&] {
+  // Static, because forward passes of training and of evaluations share no object but the model.
+  static Memo<std::tuple<TensorIdentity>, std::shared_ptr<const ops::Csr>> kept(2);
+  forget_gone(kept);
+  const auto groups = kept.find_or_make({TensorIdentity(rows)}, [&] {
     const CategoryScope scope(Category::input);
     return std::make_shared<const ops::Csr>(ops::group_by("rows", rows, nodes));
   });

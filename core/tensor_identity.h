@@ -5,6 +5,7 @@
 #include <memory>
 #include <tuple>
 
+#include "core/memo.h"
 #include "core/tensor.h"
 
 namespace frugal {
@@ -47,5 +48,12 @@ class TensorIdentity {
   int64_t offset_ = 0;
   Shape shape_, strides_;
 };
+
+// Forgets what was made of tensors that nobody holds any more. REQUIRES: keys are tuples that begin
+// with a TensorIdentity.
+template <class Key, class Value>
+void forget_gone(Memo<Key, Value>& memo) {
+  memo.forget_if([](const Key& key, const Value&) { return std::get<0>(key).is_gone(); });
+}
 
 }  // namespace frugal

@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "core/tensor_identity.h"
 
@@ -88,4 +89,21 @@ TEST_CASE("a tensor's identity changes with its values, and says when its memory
   x = {};
   CHECK(second.is_gone());
   CHECK(equal(second, TensorIdentity(second)));
+}
+
+TEST_CASE("what was made of a tensor is forgotten once nobody holds the tensor") {
+  using Key = std::tuple<TensorIdentity, int>;
+  Memo<Key, int> memo(4);
+  int made = 0;
+  const auto ask = [&](const Tensor& x, int other) {
+    forget_gone(memo);
+    return memo.find_or_make({TensorIdentity(x), other}, [&] { return ++made; });
+  };
+  const Tensor held = Tensor::zeros({3});
+  CHECK(ask(held, 0) == 1);
+  CHECK(ask(held, 1) == 2);
+  CHECK(ask(Tensor::zeros({3}), 0) == 3);
+  CHECK(memo.size() == 3);
+  CHECK(ask(held, 0) == 1);
+  CHECK(memo.size() == 2);
 }
