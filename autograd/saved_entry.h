@@ -25,7 +25,7 @@ class SavedEntry {
     Replay quality = Replay::none;
     int depth = 1;                 // how many recipes run, this one included
     int64_t elements = 0;          // of the other tensors that these recipes rebuild
-    SaveInfo info;                 // what the policy decided about
+    SaveInfo info = {};            // what the policy decided about
     const Codec* codec = nullptr;  // packs a rebuilt tensor that waits for consumers; null: raw
     bool by_rows = false;          // rows of the sources give rows of the output
     std::vector<PackedPart> parts = {};  // rebuilt rows that wait for consumers, in order

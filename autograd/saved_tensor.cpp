@@ -122,8 +122,10 @@ class SaveContext {
   }
 
   static SavedEntry::Recipe recipe_of(const Slots& slots, const ReplaySpec& replay) {
-    SavedEntry::Recipe recipe{slots.as_sources(), replay.fn, Replay::exact, 1, 0, {}, nullptr,
-                              replay.by_rows};
+    SavedEntry::Recipe recipe{.sources = slots.as_sources(),
+                              .fn = replay.fn,
+                              .quality = Replay::exact,
+                              .by_rows = replay.by_rows};
     for (int i = 0; i < slots.size(); ++i) {
       recipe.quality = std::max(recipe.quality, slots[i].quality());
       recipe.depth = std::max(recipe.depth, slots[i].replay_depth() + 1);
@@ -148,9 +150,13 @@ class SaveContext {
                              const SavedEntry::Raw& raw, std::shared_ptr<SavedEntry>& carried,
                              Fusion* fusion) {
     if (policy == nullptr) return raw;
-    SaveInfo info{op, slot, request.role, seq_++, step};
-    info.use = request.use;
-    info.lossless = request.lossless;
+    SaveInfo info{.op = op,
+                  .slot = slot,
+                  .role = request.role,
+                  .seq = seq_++,
+                  .step = step,
+                  .use = request.use,
+                  .lossless = request.lossless};
     SavedEntry::Recipe recipe;
     if (request.producer != nullptr && request.producer->has_recipe()) {
       recipe = recipe_of(request.producer->slots, request.producer->replay);
