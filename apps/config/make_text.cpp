@@ -7,9 +7,9 @@
 #include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/text/glue.h"
+#include "data/text/masked_batches.h"
 #include "data/text/sequence_batches.h"
 #include "data/text/text_batches.h"
-#include "data/text/text_batches_masked.h"
 
 namespace frugal::apps {
 namespace {

@@ -3,12 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/quoted.h"
+#include "data/fetch/fetch.h"
+#include "data/fetch/sha256.h"
+#include "data/formats/archive.h"
+#include "data/formats/file_bytes.h"
 
 namespace frugal::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Known {
   const char* name;
@@ -16,7 +23,7 @@ struct Known {
   const char* sha256;
 };
 
-// Sums: TensorFlow Datasets' lists of checksums for the images, GLUE and tiny-shakespeare.
+// The sums of images, GLUE and tiny-shakespeare are from the lists of TensorFlow Datasets.
 const std::vector<Known> kFashionMnist{
     {"train-images-idx3-ubyte.gz", 26421880,
      "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"},
@@ -67,7 +74,7 @@ const std::vector<Known> kPubmed{
     {"graph", -1, "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9"},
     {"test.index", -1, "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5"}};
 
-// Files of one folder, each at all of these addresses.
+// Files of one folder. Each file is at all of these addresses.
 std::vector<SourceFile> files_of(const std::string& prefix, const std::vector<std::string>& bases,
                                  const std::vector<Known>& known) {
   std::vector<SourceFile> files;
@@ -105,8 +112,7 @@ Source glue(const std::string& name, const std::string& task, const std::string&
   return source;
 }
 
-// GraphSAINT's folder of it, whose files its authors keep on Google Drive, by the names they have
-// there.
+// A graph of GraphSAINT. Its authors keep the files on Google Drive, under these identifiers.
 Source graphsaint(const std::string& name, const std::string& what,
                   const std::array<const char*, 4>& there) {
   constexpr std::array<const char*, 4> kFiles{"adj_full.npz", "feats.npy", "class_map.json",
@@ -176,7 +182,7 @@ std::vector<Source> make_sources() {
                    "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"}},
                  "cifar-100-binary",
                  "cifar-100-binary",
-                 // 3074 bytes an image; the sum of the archive is enough
+                 // 3074 bytes per image; the sum of the archive is enough
                  {{"cifar-100-binary/train.bin", {}, 153700000},
                   {"cifar-100-binary/test.bin", {}, 30740000}}});
   all.push_back(planetoid("cora", "citation graph: 2,708 papers, 7 classes", kCora));
@@ -306,6 +312,93 @@ std::vector<Source> make_sources() {
   return all;
 }
 
+FileCheck check_file(const SourceFile& file, const std::string& folder) {
+  FileCheck check{file.path};
+  const std::string path = folder + "/" + file.path;
+  if (!is_file(path)) return check;
+  const int64_t bytes = file_size("data", path);
+  if (file.bytes >= 0 && bytes != file.bytes) {
+    check.state = FileState::different;
+    check.detail = fmt::format("expected {} bytes, got {}", file.bytes, bytes);
+    return check;
+  }
+  check.state = FileState::unchecked;
+  if (file.sha256.empty()) return check;
+  const std::string sum = sha256_of_file(path);
+  check.state = sum == file.sha256 ? FileState::good : FileState::different;
+  if (sum != file.sha256)
+    check.detail = fmt::format("expected SHA-256 {}, got {}", file.sha256, sum);
+  return check;
+}
+
+bool is_there(FileState state) { return state == FileState::good || state == FileState::unchecked; }
+
+// The bytes that a file of this name begins with; "": any. A server may send a page instead of a
+// file.
+std::string beginning_of(const std::string& path) {
+  const std::string kind = fs::path(path).extension().string();
+  if (kind == ".npz" || kind == ".zip") return "PK";
+  if (kind == ".npy") return "\x93NUMPY";
+  if (kind == ".json") return "{";
+  return "";
+}
+
+class Fetcher {
+ public:
+  Fetcher(const Source& source, const std::string& folder, const FetchSourceOptions& options)
+      : source_(source), folder_(folder), options_(options) {}
+
+  void file(const SourceFile& wanted) const {
+    const std::string sum = options_.sha256.empty()     ? wanted.sha256
+                            : options_.sha256 == "none" ? std::string()
+                                                        : options_.sha256;
+    FetchOptions fetching;
+    fetching.sha256 = sum;
+    // With another address or sum, the file may be another one.
+    const bool same = options_.sha256.empty();
+    fetching.bytes = same && !sum.empty() ? wanted.bytes : -1;
+    fetching.begin = beginning_of(wanted.path);
+    fetching.retries = options_.retries;
+    fetching.delay_ms = options_.delay_ms;
+    fetching.say = [&](const std::string& why) { say("  " + why); };
+    if (options_.progress)
+      fetching.progress = [&](int64_t have, int64_t total) {
+        options_.progress(wanted.path, have, total);
+      };
+    const auto urls = addresses(wanted);
+    for (size_t i = 0; i < urls.size(); ++i) {
+      say(fmt::format("{} from {}", wanted.path, urls[i]));
+      try {
+        const Fetched got = fetch(urls[i], folder_ + "/" + wanted.path, fetching);
+        if (sum.empty())
+          say(fmt::format("  no checksum known: computed SHA-256 {}, keep it", got.sha256));
+        return;
+      } catch (const Error& e) {
+        if (i + 1 == urls.size()) throw;
+        say(std::string("  ") + e.what());
+      }
+    }
+  }
+
+  void say(const std::string& text) const {
+    if (options_.say) options_.say(text);
+  }
+
+ private:
+  std::vector<std::string> addresses(const SourceFile& wanted) const {
+    if (options_.url.empty()) return wanted.urls;
+    if (source_.files.size() == 1 && !options_.url.ends_with('/')) return {options_.url};
+    FRUGAL_CHECK(options_.url.ends_with('/'),
+                 "[data] expected a URL that ends in / for the {} files of {}, got {}",
+                 source_.files.size(), source_.name, options_.url);
+    return {options_.url + fs::path(wanted.path).filename().string()};
+  }
+
+  const Source& source_;
+  const std::string& folder_;
+  const FetchSourceOptions& options_;
+};
+
 }  // namespace
 
 const std::vector<Source>& sources() {
@@ -348,6 +441,67 @@ const Source& find_source(const std::string& name) {
   FRUGAL_CHECK(at != all.end(), "[data] expected one of {}, got {}", fmt::join(names, ", "),
                in_quotes(name));
   return *at;
+}
+
+std::vector<FileCheck> check_source(const Source& source, const std::string& folder) {
+  std::vector<FileCheck> checks;
+  for (const SourceFile& file : source.results()) checks.push_back(check_file(file, folder));
+  return checks;
+}
+
+void fetch_source(const Source& source, const std::string& folder,
+                  const FetchSourceOptions& options) {
+  FRUGAL_CHECK(options.sha256.empty() || source.files.size() == 1,
+               "[data] expected a source of one file for a checksum, got {} with {}", source.name,
+               source.files.size());
+  const auto checks = check_source(source, folder);
+  const auto different = std::find_if(checks.begin(), checks.end(), [](const FileCheck& check) {
+    return check.state == FileState::different;
+  });
+  const bool complete = std::all_of(checks.begin(), checks.end(),
+                                    [](const FileCheck& check) { return is_there(check.state); });
+  const Fetcher fetcher(source, folder, options);
+  if (complete) return fetcher.say(fmt::format("{} is there", source.name));
+  FRUGAL_CHECK(different == checks.end(),
+               "[data] expected {}/{} as {} has it: {}; move it away first", folder,
+               different->path, source.name, different->detail);
+  if (!source.is_archive()) {
+    for (size_t i = 0; i < checks.size(); ++i)
+      if (!is_there(checks[i].state)) fetcher.file(source.files[i]);
+    return;
+  }
+  const SourceFile& archive = source.files.front();
+  const std::string path = folder + "/" + archive.path, target = folder + "/" + source.folder;
+  std::error_code ignored;
+  FRUGAL_CHECK(!fs::exists(target, ignored) || fs::is_empty(target, ignored),
+               "[data] expected all files of {} in {}, or no such folder, got some; move it away "
+               "first",
+               source.name, target);
+  // An interrupted call may have left an archive. It is checked like any other file.
+  const FileCheck left = check_file(archive, folder);
+  if (left.state == FileState::missing ||
+      (left.state == FileState::different && options.sha256.empty()))
+    fetcher.file(archive);
+  fetcher.say(fmt::format("{} unpacked to {}", archive.path, source.folder));
+  // If the archive holds other files, none of them stays. Without a known checksum, the archive
+  // itself may be wrong; then it is renamed, so that the next call downloads it again.
+  try {
+    unpack(path, target, source.top, {}, [&](const std::string& made) {
+      for (SourceFile file : source.results()) {
+        const std::string wanted = file.path;
+        file.path = fs::path(wanted).lexically_relative(source.folder).string();
+        const FileCheck check = check_file(file, made);
+        FRUGAL_CHECK(is_there(check.state), "[data] expected {} in the archive of {}, got {}",
+                     wanted, source.name,
+                     check.state == FileState::missing ? std::string("none") : check.detail);
+      }
+    });
+  } catch (const Error& e) {
+    if (check_file(archive, folder).state == FileState::good) throw;
+    fs::rename(path, path + ".bad", ignored);
+    throw Error(fmt::format("{}; the archive is kept as {}.bad", e.what(), path));
+  }
+  fs::remove(path, ignored);
 }
 
 }  // namespace frugal::data

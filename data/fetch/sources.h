@@ -1,4 +1,5 @@
-// Where the usual datasets come from, what they are made of, and whether a folder has them.
+// The table of known datasets: where their files come from. Checks a folder for them and fetches
+// them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,61 +10,68 @@ namespace frugal::data {
 
 struct SourceFile {
   std::string path;               // below the data folder
-  std::vector<std::string> urls;  // tried in order; none for what comes out of an archive
+  std::vector<std::string> urls;  // tried in order; empty for a file that an archive holds
   int64_t bytes = -1;             // -1: not known
-  std::string sha256 = {};        // "": not known for certain
+  std::string sha256 = {};        // "": not known
 };
 
 struct Source {
   std::string name, what;
   std::vector<SourceFile> files = {};  // to download
-  // Where files[0] is an archive: its folder `top` becomes `folder`, which then holds `contents`.
+  // If `folder` is not empty, files[0] is an archive. Its folder `top` becomes `folder`, which then
+  // holds `contents`.
   std::string folder = {}, top = {};
   std::vector<SourceFile> contents = {};
 
   bool is_archive() const { return !folder.empty(); }
-  // What lies in the data folder in the end.
+  // The files that the data folder holds in the end.
   const std::vector<SourceFile>& results() const { return is_archive() ? contents : files; }
 };
 
-// Sums are those published by their makers or by the libraries that download the same files, or
-// were taken of files whose origin is known; a file without one has none here.
+// All known datasets. The sums were published by the makers of the files or by libraries that
+// download the same files, or were computed from files of known origin.
 const std::vector<Source>& sources();
-// By `same_name`. Errors: unknown, listing those known.
+// The source whose name is `name` by same_name(). Errors: another name, with a list of all.
 const Source& find_source(const std::string& name);
 
-// Equal but for upper case, '-' and '_': "fashion-mnist" and "fashion_mnist".
+// Whether two names are equal without regard to upper case, '-' and '_', as "fashion-mnist" and
+// "Fashion_MNIST" are.
 bool same_name(const std::string& a, const std::string& b);
 
-// Where data sets are looked for, in this order: $FRUGAL_DATA, ~/.cache/frugal/datasets and the
-// folder of the system's packages, /usr/share/datasets. What is not set is left out. The first one
-// is where `frugal data fetch` puts files. Without `system`: only folders of downloads, whose files
-// are the published ones.
+// The folders that are searched for datasets, in this order: $FRUGAL_DATA (if set),
+// ~/.cache/frugal/datasets and, with `system`, the folder of the system's packages,
+// /usr/share/datasets. `frugal data fetch` puts files into the first one. Files of packages may
+// differ from the published ones, so `system` is false where sums are checked.
 std::vector<std::string> data_folders(bool system = true);
 
-enum class FileState { good, unchecked, missing, different };  // unchecked: there, no sum is known
+enum class FileState {
+  good,
+  unchecked,
+  missing,
+  different
+};  // unchecked: there, without a known sum
 
 struct FileCheck {
   std::string path;
   FileState state = FileState::missing;
-  std::string detail = {};  // of `different`: what was expected and found
+  std::string detail = {};  // if `different`: what was expected and what was found
 };
 
-// Each result of `source` below `folder`, its size first, then its sum.
+// Checks size and sum of each of source.results() in `folder`.
 std::vector<FileCheck> check_source(const Source& source, const std::string& folder);
 
 struct FetchSourceOptions {
-  std::string url;     // instead of the table's; ends in / where there are several files
-  std::string sha256;  // instead of the table's; "none": not checked
+  std::string url;     // replaces the table's; must end in / if there are several files
+  std::string sha256;  // replaces the table's; "none": no check
   int retries = 5, delay_ms = 500;
   std::function<void(const std::string& file, int64_t have, int64_t total)> progress = {};
-  std::function<void(const std::string&)> say = {};  // what happened, in lines
+  std::function<void(const std::string&)> say = {};  // gets a line about each thing that happened
 };
 
-// Downloads and unpacks what `folder` lacks of `source`; files that are there and good stay. Sums
-// that are not known are told. Archives go once they are unpacked.
-// Errors: those of fetch and unpack; files that are there and
-// different; an archive that lacks what it should hold; a sha256 for several files.
+// Downloads and unpacks the files of `source` that `folder` lacks. Good files stay. If a file's sum
+// is not known, `say` gets the computed one. Archives are removed after they are unpacked. Errors:
+// those of fetch and unpack; a file that is there but differs from the table; an archive without
+// the files that it should hold; a sha256 for a source of several files.
 void fetch_source(const Source& source, const std::string& folder,
                   const FetchSourceOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Python pickles, only those that graph datasets need: arrays, sparse matrices and dictionaries of
-// lists, protocols 0 to 2. Nothing is imported or called: names outside of a short list (of numpy,
+// Python pickles of the kinds that graph datasets have: arrays, sparse matrices and dictionaries of
+// lists, in protocols 0 to 2. Nothing is imported or called. Names outside a short list (of numpy,
 // scipy and collections) are errors.
 // Ref: Python, "pickletools" (the opcodes); NumPy, ndarray.__reduce__ and dtype.__reduce__.
 #pragma once
@@ -10,14 +10,14 @@
 
 namespace frugal::data {
 
-// All three, Errors (each with path and offset): unreadable or truncated file, an unknown opcode or
-// name, a stack that does not hold what an opcode needs, files above 1 GiB or of more than 2^22
-// values, another kind of object than asked for.
+// Errors of all three readers (each with path and offset): an unreadable or truncated file; an
+// unknown opcode or name; a stack that does not hold what an opcode needs; a file above 1 GiB or
+// with more than 2^22 values; an object of another kind.
 
 // A numpy array of the dtypes of read_npy.
 Tensor read_pickle_array(const std::string& path);
 
-// A scipy csr_matrix. Errors: also those of make_csr.
+// A scipy csr_matrix. Errors: those of make_csr, too.
 CsrMatrix read_pickle_csr(const std::string& path);
 
 // A dict or defaultdict of lists of integers, in the file's order.

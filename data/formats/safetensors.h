@@ -1,5 +1,5 @@
-// Safetensors files: an 8-byte little-endian header length, a JSON header, the data. Tensors are in
-// the file's own layouts and names (see models/state.h for a model's).
+// Safetensors files: the length of the header (8 bytes, little-endian), a JSON header, the data.
+// Tensors keep the layouts and names of the file; models/state.h converts them for a model.
 // Ref: huggingface/safetensors, "Format".
 #pragma once
 #include <map>
@@ -21,13 +21,13 @@ struct SafetensorsInfo {
   int64_t begin = 0, end = 0;  // bytes, from the start of the data
 };
 
-// An open file whose header was checked whole; tensors are read one by one.
+// An open file. open() checks the whole header; tensors are read one by one.
 class SafetensorsFile {
  public:
-  // Errors (each with the path, and the tensor's name where there is one): unreadable or truncated
-  // file, a header length beyond the file or above 100 MB, invalid JSON or UTF-8, a name given
-  // twice, unknown keys or dtypes, shapes that overflow or do not match their bytes, offsets out of
-  // range, overlapping or leaving gaps.
+  // Errors (each with the path, and with the tensor's name if it concerns one): an unreadable or
+  // truncated file; a header longer than the file or than 100 MB; invalid JSON or UTF-8; a name
+  // given twice; unknown keys or dtypes; shapes that overflow or do not match their bytes; offsets
+  // that are out of range, overlap or leave gaps.
   static SafetensorsFile open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -36,8 +36,8 @@ class SafetensorsFile {
   const SafetensorsInfo& info(const std::string& name) const;  // Errors: no such tensor
   const Metadata& metadata() const { return metadata_; }       // the header's __metadata__
 
-  // On cpu, in CategoryScope::current(). Errors: no such tensor, a file cut since it was opened, a
-  // BOOL byte that is neither 0 nor 1.
+  // A tensor on the cpu, in CategoryScope::current(). Errors: no such tensor; a file that was cut
+  // since it was opened; a BOOL byte that is neither 0 nor 1.
   Tensor read(const std::string& name) const;
   std::vector<std::pair<std::string, Tensor>> read_all() const;  // in the header's order
 
@@ -51,11 +51,11 @@ class SafetensorsFile {
   Metadata metadata_;
 };
 
-// Writes tensors (any strides) atomically, see atomic_file.h; the header keeps the order given, the
-// data lie by falling element size, so that each tensor is aligned. Tensors of another device are
-// copied one by one, under CategoryScope::current(); nothing else is copied.
-// Errors: a name given twice, reserved or not UTF-8, a tensor that is undefined or on meta, one of
-// another device that is no permutation of a contiguous tensor, and those of AtomicFile.
+// Writes tensors of any strides through AtomicFile. The header keeps the given order. In the data,
+// tensors of larger elements come first, so that each tensor is aligned. Tensors of another device
+// are copied one by one, under CategoryScope::current(); others are not copied.
+// Errors: a name that is given twice, reserved or not UTF-8; a tensor that is undefined or on meta;
+// a tensor of another device that is not a permutation of a contiguous one; those of AtomicFile.
 void write_safetensors(const std::string& path,
                        const std::vector<std::pair<std::string, Tensor>>& tensors,
                        const Metadata& metadata = {});

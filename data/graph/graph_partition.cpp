@@ -5,7 +5,7 @@
 #include <queue>
 
 #include "core/random_streams.h"
-#include "data/graph/graph_samplers_subgraph.h"
+#include "data/graph/subgraph.h"
 #include "data/loader.h"
 
 namespace frugal::data {

@@ -1,13 +1,16 @@
-// Batches of subgraphs, for graphs that are too large for one batch. Order and content depend only
-// on the graph, the options, the epoch and the batch's number, never on threads or on what was
-// drawn before.
+// Batches of subgraphs, for graphs that are too large for one batch. Order and content depend on
+// the graph, the options, the epoch and the batch's number alone, never on threads or on earlier
+// draws.
 //
-// All batches hold rows of the features as GraphBatches' do (x [V', F] f32, or an empty [V', 0] and
-// x_row_ptr, x_col, x_value), targets [V'] i64 or [V', C] f32 with kIgnored for nodes outside of
-// the part, and the extras edge_index [2, E'] i64 (positions in the batch) and node_id [V'] i64 (in
-// the graph). Where training may see less than the whole graph (train_edge_index), samplers of the
-// part `train` draw from that and its training nodes alone. Errors, of all: a graph without labels
-// or without the part's mask, a part without nodes.
+// A batch holds, for its V' nodes and E' edges:
+//   input       features as in GraphBatches: x [V', F] f32, or an empty [V', 0] with the extras
+//               x_row_ptr, x_col and x_value
+//   target      [V'] i64 or [V', C] f32, with kIgnored for nodes outside the part
+//   extras      edge_index [2, E'] i64, positions in the batch; node_id [V'] i64, nodes of the
+//   graph
+// If the graph has a train_edge_index, samplers of the part `train` draw from its edges and from
+// training nodes alone. Errors of all samplers: a graph without labels or without the part's mask;
+// a part without nodes.
 #pragma once
 #include <memory>
 #include <vector>
@@ -18,22 +21,24 @@ namespace frugal::data {
 
 class InEdges;
 
-// How GraphSAINT draws nodes; the subgraph is all edges between them.
+// How GraphSAINT draws nodes. The subgraph has all edges between the drawn nodes.
 enum class SaintSampler : uint8_t {
   walk,  // `roots` uniform nodes and `length` steps of a random walk from each
-  node,  // `nodes` draws, more likely for nodes that others' means depend on
-  edge,  // the ends of `edges` draws, likely as 1 / degree(from) + 1 / degree(to)
+  node,  // `nodes` draws; nodes that count more in the means of others are more likely
+  edge,  // both ends of `edges` draws; an edge's probability grows with
+         // 1 / degree(from) + 1 / degree(to)
 };
 
-// What the extra edge_norm [E'] f32 estimates, without bias, for a node of the batch as a sum over
-// its edges: an aggregate over its neighbours in the whole graph. A model takes these coefficients
-// as they are, normalises nothing and adds no loops.
+// The aggregate over a node's neighbours in the whole graph that a batch estimates without bias:
+// the sum over the node's edges in the batch, weighted by the extra edge_norm [E'] f32. The model
+// uses these weights as they are; it neither normalises nor adds loops.
 enum class GraphAggregate : uint8_t {
-  none,             // there is no edge_norm: models take the batch's edges as the graph's
+  none,             // no edge_norm: the model treats the batch's edges as the whole graph
   sum,              // the sum
   mean,             // the mean
-  symmetric,        // the sum, each over sqrt(degree(from) degree(to))
-  symmetric_loops,  // the same after every node got a loop, which the batch's edges hold, last
+  symmetric,        // the sum of each neighbour / sqrt(degree(from) degree(to))
+  symmetric_loops,  // as symmetric, after each node got a loop; the batch's last edges are the
+                    // loops
 };
 
 struct SaintOptions {
@@ -42,24 +47,25 @@ struct SaintOptions {
   int64_t nodes = 2000;              // node: draws
   int64_t edges = 1000;              // edge: draws
   GraphAggregate aggregate = GraphAggregate::mean;
-  // Subgraphs are drawn beforehand until they hold this many times the nodes of the graph; from
-  // them come the weights.
+  // Before training, subgraphs are drawn until they hold `coverage` times as many nodes as the
+  // graph. The weights are computed from them.
   int64_t coverage = 50;
-  int64_t batches = 0;  // an epoch; 0: as many as hold the graph's nodes once
+  int64_t batches = 0;  // per epoch; 0: as many as hold as many nodes as the graph
   uint64_t seed = 0;
 };
 
-// The largest `roots`, `nodes` or `edges` (whichever the sampler takes) that makes sense for a
-// graph: 4096, or as many as it has nodes or edges; with walks, fewer where they are long.
+// The largest useful value of `roots`, `nodes` or `edges`, whichever the sampler reads: the number
+// of the graph's nodes or edges, or 4096 if that is more; less for long walks.
 int64_t most_saint_draws(const GraphData& graph, GraphPart part, const SaintOptions& options);
 
-// GraphSAINT. Two more extras, so that biased drawing leaves no bias:
+// GraphSAINT. Some nodes and edges are drawn more often than others; two more extras correct that:
 //   edge_norm [E'] f32: see GraphAggregate.
 //   node_weight [V'] f32: the sum of weight * loss over the batch estimates the mean loss of the
 //     part's nodes; 0 for other nodes.
-// Both are ratios of counts of the subgraphs drawn beforehand; what was never seen counts as seen
-// once. Nodes that the sampler never draws (isolated ones, of `edge`) have no part in the mean.
-// Errors: also counts below 1 or above most_saint_draws, a graph without edges for `edge`.
+// Both are ratios of counts in the subgraphs that were drawn before training. A node or edge that
+// never occurred there counts as seen once. Nodes that the sampler can never draw (isolated nodes,
+// with `edge`) do not count in the mean.
+// Errors: also counts below 1 or above most_saint_draws; `edge` on a graph without edges.
 // Ref: Zeng et al. 2020, section 3.2 and algorithm 2.
 class SaintBatches : public GraphSource {
  public:
@@ -76,12 +82,14 @@ class SaintBatches : public GraphSource {
   SaintOptions options_;
   Tensor wanted_;  // [V] u8
   std::unique_ptr<Sampler> sampler_;
-  std::vector<float> node_weight_, edge_norm_;  // by node, by position of InEdges
+  std::vector<float> node_weight_;  // by node
+  std::vector<float> edge_norm_;    // by position in InEdges
   int64_t batches_ = 0, samples_ = 0;
 };
 
 struct NeighbourOptions {
-  // Neighbours drawn for each node, without repeats, nearest to the targets first; -1: all.
+  // How many neighbours are drawn for each node, without repeats; -1: all. The first number is for
+  // the targets, the second for their neighbours, and so on.
   std::vector<int64_t> fanouts = {10, 10};
   int64_t batch_size = 512;
   bool shuffle = true;
@@ -90,12 +98,12 @@ struct NeighbourOptions {
   uint64_t seed = 0;
 };
 
-// Neighbour sampling: batch_size nodes of the part, the neighbours that are drawn for them, theirs,
-// and so on; each node's are drawn once, where it appears first. The part's nodes come first, and
-// only they have targets. A mean over the drawn edges is an unbiased estimate of a neighbourhood's;
-// others take edge_norm. Nodes drawn last have no edges but loops.
-// Errors: also no fan-outs, one of 0 or below -1, batch_size < 1, drop_last leaving nothing.
-// Ref: Hamilton et al. 2017, algorithm 2.
+// Neighbour sampling: a batch starts from batch_size nodes of the part, the targets. Neighbours are
+// drawn for them, then for these neighbours, and so on, once for each node. The targets are the
+// first nodes of the batch. The mean over a node's drawn edges estimates the mean over its
+// neighbours without bias; other aggregates need edge_norm. The nodes of the last draw have no
+// edges except loops. Errors: also no fan-outs; a fan-out of 0 or below -1; batch_size < 1;
+// drop_last that leaves no batch. Ref: Hamilton et al. 2017, algorithm 2.
 class NeighbourBatches : public GraphSource {
  public:
   NeighbourBatches(const GraphData& graph, GraphPart part, const NeighbourOptions& options = {});
@@ -122,10 +130,10 @@ struct ClusterOptions {
   uint64_t seed = 0;  // of the partition and of the order
 };
 
-// Cluster-GCN: the graph in clusters with few edges between them (graph_partition.h); a batch is
-// some of them at random with all edges between their nodes. An epoch takes each cluster once, and
-// so each node. A batch may hold no node of the part: then all targets are kIgnored.
-// Errors: also clusters outside [1, nodes], clusters_per_batch outside [1, clusters].
+// Cluster-GCN: graph_partition.h cuts the graph into clusters with few edges between them. A batch
+// is clusters_per_batch random clusters with all edges between their nodes. An epoch takes each
+// cluster, and so each node, once. If a batch holds no node of the part, all its targets are
+// kIgnored. Errors: also clusters outside [1, nodes]; clusters_per_batch outside [1, clusters].
 // Ref: Chiang et al. 2019, section 3.2 (stochastic multiple partitions).
 class ClusterBatches : public GraphSource {
  public:

@@ -7,7 +7,7 @@
 
 #include "data/dataset.h"
 #include "data/graph/graph_partition.h"
-#include "data/graph/graph_samplers_subgraph.h"
+#include "data/graph/subgraph.h"
 #include "data/loader.h"
 #include "tests/data/graph/graphs.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "core/error.h"
+#include "data/text/masked_batches.h"
 #include "data/text/text_batches.h"
-#include "data/text/text_batches_masked.h"
 
 namespace frugal::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/graph/graph_samplers_subgraph.h"
+#include "data/graph/subgraph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -103,7 +103,7 @@ Batch make_batch(const GraphData& graph, const Subgraph& subgraph, const Tensor&
 
 double coefficient(const InEdges& edges, GraphAggregate aggregate, int64_t from, int64_t to) {
   const double loops = aggregate == GraphAggregate::symmetric_loops ? 1 : 0;
-  // What nothing sends to still has a degree as the one that sends.
+  // A node without edges into it counts as a node of degree 1.
   const auto degree = [&](int64_t node) {
     return std::max(static_cast<double>(edges.degree(node)) + loops, 1.0);
   };

@@ -1,5 +1,5 @@
-// MaskedBatches: any batches of token ids, made into a task of guessing hidden ones.
-// Ref: Devlin et al. 2018, 3.1 (masked LM).
+// MaskedBatches: hides some tokens of another source's batches, so that a model learns to guess
+// them. Ref: Devlin et al. 2018, 3.1 (masked LM).
 #pragma once
 #include <memory>
 
@@ -12,18 +12,19 @@ struct MaskOptions {
   int64_t mask = 0;        // the id of [MASK]
   int64_t vocabulary = 0;  // ids to replace tokens with are in [0, vocabulary)
   TokenIds special = {};   // never hidden, such as [CLS], [SEP] and [PAD]
-  double share = 0.15;     // of the other tokens
+  double share = 0.15;     // of the other tokens that become targets
   uint64_t seed = 0;
 };
 
-// Each token is a target with probability `share`; of the targets, 80 % become [MASK], 10 % any
-// token, 10 % stay. What attention_mask hides is never one. Every batch that can has a target.
-// Batches: input [N, T] i64, target [N, T] i64, kIgnored but for the targets; extras as before.
-// Thread safety: one consumer.
+// Each token is a target with probability `share`. Of the targets, 80 % become [MASK], 10 % become
+// a random token and 10 % stay. Tokens that attention_mask hides are no targets. If chance chooses
+// none in a batch, the token with the lowest draw becomes one.
+// Batches: input [N, T] i64; target [N, T] i64, kIgnored except at the targets; extras of the
+// source. Thread safety: one consumer.
 class MaskedBatches : public BatchSource {
  public:
-  // Errors: no source; a share outside (0, 1]; [MASK] outside the vocabulary; while batches come:
-  // an input that is not [N, T] i64.
+  // Errors: no source; a share outside (0, 1]; [MASK] outside the vocabulary. Errors of next(): an
+  // input that is not [N, T] i64.
   MaskedBatches(std::unique_ptr<BatchSource> source, const MaskOptions& options);
 
   std::optional<Batch> next() override;

@@ -1,4 +1,4 @@
-#include "data/text/text_batches_masked.h"
+#include "data/text/masked_batches.h"
 
 #include <algorithm>
 
@@ -49,7 +49,7 @@ std::optional<Batch> MaskedBatches::next() {
                                    static_cast<uint64_t>(options_.vocabulary));
   };
   int64_t targets = 0, nearest = -1;
-  double least = 2;  // the draw nearest to being chosen, for batches where none is
+  double least = 2;  // the lowest draw, for a batch in which chance chooses none
   for (int64_t i = 0; i < count; ++i) {
     in[i] = from[i];
     const bool fixed = std::find(options_.special.begin(), options_.special.end(), from[i]) !=

@@ -1,4 +1,4 @@
-// What samplers share: neighbours by target, subgraphs, random draws. Internal to data.
+// What samplers share: the edges into a node, subgraphs, random draws. Internal to data.
 #pragma once
 #include <span>
 #include <vector>
@@ -11,10 +11,11 @@
 
 namespace frugal::data {
 
-// The edges into each node, sources ascending for a sorted edge_index.
+// The edges into each node. If edge_index is sorted, the sources of each node ascend.
 class InEdges {
  public:
-  // edge_index [2, E] i64. Errors: another tensor, an end outside [0, nodes), naming the edge.
+  // edge_index [2, E] i64. Errors: another tensor; an end outside [0, nodes), with the edge's
+  // number.
   InEdges(const Tensor& edge_index, int64_t nodes);
 
   int64_t nodes() const { return static_cast<int64_t>(row_ptr_.size()) - 1; }
@@ -35,29 +36,28 @@ class InEdges {
   std::vector<int64_t> row_ptr_, from_;
 };
 
-// Nodes of a graph with some of the edges between them. `from` and `to` are positions in `nodes`;
-// `position` is the edge's in InEdges.
+// Nodes of a graph with some of the edges between them.
 struct Subgraph {
   std::vector<int64_t> nodes;
-  std::vector<int64_t> from, to, position;
+  std::vector<int64_t> from, to;  // of each edge: positions in `nodes`
+  std::vector<int64_t> position;  // of each edge: its position in InEdges
 };
 
-// Reused by calls of one thread: -1 everywhere between them.
+// Memory that a thread reuses from call to call. Between calls all values are -1.
 using Scratch = std::vector<int32_t>;
 
-// All edges between `nodes`, which become ascending and unique.
+// The subgraph of `nodes`, sorted and without duplicates, with all edges between them.
 Subgraph induce(const InEdges& edges, std::vector<int64_t> nodes, Scratch& scratch);
 
-// The batch of a subgraph: rows of the features, targets of the nodes for which `wanted` [V] u8 is
-// set, of the first `seeds` nodes alone if that is not negative; extras edge_index [2, E'] i64,
-// node_id [V'] i64, and those of sparse features.
+// The batch of a subgraph, as graph_samplers.h describes it. A node has a target if `wanted` [V] u8
+// is 1 for it and, if `seeds` is not negative, if it is among the first `seeds` nodes.
 Batch make_batch(const GraphData& graph, const Subgraph& subgraph, const Tensor& wanted,
                  int64_t seeds = -1);
 
-// What `aggregate` multiplies the edge from -> to of the whole graph with, or to's loop where the
-// two are one. REQUIRES: not none.
+// The factor of the edge from -> to in `aggregate` over the whole graph; if from == to, the factor
+// of the node's loop. REQUIRES: aggregate is not none.
 double coefficient(const InEdges& edges, GraphAggregate aggregate, int64_t from, int64_t to);
-// A loop at every node, behind the other edges, of position -1.
+// Adds a loop at every node, behind the other edges, with position -1.
 void add_loops(Subgraph& subgraph);
 
 // The key of batch `batch` of epoch `epoch` of `stream`.
