@@ -10,6 +10,10 @@ find_package(ICU REQUIRED COMPONENTS uc)
 find_path(FRUGAL_RANDOM123_DIR Random123/philox.h REQUIRED)
 add_library(frugal_random123 INTERFACE)
 target_include_directories(frugal_random123 SYSTEM INTERFACE ${FRUGAL_RANDOM123_DIR})
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)  # matrix products of the f64 reference
+add_library(frugal_eigen INTERFACE)
+target_link_libraries(frugal_eigen INTERFACE Eigen3::Eigen)
+target_compile_definitions(frugal_eigen INTERFACE EIGEN_DONT_PARALLELIZE)  # bits must not depend on threads
 # Optional: a codec of error-bounded packing. (Debian's CMake file asks for programs that are not there.)
 find_path(FRUGAL_ZFP_DIR zfp.h)
 find_library(FRUGAL_ZFP_LIBRARY zfp)

@@ -5,6 +5,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/matmul_reference.h"
 #include "ops/dense/reduce.h"
 #include "ops/onednn.h"
 
@@ -48,22 +49,34 @@ int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
 // What c has before: nothing that counts, or what the product is added to.
 enum class Onto : uint8_t { nothing, itself };
 
+// Rows [first, first + rows) of batch `batch` (counted over c's batch axes) of x.
+MatrixView<const double> matrix_of(const Tensor& x, const Shape& c, int64_t batch, int64_t first,
+                                   int64_t rows) {
+  const bool transposed = !x.is_contiguous();
+  const int64_t stride = x.size(transposed ? -2 : -1);
+  return {x.data<double>() + batch_offset(x, c, batch) + first * (transposed ? 1 : stride), rows,
+          x.size(-1), transposed, stride};
+}
+
+// Blocks of rows are of a fixed size, so that the bits do not depend on the number of threads.
 void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
                       Onto onto) {
+  constexpr int64_t kRows = 64;
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
-  const int64_t am = a.strides()[a.dim() - 2], ak = a.strides().back();
-  const int64_t bk = b.strides()[b.dim() - 2], bn = b.strides().back();
-  parallel_for(0, c.numel() / n, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const double* pa = a.data<double>() + batch_offset(a, c.shape(), row / m) + row % m * am;
-      const double* pb = b.data<double>() + batch_offset(b, c.shape(), row / m);
-      double* pc = c.mut<double>() + row * n;
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = bias.defined() ? bias.data<double>()[j] : 0;
-        if (onto == Onto::itself) sum += pc[j];
-        for (int64_t i = 0; i < k; ++i) sum += pa[i * ak] * pb[i * bk + j * bn];
-        pc[j] = sum;
+  const int64_t blocks = (m + kRows - 1) / kRows;
+  parallel_for(0, c.numel() / (m * n) * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t batch = block / blocks, first = block % blocks * kRows;
+      const int64_t rows = std::min(kRows, m - first);
+      double* pc = c.mut<double>() + (batch * m + first) * n;
+      for (int64_t i = 0; i < rows; ++i) {
+        if (onto == Onto::nothing) std::fill_n(pc + i * n, n, 0.0);
+        if (bias.defined())
+          std::transform(pc + i * n, pc + (i + 1) * n, bias.data<double>(), pc + i * n,
+                         std::plus<>());
       }
+      add_product({pc, rows, n, false, n}, matrix_of(a, c.shape(), batch, first, rows),
+                  matrix_of(b, c.shape(), batch, 0, k));
     }
   });
 }

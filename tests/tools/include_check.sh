@@ -23,6 +23,7 @@ declare -A libraries=(
   [CLI/]="apps/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."
+  [Eigen/]="ops/dense/matmul_reference.cpp"
   [hwy/]="core/ ops/ compress/"
   [Random123/]="core/ ops/ compress/"
   [spdlog/]="core/"
