@@ -10,10 +10,22 @@ find_package(ICU REQUIRED COMPONENTS uc)
 find_path(FRUGAL_RANDOM123_DIR Random123/philox.h REQUIRED)
 add_library(frugal_random123 INTERFACE)
 target_include_directories(frugal_random123 SYSTEM INTERFACE ${FRUGAL_RANDOM123_DIR})
+# frugal_plain_library(NAME HEADER): a C library without a CMake file of its own, to link as frugal_NAME and NAME. The
+# first stays in this build, so programs that use the installed package need the library alone.
+function(frugal_plain_library name header)
+  string(TOUPPER ${name} upper)
+  find_path(FRUGAL_${upper}_DIR ${header} REQUIRED)
+  find_library(FRUGAL_${upper}_LIBRARY ${name} REQUIRED)
+  add_library(frugal_${name} INTERFACE)
+  target_include_directories(frugal_${name} SYSTEM INTERFACE ${FRUGAL_${upper}_DIR})
+endfunction()
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)  # matrix products of the f64 reference
 add_library(frugal_eigen INTERFACE)
 target_link_libraries(frugal_eigen INTERFACE Eigen3::Eigen)
 target_compile_definitions(frugal_eigen INTERFACE EIGEN_DONT_PARALLELIZE)  # bits must not depend on threads
+find_package(LibArchive REQUIRED)            # tar and zip archives, so also .npz files
+frugal_plain_library(nettle nettle/sha2.h)   # SHA-256 of downloads and configs
+frugal_plain_library(metis metis.h)          # clusters of graphs
 # Optional: a codec of error-bounded packing. (Debian's CMake file asks for programs that are not there.)
 find_path(FRUGAL_ZFP_DIR zfp.h)
 find_library(FRUGAL_ZFP_LIBRARY zfp)
@@ -24,17 +36,12 @@ if(FRUGAL_ZFP_DIR AND FRUGAL_ZFP_LIBRARY)
   set(FRUGAL_ZFP frugal_zfp zfp)
   set_source_files_properties(compress/bounded/zfp_codec.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_ZFP)
 endif()
-# Optional: `frugal data fetch` downloads through one and unpacks through the other.
+# Optional: `frugal data fetch` downloads through it.
 find_package(CURL 7.85)
-find_package(LibArchive)
 set(FRUGAL_FETCH)
 if(CURL_FOUND)
-  list(APPEND FRUGAL_FETCH CURL::libcurl)
+  set(FRUGAL_FETCH CURL::libcurl)
   set_source_files_properties(data/fetch/fetch.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_CURL)
-endif()
-if(LibArchive_FOUND)
-  list(APPEND FRUGAL_FETCH LibArchive::LibArchive)
-  set_source_files_properties(data/formats/archive.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_ARCHIVE)
 endif()
 if(FRUGAL_TESTS)
   find_package(doctest REQUIRED)

@@ -1,6 +1,5 @@
 #include "data/formats/archive.h"
 
-#ifdef FRUGAL_ARCHIVE
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
@@ -10,52 +9,21 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "data/formats/file_bytes.h"
-#endif
-
 #include "core/error.h"
 #include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+#include "data/formats/zip.h"
 
 namespace frugal::data {
-
-#ifndef FRUGAL_ARCHIVE
-
-namespace {
-
-void refuse(const std::string& archive) {
-  FRUGAL_CHECK(false,
-               "[unpack] expected a build with libarchive (Debian: libarchive-dev), got one "
-               "without; build again with it, or unpack {} by hand",
-               archive);
-}
-
-}  // namespace
-
-bool can_unpack() { return false; }
-void unpack(const std::string& archive, const std::string&, const std::string&, const UnpackLimits&,
-            const std::function<void(const std::string&)>&) {
-  refuse(archive);
-}
-void gunzip(const std::string& archive, const std::string&, const UnpackLimits&) {
-  refuse(archive);
-}
-
-#else
 
 namespace {
 
 namespace fs = std::filesystem;
 
-struct CloseReader {
-  void operator()(archive* reader) const { archive_read_free(reader); }
-};
-using Reader = std::unique_ptr<archive, CloseReader>;
-
-// A folder or file that goes unless it was moved away.
+// A folder or file that is removed in the end, unless it was renamed.
 struct Temporary {
   fs::path path;
   ~Temporary() {
@@ -66,7 +34,7 @@ struct Temporary {
 
 class Unpacker {
  public:
-  Unpacker(const std::string& path, const UnpackLimits& limits, bool raw)
+  Unpacker(const std::string& path, const UnpackLimits& limits)
       : path_(path), limits_(limits), reader_(archive_read_new()), buffer_(size_t{1} << 18) {
     allowed_ = file_size("unpack", path);
     const bool overflow = __builtin_mul_overflow(allowed_, limits.ratio, &allowed_) ||
@@ -75,12 +43,8 @@ class Unpacker {
     archive* reader = reader_.get();
     FRUGAL_CHECK(reader != nullptr, "[unpack] cannot start libarchive");
     archive_read_support_filter_gzip(reader);
-    if (raw) {
-      archive_read_support_format_raw(reader);
-    } else {
-      archive_read_support_format_tar(reader);
-      archive_read_support_format_zip(reader);
-    }
+    archive_read_support_format_tar(reader);
+    archive_read_support_format_zip(reader);
     check(archive_read_open_filename(reader, path.c_str(), 1 << 16) == ARCHIVE_OK);
   }
 
@@ -89,14 +53,14 @@ class Unpacker {
     archive_entry* entry = nullptr;
     const int status = archive_read_next_header(reader_.get(), &entry);
     if (status == ARCHIVE_EOF) return nullptr;
-    // A warning says that a name is not of the current locale, which it need not be.
+    // A warning says that the current locale cannot write a name. That does no harm.
     check(status == ARCHIVE_OK || status == ARCHIVE_WARN);
     FRUGAL_CHECK(++entries_ <= limits_.entries,
                  "[unpack] expected at most {} entries in {}, got more", limits_.entries, path_);
     return entry;
   }
 
-  // The current entry's bytes into a new file.
+  // Writes the current entry's bytes to a new file.
   void write(const fs::path& target) {
     const int file =
         open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -133,7 +97,7 @@ class Unpacker {
  private:
   std::string path_;
   UnpackLimits limits_;
-  Reader reader_;
+  ArchiveReader reader_;
   std::vector<char> buffer_;
   int64_t allowed_ = 0, entries_ = 0, written_ = 0;
 };
@@ -177,7 +141,7 @@ void rename_to(const fs::path& from, const fs::path& to) {
                error.message());
 }
 
-// A new folder beside `target`, so that a rename moves what is in it.
+// A new folder beside `target`, on the same file system, so that a rename can move its content.
 Temporary folder_beside(const fs::path& target) {
   const fs::path full = fs::absolute(target);
   std::error_code error;
@@ -190,16 +154,14 @@ Temporary folder_beside(const fs::path& target) {
 
 }  // namespace
 
-bool can_unpack() { return true; }
-
 void unpack(const std::string& archive, const std::string& folder, const std::string& top,
             const UnpackLimits& limits, const std::function<void(const std::string&)>& accept) {
   std::error_code error;
   FRUGAL_CHECK(!fs::exists(folder, error) || fs::is_empty(folder, error),
                "[unpack] expected no folder {}, got one that holds something; move it away first",
                folder);
-  Unpacker unpacker(archive, limits, false);
-  // A name without a slash at the end: its sibling, not its child, is the temporary one.
+  Unpacker unpacker(archive, limits);
+  // Without a slash at the end, so that the temporary folder is beside the target, not in it.
   const fs::path target =
       fs::path(folder).has_filename() ? fs::path(folder) : fs::path(folder).parent_path();
   const Temporary temporary = folder_beside(target);
@@ -224,27 +186,8 @@ void unpack(const std::string& archive, const std::string& folder, const std::st
   FRUGAL_CHECK(fs::is_directory(made), "[unpack] expected a folder {} in {}, got a file", top,
                archive);
   if (accept) accept(made.string());
-  fs::permissions(made, fs::perms(0755), error);  // mkdtemp's are the owner's alone
+  fs::permissions(made, fs::perms(0755), error);  // mkdtemp() lets only the owner read
   rename_to(made, target);
 }
-
-void gunzip(const std::string& archive, const std::string& path, const UnpackLimits& limits) {
-  const std::vector<uint8_t> magic = [&] {
-    const FileHandle file = open_file("unpack", archive);
-    std::vector<uint8_t> bytes(2);
-    bytes.resize(std::fread(bytes.data(), 1, 2, file.get()));
-    return bytes;
-  }();
-  FRUGAL_CHECK((magic == std::vector<uint8_t>{0x1f, 0x8b}), "[unpack] expected a gzip file, got {}",
-               archive);
-  Unpacker unpacker(archive, limits, true);
-  const Temporary temporary = folder_beside(path);
-  const fs::path made = temporary.path / "file";
-  FRUGAL_CHECK(unpacker.next() != nullptr, "[unpack] expected a file in {}, got none", archive);
-  unpacker.write(made);
-  rename_to(made, path);
-}
-
-#endif
 
 }  // namespace frugal::data

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".tmp", kDigits = "0123456789abcdef";
 constexpr size_t kRandomDigits = 16;
-constexpr int kTries = 16;  // a name is taken once in 2^64
+constexpr int kTries = 16;  // the chance that a name is taken is 2^-64
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -30,7 +30,7 @@ std::string random_name(const std::string& path) {
   return name.append(kEnding);
 }
 
-// By which an unnamed file can be given a name.
+// The path through which an unnamed file gets a name.
 std::string descriptor_path(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 }  // namespace
@@ -84,7 +84,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
   }
 }
 
-// A link cannot replace a file, a rename can: so an unnamed file gets a random name first.
+// link() cannot replace a file, but rename() can. So an unnamed file gets a random name first.
 void AtomicFile::commit() {
   if (fsync(file_) != 0) fail("fsync");
   for (int i = 0; i < kTries && temporary_.empty(); ++i) {
@@ -117,7 +117,7 @@ bool is_temporary_of(std::string_view name, std::string_view target) {
 
 void sync_folder(const std::string& folder) {
   const int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // Some file systems cannot sync a directory and say so with EINVAL; the file itself is safe.
+  // Some file systems cannot sync a folder and return EINVAL. The file itself is safe.
   const bool synced = directory >= 0 && (fsync(directory) == 0 || errno == EINVAL);
   const int reason = errno;
   if (directory >= 0) close(directory);

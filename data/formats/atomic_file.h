@@ -1,5 +1,5 @@
-// Files that appear whole or not at all: written to a file beside their place, fsynced, renamed,
-// and the directory fsynced.
+// AtomicFile: a file that appears whole or not at all. The content goes into a temporary file in
+// the same folder, which is synced and renamed; then the folder is synced.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,22 +7,23 @@
 
 namespace frugal::data {
 
-// Until commit() succeeds, the file at `path` is what it was. The new content lies in a file
-// without a name (O_TMPFILE), so a killed process leaves nothing. Where the file system has no such
-// files, the name is random and the file new (O_EXCL): a link that somebody put there is never
-// followed. A destroyed writer removes its temporary. Writers of one path do not see each other's
-// content; the last one to commit stands.
+// The file at `path` does not change before commit() succeeds. The new content is in a file without
+// a name (O_TMPFILE), so a killed process leaves nothing behind. If the file system has no such
+// files, the temporary file has a random name and must not exist before (O_EXCL), so a link that
+// somebody put there is never followed. The destructor removes the temporary file. If several
+// writers have the same path, the last one to commit wins and none sees another one's content.
 class AtomicFile {
  public:
-  // `unnamed` false: as on a file system without unnamed files.
-  // Errors: unwritable directory, a path that is no regular file.
+  // `unnamed` false behaves as on a file system without unnamed files.
+  // Errors: a folder that cannot be written; a path that is not a regular file.
   explicit AtomicFile(std::string path, bool unnamed = true);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  void write(const void* data, size_t bytes);  // Errors: with path and reason, such as a full disk
-  void commit();                               // the same
+  // Errors, both: a failing write, such as on a full disk, with path and reason.
+  void write(const void* data, size_t bytes);
+  void commit();
 
  private:
   [[noreturn]] void fail(const char* doing) const;
@@ -33,12 +34,12 @@ class AtomicFile {
 
 void atomic_write(const std::string& path, std::string_view content);
 
-// Whether a file of this name is what a killed process may leave of AtomicFile(`target`), both
-// without folders.
+// Whether `name` is a temporary file of AtomicFile(`target`) that a killed process left. Both are
+// names without folders.
 bool is_temporary_of(std::string_view name, std::string_view target);
 
-// Makes the names in a folder last, such as those of new files. Errors: with the folder and the
-// reason; a file system that cannot do it is no error.
+// Writes a folder's list of names to the disk, so that new files stay after a power cut. Errors: a
+// failure, with folder and reason. A file system that cannot sync folders is no error.
 void sync_folder(const std::string& folder);
 
 }  // namespace frugal::data

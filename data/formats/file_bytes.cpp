@@ -28,7 +28,7 @@ int64_t file_size(const char* op, const std::string& path) {
 }
 
 FileHandle open_file(const char* op, const std::string& path) {
-  file_size(op, path);  // a directory opens, and only fails to be read
+  file_size(op, path);  // fopen() accepts a folder; only reading it fails
   FileHandle file(std::fopen(path.c_str(), "rb"));
   FRUGAL_CHECK(file != nullptr, "[{}] cannot open {}: {}", op, path, std::strerror(errno));
   return file;

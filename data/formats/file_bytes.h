@@ -1,4 +1,4 @@
-// Reading files of known sizes. Internal to data.
+// Opens and reads files. Internal to data.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -13,12 +13,12 @@ struct CloseFile {
 };
 using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
 
-// Errors: cannot be opened, with path and reason; not a regular file.
+// Errors: a file that cannot be opened, with path and reason; a path that is not a regular file.
 FileHandle open_file(const char* op, const std::string& path);
 int64_t file_size(const char* op, const std::string& path);
 bool is_file(const std::string& path);
 
-// The whole file. Errors: as above, or a read that fails.
+// The whole file. Errors: those above; a failing read.
 std::vector<uint8_t> read_file(const char* op, const std::string& path);
 
 }  // namespace frugal::data

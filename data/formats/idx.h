@@ -14,14 +14,14 @@ struct IdxArray {
   std::vector<uint8_t> values;
 };
 
-// Gzip is recognised by its first bytes, not by the name.
-// Errors (each with file, offset and expectation): unreadable, wrong magic, type or axes, a header
-// that promises more or less than the file holds, trailing bytes, corrupt or truncated gzip.
+// Reads a file, which may be gzipped: its first bytes tell, not its name.
+// Errors (each with file, offset and what was expected): an unreadable file; a wrong magic number,
+// type or number of axes; more or fewer data than the header says; corrupt or truncated gzip.
 IdxArray read_idx(const std::string& path);
 
-// `folder`/{train,t10k}-{images-idx3,labels-idx1}-ubyte, or the same with .gz: images [N, H, W, 1].
-// Errors: those of read_idx, a missing file, as many labels as images not given, a label outside
-// [0, classes).
+// The images [N, H, W, 1] and labels in `folder`/{train,t10k}-{images-idx3,labels-idx1}-ubyte or in
+// files with these names and .gz. Errors: those of read_idx; a missing file; not one label for each
+// image; a label outside [0, classes).
 DatasetPtr open_idx(const std::string& folder, bool train, int64_t classes = 10);
 
 }  // namespace frugal::data

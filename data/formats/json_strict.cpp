@@ -9,7 +9,7 @@
 namespace frugal::data {
 namespace {
 
-// Errors: a NUL byte, at which the library would stop as at the end.
+// Errors: a NUL byte, which the library takes for the end of the text.
 void check_no_nul(std::string_view text) {
   const size_t at = text.find('\0');
   if (at == std::string_view::npos) return;
@@ -18,7 +18,7 @@ void check_no_nul(std::string_view text) {
       "", fmt::format("expected text, got a NUL byte at offset {} (line {})", at, line + 1));
 }
 
-// Builds a document from the parser's events, in linear time whatever the number of keys.
+// Builds a document from the parser's events, in linear time even if an object has many keys.
 template <class J>
 class StrictJson : public nlohmann::json_sax<J> {
  public:
@@ -60,7 +60,7 @@ class StrictJson : public nlohmann::json_sax<J> {
     std::unordered_set<std::string> keys;
   };
 
-  // Where the next value goes: model.hidden[2]. What is open in a list already counts there.
+  // The path of the next value, such as model.hidden[2].
   std::string place() const {
     std::string path;
     for (size_t i = 0; i < open_.size(); ++i) {
@@ -91,7 +91,7 @@ class StrictJson : public nlohmann::json_sax<J> {
     }
     auto& object = into.value->template get_ref<typename J::object_t&>();
     if constexpr (requires { object.emplace_back(into.key, value); }) {
-      // Keys that keep their order: the library's own insertion looks through all of them.
+      // An ordered object: the library's own insertion would compare the new key with all others.
       object.emplace_back(into.key, std::forward<V>(value));
       return &object.back().second;
     } else {
@@ -127,7 +127,7 @@ std::string json_reason(const std::exception& error) {
 template <class J>
 J parse_json(std::string_view text) {
   check_no_nul(text);
-  // The library's words for this differ from version to version.
+  // The library words this message differently from version to version.
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
     throw JsonError("", "unexpected end of input: the text is empty");
   J root;

@@ -1,4 +1,5 @@
-// JSON as this project reads it: what the library passes over in silence is an error here.
+// Strict JSON: what nlohmann/json accepts without a word, such as a key that is given twice, is an
+// error here.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace frugal::data {
 
-// what() says what is wrong, without the file; place() is the path of the key that is wrong, such
-// as optim.lr, and empty where that is the whole text.
+// what() says what is wrong, without the file's name. place() is the path of the wrong key, such as
+// optim.lr, or empty if the whole text is wrong.
 class JsonError : public Error {
  public:
   JsonError(std::string place, const std::string& what) : Error(what), place_(std::move(place)) {}
@@ -22,13 +23,13 @@ class JsonError : public Error {
 
 constexpr size_t kMaxJsonDepth = 64;
 
-// One whole document, in linear time whatever the number of keys. J: nlohmann::json or
-// nlohmann::ordered_json. Errors (JsonError): no JSON or no UTF-8, anything behind the document, a
-// NUL byte or character anywhere, a key given twice in one object, more than kMaxJsonDepth levels.
+// Reads one whole document, in linear time. J is nlohmann::json or nlohmann::ordered_json.
+// Errors (JsonError): text that is not JSON or not UTF-8; anything behind the document; a NUL byte
+// or character; a key given twice in one object; more than kMaxJsonDepth levels.
 template <class J>
 J parse_json(std::string_view text);
 
-// The library's message without its own prefix, and without what the text holds at length.
+// The library's message without its prefix and without long quotations of the text.
 std::string json_reason(const std::exception& error);
 
 }  // namespace frugal::data

@@ -9,6 +9,7 @@
 
 #include "core/dtype_switch.h"
 #include "core/quoted.h"
+#include "data/formats/file_bytes.h"
 
 namespace frugal::data {
 namespace {
@@ -23,8 +24,8 @@ struct Header {
   Shape shape;
 };
 
-// The header is a Python dictionary of a string, a bool and a tuple of integers, and is read as
-// exactly that.
+// The header is a Python dictionary of a string, a bool and a tuple of integers. Nothing else is
+// accepted.
 class HeaderParser {
  public:
   HeaderParser(const std::string& where, std::string_view text) : where_(where), text_(text) {}
@@ -98,7 +99,7 @@ class HeaderParser {
           std::from_chars(text_.data() + at_, text_.data() + text_.size(), extent);
       if (error != std::errc() || extent < 0 || value.dim() == Shape::kMaxDim) fail();
       at_ = static_cast<size_t>(end - text_.data());
-      take('L');  // python 2 wrote long integers so
+      take('L');  // Python 2 wrote long integers with an L
       value.push_back(extent);
       if (take(')')) break;
       expect(',');
@@ -159,7 +160,7 @@ Tensor finish(const std::string& where, Tensor tensor, const Shape& shape, bool 
   return tensor;
 }
 
-// Signed bytes, held as u8, to i32.
+// Converts signed bytes, which are held as u8, to i32.
 Tensor widened(const Tensor& bytes) {
   const Tensor out = Tensor::empty(bytes.shape(), DType::i32);
   std::transform(bytes.data<uint8_t>(), bytes.data<uint8_t>() + bytes.numel(), out.mut<int32_t>(),
@@ -173,10 +174,11 @@ struct Start {
   NpyInfo info;
   std::string descr;
   bool fortran = false, narrow = false;
-  int64_t bytes = 0;  // of data behind it
+  int64_t bytes = 0;  // of the data behind the header
 };
 
-// `total`: bytes in all, so that a header that lies allocates nothing.
+// `total` is the size of the file or entry. A header that does not match it is refused before
+// memory is taken.
 Start read_start(const std::string& where, int64_t total, const Read& read) {
   uint8_t start[12];
   constexpr uint8_t kMagic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -205,7 +207,7 @@ Start read_start(const std::string& where, int64_t total, const Read& read) {
   const char order = header.descr[0];
   const std::string type =
       order == '<' || order == '|' || order == '=' ? header.descr.substr(1) : header.descr;
-  const bool narrow = type == "i1";  // no dtype of ours
+  const bool narrow = type == "i1";  // DType has no signed bytes
   const DType dtype = narrow ? DType::u8 : numpy_dtype(where, type);
   const int64_t bytes = checked_bytes(where, dtype, header.shape);
   const int64_t rest = total - begin - static_cast<int64_t>(length);

@@ -10,13 +10,14 @@
 
 namespace frugal::data {
 
-// Arrays of at most 8 axes of f4 f8 i1 i4 i8 u1 b1, little-endian, in C or Fortran order, as
-// contiguous tensors (f32 f64 i32 i32 i64 u8 bool) in category `input`.
-// Errors (each with the path, of an archive also the entry): unreadable or truncated file, no array
-// file, another version or dtype (objects would be pickles: nothing is executed), big-endian, a
-// shape that does not match the bytes or overflows, trailing bytes, a bool neither 0 nor 1.
+// Reads an array of at most 8 axes, little-endian, in C or Fortran order. The dtypes f4 f8 i1 i4 i8
+// u1 b1 become f32 f64 i32 i32 i64 u8 bool. The tensor is contiguous and in category `input`.
+// Errors (each with the path, and in an archive with the entry): an unreadable or truncated file; a
+// file that is no array; another version or dtype (arrays of objects hold pickles, which are not
+// executed); big-endian data; a shape that overflows or does not match the bytes; bytes behind the
+// data; a bool that is neither 0 nor 1.
 Tensor read_npy(const std::string& path);
-// The same from memory; `where` stands for the path in messages.
+// Reads an array from memory. Messages name it `where`. Errors: those of read_npy.
 Tensor parse_npy(const std::string& where, std::span<const uint8_t> bytes);
 
 struct NpyInfo {
@@ -24,17 +25,17 @@ struct NpyInfo {
   Shape shape;
 };
 
-// An open archive; arrays are read one by one, under the names that np.savez was given.
+// An archive of arrays under the names that np.savez was given. Arrays are read one by one.
 class NpzFile {
  public:
   static NpzFile open(const std::string& path);  // Errors: those of ZipFile
   const std::string& path() const { return zip_.path(); }
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return zip_.find(name + ".npy") != nullptr; }
-  // What an array is, from its header alone. Errors: no such array, those of ZipReader and
-  // read_npy.
+  // Reads dtype and shape from the array's header; its data are not unpacked. Errors: no such
+  // array; those of ZipReader and read_npy.
   NpyInfo info(const std::string& name) const;
-  Tensor read(const std::string& name) const;  // Errors: the same
+  Tensor read(const std::string& name) const;  // Errors: those of info()
 
  private:
   const ZipEntry& entry(const std::string& name) const;
@@ -42,14 +43,14 @@ class NpzFile {
   ZipFile zip_;
 };
 
-// The dtype of NumPy's name for it without the byte order ("f4"); Errors: another one.
+// The dtype for NumPy's name without the byte order, such as "f4". Errors: a dtype of another name.
 DType numpy_dtype(const std::string& where, const std::string& name);
-// Makes a tensor of raw C- or Fortran-ordered bytes. Errors: as read_npy.
+// A tensor from raw bytes in C or Fortran order. Errors: those of read_npy.
 Tensor numpy_tensor(const std::string& where, DType dtype, const Shape& shape, bool fortran,
                     std::span<const uint8_t> bytes);
 
-// Contiguous i64 of i32, i64, u8 or bool; f32 of anything. The tensor itself where nothing changes.
-// Errors: to_i64 of floats.
+// to_i64 converts i32, i64, u8 and bool, to_f32 any dtype. Both return the tensor itself if it has
+// the dtype already. The result is contiguous. Errors: to_i64 of floats.
 Tensor to_i64(const std::string& where, const Tensor& tensor);
 Tensor to_f32(const Tensor& tensor);
 

@@ -1,147 +1,116 @@
 #include "data/graph/graph_partition.h"
 
+#include <metis.h>
+
 #include <algorithm>
 #include <cmath>
-#include <queue>
+#include <utility>
 
 #include "core/random_streams.h"
 #include "data/graph/subgraph.h"
-#include "data/loader.h"
 
 namespace frugal::data {
 namespace {
 
-class Partitioner {
- public:
-  Partitioner(const Tensor& edge_index, int64_t nodes, const PartitionOptions& options)
-      : options_(options),
-        edges_(edge_index, nodes),
-        part_(static_cast<size_t>(nodes), -1),
-        size_(static_cast<size_t>(options.parts)),
-        // no less than a fair share, else nodes would be left over
-        limit_(std::max(
-            static_cast<int64_t>(std::ceil(static_cast<double>(nodes) * (1 + options.slack) /
-                                           static_cast<double>(options.parts))),
-            (nodes + options.parts - 1) / options.parts)) {}
-
-  std::vector<int32_t> run() {
-    grow();
-    for (int pass = 0; pass < options_.passes && refine(); ++pass) {
-    }
-    return std::move(part_);
-  }
-
- private:
-  // (edges into the part, node): most edges first, then the lowest node.
-  using Candidate = std::pair<int64_t, int64_t>;
-
-  void grow() {
-    const auto nodes = static_cast<int64_t>(part_.size());
-    const std::vector<int64_t> order = shuffled(nodes, streams::kPartition.key(options_.seed));
-    frontier_.resize(size_.size());
-    links_.assign(part_.size(), {});
-    // (nodes, part): the smallest part grows next.
-    using Turn = std::pair<int64_t, int32_t>;
-    std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
-    for (size_t p = 0; p < size_.size(); ++p) {
-      assign(order[p], static_cast<int32_t>(p));
-      turns.emplace(1, static_cast<int32_t>(p));
-    }
-    size_t next = size_.size();  // in `order`: where a part goes on that has no neighbours left
-    for (auto left = nodes - options_.parts; left > 0; --left) {
-      const int32_t part = turns.top().second;
-      turns.pop();
-      int64_t node = take(part);
-      while (node < 0) {
-        if (part_[static_cast<size_t>(order[next])] < 0) node = order[next];
-        ++next;
-      }
-      assign(node, part);
-      turns.emplace(size_[static_cast<size_t>(part)], part);
-    }
-    frontier_.clear();
-    links_.clear();
-  }
-
-  // The free node with the most edges into the part, or -1.
-  int64_t take(int32_t part) {
-    auto& frontier = frontier_[static_cast<size_t>(part)];
-    while (!frontier.empty()) {
-      const int64_t node = -frontier.top().second;
-      frontier.pop();
-      if (part_[static_cast<size_t>(node)] < 0) return node;
-    }
-    return -1;
-  }
-
-  void assign(int64_t node, int32_t part) {
-    part_[static_cast<size_t>(node)] = part;
-    ++size_[static_cast<size_t>(part)];
-    edges_.each(node, [&](int64_t other) {
-      if (part_[static_cast<size_t>(other)] >= 0) return;
-      // A free node touches few parts, so a list of them is short. Entries of the queue that are
-      // out of date stand behind newer ones of the same node.
-      auto& links = links_[static_cast<size_t>(other)];
-      auto found = std::find_if(links.begin(), links.end(),
-                                [&](const auto& link) { return link.first == part; });
-      if (found == links.end()) found = links.insert(links.end(), {part, 0});
-      frontier_[static_cast<size_t>(part)].emplace(++found->second, -other);
-    });
-    links_[static_cast<size_t>(node)] = {};
-  }
-
-  // One pass over all nodes; whether any moved. A move must lower the cut, or keep it and level the
-  // sizes.
-  bool refine() {
-    std::vector<int64_t> into(size_.size());
-    std::vector<int32_t> touched;
-    bool moved = false;
-    for (size_t node = 0; node < part_.size(); ++node) {
-      const int32_t own = part_[node];
-      if (size_[static_cast<size_t>(own)] == 1) continue;
-      edges_.each(static_cast<int64_t>(node), [&](int64_t other) {
-        const int32_t part = part_[static_cast<size_t>(other)];
-        if (into[static_cast<size_t>(part)]++ == 0) touched.push_back(part);
-      });
-      int32_t best = own;
-      for (const int32_t part : touched) {
-        const auto p = static_cast<size_t>(part), b = static_cast<size_t>(best);
-        if (part == own || size_[p] >= limit_) continue;
-        const bool better = into[p] > into[b] ||
-                            (into[p] == into[b] && size_[p] + (best == own ? 1 : 0) < size_[b]);
-        if (better) best = part;
-      }
-      if (best != own) {
-        part_[node] = best;
-        --size_[static_cast<size_t>(own)];
-        ++size_[static_cast<size_t>(best)];
-        moved = true;
-      }
-      for (const int32_t part : touched) into[static_cast<size_t>(part)] = 0;
-      touched.clear();
-    }
-    return moved;
-  }
-
-  PartitionOptions options_;
-  InEdges edges_;
-  std::vector<int32_t> part_;
-  std::vector<int64_t> size_;
-  int64_t limit_;
-  std::vector<std::priority_queue<Candidate>> frontier_;         // by part
-  std::vector<std::vector<std::pair<int32_t, int64_t>>> links_;  // of free nodes: part, edges
+// A graph in METIS's form: the neighbours of node v are adjacent[ends[v]] to
+// adjacent[ends[v + 1] - 1]. Each occurs once, v is not among them, and v is a neighbour of each of
+// them.
+struct Adjacency {
+  std::vector<idx_t> ends{0}, adjacent;
 };
+
+Adjacency adjacency(const Tensor& edge_index, int64_t nodes) {
+  const Tensor turned = Tensor::empty(edge_index.shape(), DType::i64);
+  const int64_t count = edge_index.size(1);
+  const int64_t* ends = edge_index.data<int64_t>();
+  std::copy_n(ends, count, turned.mut<int64_t>() + count);
+  std::copy_n(ends + count, count, turned.mut<int64_t>());
+  const InEdges in(edge_index, nodes), out(turned, nodes);
+  Adjacency graph;
+  std::vector<idx_t> around;
+  for (int64_t v = 0; v < nodes; ++v) {
+    around.clear();
+    const auto add = [&](int64_t u) {
+      if (u != v) around.push_back(static_cast<idx_t>(u));
+    };
+    in.each(v, add);
+    out.each(v, add);
+    std::sort(around.begin(), around.end());
+    around.erase(std::unique(around.begin(), around.end()), around.end());
+    graph.adjacent.insert(graph.adjacent.end(), around.begin(), around.end());
+    FRUGAL_CHECK(std::in_range<idx_t>(graph.adjacent.size()),
+                 "[partition] expected fewer than 2^{} edges for METIS, got more",
+                 8 * sizeof(idx_t) - 1);
+    graph.ends.push_back(static_cast<idx_t>(graph.adjacent.size()));
+  }
+  return graph;
+}
+
+// Moves nodes out of parts above `limit`, first into empty parts and then into parts with room. If
+// parts are still empty, moves a node of any larger part into each.
+void keep_limits(std::vector<int32_t>& part, int64_t parts, int64_t limit) {
+  std::vector<int64_t> size(static_cast<size_t>(parts));
+  for (const int32_t p : part) ++size[static_cast<size_t>(p)];
+  const auto move_to = [&](size_t to,
+                           int64_t most) {  // takes one node of a part with more than `most`
+    return [&, to, most](int32_t& of) {
+      if (size[static_cast<size_t>(of)] <= most) return false;
+      --size[static_cast<size_t>(of)];
+      ++size[to];
+      of = static_cast<int32_t>(to);
+      return true;
+    };
+  };
+  // One pass over the parts and over the nodes: each part goes on where the part before it stopped.
+  auto node = part.begin();
+  const auto fill = [&](int64_t room, int64_t most) {
+    node = part.begin();
+    for (size_t p = 0; p < size.size(); ++p)
+      while (size[p] < room) {
+        node = std::find_if(node, part.end(), move_to(p, most));
+        if (node == part.end()) return;
+      }
+  };
+  fill(1, limit);
+  fill(limit, limit);
+  fill(1, 1);
+}
 
 }  // namespace
 
 std::vector<int32_t> partition(const Tensor& edge_index, int64_t nodes,
                                const PartitionOptions& options) {
-  FRUGAL_CHECK(options.parts >= 1 && options.parts <= nodes && options.parts <= INT32_MAX,
+  FRUGAL_CHECK(options.parts >= 1 && options.parts <= nodes && std::in_range<idx_t>(nodes),
                "[partition] expected 1 to {} parts, one a node at most, got {}", nodes,
                options.parts);
   FRUGAL_CHECK(options.slack >= 0, "[partition] expected a slack of at least 0, got {}",
                options.slack);
-  return Partitioner(edge_index, nodes, options).run();
+  std::vector<int32_t> part(static_cast<size_t>(nodes));
+  if (options.parts == 1) return part;
+  Adjacency graph = adjacency(edge_index, nodes);
+  idx_t settings[METIS_NOPTIONS];
+  METIS_SetDefaultOptions(settings);
+  settings[METIS_OPTION_SEED] =
+      static_cast<idx_t>(philox(streams::kPartition.key(options.seed), 0)[0] >> 1);
+  settings[METIS_OPTION_UFACTOR] =  // thousandths
+      static_cast<idx_t>(std::clamp(std::floor(options.slack * 1000), 1.0, 1e6));
+  idx_t count = static_cast<idx_t>(nodes), constraints = 1, cut = 0,
+        parts = static_cast<idx_t>(options.parts);
+  std::vector<idx_t> found(part.size());
+  const int status =
+      METIS_PartGraphKway(&count, &constraints, graph.ends.data(), graph.adjacent.data(), nullptr,
+                          nullptr, nullptr, &parts, nullptr, nullptr, settings, &cut, found.data());
+  FRUGAL_CHECK(status == METIS_OK, "[partition] METIS found no {} parts of {} nodes: {}",
+               options.parts, nodes,
+               status == METIS_ERROR_MEMORY ? "not enough memory" : "unknown error");
+  std::transform(found.begin(), found.end(), part.begin(),
+                 [](idx_t p) { return static_cast<int32_t>(p); });
+  // At least an equal share, so that there is room for all nodes.
+  const double share = static_cast<double>(nodes) / static_cast<double>(options.parts);
+  const auto limit = std::max(static_cast<int64_t>(std::ceil(share * (1 + options.slack))),
+                              (nodes + options.parts - 1) / options.parts);
+  keep_limits(part, options.parts, limit);
+  return part;
 }
 
 int64_t edge_cut(const Tensor& edge_index, const std::vector<int32_t>& parts) {

@@ -10,19 +10,20 @@ namespace frugal::data {
 struct PartitionOptions {
   int64_t parts = 2;
   double slack = 0.05;  // a part holds at most (1 + slack) nodes / parts, rounded up
-  int passes = 10;      // of refinement, fewer once nothing moves
-  uint64_t seed = 0;    // of the first nodes
+  uint64_t seed = 0;
 };
 
-// The part of each node, in [0, parts), none empty. All parts grow from random nodes, the smallest
-// next, by the node with the most edges into it; then nodes move where most of their edges go, as
-// far as the sizes allow. Depends on the edges and the seed alone. Time O(E log E).
-// edge_index [2, E] i64, in both directions.  Errors: parts outside [1, nodes], slack < 0.
-// Ref: Karypis and Kumar 1998 (greedy growing, boundary refinement); Chiang et al. 2019.
+// The part of each node, in [0, parts); no part is empty. METIS finds the parts. Where it leaves a
+// part above the limit or empty, nodes move until every part is as promised. The answer depends on
+// the edges and the options alone. Directions and multiplicity of edges do not count.
+// edge_index [2, E] i64.  Errors: parts outside [1, nodes]; slack < 0; more nodes or edges than
+// METIS can count (2^31 in Debian's package); no memory for METIS.
+// Thread safety: one call at a time, because METIS draws from the C library's generator.
+// Ref: Karypis and Kumar 1998 (multilevel recursive bisection); Chiang et al. 2019.
 std::vector<int32_t> partition(const Tensor& edge_index, int64_t nodes,
                                const PartitionOptions& options);
 
-// Edges (from, to) between different parts.
+// The number of edges (from, to) whose ends lie in different parts.
 int64_t edge_cut(const Tensor& edge_index, const std::vector<int32_t>& parts);
 
 }  // namespace frugal::data

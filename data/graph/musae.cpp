@@ -4,15 +4,16 @@
 #include <map>
 
 #include "core/quoted.h"
-#include "data/formats/csv.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
+#include "data/formats/table.h"
 #include "data/graph/graph_data_json.h"
 
 namespace frugal::data {
 namespace {
 
-// A network has weights for all columns, so a number alone must not make millions of them.
+// A network has weights for each column, so one large number in a file must not mean millions of
+// weights.
 constexpr int64_t kMaxColumns = int64_t{1} << 24, kFewColumns = 65536;
 
 std::string find_stem(const std::string& folder, const std::string& name) {
@@ -26,7 +27,7 @@ std::string find_stem(const std::string& folder, const std::string& name) {
 
 // Labels by node; classes are numbered in the order of their names.
 std::vector<int64_t> read_targets(const std::string& path, int64_t& classes) {
-  CsvReader csv("musae", path);
+  TableReader csv("musae", path);
   FRUGAL_CHECK(csv.next() && csv.fields().size() >= 2 && csv.fields()[0] == "id",
                "[musae] expected a table of id, ..., label in {}", path);
   const size_t columns = csv.fields().size();
@@ -71,7 +72,7 @@ CsrMatrix read_features(const std::string& path, int64_t nodes) {
         }
       });
   CsrMatrix csr{nodes, columns, {0}, {}, {}};
-  for (std::vector<int32_t>& row : rows) {  // a feature is there or not, however often it is named
+  for (std::vector<int32_t>& row : rows) {  // a feature that is named twice counts once
     std::sort(row.begin(), row.end());
     row.erase(std::unique(row.begin(), row.end()), row.end());
     csr.col.insert(csr.col.end(), row.begin(), row.end());
@@ -86,7 +87,7 @@ CsrMatrix read_features(const std::string& path, int64_t nodes) {
 }
 
 Tensor read_edges(const std::string& path, int64_t nodes) {
-  CsvReader csv("musae", path);
+  TableReader csv("musae", path);
   FRUGAL_CHECK(csv.next() && csv.fields().size() == 2,
                "[musae] expected a table of id_1,id_2 in {}", path);
   std::vector<int64_t> from, to;

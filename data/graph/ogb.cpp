@@ -6,15 +6,16 @@
 #include <limits>
 
 #include "data/dataset.h"
-#include "data/formats/csv.h"
 #include "data/formats/file_bytes.h"
+#include "data/formats/table.h"
 
 namespace frugal::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A network has outputs for all classes, so a label alone must not make millions of them.
+// A network has an output for each class, so one large label in a file must not mean millions of
+// outputs.
 constexpr int64_t kFewClasses = 4096;
 
 std::string find(const std::string& folder, const std::string& name) {
@@ -25,9 +26,9 @@ std::string find(const std::string& folder, const std::string& name) {
   return plain + ".gz";
 }
 
-// Features [V, F]; the number of nodes is that of the lines.
+// Features [V, F]; each line is a node.
 Tensor read_features(const std::string& path) {
-  CsvReader csv("ogb", path);
+  TableReader csv("ogb", path);
   std::vector<float> values;
   size_t columns = 0;
   int64_t nodes = 0;
@@ -47,7 +48,7 @@ Tensor read_features(const std::string& path) {
 }
 
 void read_labels(const std::string& path, GraphData& graph) {
-  CsvReader csv("ogb", path);
+  TableReader csv("ogb", path);
   std::vector<int64_t> single;
   std::vector<float> several;
   size_t columns = 0;
@@ -56,7 +57,7 @@ void read_labels(const std::string& path, GraphData& graph) {
     return csv.fields()[c].empty() || csv.fields()[c] == "nan" || csv.fields()[c] == "NaN";
   };
   const int64_t most = std::max(kFewClasses, graph.nodes);
-  // 3 is sometimes written 3.0
+  // some files write 3 as 3.0
   const auto whole = [&](size_t c) {
     const float value = csv.real(c);
     FRUGAL_CHECK(value >= 0 && value < static_cast<float>(most) && value == std::floor(value),
@@ -91,7 +92,7 @@ void read_labels(const std::string& path, GraphData& graph) {
 }
 
 Tensor read_edges(const std::string& path, int64_t nodes, bool undirected) {
-  CsvReader csv("ogb", path);
+  TableReader csv("ogb", path);
   std::vector<int64_t> from, to;
   while (csv.next()) {
     csv.expect_fields(2);
@@ -102,7 +103,7 @@ Tensor read_edges(const std::string& path, int64_t nodes, bool undirected) {
 }
 
 std::vector<int64_t> read_nodes(const std::string& path, int64_t nodes) {
-  CsvReader csv("ogb", path);
+  TableReader csv("ogb", path);
   std::vector<int64_t> members;
   while (csv.next()) {
     csv.expect_fields(1);

@@ -9,7 +9,7 @@
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
-#include "data/formats/tsv.h"
+#include "data/formats/table.h"
 
 namespace frugal::data {
 namespace {
@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 struct Row {
   GlueTask task;
   bool header = true;
-  // Names of columns, or their numbers where there is no header.
+  // Names of columns; without a header, their numbers.
   std::string first, second, label;
-  bool named_labels = false;  // in the file; otherwise 0 and 1
+  bool named_labels = false;  // the file has names of labels; otherwise 0 and 1
 };
 
 const std::vector<Row>& rows() {
@@ -71,20 +71,22 @@ std::string find_folder(const std::string& folder, const std::string& name,
   return {};
 }
 
-using KeepRow = std::function<bool(const TsvReader&, const std::vector<std::string>&)>;
+using KeepRow = std::function<bool(const TableReader&)>;
 
 std::vector<GlueExample> read_table(const std::string& path, const Row& row, const KeepRow& keep) {
-  TsvReader reader(path, {.header = row.header});
+  TableReader table("glue", path, TableKind::tsv);
+  if (row.header) table.read_header();
+  const size_t columns = row.header ? table.header().size() : 4;
   const auto column = [&](const std::string& name) {
-    return row.header ? reader.column(name) : static_cast<size_t>(std::stoi(name));
+    return row.header ? table.column(name) : static_cast<size_t>(std::stoi(name));
   };
   const size_t first = column(row.first), label = column(row.label);
   const size_t second = row.task.pair ? column(row.second) : first;
   std::vector<GlueExample> examples;
-  for (std::vector<std::string> fields; reader.next(fields);) {
-    FRUGAL_CHECK(row.header || fields.size() == 4, "[glue] expected 4 fields in {}, got {}", path,
-                 fields.size());
-    if (keep && !keep(reader, fields)) continue;
+  while (table.next()) {
+    table.expect_fields(columns);
+    if (keep && !keep(table)) continue;
+    const auto& fields = table.fields();
     GlueExample& example = examples.emplace_back();
     example.first = fields[first];
     if (row.task.pair) example.second = fields[second];
@@ -93,7 +95,7 @@ std::vector<GlueExample> read_table(const std::string& path, const Row& row, con
     if (!row.named_labels) known = {"0", "1"};
     const auto at = std::find(known.begin(), known.end(), fields[label]);
     FRUGAL_CHECK(at != known.end(), "[glue] expected a label among {} in line {} of {}, got {}",
-                 fmt::join(known, ", "), reader.line(), path, in_quotes(fields[label]));
+                 fmt::join(known, ", "), table.line(), path, in_quotes(fields[label]));
     example.label = at - known.begin();
   }
   FRUGAL_CHECK(!examples.empty(), "[glue] expected examples in {}, got none", path);
@@ -105,14 +107,13 @@ std::vector<GlueExample> read_mrpc(const std::string& folder, const Row& row, bo
   using Ids = std::pair<std::string, std::string>;
   std::set<Ids> wanted, seen;
   const std::string ids_path = folder + "/" + kMrpcIds, text_path = folder + "/" + kMrpcText;
-  TsvReader ids(ids_path, {.header = false});
-  for (std::vector<std::string> fields; ids.next(fields);) {
-    FRUGAL_CHECK(fields.size() == 2, "[glue] expected 2 fields in {}, got {}", ids_path,
-                 fields.size());
-    wanted.insert({fields[0], fields[1]});
+  TableReader ids("glue", ids_path, TableKind::tsv);
+  while (ids.next()) {
+    ids.expect_fields(2);
+    wanted.emplace(ids.fields()[0], ids.fields()[1]);
   }
-  const auto keep = [&](const TsvReader& reader, const std::vector<std::string>& fields) {
-    const Ids pair{fields[reader.column("#1 ID")], fields[reader.column("#2 ID")]};
+  const auto keep = [&](const TableReader& table) {
+    const Ids pair{table.fields()[table.column("#1 ID")], table.fields()[table.column("#2 ID")]};
     const bool in_dev = wanted.contains(pair);
     if (in_dev) seen.insert(pair);
     return in_dev == dev;

@@ -13,29 +13,29 @@ struct GlueTask {
   std::string name;
   bool pair = false;                // two sentences
   std::vector<std::string> labels;  // names of classes 0, 1, ...
-  std::string metric;               // beside accuracy: "", "f1" or "matthews"
+  std::string metric;               // in addition to accuracy: "", "f1" or "matthews"
 };
 
 std::vector<std::string> glue_tasks();
-const GlueTask& glue_task(const std::string& name);  // Errors: unknown, listing those known
+const GlueTask& glue_task(const std::string& name);  // Errors: another name, with a list of all
 
-enum class GlueSplit { train, dev, dev_mismatched };  // the last: MNLI only
+enum class GlueSplit { train, dev, dev_mismatched };  // dev_mismatched: only MNLI has it
 
 struct GlueExample {
   std::string first, second;  // second is empty in tasks of one sentence
   int64_t label = 0;
 };
 
-// `folder` holds the task's files (train.tsv, dev.tsv; MNLI: dev_matched.tsv and
-// dev_mismatched.tsv), or has a folder NAME or glue/NAME that does. Quotes are text in all of them.
-// MRPC is also read as published, msr_paraphrase_train.txt with GLUE's dev_ids.tsv, and is where
-// both are there. Errors (with file and line): those of TsvReader; a label that is none; no files;
-// dev_mismatched of another task; dev_ids that name other pairs.
+// Reads train.tsv or dev.tsv (MNLI: dev_matched.tsv or dev_mismatched.tsv) in `folder` or in its
+// folder NAME or glue/NAME. In these files quotes are text. For MRPC, the published files
+// msr_paraphrase_train.txt and GLUE's dev_ids.tsv are read instead if both are there.
+// Errors (with file and line): those of TableReader; an unknown label; missing files;
+// dev_mismatched of another task than MNLI; pairs in dev_ids.tsv that are not in MRPC.
 std::vector<GlueExample> read_glue(const std::string& folder, const std::string& name,
                                    GlueSplit split);
 
-// [CLS] first [SEP], or with second [SEP], of at most max_length tokens; the longer sentence is
-// cut.
+// The sequences [CLS] first [SEP] or [CLS] first [SEP] second [SEP], of at most max_length tokens.
+// If there are more, the longer sentence is cut.
 std::vector<Sequence> encode_glue(const std::vector<GlueExample>& examples, const GlueTask& task,
                                   const WordPiece& tokenizer, int64_t max_length);
 

@@ -15,6 +15,7 @@ expect() {  # CODE TEXT: the exit status, and what the output holds
 
 run env
 expect 1 "oneDNN"
+for library in Eigen libarchive nettle METIS; do expect 1 "$library"; done
 run env FRUGAL_SKIP_SETUP=1
 expect 0 ""
 
@@ -24,6 +25,11 @@ run env
 expect 0 ""
 [ -z "$out" ] || { echo "expected silence on a complete machine, got: $out"; exit 1; }
 
+for package in libeigen3-dev libarchive-dev nettle-dev libmetis-dev; do  # each is asked for
+  program dpkg-query '[ "${@: -1}" = '"$package"' ] && exit 1; echo "install ok installed"'
+  run env
+  expect 1 "Could not install: $package"
+done
 program dpkg-query '[ "${@: -1}" = zlib1g-dev ] && exit 1; echo "install ok installed"'
 program id 'echo 1000'
 run env

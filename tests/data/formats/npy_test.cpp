@@ -128,35 +128,45 @@ TEST_CASE("every lie of an archive is named") {
   rejects_zip(array, "expected a zip archive");
   rejects_zip(zip({{"b.npy", array}}), "an array \"a\"");
   rejects_zip(zip({{"a.npy", array}, {"a.npy", array}}), "\"a.npy\" twice");
-  const auto broken = [](std::string content, size_t at, char value) {
-    content[at] = value;
+  // The byte at `at` of the entry's own header, which lies at the file's start, and at `again` of
+  // the directory's; -1: only one of them.
+  const auto broken = [](std::string content, int at, int again, char value) {
+    if (at >= 0) content[static_cast<size_t>(at)] = value;
+    if (again >= 0) content[content.size() - 22 - 46 - 5 + static_cast<size_t>(again)] = value;
     return content;
   };
-  const size_t data = 30 + 5, directory = good.size() - 22 - 46 - 5;
-  rejects_zip(broken(good, data + array.size() - 1, 9), "wrong checksum");
-  rejects_zip(broken(good, 0, 9), "expected the header of \"a.npy\"");
-  rejects_zip(broken(good, directory, 9), "corrupt zip directory");
-  rejects_zip(broken(good, directory + 8, 1), "encrypted");
-  rejects_zip(broken(good, directory + 10, 12), "got method 12");
-  rejects_zip(broken(good, directory + 27, 64), "impossible sizes");
-  rejects_zip(broken(good, good.size() - 6, 127), "outside of the file");
-  rejects_zip(broken(good, good.size() - 12, 99), "outside of the file");
-  rejects_zip(broken(good, good.size() - 18, 1), "in one part");
-  const size_t packed_directory = packed.size() - 22 - 46 - 5;
-  // Says that it inflates to less, to more, and to far more than any deflated data can.
-  const auto size = static_cast<uint8_t>(array.size());
-  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size - 1)), "got 7");
-  rejects_zip(broken(packed, packed_directory + 24, static_cast<char>(size + 1)), "got 9");
-  rejects_zip(broken(packed, packed_directory + 27, 64), "impossible sizes");
-  rejects_zip(broken(packed, data, '\xff'), "corrupt deflated");
+  const int data = 30 + 5, last = data + static_cast<int>(array.size()) - 1;
+  rejects_zip(broken(good, last, -1, 9), "corrupt data of \"a.npy\"");
+  rejects_zip(broken(packed, data, -1, '\xff'), "corrupt data of \"a.npy\"");
+  rejects_zip(broken(good, 0, -1, 9), "got a broken one");
+  rejects_zip(broken(good, -1, 0, 9), "expected an array \"a\"");
+  rejects_zip(broken(good, 6, 8, 1), "the encrypted \"a.npy\"");
+  rejects_zip(broken(good, 8, 10, 12), "corrupt data of \"a.npy\"");  // bzip2
+  rejects_zip(broken(good, 8, 10, 99), "corrupt data of \"a.npy\"");  // no method
+  const auto end = [&](size_t from_end, char value) {
+    std::string content = good;
+    content[content.size() - from_end] = value;
+    return content;
+  };
+  rejects_zip(end(6, 127), "expected a zip archive");  // a directory outside of the file
+  rejects_zip(end(12, 99), "expected a zip archive");  // or larger than it
+  rejects_zip(end(18, 1), "expected a zip archive");   // in several parts
+  // Sizes that differ between the two headers; that are less, more and far more than there is.
+  const auto size = static_cast<char>(array.size());
+  for (const std::string& content : {good, packed})
+    rejects_zip(broken(content, -1, 24, static_cast<char>(size - 1)), "got a broken one");
+  rejects_zip(broken(packed, 22, 24, static_cast<char>(size - 1)), "corrupt data");
+  rejects_zip(broken(packed, 22, 24, static_cast<char>(size + 1)), "corrupt data");
+  for (const std::string& content : {good, packed})
+    rejects_zip(broken(content, 25, 27, 64), "impossible size of \"a.npy\"");
 }
 
 // A broken checksum tells who expands an entry before looking at what it is.
 TEST_CASE("an archive that expands to what nobody wants is refused by its headers") {
   const auto spoilt = [](Entries entries, const std::string& name) {
     std::string content = zip(entries, true);
-    const size_t record = content.rfind("PK\1\2", content.rfind(name));
-    content[record + 16] ^= 1;
+    content[content.rfind("PK\3\4", content.find(name)) + 14] ^= 1;
+    content[content.rfind("PK\1\2", content.rfind(name)) + 16] ^= 1;
     return content;
   };
   rejects_zip(spoilt({{"a.npy", std::string(1 << 20, '\0')}}, "a.npy"), "a NumPy array file");

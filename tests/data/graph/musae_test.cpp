@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "data/formats/csv.h"
+#include "data/formats/table.h"
 #include "tests/data/files.h"
 
 using namespace frugal;
@@ -15,7 +15,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 Rows rows_of(const std::string& content) {
   const TemporaryFolder folder;
-  CsvReader csv("csv", folder.write("a.csv", content));
+  TableReader csv("csv", folder.write("a.csv", content));
   Rows rows;
   while (csv.next()) rows.emplace_back(csv.fields().begin(), csv.fields().end());
   return rows;
@@ -66,13 +66,17 @@ TEST_CASE("tables that lie are refused, with the line") {
   CHECK_THROWS_WITH_AS(rows_of("a\n\"b\nc\n"), doctest::Contains("line 2"), Error);
   CHECK_THROWS_WITH_AS(rows_of("a\n\"b\nc\"\n\"d\"e,\n"), doctest::Contains("line 4"), Error);
   CHECK_THROWS_WITH_AS(rows_of("\""), doctest::Contains("each quote to be closed"), Error);
+  const std::string most((8 << 20) - 2, 'x');
+  CHECK(rows_of("a\n\"" + most + "\"\n") == Rows{{"a"}, {most}});
+  for (const char* end : {"x\"\n", "x"})
+    CHECK_THROWS_WITH_AS(rows_of("a\n\"" + most + end), doctest::Contains("line 2"), Error);
   const std::string packed = gzip("a,b\n1,2\n");
   CHECK_THROWS_WITH_AS(rows_of(packed.substr(0, packed.size() - 3)), doctest::Contains("truncated"),
                        Error);
   CHECK_THROWS_WITH_AS(rows_of(packed + "x"), doctest::Contains("trailing bytes"), Error);
 
   const TemporaryFolder folder;
-  CsvReader csv("csv", folder.write("a.csv", "7,x,1e-60,nan,1e60,-2.5,\n"));
+  TableReader csv("csv", folder.write("a.csv", "7,x,1e-60,nan,1e60,-2.5,\n"));
   REQUIRE(csv.next());
   CHECK(csv.integer(0, 7, 8) == 7);
   CHECK_THROWS_WITH_AS(csv.integer(0, 0, 7), doctest::Contains("[0, 7) in field 1, got \"7\""),
@@ -161,7 +165,7 @@ TEST_CASE("the Facebook graph in FRUGAL_DATA") {
     MESSAGE("skipped: no graphs/musae-facebook in $FRUGAL_DATA");
     return;
   }
-  CsvReader csv("csv", folder + "/facebook_edges.csv");
+  TableReader csv("csv", folder + "/facebook_edges.csv");
   int64_t lines = -1, loops = 0;
   while (csv.next()) {
     ++lines;

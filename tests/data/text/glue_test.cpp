@@ -5,65 +5,74 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "data/formats/file_bytes.h"
-#include "data/formats/tsv.h"
+#include "data/formats/table.h"
 #include "tests/data/files.h"
 
 namespace frugal::data {
 namespace {
 
+using frugal_test::gzip;
 using frugal_test::TemporaryFolder;
 using Fields = std::vector<std::string>;
 
-std::vector<Fields> read_all(TsvReader& reader) {
+Fields fields_of(const TableReader& table) {
+  return {table.fields().begin(), table.fields().end()};
+}
+
+std::vector<Fields> read_all(TableReader& table) {
   std::vector<Fields> rows;
-  for (Fields fields; reader.next(fields);) rows.push_back(fields);
+  while (table.next()) rows.push_back(fields_of(table));
   return rows;
 }
 
 TEST_CASE("tables of tab-separated fields") {
   const TemporaryFolder folder;
-  const auto open = [&](const std::string& text, const TsvOptions& options = {}) {
-    return TsvReader(folder.write("t.tsv", text), options);
+  const auto open = [&](const std::string& text) {
+    return TableReader("glue", folder.write("t.tsv", text), TableKind::tsv);
   };
-  TsvReader reader = open("\xef\xbb\xbfq\ta b\r\n1\t\r\n\t x \n");
-  CHECK(reader.header() == Fields{"q", "a b"});
-  CHECK(reader.column("a b") == 1);
-  CHECK_THROWS_WITH_AS(reader.column("c"), doctest::Contains("a column \"c\""), Error);
-  CHECK(read_all(reader) == std::vector<Fields>{{"1", ""}, {"", " x "}});
-  CHECK(reader.line() == 3);
+  const auto with_header = [&](const std::string& text) {
+    auto table = std::make_unique<TableReader>("glue", folder.write("t.tsv", text), TableKind::tsv);
+    table->read_header();
+    return table;
+  };
+  for (const bool zipped : {false, true}) {
+    const std::string text = "\xef\xbb\xbfq\ta b\r\n1\t\r\n\t x \n";
+    const auto table = with_header(zipped ? gzip(text) : text);
+    CHECK(table->header() == Fields{"q", "a b"});
+    CHECK(table->column("a b") == 1);
+    CHECK_THROWS_WITH_AS(table->column("c"), doctest::Contains("a column \"c\""), Error);
+    CHECK(read_all(*table) == std::vector<Fields>{{"1", ""}, {"", " x "}});
+    CHECK(table->line() == 3);
+  }
   // Quotes are text, balanced or not.
-  TsvReader literal = open("\"a\"\tb\"\n\"\"\"\t'\n", {.header = false});
-  CHECK(read_all(literal) == std::vector<Fields>{{"\"a\"", "b\""}, {"\"\"\"", "'"}});
-  // Or they enclose fields; those that do not are text still, and take no tab or line with them.
-  TsvReader quoted = open("\"a\"\t\"b \"\"c\"\"\"\t\"\"\n\"d\te\"\tf\"g\n\"\t\"h\"i\"\t\"\"\"\n",
-                          {.header = false, .quoted = true});
-  CHECK(read_all(quoted) == std::vector<Fields>{{"a", "b \"c\"", ""},
-                                                {"\"d", "e\"", "f\"g"},
-                                                {"\"", "\"h\"i\"", "\"\"\""}});
-  TsvReader short_line = open("a\tb\n1\t2\n3\n");
-  Fields fields;
-  CHECK(short_line.next(fields));
-  CHECK_THROWS_WITH_AS(short_line.next(fields), doctest::Contains("2 fields in line 3 of"), Error);
-  TsvReader long_line = open("a\tb\n1\t2\t3\n", {.header = false});
-  CHECK(long_line.next(fields));
-  CHECK_THROWS_WITH_AS(long_line.next(fields), doctest::Contains("got 3"), Error);
-  TsvReader blank = open("a\tb\n\n1\t2\n");
-  CHECK_THROWS_WITH_AS(blank.next(fields), doctest::Contains("line 2"), Error);
-  CHECK_THROWS_WITH_AS(open(""), doctest::Contains("an empty file"), Error);
-  CHECK_THROWS_WITH_AS(open("a\ta\n"), doctest::Contains("\"a\" twice"), Error);
-  CHECK_THROWS_AS(TsvReader(folder / "none"), Error);
+  TableReader literal = open("\"a\"\tb\"\n\"\"\"\t'\n\"x,\ty\n");
+  CHECK(read_all(literal) == std::vector<Fields>{{"\"a\"", "b\""}, {"\"\"\"", "'"}, {"\"x,", "y"}});
+  TableReader short_line = open("a\tb\n1\t2\n3\n");
+  for (int i = 0; i < 3; ++i) CHECK(short_line.next());
+  CHECK_THROWS_WITH_AS(short_line.expect_fields(2), doctest::Contains("2 fields, got 1 in"), Error);
+  CHECK_THROWS_WITH_AS(short_line.expect_fields(2), doctest::Contains("line 3"), Error);
+  TableReader blank = open("a\tb\n\n1\t2\n");
+  CHECK(read_all(blank) == std::vector<Fields>{{"a", "b"}, {""}, {"1", "2"}});
+  CHECK_THROWS_WITH_AS(with_header(""), doctest::Contains("an empty file"), Error);
+  CHECK_THROWS_WITH_AS(with_header("a\ta\n"), doctest::Contains("\"a\" twice"), Error);
+  CHECK_THROWS_AS(TableReader("glue", folder / "none", TableKind::tsv), Error);
   const std::string most(1 << 20, 'x');
-  TsvReader longest = open("a\n" + most + "\n" + most);
-  CHECK(read_all(longest) == std::vector<Fields>{{most}, {most}});
-  TsvReader endless = open("a\n" + most + "x\n");
-  CHECK_THROWS_WITH_AS(endless.next(fields), doctest::Contains("at most 1048576 bytes"), Error);
-  CHECK_THROWS_WITH_AS(open("a\x1b[2J\ta\x1b[2J\n"), doctest::Contains("\"a\\x1b[2J\" twice"),
-                       Error);
-  CHECK_THROWS_WITH_AS(TsvReader(folder.path()), doctest::Contains("regular file"), Error);
+  TableReader longest = open("a\n" + most + "\n" + most);
+  CHECK(read_all(longest) == std::vector<Fields>{{"a"}, {most}, {most}});
+  for (const char* end : {"x\n", "x", ""}) {  // also a line that goes on and on
+    TableReader endless = open("a\n" + most + (*end == '\0' ? most : end));
+    CHECK(endless.next());
+    CHECK_THROWS_WITH_AS(endless.next(), doctest::Contains("at most 1048576 bytes"), Error);
+  }
+  CHECK_THROWS_WITH_AS(with_header("a\x1b[2J\ta\x1b[2J\n"),
+                       doctest::Contains("\"a\\x1b[2J\" twice"), Error);
+  CHECK_THROWS_WITH_AS(TableReader("glue", folder.path(), TableKind::tsv),
+                       doctest::Contains("regular file"), Error);
 }
 
 TEST_CASE("the files of the tasks") {

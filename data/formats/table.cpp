@@ -1,9 +1,10 @@
-#include "data/formats/csv.h"
+#include "data/formats/table.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/quoted.h"
@@ -11,24 +12,30 @@
 namespace frugal::data {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 18, kMaxRecord = size_t{8} << 20;
+constexpr size_t kChunk = size_t{1} << 18;
 
 }  // namespace
 
-CsvReader::CsvReader(const char* op, const std::string& path)
-    : op_(op), path_(path), stream_(op, path) {}
+TableReader::TableReader(const char* op, const std::string& path, TableKind kind)
+    : op_(op),
+      path_(path),
+      kind_(kind),
+      separator_(kind == TableKind::csv ? ',' : '\t'),
+      longest_(kind == TableKind::csv ? size_t{8} << 20 : size_t{1} << 20),
+      stream_(op, path) {
+  if (refill() && buffer_.starts_with("\xef\xbb\xbf")) begin_ = 3;
+}
 
-void CsvReader::fail(int64_t line, const std::string& message) const {
+void TableReader::fail(int64_t line, const std::string& message) const {
   throw Error(fmt::format("[{}] {} in {}, line {}", op_, message, path_, line));
 }
 
-bool CsvReader::refill() {
+bool TableReader::refill() {
   if (ended_) return false;
   buffer_.erase(0, begin_);
   begin_ = 0;
   const size_t have = buffer_.size();
-  if (have > kMaxRecord) fail(next_line_, "expected a record of at most 8 MiB");
-  const size_t want = std::max(kChunk, have);  // doubling, so that long records cost linear time
+  const size_t want = std::max(kChunk, have);  // doubles, so that long records take linear time
   buffer_.resize(have + want);
   const size_t got = stream_.read(buffer_.data() + have, want);
   buffer_.resize(have + got);
@@ -36,31 +43,57 @@ bool CsvReader::refill() {
   return got > 0;
 }
 
-size_t CsvReader::find_end() {
-  size_t length = 0;  // of what was scanned; begin_ moves when the buffer is refilled
+void TableReader::read_header() {
+  FRUGAL_CHECK(next(), "[{}] expected a header in {}, got an empty file", op_, path_);
+  header_.assign(fields_.begin(), fields_.end());
+  std::unordered_set<std::string_view> names;
+  for (const std::string& name : header_)
+    if (!names.insert(name).second)
+      fail(line_,
+           fmt::format("expected columns of different names, got {} twice", in_quotes(name)));
+}
+
+size_t TableReader::column(const std::string& name) const {
+  const auto at = std::find(header_.begin(), header_.end(), name);
+  FRUGAL_CHECK(at != header_.end(), "[{}] expected a column {} in {}, got {}", op_, in_quotes(name),
+               path_, printable(fmt::format("{}", fmt::join(header_, ", ")), 300));
+  return static_cast<size_t>(at - header_.begin());
+}
+
+size_t TableReader::find_end() {
+  size_t length = 0;  // of the scanned bytes; begin_ moves when the buffer is refilled
   bool quoted = false, start = true, field_quoted = false;
+  const auto end_after = [&](size_t bytes) {
+    if (bytes > longest_)
+      fail(next_line_,
+           fmt::format("expected a record of at most {} bytes, got a longer one", longest_));
+    return begin_ + bytes;
+  };
   while (true) {
     const char* const text = buffer_.data() + begin_;
     const size_t size = buffer_.size() - begin_;
-    if (!quoted && start && length == 0) {  // most records hold no quotes
-      const auto* stop = static_cast<const char*>(std::memchr(text, '\n', size));
-      if (stop != nullptr && std::memchr(text, '"', static_cast<size_t>(stop - text)) == nullptr)
-        return begin_ + static_cast<size_t>(stop - text);
+    if (kind_ == TableKind::tsv || length == 0) {  // csv: most records have no quotes
+      const auto* stop = static_cast<const char*>(std::memchr(text + length, '\n', size - length));
+      const size_t bytes = stop == nullptr ? size : static_cast<size_t>(stop - text);
+      if (kind_ == TableKind::tsv) length = bytes;
+      if (stop != nullptr && (kind_ == TableKind::tsv || std::memchr(text, '"', bytes) == nullptr))
+        return end_after(bytes);
     }
     for (; length < size; ++length) {
       const char c = text[length];
       if (quoted) {
         quoted = c != '"';    // a doubled quote closes and opens again
-      } else if (c == '"') {  // opens at a field's start alone; in a plain field it is a character
+      } else if (c == '"') {  // opens only at the start of a field; elsewhere it is a character
         quoted = start || (field_quoted && text[length - 1] == '"');
         field_quoted = field_quoted || quoted;
       } else if (c == '\n') {
-        return begin_ + length;
+        return end_after(length);
       } else if (c == ',') {
         field_quoted = false;
       }
       start = !quoted && c == ',';
     }
+    end_after(length);
     if (!refill()) {
       if (quoted) fail(next_line_, "expected each quote to be closed");
       return buffer_.size();
@@ -68,14 +101,14 @@ size_t CsvReader::find_end() {
   }
 }
 
-// Fields are views of the buffer; quotes are taken out in place.
-void CsvReader::split(size_t end) {
+// Fields are views of the buffer. Quotes are removed in place.
+void TableReader::split(size_t end) {
   fields_.clear();
   size_t stop = end;
   if (stop > begin_ && buffer_[stop - 1] == '\r') --stop;
   size_t at = begin_;
   while (true) {
-    if (at < stop && buffer_[at] == '"') {
+    if (kind_ == TableKind::csv && at < stop && buffer_[at] == '"') {
       size_t write = at;
       const size_t first = at++;
       while (true) {
@@ -90,18 +123,19 @@ void CsvReader::split(size_t end) {
       ++at;
       if (at < stop && buffer_[at] != ',') fail(line_, "expected a comma behind a closing quote");
     } else {
-      const auto* comma =
-          static_cast<const char*>(std::memchr(buffer_.data() + at, ',', stop - at));
-      const size_t last = comma == nullptr ? stop : static_cast<size_t>(comma - buffer_.data());
+      const auto* separator =
+          static_cast<const char*>(std::memchr(buffer_.data() + at, separator_, stop - at));
+      const size_t last =
+          separator == nullptr ? stop : static_cast<size_t>(separator - buffer_.data());
       fields_.emplace_back(buffer_.data() + at, last - at);
       at = last;
     }
     if (at >= stop) return;
-    ++at;  // a comma; behind the last one there is an empty field
+    ++at;  // skips a separator; an empty field follows the last one
   }
 }
 
-bool CsvReader::next() {
+bool TableReader::next() {
   while (true) {
     if (begin_ == buffer_.size() && !refill()) return false;
     const size_t end = find_end();
@@ -110,16 +144,17 @@ bool CsvReader::next() {
                                  buffer_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
     split(end);
     begin_ = std::min(end + 1, buffer_.size());
-    if (fields_.size() > 1 || !fields_[0].empty()) return true;
+    const bool empty = fields_.size() == 1 && fields_[0].empty();
+    if (kind_ == TableKind::tsv || !empty) return true;
   }
 }
 
-void CsvReader::expect_fields(size_t count) const {
+void TableReader::expect_fields(size_t count) const {
   if (fields_.size() != count)
     fail(line_, fmt::format("expected {} fields, got {}", count, fields_.size()));
 }
 
-int64_t CsvReader::integer(size_t index, int64_t low, int64_t high) const {
+int64_t TableReader::integer(size_t index, int64_t low, int64_t high) const {
   const std::string_view text = index < fields_.size() ? fields_[index] : std::string_view();
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -130,13 +165,13 @@ int64_t CsvReader::integer(size_t index, int64_t low, int64_t high) const {
   return value;
 }
 
-float CsvReader::real(size_t index) const {
+float TableReader::real(size_t index) const {
   const std::string_view text = index < fields_.size() ? fields_[index] : std::string_view();
   float value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error == std::errc::invalid_argument || end != text.data() + text.size())
     fail(line_, fmt::format("expected a number in field {}, got {}", index + 1, in_quotes(text)));
-  // Out of range leaves the value alone: too small is 0, too large no finite number.
+  // from_chars does not say whether the number is too small (0 here) or too large (infinite here).
   if (error == std::errc::result_out_of_range) {
     double wide = 0;
     const auto again = std::from_chars(text.data(), text.data() + text.size(), wide);

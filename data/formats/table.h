@@ -1,22 +1,35 @@
-// Tables in text, plain or gzipped: commas, quotes where a field holds commas, quotes or line ends.
-// Reads record by record, in little memory.  Ref: RFC 4180.
+// Tables in text, plain or gzipped, with commas or tabs between the fields.
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/formats/zip.h"
+#include "data/formats/byte_stream.h"
 
 namespace frugal::data {
 
-class CsvReader {
+enum class TableKind : uint8_t {
+  csv,  // commas; quotes around a field that holds commas, quotes or line ends; empty lines are
+        // skipped; records of at most 8 MiB.  Ref: RFC 4180
+  tsv,  // tabs; a quote is text, as in GLUE's files; a line is a record, of at most 1 MiB
+};
+
+// Reads record by record, in little memory. A byte order mark at the start and the carriage returns
+// of Windows's line ends are dropped.
+class TableReader {
  public:
   // `op` names the reader in messages. Errors: those of ByteStream.
-  CsvReader(const char* op, const std::string& path);
+  TableReader(const char* op, const std::string& path, TableKind kind = TableKind::csv);
 
-  // Moves on to the next record that is not an empty line; false at the end of the file.
+  // Takes the next record as the names of the columns. Errors: there is none; a name that occurs
+  // twice; those of next().
+  void read_header();
+  const std::vector<std::string>& header() const { return header_; }
+  size_t column(const std::string& name) const;  // Errors: no such column, with a list of them
+
+  // Moves on to the next record; false at the end of the file.
   // Errors (with file and line): a quote that never closes, text behind a closing quote, a record
-  // above 8 MiB, those of ByteStream::read.
+  // that is too long, those of ByteStream::read.
   bool next();
 
   // Views live until the next next().
@@ -36,12 +49,16 @@ class CsvReader {
   [[noreturn]] void fail(int64_t line, const std::string& message) const;
   const char* op_;
   std::string path_;
+  TableKind kind_;
+  char separator_;
+  size_t longest_;  // record, in bytes
   ByteStream stream_;
   std::string buffer_;
   size_t begin_ = 0;  // of the next record
   bool ended_ = false;
   int64_t line_ = 0, next_line_ = 1;
   std::vector<std::string_view> fields_;
+  std::vector<std::string> header_;
 };
 
 }  // namespace frugal::data
