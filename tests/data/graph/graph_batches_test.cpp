@@ -153,6 +153,13 @@ TEST_CASE("partitions are balanced, complete, deterministic, and cut few edges")
     if (parts == 1) CHECK(edge_cut(edge_index, part) == 0);
     if (parts == 8) CHECK(2 * edge_cut(edge_index, part) < edge_cut(edge_index, blind));
   }
+  // One direction of each edge, with loops and repetitions, is the same graph.
+  Ints ends = from;
+  ends.insert(ends.end(), to.begin(), to.end());
+  const Tensor as_drawn = Tensor::from(ends, {2, static_cast<int64_t>(from.size())});
+  PartitionOptions eight;
+  eight.parts = 8;
+  CHECK(partition(as_drawn, kNodes, eight) == partition(edge_index, kNodes, eight));
   PartitionOptions many;
   many.parts = 201;
   CHECK_THROWS_WITH_AS(partition(edge_index, kNodes, many), doctest::Contains("1 to 200 parts"),
