@@ -1,5 +1,5 @@
-// BatchSource: batches in epochs, in an order that a number repeats. Loader makes them of images;
-// sequences and graphs have their own.
+// BatchSource: batches, epoch by epoch. The same seed gives the same batches. Loader makes batches
+// of images; sequences and graphs have classes of their own.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace frugal::data {
 
-// Where the consumer stands; all a checkpoint needs.
+// How far the consumer has come. A checkpoint needs no more of a source.
 struct LoaderState {
   int64_t epoch = 0;
   int64_t next_batch = 0;
@@ -21,13 +21,15 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // The next batch, or nothing once at the end of an epoch; then the next epoch begins.
+  // The next batch. At the end of an epoch it returns nothing, once; the call after that begins the
+  // next epoch.
   virtual std::optional<Batch> next() = 0;
 
   virtual int64_t batches() const = 0;  // per epoch
   virtual int64_t samples() const = 0;  // per epoch
   virtual LoaderState state() const = 0;
-  // Continues from `state`, exactly as if its batches had been taken. Errors: outside the epoch.
+  // Continues from `state` as if all batches before it had been taken. Errors: a state outside the
+  // epoch.
   virtual void seek(const LoaderState& state) = 0;
 };
 

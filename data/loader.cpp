@@ -62,7 +62,8 @@ struct Loader::Impl {
     for (std::thread& worker : workers) worker.join();
   }
 
-  // Sample indices of an epoch. The two keys of an epoch: even for the order, odd for samples.
+  // The order of an epoch. An epoch has two keys: the even one for the order, the odd one for
+  // samples.
   RngKey epoch_key(uint64_t purpose) const {
     const uint64_t seed = word(streams::kLoader.key(options.seed), 0);
     return {seed, static_cast<uint64_t>(state.epoch) * 2 + purpose};
@@ -123,7 +124,7 @@ struct Loader::Impl {
     }
   }
 
-  // Drops what is in flight and waits for the workers, so that the epoch's order may change.
+  // Drops all unfinished batches and waits for the workers. After that the order may change.
   void drain() {
     std::unique_lock lock(mutex);
     queue.clear();
@@ -169,16 +170,16 @@ struct Loader::Impl {
   int64_t batches = 0;
   LoaderState state;
 
-  // Of the current epoch; workers read them, so they change only after drain().
+  // Of the current epoch. Workers read these members, so they change only after drain().
   bool epoch_ready = false;
   std::vector<int64_t> order;
   RngKey sample_key;
 
-  // The consumer's: jobs from state.next_batch up to `scheduled`, in order.
+  // Used by the consumer alone: the jobs from state.next_batch to `scheduled`, in order.
   std::deque<std::shared_ptr<Job>> in_flight;
   int64_t scheduled = 0;
 
-  std::mutex mutex;  // guards what follows, and done and error of the jobs
+  std::mutex mutex;  // guards the members below, and `done` and `error` of the jobs
   std::condition_variable work_ready, batch_ready;
   std::deque<std::shared_ptr<Job>> queue;
   int running = 0;

@@ -1,5 +1,6 @@
-// Loader: shuffled batches of a dataset, assembled ahead by worker threads. Order and content
-// depend only on (dataset, batch_size, shuffle, drop_last, seed, epoch), never on the threads.
+// Loader: batches of a dataset in random order, made in advance by worker threads. Order and
+// content depend on dataset, batch_size, shuffle, drop_last, seed and epoch alone, never on the
+// threads.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,21 +15,22 @@ struct LoaderOptions {
   bool shuffle = true;
   bool drop_last = false;  // leaves out the last batch of an epoch when it is not full
   uint64_t seed = 0;       // of the order and of augmentation
-  int threads = 1;         // 0: batches are assembled in next()
-  int prefetch = 2;        // batches in flight beside the caller's, when there are threads
+  int threads = 1;         // 0: next() makes the batch itself
+  int prefetch = 2;        // with threads: batches that are made in advance
 };
 
-// Thread safety: one consumer. The buffers in flight are allocated by the consumer's thread, so
-// memory peaks do not depend on timing either.
+// Thread safety: one consumer. The consumer's thread allocates all batches, so memory peaks do not
+// depend on timing either.
 class Loader : public BatchSource {
  public:
-  // Errors: an empty dataset, batch_size < 1, threads < 0, prefetch < 1, drop_last leaving nothing.
+  // Errors: an empty dataset, batch_size < 1, threads < 0, prefetch < 1, drop_last that
+  // leaves no batch.
   Loader(DatasetPtr dataset, const LoaderOptions& options = {});
   ~Loader() override;  // also in the middle of an epoch
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Errors: what the dataset threw for a sample of this batch, again at each call.
+  // Errors: what the dataset threw for a sample of this batch. Each further call throws it again.
   std::optional<Batch> next() override;
 
   int64_t batches() const override;
@@ -41,7 +43,7 @@ class Loader : public BatchSource {
   std::unique_ptr<Impl> impl_;
 };
 
-// The order of `count` samples in an epoch: Fisher-Yates with Philox.
+// The numbers 0 to count - 1 in random order. Ref: Fisher-Yates shuffle, with Philox.
 std::vector<int64_t> shuffled(int64_t count, RngKey key);
 
 }  // namespace frugal::data

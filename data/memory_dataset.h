@@ -1,4 +1,5 @@
-// Datasets held in memory: 8-bit images as the file formats give them, and tensors of the caller's.
+// Datasets in memory: ImageDataset of 8-bit images, as files hold them, and MemoryDataset of
+// tensors.
 #pragma once
 #include <vector>
 
@@ -6,9 +7,9 @@
 
 namespace frugal::data {
 
-// 8-bit images [N, H, W, C]; a sample is value / 255. Host memory of the process, in no category:
-// the accounts are of what a device would hold.
-// Errors: bytes or labels of another count than the shape says, a label outside [0, classes).
+// 8-bit images [N, H, W, C]. A sample's values are the bytes / 255. The allocator does not count
+// the images, because they stay on the host when the device is a GPU. Errors: a number of bytes or
+// labels that differs from the shape's; a label outside [0, classes).
 class ImageDataset : public Dataset {
  public:
   ImageDataset(std::vector<uint8_t> pixels, const Shape& shape, std::vector<int64_t> labels,
@@ -25,7 +26,7 @@ class ImageDataset : public Dataset {
   int64_t classes_;
 };
 
-// Contiguous cpu tensors: inputs [N, H, W, C] f32, taken as they are, and labels [N] i64.
+// Contiguous tensors on the cpu: inputs [N, H, W, C] f32, which are not scaled, and labels [N] i64.
 // Errors: other dtypes or shapes, a label outside [0, classes).
 class MemoryDataset : public Dataset {
  public:

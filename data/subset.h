@@ -6,7 +6,8 @@
 
 namespace frugal::data {
 
-// Samples [begin, end) of `inner`; end -1: all the rest. Errors: a range outside inner's.
+// Samples [begin, end) of `inner`. An end of -1 means the last sample. Errors: a range outside
+// inner.
 class Subset : public Dataset {
  public:
   Subset(DatasetPtr inner, int64_t begin, int64_t end)

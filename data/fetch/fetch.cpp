@@ -73,8 +73,8 @@ int64_t number(std::string_view text) {
   return error == std::errc() && end != text.data() ? value : -1;
 }
 
-// Opens a file of a name that others can guess. A link of any kind, a pipe, or another user's file
-// there is refused: what is written would go elsewhere. -1: no such file.
+// Opens a file whose name others can guess. Links, pipes and files of other users are refused,
+// because the content would go elsewhere. -1: no such file.
 int open_own(const std::string& path, int flags) {
   const int file = open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
   if (file < 0 && errno == ENOENT) return -1;
@@ -103,13 +103,13 @@ std::string content_of(const std::string& path) {
   return text;
 }
 
-// The file that grows: locked, so that two processes never write it at once.
+// The file that grows. It is locked, so that only one process writes it.
 class PartFile {
  public:
   explicit PartFile(std::string path) : path_(std::move(path)) {
     file_ = open_own(path_, O_RDWR | O_CREAT);
     const bool locked = flock(file_, LOCK_EX | LOCK_NB) == 0;
-    // Renamed between open and lock: then this is the finished file of another process.
+    // If the file was renamed between open and lock, it is the finished file of another process.
     struct stat here, there;
     const bool same = locked && fstat(file_, &here) == 0 && lstat(path_.c_str(), &there) == 0 &&
                       here.st_ino == there.st_ino && here.st_dev == there.st_dev;
@@ -147,7 +147,7 @@ class PartFile {
   int64_t have_ = 0;
 };
 
-// One fetch; its callbacks run inside curl and throw nothing.
+// One fetch. curl calls its callbacks, which must not throw.
 class Download {
  public:
   Download(const std::string& url, const std::string& path, const FetchOptions& options)
@@ -160,7 +160,7 @@ class Download {
     std::istringstream note(content_of(note_));
     std::string from;
     if (std::getline(note, from) && from == url_) std::getline(note, version_);
-    // Without a sum or a version nobody could tell two files' halves apart.
+    // Without a sum or a version, the halves of two different files could be joined.
     if (from != url_ || (version_.empty() && options.sha256.empty())) restart();
   }
 
@@ -221,7 +221,7 @@ class Download {
     fs::remove(note_, error);
   }
 
-  // Why it failed and may be tried again; empty after success. Throws what no retry can mend.
+  // The reason of a failure that a retry may mend; empty after success. Throws other failures.
   std::string attempt() {
     static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
     const std::unique_ptr<CURL, FreeHandle> curl(curl_easy_init());
@@ -270,7 +270,7 @@ class Download {
       if (!body_ && status == 200) restart();  // an empty file
       return {};
     }
-    if (status == 416 && begin_ > 0) {  // the file there is no longer than what is here
+    if (status == 416 && begin_ > 0) {  // the server has no bytes beyond those that are here
       restart();
       return "the server has nothing behind what is here";
     }
@@ -286,7 +286,7 @@ class Download {
 
   void on_line(std::string_view line) {
     while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
-    if (line.starts_with("HTTP/")) {  // of each answer on the way
+    if (line.starts_with("HTTP/")) {  // the first line of each answer, also of redirects
       status_ = 0;
       if (const size_t space = line.find(' '); space != std::string_view::npos)
         status_ = number(line.substr(space + 1));
@@ -301,7 +301,8 @@ class Download {
     while (value.starts_with(' ')) value.remove_prefix(1);
     if (name == "content-length") length_ = number(value);
     if (name == "content-range" && value.starts_with("bytes ")) range_ = number(value.substr(6));
-    if (name == "etag" && !value.starts_with("W/")) tag_ = value;  // weak ones name no bytes
+    if (name == "etag" && !value.starts_with("W/"))
+      tag_ = value;  // a weak tag does not stand for equal bytes
     if (name == "last-modified" && tag_.empty()) tag_ = value;
   }
 
@@ -312,7 +313,7 @@ class Download {
       failure_ = fmt::format("expected a part from byte {}, got one from {}", part_.have(), range_);
       return false;
     }
-    version_ = tag_;  // whole, and perhaps another file than last time
+    version_ = tag_;  // the whole file, perhaps another one than last time
     if (!part_.clear()) {
       failure_ = fmt::format("cannot write: {}", std::strerror(errno));
       return false;
@@ -354,9 +355,9 @@ class Download {
   const FetchOptions& options_;
   PartFile part_;
   int64_t limit_ = 0;
-  std::string version_;  // the ETag or date of what lies in the part
+  std::string version_;  // the ETag or date of the bytes in PATH.part
 
-  CURL* handle_ = nullptr;  // of the current attempt, like all that follows
+  CURL* handle_ = nullptr;  // this and all members below belong to the current attempt
   int64_t begin_ = 0, status_ = 0, length_ = -1, range_ = -1;
   std::string tag_, failure_;
   bool body_ = false;

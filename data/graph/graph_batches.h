@@ -1,4 +1,5 @@
-// Whole graphs as batches: one an epoch, of the same tensors every time.
+// GraphBatches: the whole graph as the only batch of an epoch, and what all sources of graphs
+// share.
 #pragma once
 #include <string_view>
 
@@ -10,16 +11,16 @@ namespace frugal::data {
 enum class GraphPart : uint8_t { train, val, test };
 std::string_view name_of(GraphPart part);
 
-// What batches are made of: labels and features of the right shapes. Errors: others, naming `op`.
+// Checks that labels and features have the right shapes. Messages name `op`. Errors: they do not.
 void check_graph(const char* op, const GraphData& graph);
-// The part's mask, [V] u8. Errors: the graph has none, naming random_split.
+// The part's mask [V] u8. Errors: the graph has no masks; the message names random_split.
 Tensor mask_of(const GraphData& graph, GraphPart part);
-// The part's nodes, ascending. Errors: none.
+// The part's nodes, ascending. Errors: the part has no node.
 std::vector<int64_t> nodes_of(const GraphData& graph, GraphPart part);
-// What the part may see: of training, train_edge_index where there is one.
+// The edges that the part may use: for training train_edge_index, if the graph has one; else all.
 Tensor edges_of(const GraphData& graph, GraphPart part);
 
-// Where an epoch of batches made one by one stands; what samplers have in common.
+// The base of sources that make each batch from the numbers of its epoch and its place there.
 class GraphSource : public BatchSource {
  public:
   std::optional<Batch> next() final;
@@ -33,11 +34,11 @@ class GraphSource : public BatchSource {
   LoaderState state_;
 };
 
-// Input x [V, F] f32, or for sparse features an empty [V, 0] and the extras x_row_ptr, x_col,
-// x_value. Target y, kIgnored outside of the part (with several labels a node: all of the row).
-// Extra edge_index [2, E] i64. Every epoch gives the same storages, so that models may keep what
-// they derive from them.
-// Errors: those of check_graph, a graph without the part's mask, a part without nodes.
+// Input: x [V, F] f32; if features are sparse, an empty [V, 0] with the extras x_row_ptr, x_col and
+// x_value. Target: y, with kIgnored for nodes outside the part (for all labels of such a node).
+// Extra: edge_index [2, E] i64. Each epoch gives the same tensors, so models may keep what they
+// derive from them. Errors: those of check_graph, a graph without the part's mask, a part without
+// nodes.
 class GraphBatches : public GraphSource {
  public:
   GraphBatches(const GraphData& graph, GraphPart part);

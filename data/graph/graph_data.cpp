@@ -9,11 +9,10 @@
 namespace frugal::data {
 namespace {
 
-// Of dense features: above kManyElements, next to nothing but zeros would take memory that the file
-// does not stand for.
+// Limits of dense features: a small file must not expand to a large tensor of zeros.
 constexpr int64_t kManyElements = int64_t{1} << 28, kSparsest = 4096;
 
-// `row`: scale of 1 / its sum in f64, so that the sum does not depend on the order of reading.
+// Scales a row by 1 / its sum. The sum is in f64, so it does not depend on the order of reading.
 template <class Each>
 float row_scale(int64_t begin, int64_t end, const Each& value) {
   double sum = 0;
@@ -26,7 +25,7 @@ Tensor to_tensor(const std::vector<T>& values) {
   return Tensor::from(values, {static_cast<int64_t>(values.size())});
 }
 
-// A row's columns ascending, equal ones added up.
+// Sorts a row's columns and adds up values of equal columns.
 void tidy_rows(CsrMatrix& csr) {
   bool tidy = true;
   for (int64_t r = 0; r < csr.rows && tidy; ++r)

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Takes the parser's events: no tree is built, so depth and size do no harm.
+// Handles the parser's events. No tree is built, so deep or large files take no memory.
 class Events : public json::json_sax_t {
  public:
   Events(const char* op, const std::string& path, const JsonEntry& entry)
@@ -83,7 +83,7 @@ class Events : public json::json_sax_t {
   std::vector<int64_t> numbers_;
 };
 
-// A file's bytes for the parser, which would take a NUL byte for the end.
+// Gives a file's bytes to the parser and refuses NUL bytes, at which the parser would stop.
 class Bytes {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -92,7 +92,7 @@ class Bytes {
   using pointer = const char*;
   using reference = char;
 
-  Bytes() = default;  // the end
+  Bytes() = default;  // the end iterator
   Bytes(const char* op, const std::string& path, std::FILE* file)
       : op_(op), path_(&path), file_(file) {
     ++*this;

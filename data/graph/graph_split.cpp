@@ -10,7 +10,7 @@
 namespace frugal::data {
 namespace {
 
-// Nodes with a label; of several labels a node, those with any known one.
+// The nodes with a label; if nodes have several, those with at least one that is known.
 std::vector<int64_t> labelled(const GraphData& graph) {
   std::vector<int64_t> nodes;
   const bool several = graph.y.dtype() != DType::i64;
@@ -75,7 +75,8 @@ void random_split(GraphData& graph, const GraphSplit& options) {
                  options.train, options.val, options.test);
     double until = 0;
     int64_t begin = 0;
-    for (int part = 0; part < 3; ++part) {  // borders are rounded, so shares of 1 leave none over
+    for (int part = 0; part < 3;
+         ++part) {  // rounds borders, not sizes, so shares that sum to 1 take all nodes
       until += shares[part];
       const int64_t end =
           std::min(count, static_cast<int64_t>(std::lround(until * static_cast<double>(count))));

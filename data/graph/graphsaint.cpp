@@ -12,7 +12,8 @@
 namespace frugal::data {
 namespace {
 
-// A network has outputs for all classes, so a label alone must not make millions of them.
+// A network has an output for each class, so one large label in a file must not mean millions of
+// outputs.
 constexpr int64_t kFewClasses = 4096;
 
 Tensor read_adjacency(const std::string& path, int64_t& nodes) {
@@ -31,7 +32,7 @@ Tensor read_adjacency(const std::string& path, int64_t& nodes) {
 
 void read_classes(const std::string& path, GraphData& graph) {
   std::vector<int64_t> single(static_cast<size_t>(graph.nodes), -1);
-  std::vector<uint8_t> several;  // in the file's order, so that it grows with the file
+  std::vector<uint8_t> several;  // in the file's order, so memory grows with the file
   const int64_t most = std::max(kFewClasses, graph.nodes);
   int64_t labelled = 0;
   bool lists = false;
@@ -114,8 +115,8 @@ Tensor edges_within(const Tensor& edge_index, const Tensor& mask) {
   return make_edge_index(mask.size(0), from, to, false);
 }
 
-// In place: the reader's own tensor. A column that is constant over the training nodes is only
-// centred.
+// Works in place, on a tensor that nobody else holds. A column that is constant over the training
+// nodes is centred, but not scaled.
 void standardize(const Tensor& features, const Tensor& mask) {
   const int64_t nodes = features.size(0), columns = features.size(1);
   float* x = features.mut<float>();

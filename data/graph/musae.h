@@ -7,11 +7,12 @@
 
 namespace frugal::data {
 
-// `folder`/NAME_edges.csv (id_1,id_2: undirected), NAME_features.json ({"node": [columns]}) and
-// NAME_target.csv (id, ..., label), or the same with musae_ in front. Labels are the last column,
-// as classes in alphabetical order. There is no split: see graph_split.h.
-// Errors (with file and line): missing files, tables of another form, nodes that are not 0 to
-// V - 1, each once, or edges and features of others; columns above 2^24.
+// Reads NAME_edges.csv (id_1,id_2: undirected edges), NAME_features.json ({"node": [columns]}) and
+// NAME_target.csv (id, ..., label) in `folder`, or files with musae_ before these names. The last
+// column of the targets is the label; classes are numbered in alphabetical order. The graph has no
+// split: see graph_split.h.
+// Errors (with file and line): missing files; tables of another form; targets that do not name each
+// node of 0 to V - 1 once; edges or features of other nodes; columns above 2^24.
 GraphData open_musae(const std::string& folder, const std::string& name,
                      const GraphOptions& options = {});
 

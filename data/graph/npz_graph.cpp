@@ -8,8 +8,8 @@ namespace frugal::data {
 
 namespace {
 
-// The extents of a sparse matrix, with those of its arrays held against them: headers are read, and
-// no data. So an array that expands to another size than it must have is refused before it does.
+// The extents of a sparse matrix. Compares them with the headers of its arrays, whose data are not
+// unpacked yet. So an array of a wrong size is refused before it takes memory.
 Shape csr_shape(const NpzFile& file, const std::string& name) {
   const NpyInfo info = file.info(name + "shape");
   FRUGAL_CHECK(info.shape == Shape{2} && !is_floating(info.dtype),

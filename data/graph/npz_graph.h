@@ -1,4 +1,4 @@
-// Graphs as one .npz of sparse matrices, as the benchmark of Shchur et al. 2018 distributes them.
+// Graphs in one .npz file of sparse matrices.  Ref: the benchmark of Shchur et al. 2018.
 #pragma once
 #include <string>
 
@@ -6,12 +6,13 @@
 
 namespace frugal::data {
 
-// adj_{data,indices,indptr,shape}, attr_{data,indices,indptr,shape} (sparse) and labels [V]. Edges
-// become undirected. There is no split: see graph_split.h.
-// Errors: those of NpzFile and make_csr; matrices and labels of other sizes, negative labels.
+// Reads the sparse matrices adj_{data,indices,indptr,shape} (edges, which become undirected) and
+// attr_{data,indices,indptr,shape} (features), and labels [V]. The graph has no split: see
+// graph_split.h. Before data are unpacked, the arrays' headers must agree with each other.
+// Errors: those of NpzFile and make_csr; matrices and labels whose sizes disagree; negative labels.
 GraphData open_npz_graph(const std::string& path, const GraphOptions& options = {});
 
-// A sparse matrix of arrays NAME{data,indices,indptr,shape}.
+// The sparse matrix in the arrays NAME{data,indices,indptr,shape}. Errors: as above.
 class NpzFile;
 CsrMatrix read_npz_csr(const NpzFile& file, const std::string& name);
 

@@ -35,7 +35,7 @@ std::vector<int64_t> read_test_index(const std::string& path) {
     int64_t node = -1;
     if (last > at) {
       const auto [read, error] = std::from_chars(at, last, node);
-      // 2^40: further than any file reaches, so that sums of indices cannot overflow
+      // no file names a node above 2^40; so sums of indices cannot overflow
       FRUGAL_CHECK(error == std::errc() && read == last && node >= 0 && node < int64_t{1} << 40,
                    "[planetoid] expected a node in {}, line {}", path, line);
       index.push_back(node);
@@ -45,7 +45,7 @@ std::vector<int64_t> read_test_index(const std::string& path) {
   return index;
 }
 
-// One-hot rows [N, classes] as classes; rows of zeros as kIgnored.
+// The classes of one-hot rows [N, classes]; kIgnored for rows of zeros.
 std::vector<int64_t> read_labels(const std::string& path, int64_t rows, int64_t& classes) {
   const Tensor table = to_i64(path, read_pickle_array(path));
   FRUGAL_CHECK(table.dim() == 2 && (rows < 0 || table.size(0) == rows) && table.size(1) >= 1 &&
@@ -66,7 +66,7 @@ std::vector<int64_t> read_labels(const std::string& path, int64_t rows, int64_t&
   return labels;
 }
 
-// The rows of `all`, then those of `test` at the nodes of `index`.
+// The rows of `all`, followed by the rows of `test`, which go to the nodes of `index`.
 CsrMatrix join(const CsrMatrix& all, const CsrMatrix& test, const std::vector<int64_t>& index,
                int64_t nodes) {
   std::vector<int64_t> source(static_cast<size_t>(nodes), -1);
@@ -113,8 +113,8 @@ GraphData open_planetoid(const std::string& folder, const std::string& name,
                "[planetoid] expected as many columns in {0}tx as in {0}allx ({1}) and as many rows "
                "as in {0}test.index ({2}), got {3} and {4}",
                stem, all.cols, index.size(), test.cols, test.rows);
-  // Test nodes fill a range behind the others, but for isolated ones; so a gap cannot be wider than
-  // the range is full.
+  // The test nodes are the last nodes, with gaps for isolated ones. A file with more gaps than test
+  // nodes is not accepted.
   int64_t nodes = all.rows;
   for (const int64_t node : index) {
     FRUGAL_CHECK(node >= all.rows && node - all.rows < 2 * test.rows,

@@ -1,5 +1,5 @@
-// Cora, Citeseer and Pubmed as ind.NAME.{x,tx,allx,y,ty,ally,graph,test.index}, with the split that
-// papers use: the labelled nodes of y train, the 500 behind them validate, test.index tests.
+// Cora, Citeseer and Pubmed in the files ind.NAME.{x,tx,allx,y,ty,ally,graph,test.index}, with the
+// split that papers use: the nodes of y train, the next 500 validate, those of test.index test.
 // Ref: Yang et al. 2016; Kipf and Welling 2017.
 #pragma once
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace frugal::data {
 
-// `folder` holds the files, or has a folder `planetoid` or `NAME/raw` that does. Test nodes that
-// stand nowhere (15 of Citeseer's are isolated) have features of zeros, no label and no mask.
-// Errors (naming the file): those of the pickles; parts whose sizes disagree; a test index or a
-// neighbour out of range; labels that are not one-hot.
+// The files are in `folder` or in its folder `planetoid` or `NAME/raw`. Nodes between the test
+// nodes that no file describes (15 isolated ones in Citeseer) get features of zeros, no label and
+// no mask. Errors (with the file): those of the pickle readers; files whose sizes disagree; a test
+// index or a neighbour out of range; labels that are not one-hot.
 GraphData open_planetoid(const std::string& folder, const std::string& name,
                          const GraphOptions& options = {});
 

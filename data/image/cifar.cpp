@@ -17,7 +17,7 @@ void read_cifar_file(const std::string& path, Cifar kind, int64_t records, Cifar
                "{} bytes more",
                records == 0 ? std::string("whole") : std::to_string(records), record, path, size,
                size / record, size % record);
-  // Record by record: the file's bytes are never in memory beside the pixels.
+  // Reads record by record, so that the file's bytes and the pixels are never both in memory.
   const FileHandle file = open_file("cifar", path);
   std::vector<uint8_t> bytes(static_cast<size_t>(record));
   const int64_t count = size / record;
@@ -56,7 +56,7 @@ DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train) {
   const bool nested = !is_file(folder + "/" + names[0]) && is_file(inner + "/" + names[0]);
   CifarRecords all;
   const int64_t records = kind == Cifar::c100 && train ? 50000 : 10000;
-  // A vector that grows would hold up to twice as much.
+  // Without this, a growing vector would hold up to twice as much.
   all.pixels.reserve(names.size() * static_cast<size_t>(records * kPixels));
   all.labels.reserve(names.size() * static_cast<size_t>(records));
   for (const std::string& name : names)

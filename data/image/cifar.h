@@ -1,5 +1,6 @@
-// CIFAR-10 and CIFAR-100 in the binary version: records of one (CIFAR-100: coarse and fine) label
-// byte and 3072 pixels, channel planes R, G, B of 32 x 32 each.  Ref: Krizhevsky 2009.
+// CIFAR-10 and CIFAR-100 in the binary version. A record is the label (one byte; CIFAR-100: a
+// coarse and a fine one) and 3072 bytes of pixels: planes of 32 x 32 for R, G and B.  Ref:
+// Krizhevsky 2009.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,18 +11,18 @@ namespace frugal::data {
 
 enum class Cifar : uint8_t { c10, c100 };
 
-// `pixels` as [N, 32, 32, 3] (channels last), `labels` the fine ones.
+// Pixels are [N, 32, 32, 3], channels last. Labels of CIFAR-100 are the fine ones.
 struct CifarRecords {
   std::vector<uint8_t> pixels;
   std::vector<int64_t> labels;
 };
 
-// Adds a file's records to `out`. `records`: how many it must hold, 0 for any whole number above 0.
-// Errors: missing file, another size, a label out of range, naming file, record and offset.
+// Adds a file's records to `out`. The file must hold `records` records; 0 accepts any number above
+// 0. Errors (with file, record and offset): a missing file; another size; a label out of range.
 void read_cifar_file(const std::string& path, Cifar kind, int64_t records, CifarRecords& out);
 
-// The published files in `folder`, or in its cifar-10-batches-bin / cifar-100-binary: 50000 or
-// 10000 images. Errors: as above.
+// The 50000 training or 10000 test images of the published files, in `folder` or in its folder
+// cifar-10-batches-bin or cifar-100-binary. Errors: those of read_cifar_file.
 DatasetPtr open_cifar(const std::string& folder, Cifar kind, bool train);
 
 }  // namespace frugal::data

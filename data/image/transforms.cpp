@@ -6,13 +6,14 @@
 namespace frugal::data {
 namespace {
 
-// A decorator draws at counters 0, 1, ... of its key; the inner key comes from a counter none uses.
+// A decorator draws at counters 0, 1, ... of its key. The inner key comes from a counter that no
+// decorator uses.
 RngKey inner_key(RngKey key) {
   const auto words = philox(key, ~uint64_t{0});
   return {words[0] | static_cast<uint64_t>(words[1]) << 32, key.offset};
 }
 
-// In [0, bound), from counter `index`.
+// A number in [0, bound) from counter `index`.
 int64_t draw(RngKey key, uint64_t index, int64_t bound) {
   return static_cast<int64_t>(uniform_int(key, index, static_cast<uint64_t>(bound)));
 }

@@ -1,6 +1,6 @@
-// Decorators of image datasets. A random one draws from the sample's key and hands its inner
-// dataset a key derived from it, so stacked decorators are independent and equal keys give equal
-// samples.
+// Decorators of image datasets. A random decorator draws from the sample's key and gives its inner
+// dataset another key, derived from that. So decorators of one sample are independent of each
+// other, and equal keys give equal samples.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace frugal::data {
 
-// Base of those that keep size, classes and shape.
+// The base of decorators that keep size, classes and shape.
 class Transform : public Dataset {
  public:
   explicit Transform(DatasetPtr inner) : inner_(std::move(inner)), shape_(inner_->sample_shape()) {}
@@ -21,7 +21,8 @@ class Transform : public Dataset {
   Shape shape_;  // [H, W, C]
 };
 
-// (x - mean[c]) / std[c]. Errors: not one positive finite std and finite mean per channel.
+// (x - mean[c]) / std[c]. Errors: a number of means or stds that differs from the channels'; a mean
+// that is not finite; a std that is not positive and finite.
 class Normalize : public Transform {
  public:
   Normalize(DatasetPtr inner, const std::vector<double>& mean, const std::vector<double>& std);
@@ -31,7 +32,7 @@ class Normalize : public Transform {
   std::vector<float> mean_, scale_;  // [W * C]: one row, so that the loop has no inner channel loop
 };
 
-// A crop of the image's own size from the image with `padding` pixels of `value` on each side.
+// Adds `padding` pixels of `value` on each side and takes a random crop of the image's former size.
 // Errors: padding < 0.
 class PadCrop : public Transform {
  public:
@@ -65,7 +66,7 @@ class Cutout : public Transform {
   float value_;
 };
 
-// Mean and standard deviation of each channel over all samples: what Normalize wants.
+// Mean and standard deviation of each channel over all samples, for Normalize.
 struct ChannelStats {
   std::vector<double> mean, std;
 };

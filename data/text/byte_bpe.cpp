@@ -43,7 +43,7 @@ size_t word_end(std::string_view text, size_t begin) {
     const Character next = character_at(text, current.end);
     if (next.kind != Kind::space) current = next;
   }
-  // Behind the last character of the run; of white space before a word, the last one is the word's.
+  // The end of the run. The last white space before a word belongs to the word.
   const Kind kind = current.kind;
   size_t end = current.end, last = begin;
   while (end < text.size()) {
@@ -55,8 +55,8 @@ size_t word_end(std::string_view text, size_t begin) {
   return end;
 }
 
-// GPT-2's files write bytes as characters: printable ones of Latin-1 as themselves, the others as
-// U+0100 and on, in order.
+// GPT-2's files write bytes as characters: printable characters of Latin-1 stand for themselves,
+// the other bytes are U+0100 and the following code points, in order.
 struct ByteCharacters {
   std::array<char32_t, 256> character{};
   std::unordered_map<char32_t, char> byte;
@@ -70,7 +70,7 @@ struct ByteCharacters {
   }
 };
 
-// The bytes that a token of the files stands for; nothing where it is not written so.
+// The bytes that a token of the files stands for; nothing if it has other characters.
 std::optional<std::string> to_bytes(std::string_view token) {
   static const ByteCharacters map;
   std::string bytes;
@@ -173,11 +173,11 @@ void ByteBpe::read_merges(const std::string& path) {
   }
 }
 
-// Merges the pair of lowest rank wherever it stands, from the left, until none is known. A heap
-// keeps long words from taking quadratic time.
+// Merges the pair of lowest rank wherever it occurs, from left to right, until no pair is known. A
+// heap finds the next pair, so that long words do not take quadratic time.
 void ByteBpe::append_word(std::string_view word, TokenIds& ids) const {
   struct Symbol {
-    int32_t id, previous, next;  // ids < 0: merged away
+    int32_t id, previous, next;  // id < 0: merged into another
   };
   struct Candidate {
     int32_t rank, position, left, right;
@@ -203,7 +203,7 @@ void ByteBpe::append_word(std::string_view word, TokenIds& ids) const {
   for (int32_t i = 0; i + 1 < count; ++i) offer(i);
   std::vector<Candidate> equal;
   while (!heap.empty()) {
-    // All of one rank together: what they make competes only afterwards.
+    // Merges all pairs of one rank before any pair that these merges make.
     equal.clear();
     for (const int32_t rank = heap.top().rank; !heap.empty() && heap.top().rank == rank; heap.pop())
       equal.push_back(heap.top());

@@ -1,5 +1,6 @@
-// ByteBpe: byte-level byte-pair encoding from GPT-2's files. Every text has tokens, also bytes that
-// are no UTF-8, and decodes to the same bytes. Ref: Sennrich et al. 2016; Radford et al. 2019.
+// ByteBpe: byte-level byte-pair encoding from GPT-2's files. Every sequence of bytes has tokens,
+// even if it is not UTF-8, and decoding gives the same bytes. Ref: Sennrich et al. 2016; Radford et
+// al. 2019.
 #pragma once
 #include <array>
 #include <optional>
@@ -9,23 +10,25 @@
 
 namespace frugal::data {
 
-// Text cut as GPT-2 does before pairs are merged: contractions ('s 't 're 've 'm 'll 'd), and runs
-// of letters, of numbers, of other characters, each with one space before it; white space
-// otherwise. A byte that is no UTF-8 counts as an other character. The parts joined are the text.
+// Cuts text as GPT-2 does before pairs are merged. The parts are contractions ('s 't 're 've 'm 'll
+// 'd); runs of letters, of numbers or of other characters, each with the space before it; and runs
+// of white space. A byte that is not UTF-8 counts as an other character. The joined parts are the
+// text.
 std::vector<std::string_view> gpt2_words(std::string_view text);
 
 // Thread safety: const.
 class ByteBpe : public Tokenizer {
  public:
-  // `encoder`: encoder.json or vocab.json, token to id; `merges`: merges.txt or vocab.bpe.
-  // Errors: unreadable; no JSON object of ids 0 to n - 1; a byte without token; a line of merges
-  // that is not two tokens, or whose tokens or result the vocabulary lacks, or that comes twice.
+  // `encoder` is encoder.json or vocab.json (tokens and their ids), `merges` merges.txt or
+  // vocab.bpe. Errors: an unreadable file; JSON that is not an object with ids 0 to n - 1; a byte
+  // without a token; a line of merges that is not two tokens, or occurs twice, or whose tokens or
+  // result are not in the vocabulary.
   ByteBpe(const std::string& encoder, const std::string& merges);
 
   int64_t size() const override { return static_cast<int64_t>(tokens_.size()); }
-  TokenIds encode(std::string_view text) const override;  // special tokens are text here
+  TokenIds encode(std::string_view text) const override;  // treats special tokens as plain text
   std::string decode(const TokenIds& ids) const override;
-  // The id of a token, in bytes, such as "<|endoftext|>".
+  // The id of a token, which is given as bytes, such as "<|endoftext|>".
   std::optional<int32_t> find(const std::string& token) const;
 
  private:

@@ -1,4 +1,4 @@
-// Characters: a tokenizer of single code points, numbered in the order of Unicode.
+// Characters: a tokenizer whose tokens are single code points, numbered in the order of Unicode.
 #pragma once
 #include <unordered_map>
 
@@ -9,14 +9,14 @@ namespace frugal::data {
 // Thread safety: const.
 class Characters : public Tokenizer {
  public:
-  // Errors: no characters, one twice.
+  // Errors: an empty alphabet; a character that occurs twice.
   explicit Characters(std::u32string alphabet);
-  // The characters that `text` has, sorted. Errors: empty; bytes that are no UTF-8, with the
-  // offset.
+  // A tokenizer of the characters of `text`. Errors: an empty text; bytes that are not UTF-8, with
+  // the offset.
   static Characters of(std::string_view text);
 
   int64_t size() const override { return static_cast<int64_t>(alphabet_.size()); }
-  // Errors: a character outside the alphabet or bytes that are no UTF-8, with the offset.
+  // Errors: a character outside the alphabet or bytes that are not UTF-8, with the offset.
   TokenIds encode(std::string_view text) const override;
   std::string decode(const TokenIds& ids) const override;
   const std::u32string& alphabet() const { return alphabet_; }

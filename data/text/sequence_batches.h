@@ -1,4 +1,4 @@
-// SequenceBatches: token sequences of different lengths, padded in groups of like length.
+// SequenceBatches: batches of token sequences of similar length, padded to one length.
 #pragma once
 #include <vector>
 
@@ -8,32 +8,32 @@
 
 namespace frugal::data {
 
-// One sample: its tokens, where its second segment begins (ids.size(): there is none), its label.
+// One sample.
 struct Sequence {
   TokenIds ids;
-  int32_t second = 0;
+  int32_t second = 0;  // where the second segment begins; ids.size() if there is none
   int64_t label = 0;
 };
 
 struct SequenceBatchOptions {
   int64_t batch_size = 32;
   bool shuffle = true;
-  bool group_by_length = true;  // batches of like length; otherwise as they come
-  bool drop_last = false;       // leaves out samples that do not fill a batch
+  bool group_by_length = true;  // puts samples of similar length into one batch
+  bool drop_last = false;       // leaves out the samples that do not fill a batch
   uint64_t seed = 0;
   int64_t padding = 0;  // token id
   int64_t pad_to = 0;   // T of every batch; 0: the longest of the batch
 };
 
-// Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 on
-// tokens) and token_type_ids [N, T] i64 (1 from the second segment on); all host tensors.
-// Shuffled, an epoch's samples fall into pools of 64 batches, which are sorted by length and cut;
-// the batches then come in random order. So padding is small and neighbours still vary.
-// Thread safety: one consumer.
+// Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for
+// tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on). All are host
+// tensors. With shuffle and group_by_length, random pools of 64 batches are sorted by length and
+// cut into batches, which come in random order. So there is little padding, and each epoch has
+// other batches. Thread safety: one consumer.
 class SequenceBatches : public BatchSource {
  public:
-  // Errors: no samples, an empty one, a negative token, `second` outside [0, length], a batch_size
-  // < 1, a negative padding, pad_to below a length, drop_last leaving nothing.
+  // Errors: no samples; an empty sample; a negative token; `second` outside [0, length]; batch_size
+  // < 1; a negative padding; pad_to below a sample's length; drop_last that leaves no batch.
   SequenceBatches(std::vector<Sequence> sequences, const SequenceBatchOptions& options = {});
 
   std::optional<Batch> next() override;
@@ -42,9 +42,9 @@ class SequenceBatches : public BatchSource {
   LoaderState state() const override { return state_; }
   void seek(const LoaderState& state) override;
 
-  // Indices of the next batch's samples, in its order; empty at the end of an epoch.
+  // The indices of the next batch's samples, in the batch's order; empty at the end of an epoch.
   std::vector<int64_t> next_indices();
-  // Padded positions over all, in the epoch that state() is in.
+  // The share of padding among all positions of the current epoch.
   double padding_share();
 
  private:
@@ -59,12 +59,12 @@ class SequenceBatches : public BatchSource {
   SequenceBatchOptions options_;
   int64_t batches_ = 0, samples_ = 0;
   LoaderState state_;
-  bool epoch_ready_ = false;  // of state_.epoch: order_ and spans_
+  bool epoch_ready_ = false;  // order_ and spans_ are those of state_.epoch
   std::vector<int64_t> order_;
   std::vector<Span> spans_;
 };
 
-// The key of an epoch of `stream`.
+// The key of `stream` for one epoch.
 RngKey epoch_key(uint64_t seed, const RandomStream& stream, int64_t epoch);
 
 }  // namespace frugal::data

@@ -12,27 +12,27 @@ struct TextRange {
   int64_t begin = 0, end = 0;  // in tokens
 };
 
-// The first part to train on, the last `validation` of the tokens, rounded up, to validate.
+// The tokens to train on and those to validate on: the share `validation` at the end, rounded up.
 // Errors: a share outside [0, 1).
 std::pair<TextRange, TextRange> split_text(int64_t tokens, double validation);
 
 struct TextBatchOptions {
   int64_t batch_size = 32;
   int64_t length = 128;  // T
-  bool random = true;    // windows from anywhere; otherwise one after the other, each token once
-  int64_t batches = 0;   // random: per epoch; 0: as many as take the range's tokens once
+  bool random = true;    // windows begin anywhere; false: one window follows the other
+  int64_t batches = 0;   // per epoch, if random; 0: as many as hold as many tokens as the range
   uint64_t seed = 0;
 };
 
-// Batches: input [N, T] i64, target [N, T] i64: the tokens that follow. One after the other, the
-// last batch has fewer windows, and the tokens behind the last whole window are left out.
-// Thread safety: one consumer.
+// Batches: input [N, T] i64; target [N, T] i64, the token that follows each token of the input. If
+// windows are not random, the last batch may have fewer, and tokens behind the last whole window
+// are left out. Thread safety: one consumer.
 class TextBatches : public BatchSource {
  public:
   using Tokens = std::shared_ptr<const TokenIds>;
 
-  // Errors: batch_size, length or batches that are not positive (0 batches: see above); a range
-  // outside the tokens or with fewer than length + 1 of them.
+  // Errors: batch_size or length < 1; batches < 0; a range outside the tokens or of fewer than
+  // length + 1 tokens.
   TextBatches(Tokens tokens, const TextRange& range, const TextBatchOptions& options = {});
 
   std::optional<Batch> next() override;

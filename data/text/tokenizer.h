@@ -1,4 +1,4 @@
-// Tokenizer: text to token ids and back. Language models need no more.
+// Tokenizer: turns text into token ids and token ids into text.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Unicode facts for the tokenizers, from ICU: UTF-8, categories, lower case, decomposition.
+// What tokenizers need of Unicode, through ICU: UTF-8, categories, lower case, decomposition.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace frugal::data {
 
-// One code point of UTF-8 text, or one byte (0x80 to 0xFF) that belongs to none.
+// One code point of UTF-8 text; or, not valid, one byte (0x80 to 0xFF) that is not UTF-8.
 struct CodePoint {
   char32_t code = 0;
   bool valid = true;
 };
 
-// Reads the code point at `at` and moves `at` behind it; behind one byte where the text is not
-// UTF-8. REQUIRES: at < text.size().
+// Reads the code point at `at` and moves `at` behind it. If the text is not UTF-8 there, reads one
+// byte. REQUIRES: at < text.size().
 CodePoint next_code_point(std::string_view text, size_t& at);
 
 std::u32string from_utf8(std::string_view text);  // bytes that are not UTF-8 are left out
@@ -28,7 +28,7 @@ bool is_control(char32_t code);      // Cc, Cf
 bool is_separator(char32_t code);    // Zs
 bool is_white_space(char32_t code);  // the property White_Space
 
-std::u32string lower_case(std::u32string_view text);  // full mappings, no language's own rules
+std::u32string lower_case(std::u32string_view text);  // full mappings, rules of no language
 std::u32string decomposed(std::u32string_view text);  // normalization form D
 
 }  // namespace frugal::data

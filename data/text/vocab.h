@@ -12,7 +12,8 @@ namespace frugal::data {
 // Thread safety: const.
 class Vocabulary {
  public:
-  // Token i gets id i. Errors: none at all, an empty token, a token twice; `from` names the source.
+  // Token i gets id i. Messages name the source `from`. Errors: no tokens; an empty token; a token
+  // that occurs twice.
   Vocabulary(std::vector<std::string> tokens, const std::string& from);
 
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
@@ -30,8 +31,8 @@ class Vocabulary {
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> ids_;
 };
 
-// A vocab.txt: one token a line, white space around it ignored. Errors: unreadable; as above, with
-// line numbers.
+// Reads a vocab.txt: one token per line; white space around it does not count. Errors: an
+// unreadable file; those of Vocabulary, with line numbers.
 Vocabulary read_vocabulary(const std::string& path);
 
 }  // namespace frugal::data

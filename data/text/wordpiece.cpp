@@ -8,7 +8,7 @@
 namespace frugal::data {
 namespace {
 
-bool is_ideograph(char32_t code) {  // the CJK blocks that BERT names; kana and hangul are words
+bool is_ideograph(char32_t code) {  // the CJK blocks that BERT names; not kana and hangul
   constexpr char32_t kBlocks[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
                                      {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B820, 0x2CEAF},
                                      {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
@@ -18,7 +18,7 @@ bool is_ideograph(char32_t code) {  // the CJK blocks that BERT names; kana and 
   });
 }
 
-// Every ASCII character but letters, digits, space and controls, whatever its category.
+// Punctuation in Unicode, and all ASCII characters except letters, digits, space and controls.
 bool splits_words(char32_t code) {
   if (code >= 0x80) return is_punctuation(code);
   return code > U' ' && code < 0x7F && !(code >= U'0' && code <= U'9') &&
@@ -33,7 +33,7 @@ std::u32string cleaned(std::u32string_view text) {
       out.push_back(U' ');
     } else if (code == 0xFFFD || is_control(code)) {
       continue;
-    } else if (is_white_space(code)) {  // with the line separators, which Python's split() takes
+    } else if (is_white_space(code)) {  // includes line separators, as Python's split() does
       out.push_back(U' ');
     } else if (is_ideograph(code)) {
       out.append({U' ', code, U' '});
@@ -61,7 +61,7 @@ std::vector<std::string> basic_tokens(std::string_view text, bool lower) {
   std::vector<std::string> words;
   bool inside = false;
   for (char32_t code : clean) {
-    // Decomposition makes no new spaces but other ones: U+2000 becomes U+2002.
+    // Decomposition may change one space into another, such as U+2000 into U+2002.
     const bool space = code == U' ' || (code >= 0x80 && is_white_space(code));
     const bool alone = !space && splits_words(code);
     if (space || alone) inside = false;
@@ -101,12 +101,12 @@ void WordPiece::append_pieces(std::string_view word, TokenIds& ids) const {
     std::optional<int64_t> id;
     while (piece.size() > prefix) {
       const size_t taken = piece.size() - prefix;
-      // Between characters only.
+      // Cuts between characters only.
       if (taken == rest.size() || !is_continuation_byte(rest[taken])) id = vocabulary_.find(piece);
       if (id) break;
       piece.pop_back();
     }
-    if (!id) {  // then the whole word is unknown
+    if (!id) {  // the whole word is unknown
       ids.resize(before);
       return ids.push_back(unknown_);
     }

@@ -1,5 +1,6 @@
-// WordPiece, as BERT's uncased models use it: words of lower-case letters without accents, then the
-// longest pieces of a vocabulary. Ref: Devlin et al. 2018; the published basic tokenizer.
+// WordPiece, as BERT's uncased models use it: text becomes lower-case words without accents, and
+// each word is cut into the longest pieces that the vocabulary has. Ref: Devlin et al. 2018; the
+// published basic tokenizer.
 #pragma once
 #include "data/text/tokenizer.h"
 #include "data/text/vocab.h"
@@ -7,18 +8,19 @@
 namespace frugal::data {
 
 struct WordPieceOptions {
-  bool lower_case = true;             // and without accents
+  bool lower_case = true;             // lower case without accents
   int64_t max_word_characters = 100;  // longer words become [UNK]
 };
 
-// Words and single punctuation marks of `text`: control characters (Cc, Cf), U+FFFD and bytes that
-// are no UTF-8 vanish, CJK ideographs stand alone, case and nonspacing marks go.
+// The words and single punctuation marks of `text`. A CJK ideograph is a word of its own. Control
+// characters (Cc, Cf), U+FFFD and bytes that are not UTF-8 are removed. With lower_case, capitals
+// become small letters and nonspacing marks are removed.
 std::vector<std::string> basic_tokens(std::string_view text, bool lower_case = true);
 
 // One or two texts as a model reads them: [CLS] a [SEP] or [CLS] a [SEP] b [SEP].
 struct TokenPair {
   TokenIds ids;
-  int32_t second = 0;  // where b begins, ids.size() without b: token_type_ids are 1 from there
+  int32_t second = 0;  // where b begins; ids.size() without b. From there token_type_ids are 1
 };
 
 // Thread safety: const.
@@ -28,15 +30,15 @@ class WordPiece : public Tokenizer {
   WordPiece(Vocabulary vocabulary, const WordPieceOptions& options = {});
 
   int64_t size() const override { return vocabulary_.size(); }
-  // Pieces of words, "##" before all but the first; [UNK] for a word that has none. Special tokens
-  // are not recognised in text.
+  // The pieces of each word, with "##" before all except the first; [UNK] for a word that cannot be
+  // cut into pieces. Special tokens in the text are treated as text.
   std::vector<std::string> pieces(std::string_view text) const;
   TokenIds encode(std::string_view text) const override;
-  // Pieces joined to words, words by spaces.
+  // Joins pieces to words, and words with spaces.
   std::string decode(const TokenIds& ids) const override;
 
-  // With special tokens, at most max_length ids: the longer of a and b loses its last one, b where
-  // they are equal. Errors: max_length < 2, or < 3 for a pair.
+  // At most max_length ids, with special tokens. While there are more, the longer of a and b loses
+  // its last id; if they are equally long, b does. Errors: max_length < 2, or < 3 for a pair.
   TokenPair single(const TokenIds& a, int64_t max_length) const;
   TokenPair pair(TokenIds a, TokenIds b, int64_t max_length) const;
 
