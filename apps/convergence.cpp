@@ -69,7 +69,7 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   if (c.track_interval == 0 && c.guard == 0) return std::nullopt;
   TrackingOptions options;
   if (c.track_interval > 0) options.interval = c.track_interval;
-  options.samples = c.adapt_samples;
+  options.samples = c.track_samples;
   options.batch = config.data.batch_size * config.train.gradient_accumulation;
   options.sgd = config.optim.name == "sgd";
   options.momentum = options.sgd ? config.optim.momentum : 0;
@@ -105,7 +105,7 @@ Tracking::Tracking(Module& model, SavePolicy& policy, const TrackingOptions& opt
                       "expected a policy with a width to set: of a level other than L0, with "
                       "stochastic or dithered rounding");
   if (bits() < options.least_bits)
-    throw ConfigError("compression.guard_min_bits",
+    throw ConfigError("compression.advanced.guard_min_bits",
                       fmt::format("expected at most the {} bits to start with, got {}", bits(),
                                   options.least_bits));
   const compress::Adjustable::Range range = adjustable_->fineness_range();

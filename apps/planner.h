@@ -6,16 +6,16 @@
 //   everything raw; raw and recipes; recipes and, for each tensor, raw or 1 to 16 bits, or 1 to 8
 //   in a file (compression.offload).
 // Where none fits, or none with good widths, the same with blocks recomputed
-// (compression.budget_recompute): the first ones, as few as let the widths be good, or all.
+// (compression.budget.recompute): the first ones, as few as let the widths be good, or all.
 // Widths are those of least predicted variance (compress/policies/allocate.h) for a number of kept
 // bytes, the largest whose peak fits. Then what is not alive at the peak takes what room it has:
 // tensors that cannot have a bit more are settled, the others share what is left, and so on.
-// Smaller slices (compression.slice_bytes, to a sixteenth) and a file for the tensors that wait
-// longest are used where they lower the variance by much, since they cost time. Then recipes that
-// fit are kept raw and not rebuilt, lossy ones first, then those that rebuild most for their bytes.
-// Until sensitivities are measured, each element counts alike. What an entropy stage saves counts
-// as far as it was seen (compress/policies/budget_policy.h), so the first plan counts on nothing,
-// and later ones code nothing where that predicts less variance.
+// Smaller slices (compression.advanced.slice_bytes, to a sixteenth) and a file for the tensors that
+// wait longest are used where they lower the variance by much, since they cost time. Then recipes
+// that fit are kept raw and not rebuilt, lossy ones first, then those that rebuild most for their
+// bytes. Until sensitivities are measured, each element counts alike. What an entropy stage saves
+// counts as far as it was seen (compress/policies/budget_policy.h), so the first plan counts on
+// nothing, and later ones code nothing where that predicts less variance.
 //
 // With equal configurations, sensitivities and steps so far, plans are equal.
 #pragma once

@@ -173,7 +173,7 @@ std::string Planner::advice() {
   });
   if (batch > 0) ways.push_back(fmt::format("data.batch_size = {}", batch));
   if (blocks_ == 0 && !config_.optim.in_backward)
-    offer("compression.budget_recompute = true",
+    offer("compression.budget.recompute = true",
           [](Config& other) { other.compression.budget_recompute = true; });
   if (!draft_->can_move())
     offer("a folder for compression.offload with a window of 0", [](Config& other) {

@@ -8,6 +8,7 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
+#include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/makers.h"
 #include "apps/gradient_noise.h"
@@ -44,7 +45,11 @@ Estimate drawn(GradientBench& bench, const Batch& batch, compress::AdaptivePolic
 
 void bench_sensitivity(const BenchArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
-  if (!compress::parse_level(config.compression.level).adaptive) config.compression.level = "L2";
+  if (!has_adaptive_widths(config.compression)) {
+    config.compression.width = 4;
+    config.compression.gact_adaptive = true;
+    name_level(config.compression);
+  }
   config.compression.offload.clear();
   resolve(config);
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 32;

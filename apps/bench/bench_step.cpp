@@ -84,9 +84,9 @@ Variant parse_variant(const std::string& text, const Json& document) {
       throw ConfigError("", fmt::format("--variant: expected keys of compression, "
                                         "train.checkpointing or cuda_graphs, got '{}'",
                                         set));
-    apply_set(own, set);
     variant.sets.push_back(set);
   }
+  apply_sets(own, variant.sets);
   variant.config = parse_config(own);
   variant.unread = unread_keys(variant.config);
   // The rows that come by themselves may leave the configuration's own keys without a reader.
@@ -377,7 +377,7 @@ void bench_step(const BenchArguments& arguments) {
   Json document = arguments.config.empty()
                       ? workload(arguments.workload.empty() ? "r20" : arguments.workload)
                       : read_json(arguments.config);
-  for (const std::string& set : arguments.sets) apply_set(document, set);
+  apply_sets(document, arguments.sets);
   Bench bench;
   bench.config = parse_config(document);
   const Config& config = bench.config;

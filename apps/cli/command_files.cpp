@@ -30,8 +30,8 @@ void grad_command(const GradArguments& arguments) {
   const Device device = set_up_computing_device(config.run, "computed");
   if (config.compression.policy == "budget" || !config.compression.memory_budget.empty())
     throw ConfigError(
-        "compression.policy",
-        "expected gact, actnn or acgc for a single gradient, got budget, which plans whole runs");
+        "compression.memory_budget",
+        "expected none for a single gradient, since a plan within a budget is for whole runs");
   const auto weights = data::SafetensorsFile::open(arguments.weights);
   StepMemory memory;
   double loss_value = 0;

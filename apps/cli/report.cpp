@@ -217,12 +217,10 @@ std::string compress_more(const CompressionConfig& config) {
   if (config.policy == "budget")
     return fmt::format("compression.memory_budget (now {})", config.memory_budget);
   if (config.policy == "acgc")
-    return fmt::format("a higher compression.acgc_growth (now {})", config.acgc_growth);
-  if (config.policy == "actnn")
-    return fmt::format("compression.level (now {}) L3, or its average_bits", config.level);
-  if (config.level == "L1.2") return "";
-  return fmt::format("compression.level (now {}) {}", config.level,
-                     config.level == "L0" ? "L1 or L1.2" : "L1.2 or L2.2");
+    return fmt::format("a higher compression.acgc.growth (now {})", config.acgc_growth);
+  if (config.width > 0 && config.width <= 2) return "";
+  return fmt::format("fewer compression.bits (now {}): {}", config.width,
+                     config.width == 0 ? "4 or 2" : "2, or an average such as 2.5");
 }
 
 }  // namespace

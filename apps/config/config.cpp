@@ -6,7 +6,9 @@
 #include <numeric>
 #include <sstream>
 
+#include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
+#include "apps/config/level_keys.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/fetch/sources.h"
@@ -95,14 +97,39 @@ void assign(Config& config, const Section& section, const Field& field, const Js
     field.set(config, value);
 }
 
+[[noreturn]] void unknown_or_old(const std::string& path) {
+  for (const OldKey& old : old_keys())
+    if (old.path == path) throw ConfigError("", fmt::format("{} is now {}", old.path, old.now));
+  unknown(path);
+}
+
+const Section* section_named(const std::string& name) {
+  for (const Section& section : config_sections())
+    if (!name.empty() && section.name == name) return &section;
+  return nullptr;
+}
+
+void check_policy(const std::string& path, const Json& value) {
+  if (path == "compression.policy" && value == "budget")
+    throw ConfigError(path,
+                      "expected one of gact, actnn, acgc, got \"budget\", which is no value of its "
+                      "own any more: a compression.memory_budget such as \"2 GiB\" means it");
+}
+
 void parse_section(Config& config, const Section& section, const Json& document) {
   if (!document.is_object())
     throw ConfigError(section.name,
                       fmt::format("expected an object, got {}", document.type_name()));
   for (const auto& [key, value] : document.items()) {
-    const Field* field = find(section, key);
-    if (field == nullptr) unknown(section.name + "." + key);
-    assign(config, section, *field, value);
+    const std::string path = section.name + "." + key;
+    if (const Field* field = find(section, key)) {
+      check_policy(path, value);
+      assign(config, section, *field, value);
+    } else if (const Section* inner = section_named(path)) {
+      parse_section(config, *inner, value);
+    } else {
+      unknown_or_old(path);
+    }
   }
 }
 
@@ -137,19 +164,17 @@ Json parse_text(std::string_view text, const std::string& from) {
 
 }  // namespace
 
-Config parse_config(const Json& document) {
+Config parse_config(const Json& given) {
   Config config;
-  if (!document.is_object())
-    throw ConfigError("",
-                      fmt::format("expected an object of sections, got {}", document.type_name()));
+  if (!given.is_object())
+    throw ConfigError("", fmt::format("expected an object of sections, got {}", given.type_name()));
+  Json document = given;
+  expand_level(document);
   const auto& sections = config_sections();
   for (const auto& [key, value] : document.items()) {
     if (key == kSchemaKey) continue;
-    const std::string& name = key;
-    const auto section = std::find_if(sections.begin(), sections.end(), [&](const Section& s) {
-      return !s.name.empty() && s.name == name;
-    });
-    if (section != sections.end()) {
+    const Section* section = key.find('.') == std::string::npos ? section_named(key) : nullptr;
+    if (section != nullptr) {
       parse_section(config, *section, value);
       continue;
     }
@@ -158,6 +183,7 @@ Config parse_config(const Json& document) {
     assign(config, sections.back(), *field, value);
   }
   check_together(config);
+  name_level(config.compression);
   return config;
 }
 
@@ -174,6 +200,24 @@ void apply_set(Json& document, const std::string& text) {
     if (node->is_null() && !parts.eof()) *node = Json::object();
   }
   *node = Json::accept(value) ? parse_text(value, "--set " + printable(path)) : Json(value);
+}
+
+namespace {
+
+// The level that a "path=value" chooses; empty: none.
+std::string level_set_by(const std::string& set) {
+  constexpr std::string_view kKey = "compression.level=";
+  const std::string value = set.starts_with(kKey) ? set.substr(kKey.size()) : "";
+  return value == "null" ? "" : value;
+}
+
+}  // namespace
+
+void apply_sets(Json& document, const std::vector<std::string>& sets) {
+  for (const std::string& set : sets)
+    if (const std::string level = level_set_by(set); !level.empty())
+      remove_keys_of_levels(document, level);
+  for (const std::string& set : sets) apply_set(document, set);
 }
 
 Json read_json(const std::string& path) {
@@ -205,7 +249,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
     throw ConfigError(
         "", fmt::format("{}: expected an object of sections, got {}", path, document.type_name()));
   const Json file = document;
-  for (const std::string& set : sets) apply_set(document, set);
+  apply_sets(document, sets);
   Config config = parse_config(document);
   check_set_keys(config, sets, chosen);
   std::vector<UnreadKey> own;
@@ -221,21 +265,37 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
   return config;
 }
 
+namespace {
+
+bool is_chosen(const std::vector<std::string>& sets, const std::string& path) {
+  return std::any_of(sets.begin(), sets.end(),
+                     [&](const std::string& set) { return set.starts_with(path + "="); });
+}
+
+}  // namespace
+
 void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen) {
   for (const UnreadKey& key : unread_keys(config))
     for (const std::string& set : sets) {
       const std::string path = set.substr(0, set.find('='));
-      if (!is_within(key.path, chosen) && (key.path == path || is_within(key.path, path)))
-        throw ConfigError(key.path, key.what);
+      if (is_within(key.path, chosen)) continue;
+      if (key.path == path || is_within(key.path, path)) throw ConfigError(key.path, key.what);
+      const std::string level = level_set_by(set);
+      if (level.empty() || is_chosen(sets, key.path)) continue;
+      for (const auto& each : keys_of_level(policy_of(config), level))
+        if (each.first == key.path)
+          throw ConfigError(path, fmt::format("{} sets {}: {}", level, key.path, key.what));
     }
 }
 
 Json to_json(const Config& config) {
   Json document = Json::object();
   for (const Section& section : config_sections()) {
-    Json& place = section.name.empty() ? document : document[section.name];
-    for (const Field& field : section.fields) place[field.key] = field.get(config);
+    Json* place = &document;
+    std::stringstream parts(section.name);
+    for (std::string part; std::getline(parts, part, '.');) place = &(*place)[part];
+    for (const Field& field : section.fields) (*place)[field.key] = field.get(config);
   }
   return document;
 }
@@ -256,14 +316,18 @@ Json config_schema() {
       entry["description"] = field.doc;
       fields[field.key] = std::move(entry);
     }
-    if (section.name.empty()) {
-      for (auto& [key, entry] : fields.items()) schema["properties"][key] = entry;
-    } else {
-      schema["properties"][section.name] = {{"type", "object"},
-                                            {"description", section.doc},
-                                            {"additionalProperties", false},
-                                            {"properties", std::move(fields)}};
+    Json* place = &schema["properties"];
+    std::stringstream parts(section.name);
+    for (std::string part; std::getline(parts, part, '.');) {
+      Json& inner = (*place)[part];
+      if (inner.is_null())
+        inner = {{"type", "object"},
+                 {"description", section.doc},
+                 {"additionalProperties", false},
+                 {"properties", Json::object()}};
+      place = &inner["properties"];
     }
+    for (auto& [key, entry] : fields.items()) (*place)[key] = entry;
   }
   return schema;
 }

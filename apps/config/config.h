@@ -85,12 +85,35 @@ struct ScheduleConfig {
 };
 
 struct CompressionConfig {
-  std::string policy = "gact";
+  std::string policy = "gact";  // after resolve(): "budget" where there is a memory_budget
   std::string memory_budget;
-  bool budget_recompute = false;
+  double width = 4;  // compression.bits: 0: raw; a fraction: adaptive widths of this average
+  // What policies take. They follow from width, policy and its section (name_level()).
   std::string level = "L1";
-  int64_t bits = 0;
+  int64_t bits = 0;         // instead of the level's, unless 0
+  double average_bits = 0;  // the same of a level with adaptive widths
   bool recipes = true;
+  bool entropy = false;
+  std::string offload;
+  double guard = 0;
+  // compression.gact, which memory_budget reads, too
+  bool gact_adaptive = false;
+  int64_t adapt_interval = 1000;
+  int64_t adapt_samples = 32;
+  double adapt_share = 0.01;
+  // compression.actnn
+  bool actnn_adaptive = false;
+  bool actnn_products_only = false;
+  int64_t actnn_interval = 1000;
+  // compression.acgc
+  double acgc_growth = 1;
+  std::string acgc_rule = "derived";
+  std::string acgc_count = "worst";
+  std::string acgc_codec = "fixed_z";
+  int64_t acgc_interval = 100;
+  // compression.budget
+  bool budget_recompute = false;
+  // compression.advanced
   std::string signs = "codes";
   double chain = 16;
   std::optional<int64_t> slice_bytes;
@@ -98,21 +121,10 @@ struct CompressionConfig {
   int64_t group_size = 256;
   std::string group_axis = "column";
   std::string rounding = "auto";
-  double average_bits = 0;
-  int64_t adapt_interval = 1000;
-  int64_t adapt_samples = 32;
-  double adapt_share = 0.01;
-  double acgc_growth = 1;
-  std::string acgc_rule = "derived";
-  std::string acgc_count = "worst";
-  std::string acgc_codec = "fixed_z";
-  int64_t acgc_interval = 100;
-  bool entropy = false;
-  int64_t track_interval = 0;
-  double guard = 0;
-  int64_t guard_min_bits = 1;
-  std::string offload;
   int64_t offload_window = int64_t{256} << 20;
+  int64_t guard_min_bits = 1;
+  int64_t track_interval = 0;
+  int64_t track_samples = 32;
 };
 
 struct TrainConfig {
@@ -162,10 +174,13 @@ Config load_config(const std::string& path, const std::vector<std::string>& sets
                    const std::string& chosen = {});
 Json read_json(const std::string& path);
 void apply_set(Json& document, const std::string& assignment);  // one "path=value"
+// Each of `sets`. Of a compression.level among them: the keys that levels set leave the document
+// first, so that the level counts, and what `sets` gives beside it.
+void apply_sets(Json& document, const std::vector<std::string>& sets);
 
 // A key that nothing reads in this run, such as data.split with images. Errors: one that `sets`
 // names. load_config() refuses those of the file, too, where nothing reads them in the file's own
-// run either: `--set compression.level=L0` may leave the file's group_size without a reader.
+// run either: `--set compression.bits=0` may leave the file's group_size without a reader.
 void check_set_keys(const Config& config, const std::vector<std::string>& sets,
                     const std::string& chosen = {});
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "apps/config/level_keys.h"
 #include "apps/config/make_model.h"
-#include "compress/policies/levels.h"
 
 namespace frugal::apps {
 namespace {
@@ -13,11 +13,6 @@ bool is_one_of(const std::string& name, const std::vector<std::string>& names) {
 }
 std::string listed(const char* what, const std::vector<std::string>& names) {
   return fmt::format("{} {}", what, fmt::join(names, ", "));
-}
-const compress::Level* level_of(const Config& c) {  // null: one of actnn's alone
-  for (const compress::Level& level : compress::levels())
-    if (level.name == c.compression.level) return &level;
-  return nullptr;
 }
 
 }  // namespace
@@ -87,39 +82,29 @@ std::string policy_of(const Config& c) {
   return budget ? "budget" : compression.policy;
 }
 Reader policies(const std::vector<std::string>& names) {
-  return {listed("compression.policy", names), {"compression.policy"}, [names](const Config& c) {
-            return is_one_of(policy_of(c), names);
-          }};
+  return {listed("compression.policy", names),
+          {"compression.policy", "compression.memory_budget"},
+          [names](const Config& c) { return is_one_of(policy_of(c), names); }};
 }
 Reader packing() {
-  return {"what packs activations: policy gact above level L0, actnn above L0, acgc, budget",
-          {"compression.policy", "compression.level"},
+  return {"what packs activations: policies gact and actnn with bits above 0, acgc, memory_budget",
+          {"compression.policy", "compression.bits"},
           packs};
 }
 bool packs(const Config& c) {
   const std::string policy = policy_of(c);
-  if (policy == "gact" && c.compression.bits > 0) return true;
-  return policy == "acgc" || policy == "budget" || c.compression.level != "L0";
+  return policy == "acgc" || policy == "budget" || c.compression.width > 0;
 }
-bool may_rebuild(const Config& c) {  // level L1 of actnn packs what products read, and no more
-  return policy_of(c) != "actnn" || c.compression.level != "L1";
+bool may_rebuild(const Config& c) {
+  return policy_of(c) != "actnn" || !c.compression.actnn_products_only;
 }
 bool rebuilds(const Config& c) {
   return policy_of(c) == "budget" || (c.compression.recipes && may_rebuild(c));
 }
 bool measures(const Config& c) {
-  if (policy_of(c) == "budget") return true;
-  const compress::Level* level = level_of(c);
-  return policy_of(c) == "gact" && level != nullptr && level->adaptive;
+  return policy_of(c) == "budget" || (policy_of(c) == "gact" && chooses_widths(c));
 }
-bool chooses_widths(const Config& c) {
-  if (policy_of(c) != "actnn") return measures(c);
-  return c.compression.level != "L0" && c.compression.level != "L1" && c.compression.level != "L2";
-}
-bool checkpoints(const Config& c) {
-  const compress::Level* level = level_of(c);
-  return c.train.checkpointing ||
-         (policy_of(c) == "gact" && level != nullptr && level->checkpointing);
-}
+bool chooses_widths(const Config& c) { return has_adaptive_widths(c.compression); }
+bool checkpoints(const Config& c) { return c.train.checkpointing; }
 
 }  // namespace frugal::apps

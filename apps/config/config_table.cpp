@@ -1,6 +1,7 @@
 #include "apps/config/config_table.h"
 
 #include "apps/config/config_readers.h"
+#include "apps/config/level_keys.h"
 #include "apps/config/makers.h"
 #include "compress/bounded/error_bounded.h"
 
@@ -335,86 +336,166 @@ Section schedule() {
 Section compression() {
   constexpr auto s = &Config::compression;
   using C = CompressionConfig;
+  // The configuration holds what a level sets (expand_level()), not its name.
+  Field level;
+  level.key = "level";
+  level.schema = or_null(choice(level_names()));
+  level.doc =
+      "A paper's name for other keys, which are set in its place; null: none. GACT's: L0: bits 0; "
+      "L1, L1.1, L1.2: bits 4, 8, 2; L2, L2.1, L2.2: bits 4, 3, 2 with gact.adaptive; L3: L2 with "
+      "offload; CB1: L1 with train.checkpointing; CB2 equals CB1 here. With policy actnn: L0: bits "
+      "0; L1: bits 4 with actnn.products_only; L2: bits 4; L3: bits 2 with actnn.adaptive; L4: L3 "
+      "with offload; L5 equals L4 here. bits beside it replaces its width.";
+  level.get = [](const Config&) { return Json(nullptr); };
+  level.set = [](Config&, const Json&) {};
+  level.reader = every_run();
+  Field policy = field(
+      s, "policy", &C::policy, choice({"gact", "actnn", "acgc"}),
+      "Who decides how each tensor is kept. gact: one width, or widths by measured sensitivity. "
+      "actnn: widths of tensors and samples by formulas. acgc: an error bound for each tensor, "
+      "from "
+      "acgc.growth. With memory_budget a plan decides instead.",
+      every_run());
+  policy.get = [](const Config& c) {
+    return Json(c.compression.policy == "budget" ? "gact" : c.compression.policy);
+  };
   return {
       "compression",
       "How activations are kept until the backward pass.",
-      {field(s, "policy", &C::policy, choice({"gact", "budget", "actnn", "acgc"}),
-             "Who decides how each tensor is kept. gact, actnn: the level. budget: a plan within "
-             "memory_budget. acgc: an error bound for each from acgc_growth.",
-             every_run()),
+      {field(
+           s, "bits", &C::width, number(0, 16),
+           "Bits of a value: 0: as it is; 1 to 16: this width everywhere; a fraction such as 2.5: "
+           "this average, each tensor with a width of its own (see also gact.adaptive and "
+           "actnn.adaptive). Codes that carry a sign have at least 2.",
+           policies({"gact", "actnn"})),
        field(
            s, "memory_budget", &C::memory_budget, text(),
            "What a step may take at most: \"2 GiB\", or a share of what it takes with everything "
            "raw, \"1/6\" or \"6x\"; with \" activations\" only what is kept for backward counts. A "
            "plan chooses for each tensor among raw, rebuilt, 1 to 16 bits and the folder offload. "
-           "Means policy budget; empty: none.",
-           policies({"gact", "budget"})),
-       field(s, "budget_recompute", &C::budget_recompute, boolean(),
-             "budget: recompute blocks, as with checkpointing, where nothing else fits or leaves "
-             "good "
-             "widths; as few as do that.",
-             policies({"budget"})),
-       field(s, "level", &C::level, choice(level_names()),
-             "L0: as they are; L1: 4 bits, L1.1: 8, L1.2: 2; L2, L2.1, L2.2: 4, 3, 2 bits on "
-             "average, by measured sensitivity; L3: L2 with offload; CB1, CB2: L1 with "
-             "checkpointing. actnn: L1: only what products read, 4 bits; L2: all; L3: 2 bits on "
-             "average, by tensor and sample; L4, L5: L3 with offload.",
-             policies({"gact", "actnn"})),
-       field(s, "bits", &C::bits, integer(0, 16), "Instead of the level's bits, unless 0.",
-             {"policy gact, and actnn above level L0",
-              {"compression.policy", "compression.level"},
-              [](const Config& c) {
-                return policy_of(c) == "gact" || (policy_of(c) == "actnn" && packs(c));
-              }}),
-       field(
-           s, "average_bits", &C::average_bits, number(0, 16),
-           "L2, L3, actnn: instead of the level's average, such as 2.5, unless 0. Codes that carry "
-           "a sign have at least 2.",
-           {"levels that give each tensor its own width",
-            {"compression.policy", "compression.level"},
-            [](const Config& c) { return policy_of(c) != "budget" && chooses_widths(c); }}),
-       field(s, "adapt_interval", &C::adapt_interval, integer(1, kMany),
-             "L2, L3, actnn: steps from one measurement of sensitivities to the next.",
-             {"what measures now and then: levels L2 to L3, actnn and budget",
-              {"compression.policy", "compression.level"},
-              [](const Config& c) { return chooses_widths(c) || policy_of(c) == "actnn"; }}),
-       field(s, "adapt_samples", &C::adapt_samples, integer(2, kMany),
-             "L2, L3: samples of the batch that measure.",
-             {"what measures with a part of the batch: levels L2 to L3, budget, guard and "
-              "track_interval",
-              {"compression.policy", "compression.level"},
-              [](const Config& c) {
-                return measures(c) || c.compression.guard > 0 || c.compression.track_interval > 0;
-              }}),
-       field(s, "adapt_share", &C::adapt_share, number(0, 1),
-             "L2, L3: the share of an interval's samples that may be used to measure; tensors take "
-             "turns where it does not suffice for all.",
-             {"what measures sensitivities: levels L2 to L3 and budget",
-              {"compression.policy", "compression.level"},
-              measures}),
-       field(s, "acgc_growth", &C::acgc_growth, number(1e-6, 1e6),
-             "acgc: e; errors of e^2 of the squared gradient are allowed.", policies({"acgc"})),
-       field(
-           s, "acgc_rule", &C::acgc_rule, choice({"derived", "published"}),
-           "acgc: bounds that hold; published: those of the paper, its widths and rounding, and no "
-           "recipes.",
-           policies({"acgc"})),
-       field(s, "acgc_count", &C::acgc_count, choice({"worst", "expected"}),
-             "acgc: what is bounded: errors in the worst case, or, of stochastic rounding, what is "
-             "expected of them, which takes far fewer bits.",
-             policies({"acgc"})),
-       field(s, "acgc_codec", &C::acgc_codec, choice(compress::error_bounded_names()),
-             "acgc: fixed: a width for each channel; fixed_z: the same, zeros as masks where that "
-             "is less; entropy: steps coded by their entropy; zfp where built with it.",
-             policies({"acgc"})),
-       field(s, "acgc_interval", &C::acgc_interval, integer(1, kMany),
-             "acgc: steps from one look at the gradients to the next.", policies({"acgc"})),
+           "It takes the place of bits; empty: none.",
+           {"compression.policy gact",
+            {"compression.policy"},
+            [](const Config& c) {
+              return c.compression.policy == "gact" || c.compression.policy == "budget";
+            }}),
+       std::move(policy), std::move(level),
        field(s, "recipes", &C::recipes, boolean(),
              "Rebuild cheap tensors from what is kept anyway, instead of keeping them.",
-             {"policies gact and acgc, and actnn but for level L1",
-              {"compression.policy", "compression.level"},
+             {"policies gact and acgc, and actnn without products_only",
+              {"compression.policy", "compression.memory_budget"},
               [](const Config& c) { return may_rebuild(c) && policy_of(c) != "budget"; }}),
-       field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),
+       field(s, "entropy", &C::entropy, boolean(),
+             "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
+             "but time.",
+             packing()),
+       field(s, "offload", &C::offload, text(),
+             "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
+             "memory. The file has no name and vanishes with the run. On CUDA they go to pinned "
+             "host memory instead.",
+             every_run()),
+       field(s, "guard", &C::guard, number(0, 1e3),
+             "The share of the minibatch's variance that compression may add to the gradient's, "
+             "such as 0.1: bits (of actnn their average, of acgc the growth, of memory_budget what "
+             "it uses of what it may) rise while it adds more and fall where it adds far less; 0: "
+             "off.",
+             every_run())}};
+}
+
+Section gact() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  const Reader measuring = {
+      "what measures sensitivities: policy gact with adaptive widths, and "
+      "memory_budget",
+      {"compression.policy", "compression.bits", "compression.gact.adaptive",
+       "compression.memory_budget"},
+      measures};
+  return {"compression.gact",
+          "Widths by measured sensitivity: policy gact, and memory_budget.",
+          {field(s, "adaptive", &C::gact_adaptive, boolean(),
+                 "Each tensor gets a width of its own also where bits, their average, is a whole "
+                 "number.",
+                 {"policy gact with bits above 0",
+                  {"compression.policy", "compression.bits", "compression.memory_budget"},
+                  [](const Config& c) { return policy_of(c) == "gact" && packs(c); }}),
+           field(s, "interval", &C::adapt_interval, integer(1, kMany),
+                 "Steps from one measurement of sensitivities to the next.", measuring),
+           field(s, "samples", &C::adapt_samples, integer(2, kMany),
+                 "Samples of the batch that measure.", measuring),
+           field(s, "share", &C::adapt_share, number(0, 1),
+                 "The share of an interval's samples that may be used to measure; tensors take "
+                 "turns where it does not suffice for all.",
+                 measuring)}};
+}
+
+Section actnn() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  const Reader packed = {"policy actnn with bits above 0",
+                         {"compression.policy", "compression.bits"},
+                         [](const Config& c) { return policy_of(c) == "actnn" && packs(c); }};
+  return {
+      "compression.actnn",
+      "Widths of tensors and of their samples by formulas: policy actnn.",
+      {field(s, "adaptive", &C::actnn_adaptive, boolean(),
+             "Each tensor and each sample gets a width of its own also where bits, their "
+             "average, is a whole number.",
+             packed),
+       field(s, "products_only", &C::actnn_products_only, boolean(),
+             "Pack only what convolutions and matrix products read, and rebuild nothing.", packed),
+       field(s, "interval", &C::actnn_interval, integer(1, kMany),
+             "Steps from one look at the gradients to the next.",
+             {"policy actnn with adaptive widths",
+              {"compression.policy", "compression.bits", "compression.actnn.adaptive"},
+              [](const Config& c) { return policy_of(c) == "actnn" && chooses_widths(c); }})}};
+}
+
+Section acgc() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  return {
+      "compression.acgc",
+      "An error bound for each tensor: policy acgc.",
+      {field(s, "growth", &C::acgc_growth, number(1e-6, 1e6),
+             "The paper's e: errors of e^2 of the squared gradient are allowed.",
+             policies({"acgc"})),
+       field(s, "rule", &C::acgc_rule, choice({"derived", "published"}),
+             "derived: bounds that hold; published: those of the paper, its widths and rounding, "
+             "and no recipes.",
+             policies({"acgc"})),
+       field(s, "count", &C::acgc_count, choice({"worst", "expected"}),
+             "What is bounded: errors in the worst case, or, of stochastic rounding, what is "
+             "expected of them, which takes far fewer bits.",
+             policies({"acgc"})),
+       field(s, "codec", &C::acgc_codec, choice(compress::error_bounded_names()),
+             "fixed: a width for each channel; fixed_z: the same, zeros as masks where that is "
+             "less; entropy: steps coded by their entropy; zfp where built with it.",
+             policies({"acgc"})),
+       field(s, "interval", &C::acgc_interval, integer(1, kMany),
+             "Steps from one look at the gradients to the next.", policies({"acgc"}))}};
+}
+
+Section budget() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  return {"compression.budget",
+          "The plan of memory_budget.",
+          {field(s, "recompute", &C::budget_recompute, boolean(),
+                 "Recompute blocks, as with checkpointing, where nothing else fits or leaves good "
+                 "widths; as few as do that.",
+                 {"memory_budget", {"compression.memory_budget"}, [](const Config& c) {
+                    return policy_of(c) == "budget";
+                  }})}};
+}
+
+Section advanced() {
+  constexpr auto s = &Config::compression;
+  using C = CompressionConfig;
+  return {
+      "compression.advanced",
+      "How packing, rebuilding, moving and measuring work, for every policy.",
+      {field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),
              "Where the signs of relus are kept: in the codes of a neighbour, at no cost; as "
              "masks of 1 bit; rebuilt: nowhere, which biases gradients.",
              policies({"gact", "actnn", "budget"})),
@@ -422,18 +503,18 @@ Section compression() {
              "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
              "from what is kept.",
              {"recipes",
-              {"compression.recipes", "compression.policy", "compression.level"},
+              {"compression.recipes", "compression.policy", "compression.bits"},
               [](const Config& c) { return rebuilds(c); }}),
        field(s, "slice_bytes", &C::slice_bytes, or_null(integer(0, kMany)),
              "Backward unpacks and rebuilds tensors in slices of the batch of about so many bytes; "
              "0: whole; null: 8 MiB, which caches hold, on CUDA 64 MiB.",
              {"what packs or rebuilds activations",
-              {"compression.level", "compression.recipes"},
+              {"compression.bits", "compression.recipes"},
               [](const Config& c) { return packs(c) || rebuilds(c); }}),
        field(s, "min_elements", &C::min_elements, integer(0, kMany),
              "Tensors of at most so many elements are kept as they are.",
              {"what packs activations, and offload",
-              {"compression.policy", "compression.level", "compression.offload"},
+              {"compression.policy", "compression.bits", "compression.offload"},
               [](const Config& c) { return packs(c) || !c.compression.offload.empty(); }}),
        field(s, "group_size", &C::group_size, group_size(),
              "Values of one channel that share a minimum and a scale.", packing()),
@@ -441,7 +522,7 @@ Section compression() {
              "row: values that share them are neighbours in memory, of all channels, and signs are "
              "kept as masks; to compare with, not for actnn and acgc.",
              {"policies gact and budget, where they pack",
-              {"compression.policy", "compression.level"},
+              {"compression.policy", "compression.bits"},
               [](const Config& c) {
                 return packs(c) && (policy_of(c) == "gact" || policy_of(c) == "budget");
               }}),
@@ -452,37 +533,30 @@ Section compression() {
              {packing().who, packing().by,
               // Of other runs, what resolve() makes of auto.
               [](const Config& c) { return packs(c) || c.compression.rounding != "nearest"; }}),
-       field(s, "entropy", &C::entropy, boolean(),
-             "Code packed values by their entropy where that saves 5 % of their bytes: no loss, "
-             "but time.",
-             packing()),
-       field(
-           s, "track_interval", &C::track_interval, integer(0, kMany),
-           "Steps from one measurement of the gradient's variance, of what compression adds to it "
-           "and of the loss's smoothness to the next; 0: none, or with guard 200.",
-           every_run()),
-       field(s, "guard", &C::guard, number(0, 1e3),
-             "The share of the minibatch's variance that compression may add to the gradient's, "
-             "such as 0.1: bits (of actnn their average, of acgc the growth, of budget what it "
-             "uses of what it may) rise while it adds more and fall where it adds far less; 0: "
-             "off.",
-             every_run()),
+       without_effect(
+           bytes_field(s, "offload_window", &C::offload_window,
+                       "What of them stays in memory at most (\"256 MiB\").",
+                       "compression.advanced.offload_window",
+                       {"offload",
+                        {"compression.offload"},
+                        [](const Config& c) { return !c.compression.offload.empty(); }})),
        field(s, "guard_min_bits", &C::guard_min_bits, integer(1, 16),
              "Below which the guard does not go.",
              {"the guard",
               {"compression.guard"},
               [](const Config& c) { return c.compression.guard > 0; }}),
-       field(s, "offload", &C::offload, text(),
-             "Folder of a disk to which activations go, packed or as they are; empty: they stay in "
-             "memory. The file has no name and vanishes with the run. On CUDA they go to pinned "
-             "host memory instead.",
-             every_run()),
-       without_effect(bytes_field(s, "offload_window", &C::offload_window,
-                                  "What of them stays in memory at most (\"256 MiB\").",
-                                  "compression.offload_window",
-                                  {"offload", {"compression.offload"}, [](const Config& c) {
-                                     return !c.compression.offload.empty();
-                                   }}))}};
+       field(
+           s, "track_interval", &C::track_interval, integer(0, kMany),
+           "Steps from one measurement of the gradient's variance, of what compression adds to it "
+           "and of the loss's smoothness to the next; 0: none, or with guard 200.",
+           every_run()),
+       field(s, "track_samples", &C::track_samples, integer(2, kMany),
+             "Samples of the batch that measure what compression adds.",
+             {"guard and track_interval",
+              {"compression.guard", "compression.advanced.track_interval"},
+              [](const Config& c) {
+                return c.compression.guard > 0 || c.compression.track_interval > 0;
+              }})}};
 }
 
 Section train() {
@@ -515,10 +589,9 @@ Section train() {
              "Keep only the inputs of residual blocks, whole, and recompute the rest in backward.",
              networks("checkpointing",
                       "networks of blocks, which are all but mlp and graph networks")),
-       field(
-           s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
-           "checkpointing: only of so many blocks, from the first; 0: of all.",
-           {"train.checkpointing, and levels CB1 and CB2", {"train.checkpointing"}, checkpoints})}};
+       field(s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
+             "checkpointing: only of so many blocks, from the first; 0: of all.",
+             {"train.checkpointing", {"train.checkpointing"}, checkpoints})}};
 }
 
 Section run() {
@@ -559,8 +632,9 @@ Section run() {
 }  // namespace
 
 const std::vector<Section>& config_sections() {
-  static const std::vector<Section> sections = {model(),       data(),  optim(), schedule(),
-                                                compression(), train(), run()};
+  static const std::vector<Section> sections = {model(),       data(),     optim(), schedule(),
+                                                compression(), gact(),     actnn(), acgc(),
+                                                budget(),      advanced(), train(), run()};
   return sections;
 }
 

@@ -32,13 +32,13 @@ std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t
   options.keep = keep_options(config, seed);
   options.level = config.level;
   options.average = config.average_bits;
-  options.interval = config.adapt_interval;
+  options.interval = config.actnn_interval;
   return std::make_unique<compress::ActnnPolicy>(options);
 }
 
 std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t seed) {
   if (config.rounding == "dithered")
-    throw ConfigError("compression.rounding",
+    throw ConfigError("compression.advanced.rounding",
                       "expected stochastic or nearest with policy acgc, got dithered");
   compress::AcgcOptions options;
   options.e = config.acgc_growth;
@@ -99,7 +99,7 @@ std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, u
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
   const bool budget = config.policy == "budget";
   if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
-    throw ConfigError("compression.group_axis",
+    throw ConfigError("compression.advanced.group_axis",
                       fmt::format("expected column with policy {}, got row", config.policy));
   std::unique_ptr<SavePolicy> policy = budget                     ? make_budget(config, seed)
                                        : config.policy == "actnn" ? make_actnn(config, seed)

@@ -5,10 +5,9 @@
 #include <cmath>
 
 #include "apps/config/config_table.h"
+#include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
 #include "apps/planner.h"
-#include "compress/policies/actnn_policy.h"
-#include "compress/policies/levels.h"
 #include "core/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -22,33 +21,7 @@
 #include "optim/sgd.h"
 
 namespace frugal::apps {
-std::vector<std::string> level_names() {
-  std::vector<std::string> names;
-  for (const compress::Level& level : compress::levels()) names.emplace_back(level.name);
-  for (const char* actnn : {"L4", "L5"}) names.emplace_back(actnn);
-  return names;
-}
-
 namespace {
-
-// What a level asks of other keys.
-struct LevelNeeds {
-  bool adaptive = false, offload = false, checkpointing = false;
-  double max_average = 16;
-  const char* averages = "L2 to L3";  // the levels that have one
-};
-LevelNeeds needs_of(const CompressionConfig& config) {
-  try {
-    if (config.policy == "actnn") {
-      const compress::ActnnLevel& level = compress::parse_actnn_level(config.level);
-      return {level.mixed, level.offload, false, 8, "L3 to L5"};
-    }
-    const compress::Level& level = compress::parse_level(config.level);
-    return {level.adaptive, level.offload, level.checkpointing};
-  } catch (const Error& error) {
-    throw ConfigError("compression.level", error.what());
-  }
-}
 
 // Kernels on 8 MiB last about as long as it takes to launch them, and a large activation has a
 // hundred of such slices. On 64 MiB they last ten times as long, at a thousandth of a GPU's memory.
@@ -61,7 +34,7 @@ void resolve_rounding(CompressionConfig& config, const std::string& device) {
     config.rounding =
         Device::parse(device).type == DeviceType::cuda ? "stochastic" : rounding_of(config);
   if (config.rounding == "dithered" && config.signs == "rebuilt")
-    throw ConfigError("compression.rounding",
+    throw ConfigError("compression.advanced.rounding",
                       "expected stochastic or nearest with rebuilt signs: dither moves values near "
                       "zero across it");
 }
@@ -73,10 +46,28 @@ void resolve_published(CompressionConfig& config) {
   if (config.policy != "acgc" || config.acgc_rule != "published") return;
   if (config.rounding != "auto" && config.rounding != "nearest")
     throw ConfigError(
-        "compression.rounding",
-        fmt::format("expected auto or nearest with acgc_rule published, got {}", config.rounding));
+        "compression.advanced.rounding",
+        fmt::format("expected auto or nearest with compression.acgc.rule published, got {}",
+                    config.rounding));
   config.rounding = "nearest";
   config.recipes = false;
+}
+
+}  // namespace
+
+namespace {
+
+void check_widths(const CompressionConfig& config) {
+  const bool adaptive = has_adaptive_widths(config);
+  const int most = config.policy == "actnn" && adaptive ? 8 : 16;
+  if (config.width != 0 && !(1 <= config.width && config.width <= most))
+    throw ConfigError(
+        "compression.bits",
+        fmt::format("expected 0, or 1 to {}{}, got {}", most,
+                    most == 8 ? " with the adaptive widths of policy actnn" : "", config.width));
+  if (config.policy == "actnn" && config.actnn_products_only && adaptive)
+    throw ConfigError("compression.actnn.products_only",
+                      "expected false with adaptive widths, which every tensor has; got true");
 }
 
 }  // namespace
@@ -84,49 +75,27 @@ void resolve_published(CompressionConfig& config) {
 void resolve(Config& config) {
   resolve_data(config);
   resolve_model(config, batch_spec(config));
-  if (!config.compression.slice_bytes && is_read(config, "compression.slice_bytes"))
+  if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
     config.compression.slice_bytes = Device::parse(config.run.device).type == DeviceType::cuda
                                          ? kCudaSliceBytes
                                          : SavePolicy::kSliceBytes;
   if (family_of(config.model.name) == Family::graph && config.data.sampler == "full" &&
       (config.compression.track_interval > 0 || config.compression.guard > 0))
-    throw ConfigError("compression.track_interval",
+    throw ConfigError("compression.advanced.track_interval",
                       "expected 0, as the guard, with the data.sampler full: batches are all the "
                       "same, so gradients have no variance to compare with");
-  const LevelNeeds level = needs_of(config.compression);
-  if (level.checkpointing && !network_reads(config.model.name, "checkpointing"))
-    throw ConfigError("compression.level",
-                      fmt::format("expected a level without checkpointing with {}, which has no "
-                                  "blocks to recompute, got {}",
-                                  config.model.name, config.compression.level));
-  if (level.checkpointing) config.train.checkpointing = true;
-  if (level.offload && config.compression.offload.empty())
-    throw ConfigError("compression.offload",
-                      fmt::format("expected a folder, to which level {} moves activations",
-                                  config.compression.level));
-  const double average = config.compression.average_bits;
-  if (average != 0 && (!level.adaptive || average < 1 || average > level.max_average))
-    throw ConfigError(
-        "compression.average_bits",
-        fmt::format("expected 0, or 1 to {} with a level of {}, got {} with {}", level.max_average,
-                    level.averages, average, config.compression.level));
+  check_widths(config.compression);
   if (!config.compression.memory_budget.empty()) {
     if (config.compression.policy == "gact") config.compression.policy = "budget";
     parse_budget(config.compression.memory_budget, "compression.memory_budget");
-  } else if (config.compression.policy == "budget") {
-    throw ConfigError("compression.memory_budget", "expected a budget for the policy 'budget'");
   }
   resolve_published(config.compression);
   resolve_rounding(config.compression, config.run.device);
-  if (level.adaptive && config.compression.bits != 0)
-    throw ConfigError("compression.bits",
-                      fmt::format("expected 0 with level {}, whose average_bits may be set",
-                                  config.compression.level));
   if (config.optim.in_backward) {
     const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
                         : config.train.checkpointing             ? "train.checkpointing"
-                        : config.compression.budget_recompute    ? "compression.budget_recompute"
+                        : config.compression.budget_recompute    ? "compression.budget.recompute"
                                                                  : nullptr;
     if (other != nullptr)
       throw ConfigError("optim.in_backward",

@@ -14,7 +14,6 @@
 
 namespace frugal::apps {
 
-std::vector<std::string> level_names();
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();
 

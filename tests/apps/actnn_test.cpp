@@ -32,8 +32,8 @@ TEST_CASE("a run that is stopped and resumed learns the same sensitivities and b
   const TempFolder folder;
   write_file(folder / "config.json", kTinyConfig);
   const std::string train = "train " + (folder / "config.json") + with_level("L3") +
-                            " --set compression.average_bits=2.5"
-                            " --set compression.adapt_interval=2 --set train.epochs=4";
+                            " --set compression.bits=2.5"
+                            " --set compression.actnn.interval=2 --set train.epochs=4";
   REQUIRE(frugal(train + " --out " + (folder / "whole")).status == 0);
   // Stopped by a signal now and then, wherever that is.
   const Ran parts = shell("b=FRUGAL; c='" + train + " --resume --out " + (folder / "parts") +
@@ -76,12 +76,15 @@ TEST_CASE("keys that contradict a level of ActNN") {
   CHECK(has(complaint(R"({"policy": "actnn", "level": "CB1"})"), "compression.level"));
   CHECK(has(complaint(R"({"policy": "gact", "level": "L5"})"), "compression.level"));
   CHECK(has(complaint(R"({"policy": "actnn", "level": "L4"})"), "compression.offload"));
-  CHECK(has(complaint(R"({"policy": "actnn", "level": "L2", "average_bits": 2})"),
-            "compression.average_bits: expected 0, or 1 to 8 with a level of L3 to L5"));
-  CHECK(has(complaint(R"({"policy": "actnn", "level": "L3", "average_bits": 9})"),
-            "compression.average_bits"));
-  CHECK(has(complaint(R"({"policy": "actnn", "level": "L3", "bits": 2})"), "compression.bits"));
-  CHECK(complaint(R"({"policy": "actnn", "level": "L3", "average_bits": 1.25})").empty());
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L2", "bits": 2.5})"),
+            "compression.bits: expected a whole number with level L2, got 2.5"));
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L3", "bits": 9})"),
+            "compression.bits: expected 0, or 1 to 8 with the adaptive widths of policy actnn"));
+  CHECK(has(complaint(R"({"policy": "actnn", "level": "L3", "bits": 0})"), "compression.bits"));
+  CHECK(has(complaint(R"({"policy": "actnn", "bits": 2.5, "actnn": {"products_only": true}})"),
+            "compression.actnn.products_only"));
+  CHECK(complaint(R"({"policy": "actnn", "level": "L2", "bits": 2})").empty());
+  CHECK(complaint(R"({"policy": "actnn", "level": "L3", "bits": 1.25})").empty());
 }
 
 }  // namespace frugal::apps

@@ -246,14 +246,14 @@ TEST_CASE_FIXTURE(BadInput, "out of memory: three lines say what holds it and wh
   const Ran ran = frugal("train " + config + " --set 'memory_limit=60 KiB'");
   check_fails(ran, 1,
               {"out of memory", "parameter", "activation", "input", "data.batch_size",
-               "compression.level", "memory_limit"});
+               "fewer compression.bits (now 4)", "memory_limit"});
   CHECK(ran.err.find("checkpointing") == std::string::npos);  // an mlp has no blocks
   const auto last =
       std::find_if(ran.err.rbegin(), ran.err.rend(), [](char c) { return c != '\n'; });
   CHECK(std::count(last, ran.err.rend(), '\n') == 2);
   const std::string other = "train " + config + " --set 'memory_limit=60 KiB' --set ";
-  check_fails(frugal(other + "compression.policy=actnn"), 1, {"compression.level (now L1) L3"});
-  check_fails(frugal(other + "compression.policy=acgc"), 1, {"compression.acgc_growth (now 1)"});
+  check_fails(frugal(other + "compression.policy=actnn"), 1, {"fewer compression.bits (now 4)"});
+  check_fails(frugal(other + "compression.policy=acgc"), 1, {"compression.acgc.growth (now 1)"});
 }
 
 TEST_CASE_FIXTURE(BadInput, "a loss that is not finite stops the run and keeps the checkpoint") {

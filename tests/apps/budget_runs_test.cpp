@@ -14,7 +14,7 @@ Json small_resnet() {
     "model": {"name": "resnet20"},
     "data": {"name": "random", "shape": [32, 32, 3], "classes": 4, "batch_size": 16,
              "test_batch_size": 16, "train_samples": 128, "test_samples": 16, "workers": 0},
-    "compression": {"min_elements": 1024, "adapt_interval": 3},
+    "compression": {"advanced": {"min_elements": 1024}, "gact": {"interval": 3}},
     "train": {"epochs": 1, "log_interval": 1}, "threads": 1})");
 }
 
@@ -40,16 +40,16 @@ TEST_CASE("a budget of the peak holds: with a file, and while the run is watched
   Json document = small_resnet();
   bool moves = false;
   SUBCASE("in memory") {}
-  SUBCASE("watched") { document["compression"]["track_interval"] = 2; }
+  SUBCASE("watched") { document["compression"]["advanced"]["track_interval"] = 2; }
   SUBCASE("with a file") { moves = true; }
   SUBCASE("with a file, coded, and watched") {
     moves = true;
-    document["compression"]["track_interval"] = 2;
+    document["compression"]["advanced"]["track_interval"] = 2;
     document["compression"]["entropy"] = true;
   }
   if (moves) {
     document["compression"]["offload"] = std::filesystem::temp_directory_path().string();
-    document["compression"]["offload_window"] = 0;
+    document["compression"]["advanced"]["offload_window"] = 0;
   }
   int64_t least = int64_t{1} << 20;
   while (!is_feasible(document, least)) least += least / 64;
@@ -88,9 +88,10 @@ TEST_CASE("a file lets a run go on in a quarter of its memory, to the same weigh
   const int64_t quarter = Json::parse(whole.out)["memory"]["peak_bytes"].get<int64_t>() / 4;
   const std::string limit = " --set memory_limit=" + std::to_string(quarter);
   CHECK(frugal(train + folder / "alone" + limit).status == 1);
-  const Ran moved = frugal(train + folder / "moved" + limit +
-                           " --set 'compression.offload_window=1 MiB' --set compression.offload=" +
-                           std::filesystem::temp_directory_path().string());
+  const Ran moved =
+      frugal(train + folder / "moved" + limit +
+             " --set 'compression.advanced.offload_window=1 MiB' --set compression.offload=" +
+             std::filesystem::temp_directory_path().string());
   REQUIRE_MESSAGE(moved.status == 0, moved.err);
   CHECK(Json::parse(moved.out)["memory"]["peak_bytes"] <= quarter);
   CHECK(read_file(folder / "moved/checkpoint/last.safetensors") ==

@@ -77,9 +77,10 @@ std::vector<Json> convergence_lines(const std::string& metrics) {
 }  // namespace
 
 TEST_CASE("a few samples tell the variances of whole batches") {
-  for (const char* compression :
-       {R"({"bits": 2, "track_interval": 1, "adapt_samples": 16})",
-        R"({"level": "L2.2", "track_interval": 1, "adapt_samples": 16})"}) {
+  for (
+      const char* compression :
+      {R"({"bits": 2, "advanced": {"track_interval": 1, "track_samples": 16}})",
+       R"({"level": "L2.2", "advanced": {"track_interval": 1, "track_samples": 16}, "gact": {"samples": 16}})"}) {
     CAPTURE(compression);
     Problem p(compression, 1e-4);  // weights that hardly move
     Tracking tracking(*p.model, *p.policy, p.options);
@@ -102,7 +103,7 @@ TEST_CASE("a few samples tell the variances of whole batches") {
 }
 
 TEST_CASE("smoothness is the change of the exact gradient over that of the weights") {
-  Problem p(R"({"level": "L0", "track_interval": 1})", 1e-3);
+  Problem p(R"({"level": "L0", "advanced": {"track_interval": 1}})", 1e-3);
   Tracking tracking(*p.model, *p.policy, p.options);
   const Batch batch = p.next(), part{batch.input.slice(0, 0, 32), batch.target.slice(0, 0, 32)};
   auto weights = [&] {
@@ -132,7 +133,7 @@ TEST_CASE("smoothness is the change of the exact gradient over that of the weigh
 }
 
 TEST_CASE("measuring leaves no trace") {
-  Problem p(R"({"level": "L2.2", "track_interval": 1})");
+  Problem p(R"({"level": "L2.2", "advanced": {"track_interval": 1}})");
   Tracking tracking(*p.model, *p.policy, p.options);
   const Batch batch = p.next();
   p.gradient(batch, 0, true);
@@ -176,9 +177,10 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
     const char* compression;
     bool rises;
   };
-  for (const Row& row : {Row{R"({"bits": 1, "guard": 0.02, "track_interval": 1})", true},
-                         Row{R"({"bits": 12, "guard": 0.02, "track_interval": 1})", false},
-                         Row{R"({"level": "L2", "average_bits": 10, "guard": 0.02})", false}}) {
+  for (const Row& row :
+       {Row{R"({"bits": 1, "guard": 0.02, "advanced": {"track_interval": 1}})", true},
+        Row{R"({"bits": 12, "guard": 0.02, "advanced": {"track_interval": 1}})", false},
+        Row{R"({"level": "L2", "bits": 10, "guard": 0.02})", false}}) {
     CAPTURE(row.compression);
     const std::string mlp = R"({"name": "mlp", "hidden": [128, 64]})";
     Problem p(row.compression, 1e-4, mlp), q(row.compression, 1e-4, mlp);
@@ -211,7 +213,7 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
 }
 
 TEST_CASE("when to measure, and settings that contradict each other") {
-  Problem p(R"({"track_interval": 40})"), guarded(R"({"guard": 0.1})");
+  Problem p(R"({"advanced": {"track_interval": 40}})"), guarded(R"({"guard": 0.1})");
   const Tracking tracking(*p.model, *p.policy, p.options);
   CHECK(!tracking.due(1));
   CHECK(!tracking.due(20));
@@ -223,11 +225,12 @@ TEST_CASE("when to measure, and settings that contradict each other") {
   Config none = p.config;
   none.compression.track_interval = 0;
   CHECK(!tracking_options(none));
-  for (const char* compression :
-       {R"({"level": "L0", "track_interval": 1})",
-        R"({"policy": "actnn", "level": "L0", "track_interval": 1})",
-        R"({"policy": "acgc", "rounding": "nearest", "track_interval": 1})",
-        R"({"policy": "acgc", "acgc_rule": "published", "track_interval": 1})"}) {
+  for (
+      const char* compression :
+      {R"({"level": "L0", "advanced": {"track_interval": 1}})",
+       R"({"policy": "actnn", "level": "L0", "advanced": {"track_interval": 1}})",
+       R"({"policy": "acgc", "advanced": {"rounding": "nearest", "track_interval": 1}})",
+       R"({"policy": "acgc", "acgc": {"rule": "published"}, "advanced": {"track_interval": 1}})"}) {
     Problem raw(compression);
     raw.options.guard = 0.1;
     CHECK_THROWS_WITH_AS(Tracking(*raw.model, *raw.policy, raw.options),
@@ -235,27 +238,30 @@ TEST_CASE("when to measure, and settings that contradict each other") {
                          ConfigError);
   }
   guarded.options.least_bits = 6;
-  CHECK_THROWS_WITH_AS(Tracking(*guarded.model, *guarded.policy, guarded.options),
-                       doctest::Contains("compression.guard_min_bits: expected at most the 4 bits"),
-                       ConfigError);
+  CHECK_THROWS_WITH_AS(
+      Tracking(*guarded.model, *guarded.policy, guarded.options),
+      doctest::Contains("compression.advanced.guard_min_bits: expected at most the 4 bits"),
+      ConfigError);
 }
 
 TEST_CASE("a watched run trains as one that is not, and writes what it saw") {
-  for (const Json& keep : {Json{{"level", "L1.2"}}, Json{{"level", "L2.1"}, {"adapt_interval", 9}},
-                           Json{{"policy", "actnn"}, {"level", "L3"}, {"adapt_interval", 9}},
-                           Json{{"policy", "acgc"}, {"acgc_interval", 9}},
-                           Json{{"memory_budget", "1/6 activations"}, {"adapt_interval", 9}}}) {
+  for (const Json& keep :
+       {Json{{"level", "L1.2"}}, Json{{"level", "L2.1"}, {"gact", {{"interval", 9}}}},
+        Json{{"policy", "actnn"}, {"level", "L3"}, {"actnn", {{"interval", 9}}}},
+        Json{{"policy", "acgc"}, {"acgc", {{"interval", 9}}}},
+        Json{{"memory_budget", "1/6 activations"}, {"gact", {{"interval", 9}}}}}) {
     CAPTURE(keep.dump());
     const TempFolder folder;
     Json config = Json::parse(kTinyConfig);
     config["compression"] = keep;
-    config["compression"]["min_elements"] = 96;
+    config["compression"]["advanced"]["min_elements"] = 96;
     const bool sgd = !keep.contains("level");
     config["optim"] = {{"name", sgd ? "sgd" : "adam"}, {"lr", sgd ? 0.05 : 0.003}};
     write_file(folder / "c.json", config.dump());
     const std::string train = "train " + folder / "c.json" + " --json --out ";
     const Ran plain = apps::frugal(train + folder / "a");
-    const Ran watched = apps::frugal(train + folder / "b" + " --set compression.track_interval=10");
+    const Ran watched =
+        apps::frugal(train + folder / "b" + " --set compression.advanced.track_interval=10");
     REQUIRE_MESSAGE(watched.status == 0, watched.err);
     CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
           read_file(folder / "b/checkpoint/last.safetensors"));
@@ -283,8 +289,9 @@ TEST_CASE("a watched run trains as one that is not, and writes what it saw") {
 TEST_CASE("a guarded run that was stopped goes on as if it had not been") {
   const TempFolder folder;
   Json config = Json::parse(kTinyConfig);
-  config["compression"] = {
-      {"level", "L1.1"}, {"min_elements", 96}, {"guard", 0.1}, {"track_interval", 5}};
+  config["compression"] = {{"level", "L1.1"},
+                           {"guard", 0.1},
+                           {"advanced", {{"min_elements", 96}, {"track_interval", 5}}}};
   config["train"]["epochs"] = 3;
   config["train"]["checkpoint_interval"] = 20;
   write_file(folder / "c.json", config.dump());
@@ -311,7 +318,7 @@ TEST_CASE("policies side by side: ranges that mix channels lose most, a budget g
   const TempFolder folder;
   write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
       "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 256},
-      "compression": {"min_elements": 256}, "threads": 1})");
+      "compression": {"advanced": {"min_elements": 256}}, "threads": 1})");
   const Ran ran = apps::frugal("bench gradient " + folder / "c.json" +
                                " --policies --train-steps 2 --batches 8 --repeats 8 --json");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);

@@ -21,17 +21,17 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   std::string keep = "--set compression.level=L1";
   SUBCASE("of one width") {}
   SUBCASE("of widths that adapt") {
-    keep = "--set compression.level=L2 --set compression.adapt_interval=7";
+    keep = "--set compression.level=L2 --set compression.gact.interval=7";
   }
   SUBCASE("of widths by sample, coded by their entropy") {
     keep =
         "--set compression.policy=actnn --set compression.level=L3 "
-        "--set compression.adapt_interval=7 --set compression.entropy=true";
+        "--set compression.actnn.interval=7 --set compression.entropy=true";
   }
   SUBCASE("within a budget") {
     keep =
         "--set 'compression.memory_budget=\"1/4 activations\"' "
-        "--set compression.adapt_interval=7 --set compression.entropy=true";
+        "--set compression.gact.interval=7 --set compression.entropy=true";
   }
   CAPTURE(keep);
   const TempFolder folder;
@@ -44,7 +44,7 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   config["train"]["epochs"] = 1;
   config["train"]["checkpoint_interval"] = 0;
   config["compression"]["rounding"] = "dithered";
-  config["compression"]["min_elements"] = 96;
+  config["compression"]["advanced"]["min_elements"] = 96;
   write_file(folder / "c.json", config.dump());
   const std::string train = fmt::format("train {} {} --resume --out ", folder / "c.json", keep);
   const Ran whole = frugal(train + folder / "whole");
@@ -66,7 +66,8 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
     CHECK((a == b));
   }
   // Dither is in these bits.
-  const Ran plain = frugal(train + folder / "plain" + " --set compression.rounding=stochastic");
+  const Ran plain =
+      frugal(train + folder / "plain" + " --set compression.advanced.rounding=stochastic");
   REQUIRE_MESSAGE(plain.status == 0, plain.err);
   CHECK(read_file(folder / "plain/checkpoint/last.safetensors") !=
         read_file(folder / "whole/checkpoint/last.safetensors"));

@@ -17,7 +17,7 @@ constexpr const char* kBert = R"({
            "train_samples": 96, "test_samples": 24},
   "optim": {"name": "adamw", "lr": 0.01, "clip_norm": 1},
   "schedule": {"name": "linear", "warmup_steps": 4},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 2, "log_interval": 3, "checkpoint_interval": 1},
   "threads": 1})";
 
@@ -26,7 +26,7 @@ constexpr const char* kGraph = R"({
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3,
            "sampler": "neighbours", "batch_size": 20, "fan_outs": [4, 4]},
   "optim": {"name": "adam", "lr": 0.01},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 4, "log_interval": 3, "checkpoint_interval": 1},
   "threads": 1})";
 
@@ -152,15 +152,16 @@ TEST_CASE("networks and data that do not fit are refused by name") {
           "data.dir", "text file");
   refused("graph.json", "--set data.sampler=clusters --set data.clusters=5", "data.batch_size",
           "5");
-  refused("bert.json", "--set compression.rounding=dithered --set compression.signs=rebuilt",
-          "compression.rounding", "rebuilt");
+  refused("bert.json",
+          "--set compression.advanced.rounding=dithered --set compression.advanced.signs=rebuilt",
+          "compression.advanced.rounding", "rebuilt");
   refused("graph.json", "--set 'optim.weight_decay_of=[\"conv\"]'", "optim.weight_decay_of",
           "NAME=DECAY");
   refused("graph.json", "--set 'optim.weight_decay_of=[\"none.=1\"]'", "optim.weight_decay_of",
           "none.");
   refused("graph.json", "--set data.split=[0.7,0.3]", "data.split", "0.7");
-  refused("graph.json", "--set compression.track_interval=5 --set data.sampler=full",
-          "compression.track_interval", "data.sampler full");
+  refused("graph.json", "--set compression.advanced.track_interval=5 --set data.sampler=full",
+          "compression.advanced.track_interval", "data.sampler full");
 }
 
 TEST_CASE("a language model that learned its text by heart writes it, and the same for a seed") {
@@ -172,7 +173,7 @@ TEST_CASE("a language model that learned its text by heart writes it, and the sa
                              "data": {{"name": "text", "dir": "{}", "batch_size": 16,
                                        "max_length": 16}},
                              "optim": {{"name": "adamw", "lr": 0.01}},
-                             "compression": {{"level": "L1", "min_elements": 96}},
+                             "compression": {{"level": "L1", "advanced": {{"min_elements": 96}}}},
                              "train": {{"epochs": 1, "steps": 120}}, "threads": 1}})",
                          folder / "words.txt"));
   REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / "run").status == 0);

@@ -135,7 +135,7 @@ TEST_CASE_FIXTURE(Grad, "bad batches and weights") {
           noise({4, 1, 2, 3}, 3), true);
   const Ran planned = run();
   CHECK(planned.status == 2);
-  CHECK_MESSAGE(planned.err.find("compression.policy") != std::string::npos, planned.err);
+  CHECK_MESSAGE(planned.err.find("compression.memory_budget") != std::string::npos, planned.err);
 }
 
 }  // namespace frugal::apps

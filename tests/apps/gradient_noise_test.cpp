@@ -38,7 +38,7 @@ TEST_CASE("bench gradient gives a row for each scheme and width, and the bytes f
   const TempFolder folder;
   write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
       "batch_size": 8, "shape": [16, 16, 3], "workers": 0, "train_samples": 256},
-      "compression": {"min_elements": 0}, "threads": 1})");
+      "compression": {"advanced": {"min_elements": 0}}, "threads": 1})");
   const Ran ran =
       frugal::apps::frugal("bench gradient " + (folder / "c.json") +
                            " --train-steps 2 --batches 8 --repeats 8 --bits 4,2 --json");

@@ -1,4 +1,4 @@
-// compression.group_axis: groups along rows, from the configuration to the codes.
+// compression.advanced.group_axis: groups along rows, from the configuration to the codes.
 #include <doctest/doctest.h>
 
 #include "apps/config/config_error.h"
@@ -26,28 +26,31 @@ TEST_CASE("groups lie in a channel unless the configuration says along rows") {
     return dynamic_cast<const compress::FixedPolicy&>(*policy).codec().options().axis;
   };
   CHECK(axis({{"level", "L1.2"}}) == compress::GroupAxis::column);
-  CHECK(axis({{"level", "L1.2"}, {"group_axis", "row"}}) == compress::GroupAxis::row);
-  CHECK_THROWS_AS(config_of({{"group_axis", "rows"}}), ConfigError);
+  CHECK(axis({{"level", "L1.2"}, {"advanced", {{"group_axis", "row"}}}}) ==
+        compress::GroupAxis::row);
+  CHECK_THROWS_AS(config_of({{"advanced", {{"group_axis", "rows"}}}}), ConfigError);
 }
 
 TEST_CASE("policies whose groups are channels' refuse groups along rows") {
   for (const char* policy : {"actnn", "acgc"}) {
     CAPTURE(policy);
-    const Config config = config_of({{"policy", policy}, {"level", "L1"}, {"group_axis", "row"}});
+    const Config config =
+        config_of({{"policy", policy}, {"level", "L1"}, {"advanced", {{"group_axis", "row"}}}});
     std::string path;
     try {
       make_policy(config.compression, 1);
     } catch (const ConfigError& error) {
       path = error.path();
     }
-    CHECK(path == "compression.group_axis");
+    CHECK(path == "compression.advanced.group_axis");
   }
 }
 
 TEST_CASE("a run trains with groups along rows") {
   const TempFolder folder;
   Json config = Json::parse(kTinyConfig);
-  config["compression"] = {{"level", "L1.1"}, {"min_elements", 96}, {"group_axis", "row"}};
+  config["compression"] = {{"level", "L1.1"},
+                           {"advanced", {{"min_elements", 96}, {"group_axis", "row"}}}};
   config["train"]["epochs"] = 1;
   write_file(folder / "c.json", config.dump());
   const Ran ran = apps::frugal("train " + folder / "c.json" + " --json --out " + folder / "out");

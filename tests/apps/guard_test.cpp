@@ -81,12 +81,10 @@ TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on afte
   };
   for (
       const Row& row :
-      {Row{R"({"policy": "actnn", "level": "L3", "average_bits": 1, "recipes": false, "guard": 0.02,
-                "adapt_interval": 4})",
+      {Row{R"({"policy": "actnn", "level": "L3", "bits": 1, "recipes": false, "guard": 0.02, "actnn": {"interval": 4}})",
            true},
-       Row{R"({"policy": "actnn", "level": "L3", "average_bits": 8, "guard": 0.02})", false},
-       Row{R"({"policy": "acgc", "acgc_growth": 0.001, "acgc_count": "expected", "guard": 0.02,
-                "acgc_interval": 4})",
+       Row{R"({"policy": "actnn", "level": "L3", "bits": 8, "guard": 0.02})", false},
+       Row{R"({"policy": "acgc", "guard": 0.02, "acgc": {"growth": 0.001, "count": "expected", "interval": 4}})",
            false}}) {
     CAPTURE(row.compression);
     Guarded p(row.compression);
@@ -153,9 +151,10 @@ TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking"
     return find_in<compress::FixedPolicy>(*policy)->codec().options().rounding;
   };
   CHECK(rounding("{}") == compress::Rounding::dithered);
-  CHECK(rounding(R"({"compression": {"rounding": "stochastic"}})") ==
+  CHECK(rounding(R"({"compression": {"advanced": {"rounding": "stochastic"}}})") ==
         compress::Rounding::stochastic);
-  CHECK(rounding(R"({"compression": {"signs": "rebuilt"}})") == compress::Rounding::stochastic);
+  CHECK(rounding(R"({"compression": {"advanced": {"signs": "rebuilt"}}})") ==
+        compress::Rounding::stochastic);
   CHECK(rounding(R"({"device": "cuda"})") == compress::Rounding::stochastic);
   CHECK(rounding(R"({"device": "meta"})") == compress::Rounding::dithered);
   Config acgc = parse_config(Json::parse(R"({"compression": {"policy": "acgc"}})"));
@@ -163,14 +162,15 @@ TEST_CASE("rounding is dithered unless that cannot be, or would bound unpacking"
 }
 
 TEST_CASE("dithered rounding comes from the configuration, and AC-GC refuses it") {
-  Config config = parse_config(Json::parse(R"({"compression": {"rounding": "dithered"}})"));
+  Config config =
+      parse_config(Json::parse(R"({"compression": {"advanced": {"rounding": "dithered"}}})"));
   const auto policy = make_policy(config.compression, 0);
   const auto* fixed = find_in<compress::FixedPolicy>(*policy);
   REQUIRE(fixed != nullptr);
   CHECK(fixed->codec().options().rounding == compress::Rounding::dithered);
   config.compression.policy = "acgc";
-  CHECK_THROWS_WITH_AS(
-      make_policy(config.compression, 0),
-      "compression.rounding: expected stochastic or nearest with policy acgc, got dithered",
-      ConfigError);
+  CHECK_THROWS_WITH_AS(make_policy(config.compression, 0),
+                       "compression.advanced.rounding: expected stochastic or nearest with policy "
+                       "acgc, got dithered",
+                       ConfigError);
 }

@@ -61,7 +61,7 @@ std::string config_of(const TempFolder& folder) {
               "sampler": "neighbours"}},
     "optim": {{"name": "adam", "lr": 0.01, "weight_decay": 0}},
     "schedule": {{"name": "constant"}},
-    "compression": {{"level": "L1", "min_elements": 96}},
+    "compression": {{"level": "L1", "advanced": {{"min_elements": 96}}}},
     "train": {{"epochs": 40, "log_interval": 3, "checkpoint_interval": 1}},
     "threads": 1}})",
                      folder / "");

@@ -13,11 +13,11 @@ TEST_CASE("a run with its activations in a file ends with the same weights") {
     const TempFolder folder;
     write_file(folder / "config.json", kTinyConfig);
     const std::string train =
-        fmt::format("train {} --set compression.level={} --set compression.slice_bytes=0",
+        fmt::format("train {} --set compression.level={} --set compression.advanced.slice_bytes=0",
                     folder / "config.json", level);
-    const std::string away =
-        fmt::format("{} --set compression.offload={} --set compression.offload_window=\"1 KiB\"",
-                    train, std::filesystem::path(folder / "").parent_path().string());
+    const std::string away = fmt::format(
+        "{} --set compression.offload={} --set compression.advanced.offload_window=\"1 KiB\"",
+        train, std::filesystem::path(folder / "").parent_path().string());
     REQUIRE(frugal(train + " --out " + (folder / "a")).status == 0);
     const Ran ran = frugal(away + " --out " + (folder / "b"));
     REQUIRE(ran.status == 0);
@@ -40,13 +40,15 @@ TEST_CASE("a run with its activations in a file ends with the same weights") {
 
 TEST_CASE("the window is a number of bytes, or a text that says one") {
   const auto window = [](const Json& value) {
-    return parse_config({{"compression", {{"offload_window", value}}}}).compression.offload_window;
+    return parse_config({{"compression", {{"advanced", {{"offload_window", value}}}}}})
+        .compression.offload_window;
   };
   CHECK(window(12345) == 12345);
   CHECK(window("3 MiB") == int64_t{3} << 20);
-  CHECK_THROWS_WITH_AS(window("9999999999 TiB"),
-                       doctest::Contains("compression.offload_window: expected less than 8 EiB"),
-                       ConfigError);
+  CHECK_THROWS_WITH_AS(
+      window("9999999999 TiB"),
+      doctest::Contains("compression.advanced.offload_window: expected less than 8 EiB"),
+      ConfigError);
   CHECK_THROWS_AS(window(-1), ConfigError);
 }
 

@@ -12,13 +12,13 @@ inline constexpr const char* kResNet = R"({
   "model": {"name": "resnet20", "shortcut": "A"},
   "data": {"name": "random", "shape": [16, 16, 3], "classes": 4, "batch_size": 32,
            "train_samples": 64, "test_samples": 32, "workers": 0},
-  "compression": {"min_elements": 1024}})";
+  "compression": {"advanced": {"min_elements": 1024}}})";
 
 inline Config config_of(const char* text, const std::string& budget,
                         const std::vector<std::string>& sets = {}) {
   Json document = Json::parse(text);
   document["compression"]["memory_budget"] = budget;
-  for (const std::string& set : sets) apply_set(document, set);
+  apply_sets(document, sets);
   Config config = parse_config(document);
   resolve(config);
   return config;

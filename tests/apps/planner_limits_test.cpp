@@ -19,7 +19,7 @@ constexpr const char* kDeep = R"({
   "model": {"name": "gpt2", "layers": 16, "width": 32, "heads": 2, "vocab_size": 100},
   "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "train_samples": 64,
            "test_samples": 16, "workers": 0},
-  "compression": {"min_elements": 1024}})";
+  "compression": {"advanced": {"min_elements": 1024}}})";
 constexpr const char* kGraph = R"({
   "model": {"name": "gcn", "width": 32},
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3}})";
@@ -44,7 +44,7 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   CHECK(far.find("What fits") == std::string::npos);  // parameters alone take more
   // Graph networks have no blocks to recompute.
   for (const char* set :
-       {"compression.budget_recompute=false", "compression.budget_recompute=true"})
+       {"compression.budget.recompute=false", "compression.budget.recompute=true"})
     CHECK(complaint(config_of(kGraph, "1000", {set})).find("too few") != std::string::npos);
   const Planner fits(config_of(kResNet, std::to_string(least)));
   CHECK(fits.planned().memory.peak + fits.reserve() <= least);
@@ -62,7 +62,7 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   };
   CHECK(Planner(with(batch)).planned().memory.peak < least - 100000);
   CHECK_THROWS_AS(Planner(with(batch + 1)), ConfigError);
-  for (const char* way : {"compression.budget_recompute", "optim.in_backward"}) {
+  for (const char* way : {"compression.budget.recompute", "optim.in_backward"}) {
     const std::string set = std::string(way) + "=true";
     const bool offered = message.find(way) != std::string::npos;
     CHECK(Planner::is_feasible(config_of(kResNet, near, {set})) == offered);
@@ -70,7 +70,7 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
 }
 
 TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
-  const std::vector<std::string> set{"compression.budget_recompute=true"};
+  const std::vector<std::string> set{"compression.budget.recompute=true"};
   const auto blocks_at = [&](const std::string& budget) {
     Config config = config_of(kDeep, budget, set);
     const Planner planner(config);
@@ -95,7 +95,7 @@ TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
 TEST_CASE("tensors are moved to a file only where nothing else helps") {
   const std::vector<std::string> file{
       "compression.offload=" + std::filesystem::temp_directory_path().string(),
-      "compression.offload_window=0"};
+      "compression.advanced.offload_window=0"};
   Planner room(config_of(kResNet, "1/2 activations", file));
   CHECK(room.planned().plan.moved == 0);
   for (const char* entropy : {"compression.entropy=false", "compression.entropy=true"}) {

@@ -23,18 +23,18 @@ constexpr const char* kMlp = R"({
   "model": {"name": "mlp", "hidden": [256, 256, 128], "dropout": 0.1},
   "data": {"name": "random", "shape": [8, 8, 1], "classes": 4, "batch_size": 256,
            "train_samples": 512, "test_samples": 32, "workers": 0},
-  "compression": {"min_elements": 1024}})";
+  "compression": {"advanced": {"min_elements": 1024}}})";
 
 constexpr const char* kBert = R"({
   "model": {"name": "bert_tiny", "layers": 2, "width": 64, "heads": 2, "vocab_size": 500},
   "data": {"name": "random_tokens", "batch_size": 32, "max_length": 64, "classes": 3,
            "train_samples": 128, "test_samples": 32, "workers": 0},
-  "compression": {"min_elements": 1024}})";
+  "compression": {"advanced": {"min_elements": 1024}}})";
 constexpr const char* kGpt = R"({
   "model": {"name": "gpt2", "layers": 2, "width": 64, "heads": 2, "vocab_size": 4000},
   "data": {"name": "random_tokens", "batch_size": 16, "max_length": 64, "train_samples": 64,
            "test_samples": 16, "workers": 0},
-  "compression": {"min_elements": 1024}})";
+  "compression": {"advanced": {"min_elements": 1024}}})";
 
 // Which of the policy's recipes it rebuilds.
 int rebuilt(const BudgetPolicy& policy, bool lossy) {
@@ -294,8 +294,9 @@ TEST_CASE("sensitivities move bits") {
 TEST_CASE("a run within a budget stays within it, and goes on where it was") {
   const TempFolder folder;
   Json config = Json::parse(kTinyConfig);
-  config["compression"] = {
-      {"memory_budget", "1/2 activations"}, {"min_elements", 96}, {"adapt_interval", 7}};
+  config["compression"] = {{"memory_budget", "1/2 activations"},
+                           {"advanced", {{"min_elements", 96}}},
+                           {"gact", {{"interval", 7}}}};
   int steps = 80;
   bool entropy = false;
   SUBCASE("without an entropy stage") {}

@@ -12,7 +12,7 @@ namespace {
 Json tiny() {
   Json config = Json::parse(kTinyConfig);
   config["train"] = {{"epochs", 1}, {"log_interval", 1}, {"checkpoint_interval", 2}};
-  config["compression"] = {{"min_elements", 96}};
+  config["compression"] = {{"advanced", {{"min_elements", 96}}}};
   return config;
 }
 
@@ -27,8 +27,8 @@ void check_equal(const std::string& a, const std::string& b) {
 }
 
 const std::string kStochastic =
-    "--set compression.policy=acgc --set compression.acgc_interval=4 "
-    "--set compression.acgc_count=expected --set compression.rounding=stochastic ";
+    "--set compression.policy=acgc --set compression.acgc.interval=4 "
+    "--set compression.acgc.count=expected --set compression.advanced.rounding=stochastic ";
 
 }  // namespace
 
@@ -36,23 +36,23 @@ TEST_CASE("runs within error bounds or a budget do not depend on threads") {
   std::string keep;
   SUBCASE("bounds, to nearest") {
     keep =
-        "--set compression.policy=acgc --set compression.acgc_interval=4 "
-        "--set compression.rounding=nearest --set compression.acgc_codec=entropy";
+        "--set compression.policy=acgc --set compression.acgc.interval=4 "
+        "--set compression.advanced.rounding=nearest --set compression.acgc.codec=entropy";
   }
   SUBCASE("expected errors") { keep = kStochastic; }
   SUBCASE("a budget") {
     keep =
-        "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.adapt_interval=4";
+        "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.gact.interval=4";
   }
   SUBCASE("a budget, entropy coded") {
     keep =
-        "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.adapt_interval=4 "
+        "--set 'compression.memory_budget=\"1/6 activations\"' --set compression.gact.interval=4 "
         "--set compression.entropy=true";
   }
   SUBCASE("a budget, coded and moved to a file") {
     keep =
-        "--set 'compression.memory_budget=\"1/30 activations\"' --set compression.adapt_interval=4 "
-        "--set compression.entropy=true --set compression.offload_window=0 --set "
+        "--set 'compression.memory_budget=\"1/30 activations\"' --set compression.gact.interval=4 "
+        "--set compression.entropy=true --set compression.advanced.offload_window=0 --set "
         "compression.offload=" +
         std::filesystem::temp_directory_path().string();
   }
@@ -82,8 +82,8 @@ TEST_CASE("a run within error bounds that is ended or killed goes on to the same
   SUBCASE("expected errors") {}
   SUBCASE("bounds, coded by their entropy") {
     keep =
-        "--set compression.policy=acgc --set compression.acgc_interval=4 "
-        "--set compression.rounding=nearest --set compression.acgc_codec=entropy";
+        "--set compression.policy=acgc --set compression.acgc.interval=4 "
+        "--set compression.advanced.rounding=nearest --set compression.acgc.codec=entropy";
   }
   CAPTURE(keep);
   const TempFolder folder;

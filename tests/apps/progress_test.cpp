@@ -89,7 +89,7 @@ TEST_CASE("compare: multiples of the first run, lengths, headings and difference
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   for (const char* part : {"a: mlp, L1, recipes", "b: mlp, L0, recipes", "c: mlp, budget 3MiB",
                            "d: mlp, actnn L3", "note: the runs took 4 and 6 and 4 and 4 steps",
-                           "compression.level", "train.steps", "compression.memory_budget"})
+                           "compression.bits", "train.steps", "compression.memory_budget"})
     CHECK_MESSAGE(has(ran.out, part), part, "\n", ran.out);
   CHECK_FALSE(has(ran.out, "data.batch_size"));
   // More memory is more than 1, as more time is.

@@ -33,52 +33,46 @@ constexpr Variant kVariants[] = {
     {"raw", R"({"level": "L0"})"},
     {"raw, moved", R"({"level": "L0"})", true},
     {"fixed", R"({"level": "L1"})"},
-    {"fixed, guard", R"({"level": "L1", "guard": 0.05, "track_interval": 2, "adapt_samples": 2})"},
+    {"fixed, guard",
+     R"({"level": "L1", "guard": 0.05, "advanced": {"track_interval": 2, "track_samples": 2}})"},
     {"fixed, coded and moved", R"({"level": "L1.2", "entropy": true})", true},
-    {"adaptive L2",
-     R"({"level": "L2", "adapt_interval": 5, "adapt_samples": 4, "adapt_share": 1})"},
-    {"adaptive L2.1, tracker", R"({"level": "L2.1", "adapt_interval": 4, "adapt_samples": 2,
-                                   "adapt_share": 0.3, "track_interval": 3})"},
-    {"adaptive L2.2, guard", R"({"level": "L2.2", "adapt_interval": 3, "adapt_samples": 2,
-                                 "adapt_share": 0.5, "guard": 0.05, "track_interval": 2})"},
-    {"adaptive L2, coded", R"({"level": "L2", "entropy": true, "adapt_interval": 5,
-                               "adapt_samples": 4, "adapt_share": 1})"},
-    {"adaptive L2, moved, guard", R"({"level": "L2", "adapt_interval": 4, "adapt_samples": 2,
-                                      "adapt_share": 1, "guard": 0.02, "track_interval": 3})",
+    {"adaptive L2", R"({"level": "L2", "gact": {"interval": 5, "samples": 4, "share": 1}})"},
+    {"adaptive L2.1, tracker",
+     R"({"level": "L2.1", "gact": {"interval": 4, "samples": 2, "share": 0.3}, "advanced": {"track_samples": 2, "track_interval": 3}})"},
+    {"adaptive L2.2, guard",
+     R"({"level": "L2.2", "guard": 0.05, "gact": {"interval": 3, "samples": 2, "share": 0.5}, "advanced": {"track_samples": 2, "track_interval": 2}})"},
+    {"adaptive L2, coded",
+     R"({"level": "L2", "entropy": true, "gact": {"interval": 5, "samples": 4, "share": 1}})"},
+    {"adaptive L2, moved, guard",
+     R"({"level": "L2", "guard": 0.02, "gact": {"interval": 4, "samples": 2, "share": 1}, "advanced": {"track_samples": 2, "track_interval": 3}})",
      true},
     {"actnn L1", R"({"policy": "actnn", "level": "L1"})"},
-    {"actnn L2, guard", R"({"policy": "actnn", "level": "L2", "guard": 0.05, "track_interval": 3,
-                            "adapt_samples": 2})"},
-    {"actnn L3", R"({"policy": "actnn", "level": "L3", "adapt_interval": 4})"},
-    {"actnn L3, guard", R"({"policy": "actnn", "level": "L3", "adapt_interval": 3, "guard": 0.05,
-                            "track_interval": 2, "adapt_samples": 2})"},
-    {"actnn L3, coded, tracker", R"({"policy": "actnn", "level": "L3", "entropy": true,
-                                     "adapt_interval": 3, "track_interval": 3,
-                                     "adapt_samples": 2})"},
-    {"actnn L4, moved", R"({"policy": "actnn", "level": "L4", "adapt_interval": 5})", true},
-    {"actnn L5, moved, recipes off", R"({"policy": "actnn", "level": "L5", "adapt_interval": 3,
-                                         "recipes": false})",
-     true},
-    {"acgc", R"({"policy": "acgc", "acgc_interval": 4})"},
-    {"acgc expected, guard", R"({"policy": "acgc", "acgc_interval": 3, "acgc_count": "expected",
-                                 "rounding": "stochastic", "guard": 0.05, "track_interval": 2,
-                                 "adapt_samples": 2})"},
-    {"acgc, coded codec, tracker", R"({"policy": "acgc", "acgc_interval": 3, "rounding": "nearest",
-                                       "acgc_codec": "entropy", "track_interval": 4,
-                                       "adapt_samples": 2})"},
-    {"acgc, moved", R"({"policy": "acgc", "acgc_interval": 3})", true},
-    {"budget of activations", R"({"memory_budget": "1/6 activations", "adapt_interval": 4,
-                                  "adapt_samples": 4, "adapt_share": 1})"},
-    {"budget of the peak, tracker", R"({"peak_budget": true, "adapt_interval": 5,
-                                        "adapt_samples": 2, "adapt_share": 1,
-                                        "track_interval": 3})"},
-    {"budget, coded", R"({"memory_budget": "1/8 activations", "entropy": true, "adapt_interval": 3,
-                          "adapt_samples": 4, "adapt_share": 1})"},
-    {"budget, guard", R"({"memory_budget": "1/4 activations", "guard": 0.05, "track_interval": 2,
-                          "adapt_interval": 5, "adapt_samples": 2, "adapt_share": 1})"},
-    {"budget, coded and moved, guard", R"({"tight_budget": true, "entropy": true,
-                                           "guard": 0.05, "track_interval": 3, "adapt_interval": 4,
-                                           "adapt_samples": 2, "adapt_share": 1})",
+    {"actnn L2, guard",
+     R"({"policy": "actnn", "level": "L2", "guard": 0.05, "advanced": {"track_interval": 3, "track_samples": 2}})"},
+    {"actnn L3", R"({"policy": "actnn", "level": "L3", "actnn": {"interval": 4}})"},
+    {"actnn L3, guard",
+     R"({"policy": "actnn", "level": "L3", "guard": 0.05, "actnn": {"interval": 3}, "advanced": {"track_interval": 2, "track_samples": 2}})"},
+    {"actnn L3, coded, tracker",
+     R"({"policy": "actnn", "level": "L3", "entropy": true, "actnn": {"interval": 3}, "advanced": {"track_interval": 3, "track_samples": 2}})"},
+    {"actnn L4, moved", R"({"policy": "actnn", "level": "L4", "actnn": {"interval": 5}})", true},
+    {"actnn L5, moved, recipes off",
+     R"({"policy": "actnn", "level": "L5", "recipes": false, "actnn": {"interval": 3}})", true},
+    {"acgc", R"({"policy": "acgc", "acgc": {"interval": 4}})"},
+    {"acgc expected, guard",
+     R"({"policy": "acgc", "guard": 0.05, "acgc": {"interval": 3, "count": "expected"}, "advanced": {"rounding": "stochastic", "track_interval": 2, "track_samples": 2}})"},
+    {"acgc, coded codec, tracker",
+     R"({"policy": "acgc", "acgc": {"interval": 3, "codec": "entropy"}, "advanced": {"rounding": "nearest", "track_interval": 4, "track_samples": 2}})"},
+    {"acgc, moved", R"({"policy": "acgc", "acgc": {"interval": 3}})", true},
+    {"budget of activations",
+     R"({"memory_budget": "1/6 activations", "gact": {"interval": 4, "samples": 4, "share": 1}})"},
+    {"budget of the peak, tracker",
+     R"({"peak_budget": true, "gact": {"interval": 5, "samples": 2, "share": 1}, "advanced": {"track_samples": 2, "track_interval": 3}})"},
+    {"budget, coded",
+     R"({"memory_budget": "1/8 activations", "entropy": true, "gact": {"interval": 3, "samples": 4, "share": 1}})"},
+    {"budget, guard",
+     R"({"memory_budget": "1/4 activations", "guard": 0.05, "advanced": {"track_interval": 2, "track_samples": 2}, "gact": {"interval": 5, "samples": 2, "share": 1}})"},
+    {"budget, coded and moved, guard",
+     R"({"tight_budget": true, "entropy": true, "guard": 0.05, "advanced": {"track_interval": 3, "track_samples": 2}, "gact": {"interval": 4, "samples": 2, "share": 1}})",
      true},
 };
 
@@ -153,7 +147,7 @@ Config config_of(const TempFolder& folder, const std::string& data, const Varian
                  int64_t steps) {
   Json config = data == "images" ? images() : data == "sentences" ? sentences(folder) : graph(data);
   Json compression = Json::parse(variant.keys);
-  compression["min_elements"] = data == "images" ? 400 : data == "sentences" ? 96 : 512;
+  compression["advanced"]["min_elements"] = data == "images" ? 400 : data == "sentences" ? 96 : 512;
   // Masks and indices, which nothing makes smaller, are more of what other networks keep.
   if (compression.contains("tight_budget")) {
     compression["memory_budget"] = data == "images" ? "1/30 activations" : "1/8 activations";
@@ -166,7 +160,7 @@ Config config_of(const TempFolder& folder, const std::string& data, const Varian
   }
   if (variant.offload) {
     compression["offload"] = fs::temp_directory_path().string();
-    compression["offload_window"] = 4096;
+    compression["advanced"]["offload_window"] = 4096;
   }
   config["compression"] = compression;
   config["train"] = {{"steps", steps}, {"log_interval", 1}, {"checkpoint_interval", 1}};

@@ -65,7 +65,7 @@ inline const char* kTinyConfig = R"({
            "test_batch_size": 64, "train_samples": 1280, "test_samples": 64,
            "flip": true, "crop_padding": 1},
   "optim": {"lr": 0.05, "nesterov": true, "clip_norm": 5},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 2, "log_interval": 3, "checkpoint_interval": 4},
   "threads": 1
 })";

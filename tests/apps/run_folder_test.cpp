@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json tiny(const Json& compression = {{"level", "L1"}, {"min_elements", 96}}) {
+Json tiny(const Json& compression = {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}}) {
   Json config = Json::parse(kTinyConfig);
   config["compression"] = compression;
   config["train"] = {{"steps", 6}, {"log_interval", 1}, {"checkpoint_interval", 2}};
@@ -235,7 +235,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
 
   const auto without = [](const char* key) { return [=](Json& run) { run.erase(key); }; };
   refuse(
-      {{"level", "L1"}, {"min_elements", 96}},
+      {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}},
       {{"version 2, got one of version 1", without("version")},
        {"version of frugal that wrote it", set("/version", 3)},
        {"\"step\"", set("/step", -1)},
@@ -265,7 +265,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
        {"no widths of an adaptive policy",
         set("/adaptive", {{"average", 4}, {"items", Json::array()}, {"decisions", Json::array()}})},
        {"finished", without("finished")}});
-  refuse({{"level", "L2"}, {"min_elements", 96}, {"track_interval", 1}},
+  refuse({{"level", "L2"}, {"advanced", {{"min_elements", 96}, {"track_interval", 1}}}},
          {{"widths of an adaptive policy, got none", set("/adaptive", nullptr)},
           {"\"sensitivity\"", set("/adaptive/items/0/sensitivity", -1)},
           {"\"bits\"", set("/adaptive/items/0/bits", 33)},
@@ -277,11 +277,11 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
           {"numbers of a tracker", set("/tracking", Json::array())},
           {"expected more than", set("/tracking", {1.0})},
           {"bits of the last measurement", set("/tracking/1", -1)}});
-  refuse({{"policy", "actnn"}, {"level", "L3"}, {"min_elements", 96}},
+  refuse({{"policy", "actnn"}, {"level", "L3"}, {"advanced", {{"min_elements", 96}}}},
          {{"numbers of a policy that learns, got none", set("/learned", Json::array())},
           {"[actnn]", set("/learned/0", 77)},
           {"[actnn]", set("/learned", {2.0, 1.0})}});
-  refuse({{"memory_budget", "1/6 activations"}, {"min_elements", 96}},
+  refuse({{"memory_budget", "1/6 activations"}, {"advanced", {{"min_elements", 96}}}},
          {{"state of a planner, got none", set("/planner", nullptr)},
           {"\"margin\"", set("/planner/margin", -1)},
           {"[budget]", set("/learned", {7.0})}});
@@ -289,10 +289,10 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
 
 TEST_CASE("the summary of a run that went on counts what all its parts moved") {
   const TempFolder folder;
-  const Config config = resolved(tiny({{"level", "L1"},
-                                       {"min_elements", 96},
-                                       {"offload", fs::temp_directory_path().string()},
-                                       {"offload_window", 0}}));
+  const Config config =
+      resolved(tiny({{"level", "L1"},
+                     {"offload", fs::temp_directory_path().string()},
+                     {"advanced", {{"min_elements", 96}, {"offload_window", 0}}}}));
   TrainOptions options;
   options.quiet = options.resume = true;
   options.out = folder / "whole";

@@ -246,7 +246,8 @@ TEST_CASE("widths from sensitivities beat one width") {
 TEST_CASE("an adaptive run writes its widths down and does not depend on threads") {
   const TempFolder folder;
   Json config = Json::parse(kTinyConfig);
-  config["compression"] = {{"level", "L2"}, {"min_elements", 96}, {"adapt_interval", 7}};
+  config["compression"] = {
+      {"level", "L2"}, {"advanced", {{"min_elements", 96}}}, {"gact", {{"interval", 7}}}};
   write_file(folder / "c.json", config.dump());
   const std::string train = "train " + folder / "c.json" + " --json";
   const Ran whole = apps::frugal(train + " --out " + folder / "a");

@@ -17,14 +17,14 @@ constexpr const char* kTokens = R"({
   "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "dropout": 0,
             "attention_dropout": 0},
   "data": {"name": "random_tokens", "batch_size": 16, "max_length": 12, "classes": 3},
-  "compression": {"level": "L0", "track_interval": 1}})";
+  "compression": {"level": "L0", "advanced": {"track_interval": 1}}})";
 
 constexpr const char* kGraph = R"({
   "model": {"name": "gcn", "width": 32, "dropout": 0},
   "data": {"name": "random_graph", "nodes": 600, "edges": 1800, "features": 24, "classes": 3,
            "sampler": "neighbours", "batch_size": 40, "fan_outs": [4, 4]},
   "optim": {"name": "adam", "lr": 0.01},
-  "compression": {"level": "L1.2", "min_elements": 96, "track_interval": 1},
+  "compression": {"level": "L1.2", "advanced": {"min_elements": 96, "track_interval": 1}},
   "train": {"epochs": 4}, "threads": 1})";
 
 struct Problem {
@@ -142,16 +142,16 @@ TEST_CASE("a watched run on subgraphs trains as one that is not; a guarded one c
         folder / "c.json", sampler,
         std::string(sampler) == "random_walk" ? "--set data.sampler_batches=10 " : "");
     const std::string name = folder / sampler;
-    const Ran plain = frugal(train + name + "a --set compression.track_interval=0");
-    const Ran watched = frugal(train + name + "b --set compression.track_interval=4");
+    const Ran plain = frugal(train + name + "a --set compression.advanced.track_interval=0");
+    const Ran watched = frugal(train + name + "b --set compression.advanced.track_interval=4");
     REQUIRE_MESSAGE(watched.status == 0, watched.err);
     CHECK(read_file(name + "a/checkpoint/last.safetensors") ==
           read_file(name + "b/checkpoint/last.safetensors"));
     const Json found = Json::parse(watched.out)["convergence"];
     CHECK(found["minibatch_variance"] > 0);
     CHECK(found["added_variance"] > 0);
-    const Ran guarded =
-        frugal(train + name + "c --set compression.track_interval=4 --set compression.guard=0.5");
+    const Ran guarded = frugal(
+        train + name + "c --set compression.advanced.track_interval=4 --set compression.guard=0.5");
     REQUIRE_MESSAGE(guarded.status == 0, guarded.err);
     CHECK(Json::parse(guarded.out)["convergence"]["next_bits"] < 4);
   }

@@ -126,7 +126,7 @@ TEST_CASE("a run killed at any moment ends with the same bytes as one that was n
                                         "--set", "train.epochs=6",
                                         "--set", std::string("compression.level=") + level};
   if (level == std::string("L2"))
-    arguments.insert(arguments.end(), {"--set", "compression.adapt_interval=7"});
+    arguments.insert(arguments.end(), {"--set", "compression.gact.interval=7"});
   auto with = [&](const std::string& out) {
     std::vector<std::string> all = arguments;
     all.emplace_back("--out");

@@ -17,14 +17,14 @@ constexpr const char* kImages = R"({
   "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 16,
            "test_samples": 8, "workers": 0},
   "optim": {"lr": 0.05, "momentum": 0.9},
-  "compression": {"min_elements": 256, "adapt_interval": 3},
+  "compression": {"advanced": {"min_elements": 256}, "gact": {"interval": 3}},
   "train": {"epochs": 1}})";
 
 constexpr const char* kEncoder = R"({
   "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
   "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
            "train_samples": 48, "test_samples": 8, "workers": 0},
-  "compression": {"min_elements": 256, "adapt_interval": 4},
+  "compression": {"advanced": {"min_elements": 256}, "gact": {"interval": 4}},
   "train": {"epochs": 1}})";
 
 Config config_of(const char* text, const std::string& budget,
@@ -33,7 +33,7 @@ Config config_of(const char* text, const std::string& budget,
   document["device"] = "cuda";
   document["workspace_limit"] = 0;  // the libraries' would be most of such small steps
   document["compression"]["memory_budget"] = budget;
-  for (const std::string& set : sets) apply_set(document, set);
+  apply_sets(document, sets);
   Config config = parse_config(document);
   resolve(config);
   return config;

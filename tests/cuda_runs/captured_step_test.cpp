@@ -12,8 +12,8 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
   if (!gpu::available()) return;
   const std::vector<std::pair<const char*, std::string>> cases = {
       {kEncoder, "compression.level=L1"},
-      {kEncoder, "compression.signs=masks"},
-      {kEncoder, "compression.rounding=dithered"},
+      {kEncoder, "compression.advanced.signs=masks"},
+      {kEncoder, "compression.advanced.rounding=dithered"},
       {kImages, "compression.level=L1.2"}};
   for (const auto& [text, set] : cases) {
     CAPTURE(set);

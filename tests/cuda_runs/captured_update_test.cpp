@@ -19,7 +19,7 @@ constexpr const char* kMlp = R"({
   "model": {"name": "mlp", "hidden": [40, 24], "dropout": 0.1},
   "data": {"name": "random", "batch_size": 8, "shape": [4, 4, 3], "train_samples": 40,
            "test_samples": 4},
-  "compression": {"level": "L1", "min_elements": 96}})";
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}}})";
 
 // With what an optimizer has.
 struct Trained : Side {

@@ -15,19 +15,19 @@ inline constexpr const char* kImages = R"({
   "model": {"name": "resnet20"},
   "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 32,
            "test_samples": 4},
-  "compression": {"level": "L1", "min_elements": 96}})";
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}}})";
 
 inline constexpr const char* kEncoder = R"({
   "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
   "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
            "train_samples": 64, "test_samples": 16},
-  "compression": {"level": "L1", "min_elements": 96}})";
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}}})";
 
 inline constexpr const char* kGraph = R"({
   "model": {"name": "gcn", "width": 16, "dropout": 0.5},
   "data": {"name": "random_graph", "nodes": 120, "edges": 300, "features": 12, "classes": 3,
            "split": [0.3, 0.2]},
-  "compression": {"level": "L1", "min_elements": 96}})";
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}}})";
 
 struct Side {
   Config config;

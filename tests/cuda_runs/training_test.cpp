@@ -21,27 +21,27 @@ constexpr const char* kEncoder = R"({
   "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3,
            "train_samples": 48, "test_samples": 16},
   "optim": {"name": "adamw", "lr": 0.01, "clip_norm": 1},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 1}})";
 
 constexpr const char* kImages = R"({
   "model": {"name": "resnet20"},
   "data": {"name": "random", "batch_size": 4, "shape": [8, 8, 3], "train_samples": 12, "test_samples": 4},
   "optim": {"lr": 0.05, "momentum": 0.9},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 1}})";
 
 constexpr const char* kGraph = R"({
   "model": {"name": "gcn", "width": 16},
   "data": {"name": "random_graph", "nodes": 120, "edges": 300, "features": 12, "classes": 3},
   "optim": {"name": "adam", "lr": 0.01},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 4}})";
 
 Json run(const char* text, const std::vector<std::string>& sets, const std::string& out = "",
          bool resume = false) {
   Json document = Json::parse(text);
-  for (const std::string& set : sets) apply_set(document, set);
+  apply_sets(document, sets);
   Config config = parse_config(document);
   resolve(config);
   TrainOptions options;
@@ -63,7 +63,7 @@ TEST_CASE("training on CUDA follows the CPU's, packed and not, in every precisio
       CAPTURE(level);
       std::vector<std::string> sets = {"compression.level=" + level};
       // By default the CPU dithers and CUDA does not; drawn alike, both pack the same bytes.
-      if (level != "L0") sets.push_back("compression.rounding=stochastic");
+      if (level != "L0") sets.push_back("compression.advanced.rounding=stochastic");
       const Json cpu = run(text, sets);
       sets.push_back("device=cuda");
       const Json cuda = run(text, sets);
@@ -121,16 +121,16 @@ TEST_CASE("recorded steps give the bits of steps that are run") {
   const std::vector<std::pair<const char*, std::string>> cases = {
       {kEncoder, "compression.level=L0"},
       {kEncoder, "compression.level=L1"},
-      {kEncoder, "compression.level=L1.2 compression.rounding=dithered"},
+      {kEncoder, "compression.level=L1.2 compression.advanced.rounding=dithered"},
       // Plans are made anew while steps are recorded; so are bits by a guard.
-      {kEncoder, "compression.level=L2 compression.adapt_interval=3"},
-      {kEncoder, "compression.guard=0.1 compression.track_interval=3"},
+      {kEncoder, "compression.level=L2 compression.gact.interval=3"},
+      {kEncoder, "compression.guard=0.1 compression.advanced.track_interval=3"},
       {kGraph, "compression.level=L0"},
       {kGraph, "compression.level=L1"},
       // Graphs that are drawn at each step are run.
       {kGraph, "data.sampler=node data.batch_size=40"},
       // An obstacle: ranges of samples are read on the host.
-      {kEncoder, "compression.policy=actnn compression.level=L3 compression.adapt_interval=4"}};
+      {kEncoder, "compression.policy=actnn compression.level=L3 compression.actnn.interval=4"}};
   for (const auto& [text, policy] : cases) {
     CAPTURE(std::string(text));
     CAPTURE(policy);

@@ -14,7 +14,7 @@ struct Bench {
   Bench() {
     write_file(folder / "c.json", R"({"model": {"name": "mlp", "hidden": [128, 64]},
         "data": {"name": "random", "batch_size": 16, "shape": [8, 8, 1], "workers": 0,
-                 "train_samples": 256}, "compression": {"min_elements": 96}, "threads": 1})");
+                 "train_samples": 256}, "compression": {"advanced": {"min_elements": 96}}, "threads": 1})");
   }
   Ran run(const std::string& arguments) const {
     return frugal("bench gradient " + folder / "c.json" +
@@ -37,15 +37,17 @@ struct Bench {
 TEST_CASE("schemes round as `auto` would with their signs") {
   const Bench bench;
   const auto usual = bench.rows("", "schemes", "scheme");
-  const auto drawn = bench.rows("--set compression.rounding=stochastic", "schemes", "scheme");
+  const auto drawn =
+      bench.rows("--set compression.advanced.rounding=stochastic", "schemes", "scheme");
   REQUIRE(usual.size() == 5);
   for (const auto& [name, variance] : usual) {
     CAPTURE(name);
     CHECK((variance == drawn.at(name)) == (name == "recipes, rebuilt signs"));
   }
-  const Ran refused = bench.run("--set compression.rounding=dithered");
+  const Ran refused = bench.run("--set compression.advanced.rounding=dithered");
   CHECK(refused.status == 2);
-  CHECK(refused.err.find("compression.rounding: expected stochastic or nearest with rebuilt") !=
+  CHECK(refused.err.find(
+            "compression.advanced.rounding: expected stochastic or nearest with rebuilt") !=
         std::string::npos);
 }
 
@@ -53,7 +55,7 @@ TEST_CASE("policies round alike, but for AC-GC, which has its own rule") {
   const Bench bench;
   const auto usual = bench.rows("--policies", "policies", "policy");
   const auto drawn =
-      bench.rows("--policies --set compression.rounding=stochastic", "policies", "policy");
+      bench.rows("--policies --set compression.advanced.rounding=stochastic", "policies", "policy");
   REQUIRE(usual.size() == 9);
   for (const auto& [name, variance] : usual) {
     CAPTURE(name);

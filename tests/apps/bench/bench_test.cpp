@@ -31,10 +31,11 @@ TEST_CASE("bench step takes rows of its caller's") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
   const std::string bench = "bench step --json --repeats 1 " + folder / "c.json";
-  const Ran ran = frugal(bench +
-                         " --variant 'adaptive: compression.level=L2 compression.min_elements=0'"
-                         " --variant 'packed: compression.level=L1.1 compression.recipes=false"
-                         " compression.min_elements=0'");
+  const Ran ran =
+      frugal(bench +
+             " --variant 'adaptive: compression.level=L2 compression.advanced.min_elements=0'"
+             " --variant 'packed: compression.level=L1.1 compression.recipes=false"
+             " compression.advanced.min_elements=0'");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   const Json rows = Json::parse(ran.out)["variants"];
   REQUIRE(rows.size() == 3);
@@ -88,7 +89,7 @@ TEST_CASE("bench step has rows of its caller's alone, without a unit") {
 constexpr const char* kDeep = R"({
   "model": {"name": "mlp", "hidden": [64, 64, 64, 64]},
   "data": {"name": "random", "shape": [4, 4, 1], "classes": 3, "batch_size": 8192},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "threads": 1
 })";
 

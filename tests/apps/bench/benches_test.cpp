@@ -14,7 +14,7 @@ constexpr const char* kConfig = R"({
   "model": {"name": "mlp", "hidden": [64, 32]},
   "data": {"name": "random", "shape": [8, 8, 1], "classes": 4, "batch_size": 32,
            "train_samples": 256, "workers": 0},
-  "compression": {"min_elements": 96}, "threads": 1})";
+  "compression": {"advanced": {"min_elements": 96}}, "threads": 1})";
 
 Json bench(const std::string& what, const std::string& options) {
   const TempFolder folder;
@@ -67,7 +67,7 @@ TEST_CASE("bench bounds: errors stay within what was allowed") {
 TEST_CASE("bench sensitivity: samples measure about what whole batches do") {
   const Json document =
       bench("sensitivity",
-            "--train-steps 2 --references 2 --repeats 8 --set compression.adapt_samples=16");
+            "--train-steps 2 --references 2 --repeats 8 --set compression.gact.samples=16");
   CHECK(document["samples"] == 16);
   CHECK(document["tensors"].size() >= 2);
   CHECK(document["ratio"]["median"].get<double>() > 0.3);

@@ -48,16 +48,16 @@ constexpr const char* kMlp = R"({
   "model": {"name": "mlp", "hidden": [48, 32], "dropout": 0.3},
   "data": {"name": "random", "shape": [12, 12, 3], "classes": 4, "batch_size": 128,
            "train_samples": 128, "workers": 0},
-  "compression": {"min_elements": 256}})";
+  "compression": {"advanced": {"min_elements": 256}}})";
 constexpr const char* kGcn = R"({
   "model": {"name": "gcn", "layers": 3, "width": 16, "batch_norm": true, "residual": true},
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 4},
-  "compression": {"min_elements": 256}})";
+  "compression": {"advanced": {"min_elements": 256}}})";
 constexpr const char* kResnet = R"({
   "model": {"name": "resnet20", "shortcut": "A"},
   "data": {"name": "random", "shape": [8, 8, 3], "classes": 4, "batch_size": 16,
            "train_samples": 16, "workers": 0},
-  "compression": {"min_elements": 256}})";
+  "compression": {"advanced": {"min_elements": 256}}})";
 
 Config config_of(const char* text, const std::string& budget = {}) {
   Json document = Json::parse(text);

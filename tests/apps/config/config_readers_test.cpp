@@ -36,8 +36,9 @@ const std::map<std::string, Row>& rows() {
   const std::vector<std::string> adam = {"optim.name=adam"}, sgd = {},
                                  cosine = {"schedule.name=cosine"}, one_cycle = {},
                                  step = {"schedule.name=step", "schedule.milestones=[1]"},
-                                 L0 = {"compression.level=L0"}, L1 = {},
-                                 L2 = {"compression.level=L2"}, acgc = {"compression.policy=acgc"},
+                                 L0 = {"compression.bits=0"}, L1 = {},
+                                 L2 = {"compression.gact.adaptive=true"},
+                                 acgc = {"compression.policy=acgc"},
                                  actnn = {"compression.policy=actnn"},
                                  budget = {"compression.memory_budget=1/6"}, cpu = {},
                                  cuda = {"device=cuda"};
@@ -100,33 +101,37 @@ const std::map<std::string, Row>& rows() {
       {"schedule.gamma", {0.5, step, cosine}},
       {"schedule.min_lr", {0.01, cosine, step}},
       {"schedule.peak_at", {0.5, one_cycle, cosine}},
+      {"compression.bits", {3, L1, budget}},
       {"compression.memory_budget", {"1/6", L1, actnn}},
-      {"compression.budget_recompute", {true, budget, L1}},
-      {"compression.level", {"L2", L1, acgc}},
-      {"compression.bits", {3, L0, budget}},
-      {"compression.average_bits", {3, L2, L1}},
-      {"compression.adapt_interval", {9, actnn, L1}},
-      {"compression.adapt_samples", {9, {"compression.guard=0.1"}, L1}},
-      {"compression.adapt_share", {0.5, budget, actnn}},
-      {"compression.acgc_growth", {2, acgc, L1}},
-      {"compression.acgc_rule", {"published", acgc, actnn}},
-      {"compression.acgc_count", {"expected", acgc, L1}},
-      {"compression.acgc_codec", {"entropy", acgc, L1}},
-      {"compression.acgc_interval", {9, acgc, budget}},
+      {"compression.gact.adaptive", {true, L1, budget}},
+      {"compression.gact.interval", {9, {"compression.bits=2.5"}, L1}},
+      {"compression.gact.samples", {9, L2, {"compression.guard=0.1"}}},
+      {"compression.gact.share", {0.5, budget, actnn}},
+      {"compression.actnn.adaptive", {true, actnn, L1}},
+      {"compression.actnn.products_only", {true, actnn, with(actnn, "compression.bits=0")}},
+      {"compression.actnn.interval", {9, with(actnn, "compression.bits=2.5"), L2}},
+      {"compression.budget.recompute", {true, budget, L1}},
+      {"compression.acgc.growth", {2, acgc, L1}},
+      {"compression.acgc.rule", {"published", acgc, actnn}},
+      {"compression.acgc.count", {"expected", acgc, L1}},
+      {"compression.acgc.codec", {"entropy", acgc, L1}},
+      {"compression.acgc.interval", {9, acgc, budget}},
       {"compression.recipes", {false, L0, budget}},
-      {"compression.signs", {"masks", L1, acgc}},
-      {"compression.chain", {2, L0, {"compression.recipes=false"}}},
-      {"compression.slice_bytes", {0, L0, {"compression.level=L0", "compression.recipes=false"}}},
-      {"compression.min_elements", {9, with(L0, "compression.offload=d"), L0}},
-      {"compression.group_size", {64, actnn, L0}},
-      {"compression.group_axis", {"row", L1, actnn}},
-      {"compression.rounding", {"nearest", L1, L0}},
+      {"compression.advanced.signs", {"masks", L1, acgc}},
+      {"compression.advanced.chain", {2, L0, {"compression.recipes=false"}}},
+      {"compression.advanced.slice_bytes",
+       {0, L0, {"compression.bits=0", "compression.recipes=false"}}},
+      {"compression.advanced.min_elements", {9, with(L0, "compression.offload=d"), L0}},
+      {"compression.advanced.group_size", {64, actnn, L0}},
+      {"compression.advanced.group_axis", {"row", L1, actnn}},
+      {"compression.advanced.rounding", {"nearest", L1, L0}},
       {"compression.entropy", {true, L1, L0}},
-      {"compression.guard_min_bits", {2, {"compression.guard=0.1"}, L1}},
-      {"compression.offload_window", {9, with(L0, "compression.offload=d"), L1}},
+      {"compression.advanced.guard_min_bits", {2, {"compression.guard=0.1"}, L1}},
+      {"compression.advanced.offload_window", {9, with(L0, "compression.offload=d"), L1}},
+      {"compression.advanced.track_samples", {9, {"compression.guard=0.1"}, L2}},
       {"train.patience", {9, gcn, images}},
       {"train.checkpointing", {true, images, mlp}},
-      {"train.checkpointed_blocks", {2, {"compression.level=CB1"}, L1}},
+      {"train.checkpointed_blocks", {2, {"train.checkpointing=true"}, L1}},
       {"precision", {"tf32", cuda, cpu}},
       {"cuda_graphs", {true, cuda, cpu}},
       {"deterministic", {false, cuda, cpu}},
@@ -137,7 +142,7 @@ const std::map<std::string, Row>& rows() {
 
 Config config_of(const std::vector<std::string>& sets, const std::string& path, const Json& value) {
   Json document = Json::object();
-  for (const std::string& set : sets) apply_set(document, set);
+  apply_sets(document, sets);
   apply_set(document, path + "=" + value.dump());
   return parse_config(document);
 }
@@ -189,13 +194,13 @@ TEST_CASE("what resolve() fills in is a configuration again") {
            {"data.name=random", "compression.level=L0", "compression.recipes=false"},
            {"data.name=random", "compression.level=CB1"},
            {"data.name=random", "compression.memory_budget=1/6"},
-           {"data.name=random", "compression.policy=acgc", "compression.acgc_rule=published"},
+           {"data.name=random", "compression.policy=acgc", "compression.acgc.rule=published"},
            {"data.name=random_tokens", "model.name=gpt2", "model.layers=1"},
            {"data.name=random_tokens", "model.name=bert_tiny", "compression.level=L0"},
            {"data.name=random_graph", "data.nodes=50", "data.edges=90", "model.name=gcn"}}) {
     CAPTURE(sets[1 % sets.size()]);
     Json document = Json::object();
-    for (const std::string& set : sets) apply_set(document, set);
+    apply_sets(document, sets);
     Config config = parse_config(document);
     resolve(config);
     for (const UnreadKey& key : unread_keys(config)) FAIL_CHECK(key.path, ": ", key.what);
@@ -205,14 +210,15 @@ TEST_CASE("what resolve() fills in is a configuration again") {
 TEST_CASE("the published rule shows what it does, and refuses another rounding") {
   const auto with = [](const char* rounding) {
     Config config = config_of(
-        {"data.name=random", "compression.policy=acgc", "compression.acgc_rule=published"},
-        "compression.rounding", rounding);
+        {"data.name=random", "compression.policy=acgc", "compression.acgc.rule=published"},
+        "compression.advanced.rounding", rounding);
     resolve(config);
     return config.compression;
   };
   CHECK(with("auto").rounding == "nearest");
   CHECK_FALSE(with("auto").recipes);
-  CHECK_THROWS_WITH_AS(with("stochastic"), doctest::Contains("acgc_rule published"), ConfigError);
+  CHECK_THROWS_WITH_AS(with("stochastic"), doctest::Contains("compression.acgc.rule published"),
+                       ConfigError);
 }
 
 TEST_CASE("--set is held to what the run reads, and may leave the file's keys without a reader") {
@@ -222,14 +228,14 @@ TEST_CASE("--set is held to what the run reads, and may leave the file's keys wi
     write_file(file, text);
     return load_config(file, sets);
   };
-  const char* packed = R"({"compression": {"level": "L1", "group_size": 64}})";
+  const char* packed = R"({"compression": {"bits": 4, "advanced": {"group_size": 64}}})";
   CHECK_NOTHROW(load(packed, {"compression.level=L0"}));
   CHECK_THROWS_WITH_AS(load(packed, {"compression.level=L0", "compression.entropy=true"}),
                        doctest::Contains("compression.entropy: expected false"), ConfigError);
-  CHECK_THROWS_WITH_AS(load(R"({"compression": {"level": "L0", "group_size": 64}})", {}),
-                       doctest::Contains("compression.group_size"), ConfigError);
-  CHECK_NOTHROW(
-      load(R"({"compression": {"level": "L0", "group_size": 64}})", {"compression.level=L1"}));
+  CHECK_THROWS_WITH_AS(load(R"({"compression": {"bits": 0, "advanced": {"group_size": 64}}})", {}),
+                       doctest::Contains("compression.advanced.group_size"), ConfigError);
+  CHECK_NOTHROW(load(R"({"compression": {"bits": 0, "advanced": {"group_size": 64}}})",
+                     {"compression.level=L1"}));
   CHECK_THROWS_WITH_AS(load("{}", {R"(data={"split": [0.5, 0.2]})"}),
                        doctest::Contains("data.split: expected null, the default, since nothing "
                                          "reads it with data.name=fashion_mnist; it is read by "

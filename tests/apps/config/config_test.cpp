@@ -86,7 +86,7 @@ TEST_CASE("wrong types and values out of range say where and what was expected")
   const std::string long_number(400, '9');
   CHECK(has(complaint(R"({"memory_limit": ")" + long_number + "\"}"), "memory_limit: expected"));
   CHECK(has(complaint(R"({"compression": {"level": "L9"}})"), "L0, L1, L1.1, L1.2"));
-  CHECK(has(complaint(R"({"compression": {"group_size": 100}})"), "a multiple of 8"));
+  CHECK(has(complaint(R"({"compression": {"advanced": {"group_size": 100}}})"), "a multiple of 8"));
   CHECK(has(complaint("[1]"), "expected an object of sections, got array"));
 }
 
@@ -104,24 +104,24 @@ TEST_CASE("values that contradict each other") {
   CHECK_THROWS_AS(resolving(R"({"model": {"in_channels": 3}})"), ConfigError);
   CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L3"}})"),
                        doctest::Contains("compression.offload"), ConfigError);
-  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L1", "average_bits": 3}})"),
-                       doctest::Contains("compression.average_bits"), ConfigError);
-  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L2", "average_bits": 0.5}})"),
-                       doctest::Contains("compression.average_bits"), ConfigError);
-  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L2", "bits": 3}})"),
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L1", "bits": 2.5}})"),
+                       doctest::Contains("compression.bits"), ConfigError);
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"level": "L2", "bits": 0.5}})"),
+                       doctest::Contains("compression.bits"), ConfigError);
+  CHECK_THROWS_WITH_AS(resolving(R"({"compression": {"bits": 0.5}})"),
                        doctest::Contains("compression.bits"), ConfigError);
   CHECK(resolving(R"({"compression": {"level": "CB1"}})").train.checkpointing);
   for (const auto& [text, rounding] : std::initializer_list<std::pair<const char*, const char*>>{
            {R"({})", "dithered"},
            {R"({"device": "cuda"})", "stochastic"},
            {R"({"compression": {"policy": "acgc"}})", "stochastic"},
-           {R"({"compression": {"signs": "rebuilt"}})", "stochastic"},
-           {R"({"compression": {"rounding": "nearest"}})", "nearest"}})
+           {R"({"compression": {"advanced": {"signs": "rebuilt"}}})", "stochastic"},
+           {R"({"compression": {"advanced": {"rounding": "nearest"}}})", "nearest"}})
     CHECK(resolving(text).compression.rounding == rounding);
   for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",
                             R"({"optim": {"in_backward": true}, "train": {"checkpointing": true}})",
                             R"({"optim": {"in_backward": true},
-                                "compression": {"budget_recompute": true}})",
+                                "compression": {"budget": {"recompute": true}}})",
                             R"({"optim": {"in_backward": true},
                                 "train": {"gradient_accumulation": 2}})"})
     CHECK_THROWS_WITH_AS(resolving(other), doctest::Contains("optim.in_backward"), ConfigError);
@@ -186,15 +186,15 @@ TEST_CASE("what a resumed run may change") {
   CHECK(first_difference(a, b).empty());
   b.run.seed = 1;
   CHECK(first_difference(a, b) == "seed");
-  b.compression.level = "L0";
-  CHECK(first_difference(a, b) == "compression.level");
+  b.compression.width = 0;
+  CHECK(first_difference(a, b) == "compression.bits");
 }
 
 TEST_CASE("slices are larger on CUDA, unless they are given") {
   const auto slices = [](const std::string& device, const Json& given) {
     Json document = Json::parse(R"({"model": {"name": "resnet20"}, "data": {"name": "random"}})");
     document["device"] = device;
-    document["compression"]["slice_bytes"] = given;
+    document["compression"]["advanced"]["slice_bytes"] = given;
     Config config = parse_config(document);
     resolve(config);
     return config.compression.slice_bytes;

@@ -42,7 +42,7 @@ Json words_config(const TempFolder& folder, const std::string& model, const std:
             {"max_length", 12},
             {"vocabulary", folder / "vocab.txt"}}},
           {"optim", {{"name", "adamw"}, {"lr", 0.02}}},
-          {"compression", {{"level", "L1"}, {"min_elements", 96}}},
+          {"compression", {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}}},
           {"train", {{"epochs", 8}}},
           {"threads", 1}};
 }
@@ -233,16 +233,17 @@ TEST_CASE("a graph in one archive trains, dense or sparse") {
                                {"attr_shape.npy", npy_of<int64_t>("<i8", {kNodes, 6})},
                                {"labels.npy", npy_of<int64_t>("<i8", labels)}}));
   for (const bool sparse : {false, true}) {
-    const Json summary = trained(folder, {{"model", {{"name", "gcn"}, {"width", 8}}},
-                                          {"data",
-                                           {{"name", "graph_npz"},
-                                            {"dir", folder / "g.npz"},
-                                            {"split", {0.5, 0.25}},
-                                            {"sparse_features", sparse}}},
-                                          {"optim", {{"name", "adam"}, {"lr", 0.05}}},
-                                          {"compression", {{"level", "L1"}, {"min_elements", 96}}},
-                                          {"train", {{"epochs", 60}}},
-                                          {"threads", 1}});
+    const Json summary =
+        trained(folder, {{"model", {{"name", "gcn"}, {"width", 8}}},
+                         {"data",
+                          {{"name", "graph_npz"},
+                           {"dir", folder / "g.npz"},
+                           {"split", {0.5, 0.25}},
+                           {"sparse_features", sparse}}},
+                         {"optim", {{"name", "adam"}, {"lr", 0.05}}},
+                         {"compression", {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}}},
+                         {"train", {{"epochs", 60}}},
+                         {"threads", 1}});
     CHECK(summary["final"]["test_accuracy"] == 1);
     CHECK(summary["final"]["validation"]["samples"] == 10);
   }
@@ -254,7 +255,7 @@ TEST_CASE("networks for images train by their names") {
     "data": {"name": "random", "shape": [32, 32, 3], "classes": 3, "batch_size": 2,
              "test_batch_size": 2, "train_samples": 2, "test_samples": 2, "workers": 0},
     "optim": {"lr": 0.001},
-    "compression": {"min_elements": 512},
+    "compression": {"advanced": {"min_elements": 512}},
     "train": {"epochs": 1}})");
   for (const std::string model :
        {"vgg11_bn --set model.width=32", "densenet121",

@@ -12,12 +12,12 @@ constexpr const char* kGraph = R"({
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3,
            "sampler": "neighbours", "batch_size": 40, "fan_outs": [4, 4, 4]},
   "optim": {"name": "adam", "lr": 0.02},
-  "compression": {"level": "L1", "min_elements": 96},
+  "compression": {"level": "L1", "advanced": {"min_elements": 96}},
   "train": {"epochs": 20}, "threads": 1})";
 
 Config resolved(const std::string& base, const std::vector<std::string>& sets) {
   Json document = Json::parse(base);
-  for (const std::string& each : sets) apply_set(document, each);
+  apply_sets(document, sets);
   Config config = parse_config(document);
   check_set_keys(config, sets);
   resolve(config);

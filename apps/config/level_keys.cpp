@@ -1,0 +1,222 @@
+#include "apps/config/level_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "apps/config/config_error.h"
+#include "compress/policies/actnn_policy.h"
+#include "compress/policies/levels.h"
+#include "core/quoted.h"
+#include "data/fetch/sources.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kLevel = "compression.level";
+constexpr const char* kBits = "compression.bits";
+constexpr const char* kCheckpointing = "train.checkpointing";
+constexpr const char* kFlags[] = {"compression.gact.adaptive", "compression.actnn.adaptive",
+                                  "compression.actnn.products_only"};
+
+// A level that differs from another one in its paper, but not here.
+struct SameLevel {
+  const char *policy, *name, *same;
+};
+constexpr SameLevel kSameLevels[] = {
+    {"gact", "CB2", "CB1"},  // attention always runs in tiles
+    {"actnn", "L5", "L4"}    // the allocator leaves no fragments that could be mended
+};
+
+struct LevelTraits {
+  int bits = 0;
+  bool adaptive = false, products_only = false, offload = false, checkpointing = false;
+};
+
+// Errors: a level that the policy does not have.
+LevelTraits traits_of(const std::string& policy, std::string name) {
+  for (const SameLevel& row : kSameLevels)
+    if (policy == row.policy && name == row.name) name = row.same;
+  try {
+    if (policy == "actnn") {
+      const compress::ActnnLevel& level = compress::parse_actnn_level(name);
+      return {level.bits, level.mixed, level.products_only, level.offload, false};
+    }
+    const compress::Level& level = compress::parse_level(name);
+    return {level.bits, level.adaptive, false, level.offload, level.checkpointing};
+  } catch (const Error& error) {
+    throw ConfigError(kLevel, error.what());
+  }
+}
+
+// The value at a path such as "compression.gact.adaptive"; null: there is none.
+const Json* value_at(const Json& document, const std::string& path) {
+  const Json* node = &document;
+  std::stringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (!node->is_object() || !node->contains(part)) return nullptr;
+    node = &node->at(part);
+  }
+  return node;
+}
+
+// Leaves a document alone where something else than an object is in the way: parsing says so.
+void put(Json& document, const std::string& path, const Json& value) {
+  Json* node = &document;
+  std::stringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (node->is_null()) *node = Json::object();
+    if (!node->is_object()) return;
+    node = &(*node)[part];
+  }
+  *node = value;
+}
+
+void remove(Json& document, const std::string& path) {
+  const size_t dot = path.rfind('.');
+  Json* node = &document;
+  std::stringstream parts(path.substr(0, dot));
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (!node->is_object() || !node->contains(part)) return;
+    node = &node->at(part);
+  }
+  if (node->is_object()) node->erase(path.substr(dot + 1));
+}
+
+bool is_whole(double bits) { return bits == std::floor(bits); }
+
+void check_bits(const Json& value, const LevelTraits& traits, const std::string& level) {
+  if (!value.is_number()) return;  // parsing says what is wrong
+  const double bits = value.get<double>();
+  const char* expected = traits.bits == 0 && bits != 0  ? "0"
+                         : traits.bits != 0 && bits < 1 ? "at least 1"
+                         : traits.bits != 0 && !traits.adaptive && !is_whole(bits)
+                             ? "a whole number"
+                             : nullptr;
+  if (expected != nullptr)
+    throw ConfigError(
+        kBits, fmt::format("expected {} with level {}, got {}", expected, level, value.dump()));
+}
+
+std::string policy_in(const Json& document) {
+  const Json* policy = value_at(document, "compression.policy");
+  const bool actnn = policy != nullptr && policy->is_string() &&
+                     data::same_name(policy->get<std::string>(), "actnn");
+  return actnn ? "actnn" : "gact";
+}
+
+}  // namespace
+
+std::vector<std::string> level_names() {
+  std::vector<std::string> names;
+  const auto add = [&](std::string_view name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  };
+  for (const compress::Level& level : compress::levels()) add(level.name);
+  for (const char* name : {"CB2", "L4", "L5"}) add(name);
+  return names;
+}
+
+std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& policy,
+                                                        const std::string& level) {
+  const LevelTraits traits = traits_of(policy, level);
+  std::vector<std::pair<std::string, Json>> keys = {{kBits, traits.bits}};
+  if (policy == "actnn") {
+    keys.emplace_back("compression.actnn.adaptive", traits.adaptive);
+    keys.emplace_back("compression.actnn.products_only", traits.products_only);
+  } else {
+    keys.emplace_back("compression.gact.adaptive", traits.adaptive);
+  }
+  if (traits.checkpointing) keys.emplace_back(kCheckpointing, true);
+  return keys;
+}
+
+void expand_level(Json& document) {
+  const Json* given = value_at(document, kLevel);
+  if (given == nullptr || !given->is_string()) return;
+  const std::string written = given->get<std::string>();
+  const std::vector<std::string> names = level_names();
+  const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return data::same_name(name, written);
+  });
+  if (found == names.end())
+    throw ConfigError(kLevel, fmt::format("expected one of {}, or null, got {}",
+                                          fmt::join(names, ", "), in_quotes(written)));
+  const std::string& level = *found;
+  const std::string policy = policy_in(document);
+  const LevelTraits traits = traits_of(policy, level);
+  for (const auto& [path, value] : keys_of_level(policy, level)) {
+    const Json* own = value_at(document, path);
+    if (own == nullptr)
+      put(document, path, value);
+    else if (path == kBits)
+      check_bits(*own, traits, level);
+    else if (own->is_boolean() && *own != value)
+      throw ConfigError(path, fmt::format("expected {} with compression.level {}, got {}",
+                                          value.dump(), level, own->dump()));
+  }
+  const Json* offload = value_at(document, "compression.offload");
+  if (traits.offload && (offload == nullptr || *offload == ""))
+    throw ConfigError("compression.offload",
+                      fmt::format("expected a folder, to which level {} moves activations", level));
+  remove(document, kLevel);
+}
+
+void remove_keys_of_levels(Json& document, const std::string& level) {
+  remove(document, kBits);
+  for (const char* flag : kFlags) remove(document, flag);
+  if (level.starts_with("CB")) remove(document, kCheckpointing);
+}
+
+bool has_adaptive_widths(const CompressionConfig& config) {
+  if (config.width == 0 || !config.memory_budget.empty()) return false;
+  if (config.policy == "actnn") return config.actnn_adaptive || !is_whole(config.width);
+  return config.policy == "gact" && (config.gact_adaptive || !is_whole(config.width));
+}
+
+void name_level(CompressionConfig& config) {
+  const bool adaptive = has_adaptive_widths(config);
+  std::vector<std::string> names = {"L0"};
+  if (config.width > 0 && config.policy == "actnn")
+    names = {adaptive ? "L3" : config.actnn_products_only ? "L1" : "L2"};
+  else if (config.width > 0)
+    names = adaptive ? std::vector<std::string>{"L2", "L2.1", "L2.2"}
+                     : std::vector<std::string>{"L1", "L1.1", "L1.2"};
+  config.level = names[0];
+  bool same = false;  // as the level's own bits
+  for (const std::string& name : names) {
+    if (traits_of(config.policy, name).bits != config.width) continue;
+    config.level = name;
+    same = true;
+  }
+  config.bits = same || adaptive ? 0 : static_cast<int64_t>(config.width);
+  config.average_bits = adaptive && !same ? config.width : 0;
+}
+
+const std::vector<OldKey>& old_keys() {
+  static const std::vector<OldKey> all = [] {
+    std::vector<OldKey> keys = {
+        {"compression.average_bits",
+         "compression.bits, of which a fraction means adaptive widths (a whole average takes "
+         "compression.gact.adaptive, with policy actnn compression.actnn.adaptive)"},
+        {"compression.budget_recompute", "compression.budget.recompute"},
+        {"compression.adapt_interval",
+         "compression.gact.interval (with policy actnn compression.actnn.interval)"},
+        {"compression.adapt_samples",
+         "compression.gact.samples (for guard and track_interval "
+         "compression.advanced.track_samples)"},
+        {"compression.adapt_share", "compression.gact.share"}};
+    for (const char* key : {"growth", "rule", "count", "codec", "interval"})
+      keys.push_back(
+          {fmt::format("compression.acgc_{}", key), fmt::format("compression.acgc.{}", key)});
+    for (const char* key :
+         {"signs", "chain", "slice_bytes", "min_elements", "group_size", "group_axis", "rounding",
+          "offload_window", "guard_min_bits", "track_interval"})
+      keys.push_back(
+          {fmt::format("compression.{}", key), fmt::format("compression.advanced.{}", key)});
+    return keys;
+  }();
+  return all;
+}
+
+}  // namespace frugal::apps
