@@ -7,7 +7,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "autograd/checkpoint.h"
 #include "core/random_streams.h"
 #include "core/stopwatch.h"

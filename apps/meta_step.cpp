@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "apps/config/makers.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
 #include "apps/convergence.h"
 #include "apps/evaluate.h"
 #include "autograd/checkpoint.h"

@@ -6,8 +6,9 @@
 
 #include "apps/cli/progress.h"
 #include "apps/config/config_table.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/planner.h"
 #include "apps/planner_search.h"
 #include "core/quoted.h"

@@ -4,8 +4,12 @@
 
 #include "apps/captured_step.h"
 #include "apps/cli/signals.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "apps/evaluate.h"
 #include "compress/policies/offload_policy.h"
 #include "core/integers.h"

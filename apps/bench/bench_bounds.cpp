@@ -8,7 +8,7 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "compress/policies/acgc_policy.h"
 #include "ops/dense/copy.h"
 

@@ -9,7 +9,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 
 namespace frugal::apps {
 namespace {

@@ -6,7 +6,7 @@
 #include "apps/bench/gradient_bench.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/gradient_noise.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/quantize/identity.h"

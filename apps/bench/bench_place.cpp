@@ -1,7 +1,7 @@
 #include "apps/bench/bench_place.h"
 
 #include "apps/config/config_error.h"
-#include "apps/config/makers.h"
+#include "apps/config/set_up_device.h"
 
 namespace frugal::apps {
 

@@ -10,7 +10,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/gradient_noise.h"
 #include "apps/sensitivity.h"
 #include "apps/statistics.h"

@@ -10,7 +10,7 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/planner.h"
 #include "apps/sensitivity.h"
 #include "compress/policies/acgc_policy.h"

@@ -1,7 +1,10 @@
 #include "apps/bench/gradient_bench.h"
 
 #include "apps/config/config_error.h"
-#include "apps/config/makers.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/set_up_device.h"
 #include "apps/gradient_noise.h"
 #include "core/random_streams.h"
 

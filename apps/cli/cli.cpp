@@ -7,7 +7,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/version.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {

@@ -2,8 +2,10 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "apps/weights.h"
 #include "data/formats/safetensors.h"
 #include "models/generate.h"

@@ -1,29 +1,25 @@
 #include <cmath>
 #include <cstdio>
 
-#include "apps/bench/grad_batch.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/grad_batch.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "apps/place_batch.h"
 #include "apps/training_step.h"
 #include "apps/weights.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
-#include "core/quoted.h"
 #include "core/random_streams.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::apps {
-namespace {
-
-constexpr size_t kMetadataShown = 4096;  // bytes; a run's state holds its configuration there
-
-}  // namespace
 
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
@@ -98,44 +94,6 @@ void grad_command(const GradArguments& arguments) {
     std::printf("loss %.6f  activations %s (%s packed)  peak %s\n", loss_value,
                 readable_bytes(memory.saved()).c_str(), readable_bytes(memory.packed).c_str(),
                 readable_bytes(memory.peak).c_str());
-}
-
-void inspect_command(const std::string& path, bool json) {
-  const auto file = data::SafetensorsFile::open(path);
-  Json tensors = Json::array(), metadata = Json::object();
-  std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
-  int64_t bytes = 0, elements = 0;
-  for (const std::string& name : file.names()) {
-    const data::SafetensorsInfo& info = file.info(name);
-    const std::string dtype(name_of(info.dtype));
-    bytes += info.end - info.begin;
-    elements += info.shape.numel();
-    tensors.push_back({{"name", name},
-                       {"dtype", dtype},
-                       {"shape", std::vector<int64_t>(info.shape.begin(), info.shape.end())},
-                       {"bytes", info.end - info.begin}});
-    rows.push_back(
-        {printable(name), dtype, info.shape.str(), std::to_string(info.end - info.begin)});
-  }
-  // [] would look through all keys at each new one.
-  auto& entries = metadata.get_ref<Json::object_t&>();
-  for (const auto& [key, value] : file.metadata()) entries.emplace_back(key, value);
-  if (json) {
-    const Json document = {{"file", path},
-                           {"tensors", tensors},
-                           {"metadata", metadata},
-                           {"total_bytes", bytes},
-                           {"total_elements", elements}};
-    // Escaped, so that no name reaches a terminal as it is.
-    std::printf("%s\n", document.dump(2, ' ', true).c_str());
-    return;
-  }
-  std::printf("%s", table(rows).c_str());
-  std::printf("%zu tensors, %lld elements, %s\n", file.names().size(),
-              static_cast<long long>(elements), readable_bytes(bytes).c_str());
-  for (const auto& [key, value] : file.metadata())
-    std::printf("metadata %s: %s\n", printable(key).c_str(),
-                printable(value, kMetadataShown).c_str());
 }
 
 }  // namespace frugal::apps

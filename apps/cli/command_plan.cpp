@@ -4,7 +4,8 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "apps/planner.h"
 
 namespace frugal::apps {

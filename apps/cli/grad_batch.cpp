@@ -1,4 +1,4 @@
-#include "apps/bench/grad_batch.h"
+#include "apps/cli/grad_batch.h"
 
 #include <algorithm>
 

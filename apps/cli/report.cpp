@@ -262,4 +262,18 @@ std::string explain(const OutOfMemory& error, const Config& config) {
   return fmt::format("{}\nto need less, change: {}", text, fmt::join(ways, "; "));
 }
 
+std::string run_title(const Config& config) {
+  const CompressionConfig& c = config.compression;
+  const bool budget = c.policy == "budget" || !c.memory_budget.empty();
+  const std::string policy = budget               ? "budget " + c.memory_budget
+                             : c.policy == "acgc" ? fmt::format("acgc e={}", c.acgc_growth)
+                             : c.policy == "gact" ? c.level
+                                                  : c.policy + " " + c.level;
+  const std::string bits = !budget && c.policy != "acgc" && c.bits > 0
+                               ? fmt::format(" at {} bits", c.bits)
+                           : c.average_bits > 0 ? fmt::format(" at {} bits", c.average_bits)
+                                                : "";
+  return config.model.name + ", " + policy + bits + (c.recipes && !budget ? ", recipes" : "");
+}
+
 }  // namespace frugal::apps

@@ -41,4 +41,7 @@ std::string explain(const OutOfMemory& error, const Config& config);
 
 double median(std::vector<double> values);  // 0 if empty
 
+// "resnet20, L1, recipes", "resnet20, budget 1/16 activations", "resnet20, actnn L3".
+std::string run_title(const Config& config);
+
 }  // namespace frugal::apps

@@ -2,7 +2,10 @@
 
 #include "apps/config/config_readers.h"
 #include "apps/config/level_keys.h"
-#include "apps/config/makers.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/resolve.h"
 #include "compress/bounded/error_bounded.h"
 
 namespace frugal::apps {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "apps/bench/gradient_bench.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -3,7 +3,7 @@
 
 #include "apps/config/config.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "compress/policies/actnn_policy.h"
 #include "tests/apps/run.h"
 

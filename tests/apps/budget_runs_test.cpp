@@ -1,7 +1,7 @@
 // Runs within a number of bytes: the allocator enforces what the plan promises.
 #include <doctest/doctest.h>
 
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/json.h"
 #include "apps/planner.h"
 #include "tests/apps/run.h"

@@ -5,8 +5,11 @@
 #include <cmath>
 #include <sstream>
 
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/gradient_noise.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "apps/config/makers.h"
+#include "apps/config/make_model.h"
 #include "apps/json.h"
 #include "core/rng.h"
 #include "data/formats/safetensors.h"

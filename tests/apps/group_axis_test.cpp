@@ -3,7 +3,7 @@
 
 #include "apps/config/config_error.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "compress/policies/fixed_policy.h"
 #include "tests/apps/run.h"
 

@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "apps/config/config_error.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/convergence.h"
 #include "apps/planner.h"
 #include "tests/apps/run.h"

@@ -3,7 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/makers.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/resolve.h"
 #include "apps/planner.h"
 
 namespace frugal::apps {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/planner_search.h"
 #include "tests/apps/planned.h"
 #include "tests/apps/run.h"

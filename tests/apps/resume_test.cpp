@@ -10,7 +10,7 @@
 #include <csignal>
 #include <functional>
 
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/trainer.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/trainer.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"

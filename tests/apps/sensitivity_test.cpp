@@ -5,7 +5,9 @@
 #include <cmath>
 #include <sstream>
 
-#include "apps/config/makers.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/resolve.h"
 #include "apps/gradient_noise.h"
 #include "ops/dense/copy.h"
 #include "tests/apps/gradient_of.h"

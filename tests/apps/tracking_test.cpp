@@ -3,8 +3,10 @@
 
 #include <sstream>
 
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/convergence.h"
 #include "apps/gradient_noise.h"
 #include "tests/apps/gradient_of.h"

@@ -1,7 +1,11 @@
 // Budgets of memory on CUDA: a step takes what was planned on meta, and runs stay within.
 #include "apps/config/config.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "apps/planner.h"
 #include "apps/trainer.h"
 #include "compress/policies/budget_policy.h"

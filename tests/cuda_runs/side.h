@@ -4,8 +4,11 @@
 #include <optional>
 
 #include "apps/config/config.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "apps/training_step.h"
 #include "tests/cuda/gpu.h"
 

@@ -7,7 +7,7 @@
 
 #include "apps/config/config.h"
 #include "apps/config/config_error.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/trainer.h"
 #include "tests/cuda/gpu.h"
 

@@ -4,8 +4,10 @@
 
 #include <functional>
 
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "apps/gradient_noise.h"
 #include "apps/planner.h"
 #include "apps/sensitivity.h"

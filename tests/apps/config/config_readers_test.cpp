@@ -5,7 +5,7 @@
 #include <map>
 
 #include "apps/config/config_table.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {

@@ -4,7 +4,8 @@
 
 #include "apps/config/config_table.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 #include "data/fetch/sha256.h"
 #include "ops/precision.h"
 #include "tests/apps/run.h"

@@ -8,7 +8,7 @@
 
 #include "apps/config/config_table.h"
 #include "apps/config/make_policy.h"
-#include "apps/config/makers.h"
+#include "apps/config/resolve.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 

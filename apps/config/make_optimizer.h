@@ -1,0 +1,20 @@
+// From a configuration to the optimizer and its schedule.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "models/module.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace frugal::apps {
+
+std::vector<std::string> optimizer_names();
+std::vector<std::string> schedule_names();
+
+std::unique_ptr<Optimizer> make_optimizer(const Config& config, Module& model);
+optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
+
+}  // namespace frugal::apps

@@ -1,0 +1,100 @@
+#include "apps/config/resolve.h"
+
+#include "apps/config/config_table.h"
+#include "apps/config/level_keys.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_policy.h"
+#include "apps/planner.h"
+
+namespace frugal::apps {
+namespace {
+
+// Kernels on 8 MiB last about as long as it takes to launch them, and a large activation has a
+// hundred of such slices. On 64 MiB they last ten times as long, at a thousandth of a GPU's memory.
+constexpr int64_t kCudaSliceBytes = int64_t{64} << 20;
+
+}  // namespace
+
+void resolve_rounding(CompressionConfig& config, const std::string& device) {
+  if (config.rounding == "auto")  // on CUDA drawing again would bound unpacking
+    config.rounding =
+        Device::parse(device).type == DeviceType::cuda ? "stochastic" : rounding_of(config);
+  if (config.rounding == "dithered" && config.signs == "rebuilt")
+    throw ConfigError("compression.advanced.rounding",
+                      "expected stochastic or nearest with rebuilt signs: dither moves values near "
+                      "zero across it");
+}
+
+namespace {
+
+// The published rule of acgc rounds to nearest and rebuilds nothing.
+void resolve_published(CompressionConfig& config) {
+  if (config.policy != "acgc" || config.acgc_rule != "published") return;
+  if (config.rounding != "auto" && config.rounding != "nearest")
+    throw ConfigError(
+        "compression.advanced.rounding",
+        fmt::format("expected auto or nearest with compression.acgc.rule published, got {}",
+                    config.rounding));
+  config.rounding = "nearest";
+  config.recipes = false;
+}
+
+}  // namespace
+
+namespace {
+
+void check_widths(const CompressionConfig& config) {
+  const bool adaptive = has_adaptive_widths(config);
+  const int most = config.policy == "actnn" && adaptive ? 8 : 16;
+  if (config.width != 0 && !(1 <= config.width && config.width <= most))
+    throw ConfigError(
+        "compression.bits",
+        fmt::format("expected 0, or 1 to {}{}, got {}", most,
+                    most == 8 ? " with the adaptive widths of policy actnn" : "", config.width));
+  if (config.policy == "actnn" && config.actnn_products_only && adaptive)
+    throw ConfigError("compression.actnn.products_only",
+                      "expected false with adaptive widths, which every tensor has; got true");
+}
+
+}  // namespace
+
+void resolve(Config& config) {
+  resolve_data(config);
+  resolve_model(config, batch_spec(config));
+  if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
+    config.compression.slice_bytes = Device::parse(config.run.device).type == DeviceType::cuda
+                                         ? kCudaSliceBytes
+                                         : SavePolicy::kSliceBytes;
+  if (family_of(config.model.name) == Family::graph && config.data.sampler == "full" &&
+      (config.compression.track_interval > 0 || config.compression.guard > 0))
+    throw ConfigError("compression.advanced.track_interval",
+                      "expected 0, as the guard, with the data.sampler full: batches are all the "
+                      "same, so gradients have no variance to compare with");
+  check_widths(config.compression);
+  if (!config.compression.memory_budget.empty()) {
+    if (config.compression.policy == "gact") config.compression.policy = "budget";
+    parse_budget(config.compression.memory_budget, "compression.memory_budget");
+  }
+  resolve_published(config.compression);
+  resolve_rounding(config.compression, config.run.device);
+  if (config.optim.in_backward) {
+    const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
+                        : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"
+                        : config.train.checkpointing             ? "train.checkpointing"
+                        : config.compression.budget_recompute    ? "compression.budget.recompute"
+                                                                 : nullptr;
+    if (other != nullptr)
+      throw ConfigError("optim.in_backward",
+                        fmt::format("expected false with {}, which needs all gradients or "
+                                    "parameters until backward has ended",
+                                    other));
+  }
+}
+
+int64_t checkpointed_blocks(const TrainConfig& config) {
+  if (!config.checkpointing) return 0;
+  return config.checkpointed_blocks > 0 ? config.checkpointed_blocks : kAllBlocks;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,47 @@
+#include "apps/config/set_up_device.h"
+
+#include "apps/config/config_error.h"
+#include "core/cuda_memory.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "ops/precision.h"
+
+namespace frugal::apps {
+
+void set_up_threads(const RunConfig& config) {
+  if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+}
+
+Device set_up_computing_device(const RunConfig& config, const char* doing) {
+  const Device device = set_up_device(config);
+  if (device.type == DeviceType::meta)
+    throw ConfigError("device",
+                      fmt::format("expected cpu{}: nothing can be {} on meta. `frugal bench step "
+                                  "CONFIG --set device=meta` counts the memory of a step, `frugal "
+                                  "plan CONFIG` plans for a memory_budget",
+                                  kHasCuda ? " or cuda" : "", doing));
+  return device;
+}
+
+Device set_up_device(const RunConfig& config) {
+  const Device device = Device::parse(config.device);
+  if (device.type == DeviceType::cuda && !kHasCuda)
+    throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
+  if constexpr (kHasCuda)
+    if (device.type == DeviceType::cuda && cuda::device_count() == 0)
+      throw ConfigError("device", "expected cpu, since this machine has no CUDA device");
+  if (device == kCpu && config.precision != "f32")
+    throw ConfigError("precision",
+                      fmt::format("expected f32 on the cpu, got {}", config.precision));
+  if (device.type != DeviceType::cuda && config.cuda_graphs)
+    throw ConfigError("cuda_graphs", "expected false without CUDA");
+  ops::set_matmul_precision(config.precision == "f32" ? ops::MatmulPrecision::f32
+                                                      : ops::MatmulPrecision::tf32);
+  ops::set_deterministic(config.deterministic);
+  ops::set_convolution_workspace(config.workspace_limit);
+  set_up_threads(config);
+  allocator(device).set_limit(config.memory_limit);
+  return device;
+}
+
+}  // namespace frugal::apps

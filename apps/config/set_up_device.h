@@ -1,0 +1,16 @@
+// Threads, limits and settings of the device, as a configuration says.
+#pragma once
+#include "apps/config/config.h"
+#include "core/device.h"
+
+namespace frugal::apps {
+
+// Applies `threads` alone: for what computes nothing on the device.
+void set_up_threads(const RunConfig& config);
+// Applies threads and the memory limit, and gives the device.
+Device set_up_device(const RunConfig& config);
+// The same for what computes, which `doing` names ("trained"). Errors (ConfigError): the device
+// meta, with the commands that can use it.
+Device set_up_computing_device(const RunConfig& config, const char* doing);
+
+}  // namespace frugal::apps
