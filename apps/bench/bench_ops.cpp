@@ -6,7 +6,7 @@
 #include "apps/cli/report.h"
 #include "autograd/engine.h"
 #include "core/parallel.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::apps {
 namespace {

@@ -1,5 +1,5 @@
 #include "autograd/functions.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
@@ -25,10 +25,10 @@ Case conv_transpose(const std::string& name, const Shape& x, const Shape& w,
 }
 
 Case matrices(const std::string& name, const Shape& a, const Shape& b) {
-  return {name,
-          {{a}, {b}},
-          [](const Variables& v) { return matmul(v[0], v[1]); },
-          elements({a.numel(), b.numel()})};
+  return {.name = name,
+          .inputs = {{a}, {b}},
+          .run = [](const Variables& v) { return matmul(v[0], v[1]); },
+          .saved = elements({a.numel(), b.numel()})};
 }
 
 Case layer(const std::string& name, const Shape& x, int64_t out, bool bias) {
@@ -51,35 +51,35 @@ void add_dense(std::vector<Op>& rows) {
   grouped.padding = {1, 1};
   depthwise.groups = 6;
   depthwise.stride = {2, 2};
-  rows.push_back({"conv2d",
-                  {conv("3x3 same", {2, 5, 6, 3}, {4, 3, 3, 3}, same, true),
-                   conv("strided, uneven window", {2, 7, 8, 3}, {5, 3, 2, 3}, strided),
-                   conv("dilated", {1, 7, 6, 2}, {3, 3, 3, 2}, dilated),
-                   conv("two groups", {2, 4, 4, 6}, {4, 3, 3, 3}, grouped, true),
-                   conv("depthwise", {2, 6, 5, 6}, {6, 3, 3, 1}, depthwise),
-                   conv("1x1", {2, 3, 3, 16}, {8, 1, 1, 16}, {}),
-                   conv("no images", {0, 4, 4, 2}, {3, 3, 3, 2}, same, true)},
-                  {{[] {
-                      conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 4}), {});
-                    },
-                    "[conv2d] expected a weight [K, R, S, C/groups] for 3 channels"},
-                   {[] {
-                      conv2d(leaf({1, 2, 2, 3}), leaf({2, 3, 3, 3}), {});
-                    },
-                    "[conv2d] expected a window within the padded image"},
-                   {[] {
-                      conv2d(leaf({4, 4, 3}), leaf({2, 3, 3, 3}), {});
-                    },
-                    "[conv2d] expected x with 4 axes"},
-                   {[] {
-                      conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 3}), leaf({3}));
-                    },
-                    "[conv2d] expected bias of shape [2]"},
-                   {[] {
-                      conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 3}), {}, {{0, 1}});
-                    },
-                    "[conv2d] expected groups, strides and dilations of at least 1"}},
-                  conv("64 channels 3x3", {32, 32, 32, 64}, {64, 3, 3, 64}, same)});
+  rows.push_back({.name = "conv2d",
+                  .cases = {conv("3x3 same", {2, 5, 6, 3}, {4, 3, 3, 3}, same, true),
+                            conv("strided, uneven window", {2, 7, 8, 3}, {5, 3, 2, 3}, strided),
+                            conv("dilated", {1, 7, 6, 2}, {3, 3, 3, 2}, dilated),
+                            conv("two groups", {2, 4, 4, 6}, {4, 3, 3, 3}, grouped, true),
+                            conv("depthwise", {2, 6, 5, 6}, {6, 3, 3, 1}, depthwise),
+                            conv("1x1", {2, 3, 3, 16}, {8, 1, 1, 16}, {}),
+                            conv("no images", {0, 4, 4, 2}, {3, 3, 3, 2}, same, true)},
+                  .failures = {{[] {
+                                  conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 4}), {});
+                                },
+                                "[conv2d] expected a weight [K, R, S, C/groups] for 3 channels"},
+                               {[] {
+                                  conv2d(leaf({1, 2, 2, 3}), leaf({2, 3, 3, 3}), {});
+                                },
+                                "[conv2d] expected a window within the padded image"},
+                               {[] {
+                                  conv2d(leaf({4, 4, 3}), leaf({2, 3, 3, 3}), {});
+                                },
+                                "[conv2d] expected x with 4 axes"},
+                               {[] {
+                                  conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 3}), leaf({3}));
+                                },
+                                "[conv2d] expected bias of shape [2]"},
+                               {[] {
+                                  conv2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 3}), {}, {{0, 1}});
+                                },
+                                "[conv2d] expected groups, strides and dilations of at least 1"}},
+                  .bench = conv("64 channels 3x3", {32, 32, 32, 64}, {64, 3, 3, 64}, same)});
 
   ConvTranspose2dOptions up, uneven, split;
   up.stride = {2, 2};
@@ -89,47 +89,49 @@ void add_dense(std::vector<Op>& rows) {
   uneven.dilation = {1, 2};
   split.groups = 2;
   rows.push_back(
-      {"conv_transpose2d",
-       {conv_transpose("doubling", {2, 3, 4, 3}, {3, 3, 3, 4}, up, true),
-        conv_transpose("uneven", {1, 3, 4, 2}, {2, 3, 2, 3}, uneven),
-        conv_transpose("two groups", {2, 3, 3, 4}, {4, 2, 2, 3}, split, true)},
-       {{[] {
-           conv_transpose2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 4}), {});
-         },
-         "[conv_transpose2d] expected a weight [C, R, S, K/groups] for 3 channels"},
-        {[] {
-           conv_transpose2d(leaf({1, 4, 4, 3}), leaf({3, 3, 3, 4}), {}, {{1, 1}, {0, 0}, {1, 0}});
-         },
-         "output padding in [0, max(stride, dilation))"}},
-       conv_transpose("64 channels", {16, 16, 16, 64}, {64, 3, 3, 64}, up)});
+      {.name = "conv_transpose2d",
+       .cases = {conv_transpose("doubling", {2, 3, 4, 3}, {3, 3, 3, 4}, up, true),
+                 conv_transpose("uneven", {1, 3, 4, 2}, {2, 3, 2, 3}, uneven),
+                 conv_transpose("two groups", {2, 3, 3, 4}, {4, 2, 2, 3}, split, true)},
+       .failures = {{[] {
+                       conv_transpose2d(leaf({1, 4, 4, 3}), leaf({2, 3, 3, 4}), {});
+                     },
+                     "[conv_transpose2d] expected a weight [C, R, S, K/groups] for 3 channels"},
+                    {[] {
+                       conv_transpose2d(leaf({1, 4, 4, 3}), leaf({3, 3, 3, 4}), {},
+                                        {{1, 1}, {0, 0}, {1, 0}});
+                     },
+                     "output padding in [0, max(stride, dilation))"}},
+       .bench = conv_transpose("64 channels", {16, 16, 16, 64}, {64, 3, 3, 64}, up)});
 
   rows.push_back(
-      {"linear",
-       {layer("bias", {5, 7}, 3, true), layer("no bias, three axes", {2, 3, 4}, 5, false),
-        layer("no rows", {0, 4}, 3, true)},
-       {{[] {
-           linear(leaf({2, 3}), leaf({4, 5}));
-         },
-         "[linear] expected x [..., 5]"},
-        {[] {
-           linear(leaf({2, 3}), leaf({4, 3}), leaf({3}));
-         },
-         "[linear] expected bias of shape [4]"}},
-       layer("512 x 1024", {512, 1024}, 1024, true)});
+      {.name = "linear",
+       .cases = {layer("bias", {5, 7}, 3, true), layer("no bias, three axes", {2, 3, 4}, 5, false),
+                 layer("no rows", {0, 4}, 3, true)},
+       .failures = {{[] {
+                       linear(leaf({2, 3}), leaf({4, 5}));
+                     },
+                     "[linear] expected x [..., 5]"},
+                    {[] {
+                       linear(leaf({2, 3}), leaf({4, 3}), leaf({3}));
+                     },
+                     "[linear] expected bias of shape [4]"}},
+       .bench = layer("512 x 1024", {512, 1024}, 1024, true)});
 
-  rows.push_back({"matmul",
-                  {matrices("plain", {3, 4}, {4, 5}), matrices("batched", {2, 3, 4}, {2, 4, 2}),
-                   matrices("broadcast batch", {3, 1, 2, 4}, {2, 4, 3}),
-                   matrices("a vector each", {1, 4}, {4, 1})},
-                  {{[] {
-                      matmul(leaf({2, 3}), leaf({4, 5}));
-                    },
-                    "[matmul] expected [..., M, K] and [..., K, N]"},
-                   {[] {
-                      matmul(leaf({2, 2, 3}), leaf({3, 3, 4}));
-                    },
-                    "[matmul] expected shapes that broadcast"}},
-                  matrices("512", {512, 512}, {512, 512})});
+  rows.push_back(
+      {.name = "matmul",
+       .cases = {matrices("plain", {3, 4}, {4, 5}), matrices("batched", {2, 3, 4}, {2, 4, 2}),
+                 matrices("broadcast batch", {3, 1, 2, 4}, {2, 4, 3}),
+                 matrices("a vector each", {1, 4}, {4, 1})},
+       .failures = {{[] {
+                       matmul(leaf({2, 3}), leaf({4, 5}));
+                     },
+                     "[matmul] expected [..., M, K] and [..., K, N]"},
+                    {[] {
+                       matmul(leaf({2, 2, 3}), leaf({3, 3, 4}));
+                     },
+                     "[matmul] expected shapes that broadcast"}},
+       .bench = matrices("512", {512, 512}, {512, 512})});
 }
 
 }  // namespace frugal::op_table

@@ -1,5 +1,5 @@
 #include "autograd/functions.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
@@ -10,65 +10,64 @@ const Shape kLarge{1 << 22};
 
 Case unary(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
            Saved saved, double lo = -2, double hi = 2) {
-  return {name,
-          {{shape, false, lo, hi}},
-          [f](const Variables& v) { return f(v[0]); },
-          std::move(saved)};
+  return {.name = name,
+          .inputs = {{shape, false, lo, hi}},
+          .run = [f](const Variables& v) { return f(v[0]); },
+          .saved = std::move(saved)};
 }
 
 // A smooth function that keeps one tensor of its size.
 Op keeps_one(const std::string& name, std::function<Variable(const Variable&)> f, double lo = -2,
              double hi = 2) {
-  Op op{name,
-        {unary("odd", {3, 5}, f, elements({15}), lo, hi),
-         unary("scalar", {}, f, elements({1}), lo, hi),
-         unary("empty", {0, 3}, f, elements({0}), lo, hi)},
-        {},
-        unary("4 Mi elements", kLarge, f, elements({kLarge.numel()}), lo, hi)};
+  Op op{.name = name,
+        .cases = {unary("odd", {3, 5}, f, elements({15}), lo, hi),
+                  unary("scalar", {}, f, elements({1}), lo, hi),
+                  unary("empty", {0, 3}, f, elements({0}), lo, hi)},
+        .bench = unary("4 Mi elements", kLarge, f, elements({kLarge.numel()}), lo, hi)};
   return op;
 }
 
 Op keeps_none(const std::string& name, std::function<Variable(const Variable&)> f) {
-  return {name,
-          {unary("odd", {3, 5}, f, nothing()), unary("empty", {0}, f, nothing())},
-          {},
-          unary("4 Mi elements", kLarge, f, nothing())};
+  return {.name = name,
+          .cases = {unary("odd", {3, 5}, f, nothing()), unary("empty", {0}, f, nothing())},
+          .bench = unary("4 Mi elements", kLarge, f, nothing())};
 }
 
 Op keeps_mask(const std::string& name, std::function<Variable(const Variable&)> f) {
   auto mask = [](int64_t n) {
     return [n](int64_t) { return std::vector<int64_t>{mask_bytes(n)}; };
   };
-  return {name,
-          {unary("rows by eight", {2, 4, 5}, f, mask(40)), unary("odd", {3, 5}, f, mask(15)),
-           unary("one", {1}, f, mask(1)), unary("empty", {0, 2}, f, mask(0))},
-          {},
-          unary("4 Mi elements", {1 << 16, 64}, f, mask(1 << 22))};
+  return {
+      .name = name,
+      .cases = {unary("rows by eight", {2, 4, 5}, f, mask(40)), unary("odd", {3, 5}, f, mask(15)),
+                unary("one", {1}, f, mask(1)), unary("empty", {0, 2}, f, mask(0))},
+      .bench = unary("4 Mi elements", {1 << 16, 64}, f, mask(1 << 22))};
 }
 
 Case pair(const std::string& name, const Shape& a, const Shape& b, Function2 f, Saved saved) {
-  return {name,
-          {{a, false, 0.5, 2}, {b, false, 0.5, 2}},
-          [f](const Variables& v) { return f(v[0], v[1]); },
-          std::move(saved)};
+  return {.name = name,
+          .inputs = {{a, false, 0.5, 2}, {b, false, 0.5, 2}},
+          .run = [f](const Variables& v) { return f(v[0], v[1]); },
+          .saved = std::move(saved)};
 }
 
 Op binary(const std::string& name, Function2 f, bool saves) {
   auto saved = [saves](int64_t a, int64_t b) { return saves ? elements({a, b}) : nothing(); };
-  return {name,
-          {pair("same shape", {3, 4}, {3, 4}, f, saved(12, 12)),
-           pair("trailing axis", {2, 3, 4}, {4}, f, saved(24, 4)),
-           pair("both broadcast", {3, 1}, {1, 4}, f, saved(3, 4)),
-           pair("scalar", {3, 4}, {}, f, saved(12, 1)), pair("empty", {0, 3}, {3}, f, saved(0, 3))},
-          {{[f] {
-              f(leaf({2, 3}), leaf({2, 4}));
-            },
-            "expected shapes that broadcast together"},
-           {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::f64))); },
-            "expected tensors of one dtype and device"},
-           {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::i64))); },
-            "expected b of dtype f32 or f64"}},
-          pair("4 Mi elements", kLarge, kLarge, f, saved(kLarge.numel(), kLarge.numel()))};
+  return {.name = name,
+          .cases = {pair("same shape", {3, 4}, {3, 4}, f, saved(12, 12)),
+                    pair("trailing axis", {2, 3, 4}, {4}, f, saved(24, 4)),
+                    pair("both broadcast", {3, 1}, {1, 4}, f, saved(3, 4)),
+                    pair("scalar", {3, 4}, {}, f, saved(12, 1)),
+                    pair("empty", {0, 3}, {3}, f, saved(0, 3))},
+          .failures = {{[f] {
+                          f(leaf({2, 3}), leaf({2, 4}));
+                        },
+                        "expected shapes that broadcast together"},
+                       {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::f64))); },
+                        "expected tensors of one dtype and device"},
+                       {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::i64))); },
+                        "expected b of dtype f32 or f64"}},
+          .bench = pair("4 Mi elements", kLarge, kLarge, f, saved(kLarge.numel(), kLarge.numel()))};
 }
 
 }  // namespace

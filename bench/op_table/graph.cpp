@@ -1,6 +1,6 @@
 #include "autograd/graph_functions.h"
+#include "bench/op_table/op_table.h"
 #include "core/rng.h"
-#include "tests/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
@@ -60,17 +60,17 @@ using GraphFn = std::function<Variable(const GraphPtr&, const Variable&)>;
 
 Case on(const std::string& name, const GraphPtr& graph, const Shape& x, const GraphFn& f,
         Saved saved = nothing()) {
-  return {name,
-          {{x}},
-          [graph, f](const Variables& v) { return f(beside(v[0], graph), v[0]); },
-          std::move(saved)};
+  return {.name = name,
+          .inputs = {{x}},
+          .run = [graph, f](const Variables& v) { return f(beside(v[0], graph), v[0]); },
+          .saved = std::move(saved)};
 }
 
 Case on_large(const GraphFn& f, Saved saved = nothing()) {
-  return {"32k nodes, 256k edges, 64 wide",
-          {{kLarge}},
-          [f](const Variables& v) { return f(beside(v[0], large()), v[0]); },
-          std::move(saved)};
+  return {.name = "32k nodes, 256k edges, 64 wide",
+          .inputs = {{kLarge}},
+          .run = [f](const Variables& v) { return f(beside(v[0], large()), v[0]); },
+          .saved = std::move(saved)};
 }
 
 Saved bytes(int64_t n) {
@@ -79,14 +79,15 @@ Saved bytes(int64_t n) {
 
 // y = 1.5 A x + 0.3 addend + bias.
 Case all_terms(const std::string& name, const GraphPtr& graph, bool mean) {
-  return {name,
-          {{{5, 3}}, {{3}, true}, {{5, 3}}},
-          [graph, mean](const Variables& v) {
-            const SpmmTerms terms{1.5, v[1], v[2], 0.3};
-            const GraphPtr there = beside(v[0], graph);
-            return mean ? neighbour_mean(there, v[0], terms) : spmm(there, v[0], terms);
-          },
-          nothing()};
+  return {.name = name,
+          .inputs = {{{5, 3}}, {{3}, true}, {{5, 3}}},
+          .run =
+              [graph, mean](const Variables& v) {
+                const SpmmTerms terms{1.5, v[1], v[2], 0.3};
+                const GraphPtr there = beside(v[0], graph);
+                return mean ? neighbour_mean(there, v[0], terms) : spmm(there, v[0], terms);
+              },
+          .saved = nothing()};
 }
 
 void add_sums(std::vector<Op>& rows) {
@@ -95,43 +96,43 @@ void add_sums(std::vector<Op>& rows) {
   const GraphFn sum = [](const GraphPtr& g, const Variable& x) { return spmm(g, x); };
   const GraphFn mean = [](const GraphPtr& g, const Variable& x) { return neighbour_mean(g, x); };
   const GraphFn most = [](const GraphPtr& g, const Variable& x) { return neighbour_max(g, x); };
-  rows.push_back({"spmm",
-                  {on("gcn", gcn, {5, 19}, sum), on("no weights", plain, {5, 3}, sum),
-                   all_terms("all terms", gcn, false), on("no edges", none, {3, 2}, sum),
-                   on("no features", gcn, {5, 0}, sum)},
-                  {{[plain] {
-                      spmm(plain, leaf({4, 2}));
-                    },
-                    "[spmm] expected x [5, F]"},
-                   {[plain] {
-                      spmm(plain, leaf({5, 2}), {1, leaf({3}), {}, 1});
-                    },
-                    "[spmm] expected bias of shape [2]"},
-                   {[plain] {
-                      spmm(plain, leaf({5, 2}), {1, {}, leaf({4, 2}), 1});
-                    },
-                    "[spmm] expected the addend of shape [5, 2]"},
-                   {[] {
-                      spmm(nullptr, leaf({5, 2}));
-                    },
-                    "[spmm] expected a graph, got none"}},
-                  on_large(sum)});
-  rows.push_back({"neighbour_mean",
-                  {on("wide", plain, {5, 19}, mean), all_terms("all terms", plain, true),
-                   on("no edges", none, {3, 2}, mean)},
-                  {{[plain] {
-                      neighbour_mean(plain, leaf({4, 2}));
-                    },
-                    "[spmm] expected x [5, F]"}},
-                  on_large(mean)});
-  rows.push_back({"neighbour_max",
-                  {on("wide", plain, {5, 19}, most, bytes(5 * 19)),
-                   on("no edges", none, {3, 2}, most, bytes(6))},
-                  {{[plain] {
-                      neighbour_max(plain, leaf({4, 2}));
-                    },
-                    "[spmm_max] expected x [5, F]"}},
-                  on_large(most, bytes(kLarge.numel()))});
+  rows.push_back({.name = "spmm",
+                  .cases = {on("gcn", gcn, {5, 19}, sum), on("no weights", plain, {5, 3}, sum),
+                            all_terms("all terms", gcn, false), on("no edges", none, {3, 2}, sum),
+                            on("no features", gcn, {5, 0}, sum)},
+                  .failures = {{[plain] {
+                                  spmm(plain, leaf({4, 2}));
+                                },
+                                "[spmm] expected x [5, F]"},
+                               {[plain] {
+                                  spmm(plain, leaf({5, 2}), {1, leaf({3}), {}, 1});
+                                },
+                                "[spmm] expected bias of shape [2]"},
+                               {[plain] {
+                                  spmm(plain, leaf({5, 2}), {1, {}, leaf({4, 2}), 1});
+                                },
+                                "[spmm] expected the addend of shape [5, 2]"},
+                               {[] {
+                                  spmm(nullptr, leaf({5, 2}));
+                                },
+                                "[spmm] expected a graph, got none"}},
+                  .bench = on_large(sum)});
+  rows.push_back({.name = "neighbour_mean",
+                  .cases = {on("wide", plain, {5, 19}, mean), all_terms("all terms", plain, true),
+                            on("no edges", none, {3, 2}, mean)},
+                  .failures = {{[plain] {
+                                  neighbour_mean(plain, leaf({4, 2}));
+                                },
+                                "[spmm] expected x [5, F]"}},
+                  .bench = on_large(mean)});
+  rows.push_back({.name = "neighbour_max",
+                  .cases = {on("wide", plain, {5, 19}, most, bytes(5 * 19)),
+                            on("no edges", none, {3, 2}, most, bytes(6))},
+                  .failures = {{[plain] {
+                                  neighbour_max(plain, leaf({4, 2}));
+                                },
+                                "[spmm_max] expected x [5, F]"}},
+                  .bench = on_large(most, bytes(kLarge.numel()))});
 }
 
 SparsePtr features(bool valued) {
@@ -168,34 +169,34 @@ void add_sparse(std::vector<Op>& rows) {
     }();
     return sparse_linear(beside(v[0], x), v[0]);
   };
-  rows.push_back({"sparse_linear",
-                  {sparse("ones", binary, true), sparse("values, no bias", valued, false),
-                   sparse("dropout", valued, true, 0.4), sparse("no rows", empty, true)},
-                  {{[binary] {
-                      sparse_linear(binary, leaf({3, 6}));
-                    },
-                    "[sparse_linear] expected a weight [O, 7]"},
-                   {[binary] {
-                      sparse_linear(binary, leaf({3, 7}), leaf({2}));
-                    },
-                    "[sparse_linear] expected bias of shape [3]"},
-                   {[binary] {
-                      sparse_linear(binary, leaf({3, 7}), {}, 1.5);
-                    },
-                    "[sparse dropout] expected a probability in [0, 1]"},
-                   {[] {
-                      sparse_linear(nullptr, leaf({3, 7}));
-                    },
-                    "[sparse_linear] expected a sparse matrix, got none"}},
-                  bench});
+  rows.push_back({.name = "sparse_linear",
+                  .cases = {sparse("ones", binary, true), sparse("values, no bias", valued, false),
+                            sparse("dropout", valued, true, 0.4), sparse("no rows", empty, true)},
+                  .failures = {{[binary] {
+                                  sparse_linear(binary, leaf({3, 6}));
+                                },
+                                "[sparse_linear] expected a weight [O, 7]"},
+                               {[binary] {
+                                  sparse_linear(binary, leaf({3, 7}), leaf({2}));
+                                },
+                                "[sparse_linear] expected bias of shape [3]"},
+                               {[binary] {
+                                  sparse_linear(binary, leaf({3, 7}), {}, 1.5);
+                                },
+                                "[sparse dropout] expected a probability in [0, 1]"},
+                               {[] {
+                                  sparse_linear(nullptr, leaf({3, 7}));
+                                },
+                                "[sparse_linear] expected a sparse matrix, got none"}},
+                  .bench = bench});
 }
 
 Case by_index(const std::string& name, const Shape& x, const Tensor& index,
               std::function<Variable(const Variable&, const Tensor&)> f, Saved saved = nothing()) {
-  return {name,
-          {{x}},
-          [=](const Variables& v) { return f(v[0], beside(v[0], index)); },
-          std::move(saved)};
+  return {.name = name,
+          .inputs = {{x}},
+          .run = [=](const Variables& v) { return f(v[0], beside(v[0], index)); },
+          .saved = std::move(saved)};
 }
 
 void add_identity(std::vector<Op>& rows) {
@@ -205,13 +206,13 @@ void add_identity(std::vector<Op>& rows) {
                 [](const Variables& v) { return identity_linear(v[0], v[1], 0.3); },
                 elements({nodes * width})};
   };
-  rows.push_back({"identity_linear",
-                  {mixing("narrow", 5, 3), mixing("no nodes", 0, 3)},
-                  {{[] {
-                      identity_linear(leaf({5, 3}), leaf({3, 4}), 0.1);
-                    },
-                    "[identity_linear] expected weight of shape [3, 3]"}},
-                  mixing("32k nodes, 64 wide", 1 << 15, 64)});
+  rows.push_back({.name = "identity_linear",
+                  .cases = {mixing("narrow", 5, 3), mixing("no nodes", 0, 3)},
+                  .failures = {{[] {
+                                  identity_linear(leaf({5, 3}), leaf({3, 4}), 0.1);
+                                },
+                                "[identity_linear] expected weight of shape [3, 3]"}},
+                  .bench = mixing("32k nodes, 64 wide", 1 << 15, 64)});
 }
 
 void add_segments(std::vector<Op>& rows) {
@@ -223,18 +224,17 @@ void add_segments(std::vector<Op>& rows) {
   const auto mean = [](const Variable& x, const Tensor& i) { return segment_mean(x, i, 4); };
   const auto most = [](const Variable& x, const Tensor& i) { return segment_max(x, i, 4); };
   const auto soft = [](const Variable& x, const Tensor& i) { return segment_softmax(x, i, 4); };
-  rows.push_back(
-      {"gather_rows",
-       {by_index("repeated", {4, 3}, index, gather), by_index("none", {4, 3}, none, gather)},
-       {{[index] {
-           gather_rows(leaf({3, 2}), index);
-         },
-         "[gather_rows] expected indices 0 to 2, got 3 at 0"},
-        {[] {
-           gather_rows(leaf({3, 2}), f32({2}));
-         },
-         "[gather_rows] expected index of dtype i64"}},
-       {}});
+  rows.push_back({.name = "gather_rows",
+                  .cases = {by_index("repeated", {4, 3}, index, gather),
+                            by_index("none", {4, 3}, none, gather)},
+                  .failures = {{[index] {
+                                  gather_rows(leaf({3, 2}), index);
+                                },
+                                "[gather_rows] expected indices 0 to 2, got 3 at 0"},
+                               {[] {
+                                  gather_rows(leaf({3, 2}), f32({2}));
+                                },
+                                "[gather_rows] expected index of dtype i64"}}});
   const auto failures = [index](const std::string& op, auto f) {
     return std::vector<Failure>{{[=] {
                                    f(leaf({6, 2}), index, 3);
@@ -245,35 +245,35 @@ void add_segments(std::vector<Op>& rows) {
                                  },
                                  "[" + op + "] expected index of shape [5]"}};
   };
-  rows.push_back({"segment_sum",
-                  {by_index("unsorted", {6, 3}, index, sum), by_index("none", {0, 3}, none, sum)},
-                  failures("segment_sum", segment_sum),
-                  {}});
-  rows.push_back({"segment_mean",
-                  {by_index("unsorted", {6, 3}, index, mean), by_index("none", {0, 3}, none, mean)},
-                  failures("segment_mean", segment_mean),
-                  {}});
-  rows.push_back({"segment_max",
-                  {by_index("unsorted", {6, 3}, index, most, bytes(4 * 3 * 4)),
-                   by_index("none", {0, 3}, none, most, bytes(4 * 3 * 4))},
-                  failures("segment_max", segment_max),
-                  {}});
-  rows.push_back({"segment_softmax",
-                  {by_index("unsorted", {6, 3}, index, soft, elements({18})),
-                   by_index("none", {0, 3}, none, soft, elements({0}))},
-                  failures("segment_softmax", segment_softmax),
-                  {}});
+  rows.push_back(
+      {.name = "segment_sum",
+       .cases = {by_index("unsorted", {6, 3}, index, sum), by_index("none", {0, 3}, none, sum)},
+       .failures = failures("segment_sum", segment_sum)});
+  rows.push_back(
+      {.name = "segment_mean",
+       .cases = {by_index("unsorted", {6, 3}, index, mean), by_index("none", {0, 3}, none, mean)},
+       .failures = failures("segment_mean", segment_mean)});
+  rows.push_back({.name = "segment_max",
+                  .cases = {by_index("unsorted", {6, 3}, index, most, bytes(4 * 3 * 4)),
+                            by_index("none", {0, 3}, none, most, bytes(4 * 3 * 4))},
+                  .failures = failures("segment_max", segment_max)});
+  rows.push_back({.name = "segment_softmax",
+                  .cases = {by_index("unsorted", {6, 3}, index, soft, elements({18})),
+                            by_index("none", {0, 3}, none, soft, elements({0}))},
+                  .failures = failures("segment_softmax", segment_softmax)});
 }
 
 Case attention(const std::string& name, std::function<const GraphPtr&()> graph, int64_t nodes,
                int64_t heads, int64_t width, double dropout) {
   const Shape scores{nodes, heads};
-  return {name,
-          {{{nodes, heads, width}}, {scores}, {scores}},
+  return {
+      .name = name,
+      .inputs = {{{nodes, heads, width}}, {scores}, {scores}},
+      .run =
           [=](const Variables& v) {
             return graph_attention(beside(v[0], graph()), v[0], v[1], v[2], {0.2, dropout, {9, 2}});
           },
-          elements({nodes * heads * width, nodes * heads, nodes * heads})};
+      .saved = elements({nodes * heads * width, nodes * heads, nodes * heads})};
 }
 
 void add_attention(std::vector<Op>& rows) {
@@ -283,32 +283,33 @@ void add_attention(std::vector<Op>& rows) {
   const auto without = []() -> const GraphPtr& { return plain; };
   const auto edgeless = []() -> const GraphPtr& { return none; };
   rows.push_back(
-      {"graph_attention",
-       {attention("two heads", with_loops, 5, 2, 3, 0),
-        attention("a node without edges", without, 5, 3, 2, 0),
-        attention("dropout", with_loops, 5, 3, 4, 0.4),
-        attention("no edges", edgeless, 3, 2, 2, 0)},
-       {{[] {
-           graph_attention(plain, leaf({4, 2, 3}), leaf({4, 2}), leaf({4, 2}));
-         },
-         "[graph_attention] expected h [5, heads, F]"},
-        {[] {
-           graph_attention(plain, leaf({5, 2, 3}), leaf({5, 1}), leaf({5, 2}));
-         },
-         "[graph_attention] expected a_src of shape [5, 2]"},
-        {[] {
-           graph_attention(plain, leaf({5, 200, 1}), leaf({5, 200}), leaf({5, 200}));
-         },
-         "[graph_attention] expected 1 to 128 heads, got 200"},
-        {[] {
-           graph_attention(plain, leaf({5, 2, 3}), leaf({5, 2}), leaf({5, 2}), {0.2, 2, {}});
-         },
-         "[graph_attention] expected a dropout probability in [0, 1]"},
-        {[] {
-           graph_attention(nullptr, leaf({5, 2, 3}), leaf({5, 2}), leaf({5, 2}));
-         },
-         "[graph_attention] expected a graph, got none"}},
-       attention(
+      {.name = "graph_attention",
+       .cases = {attention("two heads", with_loops, 5, 2, 3, 0),
+                 attention("a node without edges", without, 5, 3, 2, 0),
+                 attention("dropout", with_loops, 5, 3, 4, 0.4),
+                 attention("no edges", edgeless, 3, 2, 2, 0)},
+       .failures =
+           {{[] {
+               graph_attention(plain, leaf({4, 2, 3}), leaf({4, 2}), leaf({4, 2}));
+             },
+             "[graph_attention] expected h [5, heads, F]"},
+            {[] {
+               graph_attention(plain, leaf({5, 2, 3}), leaf({5, 1}), leaf({5, 2}));
+             },
+             "[graph_attention] expected a_src of shape [5, 2]"},
+            {[] {
+               graph_attention(plain, leaf({5, 200, 1}), leaf({5, 200}), leaf({5, 200}));
+             },
+             "[graph_attention] expected 1 to 128 heads, got 200"},
+            {[] {
+               graph_attention(plain, leaf({5, 2, 3}), leaf({5, 2}), leaf({5, 2}), {0.2, 2, {}});
+             },
+             "[graph_attention] expected a dropout probability in [0, 1]"},
+            {[] {
+               graph_attention(nullptr, leaf({5, 2, 3}), leaf({5, 2}), leaf({5, 2}));
+             },
+             "[graph_attention] expected a graph, got none"}},
+       .bench = attention(
            "8 heads of 8", []() -> const GraphPtr& { return large(); }, 1 << 15, 8, 8, 0.6)});
   const auto scores = [](const std::string& name, int64_t nodes, int64_t heads, int64_t width) {
     return Case{name,
@@ -316,13 +317,13 @@ void add_attention(std::vector<Op>& rows) {
                 [](const Variables& v) { return head_scores(v[0], v[1]); },
                 elements({nodes * heads * width})};
   };
-  rows.push_back({"head_scores",
-                  {scores("two heads", 5, 2, 3), scores("no nodes", 0, 2, 3)},
-                  {{[] {
-                      head_scores(leaf({5, 2, 3}), leaf({2, 3}));
-                    },
-                    "[head_scores] expected weight of shape [1, 2, 3]"}},
-                  scores("8 heads of 8", 1 << 16, 8, 8)});
+  rows.push_back({.name = "head_scores",
+                  .cases = {scores("two heads", 5, 2, 3), scores("no nodes", 0, 2, 3)},
+                  .failures = {{[] {
+                                  head_scores(leaf({5, 2, 3}), leaf({2, 3}));
+                                },
+                                "[head_scores] expected weight of shape [1, 2, 3]"}},
+                  .bench = scores("8 heads of 8", 1 << 16, 8, 8)});
 }
 
 void add_activations(std::vector<Op>& rows) {
@@ -334,23 +335,23 @@ void add_activations(std::vector<Op>& rows) {
     return [n](int64_t element) { return std::vector<int64_t>{n * element, mask_bytes(n)}; };
   };
   const auto exponential = [](const Variable& x) { return elu(x); };
-  rows.push_back({"elu",
-                  {of("rows by eight", {2, 4, 5}, exponential, with_mask(40)),
-                   of("odd", {3, 5}, exponential, with_mask(15)),
-                   of("empty", {0, 3}, exponential, with_mask(0))},
-                  {},
-                  of("4 Mi elements", {1 << 16, 64}, exponential, with_mask(1 << 22))});
+  rows.push_back({.name = "elu",
+                  .cases = {of("rows by eight", {2, 4, 5}, exponential, with_mask(40)),
+                            of("odd", {3, 5}, exponential, with_mask(15)),
+                            of("empty", {0, 3}, exponential, with_mask(0))},
+                  .bench = of("4 Mi elements", {1 << 16, 64}, exponential, with_mask(1 << 22))});
   const auto dropped = [](const Variable& x) { return relu_dropout(x, 0.4, {7, 3}); };
   rows.push_back(
-      {"relu_dropout",
-       {of("rows by eight", {2, 4, 5}, dropped, bytes(mask_bytes(40))),
-        of("odd", {3, 5}, dropped, bytes(mask_bytes(15))),
-        of(
-            "nothing dropped", {3, 5}, [](const Variable& x) { return relu_dropout(x, 0, {}); },
-            bytes(mask_bytes(15)))},
-       {{[] { relu_dropout(leaf({2}), 1.5, {}); },
-         "[relu_dropout] expected a probability in [0, 1]"}},
-       of("4 Mi elements", {1 << 16, 64}, dropped, bytes(mask_bytes(1 << 22)))});
+      {.name = "relu_dropout",
+       .cases = {of("rows by eight", {2, 4, 5}, dropped, bytes(mask_bytes(40))),
+                 of("odd", {3, 5}, dropped, bytes(mask_bytes(15))),
+                 of(
+                     "nothing dropped", {3, 5},
+                     [](const Variable& x) { return relu_dropout(x, 0, {}); },
+                     bytes(mask_bytes(15)))},
+       .failures = {{[] { relu_dropout(leaf({2}), 1.5, {}); },
+                     "[relu_dropout] expected a probability in [0, 1]"}},
+       .bench = of("4 Mi elements", {1 << 16, 64}, dropped, bytes(mask_bytes(1 << 22)))});
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
 #include "autograd/functions.h"
+#include "bench/op_table/op_table.h"
 #include "ops/dense/copy.h"
-#include "tests/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
 
 Case soft(const std::string& name, const Shape& shape, int axis, bool log) {
-  return {name,
-          {{shape, false, -3, 3}},
+  return {
+      .name = name,
+      .inputs = {{shape, false, -3, 3}},
+      .run =
           [=](const Variables& v) { return log ? log_softmax(v[0], axis) : softmax(v[0], axis); },
-          elements({shape.numel()})};
+      .saved = elements({shape.numel()})};
 }
 
 Tensor targets(const std::vector<int64_t>& values, Device device) {
@@ -30,18 +32,20 @@ Case entropy(const std::string& name, const Shape& leading, int64_t classes,
   const auto n = static_cast<int64_t>(target.size());
   Shape shape = leading;
   shape.push_back(classes);
-  return {name,
-          {{shape, false, -3, 3}},
-          [=](const Variables& v) {
-            const Tensor weights = weighted ? row_weights(leading, v[0]) : Tensor();
-            return cross_entropy(v[0], targets(target, v[0].device()).view(leading), options,
-                                 weights);
-          },
-          [=](int64_t e) {
-            std::vector<int64_t> bytes{n * classes * e, 8 * n, n * e};
-            if (weighted) bytes.push_back(n * e);
-            return bytes;
-          }};
+  return {.name = name,
+          .inputs = {{shape, false, -3, 3}},
+          .run =
+              [=](const Variables& v) {
+                const Tensor weights = weighted ? row_weights(leading, v[0]) : Tensor();
+                return cross_entropy(v[0], targets(target, v[0].device()).view(leading), options,
+                                     weights);
+              },
+          .saved =
+              [=](int64_t e) {
+                std::vector<int64_t> bytes{n * classes * e, 8 * n, n * e};
+                if (weighted) bytes.push_back(n * e);
+                return bytes;
+              }};
 }
 
 // x [leading..., width] and a weight for each of the classes; so many rows at once.
@@ -52,14 +56,16 @@ Case headed(const std::string& name, const Shape& leading, int64_t width, int64_
   shape.push_back(width);
   std::vector<Input> inputs{{shape}, {{classes, width}, true}};
   if (bias) inputs.push_back({{classes}, true});
-  return {name, inputs,
-          [=](const Variables& v) {
-            const Tensor at = targets(target, v[0].device()).view(leading);
-            return linear_cross_entropy(v[0], v[1], bias ? v[2] : Variable(), at, options,
-                                        rows_at_once)
-                .loss;
-          },
-          [=](int64_t e) {  // the parameters' gradients count as such
+  return {.name = name,
+          .inputs = inputs,
+          .run =
+              [=](const Variables& v) {
+                const Tensor at = targets(target, v[0].device()).view(leading);
+                return linear_cross_entropy(v[0], v[1], bias ? v[2] : Variable(), at, options,
+                                            rows_at_once)
+                    .loss;
+              },
+          .saved = [=](int64_t e) {  // the parameters' gradients count as such
             std::vector<int64_t> bytes{shape.numel() * e};
             if (!options.sum) bytes.push_back(std::max<int64_t>(e, 4));
             return bytes;
@@ -68,27 +74,29 @@ Case headed(const std::string& name, const Shape& leading, int64_t width, int64_
 
 Case binary(const std::string& name, const Shape& shape, bool weighted,
             const BinaryCrossEntropyOptions& options) {
-  return {name,
-          {{shape, false, -3, 3}},
-          [=](const Variables& v) {
-            Tensor target = Tensor::full(shape, 0.25, v[0].dtype(), v[0].device());
-            if (target.numel() > 0) ops::fill(target.select(-1, 0), 1);
-            return binary_cross_entropy(v[0], target, options,
-                                        weighted ? row_weights({shape[0]}, v[0]) : Tensor());
-          },
-          elements({shape.numel()})};
+  return {.name = name,
+          .inputs = {{shape, false, -3, 3}},
+          .run =
+              [=](const Variables& v) {
+                Tensor target = Tensor::full(shape, 0.25, v[0].dtype(), v[0].device());
+                if (target.numel() > 0) ops::fill(target.select(-1, 0), 1);
+                return binary_cross_entropy(v[0], target, options,
+                                            weighted ? row_weights({shape[0]}, v[0]) : Tensor());
+              },
+          .saved = elements({shape.numel()})};
 }
 
 }  // namespace
 
 void add_loss(std::vector<Op>& rows) {
   for (bool log : {false, true}) {
-    rows.push_back({log ? "log_softmax" : "softmax",
-                    {soft("rows", {4, 6}, -1, log), soft("middle axis", {2, 5, 3}, 1, log),
-                     soft("empty", {0, 4}, 1, log)},
-                    {{[log] { log ? log_softmax(leaf({2}), 1) : softmax(leaf({2}), 1); },
-                      "expected an axis in [-1, 1)"}},
-                    soft("rows of 1000", {1024, 1000}, -1, log)});
+    rows.push_back(
+        {.name = log ? "log_softmax" : "softmax",
+         .cases = {soft("rows", {4, 6}, -1, log), soft("middle axis", {2, 5, 3}, 1, log),
+                   soft("empty", {0, 4}, 1, log)},
+         .failures = {{[log] { log ? log_softmax(leaf({2}), 1) : softmax(leaf({2}), 1); },
+                       "expected an axis in [-1, 1)"}},
+         .bench = soft("rows of 1000", {1024, 1000}, -1, log)});
     rows.back().other_form = log;
   }
   CrossEntropyOptions plain, smooth, ignoring, sum;
@@ -97,79 +105,82 @@ void add_loss(std::vector<Op>& rows) {
   ignoring.label_smoothing = 0.2;
   sum.sum = true;
   rows.push_back(
-      {"cross_entropy",
-       {entropy("plain", {3}, 5, {0, 4, 2}, plain), entropy("smoothed", {3}, 5, {0, 4, 2}, smooth),
-        entropy("some ignored", {4}, 4, {1, 3, 1, 0}, ignoring),
-        entropy("sequences", {2, 3}, 4, {1, 3, -100, 0, -100, 2}, plain),
-        entropy("weighted mean", {4}, 3, {1, 2, 1, 0}, ignoring, true),
-        entropy("weighted sum of sequences", {2, 2}, 3, {1, 2, 1, 0}, sum, true)},
-       {{[] {
-           cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64));
-         },
-         "[cross_entropy] expected"},
-        {[] {
-           cross_entropy(leaf({2, 3}), Tensor::zeros({3}, DType::i64));
-         },
-         "[cross_entropy] expected"},
-        {[] {
-           cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), {}, f32({3}));
-         },
-         "[cross_entropy] expected row_weights of shape [2]"}},
-       entropy("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
-  rows.push_back(
-      {"linear_cross_entropy",
-       {headed("one part", {3}, 4, 5, {0, 4, 2}, plain, true, 8),
-        headed("parts", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, smooth, true, 4),
-        headed("rows alone, one of them ignored", {4}, 3, 4, {1, 3, 1, 0}, ignoring, false, 1),
-        headed("sum", {5}, 3, 4, {1, 3, 1, 0, 2}, sum, false, 2)},
-       {{[] {
-           linear_cross_entropy(leaf({2, 3}), leaf({5, 4}), {}, Tensor::zeros({2}, DType::i64), {},
-                                1);
-         },
-         "[linear_cross_entropy] expected x [..., 4]"},
-        {[] {
-           linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {}, Tensor::zeros({3}, DType::i64), {},
-                                1);
-         },
-         "a row for each of 3 targets"},
-        {[] {
-           linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {}, Tensor::zeros({2}, DType::i64), {},
-                                0);
-         },
-         "at least one row at once, got [2, 3] and 0"},
-        {[] {
-           linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {}, Tensor::full({2}, 5, DType::i64),
-                                {}, 1);
-         },
-         "[cross_entropy] expected"}},
-       headed("1024 x 256, 1000 classes", {1024}, 256, 1000, std::vector<int64_t>(1024, 7), plain,
-              true, 256)});
+      {.name = "cross_entropy",
+       .cases = {entropy("plain", {3}, 5, {0, 4, 2}, plain),
+                 entropy("smoothed", {3}, 5, {0, 4, 2}, smooth),
+                 entropy("some ignored", {4}, 4, {1, 3, 1, 0}, ignoring),
+                 entropy("sequences", {2, 3}, 4, {1, 3, -100, 0, -100, 2}, plain),
+                 entropy("weighted mean", {4}, 3, {1, 2, 1, 0}, ignoring, true),
+                 entropy("weighted sum of sequences", {2, 2}, 3, {1, 2, 1, 0}, sum, true)},
+       .failures = {{[] {
+                       cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64));
+                     },
+                     "[cross_entropy] expected"},
+                    {[] {
+                       cross_entropy(leaf({2, 3}), Tensor::zeros({3}, DType::i64));
+                     },
+                     "[cross_entropy] expected"},
+                    {[] {
+                       cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), {}, f32({3}));
+                     },
+                     "[cross_entropy] expected row_weights of shape [2]"}},
+       .bench = entropy("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
+  rows.push_back({.name = "linear_cross_entropy",
+                  .cases = {headed("one part", {3}, 4, 5, {0, 4, 2}, plain, true, 8),
+                            headed("parts", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, smooth, true, 4),
+                            headed("rows alone, one of them ignored", {4}, 3, 4, {1, 3, 1, 0},
+                                   ignoring, false, 1),
+                            headed("sum", {5}, 3, 4, {1, 3, 1, 0, 2}, sum, false, 2)},
+                  .failures = {{[] {
+                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 4}), {},
+                                                       Tensor::zeros({2}, DType::i64), {}, 1);
+                                },
+                                "[linear_cross_entropy] expected x [..., 4]"},
+                               {[] {
+                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                                       Tensor::zeros({3}, DType::i64), {}, 1);
+                                },
+                                "a row for each of 3 targets"},
+                               {[] {
+                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                                       Tensor::zeros({2}, DType::i64), {}, 0);
+                                },
+                                "at least one row at once, got [2, 3] and 0"},
+                               {[] {
+                                  linear_cross_entropy(leaf({2, 3}), leaf({5, 3}), {},
+                                                       Tensor::full({2}, 5, DType::i64), {}, 1);
+                                },
+                                "[cross_entropy] expected"}},
+                  .bench = headed("1024 x 256, 1000 classes", {1024}, 256, 1000,
+                                  std::vector<int64_t>(1024, 7), plain, true, 256)});
   BinaryCrossEntropyOptions binary_sum;
   binary_sum.sum = true;
-  rows.push_back({"binary_cross_entropy",
-                  {binary("mean", {3, 4}, false, {}), binary("weighted mean", {3, 2}, true, {}),
-                   binary("weighted sum", {2, 2, 3}, true, binary_sum)},
-                  {{[] {
-                      binary_cross_entropy(leaf({2, 3}), f32({3, 2}));
-                    },
-                    "[binary_cross_entropy] expected target of shape [2, 3]"},
-                   {[] { binary_cross_entropy(leaf({2}), Tensor::full({2}, 1.5)); },
-                    "[binary_cross_entropy] expected targets in [0, 1], got 1.5 in element 0"},
-                   {[] {
-                      binary_cross_entropy(leaf({2, 3}), f32({2, 3}), {}, f32({3}));
-                    },
-                    "[binary_cross_entropy] expected row_weights of shape [2]"},
-                   {[] { binary_cross_entropy(leaf({}), f32({}), {}, f32({1})); },
-                    "[binary_cross_entropy] expected logits with at least 1 axis"}},
-                  binary("8192 x 121", {8192, 121}, false, {})});
+  rows.push_back(
+      {.name = "binary_cross_entropy",
+       .cases = {binary("mean", {3, 4}, false, {}), binary("weighted mean", {3, 2}, true, {}),
+                 binary("weighted sum", {2, 2, 3}, true, binary_sum)},
+       .failures = {{[] {
+                       binary_cross_entropy(leaf({2, 3}), f32({3, 2}));
+                     },
+                     "[binary_cross_entropy] expected target of shape [2, 3]"},
+                    {[] { binary_cross_entropy(leaf({2}), Tensor::full({2}, 1.5)); },
+                     "[binary_cross_entropy] expected targets in [0, 1], got 1.5 in element 0"},
+                    {[] {
+                       binary_cross_entropy(leaf({2, 3}), f32({2, 3}), {}, f32({3}));
+                     },
+                     "[binary_cross_entropy] expected row_weights of shape [2]"},
+                    {[] { binary_cross_entropy(leaf({}), f32({}), {}, f32({1})); },
+                     "[binary_cross_entropy] expected logits with at least 1 axis"}},
+       .bench = binary("8192 x 121", {8192, 121}, false, {})});
   auto mse = [](const Variables& v) { return mse_loss(v[0], v[1]); };
-  rows.push_back({"mse_loss",
-                  {{"plain", {{{3, 4}}, {{3, 4}}}, mse, elements({12})}},
-                  {{[] {
-                      mse_loss(leaf({2, 3}), leaf({3, 2}));
-                    },
-                    "expected"}},
-                  {"4 Mi elements", {{{1 << 22}}, {{1 << 22}}}, mse, elements({1 << 22})}});
+  rows.push_back(
+      {.name = "mse_loss",
+       .cases = {{"plain", {{{3, 4}}, {{3, 4}}}, mse, elements({12})}},
+       .failures = {{[] {
+                       mse_loss(leaf({2, 3}), leaf({3, 2}));
+                     },
+                     "expected"}},
+       .bench = {"4 Mi elements", {{{1 << 22}}, {{1 << 22}}}, mse, elements({1 << 22})}});
 }
 
 }  // namespace frugal::op_table

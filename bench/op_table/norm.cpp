@@ -1,5 +1,5 @@
 #include "autograd/functions.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
@@ -58,26 +58,26 @@ std::vector<Failure> failures() {
 
 void add_norm(std::vector<Op>& rows) {
   const size_t first = rows.size();
-  rows.push_back({"batch_norm",
-                  {norm("images", {2, 3, 4, 5}, Form::plain), norm("rows", {7, 3}, Form::plain),
-                   norm("running statistics", {2, 2, 2, 3}, Form::plain, false),
-                   norm("no affine", {9, 4}, Form::plain, true, false)},
-                  failures(),
-                  norm("64 channels", {32, 32, 32, 64}, Form::plain)});
   rows.push_back(
-      {"batch_norm_relu",
-       {norm("rows by eight", {2, 2, 4, 5}, Form::relu), norm("odd rows", {7, 3}, Form::relu),
-        norm("running statistics", {8, 3}, Form::relu, false)},
-       {},
-       norm("64 channels", {32, 32, 32, 64}, Form::relu)});
-  rows.push_back({"batch_norm_add_relu",
-                  {norm("rows by eight", {2, 2, 4, 17}, Form::add_relu),
-                   norm("odd rows", {7, 3}, Form::add_relu)},
-                  {{[] {
-                      batch_norm_add_relu(leaf({4, 3}), leaf({3, 3}), {}, {}, {});
-                    },
-                    "[batch_norm] expected the residual of shape [4, 3]"}},
-                  norm("64 channels", {32, 32, 32, 64}, Form::add_relu)});
+      {.name = "batch_norm",
+       .cases = {norm("images", {2, 3, 4, 5}, Form::plain), norm("rows", {7, 3}, Form::plain),
+                 norm("running statistics", {2, 2, 2, 3}, Form::plain, false),
+                 norm("no affine", {9, 4}, Form::plain, true, false)},
+       .failures = failures(),
+       .bench = norm("64 channels", {32, 32, 32, 64}, Form::plain)});
+  rows.push_back({.name = "batch_norm_relu",
+                  .cases = {norm("rows by eight", {2, 2, 4, 5}, Form::relu),
+                            norm("odd rows", {7, 3}, Form::relu),
+                            norm("running statistics", {8, 3}, Form::relu, false)},
+                  .bench = norm("64 channels", {32, 32, 32, 64}, Form::relu)});
+  rows.push_back({.name = "batch_norm_add_relu",
+                  .cases = {norm("rows by eight", {2, 2, 4, 17}, Form::add_relu),
+                            norm("odd rows", {7, 3}, Form::add_relu)},
+                  .failures = {{[] {
+                                  batch_norm_add_relu(leaf({4, 3}), leaf({3, 3}), {}, {}, {});
+                                },
+                                "[batch_norm] expected the residual of shape [4, 3]"}},
+                  .bench = norm("64 channels", {32, 32, 32, 64}, Form::add_relu)});
   for (size_t i = first; i < rows.size(); ++i) rows[i].bias = kStatistics;
 }
 

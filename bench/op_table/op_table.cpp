@@ -1,4 +1,4 @@
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 #include "core/rng.h"
 #include "ops/dense/copy.h"

@@ -19,11 +19,11 @@ struct Input {
 
 struct Case {
   std::string name;
-  std::vector<Input> inputs;
-  std::function<Variable(const Variables&)> run;
+  std::vector<Input> inputs = {};
+  std::function<Variable(const Variables&)> run = {};
   // The bytes of each tensor that the node keeps for backward, parameters and what is counted as
   // their gradients left out; `element` is the size of the dtype.
-  std::function<std::vector<int64_t>(int64_t element)> saved;
+  std::function<std::vector<int64_t>(int64_t element)> saved = {};
   bool smooth = true;  // a finite difference approximates the gradient
 };
 
@@ -35,9 +35,9 @@ struct Failure {
 
 struct Op {
   std::string name;  // as graph_ops() gives it
-  std::vector<Case> cases;
-  std::vector<Failure> failures;
-  Case bench;  // a case of realistic size; empty name: none
+  std::vector<Case> cases = {};
+  std::vector<Failure> failures = {};
+  Case bench = {};  // a case of realistic size; empty name: none
   // Why unbiased codes do not give unbiased gradients; empty: they do, and tests hold it to that.
   std::string bias = {};
   // Under a lossy policy another tensor is kept, in which the gradient is linear: without loss,

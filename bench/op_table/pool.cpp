@@ -1,5 +1,5 @@
 #include "autograd/functions.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
@@ -10,7 +10,10 @@ Pool2dOptions pool(Pair kernel, Pair stride, Pair padding, bool count_include_pa
 
 Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
          Saved saved = nothing()) {
-  return {name, {{shape}}, [f](const Variables& v) { return f(v[0]); }, std::move(saved)};
+  return {.name = name,
+          .inputs = {{shape}},
+          .run = [f](const Variables& v) { return f(v[0]); },
+          .saved = std::move(saved)};
 }
 
 Case max_case(const std::string& name, const Shape& shape, const Pool2dOptions& o, int64_t outputs,
@@ -29,47 +32,47 @@ Case avg_case(const std::string& name, const Shape& shape, const Pool2dOptions& 
 void add_pool(std::vector<Op>& rows) {
   const Pool2dOptions stem = pool({3, 3}, {2, 2}, {1, 1});
   rows.push_back(
-      {"max_pool2d",
-       {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3),
-        max_case("overlapping, padded", {2, 5, 6, 3}, stem, 2 * 3 * 3 * 3),
-        max_case("a window of 289 cells", {1, 17, 18, 2}, pool({17, 17}, {1, 1}, {0, 0}), 4, 4),
-        max_case("no images", {0, 4, 4, 2}, stem, 0)},
-       {{[] {
-           max_pool2d(leaf({1, 4, 4, 1}), pool({2, 2}, {2, 2}, {2, 2}));
-         },
-         "[max_pool2d] expected a kernel and stride of at least 1 and a padding"},
-        {[] {
-           max_pool2d(leaf({1, 1, 4, 1}), pool({2, 2}, {2, 2}, {0, 0}));
-         },
-         "[max_pool2d] expected a window within the padded image"},
-        {[] {
-           max_pool2d(leaf({4, 4, 1}), Pool2dOptions{});
-         },
-         "[max_pool2d] expected x [N, H, W, C]"}},
-       max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64)});
-  rows.push_back(
-      {"avg_pool2d",
-       {avg_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0})),
-        avg_case("padding counts", {1, 5, 6, 2}, stem),
-        avg_case("padding does not count", {1, 5, 6, 2}, pool({3, 3}, {2, 2}, {1, 1}, false))},
-       {},
-       avg_case("56x56x64", {4, 56, 56, 64}, pool({2, 2}, {2, 2}, {0, 0}))});
+      {.name = "max_pool2d",
+       .cases = {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3),
+                 max_case("overlapping, padded", {2, 5, 6, 3}, stem, 2 * 3 * 3 * 3),
+                 max_case("a window of 289 cells", {1, 17, 18, 2}, pool({17, 17}, {1, 1}, {0, 0}),
+                          4, 4),
+                 max_case("no images", {0, 4, 4, 2}, stem, 0)},
+       .failures = {{[] {
+                       max_pool2d(leaf({1, 4, 4, 1}), pool({2, 2}, {2, 2}, {2, 2}));
+                     },
+                     "[max_pool2d] expected a kernel and stride of at least 1 and a padding"},
+                    {[] {
+                       max_pool2d(leaf({1, 1, 4, 1}), pool({2, 2}, {2, 2}, {0, 0}));
+                     },
+                     "[max_pool2d] expected a window within the padded image"},
+                    {[] {
+                       max_pool2d(leaf({4, 4, 1}), Pool2dOptions{});
+                     },
+                     "[max_pool2d] expected x [N, H, W, C]"}},
+       .bench = max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64)});
+  rows.push_back({.name = "avg_pool2d",
+                  .cases = {avg_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0})),
+                            avg_case("padding counts", {1, 5, 6, 2}, stem),
+                            avg_case("padding does not count", {1, 5, 6, 2},
+                                     pool({3, 3}, {2, 2}, {1, 1}, false))},
+                  .bench = avg_case("56x56x64", {4, 56, 56, 64}, pool({2, 2}, {2, 2}, {0, 0}))});
   auto adaptive = [](const Variable& x) { return adaptive_avg_pool2d(x, 2, 3); };
-  rows.push_back({"adaptive_avg_pool2d",
-                  {one("uneven windows", {2, 5, 7, 3}, adaptive)},
-                  {{[] {
-                      adaptive_avg_pool2d(leaf({1, 2, 2, 1}), 0, 1);
-                    },
-                    "[adaptive_avg_pool2d] expected an image and an output"}},
-                  one("56x56x64", {4, 56, 56, 64}, adaptive)});
+  rows.push_back({.name = "adaptive_avg_pool2d",
+                  .cases = {one("uneven windows", {2, 5, 7, 3}, adaptive)},
+                  .failures = {{[] {
+                                  adaptive_avg_pool2d(leaf({1, 2, 2, 1}), 0, 1);
+                                },
+                                "[adaptive_avg_pool2d] expected an image and an output"}},
+                  .bench = one("56x56x64", {4, 56, 56, 64}, adaptive)});
   auto global = [](const Variable& x) { return global_avg_pool2d(x); };
-  rows.push_back({"global_avg_pool2d",
-                  {one("images", {3, 4, 5, 2}, global)},
-                  {{[] {
-                      global_avg_pool2d(leaf({2, 3}));
-                    },
-                    "expected x with 4 axes"}},
-                  one("8x8x64", {128, 8, 8, 64}, global)});
+  rows.push_back({.name = "global_avg_pool2d",
+                  .cases = {one("images", {3, 4, 5, 2}, global)},
+                  .failures = {{[] {
+                                  global_avg_pool2d(leaf({2, 3}));
+                                },
+                                "expected x with 4 axes"}},
+                  .bench = one("8x8x64", {128, 8, 8, 64}, global)});
 }
 
 }  // namespace frugal::op_table

@@ -1,12 +1,15 @@
 #include "autograd/functions.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
 
 Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
          Saved saved = nothing()) {
-  return {name, {{shape}}, [f](const Variables& v) { return f(v[0]); }, std::move(saved)};
+  return {.name = name,
+          .inputs = {{shape}},
+          .run = [f](const Variables& v) { return f(v[0]); },
+          .saved = std::move(saved)};
 }
 
 Saved bytes(int64_t n) {
@@ -16,43 +19,45 @@ Saved bytes(int64_t n) {
 }  // namespace
 
 void add_reduce(std::vector<Op>& rows) {
-  rows.push_back({"sum",
-                  {one("all", {3, 4}, [](const Variable& x) { return sum(x); }),
-                   one("first axis", {3, 4}, [](const Variable& x) { return sum(x, {0}); }),
-                   one("inner axes kept", {2, 3, 4},
-                       [](const Variable& x) {
-                         return sum(x, {1, -1}, true);
-                       }),
-                   one("nothing", {0, 4}, [](const Variable& x) { return sum(x, {0}); })},
-                  {{[] {
-                      sum(leaf({2, 3}), {2});
-                    },
-                    "expected an axis in [-2, 2)"},
-                   {[] {
-                      sum(leaf({2, 3}), {0, 0});
-                    },
-                    "axis"}},
-                  one("rows", {1 << 16, 64}, [](const Variable& x) { return sum(x, {0}); })});
-  rows.push_back({"mean",
-                  {one("all", {3, 4}, [](const Variable& x) { return mean(x); }),
-                   one("middle axis", {2, 3, 4}, [](const Variable& x) { return mean(x, {1}); })},
-                  {{[] {
-                      mean(leaf({0, 3}));
-                    },
-                    "mean"}},
-                  one("rows", {1 << 16, 64}, [](const Variable& x) { return mean(x, {0}); })});
   rows.push_back(
-      {"max",
-       {one(
-            "last axis", {3, 5}, [](const Variable& x) { return max(x, -1); }, bytes(3)),
-        one(
-            "first axis kept", {4, 2, 3}, [](const Variable& x) { return max(x, 0, true); },
-            bytes(6))},
-       {{[] {
-           max(leaf({2, 0}), 1);
-         },
-         "max"}},
-       one(
+      {.name = "sum",
+       .cases = {one("all", {3, 4}, [](const Variable& x) { return sum(x); }),
+                 one("first axis", {3, 4}, [](const Variable& x) { return sum(x, {0}); }),
+                 one("inner axes kept", {2, 3, 4},
+                     [](const Variable& x) {
+                       return sum(x, {1, -1}, true);
+                     }),
+                 one("nothing", {0, 4}, [](const Variable& x) { return sum(x, {0}); })},
+       .failures = {{[] {
+                       sum(leaf({2, 3}), {2});
+                     },
+                     "expected an axis in [-2, 2)"},
+                    {[] {
+                       sum(leaf({2, 3}), {0, 0});
+                     },
+                     "axis"}},
+       .bench = one("rows", {1 << 16, 64}, [](const Variable& x) { return sum(x, {0}); })});
+  rows.push_back(
+      {.name = "mean",
+       .cases = {one("all", {3, 4}, [](const Variable& x) { return mean(x); }),
+                 one("middle axis", {2, 3, 4}, [](const Variable& x) { return mean(x, {1}); })},
+       .failures = {{[] {
+                       mean(leaf({0, 3}));
+                     },
+                     "mean"}},
+       .bench = one("rows", {1 << 16, 64}, [](const Variable& x) { return mean(x, {0}); })});
+  rows.push_back(
+      {.name = "max",
+       .cases = {one(
+                     "last axis", {3, 5}, [](const Variable& x) { return max(x, -1); }, bytes(3)),
+                 one(
+                     "first axis kept", {4, 2, 3},
+                     [](const Variable& x) { return max(x, 0, true); }, bytes(6))},
+       .failures = {{[] {
+                       max(leaf({2, 0}), 1);
+                     },
+                     "max"}},
+       .bench = one(
            "rows", {1 << 16, 64}, [](const Variable& x) { return max(x, -1); }, bytes(1 << 16))});
 }
 

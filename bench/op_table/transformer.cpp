@@ -1,6 +1,6 @@
 #include "autograd/transformer_functions.h"
+#include "bench/op_table/op_table.h"
 #include "ops/dense/copy.h"
-#include "tests/op_table/op_table.h"
 
 namespace frugal::op_table {
 namespace {
@@ -12,15 +12,16 @@ Tensor integers(const std::vector<int64_t>& values, const Shape& shape, const Va
 // ids count up in steps of 3 through the vocabulary: most occur more than once. The row of padding
 // gets no gradient, whatever the difference.
 Case lookup(const std::string& name, const Shape& ids, const Shape& weight, int64_t padding = -1) {
-  return {name,
-          {{weight, true}},
-          [=](const Variables& v) {
-            std::vector<int64_t> at;
-            for (int64_t i = 0; i < ids.numel(); ++i) at.push_back(i * 3 % weight[0]);
-            return embedding(integers(at, ids, v[0]), v[0], padding);
-          },
-          [=](int64_t) { return std::vector<int64_t>{ids.numel() * 8}; },
-          padding < 0};
+  return {.name = name,
+          .inputs = {{weight, true}},
+          .run =
+              [=](const Variables& v) {
+                std::vector<int64_t> at;
+                for (int64_t i = 0; i < ids.numel(); ++i) at.push_back(i * 3 % weight[0]);
+                return embedding(integers(at, ids, v[0]), v[0], padding);
+              },
+          .saved = [=](int64_t) { return std::vector<int64_t>{ids.numel() * 8}; },
+          .smooth = padding < 0};
 }
 
 enum class Norm { layer, relu, rms };
@@ -134,115 +135,115 @@ void add_embedding(std::vector<Op>& rows) {
     const auto n = static_cast<int64_t>(at.size());
     return Tensor::from<int64_t>(at, {n});
   };
-  rows.push_back(
-      {"embedding",
-       {lookup("tokens", {2, 7}, {5, 3}), lookup("one token", {1}, {1, 4}),
-        lookup("padding", {3, 4}, {6, 5}, 0), lookup("more words than tokens", {2, 2}, {40, 17}),
-        lookup("no tokens", {0, 3}, {4, 2})},
-       {refused(
-            [ids] {
-              embedding(ids({0, 4}), leaf({4, 3}));
-            },
-            "[embedding] expected ids in [0, 4), got 4 at position 1"),
-        refused(
-            [ids] {
-              embedding(ids({-1}), leaf({4, 3}));
-            },
-            "[embedding] expected ids in [0, 4), got -1"),
-        refused(
-            [] {
-              embedding(f32({2}), leaf({4, 3}));
-            },
-            "[embedding] expected ids of dtype i64"),
-        refused([ids] { embedding(ids({0}), leaf({4})); },
-                "[embedding] expected weight with 2 axes")},
-       lookup("BERT's words", {32, 128}, {30522, 256})});
+  rows.push_back({.name = "embedding",
+                  .cases = {lookup("tokens", {2, 7}, {5, 3}), lookup("one token", {1}, {1, 4}),
+                            lookup("padding", {3, 4}, {6, 5}, 0),
+                            lookup("more words than tokens", {2, 2}, {40, 17}),
+                            lookup("no tokens", {0, 3}, {4, 2})},
+                  .failures = {refused(
+                                   [ids] {
+                                     embedding(ids({0, 4}), leaf({4, 3}));
+                                   },
+                                   "[embedding] expected ids in [0, 4), got 4 at position 1"),
+                               refused(
+                                   [ids] {
+                                     embedding(ids({-1}), leaf({4, 3}));
+                                   },
+                                   "[embedding] expected ids in [0, 4), got -1"),
+                               refused(
+                                   [] {
+                                     embedding(f32({2}), leaf({4, 3}));
+                                   },
+                                   "[embedding] expected ids of dtype i64"),
+                               refused([ids] { embedding(ids({0}), leaf({4})); },
+                                       "[embedding] expected weight with 2 axes")},
+                  .bench = lookup("BERT's words", {32, 128}, {30522, 256})});
 }
 
 void add_norms(std::vector<Op>& rows) {
   rows.push_back(
-      {"layer_norm",
-       {norm("tokens", {2, 3, 5}, Norm::layer), norm("wide", {7, 65}, Norm::layer),
-        norm("one row", {8}, Norm::layer), norm("no affine", {9, 4}, Norm::layer, false),
-        norm("no rows", {0, 3}, Norm::layer)},
-       {refused(
-            [] {
-              layer_norm(leaf({4, 3}), leaf({2}), {});
-            },
-            "[layer_norm] expected weight of shape [3]"),
-        refused(
-            [] {
-              layer_norm(leaf({4, 3}), {}, leaf({4}));
-            },
-            "[layer_norm] expected bias of shape [3]"),
-        refused(
-            [] {
-              layer_norm(leaf({4, 0}), {}, {});
-            },
-            "[layer_norm] expected x [..., C] with at least one channel"),
-        refused([] { layer_norm(leaf({}), {}, {}); }, "[layer_norm] expected x [..., C]"),
-        refused(
-            [] {
-              layer_norm(leaf({2, 3}), {}, {}, 0);
-            },
-            "[layer_norm] expected eps above 0")},
-       norm("BERT-small", {32, 128, 256}, Norm::layer)});
+      {.name = "layer_norm",
+       .cases = {norm("tokens", {2, 3, 5}, Norm::layer), norm("wide", {7, 65}, Norm::layer),
+                 norm("one row", {8}, Norm::layer), norm("no affine", {9, 4}, Norm::layer, false),
+                 norm("no rows", {0, 3}, Norm::layer)},
+       .failures = {refused(
+                        [] {
+                          layer_norm(leaf({4, 3}), leaf({2}), {});
+                        },
+                        "[layer_norm] expected weight of shape [3]"),
+                    refused(
+                        [] {
+                          layer_norm(leaf({4, 3}), {}, leaf({4}));
+                        },
+                        "[layer_norm] expected bias of shape [3]"),
+                    refused(
+                        [] {
+                          layer_norm(leaf({4, 0}), {}, {});
+                        },
+                        "[layer_norm] expected x [..., C] with at least one channel"),
+                    refused([] { layer_norm(leaf({}), {}, {}); },
+                            "[layer_norm] expected x [..., C]"),
+                    refused(
+                        [] {
+                          layer_norm(leaf({2, 3}), {}, {}, 0);
+                        },
+                        "[layer_norm] expected eps above 0")},
+       .bench = norm("BERT-small", {32, 128, 256}, Norm::layer)});
   rows.back().bias = kStatistics;
-  rows.push_back(
-      {"layer_norm_relu",
-       {norm("rows by eight", {2, 4, 5}, Norm::relu), norm("odd rows", {7, 33}, Norm::relu),
-        norm("no affine", {8, 3}, Norm::relu, false)},
-       {},
-       norm("BERT-small", {32, 128, 256}, Norm::relu)});
+  rows.push_back({.name = "layer_norm_relu",
+                  .cases = {norm("rows by eight", {2, 4, 5}, Norm::relu),
+                            norm("odd rows", {7, 33}, Norm::relu),
+                            norm("no affine", {8, 3}, Norm::relu, false)},
+                  .bench = norm("BERT-small", {32, 128, 256}, Norm::relu)});
   rows.back().bias = kStatistics;
-  rows.push_back({"rms_norm",
-                  {norm("tokens", {2, 3, 5}, Norm::rms), norm("wide", {7, 65}, Norm::rms),
-                   norm("no weight", {9, 4}, Norm::rms, false)},
-                  {refused(
-                       [] {
-                         rms_norm(leaf({4, 3}), leaf({2}));
-                       },
-                       "[rms_norm] expected weight of shape [3]"),
-                   refused(
-                       [] {
-                         rms_norm(leaf({2, 3}), {}, -1);
-                       },
-                       "[rms_norm] expected eps above 0")},
-                  norm("BERT-small", {32, 128, 256}, Norm::rms)});
+  rows.push_back({.name = "rms_norm",
+                  .cases = {norm("tokens", {2, 3, 5}, Norm::rms), norm("wide", {7, 65}, Norm::rms),
+                            norm("no weight", {9, 4}, Norm::rms, false)},
+                  .failures = {refused(
+                                   [] {
+                                     rms_norm(leaf({4, 3}), leaf({2}));
+                                   },
+                                   "[rms_norm] expected weight of shape [3]"),
+                               refused(
+                                   [] {
+                                     rms_norm(leaf({2, 3}), {}, -1);
+                                   },
+                                   "[rms_norm] expected eps above 0")},
+                  .bench = norm("BERT-small", {32, 128, 256}, Norm::rms)});
   rows.back().bias = kStatistics;
 }
 
 void add_linear_activations(std::vector<Op>& rows) {
-  rows.push_back({"linear_gelu",
-                  {activated("exact", {5, 7}, 3, Activation::gelu),
-                   activated("by tanh, no bias", {2, 3, 4}, 5, Activation::tanh, false),
-                   activated("no rows", {0, 4}, 3, Activation::gelu)},
-                  {refused(
-                       [] {
-                         linear_gelu(leaf({2, 3}), leaf({4, 5}), {});
-                       },
-                       "[linear_gelu] expected x [..., 5]"),
-                   refused(
-                       [] {
-                         linear_gelu(leaf({2, 3}), leaf({4, 3}), leaf({3}));
-                       },
-                       "[linear_gelu] expected bias of shape [4]"),
-                   refused(
-                       [] {
-                         linear_gelu(leaf({2, 3}), leaf({3}), {});
-                       },
-                       "[linear_gelu] expected weight with 2 axes")},
-                  activated("BERT-small", {32, 128, 256}, 1024, Activation::gelu)});
+  rows.push_back({.name = "linear_gelu",
+                  .cases = {activated("exact", {5, 7}, 3, Activation::gelu),
+                            activated("by tanh, no bias", {2, 3, 4}, 5, Activation::tanh, false),
+                            activated("no rows", {0, 4}, 3, Activation::gelu)},
+                  .failures = {refused(
+                                   [] {
+                                     linear_gelu(leaf({2, 3}), leaf({4, 5}), {});
+                                   },
+                                   "[linear_gelu] expected x [..., 5]"),
+                               refused(
+                                   [] {
+                                     linear_gelu(leaf({2, 3}), leaf({4, 3}), leaf({3}));
+                                   },
+                                   "[linear_gelu] expected bias of shape [4]"),
+                               refused(
+                                   [] {
+                                     linear_gelu(leaf({2, 3}), leaf({3}), {});
+                                   },
+                                   "[linear_gelu] expected weight with 2 axes")},
+                  .bench = activated("BERT-small", {32, 128, 256}, 1024, Activation::gelu)});
   rows.back().bias = kSmooth;
-  rows.push_back({"linear_relu",
-                  {activated("rows by eight", {2, 4, 7}, 3, Activation::relu),
-                   activated("odd rows, no bias", {5, 3}, 5, Activation::relu, false)},
-                  {refused(
+  rows.push_back({.name = "linear_relu",
+                  .cases = {activated("rows by eight", {2, 4, 7}, 3, Activation::relu),
+                            activated("odd rows, no bias", {5, 3}, 5, Activation::relu, false)},
+                  .failures = {refused(
                       [] {
                         linear_relu(leaf({2, 3}), leaf({4, 5}), {});
                       },
                       "[linear_relu] expected x [..., 5]")},
-                  activated("BERT-small", {32, 128, 256}, 1024, Activation::relu)});
+                  .bench = activated("BERT-small", {32, 128, 256}, 1024, Activation::relu)});
 }
 
 std::vector<Failure> attention_failures() {
@@ -303,51 +304,54 @@ std::vector<Failure> attention_failures() {
 
 void add_attention(std::vector<Op>& rows) {
   rows.push_back(
-      {"attention",
-       {attend("self", {2, 3, 3, 2, 5}), attend("one query", {1, 1, 7, 3, 4}),
-        attend("one key", {2, 3, 1, 1, 4}), attend("padding", {3, 4, 7, 2, 5}, Mask::padding),
-        attend("causal, more keys", {2, 3, 5, 2, 4}, Mask::causal),
-        attend("causal, more queries", {1, 5, 3, 2, 4}, Mask::causal),
-        attend("added mask", {2, 3, 5, 2, 4}, Mask::added),
-        attend("added by heads", {2, 3, 5, 2, 4}, Mask::by_heads),
-        attend("dropout", {2, 5, 6, 2, 3}, Mask::none, 0.3),
-        attend("dropout, padding, bias", {3, 3, 5, 2, 4}, Mask::padding, 0.25, true),
-        attend("more than a tile", {1, 65, 131, 1, 3}, Mask::causal),
-        attend("no queries", {2, 0, 3, 2, 4}), attend("no keys", {1, 2, 0, 1, 4})},
-       attention_failures(),
-       attend("BERT-small", {32, 128, 128, 4, 64}, Mask::padding)});
+      {.name = "attention",
+       .cases = {attend("self", {2, 3, 3, 2, 5}), attend("one query", {1, 1, 7, 3, 4}),
+                 attend("one key", {2, 3, 1, 1, 4}),
+                 attend("padding", {3, 4, 7, 2, 5}, Mask::padding),
+                 attend("causal, more keys", {2, 3, 5, 2, 4}, Mask::causal),
+                 attend("causal, more queries", {1, 5, 3, 2, 4}, Mask::causal),
+                 attend("added mask", {2, 3, 5, 2, 4}, Mask::added),
+                 attend("added by heads", {2, 3, 5, 2, 4}, Mask::by_heads),
+                 attend("dropout", {2, 5, 6, 2, 3}, Mask::none, 0.3),
+                 attend("dropout, padding, bias", {3, 3, 5, 2, 4}, Mask::padding, 0.25, true),
+                 attend("more than a tile", {1, 65, 131, 1, 3}, Mask::causal),
+                 attend("no queries", {2, 0, 3, 2, 4}), attend("no keys", {1, 2, 0, 1, 4})},
+       .failures = attention_failures(),
+       .bench = attend("BERT-small", {32, 128, 128, 4, 64}, Mask::padding)});
   rows.back().bias = kScores;
   // The finite differences of this many elements take long.
   rows.back().cases[10].smooth = false;
   rows.push_back(
-      {"qkv_attention",
-       {attend("self", {2, 3, 3, 2, 5}, Mask::none, 0, false, true),
-        attend("causal, dropout", {2, 4, 4, 1, 3}, Mask::causal, 0.25, false, true),
-        attend("bias", {2, 3, 3, 2, 4}, Mask::none, 0, true, true)},
-       {refused(
-            [] {
-              qkv_attention(leaf({2, 3, 4, 5}));
-            },
-            "[attention] expected qkv [N, T, 3 heads, D]"),
-        refused(
-            [] {
-              qkv_attention(leaf({2, 3, 6}));
-            },
-            "[attention] expected qkv [N, T, 3 heads, D]")},
-       attend("GPT-2, 1024 tokens", {1, 1024, 1024, 12, 64}, Mask::causal, 0, false, true)});
+      {.name = "qkv_attention",
+       .cases = {attend("self", {2, 3, 3, 2, 5}, Mask::none, 0, false, true),
+                 attend("causal, dropout", {2, 4, 4, 1, 3}, Mask::causal, 0.25, false, true),
+                 attend("bias", {2, 3, 3, 2, 4}, Mask::none, 0, true, true)},
+       .failures = {refused(
+                        [] {
+                          qkv_attention(leaf({2, 3, 4, 5}));
+                        },
+                        "[attention] expected qkv [N, T, 3 heads, D]"),
+                    refused(
+                        [] {
+                          qkv_attention(leaf({2, 3, 6}));
+                        },
+                        "[attention] expected qkv [N, T, 3 heads, D]")},
+       .bench =
+           attend("GPT-2, 1024 tokens", {1, 1024, 1024, 12, 64}, Mask::causal, 0, false, true)});
   rows.back().bias = kScores;
 }
 
 Case turned(const std::string& name, const Shape& x, bool positions = false) {
   const int64_t t = x[1];
-  return {name,
-          {{x}},
-          [=](const Variables& v) {
-            std::vector<int64_t> at;
-            for (int64_t i = 0; i < t; ++i) at.push_back(3 * i + 2);
-            return rotary_embedding(v[0], positions ? integers(at, {t}, v[0]) : Tensor());
-          },
-          [=](int64_t) { return std::vector<int64_t>{positions ? t * 8 : 0}; }};
+  return {.name = name,
+          .inputs = {{x}},
+          .run =
+              [=](const Variables& v) {
+                std::vector<int64_t> at;
+                for (int64_t i = 0; i < t; ++i) at.push_back(3 * i + 2);
+                return rotary_embedding(v[0], positions ? integers(at, {t}, v[0]) : Tensor());
+              },
+          .saved = [=](int64_t) { return std::vector<int64_t>{positions ? t * 8 : 0}; }};
 }
 
 Case groups_of(const std::string& name, const Shape& x, int64_t groups, bool affine = true) {
@@ -364,87 +368,91 @@ Case groups_of(const std::string& name, const Shape& x, int64_t groups, bool aff
 
 Case sequence(const std::string& name, const Shape& x, const Shape& weight, int64_t stride,
               int64_t padding, int64_t dilation, int64_t groups) {
-  return {name,
-          {{x}, {weight, true}, {{weight[0]}, true}},
-          [=](const Variables& v) {
-            return conv1d(v[0], v[1], v[2], stride, padding, dilation, groups);
-          },
-          elements({x.numel()})};
+  return {.name = name,
+          .inputs = {{x}, {weight, true}, {{weight[0]}, true}},
+          .run =
+              [=](const Variables& v) {
+                return conv1d(v[0], v[1], v[2], stride, padding, dilation, groups);
+              },
+          .saved = elements({x.numel()})};
 }
 
 void add_others(std::vector<Op>& rows) {
-  rows.push_back({"rotary_embedding",
-                  {turned("in order", {2, 3, 2, 4}), turned("positions", {1, 5, 3, 6}, true),
-                   turned("one pair", {2, 1, 1, 2})},
-                  {refused(
-                       [] {
-                         rotary_embedding(leaf({1, 2, 3, 5}));
-                       },
-                       "[rotary] expected an even number of channels"),
-                   refused(
-                       [] {
-                         rotary_embedding(leaf({2, 3, 4}));
-                       },
-                       "[rotary] expected x with 4 axes"),
-                   refused(
-                       [] {
-                         rotary_embedding(leaf({1, 2, 1, 2}), Tensor::zeros({3}, DType::i64));
-                       },
-                       "[rotary] expected positions of shape [2]"),
-                   refused(
-                       [] {
-                         rotary_embedding(leaf({1, 2, 1, 2}), f32({2}));
-                       },
-                       "[rotary] expected positions of dtype i64"),
-                   refused(
-                       [] {
-                         rotary_embedding(leaf({1, 2, 1, 2}), {}, 0);
-                       },
-                       "[rotary] expected base above 0")},
-                  turned("GPT, 1024 tokens", {1, 1024, 12, 64})});
   rows.push_back(
-      {"group_norm",
-       {groups_of("images", {2, 3, 4, 6}, 3), groups_of("one group", {3, 5, 4}, 1),
-        groups_of("instances", {2, 7, 3}, 3), groups_of("rows, no affine", {4, 6}, 2, false),
-        groups_of("no samples", {0, 3, 4}, 2)},
-       {refused(
-            [] {
-              group_norm(leaf({2, 3, 4}), 3, {}, {});
-            },
-            "[group_norm] expected groups that divide 4 channels, got 3"),
-        refused(
-            [] {
-              group_norm(leaf({2, 3, 4}), 0, {}, {});
-            },
-            "[group_norm] expected groups that divide 4 channels, got 0"),
-        refused([] { group_norm(leaf({4}), 2, {}, {}); }, "[group_norm] expected x [N, ..., C]"),
-        refused(
-            [] {
-              group_norm(leaf({2, 4}), 2, leaf({2}), {});
-            },
-            "[group_norm] expected weight of shape [4]"),
-        refused(
-            [] {
-              group_norm(leaf({2, 4}), 2, {}, {}, 0);
-            },
-            "[group_norm] expected eps above 0")},
-       groups_of("64 channels", {32, 32, 32, 64}, 8)});
+      {.name = "rotary_embedding",
+       .cases = {turned("in order", {2, 3, 2, 4}), turned("positions", {1, 5, 3, 6}, true),
+                 turned("one pair", {2, 1, 1, 2})},
+       .failures = {refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 3, 5}));
+                        },
+                        "[rotary] expected an even number of channels"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({2, 3, 4}));
+                        },
+                        "[rotary] expected x with 4 axes"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), Tensor::zeros({3}, DType::i64));
+                        },
+                        "[rotary] expected positions of shape [2]"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), f32({2}));
+                        },
+                        "[rotary] expected positions of dtype i64"),
+                    refused(
+                        [] {
+                          rotary_embedding(leaf({1, 2, 1, 2}), {}, 0);
+                        },
+                        "[rotary] expected base above 0")},
+       .bench = turned("GPT, 1024 tokens", {1, 1024, 12, 64})});
+  rows.push_back(
+      {.name = "group_norm",
+       .cases = {groups_of("images", {2, 3, 4, 6}, 3), groups_of("one group", {3, 5, 4}, 1),
+                 groups_of("instances", {2, 7, 3}, 3),
+                 groups_of("rows, no affine", {4, 6}, 2, false),
+                 groups_of("no samples", {0, 3, 4}, 2)},
+       .failures = {refused(
+                        [] {
+                          group_norm(leaf({2, 3, 4}), 3, {}, {});
+                        },
+                        "[group_norm] expected groups that divide 4 channels, got 3"),
+                    refused(
+                        [] {
+                          group_norm(leaf({2, 3, 4}), 0, {}, {});
+                        },
+                        "[group_norm] expected groups that divide 4 channels, got 0"),
+                    refused([] { group_norm(leaf({4}), 2, {}, {}); },
+                            "[group_norm] expected x [N, ..., C]"),
+                    refused(
+                        [] {
+                          group_norm(leaf({2, 4}), 2, leaf({2}), {});
+                        },
+                        "[group_norm] expected weight of shape [4]"),
+                    refused(
+                        [] {
+                          group_norm(leaf({2, 4}), 2, {}, {}, 0);
+                        },
+                        "[group_norm] expected eps above 0")},
+       .bench = groups_of("64 channels", {32, 32, 32, 64}, 8)});
   rows.back().bias = kStatistics;
-  rows.push_back({"conv1d",
-                  {sequence("same", {2, 7, 3}, {4, 3, 3}, 1, 1, 1, 1),
-                   sequence("strided, dilated", {2, 11, 4}, {3, 3, 4}, 2, 2, 2, 1),
-                   sequence("two groups", {1, 5, 4}, {6, 2, 2}, 1, 0, 1, 2)},
-                  {refused(
-                       [] {
-                         conv1d(leaf({1, 2, 5, 3}), leaf({4, 3, 3}), {});
-                       },
-                       "[conv1d] expected x with 3 axes"),
-                   refused(
-                       [] {
-                         conv1d(leaf({2, 5, 3}), leaf({4, 3}), {});
-                       },
-                       "[conv1d] expected weight with 3 axes")},
-                  sequence("256 channels", {32, 128, 256}, {256, 3, 256}, 1, 1, 1, 1)});
+  rows.push_back({.name = "conv1d",
+                  .cases = {sequence("same", {2, 7, 3}, {4, 3, 3}, 1, 1, 1, 1),
+                            sequence("strided, dilated", {2, 11, 4}, {3, 3, 4}, 2, 2, 2, 1),
+                            sequence("two groups", {1, 5, 4}, {6, 2, 2}, 1, 0, 1, 2)},
+                  .failures = {refused(
+                                   [] {
+                                     conv1d(leaf({1, 2, 5, 3}), leaf({4, 3, 3}), {});
+                                   },
+                                   "[conv1d] expected x with 3 axes"),
+                               refused(
+                                   [] {
+                                     conv1d(leaf({2, 5, 3}), leaf({4, 3}), {});
+                                   },
+                                   "[conv1d] expected weight with 3 axes")},
+                  .bench = sequence("256 channels", {32, 128, 256}, {256, 3, 256}, 1, 1, 1, 1)});
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "autograd/saved_tensor.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 namespace frugal::walk {
 

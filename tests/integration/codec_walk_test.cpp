@@ -7,7 +7,7 @@
 #include "autograd/engine.h"
 #include "compress/quantize/codec_table.h"
 #include "core/rng.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 using namespace frugal;
 

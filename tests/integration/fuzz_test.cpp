@@ -10,7 +10,7 @@
 #include "compress/policies/offload_policy.h"
 #include "compress/quantize/identity.h"
 #include "tests/integration/random_graph.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 using namespace frugal;
 using namespace frugal::compress;

@@ -7,7 +7,7 @@
 #include "autograd/engine.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 using namespace frugal;
 using namespace frugal::compress;

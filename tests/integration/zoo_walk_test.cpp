@@ -21,7 +21,7 @@
 #include "models/vgg.h"
 #include "models/vit.h"
 #include "ops/dense/copy.h"
-#include "tests/op_table/op_table.h"
+#include "bench/op_table/op_table.h"
 
 using namespace frugal;
 using namespace frugal::models;
