@@ -265,7 +265,7 @@ def roofline(args):
 def spmm(args):
     for dtype in ("f32", "bf16"):
         try:
-            found = run(args, [args.frugal, "bench", "spmm", "--device", "cuda", "--dtype", dtype, "--json"])
+            found = run(args, [f"{args.frugal}-lab", "spmm", "--device", "cuda", "--dtype", dtype, "--json"])
             theirs = run(args, [args.python, HERE / "gpu_torch_spmm.py", "--dtype", dtype])
         except Failed as e:
             print(f"spmm {dtype}: {e}", flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's sparse times dense (cuSPARSE on a GPU) on a random graph as large as ogbn-arxiv: medians. One JSON line.
 
-usage: gpu_torch_spmm.py [--dtype f32|bf16] [--nodes N] [--device cuda|cpu]      beside `frugal bench spmm`
+usage: gpu_torch_spmm.py [--dtype f32|bf16] [--nodes N] [--device cuda|cpu]      beside `frugal-lab spmm`
 """
 import argparse
 import json

@@ -5,14 +5,17 @@
 #include <cstdio>
 #include <map>
 
-#include "apps/bench/gradient_bench.h"
-#include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/acgc_policy.h"
+#include "lab/commands.h"
+#include "lab/gradient_bench.h"
 #include "ops/dense/copy.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -93,7 +96,7 @@ void check_bound(Row& row, const std::vector<float>& exact, const std::vector<fl
 
 }  // namespace
 
-void bench_bounds(const BenchArguments& arguments) {
+void study_bounds(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   config.compression.offload.clear();
   resolve(config);
@@ -186,4 +189,4 @@ void bench_bounds(const BenchArguments& arguments) {
       table(text).c_str());
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

@@ -2,16 +2,19 @@
 // the choice of the minibatch has anyway.
 #include <cstdio>
 
-#include "apps/bench/gradient_bench.h"
-#include "apps/bench/gradient_report.h"
-#include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
+#include "lab/commands.h"
+#include "lab/gradient_bench.h"
+#include "lab/gradient_report.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
+
 namespace {
 
 struct Scheme {
@@ -41,7 +44,7 @@ CompressionConfig compression_of(const Scheme& scheme, const Config& config,
 
 }  // namespace
 
-void bench_gradient(const BenchArguments& arguments) {
+void study_gradient(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   const std::string rounding = config.compression.rounding;
   resolve(config);
@@ -91,4 +94,4 @@ void bench_gradient(const BenchArguments& arguments) {
   print_gradients({arguments, config, draws, unit}, "schemes", results, rows);
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

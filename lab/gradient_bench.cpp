@@ -1,4 +1,4 @@
-#include "apps/bench/gradient_bench.h"
+#include "lab/gradient_bench.h"
 
 #include "apps/config/config_error.h"
 #include "apps/config/make_data.h"
@@ -8,7 +8,10 @@
 #include "apps/gradient_noise.h"
 #include "core/random_streams.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
+
 namespace {
 
 Device cpu(const Config& config) {
@@ -73,4 +76,4 @@ double GradientBench::minibatch_variance(int64_t batches, RngKey start) {
   return noise.variance().value;
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

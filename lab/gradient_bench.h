@@ -7,11 +7,11 @@
 #include "apps/training_step.h"
 #include "data/batch_source.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
 
 class GradientBench {
  public:
-  explicit GradientBench(const Config& config);  // Errors: a device other than cpu
+  explicit GradientBench(const apps::Config& config);  // Errors: a device other than cpu
 
   // Some steps of plain training, so that activations look like those of a network that learns.
   void train(int64_t steps);
@@ -23,18 +23,18 @@ class GradientBench {
   // Of the gradient between minibatches, around its mean.
   double minibatch_variance(int64_t batches, RngKey start);
 
-  const StepMemory& memory() const { return memory_; }  // of the last gradient
+  const apps::StepMemory& memory() const { return memory_; }  // of the last gradient
   RngKey rng() const { return rng_.state(); }
   Module& model() { return *model_; }
 
  private:
-  Config config_;
+  apps::Config config_;
   Device device_;
   std::unique_ptr<data::BatchSource> batches_;
   std::shared_ptr<Module> model_;
   Rng rng_;
   Context context_;
-  StepMemory memory_;
+  apps::StepMemory memory_;
 };
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

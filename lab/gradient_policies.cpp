@@ -4,9 +4,6 @@
 // Ref: Chen et al. 2021 (ActNN), section 6.1, "gradient variance".
 #include <cstdio>
 
-#include "apps/bench/gradient_bench.h"
-#include "apps/bench/gradient_report.h"
-#include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_policy.h"
@@ -15,8 +12,14 @@
 #include "apps/sensitivity.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/actnn_policy.h"
+#include "lab/commands.h"
+#include "lab/gradient_bench.h"
+#include "lab/gradient_report.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
+
 namespace {
 
 using PolicyPtr = std::unique_ptr<SavePolicy>;
@@ -140,7 +143,7 @@ void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting,
 
 }  // namespace
 
-void bench_policies(const BenchArguments& arguments) {
+void study_policies(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   config.compression.offload.clear();
   resolve(config);
@@ -186,4 +189,4 @@ void bench_policies(const BenchArguments& arguments) {
   print_gradients({arguments, config, draws, unit}, "policies", results, rows);
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

@@ -1,10 +1,12 @@
-#include "apps/bench/gradient_report.h"
+#include "lab/gradient_report.h"
 
 #include <cstdio>
 
 #include "apps/cli/report.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
 
 Json estimate_json(const Estimate& e, double unit) {
   return {{"value", e.value / unit}, {"standard_error", e.error / unit}};
@@ -35,4 +37,4 @@ void print_gradients(const GradientSetting& setting, const char* name, const Jso
       static_cast<long long>(arguments.batches), table(rows).c_str());
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

@@ -3,25 +3,26 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands.h"
+#include "apps/config/config.h"
 #include "apps/gradient_noise.h"
 #include "apps/json.h"
+#include "lab/commands.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
 
 // In units of `unit`: {"value", "standard_error"}, and with its interval of 95 %.
-Json estimate_json(const Estimate& estimate, double unit);
-std::string estimate_text(const Estimate& estimate, double unit);
+apps::Json estimate_json(const apps::Estimate& estimate, double unit);
+std::string estimate_text(const apps::Estimate& estimate, double unit);
 
 // What all results of a benchmark were measured with. unit: the variance between minibatches.
 struct GradientSetting {
-  const BenchArguments& arguments;
-  const Config& config;
+  const LabArguments& arguments;
+  const apps::Config& config;
   int64_t draws = 0;
   double unit = 0;
 };
 // As a table of `rows`, the first its heads, or, if asked for, as JSON with `results` under `name`.
-void print_gradients(const GradientSetting& setting, const char* name, const Json& results,
+void print_gradients(const GradientSetting& setting, const char* name, const apps::Json& results,
                      const std::vector<std::vector<std::string>>& rows);
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

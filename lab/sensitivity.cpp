@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <numeric>
 
-#include "apps/bench/gradient_bench.h"
-#include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
@@ -14,8 +12,13 @@
 #include "apps/gradient_noise.h"
 #include "apps/sensitivity.h"
 #include "apps/statistics.h"
+#include "lab/commands.h"
+#include "lab/gradient_bench.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -43,7 +46,7 @@ Estimate drawn(GradientBench& bench, const Batch& batch, compress::AdaptivePolic
 
 }  // namespace
 
-void bench_sensitivity(const BenchArguments& arguments) {
+void study_sensitivity(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   if (!has_adaptive_widths(config.compression)) {
     config.compression.width = 4;
@@ -154,4 +157,4 @@ void bench_sensitivity(const BenchArguments& arguments) {
           .c_str());
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

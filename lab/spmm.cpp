@@ -3,12 +3,17 @@
 
 #include "apps/bench/bench_place.h"
 #include "apps/cli/report.h"
+#include "apps/json.h"
 #include "core/parallel.h"
 #include "core/rng.h"
+#include "lab/commands.h"
 #include "ops/dense/copy.h"
 #include "ops/graph/spmm.h"
 
-namespace frugal::apps {
+namespace frugal::lab {
+
+using namespace apps;
+
 namespace {
 
 constexpr int64_t kWidths[] = {40, 128, 256};
@@ -36,7 +41,7 @@ ops::Graph random_graph(int64_t nodes, Device device) {
 
 }  // namespace
 
-void bench_spmm(const BenchArguments& arguments) {
+void study_spmm(const LabArguments& arguments) {
   const auto [device, dtype, repeats] = bench_place(arguments, 11);
   const ops::Graph graph = random_graph(arguments.nodes, device);
   const int64_t entries = graph.edges.by_row.col.numel();
@@ -68,4 +73,4 @@ void bench_spmm(const BenchArguments& arguments) {
               static_cast<long long>(repeats), table(lines).c_str());
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::lab

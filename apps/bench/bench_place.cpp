@@ -5,7 +5,7 @@
 
 namespace frugal::apps {
 
-BenchPlace bench_place(const BenchArguments& arguments, int64_t repeats, bool codecs) {
+BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool codecs) {
   RunConfig run;
   run.device = arguments.device;
   const Device device = set_up_device(run);

@@ -1,12 +1,18 @@
 // What benchmarks of kernels share: where they run, on what, how often, and their clock.
 #pragma once
 #include <chrono>
+#include <string>
 
-#include "apps/cli/commands.h"
 #include "core/cuda_memory.h"
 #include "core/dtype.h"
 
 namespace frugal::apps {
+
+// What a user says of it.
+struct PlaceArguments {
+  int64_t repeats = 0;  // 0: what suits
+  std::string device = "cpu", dtype = "f32";
+};
 
 struct BenchPlace {
   Device device;
@@ -15,7 +21,7 @@ struct BenchPlace {
 };
 // Sets the device up. `repeats`: unless the arguments say how many.
 // Errors: as set_up_device(); bf16 on the CPU, but for codecs.
-BenchPlace bench_place(const BenchArguments& arguments, int64_t repeats, bool codecs = false);
+BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool codecs = false);
 
 // Seconds that f() takes, until the device has done it; on average over `times` in a row, so that
 // queueing does not count on CUDA.

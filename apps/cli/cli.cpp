@@ -1,44 +1,16 @@
 #include "apps/cli/cli.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <new>
 
+#include "apps/cli/command_line.h"
 #include "apps/cli/commands.h"
-#include "apps/cli/signals.h"
 #include "apps/cli/version.h"
 #include "apps/config/resolve.h"
-#include "core/quoted.h"
 
 namespace frugal::apps {
 namespace {
 
-constexpr int kFailure = 1, kUsage = 2;
-constexpr const char* kSetHelp =
-    "Change one key: path=value, the value as JSON or else as text; repeatable";
-
 void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-
-CLI::App* command(CLI::App& app, const std::string& name, const std::string& help) {
-  CLI::App* sub = app.add_subcommand(name, help);
-  sub->failure_message(CLI::FailureMessage::simple);
-  return sub;
-}
-
-// The name of a file or folder.
-std::string check_named(const std::string& name) {
-  return name.empty() ? "expected a name, got an empty one" : "";
-}
-
-// An option that may be given several times, with one value each: a greedy one would take CONFIG
-// for one more of its values.
-CLI::Option* one_each(CLI::Option* option) {
-  return option->expected(1)->take_all()->allow_extra_args(false);
-}
-
-void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
-  one_each(sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE"));
-}
 
 void add_train(CLI::App& app) {
   static TrainArguments a;
@@ -179,24 +151,26 @@ void add_data(CLI::App& app) {
   fetch->callback([] { data_fetch_command(a); });
 }
 
+// What moved to the other binary says so, whatever follows it.
+void add_moved(CLI::App& bench) {
+  for (const char* name : {"bounds", "gradient", "sensitivity", "spmm"}) {
+    CLI::App* moved = command(bench, name, "");
+    moved->group("");  // not in the help
+    moved->prefix_command();
+    moved->set_help_flag();
+    moved->callback([name] {
+      throw ConfigError("", fmt::format("bench {0}: this is now `frugal-lab {0}`, with the same "
+                                        "options",
+                                        name));
+    });
+  }
+}
+
 void add_bench(CLI::App& app) {
   static BenchArguments a;
   CLI::App* bench = command(app, "bench", "Measure speed and memory");
   bench->require_subcommand(1);
-  auto common = [](CLI::App* sub) {
-    sub->add_flag("--json", a.json, "Print JSON");
-    sub->add_option("--repeats", a.repeats, "Measurements whose median counts")
-        ->check(CLI::Range(1, 1000000));
-    return sub;
-  };
-  auto placed = [](CLI::App* sub) {
-    sub->add_option("--device", a.device, "cpu or cuda")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
-        ->capture_default_str();
-    sub->add_option("--dtype", a.dtype, "Of the values: f32 or bf16")
-        ->check(CLI::IsMember({"f32", "bf16"}))
-        ->capture_default_str();
-  };
+  const auto common = [](CLI::App* sub) { return add_repeats(sub, a.json, a.repeats); };
   CLI::App* quantizer =
       common(command(*bench, "quantizer",
                      "Packing and unpacking beside copying, on CUDA by bytes read and written"));
@@ -206,17 +180,11 @@ void add_bench(CLI::App& app) {
   quantizer->add_option("--channels", a.channels, "Its last axis")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  placed(quantizer);
+  add_place(quantizer, a.device, a.dtype);
   quantizer->callback([] { bench_quantizer(a); });
   CLI::App* ops = common(command(*bench, "ops", "Every op forward and backward"));
-  placed(ops);
+  add_place(ops, a.device, a.dtype);
   ops->callback([] { bench_ops(a); });
-  CLI::App* spmm = common(command(*bench, "spmm", "Sums over the neighbours of a random graph"));
-  spmm->add_option("--nodes", a.nodes, "Of the graph, as dense as ogbn-arxiv")
-      ->check(CLI::Range(1, 1 << 26))
-      ->capture_default_str();
-  placed(spmm);
-  spmm->callback([] { bench_spmm(a); });
   CLI::App* step = common(command(*bench, "step", "A training step at each level, alternating"));
   auto* config = step->add_option("CONFIG", a.config, "Configuration, JSON");
   step->add_option(
@@ -231,79 +199,7 @@ void add_bench(CLI::App& app) {
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });
-  CLI::App* gradient = common(
-      command(*bench, "gradient", "Bias and variance of the gradient by how activations are kept"));
-  gradient->add_option("CONFIG", a.config, "Configuration, JSON")->required();
-  gradient->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  gradient->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
-      ->check(CLI::Range(8, 100000))
-      ->capture_default_str();
-  one_each(gradient->add_option("--bits", a.bits, "Widths, as 4,3,2"))
-      ->delimiter(',')
-      ->check(CLI::Range(1, 16))
-      ->capture_default_str();
-  gradient->add_flag("--policies", a.policies,
-                     "Compare policies, at 2 bits unless --bits says more");
-  add_sets(gradient, a.sets);
-  gradient->callback([gradient] {
-    if (a.repeats != 0 && a.repeats < 8)
-      throw ConfigError("", "--repeats: expected at least 8 draws");
-    if (!a.policies) return bench_gradient(a);
-    if (gradient->get_option("--bits")->count() == 0) a.bits = {2};
-    bench_policies(a);
-  });
-  CLI::App* levels = common(command(
-      *bench, "levels", "What ways to round lose at equal bytes, in activations and gradients"));
-  levels->add_option("CONFIG", a.config, "Configuration, JSON")->required();
-  levels->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  levels->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
-      ->check(CLI::Range(8, 100000))
-      ->capture_default_str();
-  one_each(levels->add_option("--bits", a.bits, "Widths, as 4,2"))
-      ->delimiter(',')
-      ->check(CLI::Range(1, 8))
-      ->capture_default_str();
-  add_sets(levels, a.sets);
-  levels->callback([] {
-    if (a.repeats != 0 && a.repeats < 8)
-      throw ConfigError("", "--repeats: expected at least 8 draws");
-    bench_levels(a);
-  });
-  CLI::App* sensitivity = common(command(
-      *bench, "sensitivity", "How well training measures which tensors need bits, at L2 to L3"));
-  sensitivity->add_option("CONFIG", a.config, "Configuration, JSON")->required();
-  sensitivity->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  sensitivity
-      ->add_option("--references", a.references, "Measurements with whole batches to compare with")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  add_sets(sensitivity, a.sets);
-  sensitivity->callback([] {
-    if (a.repeats != 0 && a.repeats < 8)
-      throw ConfigError("", "--repeats: expected at least 8 draws");
-    bench_sensitivity(a);
-  });
-  CLI::App* bounds = common(
-      command(*bench, "bounds", "Error-bounded codecs at AC-GC's bounds, and whether they hold"));
-  bounds->add_option("CONFIG", a.config, "Configuration, JSON")->required();
-  bounds->add_option("--train-steps", a.train_steps, "Plain training before")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  add_sets(bounds, a.sets);
-  bounds->callback([] { bench_bounds(a); });
-}
-
-int complain(const std::string& what, int status) {
-  std::fflush(stdout);
-  // Whatever a message forgot to escape: no text of a file moves the cursor.
-  std::fprintf(stderr, "error: %s\n", without_controls(what).c_str());
-  return status;
+  add_moved(*bench);
 }
 
 }  // namespace
@@ -311,32 +207,16 @@ int complain(const std::string& what, int status) {
 int run_cli(int argc, char** argv) {
   CLI::App app("Frugal: deep learning with compressed activations", "frugal");
   app.set_version_flag("--version", std::string("frugal ") + kVersion);
-  app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
-  try {
-    add_train(app);
-    add_eval(app);
-    add_grad(app);
-    add_plan(app);
-    add_generate(app);
-    add_files(app);
-    add_data(app);
-    add_bench(app);
-    app.parse(argc, argv);
-    return std::fflush(stdout) == 0 ? 0 : complain("cannot write to stdout", kFailure);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    return complain(fmt::format("{}; see --help", e.what()), kUsage);
-  } catch (const ConfigError& e) {
-    return complain(e.what(), kUsage);
-  } catch (const Interrupted& e) {
-    return complain(e.what(), 128 + e.number());
-  } catch (const std::bad_alloc&) {
-    return complain("out of memory: the system has none left", kFailure);
-  } catch (const std::exception& e) {
-    return complain(e.what(), kFailure);
-  }
+  return run_command_line(app, argc, argv, [](CLI::App& all) {
+    add_train(all);
+    add_eval(all);
+    add_grad(all);
+    add_plan(all);
+    add_generate(all);
+    add_files(all);
+    add_data(all);
+    add_bench(all);
+  });
 }
 
 }  // namespace frugal::apps

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/bench/bench_place.h"
 #include "apps/config/config.h"
 
 namespace frugal::apps {
@@ -71,36 +72,16 @@ void inspect_command(const std::string& file, bool json);
 // configurations differ.
 void compare_command(const std::vector<std::string>& folders, bool json);
 
-struct BenchArguments {
-  std::string what, config, workload;
+struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
+  std::string config, workload;
   std::vector<std::string> sets;
-  int64_t repeats = 0;                        // 0: what suits
-  int64_t mebibytes = 256, channels = 64;     // quantizer: size of the tensor, and its last axis
-  std::string device = "cpu", dtype = "f32";  // quantizer, ops, spmm
-  int64_t nodes = 169343;                     // spmm: ogbn-arxiv's
-  int64_t train_steps = 400, batches = 32;    // gradient: before, and for the unit
-  std::vector<int64_t> bits = {4, 3, 2};      // gradient: `repeats` draws at each
-  int64_t references = 8;                     // sensitivity: measurements with whole batches
-  std::vector<std::string> variants;          // step: "NAME: path=value path=value"
-  bool only = false;                          // step: not beside "L0 without recipes"
-  bool policies = false;                      // gradient: these, and not ways to keep signs
+  int64_t mebibytes = 256, channels = 64;  // quantizer: size of the tensor, and its last axis
+  std::vector<std::string> variants;       // step: "NAME: path=value path=value"
+  bool only = false;                       // step: not beside "L0 without recipes"
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
-void bench_ops(const BenchArguments& arguments);  // walks the tests' table of ops
-// A graph's sums over neighbours, the graph where the features are.
-void bench_spmm(const BenchArguments& arguments);
+void bench_ops(const BenchArguments& arguments);  // walks the table of ops
 void bench_step(const BenchArguments& arguments);
-// Bias and variance of the gradient of CONFIG's network under each way to keep activations.
-void bench_gradient(const BenchArguments& arguments);
-// The same of each policy at equal bits.
-void bench_policies(const BenchArguments& arguments);
-// Ways to round CONFIG's activations, side by side at equal bytes.
-void bench_levels(const BenchArguments& arguments);
-// Sensitivities of CONFIG's network as training measures them, beside the reference.
-void bench_sensitivity(const BenchArguments& arguments);
-// Error-bounded codecs at AC-GC's bounds on the activations of CONFIG's network, and whether its
-// gradients keep what was allowed.
-void bench_bounds(const BenchArguments& arguments);
 
 }  // namespace frugal::apps

@@ -60,6 +60,8 @@ TEST_CASE_FIXTURE(BadInput, "command line") {
     CHECK(help.status == 0);
     CHECK(help.out.find("--help") != std::string::npos);
   }
+  check_fails(frugal_lab(""), 2, {"--help"});
+  CHECK(frugal_lab("gradient --help").out.find("--train-steps") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(BadInput, "configuration") {
@@ -90,12 +92,9 @@ TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") 
   CHECK(frugal("bench step --repeats 1" + steps + config).status == 0);
   const std::string variant = " --variant 'a: compression.level=L1' ";
   CHECK(frugal("bench step --only --repeats 1" + variant + config).status == 0);
-  for (const char* bench : {"gradient", "levels"})
-    check_fails(frugal(std::string("bench ") + bench + " --repeats 1 --bits 4,2 " + config), 2,
-                {"--repeats"});
-  for (const char* bench : {"gradient", "levels", "sensitivity", "bounds"})
-    check_fails(frugal(std::string("bench ") + bench + " --set optim.lrr=1 " + config), 2,
-                {"optim.lr"});
+  check_fails(frugal_lab("gradient --repeats 1 --bits 4,2 " + config), 2, {"--repeats"});
+  for (const char* study : {"gradient", "sensitivity", "bounds"})
+    check_fails(frugal_lab(std::string(study) + " --set optim.lrr=1 " + config), 2, {"optim.lr"});
   check_fails(frugal("grad --weights x --batch x --out x --set optim.lrr=1 " + config), 2,
               {"optim.lr"});
   check_fails(frugal("generate --checkpoint x --set optim.lrr=1 " + config), 2, {"optim.lr"});

@@ -322,7 +322,7 @@ TEST_CASE("policies side by side: ranges that mix channels lose most, a budget g
   write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
       "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 256},
       "compression": {"advanced": {"min_elements": 256}}, "threads": 1})");
-  const Ran ran = apps::frugal("bench gradient " + folder / "c.json" +
+  const Ran ran = apps::frugal_lab("gradient " + folder / "c.json" +
                                " --policies --train-steps 2 --batches 8 --repeats 8 --json");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   std::map<std::string, Json> rows;

@@ -34,13 +34,13 @@ TEST_CASE("bias and variance of known noise are found within their errors") {
   }
 }
 
-TEST_CASE("bench gradient gives a row for each scheme and width, and the bytes fall with both") {
+TEST_CASE("gradient gives a row for each scheme and width, and the bytes fall with both") {
   const TempFolder folder;
   write_file(folder / "c.json", R"({"model": {"name": "resnet20"}, "data": {"name": "random",
       "batch_size": 8, "shape": [16, 16, 3], "workers": 0, "train_samples": 256},
       "compression": {"advanced": {"min_elements": 0}}, "threads": 1})");
   const Ran ran =
-      frugal::apps::frugal("bench gradient " + (folder / "c.json") +
+      frugal::apps::frugal_lab("gradient " + (folder / "c.json") +
                            " --train-steps 2 --batches 8 --repeats 8 --bits 4,2 --json");
   REQUIRE(ran.status == 0);
   const Json document = Json::parse(ran.out);
@@ -59,7 +59,7 @@ TEST_CASE("bench gradient gives a row for each scheme and width, and the bytes f
     CHECK(row["checkpoints"] == (row["scheme"] == "the same with checkpoints"));
   CHECK(document["schemes"][9]["variance"]["value"] < document["schemes"][7]["variance"]["value"]);
 
-  const Ran few = frugal::apps::frugal("bench gradient " + (folder / "c.json") + " --repeats 2");
+  const Ran few = frugal::apps::frugal_lab("gradient " + (folder / "c.json") + " --repeats 2");
   CHECK(few.status == 2);
   CHECK(few.err.find("--repeats: expected at least 8") != std::string::npos);
 }

@@ -43,11 +43,9 @@ struct Ran {
   std::string out, err;
 };
 
-// A shell command line in which FRUGAL stands for the binary.
-inline Ran shell(std::string command) {
+// A shell command line.
+inline Ran run_shell(const std::string& command) {
   const TempFolder folder;
-  const size_t at = command.find("FRUGAL");
-  if (at != std::string::npos) command.replace(at, 6, FRUGAL_BINARY);
   unsetenv("FRUGAL_DATA");  // a test's data are its own
   setenv("HOME", "/nonexistent", 1);
   const int status = std::system(
@@ -56,7 +54,18 @@ inline Ran shell(std::string command) {
           read_file(folder / "err")};
 }
 
+// The same, in which FRUGAL stands for the binary.
+inline Ran shell(std::string command) {
+  const size_t at = command.find("FRUGAL");
+  if (at != std::string::npos) command.replace(at, 6, FRUGAL_BINARY);
+  return run_shell(command);
+}
+
 inline Ran frugal(const std::string& arguments) { return shell("FRUGAL " + arguments); }
+
+inline Ran frugal_lab(const std::string& arguments) {
+  return run_shell(FRUGAL_LAB_BINARY " " + arguments);
+}
 
 // A run of milliseconds that uses every part: dropout, augmentation, momentum, compression.
 inline const char* kTinyConfig = R"({

@@ -1,4 +1,4 @@
-// The rows of `frugal bench gradient` round as the configuration says.
+// The rows of `frugal-lab gradient` round as the configuration says.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -17,8 +17,8 @@ struct Bench {
                  "train_samples": 256}, "compression": {"advanced": {"min_elements": 96}}, "threads": 1})");
   }
   Ran run(const std::string& arguments) const {
-    return frugal("bench gradient " + folder / "c.json" +
-                  " --train-steps 2 --batches 8 --repeats 8 --bits 2 --json " + arguments);
+    return frugal_lab("gradient " + folder / "c.json" +
+                      " --train-steps 2 --batches 8 --repeats 8 --bits 2 --json " + arguments);
   }
   // The variance of each row.
   std::map<std::string, double> rows(const std::string& arguments, const char* list,

@@ -5,7 +5,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$1"
 
-folders="core ops autograd compress optim models data apps bench"
+folders="core ops autograd compress optim models data apps bench lab"
 # Folders and files of ours that each folder may include.
 declare -A ours=(
   [core]="core/"
@@ -17,11 +17,12 @@ declare -A ours=(
   [data]="data/ core/"
   [apps]="apps/ autograd/ compress/ core/ data/ models/ ops/ optim/ bench/op_table/"
   [bench]="bench/ autograd/ ops/ core/"
+  [lab]="lab/ apps/ autograd/ compress/ core/ data/ models/ ops/ optim/"
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json"
-  [CLI/]="apps/"
+  [nlohmann/]="apps/ lab/ data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json"
+  [CLI/]="apps/ lab/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."
   [Eigen/]="ops/dense/matmul_reference.cpp"

@@ -181,13 +181,14 @@ TEST_CASE("bench quantizer takes bf16 and any number of channels") {
   CHECK(frugal("bench quantizer --dtype f64").status == 2);
 }
 
-TEST_CASE("bench spmm counts both directions of every edge, and the loops") {
-  const Ran ran = frugal("bench spmm --nodes 100 --repeats 1 --json");
-  REQUIRE_MESSAGE(ran.status == 0, ran.err);
-  const Json report = Json::parse(ran.out);
-  CHECK(report["entries"].get<double>() == doctest::Approx(2 * 688 + 100).epsilon(0.03));
-  CHECK(report["results"].size() == 3);
-  CHECK(frugal("bench spmm --dtype bf16").status == 2);
+TEST_CASE("studies say that they moved to frugal-lab") {
+  for (const char* name : {"bounds", "gradient", "sensitivity", "spmm"}) {
+    const Ran ran = frugal(fmt::format("bench {} c.json --policies --bits 4,2 --json", name));
+    CHECK(ran.status == 2);
+    CHECK_MESSAGE(
+        ran.err.find(fmt::format("this is now `frugal-lab {}`", name)) != std::string::npos,
+        ran.err);
+  }
 }
 
 TEST_CASE("bench ops measures f32 on the CPU alone") {

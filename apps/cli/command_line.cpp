@@ -1,0 +1,83 @@
+#include "apps/cli/command_line.h"
+
+#include <cstdio>
+#include <new>
+
+#include "apps/cli/signals.h"
+#include "apps/config/config_error.h"
+#include "core/quoted.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr int kFailure = 1, kUsage = 2;
+constexpr const char* kSetHelp =
+    "Change one key: path=value, the value as JSON or else as text; repeatable";
+
+int complain(const std::string& what, int status) {
+  std::fflush(stdout);
+  // Whatever a message forgot to escape: no text of a file moves the cursor.
+  std::fprintf(stderr, "error: %s\n", without_controls(what).c_str());
+  return status;
+}
+
+}  // namespace
+
+CLI::App* command(CLI::App& app, const std::string& name, const std::string& help) {
+  CLI::App* sub = app.add_subcommand(name, help);
+  sub->failure_message(CLI::FailureMessage::simple);
+  return sub;
+}
+
+std::string check_named(const std::string& name) {
+  return name.empty() ? "expected a name, got an empty one" : "";
+}
+
+CLI::Option* one_each(CLI::Option* option) {
+  return option->expected(1)->take_all()->allow_extra_args(false);
+}
+
+void add_sets(CLI::App* sub, std::vector<std::string>& sets) {
+  one_each(sub->add_option("--set", sets, kSetHelp)->type_name("PATH=VALUE"));
+}
+
+CLI::App* add_repeats(CLI::App* sub, bool& json, int64_t& repeats) {
+  sub->add_flag("--json", json, "Print JSON");
+  sub->add_option("--repeats", repeats, "Measurements whose median counts")
+      ->check(CLI::Range(1, 1000000));
+  return sub;
+}
+
+void add_place(CLI::App* sub, std::string& device, std::string& dtype) {
+  sub->add_option("--device", device, "cpu or cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  sub->add_option("--dtype", dtype, "Of the values: f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+}
+
+int run_command_line(CLI::App& app, int argc, char** argv,
+                     const std::function<void(CLI::App&)>& add_commands) {
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  try {
+    add_commands(app);
+    app.parse(argc, argv);
+    return std::fflush(stdout) == 0 ? 0 : complain("cannot write to stdout", kFailure);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return complain(fmt::format("{}; see --help", e.what()), kUsage);
+  } catch (const ConfigError& e) {
+    return complain(e.what(), kUsage);
+  } catch (const Interrupted& e) {
+    return complain(e.what(), 128 + e.number());
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory: the system has none left", kFailure);
+  } catch (const std::exception& e) {
+    return complain(e.what(), kFailure);
+  }
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,30 @@
+// What the command lines of `frugal` and `frugal-lab` share.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace frugal::apps {
+
+CLI::App* command(CLI::App& app, const std::string& name, const std::string& help);
+
+// A check of the name of a file or folder: what is wrong with it; empty: nothing.
+std::string check_named(const std::string& name);
+
+// An option that may be given several times, with one value each: a greedy one would take CONFIG
+// for one more of its values.
+CLI::Option* one_each(CLI::Option* option);
+void add_sets(CLI::App* sub, std::vector<std::string>& sets);  // --set
+
+// --json and --repeats; gives `sub`.
+CLI::App* add_repeats(CLI::App* sub, bool& json, int64_t& repeats);
+void add_place(CLI::App* sub, std::string& device, std::string& dtype);  // --device and --dtype
+
+// Adds the commands and runs the one that was asked for. Returns the exit status: 0; 1 for a
+// failure; 2 for a mistake on the command line or in a configuration; 129, 130 and 143 after
+// SIGHUP, SIGINT and SIGTERM. Errors go to stderr as "error: ...".
+int run_command_line(CLI::App& app, int argc, char** argv,
+                     const std::function<void(CLI::App&)>& add_commands);
+
+}  // namespace frugal::apps

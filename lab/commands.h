@@ -1,0 +1,32 @@
+// The subcommands of `frugal-lab`: studies of what compression does to activations and gradients.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/bench/bench_place.h"
+
+namespace frugal::lab {
+
+struct LabArguments : apps::PlaceArguments {  // the place: spmm
+  std::string config;
+  std::vector<std::string> sets;
+  int64_t nodes = 169343;                   // spmm: ogbn-arxiv's
+  int64_t train_steps = 400, batches = 32;  // gradient: before, and for the unit
+  std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
+  int64_t references = 8;                   // sensitivity: measurements with whole batches
+  bool policies = false;                    // gradient: these, and not ways to keep signs
+  bool json = false;
+};
+// A graph's sums over neighbours, the graph where the features are.
+void study_spmm(const LabArguments& arguments);
+// Bias and variance of the gradient of CONFIG's network under each way to keep activations.
+void study_gradient(const LabArguments& arguments);
+// The same of each policy at equal bits.
+void study_policies(const LabArguments& arguments);
+// Sensitivities of CONFIG's network as training measures them, beside the reference.
+void study_sensitivity(const LabArguments& arguments);
+// Error-bounded codecs at AC-GC's bounds on the activations of CONFIG's network, and whether its
+// gradients keep what was allowed.
+void study_bounds(const LabArguments& arguments);
+
+}  // namespace frugal::lab

@@ -1,0 +1,81 @@
+// Studies of what compression does: `frugal-lab` beside `frugal`.
+#include "apps/cli/command_line.h"
+#include "apps/cli/version.h"
+#include "apps/config/config_error.h"
+#include "core/spin.h"
+#include "lab/commands.h"
+
+namespace frugal::lab {
+namespace {
+
+using apps::add_sets;
+using apps::command;
+using apps::one_each;
+
+void add_studies(CLI::App& app) {
+  static LabArguments a;
+  const auto common = [](CLI::App* sub) { return apps::add_repeats(sub, a.json, a.repeats); };
+  CLI::App* spmm = common(command(app, "spmm", "Sums over the neighbours of a random graph"));
+  spmm->add_option("--nodes", a.nodes, "Of the graph, as dense as ogbn-arxiv")
+      ->check(CLI::Range(1, 1 << 26))
+      ->capture_default_str();
+  apps::add_place(spmm, a.device, a.dtype);
+  spmm->callback([] { study_spmm(a); });
+  CLI::App* gradient = common(
+      command(app, "gradient", "Bias and variance of the gradient by how activations are kept"));
+  gradient->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  gradient->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  gradient->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
+      ->check(CLI::Range(8, 100000))
+      ->capture_default_str();
+  one_each(gradient->add_option("--bits", a.bits, "Widths, as 4,3,2"))
+      ->delimiter(',')
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  gradient->add_flag("--policies", a.policies,
+                     "Compare policies, at 2 bits unless --bits says more");
+  add_sets(gradient, a.sets);
+  gradient->callback([gradient] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw apps::ConfigError("", "--repeats: expected at least 8 draws");
+    if (!a.policies) return study_gradient(a);
+    if (gradient->get_option("--bits")->count() == 0) a.bits = {2};
+    study_policies(a);
+  });
+  CLI::App* sensitivity = common(command(
+      app, "sensitivity", "How well training measures which tensors need bits, at L2 to L3"));
+  sensitivity->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sensitivity->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  sensitivity
+      ->add_option("--references", a.references, "Measurements with whole batches to compare with")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  add_sets(sensitivity, a.sets);
+  sensitivity->callback([] {
+    if (a.repeats != 0 && a.repeats < 8)
+      throw apps::ConfigError("", "--repeats: expected at least 8 draws");
+    study_sensitivity(a);
+  });
+  CLI::App* bounds = common(
+      command(app, "bounds", "Error-bounded codecs at AC-GC's bounds, and whether they hold"));
+  bounds->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  bounds->add_option("--train-steps", a.train_steps, "Plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  add_sets(bounds, a.sets);
+  bounds->callback([] { study_bounds(a); });
+}
+
+}  // namespace
+}  // namespace frugal::lab
+
+int main(int argc, char** argv) {
+  frugal::limit_spinning(argv);
+  CLI::App app("Studies of what compression does to activations and gradients", "frugal-lab");
+  app.set_version_flag("--version", std::string("frugal-lab ") + frugal::apps::kVersion);
+  return frugal::apps::run_command_line(app, argc, argv, frugal::lab::add_studies);
+}
