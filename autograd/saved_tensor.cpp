@@ -50,9 +50,14 @@ class SaveContext {
  public:
   SavePolicy* policy = nullptr;
   uint64_t step = 0;
+  uint64_t next_step = 0;  // of a scope that numbers its step itself
+  bool begun = false;      // was a step begun since the last scope with a policy ended?
+  bool in_scope = false;   // of a policy
 
   void begin(uint64_t new_step) {
     step = new_step;
+    next_step = new_step + 1;
+    begun = true;
     seq_ = 0;
     // What an older graph keeps was rounded as of its own step.
     entries_.clear();
@@ -380,10 +385,24 @@ int64_t slice_bytes() {
   return policy != nullptr ? policy->slice_bytes() : 0;
 }
 
-PolicyScope::PolicyScope(SavePolicy* policy) : previous_(SaveContext::current().policy) {
-  SaveContext::current().policy = policy;
+PolicyScope::PolicyScope(SavePolicy* policy)
+    : previous_(SaveContext::current().policy),
+      outermost_(policy != nullptr && !SaveContext::current().in_scope) {
+  SaveContext& context = SaveContext::current();
+  context.policy = policy;
+  if (!outermost_) return;
+  context.in_scope = true;
+  if (!context.begun) context.begin(context.next_step);
 }
-PolicyScope::~PolicyScope() { SaveContext::current().policy = previous_; }
+
+PolicyScope::PolicyScope(SavePolicy* policy, uint64_t step)
+    : PolicyScope((begin_step(step), policy)) {}
+
+PolicyScope::~PolicyScope() {
+  SaveContext& context = SaveContext::current();
+  context.policy = previous_;
+  if (outermost_) context.in_scope = context.begun = false;
+}
 
 void begin_step(uint64_t step) { SaveContext::current().begin(step); }
 

@@ -185,18 +185,26 @@ class SavePolicy {
 
 // While this lives, `policy` decides about what this thread saves. nullptr keeps everything raw
 // (level L0 without recipes).
+//
+// A scope with a policy starts a training step, whose number is one more than the last step's. It
+// starts none inside of another such scope, and none where begin_step() was called since the last
+// such scope ended: who calls begin_step() numbers the steps.
 class PolicyScope {
  public:
   explicit PolicyScope(SavePolicy* policy);
+  PolicyScope(SavePolicy* policy, uint64_t step);  // begin_step(step) first
   ~PolicyScope();
   PolicyScope(const PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;
 
  private:
   SavePolicy* previous_;
+  bool outermost_;  // of the scopes with a policy
 };
 
-// Starts a training step: SaveInfo::seq restarts at 0 and SaveInfo::step becomes `step`.
+// Starts a training step: SaveInfo::seq restarts at 0 and SaveInfo::step becomes `step`. For
+// programs that number their steps, so that a resumed run rounds as the whole run would;
+// PolicyScope alone does for all others.
 void begin_step(uint64_t step);
 
 struct Node;

@@ -34,9 +34,10 @@ class Variable {
   const Tensor& grad() const;                  // undefined until a backward pass reached this leaf
   bool has_grad() const;
   void set_grad(Tensor grad);
-  void zero_grad();              // drops the gradient
-  void set_value(Tensor value);  // leaves only; for loading and device moves
-  Variable detach() const;       // the same value, outside the graph; held if this is held
+  void zero_grad();                          // drops the gradient
+  void set_value(Tensor value);              // leaves only; for loading and device moves
+  Variable operator[](int64_t index) const;  // select(*this, 0, index), see autograd/operators.h
+  Variable detach() const;  // the same value, outside the graph; held if this is held
 
   const std::shared_ptr<Node>& producer() const;  // nullptr for a leaf
   // nullptr unless this is a leaf that requires a gradient.

@@ -1,30 +1,58 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cmath>
 
 #include "core/cuda_memory.h"
 #include "core/dtype_switch.h"
+#include "core/parallel.h"
 
 namespace frugal {
 namespace {
 
 std::atomic<uint64_t> next_storage_id{1};
 
-template <class T>
-double as_double(T value) {
-  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
-    return static_cast<double>(static_cast<float>(value));
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>)
+    return static_cast<To>(static_cast<float>(value));
+  else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
+    return To(static_cast<float>(value));
   else
-    return static_cast<double>(value);
+    return static_cast<To>(value);
 }
 
-template <class T>
-T from_double(double value) {
-  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
-    return T(static_cast<float>(value));
-  else
-    return static_cast<T>(value);
+// Does a number of `dtype` equal `value`, but for rounding of floating ones?
+bool holds(DType dtype, double value) {
+  switch (dtype) {
+    case DType::i64:  // 2^63 is the first number beyond
+      return value == std::trunc(value) && value >= -0x1p63 && value < 0x1p63;
+    case DType::i32:
+      return value == std::trunc(value) && value >= -0x1p31 && value < 0x1p31;
+    case DType::u8:
+      return value == std::trunc(value) && value >= 0 && value < 256;
+    case DType::bool_:
+      return value == 0 || value == 1;
+    default:
+      return true;
+  }
+}
+
+// What tensors for `device` are filled with on the host first; on meta nothing is.
+template <class F>
+Tensor filled_on_host(const Shape& shape, DType dtype, Device device, F value_of) {
+  Tensor host = Tensor::empty(shape, dtype, device == kMeta ? kMeta : kCpu);
+  if (device == kMeta) return host;
+  with_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* out = host.mut<T>();
+    parallel_for(0, host.numel(), 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = convert<T>(value_of(i));
+    });
+  });
+  return to_device(host, device);
 }
 
 }  // namespace
@@ -67,7 +95,7 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   dispatch(device, [&](auto backend) {
     with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const T filled = from_double<T>(value);
+      const T filled = convert<T>(value);
       if constexpr (std::is_same_v<decltype(backend), Cpu>)
         std::fill_n(tensor.mut<T>(), tensor.numel(), filled);
       else
@@ -75,6 +103,54 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
     });
   });
   return tensor;
+}
+
+Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 1, dtype, device);
+}
+
+NestedList::NestedList(std::initializer_list<NestedList> items) {
+  shape_.push_back(static_cast<int64_t>(items.size()));
+  if (items.size() == 0) return;
+  for (int64_t extent : items.begin()->shape_) shape_.push_back(extent);
+  for (const NestedList& item : items) {
+    FRUGAL_CHECK(item.shape_ == items.begin()->shape_,
+                 "[tensor] expected lists of one shape, got {} and {} side by side",
+                 items.begin()->shape_, item.shape_);
+    values_.insert(values_.end(), item.values_.begin(), item.values_.end());
+  }
+}
+
+Tensor Tensor::of(const NestedList& values, DType dtype, Device device) {
+  for (const double value : values.values())
+    FRUGAL_CHECK(holds(dtype, value), "[tensor] expected numbers that {} holds, got {}",
+                 name_of(dtype), value);
+  return filled_on_host(values.shape(), dtype, device,
+                        [&](int64_t i) { return values.values()[static_cast<size_t>(i)]; });
+}
+
+Tensor Tensor::arange(double begin, double end, double step, DType dtype, Device device) {
+  const double count = std::ceil((end - begin) / step);
+  FRUGAL_CHECK(step != 0 && count >= 0 && count < 0x1p53,
+               "[arange] expected a step that leads from {} to {}, got {}", begin, end, step);
+  FRUGAL_CHECK(count == 0 || (holds(dtype, begin) && holds(dtype, begin + step * (count - 1)) &&
+                              (is_floating(dtype) || step == std::trunc(step))),
+               "[arange] expected numbers that {} holds, got {} to {} by {}", name_of(dtype), begin,
+               end, step);
+  return filled_on_host({static_cast<int64_t>(count)}, dtype, device,
+                        [&](int64_t i) { return begin + step * static_cast<double>(i); });
+}
+
+Tensor Tensor::rand(const Shape& shape, RngKey key, DType dtype, Device device) {
+  FRUGAL_CHECK(is_floating(dtype), "[rand] expected a floating dtype, got {}", name_of(dtype));
+  return filled_on_host(shape, dtype, device,
+                        [&](int64_t i) { return uniform(key, static_cast<uint64_t>(i)); });
+}
+
+Tensor Tensor::randn(const Shape& shape, RngKey key, DType dtype, Device device) {
+  FRUGAL_CHECK(is_floating(dtype), "[randn] expected a floating dtype, got {}", name_of(dtype));
+  return filled_on_host(shape, dtype, device,
+                        [&](int64_t i) { return normal(key, static_cast<uint64_t>(i)); });
 }
 
 int64_t Tensor::size(int axis) const { return shape_[normalize_axis("tensor", axis, dim())]; }
@@ -153,6 +229,11 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
 
 Tensor Tensor::select(int axis, int64_t index) const {
   axis = normalize_axis("select", axis, dim());
+  const int64_t extent = shape_[axis];
+  FRUGAL_CHECK(index >= -extent && index < extent,
+               "[select] expected an index in [{}, {}) on axis {}, got {}", -extent, extent, axis,
+               index);
+  if (index < 0) index += extent;
   const Tensor one = slice(axis, index, index + 1);
   Shape shape, strides;
   for (int a = 0; a < dim(); ++a) {
@@ -186,7 +267,8 @@ Tensor Tensor::transpose(int a, int b) const {
   return permute(axes);
 }
 
-double Tensor::item(int64_t flat_index) const {
+template <class T>
+T Tensor::item(int64_t flat_index) const {
   FRUGAL_CHECK(defined() && device().type != DeviceType::meta,
                "[item] expected a tensor that has values, got {}", describe(*this));
   FRUGAL_CHECK(flat_index >= 0 && flat_index < numel(),
@@ -197,22 +279,56 @@ double Tensor::item(int64_t flat_index) const {
     flat_index /= shape_[axis];
   }
   return with_dtype(dtype_, [&](auto zero) {
-    using T = decltype(zero);
-    T value{};
-    copy_bytes(&value, kCpu, data<T>() + position, device(), sizeof(T));
-    return as_double(value);
+    using Stored = decltype(zero);
+    Stored value{};
+    copy_bytes(&value, kCpu, data<Stored>() + position, device(), sizeof(Stored));
+    return convert<T>(value);
   });
 }
 
-std::vector<double> Tensor::to_vector() const {
-  if (device().type == DeviceType::cuda && is_contiguous()) {
-    const CategoryScope scope(Category::workspace);
-    return to_device(*this, kCpu).to_vector();
+template <class T, class Stored>
+void Tensor::read_into(std::vector<T>& values) const {
+  const Stored* const from = data<Stored>();
+  std::array<int64_t, Shape::kMaxDim> at{};
+  int64_t position = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = convert<T>(from[position]);
+    for (int axis = dim() - 1; axis >= 0; --axis) {
+      int64_t& index = at[static_cast<size_t>(axis)];
+      position += strides_[axis];
+      if (++index < shape_[axis]) break;
+      position -= index * strides_[axis];
+      index = 0;
+    }
   }
-  std::vector<double> values(static_cast<size_t>(numel()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = item(static_cast<int64_t>(i));
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  FRUGAL_CHECK(defined() && device().type != DeviceType::meta,
+               "[to_vector] expected a tensor that has values, got {}", describe(*this));
+  std::vector<T> values(static_cast<size_t>(numel()));
+  if (device() == kCpu) {
+    with_dtype(dtype_, [&](auto zero) { read_into<T, decltype(zero)>(values); });
+  } else if (is_contiguous()) {
+    const CategoryScope scope(Category::workspace);
+    return to_device(*this, kCpu).to_vector<T>();
+  } else {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = item<T>(static_cast<int64_t>(i));
+  }
   return values;
 }
+
+#define FRUGAL_READ(T)                       \
+  template T Tensor::item<T>(int64_t) const; \
+  template std::vector<T> Tensor::to_vector<T>() const;
+FRUGAL_READ(double)
+FRUGAL_READ(float)
+FRUGAL_READ(int64_t)
+FRUGAL_READ(int32_t)
+FRUGAL_READ(uint8_t)
+FRUGAL_READ(bool)
+#undef FRUGAL_READ
 
 Tensor to_device(const Tensor& tensor, Device device) {
   if (tensor.device() == device) return tensor;

@@ -2,12 +2,15 @@
 // autograd/variable.h). Copying a Tensor copies the view, not the data. Images are NHWC, weights
 // [K, R, S, C].
 #pragma once
+#include <initializer_list>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/memory.h"
+#include "core/rng.h"
 #include "core/shape.h"
 
 namespace frugal {
@@ -36,6 +39,26 @@ class Storage {
   uint64_t version_ = 0;
 };
 
+// A number, or a list of lists of one shape: {{1, 2}, {3, 4}}. For Tensor::of().
+class NestedList {
+ public:
+  template <class T>
+  requires std::is_arithmetic_v<T> NestedList(T value)
+      : values_{static_cast<double>(value)} {  // NOLINT: meant to be implicit
+    FRUGAL_CHECK(!std::is_integral_v<T> || (values_[0] <= 0x1p53 && values_[0] >= -0x1p53),
+                 "[tensor] expected whole numbers up to 2^53, got {}; Tensor::from takes all",
+                 value);
+  }
+  NestedList(std::initializer_list<NestedList> items);  // Errors: items of different shapes
+
+  const Shape& shape() const { return shape_; }
+  const std::vector<double>& values() const { return values_; }  // in row-major order
+
+ private:
+  Shape shape_;
+  std::vector<double> values_;
+};
+
 class Tensor {
  public:
   Tensor() = default;  // undefined
@@ -45,8 +68,21 @@ class Tensor {
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
                      Device device = kCpu);
+  static Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);  // cpu, dtype_of<T>
+  // From numbers in braces: of({{1, 2}, {3, 4}}) is [2, 2], of({1}) is [1], of(1) is [].
+  // Errors: lists of different lengths; a number that `dtype` does not hold, as 0.5 in i64.
+  static Tensor of(const NestedList& values, DType dtype = DType::f32, Device device = kCpu);
+  // begin, begin + step, ... to before `end`.  Errors: a step of 0 or away from `end`.
+  static Tensor arange(double begin, double end, double step = 1, DType dtype = DType::f32,
+                       Device device = kCpu);
+  // Uniform in [0, 1), and standard normal. Element i depends on the key and i alone, on every
+  // device. Rng (core/rng.h) hands out keys.  Errors: a dtype that is not floating.
+  static Tensor rand(const Shape& shape, RngKey key, DType dtype = DType::f32,
+                     Device device = kCpu);
+  static Tensor randn(const Shape& shape, RngKey key, DType dtype = DType::f32,
+                      Device device = kCpu);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -80,17 +116,24 @@ class Tensor {
   Tensor view(const Shape& shape) const;  // REQUIRES: contiguous; one extent may be -1
   Tensor as_strided(const Shape& shape, const Shape& strides, int64_t offset) const;
   Tensor slice(int axis, int64_t begin, int64_t end) const;  // [begin, end) of one axis
-  Tensor select(int axis, int64_t index) const;              // drops the axis
+  // Drops the axis. A negative index counts from the end.
+  Tensor select(int axis, int64_t index) const;
+  Tensor operator[](int64_t index) const { return select(0, index); }
   Tensor permute(const std::vector<int>& axes) const;
   Tensor transpose(int a, int b) const;
 
-  // Reads one element, whatever the dtype, waiting for its device. For tests, reports and scalars.
-  // Errors: `meta`.
-  double item(int64_t flat_index = 0) const;
-  std::vector<double> to_vector() const;
+  // Reads one element or all, in row-major order, whatever the dtype, waiting for the device. For
+  // tests, reports and scalars. T: double, float, int64_t, int32_t, uint8_t, bool.
+  // Errors: undefined, `meta`.
+  template <class T = double>
+  T item(int64_t flat_index = 0) const;
+  template <class T = double>
+  std::vector<T> to_vector() const;
 
  private:
   void require(DType dtype) const;
+  template <class T, class Stored>
+  void read_into(std::vector<T>& values) const;
   std::shared_ptr<Storage> storage_;
   Shape shape_, strides_;
   int64_t offset_ = 0;

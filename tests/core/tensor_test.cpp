@@ -99,3 +99,67 @@ TEST_CASE("devices parse") {
   CHECK_THROWS_WITH_AS(Device::parse("gpu"), doctest::Contains("expected cpu, cuda"), Error);
   CHECK_THROWS_AS(Device::parse("cuda:x"), Error);
 }
+
+TEST_CASE("tensors are made from numbers in braces") {
+  const Tensor x = Tensor::of({{1, 2, 3}, {4, 5, 6}});
+  CHECK(x.shape() == Shape{2, 3});
+  CHECK(x.dtype() == DType::f32);
+  CHECK(x.to_vector() == std::vector<double>{1, 2, 3, 4, 5, 6});
+  CHECK(Tensor::of(2.5).shape() == Shape{});
+  CHECK(Tensor::of({2.5}).shape() == Shape{1});
+  CHECK(Tensor::of({{1}}).shape() == Shape{1, 1});
+  CHECK(Tensor::of({{{1, 2}}, {{3, 4}}}).shape() == Shape{2, 1, 2});
+  CHECK(Tensor::of({0, 2, 1}, DType::i64).to_vector<int64_t>() == std::vector<int64_t>{0, 2, 1});
+  CHECK(Tensor::of({1, 2}, DType::f32, kMeta).device() == kMeta);
+  CHECK_THROWS_WITH_AS(Tensor::of({{1, 2}, {3}}),
+                       doctest::Contains("lists of one shape, got [2] and [1]"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::of({1, 0.5}, DType::i64),
+                       doctest::Contains("numbers that i64 holds, got 0.5"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::of({256}, DType::u8), doctest::Contains("u8"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::of({NAN}, DType::i32), doctest::Contains("i32"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::of({INT64_MAX}), doctest::Contains("up to 2^53"), Error);
+}
+
+TEST_CASE("factories: ones, arange, rand, randn") {
+  CHECK(Tensor::ones({2}).to_vector() == std::vector<double>{1, 1});
+  CHECK(Tensor::arange(0, 3).to_vector() == std::vector<double>{0, 1, 2});
+  CHECK(Tensor::arange(3, 0, -2).to_vector() == std::vector<double>{3, 1});
+  CHECK(Tensor::arange(0, 1, 0.25, DType::f64).to_vector() ==
+        std::vector<double>{0, 0.25, 0.5, 0.75});
+  CHECK(Tensor::arange(0, 0, 1, DType::u8).numel() == 0);
+  CHECK(Tensor::arange(0, 256, 1, DType::u8).numel() == 256);
+  CHECK_THROWS_WITH_AS(Tensor::arange(0, 1, 0), doctest::Contains("[arange]"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::arange(0, 1, -1), doctest::Contains("leads from 0 to 1"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::arange(0, 2, 0.5, DType::i64), doctest::Contains("i64 holds"),
+                       Error);
+  CHECK_THROWS_WITH_AS(Tensor::arange(0, 257, 1, DType::u8), doctest::Contains("u8 holds"), Error);
+
+  const RngKey key{7, 1};
+  const Tensor u = Tensor::rand({3000}, key), n = Tensor::randn({3000}, key);
+  CHECK(u.item(5) == static_cast<double>(uniform(key, 5)));
+  CHECK(n.item(2999) == static_cast<double>(normal(key, 2999)));
+  CHECK(Tensor::rand({4}, key).to_vector() != Tensor::rand({4}, {8, 1}).to_vector());
+  CHECK(Tensor::randn({4}, key, DType::f64).dtype() == DType::f64);
+  CHECK_THROWS_WITH_AS(Tensor::rand({2}, key, DType::i64), doctest::Contains("floating"), Error);
+}
+
+TEST_CASE("indexing, and values of other types") {
+  const Tensor x = Tensor::of({{1, 2, 3}, {4, 5, 6}});
+  CHECK(x[1].to_vector() == std::vector<double>{4, 5, 6});
+  CHECK(x[-2][2].item() == 3);
+  CHECK(x[0].storage()->id() == x.storage()->id());
+  CHECK(x.select(1, -1).to_vector<float>() == std::vector<float>{3, 6});
+  CHECK(x.transpose(0, 1).to_vector<int32_t>() == std::vector<int32_t>{1, 4, 2, 5, 3, 6});
+  CHECK(x.transpose(0, 1).slice(0, 1, 3).to_vector<uint8_t>() == std::vector<uint8_t>{2, 5, 3, 6});
+  CHECK(Tensor::of({1, 0}, DType::bool_).to_vector<bool>() == std::vector<bool>{true, false});
+  CHECK(Tensor::from<int64_t>({INT64_MAX}, {1}).item<int64_t>() == INT64_MAX);
+  CHECK(Tensor::from<int64_t>({INT64_MAX}, {}).to_vector<int64_t>()[0] == INT64_MAX);
+  CHECK(Tensor::zeros({0, 2}).to_vector().empty());
+  CHECK_THROWS_WITH_AS(x[2], doctest::Contains("[select] expected an index in [-2, 2) on axis 0"),
+                       Error);
+  CHECK_THROWS_WITH_AS(x[-3], doctest::Contains("got -3"), Error);
+  CHECK_THROWS_AS(Tensor::of(1)[0], Error);
+  CHECK_THROWS_WITH_AS(Tensor::zeros({2}, DType::f32, kMeta).to_vector(),
+                       doctest::Contains("[to_vector] expected a tensor that has values"), Error);
+  CHECK_THROWS_WITH_AS(Tensor().to_vector(), doctest::Contains("an undefined tensor"), Error);
+}
