@@ -22,6 +22,11 @@ Tensor filled(Init& init, const Shape& shape, Draw draw) {
 
 }  // namespace
 
+Init& default_init() {
+  thread_local Init init;
+  return init;
+}
+
 Tensor uniform(Init& init, const Shape& shape, double bound) {
   return filled(init, shape, [bound](RngKey key, uint64_t i) {
     return static_cast<float>(bound) * (2 * frugal::uniform(key, i) - 1);

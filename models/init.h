@@ -11,6 +11,11 @@ struct Init {
   Device device = kCpu;  // meta: shapes only
 };
 
+// Layers that are made without an Init draw from this one of their thread: seed 0, on the CPU. So
+// their values depend on the order in which the thread makes its layers. Assign to it for another
+// seed or device: default_init() = {Rng(7)}.
+Init& default_init();
+
 // Where the values of a tensor for `device` are computed: on the host; on meta nowhere.
 inline Device drawn_on(Device device) { return device == kMeta ? kMeta : kCpu; }
 

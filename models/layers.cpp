@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "models/activations.h"
 #include "models/checkpointed.h"
 
 namespace frugal::models {
@@ -77,16 +78,33 @@ Linear::Linear(Init& init, int64_t in, int64_t out)
 
 Variable Linear::forward(Variable x, Context&) { return linear(x, weight_, bias_); }
 
-void Sequential::append(std::shared_ptr<Module> module) {
+void Sequential::append_module(std::shared_ptr<Module> module) {
+  FRUGAL_CHECK(module != nullptr, "[sequential] expected a module, got a null pointer");
   register_module(std::to_string(modules_.size()), module);
   modules_.push_back(std::move(module));
 }
 
+Module& Sequential::operator[](size_t index) const {
+  FRUGAL_CHECK(index < size(), "[sequential] expected an index below {}, got {}", size(), index);
+  return *modules_[index];
+}
+
 Variable Sequential::forward(Variable x, Context& context) {
-  for (const auto& module : modules_)
-    x = checkpointed(context, std::move(x), [module](Variable in, Context& inner) {
-      return module->forward(std::move(in), inner);
-    });
+  for (size_t i = 0; i < size(); ++i) {
+    const std::shared_ptr<Module>& module = modules_[i];
+    const auto norm = std::dynamic_pointer_cast<BatchNorm2d>(module);
+    if (norm != nullptr && i + 1 < size() &&
+        dynamic_cast<Relu*>(modules_[i + 1].get()) != nullptr) {
+      ++i;
+      x = checkpointed(context, std::move(x), [norm](const Variable& in, Context& inner) {
+        return norm->forward_relu(in, inner);
+      });
+    } else {
+      x = checkpointed(context, std::move(x), [module](Variable in, Context& inner) {
+        return module->forward(std::move(in), inner);
+      });
+    }
+  }
   return x;
 }
 

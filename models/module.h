@@ -35,8 +35,10 @@ class Module {
  public:
   virtual ~Module() = default;
   Module() = default;
+  Module(Module&&) = default;  // parameters, buffers and children stay where they are in memory
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
+  Module& operator=(Module&&) = delete;
 
   // A caller that moves x in lets its bytes go as soon as no layer needs them.
   virtual Variable forward(Variable x, Context& context) = 0;
@@ -57,12 +59,14 @@ class Module {
     std::string name;
     Tensor* buffer;
   };
-  std::vector<NamedParameter> parameters();           // in registration order, depth first
+  // In registration order, depth first. Optimizers take them as they are:
+  // optim::Sgd(model.parameters(), {.momentum = 0.9}).
+  std::vector<NamedParameter> parameters();
   Device device() const;                              // of the parameters; cpu without any
   DType activations() const { return activations_; }  // f32, or bf16 on CUDA
   void set_activations(DType dtype) { activations_ = dtype; }
   std::vector<NamedBuffer> buffers();  // running_mean, running_var, num_batches_tracked
-  void zero_grad();
+  void zero_grad();                    // drops all gradients
 
  protected:
   Variable& register_parameter(const std::string& name, Tensor value,

@@ -9,6 +9,7 @@ namespace frugal::models {
 class LayerNorm : public Module {
  public:
   LayerNorm(Init& init, int64_t width, double eps);
+  explicit LayerNorm(int64_t width, double eps = 1e-5) : LayerNorm(default_init(), width, eps) {}
   Variable forward(Variable x, Context& context) override;
 
  private:
@@ -17,7 +18,7 @@ class LayerNorm : public Module {
 };
 
 // gelu(dense(x)) in one pass.
-Variable dense_gelu(const Dense& dense, const Variable& x, Gelu kind = Gelu::exact);
+Variable dense_gelu(const Dense& dense, const Variable& x, frugal::Gelu kind = frugal::Gelu::exact);
 
 struct SelfAttentionOptions {
   int64_t heads = 1;

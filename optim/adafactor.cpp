@@ -7,7 +7,7 @@
 namespace frugal::optim {
 
 Adafactor::Adafactor(const std::vector<ParameterGroup>& groups, const AdafactorOptions& options)
-    : SlotOptimizer("adafactor", groups), options_(options) {
+    : SlotOptimizer("adafactor", groups, options.weight_decay), options_(options) {
   FRUGAL_CHECK(options.decay_rate > 0, "[adafactor] expected a decay_rate above 0, got {}",
                options.decay_rate);
   FRUGAL_CHECK(options.clip > 0, "[adafactor] expected a clip above 0, got {}", options.clip);

@@ -10,6 +10,7 @@ struct AdafactorOptions {
   // Steps are the rate times the parameter's root mean square (at least 1e-3), so that the rate is
   // relative: the paper's is min(1e-2, 1 / sqrt(t)). Else the rate alone.
   bool scale_parameter = true;
+  double weight_decay = 0;  // of groups that name none
 };
 
 // Weight decay is decoupled, as AdamW's. State: "r/<parameter>" [size(0)] and "c/<parameter>" [the
@@ -17,7 +18,11 @@ struct AdafactorOptions {
 // Errors: decay_rate or clip not above 0.  Ref: Shazeer & Stern 2018.
 class Adafactor : public SlotOptimizer {
  public:
-  Adafactor(const std::vector<ParameterGroup>& groups, const AdafactorOptions& options);
+  explicit Adafactor(const std::vector<ParameterGroup>& groups,
+                     const AdafactorOptions& options = {});
+  template <NamedParameters P>
+  explicit Adafactor(const P& parameters, const AdafactorOptions& options = {})
+      : Adafactor(one_group(parameters), options) {}
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

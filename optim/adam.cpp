@@ -12,7 +12,7 @@ void check_adam_options(const char* op, const AdamOptions& options) {
 }
 
 Adam::Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options)
-    : SlotOptimizer("adam", groups), options_(options) {
+    : SlotOptimizer("adam", groups, options.weight_decay), options_(options) {
   check_adam_options("adam", options);
 }
 

@@ -8,7 +8,8 @@ namespace frugal::optim {
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
-  bool decoupled = true;  // AdamW; else the decay is a part of the gradient (Adam)
+  bool decoupled = true;    // AdamW; else the decay is a part of the gradient (Adam)
+  double weight_decay = 0;  // of groups that name none
 };
 
 // Errors: a beta outside [0, 1), eps not above 0, naming `op`.
@@ -18,7 +19,10 @@ void check_adam_options(const char* op, const AdamOptions& options);
 // Ref: Kingma & Ba 2015; Loshchilov & Hutter 2019.
 class Adam : public SlotOptimizer {
  public:
-  Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options);
+  explicit Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options = {});
+  template <NamedParameters P>
+  explicit Adam(const P& parameters, const AdamOptions& options = {})
+      : Adam(one_group(parameters), options) {}
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

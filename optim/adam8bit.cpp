@@ -17,7 +17,7 @@ uint64_t hash(const std::string& text) {
 }  // namespace
 
 Adam8bit::Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options)
-    : SlotOptimizer("adam8bit", groups), options_(options) {
+    : SlotOptimizer("adam8bit", groups, options.adam.weight_decay), options_(options) {
   check_adam_options("adam8bit", options.adam);
   FRUGAL_CHECK(options.least_elements >= 0,
                "[adam8bit] expected least_elements of at least 0, got {}", options.least_elements);

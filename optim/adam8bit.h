@@ -22,7 +22,10 @@ struct Adam8bitOptions {
 // Errors: as Adam; a negative least_elements.  Ref: Dettmers et al. 2022.
 class Adam8bit : public SlotOptimizer {
  public:
-  Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options);
+  explicit Adam8bit(const std::vector<ParameterGroup>& groups, const Adam8bitOptions& options = {});
+  template <NamedParameters P>
+  explicit Adam8bit(const P& parameters, const Adam8bitOptions& options = {})
+      : Adam8bit(one_group(parameters), options) {}
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

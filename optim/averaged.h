@@ -14,6 +14,7 @@ class Averaged : public Optimizer {
            std::vector<std::pair<std::string, Variable>> parameters, const EmaOptions& options);
 
   void step(double lr) override;
+  void zero_grad() override { inner_->zero_grad(); }
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // of both
   void load_state(const NamedTensors& state) override;

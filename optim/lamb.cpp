@@ -5,7 +5,7 @@
 namespace frugal::optim {
 
 Lamb::Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options)
-    : SlotOptimizer("lamb", groups), options_(options) {
+    : SlotOptimizer("lamb", groups, options.weight_decay), options_(options) {
   check_adam_options("lamb", {options.beta1, options.beta2, options.eps});
 }
 

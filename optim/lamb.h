@@ -10,13 +10,17 @@ struct LambOptions {
   // Parameters without weight decay (norms and biases, see decay_groups) take steps of the rate
   // alone, as the published runs did; or they are scaled like all others.
   bool adapt_without_decay = false;
+  double weight_decay = 0;  // of groups that name none
 };
 
 // State: "m/<parameter>" and "v/<parameter>" like the parameter.
 // Errors: a beta outside [0, 1), eps not above 0.  Ref: You et al. 2020, algorithm 2.
 class Lamb : public SlotOptimizer {
  public:
-  Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options);
+  explicit Lamb(const std::vector<ParameterGroup>& groups, const LambOptions& options = {});
+  template <NamedParameters P>
+  explicit Lamb(const P& parameters, const LambOptions& options = {})
+      : Lamb(one_group(parameters), options) {}
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

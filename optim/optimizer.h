@@ -1,5 +1,7 @@
 // Optimizer: updates parameters in place from their gradients.
 #pragma once
+#include <concepts>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,9 +12,30 @@ namespace frugal {
 
 struct ParameterGroup {
   std::vector<std::pair<std::string, Variable>> parameters;
-  double lr_scale = 1;  // multiplies the schedule's rate
-  double weight_decay = 0;
+  double lr_scale = 1;                      // multiplies the schedule's rate
+  std::optional<double> weight_decay = {};  // without one: the options' of the optimizer
 };
+
+// What Module::parameters() gives: things with a name and a pointer to a Variable.
+template <class P>
+concept NamedParameters = requires(const P& parameters) {
+  { parameters.begin()->name } -> std::convertible_to<std::string>;
+  { *parameters.begin()->parameter } -> std::convertible_to<Variable>;
+};
+
+// Names and handles, as groups and decay_groups() take them.
+template <NamedParameters P>
+std::vector<std::pair<std::string, Variable>> named_variables(const P& parameters) {
+  std::vector<std::pair<std::string, Variable>> all;
+  for (const auto& p : parameters) all.emplace_back(p.name, *p.parameter);
+  return all;
+}
+
+// All parameters in one group.
+template <NamedParameters P>
+std::vector<ParameterGroup> one_group(const P& parameters) {
+  return {{named_variables(parameters), 1, {}}};
+}
 
 class Optimizer {
  public:
@@ -22,7 +45,10 @@ class Optimizer {
   // One update at learning rate `lr` (before lr_scale); parameters without a gradient are left
   // alone.
   virtual void step(double lr) = 0;
-  // The same of the one parameter whose gradient this is. False if it is none of the optimizer's.
+  // Drops the gradients of all its parameters.
+  virtual void zero_grad() = 0;
+  // The same as step() of the one parameter whose gradient this is. False if it is none of the
+  // optimizer's.
   virtual bool step_leaf(const GradAccumulator& leaf, double lr) = 0;
   // State for checkpoints: names and tensors, in category `optimizer`; empty before the first step.
   virtual NamedTensors state() const = 0;

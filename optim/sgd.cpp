@@ -19,11 +19,11 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : option
   FRUGAL_CHECK(!options.nesterov || options.momentum > 0,
                "[sgd] expected a momentum above 0 for Nesterov's variant");
   for (ParameterGroup& group : groups) {
-    FRUGAL_CHECK(group.weight_decay >= 0, "[sgd] expected a weight decay of at least 0, got {}",
-                 group.weight_decay);
+    const double decay = group.weight_decay.value_or(options.weight_decay);
+    FRUGAL_CHECK(decay >= 0, "[sgd] expected a weight decay of at least 0, got {}", decay);
     for (auto& [name, parameter] : group.parameters) {
       slot_of_.add("sgd", name, parameter);
-      slots_.push_back({name, parameter, {}, group.lr_scale, group.weight_decay});
+      slots_.push_back({name, parameter, {}, group.lr_scale, decay});
     }
   }
 }
@@ -60,6 +60,10 @@ void Sgd::step(double lr) {
   std::vector<Slot*> all;
   for (Slot& slot : slots_) all.push_back(&slot);
   update(all, lr);
+}
+
+void Sgd::zero_grad() {
+  for (Slot& slot : slots_) slot.parameter.zero_grad();
 }
 
 bool Sgd::step_leaf(const GradAccumulator& leaf, double lr) {
@@ -107,6 +111,7 @@ std::vector<ParameterGroup> decay_groups(
     bool decay_one_dimensional) {
   ParameterGroup decayed, plain;
   decayed.weight_decay = weight_decay;
+  plain.weight_decay = 0;
   for (const auto& entry : parameters) {
     const bool one_dimensional = entry.second.value().dim() <= 1;
     (one_dimensional && !decay_one_dimensional ? plain : decayed).parameters.push_back(entry);

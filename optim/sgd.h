@@ -9,14 +9,19 @@ namespace frugal::optim {
 struct SgdOptions {
   double momentum = 0.9;
   bool nesterov = false;
+  double weight_decay = 0;  // of groups that name none
 };
 
 class Sgd : public Optimizer {
  public:
   // Errors: momentum outside [0, 1), Nesterov without momentum, a negative weight decay, a
   // parameter that comes twice. state() and load_state(): a name that comes twice.
-  Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options);
+  explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
+  template <NamedParameters P>
+  explicit Sgd(const P& parameters, const SgdOptions& options = {})
+      : Sgd(one_group(parameters), options) {}
   void step(double lr) override;
+  void zero_grad() override;
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // "momentum/<parameter>"
   void load_state(const NamedTensors& state) override;

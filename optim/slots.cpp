@@ -10,16 +10,18 @@ namespace {
 const std::string kSteps = "steps";
 }
 
-SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups) : op_(op) {
+SlotOptimizer::SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups,
+                             double weight_decay)
+    : op_(op) {
   std::set<std::string> names;
   for (const ParameterGroup& group : groups) {
-    FRUGAL_CHECK(group.weight_decay >= 0, "[{}] expected a weight decay of at least 0, got {}", op,
-                 group.weight_decay);
+    const double decay = group.weight_decay.value_or(weight_decay);
+    FRUGAL_CHECK(decay >= 0, "[{}] expected a weight decay of at least 0, got {}", op, decay);
     for (const auto& [name, parameter] : group.parameters) {
       FRUGAL_CHECK(names.insert(name).second, "[{}] expected one parameter '{}', got two", op,
                    name);
       slot_of_.add(op, name, parameter);
-      slots_.push_back({name, parameter, group.lr_scale, group.weight_decay, 0, {}});
+      slots_.push_back({name, parameter, group.lr_scale, decay, 0, {}});
     }
   }
 }
@@ -52,6 +54,10 @@ void SlotOptimizer::step(double lr) {
 void SlotOptimizer::take_back() {
   for (Slot& slot : slots_)
     if (slot.parameter.has_grad()) --slot.steps;
+}
+
+void SlotOptimizer::zero_grad() {
+  for (Slot& slot : slots_) slot.parameter.zero_grad();
 }
 
 bool SlotOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {

@@ -9,6 +9,7 @@ namespace frugal::optim {
 class SlotOptimizer : public Optimizer {
  public:
   void step(double lr) final;
+  void zero_grad() final;
   bool step_leaf(const GradAccumulator& leaf, double lr) final;
   // "steps/<parameter>" [] i64 and "<part>/<parameter>", of the parameters updated so far.
   NamedTensors state() const final;
@@ -31,8 +32,9 @@ class SlotOptimizer : public Optimizer {
     std::vector<Tensor> parts;  // empty before the first update, which finds zeros
   };
 
-  // op: for messages.  Errors: a negative weight decay, a parameter or a name that comes twice.
-  SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups);
+  // op: for messages. weight_decay: of groups that name none.  Errors: a negative weight decay, a
+  // parameter or a name that comes twice.
+  SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups, double weight_decay);
   // The state of one parameter; the same at every call.
   virtual std::vector<Part> parts_of(const Slot& slot) const = 0;
   // One update at rate lr (lr_scale is in it) of a slot whose parameter has a gradient.

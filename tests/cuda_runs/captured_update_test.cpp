@@ -166,6 +166,7 @@ class Foreign : public Optimizer {
     if (way_ == Way::launches) ops::fill(parameter_.grad(), 0);
   }
   bool step_leaf(const GradAccumulator&, double) override { return false; }
+  void zero_grad() override { parameter_.zero_grad(); }
   NamedTensors state() const override {
     NamedTensors state{{"steps", Tensor::from<int64_t>({steps_}, {})}};
     if (way_ == Way::grows) state.resize(static_cast<size_t>(steps_) + 1, state.front());

@@ -1,0 +1,83 @@
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include "optim/adafactor.h"
+#include "optim/adam8bit.h"
+#include "optim/averaged.h"
+#include "optim/lamb.h"
+#include "optim/sgd.h"
+
+using namespace frugal;
+using namespace frugal::optim;
+
+namespace {
+
+// As Module::parameters() gives it.
+struct Named {
+  std::string name;
+  Variable* parameter;
+};
+
+}  // namespace
+
+TEST_CASE("optimizers take a module's parameters as they are") {
+  const auto check = [](auto make) {
+    Variable a = Variable::parameter(Tensor::of({1, 2})), b = Variable::parameter(Tensor::of({3}));
+    const std::vector<Named> parameters{{"a", &a}, {"b", &b}};
+    const std::unique_ptr<Optimizer> optimizer = make(parameters);
+    for (Variable* p : {&a, &b}) p->set_grad(Tensor::ones(p->shape()));
+    optimizer->step(0.1);
+    CHECK(a.value().item(0) < 1);
+    CHECK(b.value().item(0) < 3);
+    optimizer->zero_grad();
+    CHECK(!a.has_grad());
+    CHECK(!b.has_grad());
+    const std::vector<double> before = a.value().to_vector();
+    optimizer->step(0.1);
+    CHECK(a.value().to_vector() == before);
+  };
+  check([](const auto& p) { return std::make_unique<Sgd>(p, SgdOptions{.momentum = 0}); });
+  check([](const auto& p) { return std::make_unique<Adam>(p); });
+  check([](const auto& p) { return std::make_unique<Adam8bit>(p); });
+  check([](const auto& p) { return std::make_unique<Adafactor>(p); });
+  check([](const auto& p) { return std::make_unique<Lamb>(p); });
+  check([](const auto& p) {
+    return std::make_unique<Averaged>(std::make_unique<Sgd>(p), named_variables(p), EmaOptions{});
+  });
+}
+
+TEST_CASE("the weight decay of the options holds for groups that name none") {
+  const auto decayed = [](std::optional<double> own, double common) {
+    Variable p = Variable::parameter(Tensor::of({1}));
+    Sgd sgd({ParameterGroup{{{"p", p}}, 1, own}}, {.momentum = 0, .weight_decay = common});
+    p.set_grad(Tensor::zeros({1}));
+    sgd.step(0.5);
+    return p.value().item();
+  };
+  CHECK(decayed({}, 0.5) == 0.75);
+  CHECK(decayed(0, 0.5) == 1);
+  CHECK(decayed(0.25, 0.5) == 0.875);
+  CHECK(decayed({}, 0) == 1);
+  CHECK_THROWS_WITH_AS(decayed({}, -1), doctest::Contains("weight decay of at least 0"), Error);
+  const auto rates = [](auto make) {
+    Variable p = Variable::parameter(Tensor::of({1}));
+    const auto optimizer = make(std::vector<Named>{{"p", &p}});
+    p.set_grad(Tensor::zeros({1}));
+    optimizer->step(0.5);
+    return p.value().item();
+  };
+  CHECK(rates([](const auto& p) {
+          return std::make_unique<Adam>(p, AdamOptions{.weight_decay = 0.5});
+        }) == 0.75);
+  CHECK(rates([](const auto& p) {
+          return std::make_unique<Adam8bit>(p, Adam8bitOptions{.adam = {.weight_decay = 0.5}});
+        }) == 0.75);
+  CHECK(rates([](const auto& p) {
+          return std::make_unique<Lamb>(p, LambOptions{.weight_decay = 0.5});
+        }) < 1);
+  CHECK(rates([](const auto& p) {
+          return std::make_unique<Adafactor>(
+              p, AdafactorOptions{.scale_parameter = false, .weight_decay = 0.5});
+        }) == 0.75);
+}
