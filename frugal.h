@@ -128,3 +128,4 @@
 #include "optim/sgd.h"
 #include "optim/slots.h"
 #include "optim/variance_guard.h"
+#include "train/model_file.h"

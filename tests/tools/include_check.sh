@@ -5,7 +5,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$1"
 
-folders="core ops autograd compress optim models data apps bench lab"
+folders="core ops autograd compress optim models data train apps bench lab"
 # Folders and files of ours that each folder may include.
 declare -A ours=(
   [core]="core/"
@@ -15,9 +15,10 @@ declare -A ours=(
   [optim]="optim/ autograd/ ops/ core/"
   [models]="models/ autograd/ ops/ core/"
   [data]="data/ core/"
-  [apps]="apps/ autograd/ compress/ core/ data/ models/ ops/ optim/ bench/op_table/"
+  [train]="train/ autograd/ compress/ core/ data/ models/ ops/ optim/"
+  [apps]="apps/ train/ autograd/ compress/ core/ data/ models/ ops/ optim/ bench/op_table/"
   [bench]="bench/ autograd/ ops/ core/"
-  [lab]="lab/ apps/ autograd/ compress/ core/ data/ models/ ops/ optim/"
+  [lab]="lab/ apps/ train/ autograd/ compress/ core/ data/ models/ ops/ optim/"
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(

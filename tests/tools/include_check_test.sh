@@ -5,7 +5,7 @@ set -euo pipefail
 check=$1
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{core,ops,autograd,compress,optim,models,data,apps}
+mkdir -p "$tree"/{core,ops,autograd,compress,optim,models,data,train,apps}
 
 allowed() {  # FILE INCLUDE
   mkdir -p "$(dirname "$tree/$1")"
@@ -34,6 +34,12 @@ allowed data/formats/zip.cpp '<archive.h>'
 allowed data/graph/graph_partition.cpp '<metis.h>'
 allowed ops/dense/matmul_reference.cpp '<Eigen/Core>'
 allowed apps/main.cpp '"compress/policy.h"'
+allowed train/trainer.h '"compress/policy.h"'
+allowed apps/main.cpp '"train/trainer.h"'
+forbidden train/a.cpp '"apps/json.h"'
+forbidden train/a.cpp '<nlohmann/json.hpp>'
+forbidden train/a.cpp '<CLI/CLI.hpp>'
+forbidden models/a.cpp '"train/trainer.h"'
 forbidden core/a.h '"ops/dense/copy.h"'
 forbidden ops/a.h '"autograd/variable.h"'
 forbidden ops/a.cpp '<dnnl.hpp>'
