@@ -45,6 +45,7 @@ inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657
     kLoader{"order and augmentation of images", 0x6c6f616465720000, 1},
     kMaskedTokens{"masked tokens", 0x6d61736b65640000, 1},
     kSeedNodeOrder{"order of the nodes whose neighbours are sampled", 0x6e65696768626f72, 1},
+    kPictureSplit{"pictures to train, validate and test on", 0x7069637475726573, 1},
     kPartition{"partition of a graph", 0x706172746974696f, 1},
     kSaintEstimate{"subgraphs that estimate GraphSAINT's weights", 0x70726573616d706c, 1},
     kSaint{"GraphSAINT's subgraphs", 0x7361696e74000000, 1},
@@ -53,14 +54,12 @@ inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657
     kNodeSplit{"nodes to train, validate and test on", 0x73706c6974000000, 1},
     kTextWindows{"windows of a text", 0x77696e646f770000, 1};
 
-inline constexpr std::array kAll = {kInitialWeights,  kTrainImages,     kTestImages,
-                                    kImageClasses,    kGeneratedTokens, kGraphEdges,
-                                    kGraphFeatures,   kTrainSequences,  kTestSequences,
-                                    kTrackingDropout, kDropout,         kClusterOrder,
-                                    kFanOut,          kLoader,          kMaskedTokens,
-                                    kSeedNodeOrder,   kPartition,       kSaintEstimate,
-                                    kSaint,           kSequenceOrder,   kSequenceBatchOrder,
-                                    kNodeSplit,       kTextWindows};
+inline constexpr std::array kAll = {
+    kInitialWeights, kTrainImages,        kTestImages,     kImageClasses,  kGeneratedTokens,
+    kGraphEdges,     kGraphFeatures,      kTrainSequences, kTestSequences, kTrackingDropout,
+    kDropout,        kClusterOrder,       kFanOut,         kLoader,        kMaskedTokens,
+    kSeedNodeOrder,  kPartition,          kPictureSplit,   kSaintEstimate, kSaint,
+    kSequenceOrder,  kSequenceBatchOrder, kNodeSplit,      kTextWindows};
 
 // Streams that round are seeded by hashes and need no offsets: of saved tensors by one of (seed,
 // step, tensor), see compress/quantize/quantize.h, of 8-bit AdamW's state by one of the parameter's

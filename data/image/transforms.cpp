@@ -3,22 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/image/draws.h"
+
 namespace frugal::data {
-namespace {
-
-// A decorator draws at counters 0, 1, ... of its key. The inner key comes from a counter that no
-// decorator uses.
-RngKey inner_key(RngKey key) {
-  const auto words = philox(key, ~uint64_t{0});
-  return {words[0] | static_cast<uint64_t>(words[1]) << 32, key.offset};
-}
-
-// A number in [0, bound) from counter `index`.
-int64_t draw(RngKey key, uint64_t index, int64_t bound) {
-  return static_cast<int64_t>(uniform_int(key, index, static_cast<uint64_t>(bound)));
-}
-
-}  // namespace
 
 Normalize::Normalize(DatasetPtr inner, const std::vector<double>& mean,
                      const std::vector<double>& std)

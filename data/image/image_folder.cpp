@@ -1,0 +1,290 @@
+#include "data/image/image_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/quoted.h"
+#include "core/random_streams.h"
+#include "data/formats/csv.h"
+#include "data/formats/file_bytes.h"
+#include "data/image/draws.h"
+#include "data/image/picture.h"
+#include "data/loader.h"
+
+namespace frugal::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Labels = std::map<std::string, int64_t, std::less<>>;
+
+Labels labels_of(const std::vector<std::string>& classes) {
+  Labels labels;
+  for (const std::string& name : classes)
+    FRUGAL_CHECK(labels.emplace(name, static_cast<int64_t>(labels.size())).second,
+                 "[pictures] expected each class once, got {} twice", in_quotes(name));
+  return labels;
+}
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    entries.push_back(it->path());
+  FRUGAL_CHECK(!error, "[pictures] cannot read the folder {}: {}", in_quotes(folder.string()),
+               error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+// Pictures below `folder`, in folders of any depth, sorted by path.
+void add_pictures(const fs::path& folder, int64_t label, std::vector<PictureFile>& files) {
+  for (const fs::path& path : sorted_entries(folder)) {
+    std::error_code error;
+    if (fs::is_directory(path, error))
+      add_pictures(path, label, files);
+    else if (has_picture_name(path.string()))
+      files.push_back({path.string(), label});
+  }
+}
+
+int64_t label_in(const Labels& labels, std::string_view name, const std::string& where) {
+  const auto found = labels.find(name);
+  FRUGAL_CHECK(found != labels.end(),
+               "[pictures] {}: expected one of the {} classes of the training set, got {}", where,
+               labels.size(), in_quotes(name));
+  return found->second;
+}
+
+bool is_whole_number(std::string_view text) {
+  return !text.empty() && text.size() <= 9 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The part of a picture that becomes a sample while training.
+PictureBox random_part(const PictureInfo& info, double least_area, RngKey key) {
+  RectangleOptions options;
+  options.least_area = least_area;
+  if (const auto part = draw_rectangle(key, 0, info.height, info.width, options))
+    return {static_cast<double>(part->top), static_cast<double>(part->left),
+            static_cast<double>(part->height), static_cast<double>(part->width)};
+  // The largest part in the middle whose ratio is allowed.
+  const auto h = static_cast<double>(info.height), w = static_cast<double>(info.width);
+  const double ratio = std::clamp(w / h, options.least_ratio, options.most_ratio);
+  const double height = std::min(h, w / ratio), width = std::min(w, h * ratio);
+  return {(h - height) / 2, (w - width) / 2, height, width};
+}
+
+// The part for evaluation: the shorter side would become `resize`, then the centre is cut out.
+// Sides and the cut's corner are whole pixels of the resized picture.
+PictureBox central_part(const PictureInfo& info, int64_t resize, int64_t height, int64_t width) {
+  const int64_t shorter = std::min(info.height, info.width);
+  const int64_t tall = info.height * resize / shorter, wide = info.width * resize / shorter;
+  const double down = static_cast<double>(info.height) / static_cast<double>(tall);
+  const double across = static_cast<double>(info.width) / static_cast<double>(wide);
+  const auto top = std::round(static_cast<double>(tall - height) / 2);
+  const auto left = std::round(static_cast<double>(wide - width) / 2);
+  return {top * down, left * across, static_cast<double>(height) * down,
+          static_cast<double>(width) * across};
+}
+
+}  // namespace
+
+PictureList list_class_folders(const std::string& folder, const std::vector<std::string>& classes) {
+  PictureList list;
+  std::vector<fs::path> folders;
+  for (const fs::path& path : sorted_entries(folder)) {
+    std::error_code error;
+    if (fs::is_directory(path, error) && path.filename().string()[0] != '.')
+      folders.push_back(path);
+  }
+  FRUGAL_CHECK(
+      !folders.empty(),
+      "[pictures] {}: expected a folder for each class, which holds its pictures, got none",
+      in_quotes(folder));
+  if (classes.empty())
+    for (const fs::path& path : folders) list.classes.push_back(path.filename().string());
+  else
+    list.classes = classes;
+  const Labels labels = labels_of(list.classes);
+  for (const fs::path& path : folders) {
+    const size_t before = list.files.size();
+    add_pictures(path, label_in(labels, path.filename().string(), in_quotes(folder)), list.files);
+    FRUGAL_CHECK(!classes.empty() || list.files.size() > before,
+                 "[pictures] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
+                 in_quotes(path.string()));
+  }
+  FRUGAL_CHECK(!list.files.empty(), "[pictures] expected pictures in {}, got none",
+               in_quotes(folder));
+  return list;
+}
+
+PictureList read_picture_list(const std::string& path, const std::vector<std::string>& classes) {
+  const fs::path folder = fs::path(path).parent_path();
+  CsvReader csv("pictures", path);
+  std::vector<std::pair<std::string, std::string>> rows;  // path and class
+  std::vector<int64_t> lines;
+  while (csv.next()) {
+    csv.expect_fields(2);
+    const std::string_view file = csv.fields()[0], name = csv.fields()[1];
+    if (rows.empty() && lines.empty() && file == "path" && name == "label") continue;
+    FRUGAL_CHECK(!file.empty() && !name.empty(),
+                 "[pictures] {}, line {}: expected a path and a class, got {} and {}",
+                 in_quotes(path), csv.line(), in_quotes(file), in_quotes(name));
+    rows.emplace_back(file, name);
+    lines.push_back(csv.line());
+  }
+  FRUGAL_CHECK(!rows.empty(), "[pictures] {}: expected lines of a path and a class, got none",
+               in_quotes(path));
+  PictureList list;
+  list.classes = classes;
+  if (classes.empty()) {
+    const bool numbers = std::all_of(rows.begin(), rows.end(),
+                                     [](const auto& row) { return is_whole_number(row.second); });
+    if (numbers) {
+      constexpr int64_t kMostClasses = 1'000'000;
+      int64_t most = 0;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const int64_t label = std::stoll(rows[i].second);
+        FRUGAL_CHECK(label < kMostClasses,
+                     "[pictures] {}, line {}: expected a label below {}, got {}", in_quotes(path),
+                     lines[i], kMostClasses, label);
+        most = std::max(most, label);
+      }
+      for (int64_t label = 0; label <= most; ++label) list.classes.push_back(std::to_string(label));
+    } else {
+      for (const auto& row : rows) list.classes.push_back(row.second);
+      std::sort(list.classes.begin(), list.classes.end());
+      list.classes.erase(std::unique(list.classes.begin(), list.classes.end()), list.classes.end());
+    }
+  }
+  const Labels labels = labels_of(list.classes);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);
+    std::string name = rows[i].second;
+    // 007 is 7.
+    if (is_whole_number(name) && !labels.contains(name)) name = std::to_string(std::stoll(name));
+    list.files.push_back({(folder / rows[i].first).string(), label_in(labels, name, where)});
+  }
+  return list;
+}
+
+PictureList list_imagenet_validation(const std::string& folder, const std::string& solution,
+                                     const std::vector<std::string>& classes) {
+  Labels known;  // by file name without ending
+  {
+    const Labels labels = labels_of(classes);
+    CsvReader csv("pictures", solution);
+    while (csv.next()) {
+      csv.expect_fields(2);
+      const std::string_view name = csv.fields()[0], prediction = csv.fields()[1];
+      if (name == "ImageId") continue;
+      const std::string_view first = prediction.substr(0, prediction.find(' '));
+      known[std::string(name)] =
+          label_in(labels, first, fmt::format("{}, line {}", in_quotes(solution), csv.line()));
+    }
+  }
+  PictureList list;
+  list.classes = classes;
+  for (const fs::path& path : sorted_entries(folder)) {
+    if (!has_picture_name(path.string())) continue;
+    const auto found = known.find(path.stem().string());
+    FRUGAL_CHECK(found != known.end(), "[pictures] expected the class of {} in {}, got none",
+                 in_quotes(path.filename().string()), in_quotes(solution));
+    list.files.push_back({path.string(), found->second});
+  }
+  FRUGAL_CHECK(!list.files.empty(), "[pictures] expected pictures in {}, got none",
+               in_quotes(folder));
+  return list;
+}
+
+std::pair<PictureList, PictureList> split_pictures(const PictureList& list, double share,
+                                                   uint64_t seed) {
+  FRUGAL_CHECK(share >= 0 && share < 1, "[pictures] expected a share in [0, 1), got {}", share);
+  std::vector<int64_t> of_class(list.classes.size()), taken(list.classes.size());
+  for (const PictureFile& file : list.files) ++of_class[static_cast<size_t>(file.label)];
+  std::vector<bool> second(list.files.size());
+  for (int64_t index :
+       shuffled(static_cast<int64_t>(list.files.size()), streams::kPictureSplit.key(seed))) {
+    const auto label = static_cast<size_t>(list.files[static_cast<size_t>(index)].label);
+    const int64_t count = of_class[label];
+    int64_t wanted = std::llround(share * static_cast<double>(count));
+    if (share > 0 && count > 1) wanted = std::clamp<int64_t>(wanted, 1, count - 1);
+    if (count == 1) wanted = 0;
+    if (taken[label] == wanted) continue;
+    ++taken[label];
+    second[static_cast<size_t>(index)] = true;
+  }
+  std::pair<PictureList, PictureList> parts;
+  parts.first.classes = parts.second.classes = list.classes;
+  for (size_t i = 0; i < list.files.size(); ++i)
+    (second[i] ? parts.second : parts.first).files.push_back(list.files[i]);
+  return parts;
+}
+
+PictureFiles::PictureFiles(PictureList list, const PictureOptions& options)
+    : list_(std::move(list)), options_(options) {
+  FRUGAL_CHECK(!list_.files.empty(), "[pictures] expected pictures, got none");
+  FRUGAL_CHECK(options.height > 0 && options.width > 0,
+               "[pictures] expected samples of at least one pixel, got {} x {}", options.height,
+               options.width);
+  FRUGAL_CHECK(options.channels == 1 || options.channels == 3,
+               "[pictures] expected 1 or 3 channels, got {}", options.channels);
+  FRUGAL_CHECK(options.least_area >= 0 && options.least_area <= 1,
+               "[pictures] expected a least area in [0, 1], got {}", options.least_area);
+  const int64_t side = std::max(options.height, options.width);
+  if (options_.resize == 0) options_.resize = side;
+  FRUGAL_CHECK(options_.resize >= side,
+               "[pictures] expected a resize of at least {}, the sample's size, got {}", side,
+               options_.resize);
+  for (const PictureFile& file : list_.files)
+    FRUGAL_CHECK(file.label >= 0 && file.label < classes(),
+                 "[pictures] {}: expected a label below {}, got {}", in_quotes(file.path),
+                 classes(), file.label);
+}
+
+void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
+  const std::string& path = list_.files[static_cast<size_t>(index)].path;
+  const std::vector<uint8_t> bytes = read_file("pictures", path);
+  const PictureInfo info = picture_info(bytes, path);
+  const int64_t height = options_.height, width = options_.width;
+  PictureBox box = options_.least_area > 0 ? random_part(info, options_.least_area, key)
+                                           : central_part(info, options_.resize, height, width);
+  // The smallest picture in which the part still has the sample's pixels.
+  const auto enough = [](int64_t whole, double part, int64_t sample) {
+    return static_cast<int64_t>(
+        std::ceil(static_cast<double>(whole) * static_cast<double>(sample) / part));
+  };
+  const Picture picture =
+      decode_picture(bytes, path, options_.channels, enough(info.height, box.height, height),
+                     enough(info.width, box.width, width));
+  const double down = static_cast<double>(picture.height) / static_cast<double>(info.height);
+  const double across = static_cast<double>(picture.width) / static_cast<double>(info.width);
+  box = {box.top * down, box.left * across, box.height * down, box.width * across};
+  resize_into(picture, box, height, width, out);
+}
+
+int64_t PictureFiles::get_into(int64_t index, RngKey key, float* out) const {
+  if (!options_.skip_bad) {
+    read_into(index, key, out);
+    return list_.files[static_cast<size_t>(index)].label;
+  }
+  for (int64_t i = 0; i < size(); ++i) {
+    const int64_t at = (index + i) % size();
+    try {
+      read_into(at, key, out);
+    } catch (const Error&) {
+      if (i == 0) ++bad_;
+      continue;
+    }
+    return i == 0 ? list_.files[static_cast<size_t>(at)].label : kIgnored;
+  }
+  throw Error(fmt::format("[pictures] expected a good file among {}, got none", size()));
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,86 @@
+// Data sets of picture files: folders of classes, lists, and what makes samples of one size.
+#pragma once
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace frugal::data {
+
+struct PictureFile {
+  std::string path;
+  int64_t label = 0;
+};
+
+// Picture files and the names of their classes; a label is the index of a name.
+struct PictureList {
+  std::vector<PictureFile> files;
+  std::vector<std::string> classes;
+};
+
+// FOLDER/CLASS/.../NAME.jpg (also .jpeg, .png, .webp, .bmp): each folder in `folder` is a class.
+// Classes and files are sorted by name, so labels equal those of torchvision's ImageFolder. With
+// `classes`, as of the training set, these are the classes and a folder of another name is an
+// error. Errors: no such folder; no classes; a class without pictures, unless `classes` are given.
+PictureList list_class_folders(const std::string& folder,
+                               const std::vector<std::string>& classes = {});
+
+// A CSV file of two columns, path and class, with or without a header "path,label". Paths are
+// relative to the list's folder. A class is a name; where all of them are whole numbers, the label
+// itself. With `classes`, as of the training set, a class of another name is an error.
+// Errors: no such file, a line without two columns or of a class that is not known, naming the
+// line.
+PictureList read_picture_list(const std::string& path,
+                              const std::vector<std::string>& classes = {});
+
+// ImageNet's validation folder as it is unpacked: FOLDER/ILSVRC2012_val_*.JPEG, and the class of
+// each in `solution` (LOC_val_solution.csv: "ILSVRC2012_val_00048981,n03995372 85 1 499 272").
+// Errors: as above; a picture that the file does not name.
+PictureList list_imagenet_validation(const std::string& folder, const std::string& solution,
+                                     const std::vector<std::string>& classes);
+
+// Splits a list at random, each class alike: `share` of the files, at least one of each class that
+// has two or more, are in the second list. Depends on the seed alone.
+std::pair<PictureList, PictureList> split_pictures(const PictureList& list, double share,
+                                                   uint64_t seed);
+
+struct PictureOptions {
+  int64_t height = 224, width = 224, channels = 3;  // of a sample
+  // Training: a random part, `least_area` to 1 of the picture's area with sides in a ratio of 3/4
+  // to 4/3, is resized to the sample (torchvision's RandomResizedCrop). 0: as for evaluation.
+  double least_area = 0;
+  // Evaluation: the shorter side is resized to `resize` pixels and the centre is cut out. 0: the
+  // shorter side becomes the sample's.
+  int64_t resize = 0;
+  // A file that is missing or damaged: an error that names it, or (true) a sample that does not
+  // count: its label is kIgnored, and its pixels are those of the next good file.
+  bool skip_bad = false;
+};
+
+// Samples [height, width, channels] f32 in [0, 1]; files are read and decoded at each call.
+// Errors: an empty list, a size below 1, resize below the sample's size, least_area outside [0, 1];
+// in get_into(): those of decode_picture(), or no good file at all.
+class PictureFiles : public Dataset {
+ public:
+  PictureFiles(PictureList list, const PictureOptions& options);
+  int64_t size() const override { return static_cast<int64_t>(list_.files.size()); }
+  int64_t classes() const override { return static_cast<int64_t>(list_.classes.size()); }
+  Shape sample_shape() const override {
+    return {options_.height, options_.width, options_.channels};
+  }
+  int64_t get_into(int64_t index, RngKey key, float* out) const override;
+
+  const PictureList& list() const { return list_; }
+  int64_t bad() const { return bad_; }  // samples so far that do not count
+
+ private:
+  void read_into(int64_t index, RngKey key, float* out) const;
+
+  PictureList list_;
+  PictureOptions options_;
+  mutable std::atomic<int64_t> bad_{0};
+};
+
+}  // namespace frugal::data

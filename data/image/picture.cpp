@@ -1,0 +1,491 @@
+#include "data/image/picture.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "core/error.h"
+#include "core/quoted.h"
+
+#ifdef FRUGAL_PICTURES
+#include <libexif/exif-data.h>
+#include <png.h>
+#include <turbojpeg.h>
+#include <webp/decode.h>
+
+#include <csetjmp>
+#endif
+
+namespace frugal::data {
+namespace {
+
+std::string lower_ending(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
+  for (char& c : ending)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return ending;
+}
+
+// The weights of an output pixel: it takes `weights` of the source pixels from `first` on.
+struct Taps {
+  int64_t first = 0;
+  std::vector<float> weights;
+};
+
+// A triangle filter, wide enough that no source pixel is left out.
+std::vector<Taps> taps_of(double begin, double extent, int64_t source, int64_t output) {
+  const double scale = extent / static_cast<double>(output), support = std::max(scale, 1.0);
+  std::vector<Taps> all(static_cast<size_t>(output));
+  for (int64_t i = 0; i < output; ++i) {
+    const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
+    const auto first = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
+    const auto last = std::min(source, static_cast<int64_t>(centre + support + 0.5));
+    Taps& taps = all[static_cast<size_t>(i)];
+    taps.first = std::min(first, source - 1);
+    double sum = 0;
+    std::vector<double> weights;
+    for (int64_t j = taps.first; j < std::max(last, taps.first + 1); ++j) {
+      const double distance = std::abs((static_cast<double>(j) + 0.5 - centre) / support);
+      weights.push_back(std::max(0.0, 1 - distance));
+      sum += weights.back();
+    }
+    if (sum == 0) {
+      weights.assign(1, 1.0);
+      sum = 1;
+    }
+    for (double weight : weights) taps.weights.push_back(static_cast<float>(weight / sum));
+  }
+  return all;
+}
+
+}  // namespace
+
+bool has_picture_name(const std::string& path) {
+  static constexpr std::array<const char*, 5> kEndings = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
+  const std::string ending = lower_ending(path);
+  return std::any_of(kEndings.begin(), kEndings.end(),
+                     [&](const char* known) { return ending == known; });
+}
+
+void resize_into(const Picture& picture, const PictureBox& box, int64_t height, int64_t width,
+                 float* out) {
+  constexpr double kSlack = 1e-6;  // of rounding in the caller's arithmetic
+  const auto bottom = static_cast<double>(picture.height),
+             right = static_cast<double>(picture.width);
+  FRUGAL_CHECK(box.height > 0 && box.width > 0 && box.top >= -kSlack && box.left >= -kSlack &&
+                   box.top + box.height <= bottom + kSlack &&
+                   box.left + box.width <= right + kSlack,
+               "[resize] expected a box within the picture of {} x {}, got {} x {} at ({}, {})",
+               picture.height, picture.width, box.height, box.width, box.top, box.left);
+  const std::vector<Taps> rows = taps_of(box.top, box.height, picture.height, height);
+  const std::vector<Taps> columns = taps_of(box.left, box.width, picture.width, width);
+  const int64_t channels = picture.channels;
+  const int64_t first = columns.front().first;
+  const int64_t last = columns.back().first + static_cast<int64_t>(columns.back().weights.size());
+  const auto values = static_cast<size_t>((last - first) * channels);
+  std::vector<float> line(values);
+  for (int64_t y = 0; y < height; ++y) {
+    std::fill(line.begin(), line.end(), 0.0f);
+    const Taps& row = rows[static_cast<size_t>(y)];
+    for (size_t k = 0; k < row.weights.size(); ++k) {
+      const float weight = row.weights[k] * (1.0f / 255);
+      const uint8_t* source =
+          picture.pixels.data() +
+          ((row.first + static_cast<int64_t>(k)) * picture.width + first) * channels;
+      for (size_t i = 0; i < values; ++i) line[i] += weight * static_cast<float>(source[i]);
+    }
+    float* const to = out + y * width * channels;
+    for (int64_t x = 0; x < width; ++x) {
+      const Taps& column = columns[static_cast<size_t>(x)];
+      const float* const from = line.data() + (column.first - first) * channels;
+      for (int64_t c = 0; c < channels; ++c) {
+        float sum = 0;
+        for (size_t k = 0; k < column.weights.size(); ++k)
+          sum += column.weights[k] * from[static_cast<int64_t>(k) * channels + c];
+        to[x * channels + c] = std::clamp(sum, 0.0f, 1.0f);
+      }
+    }
+  }
+}
+
+#ifndef FRUGAL_PICTURES
+
+bool can_decode_pictures() { return false; }
+PictureInfo picture_info(std::span<const uint8_t>, const std::string& name) {
+  throw Error(fmt::format(
+      "[picture] expected a build with TurboJPEG, libpng, libwebp and libexif to read {}",
+      in_quotes(name)));
+}
+Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name, int64_t, int64_t,
+                       int64_t) {
+  picture_info(bytes, name);
+  return {};
+}
+
+#else
+
+bool can_decode_pictures() { return true; }
+
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+void check_size(int64_t height, int64_t width, const std::string& name) {
+  FRUGAL_CHECK(height > 0 && width > 0 && height <= kMostPixels / width,
+               "[picture] {}: expected 1 to {} pixels, got {} x {}", in_quotes(name), kMostPixels,
+               height, width);
+}
+
+[[noreturn]] void damaged(const std::string& name, const char* format, const std::string& why) {
+  throw Error(fmt::format("[picture] {}: expected a whole {} file: {}", in_quotes(name), format,
+                          printable(why)));
+}
+
+uint8_t luminance(const uint8_t* rgb) {
+  return static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+}
+
+// From RGB to the channels that are asked for.
+Picture with_channels(Picture picture, int64_t channels) {
+  if (picture.channels == channels) return picture;
+  const size_t count = static_cast<size_t>(picture.height * picture.width);
+  std::vector<uint8_t> pixels(count * static_cast<size_t>(channels));
+  for (size_t i = 0; i < count; ++i) {
+    if (channels == 1)
+      pixels[i] = luminance(picture.pixels.data() + 3 * i);
+    else
+      std::fill_n(pixels.data() + 3 * i, 3, picture.pixels[i]);
+  }
+  picture.pixels = std::move(pixels);
+  picture.channels = channels;
+  return picture;
+}
+
+// EXIF orientation, 1 to 8: 1 is upright, 2 to 4 mirror or turn by 180 degrees, and 5 to 8 swap
+// height and width, too.
+int orientation_of(Bytes jpeg) {
+  static constexpr char kMark[] = {'E', 'x', 'i', 'f', 0, 0};
+  const auto head = jpeg.first(std::min<size_t>(jpeg.size(), 65536));
+  if (std::search(head.begin(), head.end(), std::begin(kMark), std::end(kMark)) == head.end())
+    return 1;
+  const auto free_data = [](ExifData* data) { exif_data_unref(data); };
+  const std::unique_ptr<ExifData, decltype(free_data)> data(
+      exif_data_new_from_data(jpeg.data(), static_cast<unsigned>(jpeg.size())), free_data);
+  if (data == nullptr) return 1;
+  const ExifEntry* const entry =
+      exif_content_get_entry(data->ifd[EXIF_IFD_0], EXIF_TAG_ORIENTATION);
+  if (entry == nullptr || entry->format != EXIF_FORMAT_SHORT || entry->size < 2) return 1;
+  const int value = exif_get_short(entry->data, exif_data_get_byte_order(data.get()));
+  return value >= 1 && value <= 8 ? value : 1;
+}
+
+Picture upright(Picture picture, int orientation) {
+  if (orientation == 1) return picture;
+  const bool swaps = orientation >= 5;
+  Picture turned;
+  turned.channels = picture.channels;
+  turned.height = swaps ? picture.width : picture.height;
+  turned.width = swaps ? picture.height : picture.width;
+  turned.pixels.resize(picture.pixels.size());
+  // Which of the file's axes run backwards in the upright picture. 5: only transposed. 6: turned by
+  // 90 degrees clockwise. 7: transposed along the other diagonal. 8: turned by 270 degrees.
+  const bool rows_back =
+      orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool columns_back =
+      orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  for (int64_t y = 0; y < turned.height; ++y)
+    for (int64_t x = 0; x < turned.width; ++x) {
+      int64_t row = swaps ? x : y, column = swaps ? y : x;
+      if (rows_back) row = picture.height - 1 - row;
+      if (columns_back) column = picture.width - 1 - column;
+      std::copy_n(picture.pixels.data() + (row * picture.width + column) * picture.channels,
+                  picture.channels,
+                  turned.pixels.data() + (y * turned.width + x) * turned.channels);
+    }
+  return turned;
+}
+
+struct CloseJpeg {
+  void operator()(void* handle) const { tjDestroy(handle); }
+};
+
+// One decoder a thread.
+tjhandle jpeg_decoder() {
+  thread_local const std::unique_ptr<void, CloseJpeg> decoder(tjInitDecompress());
+  FRUGAL_CHECK(decoder != nullptr, "[picture] TurboJPEG cannot start: {}", tjGetErrorStr());
+  return decoder.get();
+}
+
+struct JpegHeader {
+  int width = 0, height = 0, colors = 0, orientation = 1;
+};
+
+JpegHeader jpeg_header(Bytes bytes, const std::string& name) {
+  JpegHeader header;
+  int sampling = 0;
+  tjhandle decoder = jpeg_decoder();
+  if (tjDecompressHeader3(decoder, bytes.data(), bytes.size(), &header.width, &header.height,
+                          &sampling, &header.colors) != 0)
+    damaged(name, "JPEG", tjGetErrorStr2(decoder));
+  check_size(header.height, header.width, name);
+  header.orientation = orientation_of(bytes);
+  return header;
+}
+
+Picture decode_jpeg(Bytes bytes, const std::string& name, int64_t channels, int64_t least_height,
+                    int64_t least_width) {
+  const JpegHeader header = jpeg_header(bytes, name);
+  if (header.orientation >= 5) std::swap(least_height, least_width);
+  int width = header.width, height = header.height;
+  if (least_height > 0 && least_width > 0) {
+    int count = 0;
+    const tjscalingfactor* const factors = tjGetScalingFactors(&count);
+    for (int i = 0; i < count; ++i) {
+      const int w = TJSCALED(header.width, factors[i]), h = TJSCALED(header.height, factors[i]);
+      if (h >= least_height && w >= least_width && w < width) width = w, height = h;
+    }
+  }
+  const bool cmyk = header.colors == TJCS_CMYK || header.colors == TJCS_YCCK;
+  const bool grey = channels == 1 && (header.colors == TJCS_GRAY || header.colors == TJCS_YCbCr);
+  const int format = cmyk ? TJPF_CMYK : grey ? TJPF_GRAY : TJPF_RGB;
+  const int stored = tjPixelSize[format];
+  std::vector<uint8_t> pixels(static_cast<size_t>(width) * static_cast<size_t>(height) *
+                              static_cast<size_t>(stored));
+  tjhandle decoder = jpeg_decoder();
+  if (tjDecompress2(decoder, bytes.data(), bytes.size(), pixels.data(), width, 0, height, format,
+                    TJFLAG_ACCURATEDCT) != 0) {
+    const std::string why = tjGetErrorStr2(decoder);
+    // Superfluous bytes between segments are a warning, too, and do no harm.
+    const bool harmless = tjGetErrorCode(decoder) == TJERR_WARNING &&
+                          why.find("extraneous bytes") != std::string::npos;
+    if (!harmless) damaged(name, "JPEG", why);
+  }
+  Picture picture{height, width, grey ? 1 : 3, std::move(pixels)};
+  if (cmyk) {  // values are stored inverted, as Adobe does and all others follow
+    std::vector<uint8_t> rgb;
+    rgb.reserve(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
+    for (size_t i = 0; i + 3 < picture.pixels.size(); i += 4)
+      for (size_t c = 0; c < 3; ++c)
+        rgb.push_back(
+            static_cast<uint8_t>((picture.pixels[i + c] * picture.pixels[i + 3] + 127) / 255));
+    picture.pixels = std::move(rgb);
+  }
+  return upright(with_channels(std::move(picture), channels), header.orientation);
+}
+
+// libpng reports errors through longjmp, so what lives across its calls is plain data here.
+struct PngReader {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  Bytes rest;
+  char message[200] = {};
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+[[noreturn]] void png_failed(png_structp png, png_const_charp text) {
+  auto* const reader = static_cast<PngReader*>(png_get_error_ptr(png));
+  std::strncpy(reader->message, text, sizeof(reader->message) - 1);
+  png_longjmp(png, 1);
+}
+void png_ignores(png_structp, png_const_charp) {}
+void png_take(png_structp png, png_bytep out, size_t count) {
+  auto* const reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  if (count > reader->rest.size()) png_error(png, "the file ends too early");
+  std::memcpy(out, reader->rest.data(), count);
+  reader->rest = reader->rest.subspan(count);
+}
+
+// Starts reading; false: reader.message says why not.
+bool open_png(PngReader& reader, Bytes bytes) {
+  reader.rest = bytes;
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, png_failed, png_ignores);
+  if (reader.png == nullptr) return false;
+  reader.info = png_create_info_struct(reader.png);
+  if (reader.info == nullptr || setjmp(png_jmpbuf(reader.png)) != 0) return false;
+  png_set_read_fn(reader.png, &reader, png_take);
+  png_set_user_limits(reader.png, 1u << 20, 1u << 20);
+  png_read_info(reader.png, reader.info);
+  return true;
+}
+
+// Reads the rows as 8-bit RGB into rows that are there already.
+bool read_png_rows(PngReader& reader, png_bytepp rows, size_t row_bytes) {
+  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
+  png_set_expand(reader.png);    // palettes, few bits of grey, transparent colours
+  png_set_scale_16(reader.png);  // 16 bits to 8
+  png_set_gray_to_rgb(reader.png);
+  png_set_strip_alpha(reader.png);
+  png_set_interlace_handling(reader.png);
+  png_read_update_info(reader.png, reader.info);
+  if (png_get_rowbytes(reader.png, reader.info) != row_bytes) return false;
+  png_read_image(reader.png, rows);
+  png_read_end(reader.png, nullptr);
+  return true;
+}
+
+PictureInfo png_size(PngReader& reader, Bytes bytes, const std::string& name) {
+  if (!open_png(reader, bytes)) damaged(name, "PNG", reader.message);
+  const PictureInfo info{png_get_image_height(reader.png, reader.info),
+                         png_get_image_width(reader.png, reader.info)};
+  check_size(info.height, info.width, name);
+  return info;
+}
+
+Picture decode_png(Bytes bytes, const std::string& name) {
+  PngReader reader;
+  const PictureInfo info = png_size(reader, bytes, name);
+  Picture picture{info.height, info.width, 3, {}};
+  const auto row_bytes = static_cast<size_t>(3 * info.width);
+  picture.pixels.resize(static_cast<size_t>(info.height) * row_bytes);
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < info.height; ++y)
+    rows.push_back(picture.pixels.data() + static_cast<size_t>(y) * row_bytes);
+  if (!read_png_rows(reader, rows.data(), row_bytes)) damaged(name, "PNG", reader.message);
+  return picture;
+}
+
+PictureInfo webp_size(Bytes bytes, const std::string& name) {
+  WebPBitstreamFeatures features;
+  if (WebPGetFeatures(bytes.data(), bytes.size(), &features) != VP8_STATUS_OK)
+    damaged(name, "WebP", "its header cannot be read");
+  FRUGAL_CHECK(features.has_animation == 0,
+               "[picture] {}: expected a still picture, got an animated WebP", in_quotes(name));
+  check_size(features.height, features.width, name);
+  return {features.height, features.width};
+}
+
+Picture decode_webp(Bytes bytes, const std::string& name) {
+  const PictureInfo info = webp_size(bytes, name);
+  Picture picture{info.height, info.width, 3, {}};
+  picture.pixels.resize(static_cast<size_t>(3 * info.height * info.width));
+  if (WebPDecodeRGBInto(bytes.data(), bytes.size(), picture.pixels.data(), picture.pixels.size(),
+                        static_cast<int>(3 * info.width)) == nullptr)
+    damaged(name, "WebP", "its data end too early or are damaged");
+  return picture;
+}
+
+// A BMP without compression: 8 bits with a palette, 24 or 32 bits.
+struct BmpHeader {
+  int64_t height = 0, width = 0, data = 0, palette = 0, colors = 0, row_bytes = 0;
+  int bits = 0;
+  bool top_down = false;
+};
+
+int64_t little_endian(Bytes bytes, size_t at, size_t count) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < count; ++i) value |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
+  return static_cast<int64_t>(value);
+}
+
+BmpHeader bmp_header(Bytes bytes, const std::string& name) {
+  constexpr size_t kSmallest = 54;
+  if (bytes.size() < kSmallest) damaged(name, "BMP", "it ends within its header");
+  BmpHeader header;
+  header.data = little_endian(bytes, 10, 4);
+  const int64_t info = little_endian(bytes, 14, 4);
+  header.width = static_cast<int32_t>(little_endian(bytes, 18, 4));
+  header.height = static_cast<int32_t>(little_endian(bytes, 22, 4));
+  header.top_down = header.height < 0;
+  header.height = std::abs(header.height);
+  header.bits = static_cast<int>(little_endian(bytes, 28, 2));
+  const int64_t compression = little_endian(bytes, 30, 4);
+  check_size(header.height, header.width, name);
+  FRUGAL_CHECK(info >= 40 && compression == 0 &&
+                   (header.bits == 8 || header.bits == 24 || header.bits == 32),
+               "[picture] {}: expected a BMP of 8, 24 or 32 bits without compression, got {} bits "
+               "and compression {}",
+               in_quotes(name), header.bits, compression);
+  header.palette = 14 + info;
+  if (header.bits == 8) {
+    header.colors = little_endian(bytes, 46, 4);
+    if (header.colors == 0) header.colors = 256;
+  }
+  header.row_bytes = (header.width * header.bits + 31) / 32 * 4;
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (header.colors > 256 || header.palette + 4 * header.colors > size || header.data > size ||
+      header.height > (size - header.data) / header.row_bytes)
+    damaged(name, "BMP", "it is shorter than its header says");
+  return header;
+}
+
+Picture decode_bmp(Bytes bytes, const std::string& name) {
+  const BmpHeader header = bmp_header(bytes, name);
+  Picture picture{header.height, header.width, 3, {}};
+  picture.pixels.reserve(static_cast<size_t>(3 * header.height * header.width));
+  for (int64_t y = 0; y < header.height; ++y) {
+    const int64_t row = header.top_down ? y : header.height - 1 - y;
+    const uint8_t* from = bytes.data() + header.data + row * header.row_bytes;
+    for (int64_t x = 0; x < header.width; ++x, from += header.bits / 8) {
+      const uint8_t* bgr = from;
+      if (header.bits == 8) {
+        if (*from >= header.colors) damaged(name, "BMP", "a pixel's colour is not in the palette");
+        bgr = bytes.data() + header.palette + 4 * *from;
+      }
+      picture.pixels.insert(picture.pixels.end(), {bgr[2], bgr[1], bgr[0]});
+    }
+  }
+  return picture;
+}
+
+enum class Format : uint8_t { jpeg, png, webp, bmp };
+
+Format format_of(Bytes bytes, const std::string& name) {
+  const auto begins = [&](size_t at, std::string_view mark) {
+    return bytes.size() >= at + mark.size() &&
+           std::memcmp(bytes.data() + at, mark.data(), mark.size()) == 0;
+  };
+  if (begins(0, "\xFF\xD8\xFF")) return Format::jpeg;
+  if (begins(0, "\x89PNG\r\n\x1A\n")) return Format::png;
+  if (begins(0, "RIFF") && begins(8, "WEBP")) return Format::webp;
+  if (begins(0, "BM")) return Format::bmp;
+  throw Error(
+      fmt::format("[picture] {}: expected a JPEG, PNG, WebP or BMP file, got {} bytes of something "
+                  "else",
+                  in_quotes(name), bytes.size()));
+}
+
+}  // namespace
+
+PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name) {
+  switch (format_of(bytes, name)) {
+    case Format::jpeg: {
+      const JpegHeader header = jpeg_header(bytes, name);
+      if (header.orientation >= 5) return {header.width, header.height};
+      return {header.height, header.width};
+    }
+    case Format::png: {
+      PngReader reader;
+      return png_size(reader, bytes, name);
+    }
+    case Format::webp:
+      return webp_size(bytes, name);
+    case Format::bmp:
+      break;
+  }
+  const BmpHeader header = bmp_header(bytes, name);
+  return {header.height, header.width};
+}
+
+Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
+                       int64_t least_height, int64_t least_width) {
+  FRUGAL_CHECK(channels == 1 || channels == 3, "[picture] expected 1 or 3 channels, got {}",
+               channels);
+  switch (format_of(bytes, name)) {
+    case Format::jpeg:
+      return decode_jpeg(bytes, name, channels, least_height, least_width);
+    case Format::png:
+      return with_channels(decode_png(bytes, name), channels);
+    case Format::webp:
+      return with_channels(decode_webp(bytes, name), channels);
+    case Format::bmp:
+      break;
+  }
+  return with_channels(decode_bmp(bytes, name), channels);
+}
+
+#endif
+
+}  // namespace frugal::data

@@ -1,0 +1,51 @@
+// Pictures from files: JPEG, PNG, WebP and BMP become rows of 8-bit values.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace frugal::data {
+
+// [height, width, channels] u8, rows from top to bottom. One channel is luminance, three are red,
+// green and blue.
+struct Picture {
+  int64_t height = 0, width = 0, channels = 3;
+  std::vector<uint8_t> pixels;
+};
+
+// What a file's header says, with the EXIF orientation applied.
+struct PictureInfo {
+  int64_t height = 0, width = 0;
+};
+
+// Whether this build can decode pictures: it was built with TurboJPEG, libpng, libwebp and libexif.
+bool can_decode_pictures();
+
+// Whether the name ends as a picture's does: .jpg, .jpeg, .png, .webp or .bmp, in any case.
+bool has_picture_name(const std::string& path);
+
+// A picture's size, and the picture itself. The format follows from the content, not from the name.
+// Palettes, grey, CMYK and 16-bit values are converted; transparency is dropped; a JPEG is turned
+// as its EXIF orientation says. `channels` is 1 or 3. Luminance is (299 R + 587 G + 114 B) / 1000.
+// A JPEG may be decoded at a half, a quarter or any eighth of its size, as long as its height is
+// at least least_height and its width at least least_width; 0 in either: at its own size.
+// `name` stands in messages. Errors: a file that is no picture, is truncated or damaged, has no
+// pixels or more than kMostPixels; a build that cannot decode pictures.
+inline constexpr int64_t kMostPixels = int64_t{1} << 28;
+PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name);
+Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name,
+                       int64_t channels = 3, int64_t least_height = 0, int64_t least_width = 0);
+
+// A part of a picture, in pixels; edges may lie between pixels.
+struct PictureBox {
+  double top = 0, left = 0, height = 0, width = 0;
+};
+
+// Resizes the part of `picture` in `box` to [height, width, channels] f32 in [0, 1] at `out`.
+// Bilinear; where the picture gets smaller, each value is the weighted mean of all pixels that it
+// stands for, as in Pillow. Errors: a box that is empty or not within the picture.
+void resize_into(const Picture& picture, const PictureBox& box, int64_t height, int64_t width,
+                 float* out);
+
+}  // namespace frugal::data

@@ -1,0 +1,219 @@
+#include "data/image/image_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "core/error.h"
+#include "data/image/transforms.h"
+#include "data/loader.h"
+#include "tests/data/files.h"
+#include "tests/data/image/picture_files.h"
+
+#ifdef FRUGAL_TEST_PICTURES
+namespace frugal::data {
+namespace {
+
+using frugal_test::TemporaryFolder;
+
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const FileBytes& bytes) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
+}
+
+// A picture of one colour.
+Picture plain(uint8_t value, int64_t height = 20, int64_t width = 30) {
+  return {height, width, 3, std::vector<uint8_t>(size_t(3 * height * width), value)};
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("folders are classes, sorted by name, with pictures at any depth") {
+  const TemporaryFolder folder;
+  const fs::path root = folder.path();
+  write(root / "dog/b.PNG", png_file(plain(2)));
+  write(root / "dog/a.jpg", jpeg_file(plain(1)));
+  write(root / "cat/inner/c.bmp", bmp_file(plain(3)));
+  write(root / "cat/notes.txt", {1, 2});
+  write(root / ".hidden/d.png", png_file(plain(4)));
+  const PictureList list = list_class_folders(root.string());
+  CHECK(list.classes == std::vector<std::string>{"cat", "dog"});
+  REQUIRE(list.files.size() == 3);
+  CHECK(list.files[0].path == (root / "cat/inner/c.bmp").string());
+  CHECK(list.files[0].label == 0);
+  CHECK(list.files[1].path == (root / "dog/a.jpg").string());
+  CHECK(list.files[2].label == 1);
+  // A part of the data has the classes of the training set.
+  CHECK(list_class_folders(root.string(), {"bird", "cat", "dog"}).files[0].label == 1);
+  CHECK(message_of([&] { list_class_folders(root.string(), {"cat"}); }).find("dog") !=
+        std::string::npos);
+  fs::create_directories(root / "empty");
+  CHECK(message_of([&] { list_class_folders(root.string()); }).find("empty") != std::string::npos);
+  CHECK_THROWS_AS(list_class_folders((root / "cat/inner").string()), Error);
+  CHECK_THROWS_AS(list_class_folders((root / "none").string()), Error);
+}
+
+TEST_CASE("a list names paths and classes") {
+  const TemporaryFolder folder;
+  const fs::path root = folder.path();
+  const auto list_of = [&](const std::string& text, const std::vector<std::string>& classes = {}) {
+    std::ofstream(root / "list.csv") << text;
+    return read_picture_list((root / "list.csv").string(), classes);
+  };
+  const PictureList names = list_of("path,label\nx/1.jpg,dog\n\"a,b.png\",cat\n");
+  CHECK(names.classes == std::vector<std::string>{"cat", "dog"});
+  CHECK(names.files[0].path == (root / "x/1.jpg").string());
+  CHECK(names.files[0].label == 1);
+  CHECK(names.files[1].path == (root / "a,b.png").string());
+  const PictureList numbers = list_of("1.jpg,3\n2.jpg,00\n");
+  CHECK(numbers.classes.size() == 4);
+  CHECK(numbers.files[0].label == 3);
+  CHECK(numbers.files[1].label == 0);
+  CHECK(message_of([&] { list_of("1.jpg,bird\n", {"cat"}); }).find("line 1") != std::string::npos);
+  CHECK_THROWS_AS(list_of("1.jpg\n"), Error);
+  CHECK_THROWS_AS(list_of("path,label\n"), Error);
+  CHECK_THROWS_AS(list_of("1.jpg,\n"), Error);
+  CHECK_THROWS_AS(list_of("1.jpg,999999999\n"), Error);
+}
+
+TEST_CASE("ImageNet's validation folder takes its classes from the solution file") {
+  const TemporaryFolder folder;
+  const fs::path root = folder.path();
+  write(root / "val/ILSVRC2012_val_00000001.JPEG", jpeg_file(plain(1)));
+  write(root / "val/ILSVRC2012_val_00000002.JPEG", jpeg_file(plain(2)));
+  std::ofstream(root / "s.csv") << "ImageId,PredictionString\n"
+                                   "ILSVRC2012_val_00000002,n01 1 2 3 4 n01 5 6 7 8 \n"
+                                   "ILSVRC2012_val_00000001,n02 85 1 499 272 \n";
+  const auto listed = [&] {
+    return list_imagenet_validation((root / "val").string(), (root / "s.csv").string(),
+                                    {"n01", "n02"});
+  };
+  CHECK(listed().files[0].label == 1);
+  CHECK(listed().files[1].label == 0);
+  write(root / "val/ILSVRC2012_val_00000003.JPEG", jpeg_file(plain(2)));
+  CHECK(message_of(listed).find("00000003") != std::string::npos);
+}
+
+TEST_CASE("a split takes the same share of each class and depends on the seed alone") {
+  PictureList list;
+  list.classes = {"a", "b", "c"};
+  for (int64_t i = 0; i < 111; ++i) list.files.push_back({std::to_string(i), i < 100 ? 0 : 1});
+  list.files.back().label = 2;
+  const auto [rest, part] = split_pictures(list, 0.1, 5);
+  std::vector<int64_t> counts(3);
+  std::set<std::string> paths;
+  for (const PictureFile& file : part.files) {
+    ++counts[size_t(file.label)];
+    paths.insert(file.path);
+  }
+  CHECK(counts == std::vector<int64_t>{10, 1, 0});
+  for (const PictureFile& file : rest.files) CHECK(!paths.contains(file.path));
+  CHECK(rest.files.size() + part.files.size() == 111);
+  CHECK(split_pictures(list, 0.1, 5).second.files[3].path == part.files[3].path);
+  bool differs = false;
+  const PictureList other = split_pictures(list, 0.1, 6).second;
+  for (size_t i = 0; i < other.files.size(); ++i)
+    differs = differs || other.files[i].path != part.files[i].path;
+  CHECK(differs);
+}
+
+PictureList three_files(const fs::path& root) {
+  write(root / "a/0.png", png_file(sample_picture(60, 90)));
+  write(root / "a/1.jpg", jpeg_file(sample_picture(33, 20)));
+  write(root / "b/2.webp", webp_file(plain(200)));
+  return list_class_folders(root.string());
+}
+
+TEST_CASE("the centre of a picture is cut out for evaluation") {
+  const TemporaryFolder folder;
+  PictureOptions options;
+  options.height = options.width = 30;
+  options.resize = 60;
+  const PictureFiles files(three_files(folder.path()), options);
+  std::vector<float> out(30 * 30 * 3);
+  CHECK(files.get_into(0, {}, out.data()) == 0);
+  // 60 x 90, not resized: rows 15 to 44 and columns 30 to 59.
+  CHECK(out[0] * 255 == doctest::Approx(255 * 15 / 60));
+  CHECK(out[1] * 255 == doctest::Approx(255 * 30 / 90));
+  CHECK(out[(29 * 30 + 29) * 3 + 1] * 255 == doctest::Approx(255 * 59 / 90));
+  CHECK(files.get_into(2, {}, out.data()) == 1);
+  CHECK(out[7] * 255 == doctest::Approx(200));
+}
+
+TEST_CASE("random parts follow from the key alone, whatever the number of workers") {
+  const TemporaryFolder folder;
+  PictureOptions options;
+  options.height = options.width = 16;
+  options.least_area = 0.1;
+  const auto files = std::make_shared<PictureFiles>(three_files(folder.path()), options);
+  std::vector<float> a(16 * 16 * 3), b(a.size());
+  files->get_into(0, {1, 2}, a.data());
+  files->get_into(0, {1, 2}, b.data());
+  CHECK(a == b);
+  files->get_into(0, {1, 3}, b.data());
+  CHECK(a != b);
+  std::vector<std::vector<float>> batches;
+  for (int threads : {0, 1, 3}) {
+    LoaderOptions loading;
+    loading.batch_size = 3;
+    loading.threads = threads;
+    Loader loader(files, loading);
+    const Batch batch = *loader.next();
+    batches.emplace_back(batch.input.data<float>(),
+                         batch.input.data<float>() + batch.input.numel());
+  }
+  CHECK(batches[0] == batches[1]);
+  CHECK(batches[0] == batches[2]);
+}
+
+TEST_CASE("a bad file is an error that names it, or a sample that does not count") {
+  const TemporaryFolder folder;
+  PictureList list = three_files(folder.path());
+  write(fs::path(folder.path()) / "a/0.png", {1, 2, 3});
+  PictureOptions options;
+  options.height = options.width = 8;
+  std::vector<float> out(8 * 8 * 3);
+  const PictureFiles strict(list, options);
+  CHECK(message_of([&] { strict.get_into(0, {}, out.data()); }).find("a/0.png") !=
+        std::string::npos);
+  options.skip_bad = true;
+  const PictureFiles lenient(list, options);
+  CHECK(lenient.get_into(0, {}, out.data()) == kIgnored);
+  std::vector<float> next(out.size());
+  CHECK(lenient.get_into(1, {}, next.data()) == 0);
+  CHECK(out == next);
+  CHECK(lenient.bad() == 1);
+  for (const PictureFile& file : list.files) fs::remove(file.path);
+  CHECK_THROWS_AS(lenient.get_into(1, {}, out.data()), Error);
+}
+
+TEST_CASE("options of picture files that cannot be are errors") {
+  const TemporaryFolder folder;
+  const PictureList list = three_files(folder.path());
+  const auto with = [&](const std::function<void(PictureOptions&)>& change) {
+    PictureOptions options;
+    change(options);
+    PictureFiles files(list, options);
+  };
+  CHECK_THROWS_AS(with([](PictureOptions& o) { o.height = 0; }), Error);
+  CHECK_THROWS_AS(with([](PictureOptions& o) { o.channels = 4; }), Error);
+  CHECK_THROWS_AS(with([](PictureOptions& o) { o.least_area = 1.5; }), Error);
+  CHECK_THROWS_AS(with([](PictureOptions& o) { o.resize = 100; }), Error);
+  CHECK_THROWS_AS(PictureFiles({}, {}), Error);
+}
+
+}  // namespace
+}  // namespace frugal::data
+#endif
