@@ -39,7 +39,15 @@ struct DataConfig {
   int64_t crop_padding = 0;
   bool flip = false;
   int64_t cutout = 0;
-  bool normalize = true;
+  std::string normalize = "auto";
+  std::optional<std::vector<double>> mean, std;
+  int64_t image_size = 224, channels = 3;
+  std::optional<int64_t> resize;
+  double crop_area = 0.08;
+  std::string auto_augment = "none";
+  std::vector<double> color_jitter;
+  double grayscale = 0, blur = 0, erasing = 0;
+  bool skip_bad = false;
   int64_t workers = 1;
   int64_t train_samples = 0;
   int64_t test_samples = 0;

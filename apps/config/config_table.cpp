@@ -84,6 +84,33 @@ Field bytes_field(S Config::*section, const char* key, int64_t S::*member, const
   return f;
 }
 
+// The name of a convention. true and false mean auto and none.
+Field normalize_field(DataConfig Config::*section) {
+  Field f = field(
+      section, "normalize", &DataConfig::normalize,
+      {{"type", {"string", "boolean"}},
+       {"enum",
+        {"auto", "none", "imagenet", "cifar10", "cifar100", "mnist", "fashion_mnist", "half", true,
+         false}}},
+      "Subtract each channel's mean and divide by its standard deviation. auto: those of the "
+      "data set (of picture files: imagenet); half: both are 0.5. Graphs: auto scales rows of "
+      "features.",
+      {"images and graphs in files, but for ogbn_arxiv", {"data.name"}, [](const Config& c) {
+         return traits(c).normalizes;
+       }});
+  f.set = [](Config& c, const Json& json) {
+    c.data.normalize =
+        json.is_boolean() ? (json.get<bool>() ? "auto" : "none") : json.get<std::string>();
+  };
+  return f;
+}
+
+Reader picture_files() {
+  return {"image_folder and image_list", {"data.name"}, [](const Config& c) {
+            return traits(c).of_picture_files;
+          }};
+}
+
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr int64_t kBatch = 1 << 20;
 
@@ -194,11 +221,45 @@ Section data() {
        field(s, "cutout", &C::cutout, integer(0, 4096),
              "Augmentation: blank a square of this side; 0: off.",
              with_data(BatchSpec::Kind::images)),
-       field(s, "normalize", &C::normalize, boolean(),
-             "Subtract the dataset's mean and divide by its standard deviation, per channel.",
-             {"images and graphs in files, but for ogbn_arxiv",
-              {"data.name"},
-              [](const Config& c) { return traits(c).normalizes; }}),
+       normalize_field(s),
+       field(s, "mean", &C::mean, or_null(list(number(-1e6, 1e6), 1, 4096)),
+             "Images: subtract these from the channels instead. Values are in [0, 1].",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "std", &C::std, or_null(list(positive(1e6), 1, 4096)),
+             "Images: then divide the channels by these.", with_data(BatchSpec::Kind::images)),
+       field(s, "image_size", &C::image_size, integer(1, 1 << 14),
+             "Picture files: height and width of a sample.", picture_files()),
+       field(s, "channels", &C::channels, integer(1, 3),
+             "Picture files: 3 for colours, 1 for grey.", picture_files()),
+       field(s, "resize", &C::resize, or_null(integer(1, 1 << 15)),
+             "Picture files: for evaluation the shorter side becomes so long, then the centre is "
+             "cut out; null: image_size * 256 / 224.",
+             picture_files()),
+       field(s, "crop_area", &C::crop_area, number(0, 1),
+             "Picture files: for training a random part of at least this share of the area is "
+             "resized to the sample; 0: the centre, as for evaluation.",
+             picture_files()),
+       field(s, "auto_augment", &C::auto_augment, choice({"none", "rand", "trivial"}),
+             "Augmentation: two random operations (RandAugment, magnitude 9 of 30), or one of any "
+             "strength (TrivialAugment).",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "color_jitter", &C::color_jitter, list(number(0, 16), 0, 4),
+             "Augmentation: strengths of random brightness, contrast, saturation and hue, such as "
+             "[0.4, 0.4, 0.4, 0.1]; []: off.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "grayscale", &C::grayscale, number(0, 1),
+             "Augmentation: probability that a sample loses its colours.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "blur", &C::blur, number(0, 1),
+             "Augmentation: probability of a Gaussian blur of 0.1 to 2 pixels.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "erasing", &C::erasing, number(0, 1),
+             "Augmentation: probability that a random rectangle is blanked.",
+             with_data(BatchSpec::Kind::images)),
+       field(s, "skip_bad", &C::skip_bad, boolean(),
+             "Picture files: a damaged or missing file becomes a sample that does not count, "
+             "instead of an error.",
+             picture_files()),
        without_effect(field(s, "workers", &C::workers, integer(0, 256),
                             "Threads that prepare batches ahead; 0: none.",
                             with_data(BatchSpec::Kind::images))),
@@ -244,9 +305,14 @@ Section data() {
              "text: share at the end that is tested on.",
              {"text that is cut into windows", {"data.name", "model.name"}, makes_windows}),
        field(s, "split", &C::split, or_null(list(positive(1), 2, 2)),
-             "Graphs: shares of the nodes to train and to validate on, drawn with the seed; the "
-             "rest is tested on. null: the distribution's own, or [0.6, 0.2].",
-             with_data(BatchSpec::Kind::graph)),
+             "Graphs and picture files: shares to train and to validate on, drawn with the seed; "
+             "the rest is tested on. null: the distribution's own, or [0.6, 0.2] of a graph and "
+             "[0.8, 0.1] of picture files.",
+             {"graphs, image_folder and image_list",
+              {"data.name"},
+              [](const Config& c) {
+                return traits(c).kind == BatchSpec::Kind::graph || traits(c).of_picture_files;
+              }}),
        field(s, "sparse_features", &C::sparse_features, boolean(),
              "Graphs: keep features of which most are 0 as a sparse matrix.",
              {"cora, citeseer, pubmed, facebook and graph_npz",

@@ -31,9 +31,10 @@ struct BatchSpec {
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;
   bool reads_files = true;
-  bool normalizes = false;       // has means and deviations, or rows of features to scale
-  bool sparse_features = false;  // can keep features as a sparse matrix
-  bool is_text = false;          // one text, cut into windows
+  bool normalizes = false;        // has means and deviations, or rows of features to scale
+  bool sparse_features = false;   // can keep features as a sparse matrix
+  bool is_text = false;           // one text, cut into windows
+  bool of_picture_files = false;  // one file for each picture
 };
 DataTraits data_traits(const std::string& name);
 

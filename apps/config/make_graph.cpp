@@ -74,7 +74,7 @@ GraphData planetoid(const Config& config, const GraphOptions& options) {
 
 GraphData graphsaint(const Config& config, const GraphOptions&) {
   data::GraphSaintOptions options;
-  options.standardize = config.data.normalize;
+  options.standardize = config.data.normalize != "none";
   const std::string& name = config.data.name;
   return data::open_graphsaint(within(*config.data.dir, {name, "graphsaint/" + name}), options);
 }
@@ -121,7 +121,7 @@ const GraphData& graph_of(const Config& config) {
   if (found != read.end()) return found->second;
   const GraphRow& row = graph_row(c.name);
   GraphOptions options;
-  options.normalize = c.normalize;
+  options.normalize = c.normalize != "none";
   options.sparse = c.sparse_features;
   GraphData graph = row.open(config, options);
   if (c.split && graph.train_edge_index.defined())

@@ -95,26 +95,29 @@ PictureBox central_part(const PictureInfo& info, int64_t resize, int64_t height,
 
 }  // namespace
 
-PictureList list_class_folders(const std::string& folder, const std::vector<std::string>& classes) {
-  PictureList list;
-  std::vector<fs::path> folders;
+std::vector<std::string> list_classes(const std::string& folder) {
+  std::vector<std::string> names;
   for (const fs::path& path : sorted_entries(folder)) {
     std::error_code error;
-    if (fs::is_directory(path, error) && path.filename().string()[0] != '.')
-      folders.push_back(path);
+    const std::string name = path.filename().string();
+    if (fs::is_directory(path, error) && name[0] != '.') names.push_back(name);
   }
   FRUGAL_CHECK(
-      !folders.empty(),
+      !names.empty(),
       "[pictures] {}: expected a folder for each class, which holds its pictures, got none",
       in_quotes(folder));
-  if (classes.empty())
-    for (const fs::path& path : folders) list.classes.push_back(path.filename().string());
-  else
-    list.classes = classes;
+  return names;
+}
+
+PictureList list_class_folders(const std::string& folder, const std::vector<std::string>& classes) {
+  const std::vector<std::string> names = list_classes(folder);
+  PictureList list;
+  list.classes = classes.empty() ? names : classes;
   const Labels labels = labels_of(list.classes);
-  for (const fs::path& path : folders) {
+  for (const std::string& name : names) {
+    const fs::path path = fs::path(folder) / name;
     const size_t before = list.files.size();
-    add_pictures(path, label_in(labels, path.filename().string(), in_quotes(folder)), list.files);
+    add_pictures(path, label_in(labels, name, in_quotes(folder)), list.files);
     FRUGAL_CHECK(!classes.empty() || list.files.size() > before,
                  "[pictures] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
                  in_quotes(path.string()));

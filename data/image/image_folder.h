@@ -27,6 +27,9 @@ struct PictureList {
 PictureList list_class_folders(const std::string& folder,
                                const std::vector<std::string>& classes = {});
 
+// The names of the folders in `folder`, sorted: its classes. Errors: no such folder, none in it.
+std::vector<std::string> list_classes(const std::string& folder);
+
 // A CSV file of two columns, path and class, with or without a header "path,label". Paths are
 // relative to the list's folder. A class is a name; where all of them are whole numbers, the label
 // itself. With `classes`, as of the training set, a class of another name is an error.
