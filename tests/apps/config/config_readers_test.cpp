@@ -28,7 +28,9 @@ const std::map<std::string, Row>& rows() {
                                  text = {"model.name=gpt2", "data.name=text"},
                                  glue = {"model.name=bert_tiny", "data.name=sst2"},
                                  cora = {"model.name=gcn", "data.name=cora"}, images = {},
-                                 random = {"data.name=random"}, mlp = {"model.name=mlp"};
+                                 folder = {"data.name=image_folder"},
+                                 list = {"data.name=image_list"}, random = {"data.name=random"},
+                                 mlp = {"model.name=mlp"};
   const auto with = [](std::vector<std::string> sets, const std::string& set) {
     sets.push_back(set);
     return sets;
@@ -71,6 +73,18 @@ const std::map<std::string, Row>& rows() {
       {"data.flip", {true, images, text}},
       {"data.cutout", {4, images, glue}},
       {"data.normalize", {false, cora, random}},
+      {"data.mean", {{0.5}, images, gcn}},
+      {"data.std", {{0.5}, images, gcn}},
+      {"data.image_size", {32, folder, images}},
+      {"data.channels", {1, folder, images}},
+      {"data.resize", {300, list, images}},
+      {"data.crop_area", {0.5, list, random}},
+      {"data.auto_augment", {"rand", images, gcn}},
+      {"data.color_jitter", {{0.4, 0.4, 0, 0}, images, glue}},
+      {"data.grayscale", {0.5, folder, text}},
+      {"data.blur", {0.5, images, gcn}},
+      {"data.erasing", {0.5, images, gcn}},
+      {"data.skip_bad", {true, folder, images}},
       {"data.workers", {2, images, text}},
       {"data.train_samples", {9, glue, text}},
       {"data.test_samples", {9, bert, gpt2}},
