@@ -1,7 +1,6 @@
 // Codecs of codecs on CUDA, and those that work through the host: what the CPU's give.
 #include "compress/bounded/error_bounded.h"
 #include "compress/quantize/mixed.h"
-#include "compress/quantize/rounding_schemes.h"
 #include "ops/dense/bitmask.h"
 #include "tests/cuda/packing.h"
 
@@ -73,12 +72,4 @@ TEST_CASE("error-bounded codecs keep payloads on CUDA, with the CPU's values") {
     check_alike(*here, *there, 3, 21);
   }
   CHECK(live() == before);
-}
-
-TEST_CASE("rounding schemes take tensors on CUDA") {
-  if (!gpu::available()) return;
-  const Tensor x = gpu::normals({128, 8}, DType::f32, 3);
-  for (const RoundingScheme& scheme : rounding_schemes(3))
-    CHECK(gpu::same_bits(round_trip(scheme, x, 1, {}),
-                         round_trip(scheme, to_device(x, gpu::kCuda), 1, {})));
 }

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "compress/entropy/entropy.h"
-#include "compress/quantize/rounding_schemes.h"
 #include "tests/compress/quantize/split_samples.h"
 
 using namespace frugal;
@@ -111,7 +110,7 @@ TEST_CASE("with signs in codes, errors are uniform within each class's step and 
     }
 }
 
-TEST_CASE("codes are those of stochastic rounding, and values those of the scheme measured") {
+TEST_CASE("codes of dithered rounding are those of stochastic rounding") {
   const Shape shape{512, 20};
   const std::vector<float> x = normals(shape.numel(), 3);
   const Tensor input = Tensor::from(x, shape), mask = mask_of(x, shape, Bits::sign);
@@ -125,9 +124,6 @@ TEST_CASE("codes are those of stochastic rounding, and values those of the schem
       if (split) info.sign = &sign;
       const PackedCase one{Quantizer(dithered(bits)).pack(input, info)};
       CHECK(one.bytes() == PackedCase{Quantizer(stochastic).pack(input, info)}.bytes());
-      RoundingScheme scheme{RoundingScheme::subtractive, bits};
-      scheme.split = split;
-      CHECK(same_bytes(one.packed->unpack(), round_trip(scheme, input, 77, info)));
     }
   }
 }
