@@ -126,8 +126,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   const RecomputeScope no_trace;
   std::optional<compress::AdaptivePolicy::Probe> probe;
   if (adaptive_ != nullptr) probe.emplace(*adaptive_);
-  const std::vector<double> learned =
-      learner_ != nullptr ? learner_->learned() : std::vector<double>{};
+  const compress::Learned learned = learner_ != nullptr ? learner_->learned() : compress::Learned{};
   // Other samples drop other units.
   Rng stream;
   stream.restore(streams::kTrackingDropout.key(

@@ -51,7 +51,7 @@ int64_t Planner::measure(const StepMemory& memory) const {
 
 StepMemory Planner::run(const BudgetPlan& plan, int64_t batch) {
   draft_->adopt(plan);
-  return meta_.step(draft_, batch, blocks_);
+  return meta_.step(policy_.get(), batch, blocks_);
 }
 
 std::vector<int64_t> Planner::slices() const {
@@ -182,7 +182,7 @@ std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
 // Once it is known what codes take, they may be worth less than the room that decoding takes.
 std::optional<Planned> Planner::find() {
   std::optional<Planned> best = find_plan();
-  const bool known = !draft_->sizes().numbers().empty();
+  const bool known = !draft_->sizes().empty();
   if (!config_.compression.entropy || (best && (best->plan.mode != BudgetPlan::mixed || !known)))
     return best;
   draft_->plan_codes(false);

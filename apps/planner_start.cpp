@@ -11,6 +11,7 @@
 #include "apps/config/resolve.h"
 #include "apps/planner.h"
 #include "apps/planner_search.h"
+#include "compress/offload/file_store.h"
 #include "core/quoted.h"
 #include "ops/precision.h"
 
@@ -199,7 +200,7 @@ int64_t Planner::most_samples() {
   if (budget_.activations || planned_.plan.mode != compress::BudgetPlan::mixed) return batch_;
   run(planned_.plan);  // whose decisions measuring repeats
   const int64_t most = largest(batch_, [&](int64_t samples) {
-    return meta_.measuring(*draft_, draft_->adaptive(), samples, batch_, blocks_) + reserve_ +
+    return meta_.measuring(*policy_, draft_->adaptive(), samples, batch_, blocks_) + reserve_ +
                margin_ <=
            limit_;
   });

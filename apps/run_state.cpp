@@ -195,6 +195,22 @@ std::vector<double> numbers_from(const Json& json) {
   return numbers;
 }
 
+Json to_json(const compress::Learned& learned) {
+  if (learned.empty()) return nullptr;
+  return {{"policy", learned.policy}, {"version", learned.version}, {"lists", learned.lists}};
+}
+
+// What the lists may hold, Learner::restore_learned() checks.
+compress::Learned learned_from(const Json& json) {
+  compress::Learned learned;
+  if (json.is_null()) return learned;
+  json.at("policy").get_to(learned.policy);
+  learned.version = static_cast<int>(whole(json, "version", 1, 1 << 20));
+  for (const auto& [name, list] : json.at("lists").items())
+    learned.lists[name] = numbers_from(list);
+  return learned;
+}
+
 }  // namespace
 
 void Totals::add(const BatchResult& batch) {
@@ -236,7 +252,7 @@ Json to_json(const RunState& s) {
           {"best", optional_json(s.best)},
           {"memory", to_json(s.memory)},
           {"adaptive", s.adaptive ? to_json(*s.adaptive) : Json(nullptr)},
-          {"learned", s.learned},
+          {"learned", to_json(s.learned)},
           {"tracking", s.tracking},
           {"planner", s.planner ? to_json(*s.planner) : Json(nullptr)},
           {"offload", to_json(s.offload)},
@@ -269,7 +285,7 @@ RunState run_state_from(const Json& json) {
                  (*result)->step);
   s.memory = memory_from(json.at("memory"));
   if (!json.at("adaptive").is_null()) s.adaptive = adaptive_from(json.at("adaptive"));
-  s.learned = numbers_from(json.at("learned"));
+  s.learned = learned_from(json.at("learned"));
   s.tracking = numbers_from(json.at("tracking"));
   if (!json.at("planner").is_null()) s.planner = planner_from(json.at("planner"));
   s.offload = offload_from(json.at("offload"));

@@ -38,7 +38,7 @@ struct EpochResult {
 
 // Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
 struct RunState {
-  static constexpr int64_t kVersion = 2;  // of how it is written; raised when that changes
+  static constexpr int64_t kVersion = 3;  // of how it is written; raised when that changes
   int64_t step = 0;                       // optimizer steps done
   int64_t batches = 0;  // forward passes done: numbers the streams of stochastic rounding
   data::LoaderState loader;
@@ -47,7 +47,7 @@ struct RunState {
   std::optional<EpochResult> last, best;
   StepMemory memory;
   std::optional<compress::AdaptivePolicy::State> adaptive;  // of such a policy
-  std::vector<double> learned;                              // of a Learner
+  compress::Learned learned;                                // of a Learner
   std::vector<double> tracking;                             // see Tracking::state()
   std::optional<Planner::State> planner;                    // with the policy `budget`
   compress::OffloadStats offload;                           // of this run so far

@@ -143,7 +143,6 @@ void Trainer::restore(int64_t per_epoch) {
 std::optional<compress::OffloadStats> Trainer::offload_stats() const {
   const auto* moving = find_in<compress::OffloadPolicy>(*policy_);
   if (moving != nullptr) return offload_before_ + moving->store().stats();
-  if (budget_ != nullptr && budget_->can_move()) return offload_before_ + budget_->store()->stats();
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include "lab/commands.h"
 #include "lab/gradient_bench.h"
 #include "lab/gradient_report.h"
+#include "lab/rebuilt_signs.h"
 
 namespace frugal::lab {
 
@@ -22,6 +23,7 @@ struct Scheme {
   bool recipes;
   const char* signs;
   bool checkpoints = false;
+  bool rebuilds_signs() const { return signs == std::string("rebuilt"); }
 };
 constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, rebuilt signs", true, "rebuilt"},
@@ -36,8 +38,15 @@ CompressionConfig compression_of(const Scheme& scheme, const Config& config,
   compression.policy = "gact";
   compression.level = "L1";
   compression.recipes = scheme.recipes;
-  compression.signs = scheme.signs;
+  compression.signs = scheme.rebuilds_signs() ? "masks" : scheme.signs;
   compression.rounding = given;
+  if (scheme.rebuilds_signs()) {
+    if (given == "dithered")
+      throw ConfigError("compression.advanced.rounding",
+                        "expected stochastic or nearest with rebuilt signs: dither moves values "
+                        "near zero across it");
+    if (given == "auto") compression.rounding = "stochastic";
+  }
   resolve_rounding(compression, config.run.device);
   return compression;
 }
@@ -67,7 +76,9 @@ void study_gradient(const LabArguments& arguments) {
     for (const int64_t bits : arguments.bits) {
       CompressionConfig compression = compression_of(scheme, config, rounding);
       compression.bits = bits;
-      const auto policy = make_policy(compression, static_cast<uint64_t>(config.run.seed));
+      std::unique_ptr<SavePolicy> policy =
+          make_policy(compression, static_cast<uint64_t>(config.run.seed));
+      if (scheme.rebuilds_signs()) policy = std::make_unique<RebuiltSigns>(std::move(policy));
       GradientNoise noise(exact);
       for (int64_t draw = 0; draw < draws; ++draw)
         noise.add(bench.gradient(batch, policy.get(), static_cast<uint64_t>(draw), key, blocks));

@@ -35,7 +35,6 @@ struct Setting {
 // rows but acgc's.
 compress::FixedPolicyOptions packed(const Setting& s) {
   compress::FixedPolicyOptions options = keep_options(s.config.compression, s.seed());
-  options.level = "L1";
   options.bits = static_cast<int>(s.bits);
   options.recipes = false;
   options.axis = compress::GroupAxis::column;

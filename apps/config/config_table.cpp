@@ -564,9 +564,9 @@ Section advanced() {
   return {
       "compression.advanced",
       "How packing, rebuilding, moving and measuring work, for every policy.",
-      {field(s, "signs", &C::signs, choice({"codes", "masks", "rebuilt"}),
-             "Where the signs of relus are kept: in the codes of a neighbour, at no cost; as "
-             "masks of 1 bit; rebuilt: nowhere, which biases gradients.",
+      {field(s, "signs", &C::signs, choice({"codes", "masks"}),
+             "Where the signs of relus are kept: in the codes of a neighbour, at no cost, or as "
+             "masks of 1 bit.",
              policies({"gact", "actnn", "budget"})),
        field(s, "chain", &C::chain, number(0, 1e6),
              "How many times its own elements a recipe may rebuild on the way; 0: recipes start "
@@ -598,7 +598,7 @@ Section advanced() {
        field(s, "rounding", &C::rounding, choice({"auto", "stochastic", "dithered", "nearest"}),
              "stochastic is unbiased; dithered is unbiased with half the variance, at the same "
              "bytes, for time where unpacking is bound by arithmetic; nearest is closer but "
-             "biased; auto: dithered, but stochastic on CUDA, with acgc and with rebuilt signs.",
+             "biased; auto: dithered, but stochastic on CUDA and with acgc.",
              {packing().who, packing().by,
               // Of other runs, what resolve() makes of auto.
               [](const Config& c) { return packs(c) || c.compression.rounding != "nearest"; }}),

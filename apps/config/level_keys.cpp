@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "apps/config/config_error.h"
-#include "compress/policies/actnn_policy.h"
 #include "compress/policies/levels.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
@@ -19,31 +18,11 @@ constexpr const char* kCheckpointing = "train.checkpointing";
 constexpr const char* kFlags[] = {"compression.gact.adaptive", "compression.actnn.adaptive",
                                   "compression.actnn.products_only"};
 
-// A level that differs from another one in its paper, but not here.
-struct SameLevel {
-  const char *policy, *name, *same;
-};
-constexpr SameLevel kSameLevels[] = {
-    {"gact", "CB2", "CB1"},  // attention always runs in tiles
-    {"actnn", "L5", "L4"}    // the allocator leaves no fragments that could be mended
-};
-
-struct LevelTraits {
-  int bits = 0;
-  bool adaptive = false, products_only = false, offload = false, checkpointing = false;
-};
-
 // Errors: a level that the policy does not have.
-LevelTraits traits_of(const std::string& policy, std::string name) {
-  for (const SameLevel& row : kSameLevels)
-    if (policy == row.policy && name == row.name) name = row.same;
+const compress::Level& traits_of(const std::string& policy, const std::string& name) {
   try {
-    if (policy == "actnn") {
-      const compress::ActnnLevel& level = compress::parse_actnn_level(name);
-      return {level.bits, level.mixed, level.products_only, level.offload, false};
-    }
-    const compress::Level& level = compress::parse_level(name);
-    return {level.bits, level.adaptive, false, level.offload, level.checkpointing};
+    return compress::level(
+        name, policy == "actnn" ? compress::LevelsOf::actnn : compress::LevelsOf::gact);
   } catch (const Error& error) {
     throw ConfigError(kLevel, error.what());
   }
@@ -85,7 +64,7 @@ void remove(Json& document, const std::string& path) {
 
 bool is_whole(double bits) { return bits == std::floor(bits); }
 
-void check_bits(const Json& value, const LevelTraits& traits, const std::string& level) {
+void check_bits(const Json& value, const compress::Level& traits, const std::string& level) {
   if (!value.is_number()) return;  // parsing says what is wrong
   const double bits = value.get<double>();
   const char* expected = traits.bits == 0 && bits != 0  ? "0"
@@ -112,14 +91,14 @@ std::vector<std::string> level_names() {
   const auto add = [&](std::string_view name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
   };
-  for (const compress::Level& level : compress::levels()) add(level.name);
-  for (const char* name : {"CB2", "L4", "L5"}) add(name);
+  for (const auto policy : {compress::LevelsOf::gact, compress::LevelsOf::actnn})
+    for (const compress::Level& level : compress::levels(policy)) add(level.name);
   return names;
 }
 
 std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& policy,
                                                         const std::string& level) {
-  const LevelTraits traits = traits_of(policy, level);
+  const compress::Level& traits = traits_of(policy, level);
   std::vector<std::pair<std::string, Json>> keys = {{kBits, traits.bits}};
   if (policy == "actnn") {
     keys.emplace_back("compression.actnn.adaptive", traits.adaptive);
@@ -144,7 +123,7 @@ void expand_level(Json& document) {
                                           fmt::join(names, ", "), in_quotes(written)));
   const std::string& level = *found;
   const std::string policy = policy_in(document);
-  const LevelTraits traits = traits_of(policy, level);
+  const compress::Level& traits = traits_of(policy, level);
   for (const auto& [path, value] : keys_of_level(policy, level)) {
     const Json* own = value_at(document, path);
     if (own == nullptr)

@@ -6,6 +6,7 @@
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/entropy_policy.h"
+#include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
 
 namespace frugal::apps {
@@ -19,7 +20,7 @@ compress::Rounding parse_rounding(const std::string& name) {
 // The fixed and the adaptive levels.
 std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t seed) {
   const compress::FixedPolicyOptions keep = keep_options(config, seed);
-  const compress::Level& level = compress::parse_level(config.level);
+  const compress::Level& level = compress::level(config.level);
   if (!level.adaptive) return std::make_unique<compress::FixedPolicy>(keep);
   compress::AdaptiveOptions adaptive;
   adaptive.keep = keep;
@@ -30,8 +31,13 @@ std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t 
 std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t seed) {
   compress::ActnnOptions options;
   options.keep = keep_options(config, seed);
-  options.level = config.level;
-  options.average = config.average_bits;
+  const compress::Level& level = compress::level(config.level, compress::LevelsOf::actnn);
+  options.mixed = level.adaptive;
+  options.products_only = level.products_only;
+  options.average = level.bits;
+  if (level.adaptive && config.average_bits > 0) options.average = config.average_bits;
+  if (!level.adaptive && level.bits > 0 && config.bits > 0)
+    options.average = static_cast<double>(config.bits);
   options.interval = config.actnn_interval;
   return std::make_unique<compress::ActnnPolicy>(options);
 }
@@ -55,28 +61,38 @@ std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t 
   return std::make_unique<compress::AcgcPolicy>(options);
 }
 
-// It codes, and moves what it wants to, itself.
-std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed,
-                                        bool direct = true) {
+std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
   compress::BudgetPolicyOptions options;
   options.keep = keep_options(config, seed);
-  options.file.directory = config.offload;
-  options.file.window = config.offload_window;
-  options.file.direct = direct;
-  if (config.entropy) options.entropy.emplace();
   return std::make_unique<compress::BudgetPolicy>(options);
+}
+
+// `draft`: the policy only sees steps on meta, so its file needs no buffers in memory.
+std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed, bool draft) {
+  if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
+    throw ConfigError("compression.group_axis",
+                      fmt::format("expected column with policy {}, got row", config.policy));
+  std::unique_ptr<SavePolicy> policy = config.policy == "budget"  ? make_budget(config, seed)
+                                       : config.policy == "actnn" ? make_actnn(config, seed)
+                                       : config.policy == "acgc"  ? make_acgc(config, seed)
+                                                                  : make_gact(config, seed);
+  if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
+  if (config.offload.empty()) return policy;
+  compress::OffloadOptions file;
+  file.directory = config.offload;
+  file.window = config.offload_window;
+  file.direct = !draft;
+  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
 }
 
 }  // namespace
 
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
   compress::FixedPolicyOptions options;
-  options.level = config.level;
-  options.bits = static_cast<int>(config.bits);
+  if (config.policy == "gact") options.bits = compress::level(config.level).bits;
+  if (config.bits > 0) options.bits = static_cast<int>(config.bits);
   options.recipes = config.recipes;
-  options.signs = config.signs == "codes"   ? compress::Signs::codes
-                  : config.signs == "masks" ? compress::Signs::masks
-                                            : compress::Signs::rebuilt;
+  options.signs = config.signs == "codes" ? compress::Signs::codes : compress::Signs::masks;
   options.chain = config.chain;
   options.slice_bytes = slice_bytes_of(config);
   options.min_elements = config.min_elements;
@@ -89,29 +105,15 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
 
 std::string rounding_of(const CompressionConfig& config) {
   if (config.rounding != "auto") return config.rounding;
-  return config.policy == "acgc" || config.signs == "rebuilt" ? "stochastic" : "dithered";
+  return config.policy == "acgc" ? "stochastic" : "dithered";
 }
 
 std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed) {
-  return config.policy == "budget" ? make_budget(config, seed, false) : make_policy(config, seed);
+  return make(config, seed, true);
 }
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_t seed) {
-  const bool budget = config.policy == "budget";
-  if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
-    throw ConfigError("compression.advanced.group_axis",
-                      fmt::format("expected column with policy {}, got row", config.policy));
-  std::unique_ptr<SavePolicy> policy = budget                     ? make_budget(config, seed)
-                                       : config.policy == "actnn" ? make_actnn(config, seed)
-                                       : config.policy == "acgc"  ? make_acgc(config, seed)
-                                                                  : make_gact(config, seed);
-  if (config.entropy && !budget)
-    policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
-  if (config.offload.empty() || budget) return policy;
-  compress::OffloadOptions file;
-  file.directory = config.offload;
-  file.window = config.offload_window;
-  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
+  return make(config, seed, false);
 }
 
 }  // namespace frugal::apps

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/config/config.h"
+#include "compress/policies/budget_policy.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/wrapping_policy.h"
 
@@ -23,12 +24,16 @@ inline int64_t slice_bytes_of(const CompressionConfig& config) {
 }
 std::string rounding_of(const CompressionConfig& config);
 
-// The P that `policy` is or wraps, or nullptr.
+// The P that `policy` is or wraps, or nullptr. A budget policy has an adaptive policy of its own,
+// which holds its widths and sensitivities.
 template <class P>
 P* find_in(SavePolicy& policy) {
   if (auto* found = dynamic_cast<P*>(&policy)) return found;
-  auto* around = dynamic_cast<compress::WrappingPolicy*>(&policy);
-  return around != nullptr ? find_in<P>(around->inner()) : nullptr;
+  if (auto* around = dynamic_cast<compress::WrappingPolicy*>(&policy))
+    return find_in<P>(around->inner());
+  if constexpr (std::is_same_v<P, compress::AdaptivePolicy>)
+    if (auto* budget = dynamic_cast<compress::BudgetPolicy*>(&policy)) return &budget->adaptive();
+  return nullptr;
 }
 
 }  // namespace frugal::apps

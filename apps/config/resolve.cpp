@@ -20,10 +20,6 @@ void resolve_rounding(CompressionConfig& config, const std::string& device) {
   if (config.rounding == "auto")  // on CUDA drawing again would bound unpacking
     config.rounding =
         Device::parse(device).type == DeviceType::cuda ? "stochastic" : rounding_of(config);
-  if (config.rounding == "dithered" && config.signs == "rebuilt")
-    throw ConfigError("compression.advanced.rounding",
-                      "expected stochastic or nearest with rebuilt signs: dither moves values near "
-                      "zero across it");
 }
 
 namespace {

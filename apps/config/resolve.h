@@ -10,7 +10,6 @@ namespace frugal::apps {
 // Errors (ConfigError): values that do not fit the data.
 void resolve(Config& config);
 // Of this, what concerns rounding: "auto" becomes what it means on that device.
-// Errors (ConfigError): dithered with rebuilt signs.
 void resolve_rounding(CompressionConfig& config, const std::string& device);
 
 // Of a network's blocks, the first ones that are recomputed (models/module.h).

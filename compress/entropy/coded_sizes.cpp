@@ -1,7 +1,6 @@
 #include "compress/entropy/coded_sizes.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.h"
 
@@ -28,31 +27,22 @@ void CodedSizes::next_period() {
   }
 }
 
-std::vector<double> CodedSizes::numbers() const {
-  std::vector<double> numbers;
+std::vector<CodedSizes::Entry> CodedSizes::entries() const {
+  std::vector<Entry> entries;
   for (const auto& [seq, widths] : seen_)
-    for (const auto& [bits, seen] : widths)
-      for (const double number : {static_cast<double>(seq), static_cast<double>(bits),
-                                  static_cast<double>(seen.now), static_cast<double>(seen.before)})
-        numbers.push_back(number);
-  return numbers;
+    for (const auto& [bits, seen] : widths) entries.push_back({seq, bits, seen.now, seen.before});
+  return entries;
 }
 
-void CodedSizes::restore(std::span<const double> numbers) {
-  constexpr double kLargest = 0x1p53;
+void CodedSizes::restore(const std::vector<Entry>& entries) {
   constexpr int kMaxBits = 16;
-  FRUGAL_CHECK(
-      numbers.size() % 4 == 0 &&
-          std::all_of(numbers.begin(), numbers.end(),
-                      [](double x) { return x >= 0 && x <= kLargest && x == std::trunc(x); }),
-      "[budget] expected sizes as numbers() gives them, got {} numbers", numbers.size());
+  for (const Entry& entry : entries)
+    FRUGAL_CHECK(
+        entry.bits >= 1 && entry.bits <= kMaxBits && entry.now >= 0 && entry.before >= 0,
+        "[budget] expected bytes of at least 0 at 1 to 16 bits for tensor {}, got {} and {} at {}",
+        entry.seq, entry.now, entry.before, entry.bits);
   seen_.clear();
-  for (size_t i = 0; i < numbers.size(); i += 4) {
-    FRUGAL_CHECK(numbers[i + 1] >= 1 && numbers[i + 1] <= kMaxBits,
-                 "[budget] expected sizes at 1 to 16 bits, got {}", numbers[i + 1]);
-    seen_[static_cast<uint64_t>(numbers[i])][static_cast<int>(numbers[i + 1])] = {
-        static_cast<int64_t>(numbers[i + 2]), static_cast<int64_t>(numbers[i + 3])};
-  }
+  for (const Entry& entry : entries) seen_[entry.seq][entry.bits] = {entry.now, entry.before};
 }
 
 }  // namespace frugal::compress

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace frugal::compress {
@@ -20,9 +19,19 @@ class CodedSizes {
   // At the widest width of at most `bits` that was seen.
   std::optional<Size> most(uint64_t seq, int bits) const;
   void next_period();
-  // For checkpoints: with equal numbers, plans are equal. Errors: not of that form.
-  std::vector<double> numbers() const;
-  void restore(std::span<const double> numbers);
+  bool empty() const { return seen_.empty(); }
+
+  // For checkpoints: with equal entries, plans are equal.
+  struct Entry {
+    uint64_t seq = 0;
+    int bits = 0;
+    int64_t now = 0,
+            before = 0;  // the most bytes of this period and of the one before; 0: not seen
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> entries() const;
+  // Errors: bits outside 1 to 16, bytes below 0.
+  void restore(const std::vector<Entry>& entries);
 
  private:
   struct Seen {

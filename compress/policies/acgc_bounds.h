@@ -2,44 +2,44 @@
 // of its squared norm. Then the gradient's expected squared norm grows by at most 1 + e^2 where
 // errors are unbiased (stochastic rounding), and by (1 + e)^2 whatever they are.
 //
-// Each bound B is for |d| <= B, d the error of one element. Two ways to count:
-//   worst      no d breaks it (Cauchy-Schwarz): what was published
-//   expected   for independent unbiased d of variance v <= B^2 / 4 (stochastic rounding, B its
-//              step), the *expected* squared error keeps it. Larger by about the square root of the
-//              number of rows.
+// Each bound B says |d| <= B, where d is the error of one element. There are two ways to count:
+//   worst      no d breaks the bound (Cauchy-Schwarz). This is what was published.
+//   expected   for independent unbiased d of variance v <= B^2 / 4 (stochastic rounding of step B),
+//              the *expected* squared error keeps the bound. Such bounds are larger by about the
+//              square root of the number of rows.
 //
 // Product (dW = sum of x dy). An entry of dW is a sum over positions p: |sum d_p dy_p|^2 <= n B^2
 // sum |dy_p|^2, n = rows of dy; each dy meets `fan` elements, each for another entry. So
 //   |error of dW|^2 <= n fan B^2 |dy|^2,   with equality where d = B sign(dy), |dy| constant and
 //   fan meets all;   expected: <= v fan |dy|^2.
-// Published: B^2 = e^2 |dW|^2 / (2 numel gain |dy|^2), numel gain = n fan where nothing is cut off:
-// a factor 2 below what would do, so it holds. The speed version of the published code has 2
-// instead of 1/2: it allows twice the squared error that it promises.
+// Published: B^2 = e^2 |dW|^2 / (2 numel gain |dy|^2), with numel gain = n fan where nothing is cut
+// off. This is half of what would suffice, so it holds. The speed version of the published code has
+// 2 instead of 1/2, so it allows twice the squared error that it promises.
 //
 // Normalization (dx = w r (dy - mean(dy) - x^ dw / m), x^ = r (x - mean), r = 1/std, m rows, the
 // moments kept). d makes x^ off by r d, dw = sum dy x^ by s with |s| <= r B sqrt(m) |dy|, and
 //   |error of dx| = |w| r / m |x^ s + r d dw + r d s|
 //                <= |w| r^2 B (|dy| + |dw| / sqrt(m) + r B |dy|)
-// since |x^| = sqrt(m); all by channel. Each of K channels gets e^2 |dx|^2 / K, which makes the sum
-// of bits least, and the same of |dw|^2. Expected, for variance v:
+// since |x^| = sqrt(m). All this is by channel. Each of K channels gets e^2 |dx|^2 / K, which makes
+// the sum of bits least, and the same share of |dw|^2. Expected, for variance v:
 //   |w|^2 r^4 v / m ((1 + r^2 v) |dy|^2 + (1 + 2 / m) dw^2),   and r^2 v |dy|^2 for dw.
 //
 // Normalization of rows (layer, RMS and group norm: D elements share r and, but for RMS norm, a
 // mean; g = w dy and t = sum g x^ over them). d makes x^ off by r d, t by s with |s| <= r B |g|_1,
 // and
 //   |error of dx| = r / D |x^ s + r d t + r d s| <= r^2 B (|g|_1 + |t| + r B |g|_1) / sqrt(D)
-// in a row, since |x^|^2 <= D. Codecs have no bounds by row: one B for all rows, over which
+// in a row, since |x^|^2 <= D. Codecs have no bounds by row, so one B holds for all rows:
 //   |error of dx| <= a B + c B^2,   a^2 = sum r^4 (|g|_1 + |t|)^2 / D,   c^2 = sum r^6 |g|_1^2 / D
 //   |error of dw|^2 <= B^2 sum (sum r |dy|)^2,   the outer sum over channels, the inner over rows,
 // the latter with equality where d = B sign(dy). Expected, for variance v:
 //   v sum r^4 / D ((1 + r^2 v) |g|^2 + (1 + 2 / D) t^2),   and v sum r^2 |dy|^2 for dw.
-// Nothing is published of them: both rules take this.
+// The paper has no bounds for these. Both rules take the ones above.
 //
-// Any other op. Where its gradient is dy g(x) element by element, as of activation functions and
-// products of elements, samples of (x, dx / dy) give the largest slope L of g:
+// Any other op. The gradients of activation functions and of products of elements are dy g(x),
+// element by element. Then samples of (x, dx / dy) give the largest slope L of g:
 //   |error of dx| <= L B |dy|;   expected: L^2 v |dy|^2.
-// Else the gradient is taken to be linear in x, each product of an element of x and one of dy
-// counting once with factor 1 at most (matrix products, softmax and losses are within that):
+// Otherwise the gradient is taken to be linear in x, and each product of an element of x and one of
+// dy counts once, with a factor of at most 1. Matrix products, softmax and losses are within that:
 //   |error of dx| <= sqrt(numel) B |dy|;   expected: the relative error of x becomes the
 //   gradient's, v = e^2 mean x^2.
 // Ref: Evans & Aamodt 2021 (AC-GC).
@@ -58,8 +58,8 @@ enum class Count : uint8_t { worst, expected };
 //   published:  products and normalizations as published
 enum class Rule : uint8_t { derived, published };
 
-// What a squared bound of 1 costs in squared error, for a product: B^2 = e^2 sum |dW|^2 / sum of
-// prices over all that read the tensor.
+// What a squared bound of 1 costs in squared error, for a product. B^2 = e^2 sum |dW|^2 / sum of
+// prices, over all readers of the tensor.
 double product_price(double rows, double fan, double dy2, Count count);
 double published_price(double numel, double gain, double dy2);
 double fast_price(double numel, double gain, double dy2);  // of the published code's speed version
@@ -78,8 +78,9 @@ double normalized_bound2(const Channel& channel, double rows, double channels, d
 double published_normalized_bound2(const Channel& channel, double rows, double channels,
                                    double allowed_dx, double max_dy2);
 
-// A normalization of rows: its rows (with groups of channels several of each), and what errors of a
-// bound of 1 make of dw's squared error, at worst and for each unit of variance.
+// A normalization of rows: its rows (with groups of channels, several for each row), and the
+// squared error of dw that errors within a bound of 1 cause at worst, and for each unit of
+// variance.
 struct Row {
   double invstd = 1;
   double g1 = 0, g2 = 0, t = 0;  // |g|_1, |g|^2 and sum g x^

@@ -10,10 +10,10 @@
 
 namespace frugal::compress::acgc {
 
-// Bounds of a rebuilt tensor become those of its sources: a normalization between them scales
-// errors by |weight| invstd, by channel (of rows, by the largest); where there is none, activation
-// functions are taken to double them at most. n sources share: 1/n of the bound each, or of the
-// variance.
+// Bounds of a rebuilt tensor become bounds of its sources. A normalization between them scales
+// errors by |weight| invstd, channel by channel; a normalization of rows scales by the largest of
+// these. Without a normalization between them, activation functions are taken to double errors at
+// most. n sources share the bound: each gets 1/n of the bound, or of the variance.
 class Collector final : public BackwardObserver {
  public:
   struct Options {
@@ -36,13 +36,13 @@ class Collector final : public BackwardObserver {
  private:
   struct Reader {
     double allowed = 0, price = 0;  // sums over products
-    std::vector<double> cap;        // least of all others; empty: none
+    std::vector<double> cap;        // the least bound of all other readers; empty: none
     bool operator==(const Reader&) const = default;
     void cap_by(const std::vector<double>& other);
   };
   struct Source {
-    Reader direct, through;     // of it, and of what is rebuilt from it
-    std::vector<double> slope;  // squared, of errors on the way
+    Reader direct, through;     // readers of it, and readers of what is rebuilt from it
+    std::vector<double> slope;  // squared: how much errors grow on the way to the rebuilt tensor
   };
   void product(const SavedTensor& slot, const Grads& gradients);
   void normalized(const Slots& slots, const SavedTensor& slot, const Grads& gradients);

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "compress/bounded/bounded_fixed.h"
-#include "compress/policies/number_reader.h"
 
 namespace frugal::compress {
 
@@ -17,7 +16,6 @@ FixedPolicyOptions keep_of(const AcgcOptions& options) {
   FRUGAL_CHECK(options.start_bits >= 1 && options.start_bits <= 16,
                "[acgc] expected start_bits in 1..16, got {}", options.start_bits);
   FixedPolicyOptions keep = options.keep;
-  keep.level = "L1";
   keep.bits = options.start_bits;
   keep.corrected = false;  // error-bounded codecs do not tell their variance
   keep.signs = Signs::masks;
@@ -84,8 +82,8 @@ AcgcPolicy::AcgcPolicy(const AcgcOptions& options)
 }
 
 bool AcgcPolicy::learns_at(uint64_t number) const {
-  const auto step = static_cast<double>(number);
-  return last_ < 0 || step < last_ || step - last_ >= static_cast<double>(options_.interval);
+  const auto step = static_cast<int64_t>(number);
+  return last_ < 0 || step < last_ || step - last_ >= options_.interval;
 }
 
 Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
@@ -95,7 +93,7 @@ Decision AcgcPolicy::decide(const SaveInfo& info, const Tensor& value) {
     observing_ = value.device() != kMeta && learns_at(info.step);
     if (observing_) {
       observed_ = true;
-      last_ = static_cast<double>(info.step);
+      last_ = static_cast<int64_t>(info.step);
     }
   }
   Decision decision = keep_.decide(info, value);
@@ -192,48 +190,62 @@ double AcgcPolicy::set_fineness(double bits) {
   return fineness_ = bits;
 }
 
-// The last step observed, the growth and the fineness; for each tensor its seq, how many bounds it
-// has of how many channels, and these.
-std::vector<double> AcgcPolicy::learned() const {
-  settle();
-  std::vector<double> numbers{last_, options_.e, fineness_};
-  for (const auto& [seq, history] : seen_) {
-    numbers.push_back(static_cast<double>(seq));
-    numbers.push_back(static_cast<double>(history.size()));
-    numbers.push_back(static_cast<double>(history.front().size()));
-    for (const std::vector<double>& each : history)
-      numbers.insert(numbers.end(), each.begin(), each.end());
+Learned AcgcState::write() const {
+  Learned learned{
+      "acgc", kVersion, {{"tensors", {}}, {"counts", {}}, {"channels", {}}, {"bounds2", {}}}};
+  learned.set("last_step", static_cast<double>(last_step));
+  learned.set("e", e);
+  learned.set("fineness", fineness);
+  std::vector<double>& all = learned.lists["bounds2"];
+  for (const auto& [seq, history] : bounds2) {
+    learned.add("tensors", static_cast<double>(seq));
+    learned.add("counts", static_cast<double>(history.size()));
+    learned.add("channels", static_cast<double>(history.front().size()));
+    for (const std::vector<double>& each : history) all.insert(all.end(), each.begin(), each.end());
   }
-  return numbers;
+  return learned;
 }
 
-void AcgcPolicy::restore_learned(const std::vector<double>& numbers) {
-  constexpr double kWhole = NumberReader::kLargest, kMost = std::numeric_limits<double>::max();
-  constexpr double kLeast = std::numeric_limits<double>::min();  // above 0
-  std::map<uint64_t, std::deque<std::vector<double>>> seen;
-  double last = -1, e = options_.e, fineness = fineness_;
-  if (!numbers.empty()) {
-    NumberReader reader("acgc", numbers);
-    last = static_cast<double>(reader.whole(-1, kWhole));
-    e = reader.next(kLeast, kMost);
-    const bool steered = fineness_ > 0;
-    fineness = reader.next(steered ? kLeast : 0, steered ? kMost : 0);
-    while (!reader.done()) {
-      const auto seq = static_cast<uint64_t>(reader.whole(0, kWhole));
-      FRUGAL_CHECK(!seen.contains(seq), "[acgc] expected each tensor once, got {} twice", seq);
-      const int64_t count = reader.whole(1, static_cast<double>(options_.window));
-      const int64_t size = reader.whole(1, 0x1p31);
-      for (int64_t i = 0; i < count; ++i) {
-        std::vector<double>& bounds = seen[seq].emplace_back();
-        for (int64_t k = 0; k < size; ++k) bounds.push_back(reader.next(0, HUGE_VAL));
-      }
+AcgcState AcgcState::read(const Learned& learned) {
+  constexpr double kWhole = LearnedReader::kLargest, kMost = std::numeric_limits<double>::max();
+  constexpr double kAboveZero = std::numeric_limits<double>::min();
+  LearnedReader reader(learned, "acgc", kVersion);
+  AcgcState state;
+  state.last_step = reader.whole("last_step", -1, kWhole);
+  state.e = reader.number("e", kAboveZero, kMost);
+  state.fineness = reader.number("fineness", 0, kMost);
+  const std::vector<uint64_t> tensors = reader.tensors("tensors");
+  const auto counts = reader.wholes("counts", 1, kWhole, tensors.size());
+  const auto channels = reader.wholes("channels", 1, 0x1p31, tensors.size());
+  ListParts bounds("acgc", "bounds2", reader.list("bounds2", 0, HUGE_VAL));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (int64_t k = 0; k < counts[i]; ++k) {
+      const auto each = bounds.next(channels[i]);
+      state.bounds2[tensors[i]].emplace_back(each.begin(), each.end());
     }
-  }
-  seen_ = std::move(seen);
-  last_ = last;
-  options_.e = e;
-  fineness_ = fineness;
-  collector_.set_e(e);
+  bounds.end();
+  reader.end();
+  return state;
+}
+
+AcgcState AcgcPolicy::state() const {
+  settle();
+  return {last_, options_.e, fineness_, seen_};
+}
+
+void AcgcPolicy::restore(AcgcState state) {
+  FRUGAL_CHECK((state.fineness > 0) == (fineness_ > 0),
+               "[acgc] expected a fineness that is {} 0 in what was learned, got {}",
+               fineness_ > 0 ? "above" : "equal to", state.fineness);
+  for (const auto& [seq, history] : state.bounds2)
+    FRUGAL_CHECK(static_cast<int64_t>(history.size()) <= options_.window,
+                 "[acgc] expected at most {} bounds of tensor {}, got {}", options_.window, seq,
+                 history.size());
+  seen_ = std::move(state.bounds2);
+  last_ = state.last_step;
+  options_.e = state.e;
+  fineness_ = state.fineness;
+  collector_.set_e(options_.e);
   observed_ = false;
   collector_.clear();
 }

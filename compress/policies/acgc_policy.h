@@ -1,15 +1,19 @@
-// AC-GC: an error bound for every packed tensor, by channel where that helps, from one number: the
-// allowed growth e of the gradient. No search, no budget; how few bits that takes, the data say.
+// AC-GC: an error bound for every packed tensor, by channel where that helps. All bounds follow
+// from one number, the allowed growth e of the gradient. There is no search and no budget; the data
+// decide how many bits the bounds take.
 //
-// Every `interval` steps backward is observed and gives bounds (acgc_bounds.h), of which the mean
-// square of the last `window` counts; before the first, tensors take `start_bits` bits. They are
-// packed by an error-bounded codec (error_bounded.h). As published, recipes are off and masks take
-// 1 bit; with recipes, bounds pass to what a tensor is rebuilt from.
-// The bounds hold op by op. What errors of one op do to the gradients of those before it is not in
-// them; tests/apps/acgc_test.cpp compares whole gradients with what is allowed.
-// On `meta` there are no values, so no step is observed and tensors take `start_bits` bits: the
-// bytes are those of a run before its first bounds. How many bits bounds take, only data say.
-// Tensors are known by SaveInfo::seq: a network that saves others keeps those in `start_bits`.
+// Every `interval` steps the backward pass is observed and gives bounds (acgc_bounds.h). The mean
+// square of the last `window` bounds counts. Before the first bounds, tensors take `start_bits`
+// bits. Tensors are packed by an error-bounded codec (error_bounded.h). As published, recipes are
+// off and masks take 1 bit. With recipes, the bounds of a rebuilt tensor become bounds of the
+// tensors that it is rebuilt from.
+//
+// The bounds hold op by op. They do not include what the errors of one op do to the gradients of
+// the ops before it. A test compares whole gradients with what is allowed.
+//
+// On `meta` there are no values, so no step is observed and tensors take `start_bits` bits. The
+// bytes are those of a run before its first bounds. Tensors are known by SaveInfo::seq. If a step
+// saves other tensors than the steps before, the new ones take `start_bits`.
 // Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once
 #include <deque>
@@ -26,8 +30,8 @@ namespace frugal::compress {
 
 struct AcgcOptions {
   double e = 1;
-  // Published: its bounds and its widths (AutoQuant; with fixed_z AutoQuantZ), which do not keep
-  // them: see bounded_fixed.h.
+  // Published: the bounds and the widths of the paper (AutoQuant; with fixed_z AutoQuantZ). These
+  // widths do not keep the bounds: see bounded_fixed.h.
   acgc::Rule rule = acgc::Rule::derived;
   acgc::Count count = acgc::Count::worst;  // expected: with stochastic rounding
   std::string codec = "fixed_z";           // see error_bounded.h
@@ -35,7 +39,18 @@ struct AcgcOptions {
   int64_t interval = 100;
   int64_t window = 10;
   int start_bits = 8, min_bits = 2, max_bits = 16;
-  FixedPolicyOptions keep = {.recipes = false};  // level, bits, signs and rounding do not count
+  FixedPolicyOptions keep = {.recipes = false};  // bits, signs and rounding do not count
+};
+
+// What decisions of later steps depend on.
+struct AcgcState {
+  static constexpr int kVersion = 1;  // of the written form
+  int64_t last_step = -1;             // that was observed; -1: none
+  double e = 1, fineness = 0;
+  std::map<uint64_t, std::deque<std::vector<double>>> bounds2;  // squared, by seq, oldest first
+
+  Learned write() const;
+  static AcgcState read(const Learned& learned);  // Errors: see Learner
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
@@ -65,15 +80,20 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   // until the next step is observed. REQUIRES: no graph of this policy is alive. Errors: not
   // positive and finite.
   void set_e(double e);
-  // Of e, like that of a width whose steps grow as e does: log2(1 + 15 / e), so 4 at e = 1. 0 with
-  // nearest rounding.
+  // log2(1 + 15 / e), so 4 at e = 1: steps of a width of so many bits grow in proportion to e. 0
+  // with nearest rounding.
   double fineness() const override { return fineness_; }
   Range fineness_range() const override { return {1, 16, 0.25}; }
   double set_fineness(double bits) override;
 
-  std::vector<double> learned() const override;
+  AcgcState state() const;
+  // Errors: more bounds of a tensor than the window has; a fineness where there is none to set.
+  void restore(AcgcState state);
+  Learned learned() const override { return state().write(); }
   bool learns_at(uint64_t step) const override;
-  void restore_learned(const std::vector<double>& numbers) override;
+  void restore_learned(const Learned& learned) override {
+    restore(learned.empty() ? AcgcState{-1, options_.e, fineness_, {}} : AcgcState::read(learned));
+  }
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
@@ -90,8 +110,8 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
       seen_;  // squared bounds, oldest first
   mutable std::map<uint64_t, Item> items_;
   bool observing_ = false;
-  mutable bool observed_ = false;  // a backward that is not in seen_ yet
-  double last_ = -1;               // the step of the last observation; -1: none
+  mutable bool observed_ = false;  // there is an observed backward pass that is not in seen_ yet
+  int64_t last_ = -1;              // the step of the last observation; -1: none
 };
 
 }  // namespace frugal::compress

@@ -1,13 +1,11 @@
 #include "compress/policies/actnn_policy.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "compress/policies/allocate.h"
-#include "compress/policies/number_reader.h"
 #include "compress/quantize/quantize_split.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/sgd.h"
@@ -19,20 +17,20 @@ constexpr int kMaxBits = 16;
 constexpr double kMomentum = 0.5;  // of the moving average. Ref: Chen et al. 2021, section 4.2
 constexpr int kGrid = 8;           // averages per bit that a tensor can have
 
-constexpr std::array<ActnnLevel, 6> kLevels = {{{"L0", 0, false, false, false},
-                                                {"L1", 4, false, true, false},
-                                                {"L2", 4, false, false, false},
-                                                {"L3", 2, true, false, false},
-                                                {"L4", 2, true, false, true},
-                                                {"L5", 2, true, false, true}}};
+// In the written form of ActnnState: what each tensor has one number of, and the two lists of which
+// a tensor has as many numbers as the former say.
+constexpr const char* kTensorLists[] = {"tensors",  "bits",   "sensitivities", "in_last_step",
+                                        "has_sign", "slopes", "dims",          "samples",
+                                        "extents",  "ranges"};
+constexpr double kUnmeasured = -1;  // instead of a sensitivity
 
 double average_of(const ActnnOptions& options) {
-  const ActnnLevel& level = parse_actnn_level(options.level);
-  if (!level.mixed)
-    return options.keep.bits != 0 && level.bits != 0 ? options.keep.bits : level.bits;
-  const double average = options.average != 0 ? options.average : level.bits;
-  FRUGAL_CHECK(1 <= options.min_bits && options.min_bits <= average &&
-                   average <= options.max_bits && options.max_bits <= kMaxBits,
+  const double average = options.average;
+  FRUGAL_CHECK(
+      options.mixed || (average == std::floor(average) && average >= 0 && average <= kMaxBits),
+      "[actnn] expected 0 or 1 to 16 whole bits where widths are not mixed, got {}", average);
+  FRUGAL_CHECK(!options.mixed || (1 <= options.min_bits && options.min_bits <= average &&
+                                  average <= options.max_bits && options.max_bits <= kMaxBits),
                "[actnn] expected an average and widths of 1 to 16 bits around it, got {} and {} to "
                "{}",
                average, options.min_bits, options.max_bits);
@@ -40,12 +38,10 @@ double average_of(const ActnnOptions& options) {
 }
 
 FixedPolicyOptions keep_of(const ActnnOptions& options) {
-  const ActnnLevel& level = parse_actnn_level(options.level);
   FixedPolicyOptions keep = options.keep;
-  keep.level = level.bits == 0 ? "L0" : "L1";
   keep.bits = static_cast<int>(average_of(options));
-  if (level.mixed) keep.corrected = false;  // its correction needs 4 bits of every source
-  if (level.products_only) keep.recipes = false;
+  if (options.mixed) keep.corrected = false;  // its correction needs 4 bits of every source
+  if (options.products_only) keep.recipes = false;
   return keep;
 }
 
@@ -76,15 +72,8 @@ double mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-const ActnnLevel& parse_actnn_level(std::string_view name) {
-  for (const ActnnLevel& level : kLevels)
-    if (level.name == name) return level;
-  throw Error(fmt::format("[actnn] expected a level of L0 to L5, got \"{}\"", name));
-}
-
 ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
     : options_(options),
-      level_(parse_actnn_level(options.level)),
       average_(average_of(options)),
       keep_(keep_of(options)),
       quantizer_(mixed_of(options.keep)) {
@@ -99,7 +88,7 @@ double ActnnPolicy::share_of_step() const {
 }
 
 Adjustable::Range ActnnPolicy::fineness_range() const {
-  if (!level_.mixed) return {};
+  if (!options_.mixed) return {};
   return {static_cast<double>(options_.min_bits), static_cast<double>(options_.max_bits), 0.25};
 }
 
@@ -107,7 +96,7 @@ void ActnnPolicy::set_average(double average) {
   const Range range = fineness_range();
   FRUGAL_CHECK(
       average_ > 0 && range.least <= average && average <= range.most &&
-          (level_.mixed || average == std::floor(average)),
+          (options_.mixed || average == std::floor(average)),
       "[actnn] expected {} to {} bits on average, whole ones if not mixed, got {} after {}",
       range.least, range.most, average, average_);
   settle();
@@ -134,7 +123,7 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
     finite_ = true;
   }
   Decision decision = keep_.decide(info, value);
-  if (level_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
+  if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;
   decisions_[info.seq] = decision.what;
   return decision;
@@ -166,7 +155,7 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
   const auto decided = decisions_.find(info.seq);
   // What a rebuild passes through waits in the average width.
   const bool waits = decided == decisions_.end() || decided->second != Decision::pack;
-  if (!level_.mixed || waits)
+  if (!options_.mixed || waits)
     return quantizer_.uniform(static_cast<int>(std::ceil(average_))).pack(tensor, info);
   SaveInfo seen = info;
   if (seen.sign != nullptr && !quantizer_.can_carry_sign(tensor.shape())) seen.sign = nullptr;
@@ -383,56 +372,109 @@ double ActnnPolicy::average_bits() const {
   return elements > 0 ? bits / elements : 0;
 }
 
-// The average; for each tensor what restore_learned() reads.
-std::vector<double> ActnnPolicy::learned() const {
-  settle();
-  std::vector<double> numbers{average_};
-  for (const auto& [seq, item] : items_) {
-    numbers.insert(numbers.end(),
-                   {static_cast<double>(seq), item.bits, item.sensitivity.value_or(-1),
-                    item.pass == pass_ ? 1.0 : 0.0, item.has_sign ? 1.0 : 0.0, item.slope,
-                    static_cast<double>(item.shape.dim())});
-    for (const int64_t extent : item.shape) numbers.push_back(static_cast<double>(extent));
-    numbers.push_back(static_cast<double>(item.ranges.samples.size()));
-    numbers.insert(numbers.end(), item.ranges.samples.begin(), item.ranges.samples.end());
+Learned ActnnState::write() const {
+  Learned learned{"actnn", kVersion, {}};
+  for (const char* name : kTensorLists) learned.lists[name] = {};
+  learned.set("average", average);
+  for (const Tensor& tensor : tensors) {
+    const double row[] = {static_cast<double>(tensor.seq),
+                          tensor.bits,
+                          tensor.sensitivity.value_or(kUnmeasured),
+                          tensor.in_last_step ? 1.0 : 0.0,
+                          tensor.has_sign ? 1.0 : 0.0,
+                          tensor.slope,
+                          static_cast<double>(tensor.shape.dim()),
+                          static_cast<double>(tensor.ranges.size())};
+    for (size_t i = 0; i < std::size(row); ++i) learned.add(kTensorLists[i], row[i]);
+    for (const int64_t extent : tensor.shape) learned.add("extents", static_cast<double>(extent));
+    for (const double range : tensor.ranges) learned.add("ranges", range);
   }
-  return numbers;
+  return learned;
 }
 
-void ActnnPolicy::restore_learned(const std::vector<double>& numbers) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+ActnnState ActnnState::read(const Learned& learned) {
+  constexpr double kWhole = LearnedReader::kLargest, kInfinity = HUGE_VAL;
   constexpr double kMost = std::numeric_limits<double>::max();  // of what must be finite
-  std::map<uint64_t, Item> items;
-  double average = average_of(options_);
-  if (!numbers.empty()) {
-    NumberReader reader("actnn", numbers);
-    const bool fixed = average == 0;  // tensors are kept raw
-    average = reader.next(fixed ? 0 : 1, fixed ? 0 : kMaxBits);
-    while (!reader.done()) {
-      const auto seq = static_cast<uint64_t>(reader.whole(0, NumberReader::kLargest));
-      FRUGAL_CHECK(!items.contains(seq), "[actnn] expected each tensor once, got {} twice", seq);
-      Item& item = items[seq];
-      // What is of one pass alone, and not kept, is written by the next one.
-      if (const auto known = items_.find(seq); known != items_.end()) item = known->second;
-      item.seq = seq;
-      item.bits = reader.next(1, kMaxBits);
-      const double sensitivity = reader.next(-1, kMost);
-      FRUGAL_CHECK(sensitivity >= 0 || sensitivity == -1,
-                   "[actnn] expected a sensitivity of at least 0 for tensor {}, got {}", seq,
-                   sensitivity);
-      item.sensitivity = sensitivity >= 0 ? std::optional(sensitivity) : std::nullopt;
-      item.pass = reader.flag() ? pass_ : pass_ - 1;
-      item.has_sign = reader.flag();
-      item.slope = reader.next(0, kMost);
-      item.shape = reader.shape();
-      item.ranges.samples.resize(static_cast<size_t>(reader.whole(0, kMaxSamples)));
-      for (double& range : item.ranges.samples) range = reader.next(0, kInfinity);
+  LearnedReader reader(learned, "actnn", kVersion);
+  ActnnState state;
+  state.average = reader.number("average", 0, kMaxBits);
+  const std::vector<uint64_t> seqs = reader.tensors("tensors");
+  const size_t count = seqs.size();
+  const std::vector<double>& bits = reader.list("bits", 1, kMaxBits, count);
+  const std::vector<double>& sensitivities =
+      reader.list("sensitivities", kUnmeasured, kMost, count);
+  const auto in_last_step = reader.wholes("in_last_step", 0, 1, count);
+  const auto has_sign = reader.wholes("has_sign", 0, 1, count);
+  const std::vector<double>& slopes = reader.list("slopes", 0, kMost, count);
+  const auto dims = reader.wholes("dims", 0, Shape::kMaxDim, count);
+  const auto samples = reader.wholes("samples", 0, kMaxSamples, count);
+  ListParts extents("actnn", "extents", reader.list("extents", 0, kWhole));
+  ListParts ranges("actnn", "ranges", reader.list("ranges", 0, kInfinity));
+  reader.wholes("extents", 0, kWhole);
+  for (size_t i = 0; i < count; ++i) {
+    Tensor& tensor = state.tensors.emplace_back();
+    tensor.seq = seqs[i];
+    tensor.bits = bits[i];
+    FRUGAL_CHECK(sensitivities[i] >= 0 || sensitivities[i] == kUnmeasured,
+                 "[actnn] expected a sensitivity of at least 0 for tensor {}, got {}", seqs[i],
+                 sensitivities[i]);
+    if (sensitivities[i] >= 0) tensor.sensitivity = sensitivities[i];
+    tensor.in_last_step = in_last_step[i] == 1;
+    tensor.has_sign = has_sign[i] == 1;
+    tensor.slope = slopes[i];
+    double elements = 1;
+    for (const double extent : extents.next(dims[i])) {
+      tensor.shape.push_back(static_cast<int64_t>(extent));
+      elements *= extent;
     }
+    FRUGAL_CHECK(elements <= kWhole, "[actnn] expected a shape of at most 2^53 elements, got {}",
+                 tensor.shape);
+    const auto each = ranges.next(samples[i]);
+    tensor.ranges.assign(each.begin(), each.end());
   }
-  if (average != average_) keep_.set_bits(static_cast<int>(average));
-  average_ = average;
+  extents.end();
+  ranges.end();
+  reader.end();
+  return state;
+}
+
+ActnnState ActnnPolicy::state() const {
+  settle();
+  ActnnState state{average_, {}};
+  for (const auto& [seq, item] : items_)
+    state.tensors.push_back({seq, item.bits, item.sensitivity, item.pass == pass_, item.has_sign,
+                             item.slope, item.shape, item.ranges.samples});
+  return state;
+}
+
+void ActnnPolicy::restore(const ActnnState& state) {
+  const bool raw = average_of(options_) == 0;  // tensors are kept raw
+  FRUGAL_CHECK(raw ? state.average == 0 : state.average >= 1 && state.average <= kMaxBits,
+               "[actnn] expected an average of {} in what was learned, got {}",
+               raw ? "0" : "1 to 16", state.average);
+  std::map<uint64_t, Item> items;
+  for (const ActnnState::Tensor& tensor : state.tensors) {
+    // What is of one pass alone, and not in the state, is written by the next pass.
+    const auto known = items_.find(tensor.seq);
+    Item item = known != items_.end() ? known->second : Item();
+    item.seq = tensor.seq;
+    item.bits = tensor.bits;
+    item.sensitivity = tensor.sensitivity;
+    item.pass = tensor.in_last_step ? pass_ : pass_ - 1;
+    item.has_sign = tensor.has_sign;
+    item.slope = tensor.slope;
+    item.shape = tensor.shape;
+    item.ranges.samples = tensor.ranges;
+    items.emplace(tensor.seq, std::move(item));
+  }
+  if (state.average != average_) keep_.set_bits(static_cast<int>(state.average));
+  average_ = state.average;
   items_ = std::move(items);
   observed_ = false;
+}
+
+void ActnnPolicy::restore_learned(const Learned& learned) {
+  restore(learned.empty() ? ActnnState{average_of(options_), {}} : ActnnState::read(learned));
 }
 
 }  // namespace frugal::compress

@@ -1,36 +1,39 @@
 // ActNN: bits of each tensor and of each sample by analytic sensitivities, for any model.
 //
-// Forward: the samples of a tensor share its bits by the squared ranges of their groups. Backward,
-// every `interval` steps: norms of gradients give what each tensor's rounding adds to the
-// gradient's variance, and the tensors share the budget by that (compress/policies/allocate.h).
+// In the forward pass, the samples of a tensor share its bits by the squared ranges of their
+// groups. Every `interval` steps the backward pass is observed: norms of gradients tell what each
+// tensor's rounding adds to the gradient's variance, and the tensors share the budget by that
+// (compress/policies/allocate.h).
 //
 // - A tensor that products read (Use::product) has w_n = fan / 6 * mean R_n^2 * |dy|^2 / N
-//   (actnn_sensitivity.h), summed over its readers. Samples have no identity from step to step, so
-//   |dy|^2 is the whole batch's, a moving average (0.5) over the steps that are observed, and
-//   samples differ by their ranges alone.
-// - A reader whose operand is rebuilt counts for the tensors that it is rebuilt from, their errors
-//   scaled as the normalization between them does, channel by channel: (weight * invstd)^2.
-// - A tensor that only a normalization reads has the bits of the tensor before it that has a
-//   sensitivity, and its samples go by their ranges; before the first of those, the average. ActNN
-//   takes 8 bits where no product comes before, outside its budget, which this one has to meet.
-// - Any other op: errors of relative variance r make errors of relative variance r in the
-//   gradients that it gives, as in every op that is linear in what it saved: w_n = mean R_n^2 / (6
-//   mean x^2) * |g|^2 / N.
+//   (actnn_sensitivity.h), summed over its readers. Samples have no identity from step to step. So
+//   |dy|^2 is that of the whole batch, a moving average (0.5) over the observed steps, and samples
+//   differ only in their ranges.
+// - If a reader's operand is rebuilt, the reader counts for the tensors that the operand is rebuilt
+//   from. A normalization between them scales their errors, channel by channel, by (weight *
+//   invstd)^2.
+// - A tensor that only a normalization reads has no sensitivity. It gets the bits of the nearest
+//   tensor before it that has one, or the average if there is none, and its samples share them by
+//   their ranges. (In the paper, a tensor without a product before it takes 8 bits outside the
+//   budget. Here the budget counts all tensors.)
+// - For any other op, errors of relative variance r are taken to make errors of relative variance r
+//   in the gradients that the op gives. This holds for every op that is linear in what it saved:
+//   w_n = mean R_n^2 / (6 mean x^2) * |g|^2 / N.
 //
 // As published, every tensor is packed, signs are 1-bit masks and nothing is rebuilt: keep.recipes
-// false, keep.signs masks. Otherwise it works on what recipes leave. Codes that carry a sign have 2
-// bits at least, whatever the average.
+// is false, keep.signs is masks. With recipes, the policy packs the tensors that are not rebuilt.
+// Codes that carry a sign have at least 2 bits, whatever the average.
+//
 // On `meta` there are no values, so nothing is learned: every tensor keeps the average width, which
-// its samples share equally. The bytes are those of a run before its first observation; later a run
-// spends the same bits on average, up to the width of a sample. Peaks are those of an observed
+// its samples share equally. The bytes are those of a run before its first observation. Later, a
+// run spends the same bits on average, up to the width of a sample. Peaks are those of an observed
 // step. Tensors are known by SaveInfo::seq, as in adaptive_policy.h. An observed step makes
-// gradients whole that would come in slices, at the price of some peak memory. Ref: Chen et al.
-// 2021 (ActNN), section 4.
+// gradients whole that would come in slices, which costs some peak memory.
+// Ref: Chen et al. 2021 (ActNN), section 4.
 #pragma once
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "autograd/observer.h"
 #include "compress/policies/actnn_sensitivity.h"
@@ -39,29 +42,35 @@
 
 namespace frugal::compress {
 
-// | level | activations                                                 |
-// | L0    | raw                                                         |
-// | L1    | what products read in 4 bits, all else raw                  |
-// | L2    | 4 bits                                                      |
-// | L3    | 2 bits on average, by sample and by tensor                  |
-// | L4    | L3, packed bytes in a file                                  |
-// | L5    | L4: the allocator here has no fragments that could be mended |
-struct ActnnLevel {
-  std::string_view name;
-  int bits = 0;  // 0: raw
-  bool mixed = false;
-  bool products_only = false;
-  bool offload = false;  // the maker wraps the policy
-};
-const ActnnLevel& parse_actnn_level(std::string_view name);  // Errors: unknown name
-
+// The paper's levels are sets of these options (levels.h); the defaults are its L3.
 struct ActnnOptions {
-  FixedPolicyOptions keep;  // its level does not count; its bits are those of L1 and L2, if not 0
-  std::string_view level = "L3";
-  double average = 0;  // bits per element of mixed levels, without metadata; 0: the level's
+  FixedPolicyOptions keep;     // its bits do not count
+  double average = 2;          // bits per element, without metadata; 0: everything is kept raw
+  bool mixed = true;           // else each tensor has `average` bits, a whole number
+  bool products_only = false;  // what no product reads is kept raw
   int min_bits = 1, max_bits = 8;
   bool by_sample = true, by_tensor = true;
-  int64_t interval = 50;  // steps between observations; the steps 1, 2, 4.. before it are, too
+  int64_t interval = 50;  // steps between observations; steps 1, 2, 4.. before it are observed, too
+};
+
+// What widths of later steps depend on.
+struct ActnnState {
+  static constexpr int kVersion = 1;  // of the written form
+  struct Tensor {
+    uint64_t seq = 0;
+    double bits = 0;  // on average over its samples
+    std::optional<double> sensitivity;
+    bool in_last_step = false;  // did the last step pack it?
+    bool has_sign = false;      // in its codes, whose other class counts `slope`
+    double slope = 0;
+    Shape shape;
+    std::vector<double> ranges;  // GroupRanges::samples
+  };
+  double average = 0;
+  std::vector<Tensor> tensors;  // by seq
+
+  Learned write() const;
+  static ActnnState read(const Learned& learned);  // Errors: see Learner
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
@@ -71,16 +80,15 @@ class ActnnPolicy final : public SavePolicy,
                           private Codec,
                           private BackwardObserver {
  public:
-  // Errors: an unknown level; an average, widths or an interval out of range; groups along
-  // rows; those of FixedPolicy.
+  // Errors: an average, widths or an interval out of range; groups along rows; those of
+  // FixedPolicy.
   explicit ActnnPolicy(const ActnnOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   bool lossy() const override { return keep_.lossy(); }
-  bool rebuilds_signs() const override { return keep_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
   BackwardObserver* observer() override { return observing_ ? this : nullptr; }
 
-  // A tensor that the last step packed, with what is known of it.
+  // A tensor that the last step packed, and what is known about it.
   struct Item {
     uint64_t seq = 0;
     Shape shape;
@@ -99,14 +107,14 @@ class ActnnPolicy final : public SavePolicy,
     uint64_t pass = 0;
   };
   std::vector<Item> items() const;  // by seq
-  // Sum of T w S / 6, or / 12 with dithered rounding, over the last step's tensors, with the bits
-  // of the next.
+  // The sum of T w S / 6, or / 12 with dithered rounding, over the tensors of the last step at the
+  // bits of the next step.
   double predicted_variance() const;
   double average_bits() const;  // over the elements of the last step's tensors
 
   double average() const { return average_; }
   // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
-  // Errors: outside the range of widths, or not whole at a level that is not mixed; a level that
+  // Errors: outside the range of widths, or not whole where widths are not mixed; a policy that
   // keeps tensors raw.
   void set_average(double average);
   // The average; 0 at L0 and with nearest rounding.
@@ -119,14 +127,14 @@ class ActnnPolicy final : public SavePolicy,
     return average_;
   }
 
-  // The average, sensitivities and bits, as of the last backward, and what else widths depend on:
-  // shapes, signs, the ranges of samples, and which tensors the last step packed. Restoring drops
-  // what was seen since; of no numbers, everything.
-  std::vector<double> learned() const override;
+  // As of the last backward pass. Restoring drops what was seen since.
+  ActnnState state() const;
+  void restore(const ActnnState& state);  // Errors: an average that the options do not allow
+  Learned learned() const override { return state().write(); }
   bool learns_at(uint64_t step) const override {
-    return level_.mixed && options_.by_tensor && due(step);
+    return options_.mixed && options_.by_tensor && due(step);
   }
-  void restore_learned(const std::vector<double>& numbers) override;
+  void restore_learned(const Learned& learned) override;
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
@@ -147,7 +155,6 @@ class ActnnPolicy final : public SavePolicy,
   void allocate() const;
 
   ActnnOptions options_;
-  const ActnnLevel& level_;
   double average_ = 0;
   FixedPolicy keep_;
   MixedQuantizer quantizer_;

@@ -1,12 +1,12 @@
 // ActNN's analytic sensitivities: how much the rounding of each sample adds to the variance of the
-// gradient, known from ranges of groups and norms of gradients, and the bits of samples by them.
+// gradient. They follow from ranges of groups and norms of gradients. Samples share bits by them.
 //
 // Rounding to 2^b - 1 steps of a group's range R has the variance R^2 / (6 (2^b - 1)^2), the mean
 // of f (1 - f) step^2 over f. With `fan` elements that meet each element of dy_n (Use::product):
 //   w_n = fan / 6 * mean R_n^2 * |dy_n|^2,  variance = sum_n w_n / (2^b_n - 1)^2.
-// Of a dense layer, fan * mean R_n^2 = G sum_g R_ng^2, so w_n = G / 6 |R_n|^2 |dy_n|^2; of a
-// convolution fan = R S C / groups. ActNN's code has 1 / 4 for convolutions, the most that f (1 -
-// f) can be; here both count alike.
+// For a dense layer, fan * mean R_n^2 = G sum_g R_ng^2, so w_n = G / 6 |R_n|^2 |dy_n|^2. For a
+// convolution, fan = R S C / groups. ActNN's code has 1 / 4 instead of 1 / 6 for convolutions, the
+// largest value of f (1 - f). Here both kinds of layers have 1 / 6.
 // Ref: Chen et al. 2021 (ActNN), section 4.2 and appendix C.
 #pragma once
 #include <functional>
@@ -22,11 +22,12 @@ struct GroupRanges {
   std::vector<double> samples;   // over each sample
   std::vector<double> channels;  // over each column of [rows, C]
 };
-// Groups of a sample: up to `group` rows of one column of its [rows, C]; of samples with fewer than
-// 32 rows, `group` neighbours. Of a column, 64 to 127 rows are looked at, evenly spread, or all if
-// there are fewer: ranges weigh samples, and all shrink alike. Groups whose range is not finite
-// count 0. On meta all are 1; on CUDA the host waits for sums of each sample and column.
-// REQUIRES: contiguous and floating, on CUDA f32 or bf16.
+// A group of a sample is up to `group` rows of one column of its [rows, C]. In samples with fewer
+// than 32 rows it is `group` neighbours. Of each column, 64 to 127 evenly spread rows are looked
+// at, or all if there are fewer. That makes all ranges smaller alike, which does not matter,
+// because they only weigh samples. Groups whose range is not finite count 0. On meta all ranges
+// are 1. On CUDA the host waits for the sums of each sample and column. REQUIRES: contiguous and
+// floating, on CUDA f32 or bf16.
 GroupRanges group_ranges(const Tensor& tensor, const Samples& samples, int64_t group);
 
 // S(b): a width's variance over that of range^2 / 6. Convex in b.

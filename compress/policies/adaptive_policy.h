@@ -1,13 +1,14 @@
 // Adaptive policy: a width for each packed tensor, so that the gradient's variance is least for a
 // given number of bits on average.
 //
-// Tensor l adds c_l S_l(b_l) to the variance, S_l the relative variance of b bits; somebody
-// measures the sensitivities c_l (apps/sensitivity.h) and tells them here. What is kept raw or
-// rebuilt is as with the fixed policy of the same average, except that biased-but-corrected replays
-// are not used: their correction needs 4 bits of every source.
+// Tensor l adds c_l S_l(b_l) to the variance, where S_l is the relative variance of b bits and c_l
+// the tensor's sensitivity. The caller measures sensitivities and reports them by measured(). The
+// policy keeps raw and rebuilds the same tensors as a fixed policy of the same average, with one
+// exception: replays whose bias is corrected are not used, because the correction needs 4 bits of
+// every source.
 //
-// Tensors are known by SaveInfo::seq, so the network must save the same tensors in every step; one
-// that saves others gets the average width for those that are new.
+// Tensors are known by SaveInfo::seq. If a step saves other tensors than the steps before, the new
+// ones get the average width.
 // Ref: Liu et al. 2022 (GACT), section 4.
 #pragma once
 #include <deque>
@@ -20,7 +21,7 @@
 namespace frugal::compress {
 
 struct AdaptiveOptions {
-  FixedPolicyOptions keep;  // level and bits do not count
+  FixedPolicyOptions keep;  // its bits do not count
   double average = 4;       // bits per element of what is packed, in [1, 16], without metadata
   int min_bits = 1, max_bits = 16;
 };
@@ -31,12 +32,11 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   // Errors: an average or widths out of range; those of FixedPolicy.
   explicit AdaptivePolicy(const AdaptiveOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
-  bool rebuilds_signs() const override { return keep_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
 
   static constexpr int kRaw = 32;  // instead of a width: kept as it is
 
-  // A tensor that the last step packed, or would have but for kRaw.
+  // A tensor that the last step packed, or kept raw because its width is kRaw.
   struct Item {
     uint64_t seq = 0;
     int64_t elements = 0;
@@ -58,20 +58,21 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   double predicted_variance() const;
   double average_bits() const;  // over the items' elements
   int least_bits(const Item& item) const;
-  // What it takes at `bits`, or kRaw, with the mask that then is not in its codes.
+  // The bytes that the item takes at `bits`, or kRaw. A mask that the codes then do not carry
+  // counts, too.
   int64_t bytes(const Item& item, int bits) const;
 
-  // The same tensor of this step packed again at `bits`, whatever its width is. The rounding is
-  // drawn anew, apart from the first one and for each width, so that it does not depend on why the
-  // first result was not taken.
+  // The same tensor of this step packed again at `bits`, whatever its width is. Each width draws
+  // its rounding from a stream of its own. So the result does not depend on the first rounding,
+  // which decided that the tensor is packed again.
   std::unique_ptr<Packed> pack_again(const Tensor& tensor, const SaveInfo& info, int bits) const {
     return retries_[static_cast<size_t>(bits - 1)].pack(tensor, info);
   }
 
-  // For planners: this width, or kRaw, from the next step on. Errors: anything else.
+  // For planners: the width from the next step on. Errors: bits other than 1 to 16 or kRaw.
   void set_bits(uint64_t seq, int bits);
-  // The width of what a rebuild passes through and that waits for its consumers; before it is
-  // set, the average. Errors: outside 1 to 16.
+  // The width of tensors that a rebuild passes through, while they wait for their consumers. The
+  // average until it is set. Errors: outside 1 to 16.
   void set_waiting_bits(int bits);
   double average() const { return options_.average; }
   // Another average from now on, and with it widths. REQUIRES: no graph of this policy is alive.
@@ -90,8 +91,8 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     return average();
   }
 
-  // While it lives, steps repeat the last whole step's decisions, also for smaller batches, and
-  // change nothing here; tensor `other`, if given, is rounded with another seed.
+  // While a Probe lives, steps repeat the decisions of the last whole step, also for smaller
+  // batches, and do not change the policy. Tensor `other`, if given, is rounded with another seed.
   class Probe {
    public:
     explicit Probe(AdaptivePolicy& policy, std::optional<uint64_t> other = {});
@@ -103,24 +104,25 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
     AdaptivePolicy& policy_;
   };
 
-  // Whether of a part of the batch, its first axis `part` of `of` long, an item's groups hold one
-  // channel or many as those of the whole do: those of few rows mix channels (group_layout.h).
+  // Groups of few rows mix channels (group_layout.h). Does a part of the batch, of `part` of `of`
+  // samples, have groups of the same kind as the whole batch, for this item?
   bool is_grouped_alike(const Item& item, int64_t part, int64_t of) const;
 
   bool is_probed() const { return probing_; }
   void measured(uint64_t seq, double sensitivity, int64_t step);
-  // The widths of least predicted variance within the average, from now on. Items that were never
-  // measured count like the mean of the others, by element. Nothing happens while none was.
+  // Sets the widths of least predicted variance within the average, from now on. Each element of an
+  // item without a sensitivity counts like the mean of all other elements. Does nothing while no
+  // item has a sensitivity.
   void allocate();
 
-  // For checkpoints: all that decisions depend on, so that a run goes on as if there had been no
-  // stop. Steps differ in what they save, so `items` holds tensors of older steps, too, and
-  // `decisions` says which of them the last step had. The width of what waits is not in it: it
-  // comes with a plan.
+  // For checkpoints: all that decisions depend on, so that a run goes on as if it had not stopped.
+  // Steps may save different tensors. So `items` holds tensors of older steps, too, and `decisions`
+  // says which of them the last step had. The width of tensors that wait is not in the state,
+  // because it comes with a plan.
   struct Decided {
     uint64_t seq = 0;
     Decision::What what = Decision::raw;
-    bool packs = false;  // it is packed now, or packed when a rebuild passes through it
+    bool packs = false;  // packed now, or packed when a rebuild passes through it
     bool carry_sign = true;
     bool operator==(const Decided&) const = default;
   };

@@ -11,6 +11,7 @@ namespace {
 using Item = AdaptivePolicy::Item;
 constexpr int kRaw = AdaptivePolicy::kRaw;
 constexpr int kMaxBits = 16;
+constexpr int kAverage = 4;  // bits of tensors that no plan knows yet
 // What is moved costs no memory, and from here on more bits hardly lower the variance.
 constexpr int kMovedBits = 8;
 // Packing costs time, which counts after variance: as much as so many bits add to an average
@@ -18,25 +19,25 @@ constexpr int kMovedBits = 8;
 constexpr int kTimeBits = 16;
 // Of a tensor's bytes, what codes may take beyond what was seen.
 constexpr int64_t kHeadroom = 64;
-constexpr double kWithMore = 8;  // in learned(): more than a plan's numbers
+// In the written form of BudgetState: lists that may be empty.
+constexpr const char* kLists[] = {"tensors",     "plan_bits",   "bits",  "coded",
+                                  "coded_bytes", "kept",        "sizes", "sizes_bits",
+                                  "sizes_now",   "sizes_before"};
 
-FixedPolicyOptions at(const FixedPolicyOptions& keep, const char* level) {
+FixedPolicyOptions at(const FixedPolicyOptions& keep, int bits) {
   FixedPolicyOptions options = keep;
-  options.level = level;
-  options.bits = 0;
+  options.bits = bits;
   options.recipes = true;
   return options;
 }
 
-std::shared_ptr<AdaptivePolicy> adaptive_of(const BudgetPolicyOptions& options) {
+AdaptiveOptions adaptive_of(const BudgetPolicyOptions& options) {
   AdaptiveOptions adaptive;
-  adaptive.keep = at(options.keep, "L2");
-  return std::make_shared<AdaptivePolicy>(adaptive);
+  adaptive.keep = at(options.keep, kAverage);
+  return adaptive;
 }
 
 constexpr double kFinest = 16;
-constexpr double kLargest = 0x1p53;             // of whole numbers
-constexpr int kCoarse = BudgetPlan::mixed + 3;  // in learned(): mixed, with the widths in use
 
 // From sum c S(b_l), S(b) = 1 / (2^b - 1)^2, and sum c to the b of all that gives the same.
 double fineness_of(double variance, double sensitivity) {
@@ -54,80 +55,68 @@ double fineness_of(const std::vector<Item>& items, const std::map<uint64_t, int>
   return fineness_of(variance, sensitivity);
 }
 
+void check_moves(const BudgetPlan& plan, bool can_move) {
+  FRUGAL_CHECK(plan.moved == 0 || can_move,
+               "[budget] expected an OffloadPolicy around a policy whose plan moves tensors to a "
+               "file, got none");
+}
+
 }  // namespace
 
 BudgetPolicy::BudgetPolicy(const BudgetPolicyOptions& options)
-    : BudgetPolicy(adaptive_of(options), options) {}
-
-BudgetPolicy::BudgetPolicy(std::shared_ptr<AdaptivePolicy> adaptive,
-                           const BudgetPolicyOptions& options)
-    : WrappingPolicy(adaptive),
-      adaptive_(std::move(adaptive)),
-      exact_(at(options.keep, "L0")),
-      nearest_(options.keep.rounding == Rounding::nearest),
-      entropy_(options.entropy) {
-  if (!options.file.directory.empty()) store_ = std::make_shared<PayloadStore>(options.file);
-}
+    : adaptive_(adaptive_of(options)),
+      exact_(at(options.keep, 0)),
+      nearest_(options.keep.rounding == Rounding::nearest) {}
 
 Decision BudgetPolicy::decide(const SaveInfo& info, const Tensor& value) {
   FRUGAL_CHECK(plan_.has_value(), "[budget] expected a plan before the first step, got none");
-  if (info.seq == 0 && !adaptive_->is_probed()) recipes_.clear();
+  if (info.seq == 0 && !adaptive_.is_probed()) recipes_.clear();
   if (plan_->mode == BudgetPlan::plain) return {Decision::raw};
   const bool mixed = plan_->mode == BudgetPlan::mixed;
-  Decision decision = mixed ? adaptive_->decide(info, value) : exact_.decide(info, value);
-  if (decision.what == Decision::replay && !adaptive_->is_probed())
+  Decision decision = mixed ? adaptive_.decide(info, value) : exact_.decide(info, value);
+  if (decision.what == Decision::replay && !adaptive_.is_probed())
     recipes_.push_back({info.seq, value.numel() + info.replay_elements, value.nbytes(),
                         info.replay != Replay::exact});
   if (decision.what == Decision::replay && plan_->kept.contains(info.seq)) return {Decision::raw};
-  if (decision.what != Decision::pack) return decision;
-  if (const auto most = plan_->coded.find(info.seq);
-      entropy_ && (most == plan_->coded.end() || most->second > 0)) {
-    plain_ = decision.codec;
-    decision.codec = this;
-  }
-  if (info.seq < plan_->moved) {
-    const Codec& codec = *decision.codec;
-    decision.codec = &moving_.try_emplace(&codec, codec, store_).first->second;
-  }
   return decision;
 }
 
-std::unique_ptr<Packed> BudgetPolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
-  std::unique_ptr<Packed> packed = plain_->pack(tensor, info);
-  const auto most = plan_->coded.find(info.seq);
-  const bool limited = most != plan_->coded.end() && !adaptive_->is_probed();
-  if (tensor.device() == kMeta) {
-    const int64_t bytes = limited ? most->second : coded_bytes(*packed);
-    return coded_as(std::move(packed), bytes, *entropy_);
-  }
-  packed = entropy_code(std::move(packed), *entropy_);
-  const auto width = bits_.find(info.seq);
-  if (adaptive_->is_probed() || width == bits_.end()) return packed;
-  int bits = width->second;
-  sizes_.saw(info.seq, {bits, coded_bytes(*packed)});
-  // A limit holds for the fewest bits at least, coded or not.
-  while (limited && coded_bytes(*packed) > most->second && bits > 1) {
-    drifted_ = true;
-    packed = nullptr;
-    packed = entropy_code(adaptive_->pack_again(tensor, info, --bits), *entropy_);
-    sizes_.saw(info.seq, {bits, coded_bytes(*packed)});
-  }
-  return packed;
+PackPlan::Keeping BudgetPolicy::keeping(uint64_t seq) const {
+  Keeping keeping;
+  keeping.moved = seq < plan_->moved;
+  const auto most = plan_->coded.find(seq);
+  if (most == plan_->coded.end()) return keeping;
+  keeping.coded = most->second > 0;
+  // A probe packs a part of the batch, which the plan says nothing about.
+  if (!adaptive_.is_probed()) keeping.most_bytes = most->second;
+  return keeping;
+}
+
+std::optional<int> BudgetPolicy::width(uint64_t seq) const {
+  const auto width = bits_.find(seq);
+  if (adaptive_.is_probed() || width == bits_.end()) return {};
+  return width->second;
+}
+
+void BudgetPolicy::took(uint64_t seq, int bits, int64_t bytes) {
+  sizes_.saw(seq, {bits, bytes});
+  const auto most = plan_->coded.find(seq);
+  if (most != plan_->coded.end() && bytes > most->second && bits > 1) drifted_ = true;
 }
 
 int64_t BudgetPolicy::bytes(const Item& item, int bits) const {
-  const int64_t plain = adaptive_->bytes(item, bits);
-  if (!entropy_ || !plans_codes_ || bits == kRaw) return plain;
+  const int64_t plain = adaptive_.bytes(item, bits);
+  if (!can_code() || !plans_codes_ || bits == kRaw) return plain;
   const auto seen = sizes_.most(item.seq, bits);
   if (!seen) return plain;
-  int64_t saved = adaptive_->bytes(item, seen->bits) - seen->bytes;
+  int64_t saved = adaptive_.bytes(item, seen->bits) - seen->bytes;
   if (seen->bits < bits) saved /= 2;
-  const int64_t least = adaptive_->bytes(item, std::min(adaptive_->least_bits(item), bits));
+  const int64_t least = adaptive_.bytes(item, std::min(adaptive_.least_bits(item), bits));
   return std::clamp(plain - saved + plain / kHeadroom, least, plain);
 }
 
 void BudgetPolicy::limit(const std::vector<Item>& items, BudgetPlan& plan) const {
-  if (!entropy_) return;
+  if (!can_code()) return;
   for (const Item& item : items) {
     const int bits = plan.bits.at(item.seq);
     if (bits == kRaw)
@@ -138,16 +127,15 @@ void BudgetPolicy::limit(const std::vector<Item>& items, BudgetPlan& plan) const
 }
 
 void BudgetPolicy::adopt(const BudgetPlan& plan) {
-  FRUGAL_CHECK(plan.moved == 0 || can_move(),
-               "[budget] expected a folder for a plan that moves tensors to a file");
-  adaptive_->set_waiting_bits(plan.waiting_bits);
+  check_moves(plan, can_move());
+  adaptive_.set_waiting_bits(plan.waiting_bits);
   const std::vector<Item> known = items();  // before widths change
   plan_ = plan;
   use(wanted_ > 0 ? coarser(known, wanted_) : plan.bits);
 }
 
 void BudgetPolicy::use(std::map<uint64_t, int> bits) {
-  for (const auto& [seq, width] : bits) adaptive_->set_bits(seq, width);
+  for (const auto& [seq, width] : bits) adaptive_.set_bits(seq, width);
   bits_ = std::move(bits);
 }
 
@@ -190,9 +178,9 @@ std::map<uint64_t, int> BudgetPolicy::coarser(const std::vector<Item>& items,
     free.push_back(item);
     auto& each = options.emplace_back();
     auto& width = widths.emplace_back();
-    for (int b = std::min(adaptive_->least_bits(item), found->second); b <= found->second; ++b) {
+    for (int b = std::min(adaptive_.least_bits(item), found->second); b <= found->second; ++b) {
       each.push_back(
-          {*item.sensitivity * AdaptivePolicy::variance(item, b), adaptive_->bytes(item, b)});
+          {*item.sensitivity * AdaptivePolicy::variance(item, b), adaptive_.bytes(item, b)});
       width.push_back(b);
     }
     most += each.back().bytes;
@@ -218,7 +206,7 @@ std::map<uint64_t, int> BudgetPolicy::coarser(const std::vector<Item>& items,
 }
 
 std::vector<Item> BudgetPolicy::items() const {
-  std::vector<Item> all = adaptive_->items();
+  std::vector<Item> all = adaptive_.items();
   double known = 0, elements = 0;
   for (const Item& item : all) {
     if (!item.sensitivity) continue;
@@ -244,7 +232,7 @@ bool BudgetPolicy::allocate(const std::vector<Item>& items, int64_t bytes, Budge
     const bool moves = item.seq < plan.moved;
     auto& each = options.emplace_back();
     auto& width = widths.emplace_back();
-    const int least = adaptive_->least_bits(item);
+    const int least = adaptive_.least_bits(item);
     for (int bits = least; bits <= (moves ? std::max(kMovedBits, least) : kMaxBits); ++bits) {
       const double cost = *item.sensitivity * AdaptivePolicy::variance(item, bits) +
                           time * static_cast<double>(item.elements);
@@ -271,89 +259,86 @@ double BudgetPolicy::variance(const std::vector<Item>& items, const BudgetPlan& 
   return sum;
 }
 
-std::vector<double> BudgetPolicy::learned() const {
+Learned BudgetState::write() const {
+  Learned learned{"budget", kVersion, {}};
+  for (const char* name : kLists) learned.lists[name] = {};
+  learned.set("mode", plan.mode);
+  learned.set("slice_bytes", static_cast<double>(plan.slice_bytes));
+  learned.set("waiting_bits", plan.waiting_bits);
+  learned.set("moved", static_cast<double>(plan.moved));
+  learned.set("margin", static_cast<double>(plan.margin));
+  learned.set("fineness", fineness);
+  for (const auto& [seq, width] : plan.bits) {
+    learned.add("tensors", static_cast<double>(seq));
+    learned.add("plan_bits", width);
+    learned.add("bits", bits.at(seq));
+  }
+  for (const auto& [seq, bytes] : plan.coded) {
+    learned.add("coded", static_cast<double>(seq));
+    learned.add("coded_bytes", static_cast<double>(bytes));
+  }
+  for (const uint64_t seq : plan.kept) learned.add("kept", static_cast<double>(seq));
+  for (const CodedSizes::Entry& entry : sizes) {
+    learned.add("sizes", static_cast<double>(entry.seq));
+    learned.add("sizes_bits", entry.bits);
+    learned.add("sizes_now", static_cast<double>(entry.now));
+    learned.add("sizes_before", static_cast<double>(entry.before));
+  }
+  return learned;
+}
+
+BudgetState BudgetState::read(const Learned& learned) {
+  constexpr double kWhole = LearnedReader::kLargest;
+  LearnedReader reader(learned, "budget", kVersion);
+  BudgetState state;
+  BudgetPlan& plan = state.plan;
+  plan.mode = static_cast<BudgetPlan::Mode>(reader.whole("mode", 0, BudgetPlan::mixed));
+  plan.slice_bytes = reader.whole("slice_bytes", 0, kWhole);
+  plan.waiting_bits = static_cast<int>(reader.whole("waiting_bits", 1, kMaxBits));
+  plan.moved = static_cast<uint64_t>(reader.whole("moved", 0, kWhole));
+  plan.margin = reader.whole("margin", 0, kWhole);
+  state.fineness = reader.number("fineness", 0, kFinest);
+  FRUGAL_CHECK(state.fineness == 0 || state.fineness >= 1,
+               "[budget] expected 0, or 1 to 16 bits, as the fineness of what was learned, got {}",
+               state.fineness);
+  const std::vector<uint64_t> tensors = reader.tensors("tensors");
+  const auto planned = reader.wholes("plan_bits", 1, kRaw, tensors.size());
+  const auto used = reader.wholes("bits", 1, kRaw, tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    FRUGAL_CHECK((planned[i] <= kMaxBits || planned[i] == kRaw) &&
+                     (used[i] <= kMaxBits || used[i] == kRaw) && used[i] <= planned[i],
+                 "[budget] expected 1 to 16 bits, or {} for raw, of which no more are used than "
+                 "planned, for tensor {}, got {} of {}",
+                 kRaw, tensors[i], used[i], planned[i]);
+    plan.bits[tensors[i]] = static_cast<int>(planned[i]);
+    state.bits[tensors[i]] = static_cast<int>(used[i]);
+  }
+  const std::vector<uint64_t> coded = reader.tensors("coded");
+  const auto bytes = reader.wholes("coded_bytes", 0, kWhole, coded.size());
+  for (size_t i = 0; i < coded.size(); ++i) plan.coded[coded[i]] = bytes[i];
+  for (const uint64_t seq : reader.tensors("kept")) plan.kept.insert(seq);
+  const auto seqs = reader.wholes("sizes", 0, kWhole);
+  const auto widths = reader.wholes("sizes_bits", 1, kMaxBits, seqs.size());
+  const auto now = reader.wholes("sizes_now", 0, kWhole, seqs.size());
+  const auto before = reader.wholes("sizes_before", 0, kWhole, seqs.size());
+  for (size_t i = 0; i < seqs.size(); ++i)
+    state.sizes.push_back(
+        {static_cast<uint64_t>(seqs[i]), static_cast<int>(widths[i]), now[i], before[i]});
+  reader.end();
+  return state;
+}
+
+std::optional<BudgetState> BudgetPolicy::state() const {
   if (!plan_) return {};
-  std::vector<double> numbers;
-  const std::vector<double> sizes = sizes_.numbers();
-  const auto more = [&](size_t number) { numbers.push_back(static_cast<double>(number)); };
-  if (!sizes.empty() || !plan_->coded.empty() || !plan_->kept.empty()) {
-    numbers.push_back(kWithMore);
-    for (const size_t count : {sizes.size(), 2 * plan_->coded.size(), plan_->kept.size()})
-      more(count);
-    for (const double size : sizes) numbers.push_back(size);  // GCC 14 warns of an insert()
-    for (const auto& [seq, bytes] : plan_->coded) more(seq), more(static_cast<size_t>(bytes));
-    for (const uint64_t seq : plan_->kept) more(seq);
-  }
-  const bool coarse = wanted_ > 0;
-  for (const double number :
-       {static_cast<double>(coarse ? kCoarse : plan_->mode),
-        static_cast<double>(plan_->slice_bytes), static_cast<double>(plan_->waiting_bits),
-        static_cast<double>(plan_->moved), static_cast<double>(plan_->margin)})
-    numbers.push_back(number);
-  if (coarse) numbers.push_back(wanted_);
-  for (const auto& [seq, bits] : plan_->bits) {
-    more(seq);
-    numbers.push_back(bits);
-    if (coarse) numbers.push_back(bits_.at(seq));
-  }
-  return numbers;
+  return BudgetState{*plan_, wanted_, bits_, sizes_.entries()};
 }
 
-void BudgetPolicy::restore_learned(const std::vector<double>& numbers) {
-  if (numbers.empty()) return;
-  std::span<const double> rest(numbers);
-  BudgetPlan plan;
-  sizes_ = {};
-  if (rest[0] == kWithMore) {
-    std::span<const double> parts[3];
-    bool whole = rest.size() >= 4;
-    double all = 4;
-    for (size_t i = 0; whole && i < 3; ++i) {
-      const double count = rest[i + 1];
-      whole = count >= 0 && count <= static_cast<double>(rest.size()) - all;
-      if (whole) parts[i] = rest.subspan(static_cast<size_t>(all), static_cast<size_t>(count));
-      all += count;
-    }
-    for (size_t i = 1; i < 3; ++i)
-      for (const double number : parts[i]) whole = whole && number >= 0 && number <= kLargest;
-    FRUGAL_CHECK(whole && parts[1].size() % 2 == 0,
-                 "[budget] expected a plan as learned() gives it, got {} numbers", numbers.size());
-    sizes_.restore(parts[0]);
-    for (size_t i = 0; i < parts[1].size(); i += 2)
-      plan.coded[static_cast<uint64_t>(parts[1][i])] = static_cast<int64_t>(parts[1][i + 1]);
-    for (const double seq : parts[2]) plan.kept.insert(static_cast<uint64_t>(seq));
-    rest = rest.subspan(static_cast<size_t>(all));
-  }
-  restore_plan(rest, std::move(plan));
-}
-
-void BudgetPolicy::restore_plan(std::span<const double> numbers, BudgetPlan plan) {
-  constexpr size_t kHead = 5;
-  const bool coarse = !numbers.empty() && numbers[0] == kCoarse;
-  const size_t head = kHead + coarse, each = coarse ? 3 : 2;  // numbers of a tensor
-  bool whole = numbers.size() >= head && (numbers.size() - head) % each == 0;
-  for (size_t i = 0; i < numbers.size(); ++i)
-    whole = whole && numbers[i] >= 0 && numbers[i] <= kLargest &&
-            (numbers[i] == std::trunc(numbers[i]) || (coarse && i == kHead));
-  FRUGAL_CHECK(whole && (numbers[0] <= 2 || coarse) && numbers[2] <= kMaxBits &&
-                   (!coarse || (numbers[kHead] >= 1 && numbers[kHead] <= kFinest)),
-               "[budget] expected a plan as learned() gives it, got {} numbers", numbers.size());
-  plan.mode = coarse ? BudgetPlan::mixed : static_cast<BudgetPlan::Mode>(numbers[0]);
-  plan.slice_bytes = static_cast<int64_t>(numbers[1]);
-  plan.waiting_bits = static_cast<int>(numbers[2]);
-  plan.moved = static_cast<uint64_t>(numbers[3]);
-  plan.margin = static_cast<int64_t>(numbers[4]);
-  const auto width = [&](size_t i) {
-    return static_cast<int>(std::min<double>(numbers[i], kLargest / (1 << 30)));
-  };
-  std::map<uint64_t, int> used;
-  for (size_t i = head; i < numbers.size(); i += each) {
-    plan.bits[static_cast<uint64_t>(numbers[i])] = width(i + 1);
-    used[static_cast<uint64_t>(numbers[i])] = width(i + each - 1);
-  }
-  wanted_ = coarse ? numbers[kHead] : 0;
-  adopt(plan);
-  if (coarse) use(std::move(used));
+void BudgetPolicy::restore(const BudgetState& state) {
+  check_moves(state.plan, can_move());
+  sizes_.restore(state.sizes);
+  wanted_ = state.fineness;
+  adopt(state.plan);
+  if (wanted_ > 0) use(state.bits);
 }
 
 }  // namespace frugal::compress

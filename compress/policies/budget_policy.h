@@ -1,36 +1,34 @@
-// Budget policy: keeps each tensor as a plan says, which somebody makes for a number of bytes
-// (apps/planner.h).
+// Budget policy: keeps each tensor as a plan says. A planner makes the plan for a number of bytes.
 //
-// A plan is one of three, from the fastest to the smallest:
+// There are three kinds of plans, from the fastest to the smallest:
 //   plain: everything raw, as without a policy
 //   exact: raw and recipes, without loss
 //   mixed: recipes, and for each other tensor raw, 1 to 16 bits, or its codes in a file
-// Below a plan's widths there is room: with a fineness set, tensors take the fewest bytes with
-// which the predicted variance is that of so many bits everywhere, none more than the plan gives
-// it. So the budget holds, and forbids what is finer than the plan.
+// A fineness makes tensors coarser than the plan. With one set, tensors take the fewest bytes whose
+// predicted variance is that of so many bits everywhere. No tensor takes more bits than the plan
+// gives it, so the budget holds.
 //
-// With an entropy stage, packed tensors are coded, and plans count on what was seen: at the width
-// in question, the most that a tensor took of late and a little more; at one that was not seen,
-// half of what the next narrower one saved. A plan says the most bytes that each tensor may take. A
-// tensor that would take more is packed with fewer bits in that step, and drifted() says so: the
-// budget holds whatever the values are. Decoding takes room for a moment; a plan may also code
-// nothing.
+// An EntropyPolicy and an OffloadPolicy around this policy code and move tensors as the plan says
+// (pack_plan.h). Plans count on the bytes that coding gave so far. At a width that was seen, a plan
+// expects the most bytes that the tensor took lately and a little more. At a width that was not
+// seen, it expects half of what the next narrower width saved. This is the limit of the tensor. If
+// the codes of a step would take more, the tensor is packed with fewer bits in that step, and
+// drifted() says so. So the budget holds whatever the values are. Decoding takes memory for a
+// moment, so a plan may also code nothing.
 //
-// A recipe that the plan keeps is kept raw, not rebuilt: where there is room, that saves its time,
-// and the error of what it would have been rebuilt from. Inside is an AdaptivePolicy,
-// which holds widths and sensitivities, so that what measures them (apps/sensitivity.h) and what
-// keeps them in checkpoints serves this policy too.
+// A plan may keep recipes: such a tensor is kept raw and not rebuilt. Where there is room, this
+// saves the time of rebuilding, and the error of the tensors that it would be rebuilt from.
+//
+// The policy has an AdaptivePolicy of its own, which holds widths and sensitivities. Sensitivities
+// are measured and reported there, and checkpoints keep its state.
 #pragma once
 #include <set>
-#include <span>
 #include <utility>
 
 #include "compress/entropy/coded_sizes.h"
-#include "compress/entropy/entropy.h"
-#include "compress/offload/offload.h"
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/learner.h"
-#include "compress/policies/wrapping_policy.h"
+#include "compress/policies/pack_plan.h"
 
 namespace frugal::compress {
 
@@ -39,103 +37,117 @@ struct BudgetPlan {
   int64_t slice_bytes = SavePolicy::kSliceBytes;  // 0 with `plain`
   int waiting_bits = 4;                           // mixed: see AdaptivePolicy
   uint64_t moved = 0;  // mixed: codes of tensors before this SaveInfo::seq go to the file
-  int64_t margin = 0;  // bytes that steps took more than planned, for the next plan
+  int64_t margin = 0;  // how many bytes more than planned steps took, for the next plan
   std::map<uint64_t, int> bits = {};  // mixed: by SaveInfo::seq, a width or AdaptivePolicy::kRaw
   std::map<uint64_t, int64_t> coded =
       {};  // mixed, entropy: the most bytes of a tensor's codes; 0: it is not coded
   std::set<uint64_t> kept = {};  // exact and mixed: recipes that are kept raw instead
 };
 
+// What later plans and steps depend on, beside the state of the AdaptivePolicy inside.
+struct BudgetState {
+  static constexpr int kVersion = 1;  // of the written form
+  BudgetPlan plan;
+  double fineness = 0;           // that was set; 0: the plan's
+  std::map<uint64_t, int> bits;  // in use: the plan's, or fewer
+  std::vector<CodedSizes::Entry> sizes;
+
+  Learned write() const;
+  static BudgetState read(const Learned& learned);  // Errors: see Learner
+};
+
 struct BudgetPolicyOptions {
-  FixedPolicyOptions keep;  // level, bits, recipes and slice_bytes do not count
-  OffloadOptions file;      // without a directory, nothing can be moved
-  std::optional<EntropyOptions> entropy = {};
+  FixedPolicyOptions keep;  // bits, recipes and slice_bytes do not count
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
-class BudgetPolicy final : public WrappingPolicy, public Learner, public Adjustable, private Codec {
+class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, public Adjustable {
  public:
-  explicit BudgetPolicy(const BudgetPolicyOptions& options);  // Errors: those of PayloadStore
+  explicit BudgetPolicy(const BudgetPolicyOptions& options);  // Errors: those of AdaptivePolicy
   Decision decide(const SaveInfo& info, const Tensor& value) override;  // Errors: no plan yet
   bool lossy() const override { return !plan_ || plan_->mode == BudgetPlan::mixed; }
-  bool rebuilds_signs() const override { return false; }
   int64_t slice_bytes() const override { return plan_ ? plan_->slice_bytes : 0; }
 
   // From the next step on. REQUIRES: no graph of this policy is alive. Errors: a width out of
   // range; `moved` without a file.
   void adopt(const BudgetPlan& plan);
   const std::optional<BudgetPlan>& plan() const { return plan_; }
-  // The width at which all tensors together would add the variance that is predicted; 16 where
-  // nothing is rounded. 0 before a plan and with nearest rounding.
+  // The width at which all tensors together would add the predicted variance. 16 where nothing is
+  // rounded. 0 before the first plan and with nearest rounding.
   double fineness() const override;
   Range fineness_range() const override { return {1, 16, 0.25}; }
   double set_fineness(double bits) override;
   // The widths in use: the plan's, or fewer bits.
   const std::map<uint64_t, int>& bits() const { return bits_; }
-  AdaptivePolicy& adaptive() const { return *adaptive_; }
-  bool can_move() const { return store_ != nullptr; }
-  const PayloadStore* store() const { return store_.get(); }  // null without a folder
+  AdaptivePolicy& adaptive() { return adaptive_; }
+  const AdaptivePolicy& adaptive() const { return adaptive_; }
 
-  // The tensors of the last step under a mixed plan, each with a sensitivity: where none was
-  // measured the mean of the others, by element, or 1 an element.
+  Keeping keeping(uint64_t seq) const override;
+  std::optional<int> width(uint64_t seq) const override;
+  void took(uint64_t seq, int bits, int64_t bytes) override;
+  std::unique_ptr<Packed> pack_again(const Tensor& tensor, const SaveInfo& info,
+                                     int bits) const override {
+    return adaptive_.pack_again(tensor, info, bits);
+  }
+
+  // The tensors of the last step under a mixed plan, each with a sensitivity. Each element of a
+  // tensor that was not measured counts like the mean of all other elements, or 1 if no tensor was
+  // measured.
   std::vector<AdaptivePolicy::Item> items() const;
-  // Whether what follows counts on coding, where there is an entropy stage; else nothing is coded.
+  // Whether bytes() and limit() count on coding from now on, if tensors can be coded at all.
   void plan_codes(bool codes) { plans_codes_ = codes; }
-  // What a tensor is expected to take at `bits`, or kRaw.
+  // The bytes that a tensor is expected to take at `bits`, or kRaw.
   int64_t bytes(const AdaptivePolicy::Item& item, int bits) const;
-  // Sets BudgetPlan::coded of the tensors of `items` to that.
+  // Sets BudgetPlan::coded of the tensors of `items` to bytes() at their widths.
   void limit(const std::vector<AdaptivePolicy::Item>& items, BudgetPlan& plan) const;
-  // What coding gave so far, and that of another policy of the same run.
-  CodedSizes& sizes() const { return sizes_; }
-  // Whether tensors took more than the plan said, since this was asked last.
+  // What coding gave so far. A planner sets it to that of another policy of the same run.
+  CodedSizes& sizes() { return sizes_; }
+  const CodedSizes& sizes() const { return sizes_; }
+  // Did tensors take more than the plan said, since the last call?
   bool drifted() { return std::exchange(drifted_, false); }
 
-  // What the last step rebuilt, or would have but for BudgetPlan::kept; nothing with `plain`.
+  // The recipes of the last step, also those of BudgetPlan::kept; none with a plain plan.
   struct Recipe {
     uint64_t seq = 0;
-    int64_t rebuilt = 0;  // elements, of it and on the way to it
+    int64_t rebuilt = 0;  // elements of the tensor and of those on the way to it
     int64_t raw_bytes = 0;
     bool lossy = false;
   };
   const std::vector<Recipe>& recipes() const { return recipes_; }
 
-  // Widths of least predicted variance for the tensors of `items` within `bytes` of kept memory;
-  // tensors that are moved take none. Where variance hardly differs, raw is preferred: it takes no
-  // time. False, and no change: not even the least widths fit.
+  // Sets the widths of least predicted variance for the tensors of `items` within `bytes` of kept
+  // memory. Moved tensors take no memory. Where variance hardly differs, raw is preferred, because
+  // it takes no time. False, and no change, if not even the least widths fit.
   bool allocate(const std::vector<AdaptivePolicy::Item>& items, int64_t bytes,
                 BudgetPlan& plan) const;
   // The predicted variance of a plan, in the unit of the sensitivities.
   static double variance(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan);
 
-  // The plan, the widths in use where they are fewer, and sizes(), as numbers.
-  std::vector<double> learned() const override;
+  std::optional<BudgetState> state() const;  // none before the first plan
+  void restore(const BudgetState& state);    // Errors: as adopt()
+  Learned learned() const override { return plan_ ? state()->write() : Learned(); }
   bool learns_at(uint64_t /*step*/) const override { return false; }  // plans come from outside
-  void restore_learned(const std::vector<double>& numbers) override;
+  // An empty one changes nothing.
+  void restore_learned(const Learned& learned) override {
+    if (!learned.empty()) restore(BudgetState::read(learned));
+  }
 
  private:
-  BudgetPolicy(std::shared_ptr<AdaptivePolicy> adaptive, const BudgetPolicyOptions& options);
-
-  std::shared_ptr<AdaptivePolicy> adaptive_;
+  AdaptivePolicy adaptive_;
   FixedPolicy exact_;
-  // The least bytes of at least this fineness, of items whose widths are those of the plan at most;
-  // the others have the plan's.
+  // Widths of the fewest bytes with at least this fineness, none above the plan's. Tensors that are
+  // not in `items` have the plan's width.
   std::map<uint64_t, int> coarser(const std::vector<AdaptivePolicy::Item>& items,
                                   double fineness) const;
   void use(std::map<uint64_t, int> bits);
-  std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
-  void restore_plan(std::span<const double> numbers, BudgetPlan plan);
 
   std::optional<BudgetPlan> plan_;
   std::map<uint64_t, int> bits_;  // of a mixed plan, in use
   double wanted_ = 0;             // fineness; 0: the plan's
   bool nearest_ = false;
-  std::shared_ptr<PayloadStore> store_;
-  std::map<const Codec*, Offload> moving_;
-  std::optional<EntropyOptions> entropy_;
-  const Codec* plain_ = nullptr;  // the adaptive policy's
   std::vector<Recipe> recipes_;
-  mutable CodedSizes sizes_;
-  mutable bool drifted_ = false;
+  CodedSizes sizes_;
+  bool drifted_ = false;
   bool plans_codes_ = true;
 };
 

@@ -3,17 +3,12 @@
 namespace frugal::compress {
 
 namespace {
-int bits_of(const FixedPolicyOptions& options) {
-  const int level = parse_level(options.level).bits;
-  return options.bits != 0 ? options.bits : level;
-}
-
 // From where on what a correction of second order leaves of the bias is lost in the noise.
 constexpr int kCorrectedBits = 4;
 
 QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
   QuantizeOptions options;
-  if (bits_of(wanted) != 0) options.bits = bits_of(wanted);
+  if (wanted.bits != 0) options.bits = wanted.bits;
   options.group = wanted.group;
   options.axis = wanted.axis;
   options.rounding = wanted.rounding;
@@ -23,7 +18,7 @@ QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {
 }  // namespace
 
 FixedPolicy::FixedPolicy(const FixedPolicyOptions& options)
-    : bits_(bits_of(options)),
+    : bits_(options.bits),
       recipes_(options.recipes),
       corrected_(options.corrected),
       signs_(options.signs),
@@ -75,7 +70,7 @@ bool FixedPolicy::may_replay(const SaveInfo& info, const Tensor& value) const {
     case Replay::corrected:
       return corrected_ && bits_ >= kCorrectedBits;
     case Replay::biased:
-      return bits_ > 0 && signs_ == Signs::rebuilt;
+      return false;
   }
   return false;
 }

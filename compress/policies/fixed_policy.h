@@ -1,56 +1,54 @@
 // Fixed policy: one width for every activation, with or without recipes.
 //
 // With recipes, an activation that its producer can rebuild exactly or without bias is not kept at
-// all; a biased rebuild is never used, one whose bias is corrected from 4 bits on. At L0 all
-// sources are raw, so rebuilt values are bit-equal. Recipes chain: the outputs of a stage of
-// residual blocks are rebuilt together when backward enters it, and wait packed for their
-// consumers.
+// all. A biased rebuild is never used. A rebuild whose bias is corrected is used from 4 bits on.
+// With 0 bits all sources are raw, so rebuilt values are bit-equal. Recipes may build on recipes:
+// the outputs of a stage of residual blocks are rebuilt together when backward enters the stage,
+// and wait packed for their consumers.
 #pragma once
-#include <string_view>
-
 #include "compress/policies/adjustable.h"
-#include "compress/policies/levels.h"
 #include "compress/quantize/quantize.h"
 
 namespace frugal::compress {
 
 // Where the exact signs of activation functions are kept.
-//   codes:   in the codes of the function's input or output, at no cost (quantize.h); else
-//   masks:   1 bit per element
-//   rebuilt: nowhere, they are taken from rebuilt values: biased, to compare with
-enum class Signs : uint8_t { codes, masks, rebuilt };
+//   codes: in the codes of the function's input or output, at no cost (quantize.h). Where there are
+//          no such codes, in masks.
+//   masks: 1 bit per element
+enum class Signs : uint8_t { codes, masks };
 
 struct FixedPolicyOptions {
-  std::string_view level = "L1";  // see levels.h; of an adaptive one, the average
-  int bits = 0;                   // instead of the level's, where not 0
+  int bits = 4;  // of each packed element; 0: everything is kept raw
   bool recipes = true;
   bool corrected = true;  // recipes whose bias is corrected, from 4 bits on
   Signs signs = Signs::codes;
-  // A recipe may pass through so many times its own elements that must be rebuilt on the way: they
-  // cost time once, and packed memory while backward is among them. 0: recipes start from what is
-  // kept.
+  // How many elements may be rebuilt on the way to a tensor, as a multiple of the tensor's own.
+  // They cost time once, and packed memory while backward is among them. 0: recipes start from kept
+  // tensors alone.
   double chain = 16;
-  // Activations of at most this many elements stay raw: they are small, and the input of a
-  // classifier, which quantizing hurts most, is among them. Ref: Liu et al. 2022 (GACT).
+  // Activations of at most this many elements stay raw. They take little memory, and the input of a
+  // classifier is among them, which quantizing hurts most. Ref: Liu et al. 2022 (GACT).
   int64_t min_elements = 16384;
   int64_t group = 256;  // see QuantizeOptions
-  // Groups along rows mix channels, to compare with. Codes carry no sign then: with Signs::codes,
-  // masks are kept. Ref: Chen et al. 2021 (ActNN), whose 2 bits along rows do not train.
+  // Groups along rows mix channels; they exist to compare with. Their codes carry no sign, so masks
+  // are kept even with Signs::codes. Ref: Chen et al. 2021 (ActNN), whose 2 bits along rows do not
+  // train.
   GroupAxis axis = GroupAxis::column;
-  // Backward takes packed and rebuilt tensors in slices of about so many bytes; 0: whole.
+  // Backward takes packed and rebuilt tensors in slices of about this many bytes. 0: whole.
   int64_t slice_bytes = SavePolicy::kSliceBytes;
-  Rounding rounding = Rounding::stochastic;  // as published; of `frugal` itself: dithered
+  Rounding rounding = Rounding::stochastic;  // as published; `frugal` itself uses dithered
   uint64_t seed = 0;
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
 class FixedPolicy final : public SavePolicy, public Adjustable {
  public:
-  explicit FixedPolicy(const FixedPolicyOptions& options = {});  // Errors: unknown level
+  // Errors: min_elements, slice_bytes or chain below 0; those of Quantizer.
+  explicit FixedPolicy(const FixedPolicyOptions& options = {});
   bool lossy() const override { return bits_ > 0; }
-  bool rebuilds_signs() const override { return signs_ == Signs::rebuilt; }
   int64_t slice_bytes() const override { return slice_bytes_; }
-  // Raw: the batch (its storage is of category `input` and alive anyway), other dtypes, small ones.
+  // Three kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
+  // anyway), other dtypes, and small tensors.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int bits() const { return bits_; }                  // 0: raw
   const Quantizer& codec() const { return *codec_; }  // unused without bits

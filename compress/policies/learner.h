@@ -1,19 +1,20 @@
 // Learner: a policy that decides by what it saw in training.
 #pragma once
-#include <cstdint>
-#include <vector>
+#include "compress/policies/learned.h"
 
 namespace frugal::compress {
 
-// What it has learned is numbers, which checkpoints keep: with equal numbers, decisions are equal.
 class Learner {
  public:
   virtual ~Learner() = default;
-  virtual std::vector<double> learned() const = 0;
-  // Whether the next step, begun as number `step`, is one that it learns from: those after it may
-  // be decided otherwise. What is recorded and replayed shows it nothing.
+  // What checkpoints keep. A policy of the same options that takes this in decides as this one.
+  virtual Learned learned() const = 0;
+  // Errors, and no change: another policy's or another version; a list that is missing, unknown or
+  // of the wrong length; a number that no run gives. An empty one makes the policy forget all.
+  virtual void restore_learned(const Learned& learned) = 0;
+  // Does the policy learn from the step that begins as number `step`? Then decisions of later steps
+  // may differ. A step that is recorded and replayed shows the policy nothing.
   virtual bool learns_at(uint64_t step) const = 0;
-  virtual void restore_learned(const std::vector<double>& numbers) = 0;  // Errors: not of its form
 };
 
 }  // namespace frugal::compress

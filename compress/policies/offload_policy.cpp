@@ -31,6 +31,7 @@ OffloadPolicy::OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOpt
       min_elements_(min_elements),
       raw_(std::make_unique<RawCodec>()) {
   FRUGAL_CHECK(min_elements >= 0, "[offload] expected min_elements >= 0, got {}", min_elements);
+  if (plan() != nullptr) plan()->set_moves();
 }
 
 bool OffloadPolicy::may_move(const Tensor& value) const {
@@ -43,6 +44,12 @@ const Codec* OffloadPolicy::moved(const Codec& codec) {
 }
 
 Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
+  if (plan() != nullptr) {
+    Decision decision = inner().decide(info, value);
+    if (decision.what == Decision::pack && plan()->keeping(info.seq).moved)
+      decision.codec = moved(*decision.codec);
+    return decision;
+  }
   SaveInfo seen = info;
   if (info.seq == 0) exact_ = true;
   if (exact_ && info.replay != Replay::none) seen.replay = Replay::exact;

@@ -1,11 +1,15 @@
 // OffloadPolicy: any policy, with what it keeps moved to a file.
 //
-// Packed tensors go with their codec's payload. What the policy keeps raw goes too, if it has more
-// than min_elements; so do values that a recipe passes through on the way and that would wait raw.
-// Raw ones are not copied: the window holds the tensor itself, which lives on beside it as long as
-// forward or backward use it, and which nobody may write to until then. The batch stays: it is in
-// memory anyway. While the policy has packed nothing in a step, all that the step keeps is exact,
-// and so are the recipes that it is offered, which it may then use as if nothing had been moved.
+// For each packed tensor, the payload of its codec is moved. Raw tensors of more than min_elements
+// are moved too, and so are raw values of that size that a recipe passes through on the way. A raw
+// tensor is not copied: the window holds the tensor itself. It stays in memory as long as forward
+// or backward use it, and nobody may write to it until then. The batch is not moved, because it is
+// in memory anyway.
+//
+// While the policy inside has packed nothing in a step, everything that the step keeps is exact. So
+// are the recipes that the policy is offered, and it may use them as if nothing had been moved.
+//
+// A policy with a PackPlan says which of its packed tensors are moved. Nothing else is.
 //
 // Thread safety: as SavePolicy. Graphs may outlive it as they may outlive the policy inside.
 #pragma once

@@ -100,7 +100,7 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
 
     // No policy comes between the loss and its gradient.
     compress::FixedPolicyOptions keep;
-    keep.level = "L1.2";
+    keep.bits = 2;
     keep.min_elements = 1 << 20;  // above all but logits
     compress::FixedPolicy policy(keep);
     forward_backward(*model, batch(), context, &policy, options);

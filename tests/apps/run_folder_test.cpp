@@ -237,7 +237,8 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
   refuse(
       {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}},
       {{"version 2, got one of version 1", without("version")},
-       {"version of frugal that wrote it", set("/version", 3)},
+       {"version of frugal that wrote it", set("/version", 4)},
+       {"version of frugal that wrote it", set("/version", 2)},
        {"\"step\"", set("/step", -1)},
        {"\"step\"", set("/step", large)},
        {"\"step\"", set("/step", 1.5)},
@@ -260,7 +261,9 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
        {"\"at_peak\"", set("/memory/at_peak", {1, 2})},
        {"\"metrics_bytes\"", set("/metrics_bytes", -1)},
        {"\"written\"", set("/offload/written", -1)},
-       {"no numbers of a policy that learns", set("/learned", {1.0})},
+       {"no numbers of a policy that learns",
+        set("/learned", {{"policy", "acgc"}, {"version", 1}, {"lists", Json::object()}})},
+       {"\"version\"", set("/learned", {{"policy", "acgc"}, {"version", 0}, {"lists", {}}})},
        {"no numbers of a tracker", set("/tracking", {1.0})},
        {"no widths of an adaptive policy",
         set("/adaptive", {{"average", 4}, {"items", Json::array()}, {"decisions", Json::array()}})},
@@ -278,13 +281,16 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
           {"expected more than", set("/tracking", {1.0})},
           {"bits of the last measurement", set("/tracking/1", -1)}});
   refuse({{"policy", "actnn"}, {"level", "L3"}, {"advanced", {{"min_elements", 96}}}},
-         {{"numbers of a policy that learns, got none", set("/learned", Json::array())},
-          {"[actnn]", set("/learned/0", 77)},
-          {"[actnn]", set("/learned", {2.0, 1.0})}});
+         {{"numbers of a policy that learns, got none", set("/learned", nullptr)},
+          {"[actnn]", set("/learned/version", 2)},
+          {"[actnn]", set("/learned/policy", "acgc")},
+          {"[actnn]", set("/learned/lists/average", {77})},
+          {"\"number\"", set("/learned/lists/average", {nullptr})}});
   refuse({{"memory_budget", "1/6 activations"}, {"advanced", {{"min_elements", 96}}}},
          {{"state of a planner, got none", set("/planner", nullptr)},
           {"\"margin\"", set("/planner/margin", -1)},
-          {"[budget]", set("/learned", {7.0})}});
+          {"[budget]", set("/learned/lists/mode", {7.0})},
+          {"[budget]", set("/learned/lists/other", {7.0})}});
 }
 
 TEST_CASE("the summary of a run that went on counts what all its parts moved") {

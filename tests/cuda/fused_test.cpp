@@ -286,8 +286,7 @@ TEST_CASE("CUDA: fused passes leave shared, raw and rebuilt tensors alone") {
         for (const Variable& v : {x, weight, bias}) out.push_back(v.grad());
         return out;
       };
-      FixedPolicyOptions options = keep(bits);
-      if (bits == 0) options.level = "L0";
+      const FixedPolicyOptions options = keep(bits);
       const Given apart = run(step, options, false), fused = run(step, options, true);
       check_equal(apart, fused);
       if (bits != 0) CHECK(fused.seen.passes > 0);

@@ -108,11 +108,11 @@ FixedPolicyOptions keep_all() {
 TEST_CASE("a fixed policy keeps the CPU's bytes on CUDA") {
   if (!gpu::available()) return;
   for (Rounding rounding : {Rounding::stochastic, Rounding::dithered})
-    for (const char* level : {"L1", "L1.2"})
+    for (const int bits : {4, 2})
       for (bool recipes : {false, true})
         check_as_cpu([&] {
           FixedPolicyOptions options = keep_all();
-          options.level = level;
+          options.bits = bits;
           options.rounding = rounding;
           options.recipes = recipes;
           return std::make_unique<FixedPolicy>(options);

@@ -340,7 +340,6 @@ TEST_CASE("a tensor written in place stops backward, leaves nothing, and the nex
   for (const int bits : {0, 4}) {
     CAPTURE(bits);
     FixedPolicyOptions options = options_of(bits, 256, false);
-    if (bits == 0) options.level = "L0";
     FixedPolicy policy(options);
     const Variable x(random_values({3, 2}, {64, 8}, DType::f32, kCpu), true);
     auto step = [&](bool write) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "compress/policies/adaptive_policy.h"
+#include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/quantize/identity.h"
 #include "tests/integration/random_graph.h"
@@ -58,9 +59,9 @@ class PackAll final : public SavePolicy {
   Identity identity_;
 };
 
-FixedPolicyOptions keep(std::string_view level, bool recipes, int64_t slice_bytes) {
+FixedPolicyOptions keep(std::string_view name, bool recipes, int64_t slice_bytes) {
   FixedPolicyOptions options;
-  options.level = level;
+  options.bits = level(name).bits;
   options.recipes = recipes;
   options.min_elements = 0;
   options.slice_bytes = slice_bytes;

@@ -59,7 +59,7 @@ Step step(F f, const Variables& leaves, SavePolicy* policy) {
 
 compress::FixedPolicy two_bits() {
   compress::FixedPolicyOptions options;
-  options.level = "L1.2";
+  options.bits = 2;
   options.min_elements = 0;
   return compress::FixedPolicy(options);
 }

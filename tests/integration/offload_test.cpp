@@ -32,7 +32,6 @@ const std::vector<Setting> kSettings = {{0, false, 0}, {0, true, 0}, {0, true, 5
 
 std::shared_ptr<FixedPolicy> fixed(const Setting& setting) {
   FixedPolicyOptions options;
-  options.level = "L0";
   options.bits = setting.bits;
   options.recipes = setting.recipes;
   options.min_elements = 0;

@@ -16,7 +16,6 @@ namespace {
 
 std::shared_ptr<FixedPolicy> fixed(int bits, bool recipes) {
   FixedPolicyOptions options;
-  options.level = "L0";
   options.bits = bits;
   options.recipes = recipes;
   options.min_elements = 0;

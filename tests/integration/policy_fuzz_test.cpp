@@ -9,6 +9,7 @@
 #include "compress/policies/actnn_policy.h"
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/entropy_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "tests/integration/random_graph.h"
 
 using namespace frugal;
@@ -19,7 +20,7 @@ namespace {
 constexpr uint64_t kGraphs = 40;
 constexpr uint64_t kSteps = 3;
 
-FixedPolicyOptions keep_all(bool recipes, int bits = 0) {
+FixedPolicyOptions keep_all(bool recipes, int bits = 4) {
   FixedPolicyOptions options;
   options.recipes = recipes;
   options.bits = bits;
@@ -119,16 +120,24 @@ TEST_CASE("a budget's plans take any graph, and a policy that was restored goes 
     {
       BudgetPolicyOptions options;
       options.keep = keep_all(true);
-      if (seed % 2 == 0) options.file.directory = std::filesystem::temp_directory_path().string();
-      if (seed % 3 == 0) options.entropy.emplace();
-      BudgetPolicy policy(options);
+      const auto wrapped = [&](const std::shared_ptr<BudgetPolicy>& inner) {
+        std::shared_ptr<SavePolicy> outer = inner;
+        if (seed % 3 == 0) outer = std::make_shared<EntropyPolicy>(outer);
+        OffloadOptions file;
+        file.directory = std::filesystem::temp_directory_path().string();
+        if (seed % 2 == 0) outer = std::make_shared<OffloadPolicy>(outer, file);
+        return outer;
+      };
+      const auto inner = std::make_shared<BudgetPolicy>(options);
+      BudgetPolicy& policy = *inner;
+      const std::shared_ptr<SavePolicy> outer = wrapped(inner);
       policy.adopt({.mode = BudgetPlan::exact});
-      const bool exact = run_step(graph, &policy, 1) == run_step(graph, nullptr, 1);
+      const bool exact = run_step(graph, outer.get(), 1) == run_step(graph, nullptr, 1);
       CHECK(exact);
 
       BudgetPlan plan{.mode = BudgetPlan::mixed};
       policy.adopt(plan);
-      CHECK(is_finite(run_step(graph, &policy, 1)));
+      CHECK(is_finite(run_step(graph, outer.get(), 1)));
       const auto items = policy.items();
       int64_t raw = 0, least = 0;
       for (const auto& item : items) {
@@ -152,11 +161,12 @@ TEST_CASE("a budget's plans take any graph, and a policy that was restored goes 
       CHECK(kept <= std::max(most, least));
       coded += static_cast<int>(plan.coded.size());
 
-      BudgetPolicy restored(options);
-      restored.restore_learned(policy.learned());
-      const Numbers gradients = run_step(graph, &policy, 2);
+      const auto restored = std::make_shared<BudgetPolicy>(options);
+      const std::shared_ptr<SavePolicy> around = wrapped(restored);
+      restored->restore_learned(policy.learned());
+      const Numbers gradients = run_step(graph, outer.get(), 2);
       CHECK(is_finite(gradients));
-      const bool equal = run_step(graph, &restored, 2) == gradients;
+      const bool equal = run_step(graph, around.get(), 2) == gradients;
       CHECK(equal);
       differing += run_step(graph, nullptr, 2) != gradients;
     }

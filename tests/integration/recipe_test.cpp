@@ -7,6 +7,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
+#include "compress/policies/levels.h"
 #include "core/rng.h"
 #include "models/resnet_cifar.h"
 #include "ops/dense/bitmask.h"
@@ -27,7 +28,7 @@ Tensor noise(const Shape& shape, uint64_t stream, double scale = 1) {
 
 compress::FixedPolicyOptions options(std::string_view level, uint64_t seed) {
   compress::FixedPolicyOptions o;
-  o.level = level;
+  o.bits = compress::level(level).bits;
   o.min_elements = 0;
   o.seed = seed;
   return o;

@@ -93,7 +93,6 @@ int64_t kept() { return bytes_of(Category::activation) + bytes_of(Category::pack
 FixedPolicyOptions options_of(int bits) {
   FixedPolicyOptions options;
   options.bits = bits;
-  if (bits == 0) options.level = "L0";
   options.min_elements = 0;
   return options;
 }

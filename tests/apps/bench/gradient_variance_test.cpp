@@ -13,6 +13,7 @@
 #include "apps/sensitivity.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/adaptive_policy.h"
+#include "lab/rebuilt_signs.h"
 #include "models/layers.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
@@ -208,11 +209,11 @@ TEST_CASE("gradients have no bias: widths that adapt") {
     CHECK(p.bias(*policy) < kNoBias);
   }
   // Which this would find.
-  compress::FixedPolicyOptions rebuilt;
-  rebuilt.bits = 4;
-  rebuilt.min_elements = 256;
-  rebuilt.signs = compress::Signs::rebuilt;
-  compress::FixedPolicy biased(rebuilt);
+  compress::FixedPolicyOptions masks;
+  masks.bits = 4;
+  masks.min_elements = 256;
+  masks.signs = compress::Signs::masks;
+  lab::RebuiltSigns biased(std::make_shared<compress::FixedPolicy>(masks));
   CHECK(convnet().bias(biased) > 5 * kNoBias);
 }
 

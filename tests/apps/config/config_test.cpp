@@ -116,7 +116,6 @@ TEST_CASE("values that contradict each other") {
            {R"({})", "dithered"},
            {R"({"device": "cuda"})", "stochastic"},
            {R"({"compression": {"policy": "acgc"}})", "stochastic"},
-           {R"({"compression": {"advanced": {"signs": "rebuilt"}}})", "stochastic"},
            {R"({"compression": {"advanced": {"rounding": "nearest"}}})", "nearest"}})
     CHECK(resolving(text).compression.rounding == rounding);
   for (const char* other : {R"({"optim": {"in_backward": true, "clip_norm": 1}})",

@@ -271,7 +271,7 @@ TEST_CASE("the policy's bounds are the formulas', summed over those who share a 
   options.start_bits = 16;
   AcgcPolicy policy(options);
   const std::vector<Tensor> g = graph.run(&policy, 0);
-  const std::vector<double> learned = policy.learned();  // takes the backward in
+  const Learned learned = policy.learned();  // takes the backward in
   std::vector<double> expected{0.25 * (squares(g[1]) + squares(g[2])) /
                                (400 * 12 * (squares(graph.d1) + squares(graph.d2)))};
   // Two tensors have 4800 elements: tanh's derivative, and after it h, which both linears read.
@@ -376,33 +376,62 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
   Graph graph;
   for (uint64_t step = 0; step < 3; ++step) graph.run(&first, step);
   second.restore_learned(first.learned());
-  CHECK(second.learned() == first.learned());
+  CHECK((second.learned() == first.learned()));
   for (uint64_t step = 3; step < 6; ++step) {
     const auto a = graph.run(&first, step), b = graph.run(&second, step);
     for (size_t i = 0; i < a.size(); ++i) CHECK(a[i].to_vector() == b[i].to_vector());
   }
-  CHECK(second.learned() == first.learned());
+  CHECK((second.learned() == first.learned()));
   AcgcPolicy third(small());
   third.restore_learned({});
-  const std::vector<double> fresh = third.learned();
-  CHECK(fresh == std::vector<double>{-1, third.e(), third.fineness()});
-  const double fine = third.fineness();
-  for (const std::vector<double>& wrong :
-       std::vector<std::vector<double>>{{4},
-                                        {4, 0, fine},
-                                        {4, -1, fine},
-                                        {0.5, 1, fine},
-                                        {4, 1, -1},
-                                        {4, 1, std::nan("")},
-                                        {4, HUGE_VAL, fine},
-                                        {4, 1, fine, 0},
-                                        {4, 1, fine, 0, 11, 1},
-                                        {4, 1, fine, 0, 1, 1},
-                                        {4, 1, fine, 0, 1, 1, -1},
-                                        {4, 1, fine, 0, 1, 1, 1, 0, 1, 1, 1},
-                                        {std::nan("")}})
-    CHECK_THROWS_AS(third.restore_learned(wrong), Error);
-  CHECK(third.learned() == fresh);
+  const AcgcState fresh = third.state();
+  CHECK(fresh.last_step == -1);
+  CHECK(fresh.e == third.e());
+  CHECK(fresh.fineness == third.fineness());
+  CHECK(fresh.bounds2.empty());
+  const Learned right{"acgc",
+                      AcgcState::kVersion,
+                      {{"last_step", {4}},
+                       {"e", {1}},
+                       {"fineness", {fresh.fineness}},
+                       {"tensors", {0, 3}},
+                       {"counts", {2, 1}},
+                       {"channels", {1, 2}},
+                       {"bounds2", {1, 2, 3, 4}}}};
+  AcgcPolicy fourth(small());
+  fourth.restore_learned(right);
+  CHECK((fourth.learned() == right));
+  CHECK(fourth.bounds2(0) == std::vector<double>{1.5});
+  CHECK(fourth.bounds2(3) == std::vector<double>{3, 4});
+  const auto refuses = [&](const char* list, const std::vector<double>& numbers) {
+    CAPTURE(std::string(list));
+    Learned wrong = right;
+    wrong.lists[list] = numbers;
+    CHECK_THROWS_WITH_AS(third.restore_learned(wrong), doctest::Contains("[acgc] expected"), Error);
+  };
+  for (const double wrong : {0.5, -2.0, std::nan("")}) refuses("last_step", {wrong});
+  for (const double wrong : {0.0, -1.0, std::nan(""), HUGE_VAL}) refuses("e", {wrong});
+  const double unlike = fresh.fineness > 0 ? 0 : 4;
+  for (const double wrong : {unlike, -1.0, std::nan("")}) refuses("fineness", {wrong});
+  refuses("last_step", {});
+  refuses("tensors", {0, 0});
+  refuses("tensors", {0});
+  refuses("counts", {11, 1});
+  refuses("counts", {0, 1});
+  refuses("counts", {2, 2});
+  refuses("channels", {1, 1});
+  refuses("channels", {1, 0});
+  refuses("bounds2", {1, 2, 3, -1});
+  refuses("bounds2", {1, 2, 3});
+  refuses("bounds2", {1, 2, 3, 4, 5});
+  refuses("another", {});
+  Learned wrong = right;
+  wrong.policy = "actnn";
+  CHECK_THROWS_AS(third.restore_learned(wrong), Error);
+  wrong = right;
+  wrong.version = 0;
+  CHECK_THROWS_AS(third.restore_learned(wrong), Error);
+  CHECK((third.learned() == fresh.write()));
 }
 
 TEST_CASE("with recipes, bounds pass to what a tensor is rebuilt from") {

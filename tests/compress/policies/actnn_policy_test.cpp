@@ -7,6 +7,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
 #include "core/parallel.h"
 #include "ops/optimizer/sgd.h"
@@ -237,9 +238,11 @@ TEST_CASE("other ops have the relative error that they pass on") {
 
 TEST_CASE("levels") {
   Net net(64);
-  auto packed = [&](std::string_view level) {
-    ActnnOptions options = options_of(0);
-    options.level = level;
+  auto packed = [&](std::string_view name) {
+    const Level& level = compress::level(name, LevelsOf::actnn);
+    ActnnOptions options = options_of(level.bits);
+    options.mixed = level.adaptive;
+    options.products_only = level.products_only;
     ActnnPolicy policy(options);
     net.gradient(&policy, 0);
     return net.saved;
@@ -253,9 +256,8 @@ TEST_CASE("levels") {
   CHECK(static_cast<double>(packed("L3")) ==
         doctest::Approx(static_cast<double>(elements) * 2.125 / 8).epsilon(0.02));
   CHECK(packed("L4") == packed("L3"));
-  CHECK(parse_actnn_level("L4").offload);
-  CHECK(parse_actnn_level("L5").offload);
-  CHECK(!parse_actnn_level("L3").offload);
+  CHECK(level("L4", LevelsOf::actnn).offload);
+  CHECK(!level("L3", LevelsOf::actnn).offload);
 }
 
 TEST_CASE("fractional averages are met in bytes") {
@@ -308,13 +310,13 @@ TEST_CASE("it goes on where it was, with any number of threads") {
     for (uint64_t step = 0; step < 3; ++step) net.gradient(&a, step);
     b.restore_learned(a.learned());
     for (const uint64_t step : {3u, 4u}) CHECK(net.gradient(&b, step) == net.gradient(&a, step));
-    CHECK(a.learned() == b.learned());
+    CHECK((a.learned() == b.learned()));
     // Weight gradients of convolutions depend on threads; sensitivities and bits do not.
     for (const int number : {1, 3}) {
       set_num_threads(number);
       ActnnPolicy again(options);
       for (uint64_t step = 0; step < 5; ++step) net.gradient(&again, step);
-      CHECK(again.learned() == a.learned());
+      CHECK((again.learned() == a.learned()));
     }
     set_num_threads(threads);
   }
@@ -382,11 +384,12 @@ TEST_CASE("a network with normalizations takes on meta what its first step takes
   }
 }
 
-TEST_CASE("L0 is not lossy, and groups along rows are refused") {
+TEST_CASE("without bits it is not lossy, and groups along rows are refused") {
   ActnnOptions options;
-  options.level = "L0";
+  options.average = 0;
+  options.mixed = false;
   CHECK(!ActnnPolicy(options).lossy());
-  options.level = "L3";
+  options = {};
   CHECK(ActnnPolicy(options).lossy());
   options.keep.axis = GroupAxis::row;
   CHECK_THROWS_WITH_AS(
@@ -400,8 +403,12 @@ TEST_CASE("errors of the policy") {
     change(options);
     return ActnnPolicy(options).average_bits();
   };
-  CHECK_THROWS_WITH_AS(make([](auto& o) { o.level = "L6"; }),
-                       "[actnn] expected a level of L0 to L5, got \"L6\"", Error);
+  for (const double bits : {2.5, -1.0, 17.0})
+    CHECK_THROWS_WITH_AS(make([&](auto& o) {
+                           o.mixed = false;
+                           o.average = bits;
+                         }),
+                         doctest::Contains("whole bits where widths are not mixed"), Error);
   const char* const widths =
       "[actnn] expected an average and widths of 1 to 16 bits around it, got 0.5 and 1 to 8";
   CHECK_THROWS_WITH_AS(make([](auto& o) { o.average = 0.5; }), widths, Error);
@@ -411,43 +418,64 @@ TEST_CASE("errors of the policy") {
                        "[actnn] expected an interval of at least 1 step, got 0", Error);
   CHECK_THROWS_AS(make([](auto& o) { o.keep.group = 12; }), Error);
   ActnnPolicy policy(options_of(2));
-  // The average; seq, bits, sensitivity, of the last step, sign, slope, extents, ranges.
-  const std::vector<double> right{2, 3, 2, 0.5, 1, 0, 0, 2, 4, 8, 2, 1, 1};
+  const Learned right{"actnn",
+                      ActnnState::kVersion,
+                      {{"average", {2}},
+                       {"tensors", {3}},
+                       {"bits", {2}},
+                       {"sensitivities", {0.5}},
+                       {"in_last_step", {1}},
+                       {"has_sign", {0}},
+                       {"slopes", {0}},
+                       {"dims", {2}},
+                       {"extents", {4, 8}},
+                       {"samples", {2}},
+                       {"ranges", {1, 1}}}};
   policy.restore_learned(right);
-  CHECK(policy.learned() == right);
-  const auto with = [&](size_t at, double number) {
-    std::vector<double> wrong = right;
-    wrong[at] = number;
+  CHECK((policy.learned() == right));
+  CHECK(policy.state().tensors.at(0).shape == Shape{4, 8});
+  const auto with = [&](const char* list, double number, size_t at = 0) {
+    Learned wrong = right;
+    wrong.lists.at(list).at(at) = number;
     return wrong;
   };
-  CHECK_THROWS_WITH_AS(policy.restore_learned({2, 1}),
-                       "[actnn] expected 1 to 16 as number 2 of what was learned, got none", Error);
-  CHECK_THROWS_WITH_AS(policy.restore_learned(with(1, 0.5)),
-                       "[actnn] expected a whole number as number 1 of what was learned, got 0.5",
+  Learned missing = right;
+  missing.lists.erase("bits");
+  CHECK_THROWS_WITH_AS(policy.restore_learned(missing),
+                       "[actnn] expected the list \"bits\" in what was learned, got none", Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with("tensors", 0.5)),
+                       "[actnn] expected whole numbers as \"tensors\" of what was learned, got 0.5",
                        Error);
-  CHECK_THROWS_WITH_AS(policy.restore_learned(with(2, 17)),
-                       "[actnn] expected 1 to 16 as number 2 of what was learned, got 17", Error);
-  CHECK_THROWS_WITH_AS(policy.restore_learned(with(3, -0.5)),
+  CHECK_THROWS_WITH_AS(
+      policy.restore_learned(with("bits", 17)),
+      "[actnn] expected 1 to 16 as number 0 of \"bits\" of what was learned, got 17", Error);
+  CHECK_THROWS_WITH_AS(policy.restore_learned(with("sensitivities", -0.5)),
                        "[actnn] expected a sensitivity of at least 0 for tensor 3, got -0.5",
                        Error);
-  for (const auto& [at, number] : std::vector<std::pair<size_t, double>>{{0, 0},
-                                                                         {0, std::nan("")},
-                                                                         {3, HUGE_VAL},
-                                                                         {3, -2},
-                                                                         {4, 2},
-                                                                         {5, -1},
-                                                                         {6, -1},
-                                                                         {7, 9},
-                                                                         {8, -4},
-                                                                         {8, 0x1p53},
-                                                                         {10, 1025},
-                                                                         {10, 3},
-                                                                         {11, -1},
-                                                                         {12, std::nan("")}})
-    CHECK_THROWS_AS(policy.restore_learned(with(at, number)), Error);
-  std::vector<double> twice = right;
-  twice.insert(twice.end(), right.begin() + 1, right.end());
-  CHECK_THROWS_WITH_AS(policy.restore_learned(twice),
-                       "[actnn] expected each tensor once, got 3 twice", Error);
-  CHECK(policy.learned() == right);
+  for (const auto& [list, number] :
+       std::vector<std::pair<const char*, double>>{{"average", 0},
+                                                   {"average", std::nan("")},
+                                                   {"sensitivities", HUGE_VAL},
+                                                   {"sensitivities", -2},
+                                                   {"in_last_step", 2},
+                                                   {"has_sign", -1},
+                                                   {"slopes", -1},
+                                                   {"dims", 9},
+                                                   {"dims", 1},
+                                                   {"extents", -4},
+                                                   {"extents", 0.5},
+                                                   {"extents", 0x1p53},
+                                                   {"samples", 1025},
+                                                   {"samples", 3},
+                                                   {"samples", 1},
+                                                   {"ranges", -1}})
+    CHECK_THROWS_AS(policy.restore_learned(with(list, number)), Error);
+  CHECK_THROWS_AS(policy.restore_learned(with("ranges", std::nan(""), 1)), Error);
+  Learned twice = right;
+  for (auto& [name, list] : twice.lists)
+    if (name != "average") list.insert(list.end(), list.begin(), list.end());
+  CHECK_THROWS_WITH_AS(
+      policy.restore_learned(twice),
+      "[actnn] expected each tensor once in \"tensors\" of what was learned, got 3 twice", Error);
+  CHECK((policy.learned() == right));
 }

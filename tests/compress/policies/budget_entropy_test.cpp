@@ -5,6 +5,8 @@
 
 #include "compress/entropy/coded_sizes.h"
 #include "compress/policies/budget_policy.h"
+#include "compress/policies/entropy_policy.h"
+#include "compress/policies/offload_policy.h"
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/compress/policies/one_step.h"
 #include "tests/compress/quantize/samples.h"
@@ -15,12 +17,18 @@ using Item = AdaptivePolicy::Item;
 
 namespace {
 
-BudgetPolicyOptions coding() {
+BudgetPolicyOptions small() {
   BudgetPolicyOptions options;
   options.keep.min_elements = 100;
-  options.entropy.emplace().min_bytes = 0;
   return options;
 }
+
+// A budget policy whose tensors are coded.
+struct Coding {
+  std::shared_ptr<BudgetPolicy> policy = std::make_shared<BudgetPolicy>(small());
+  std::shared_ptr<EntropyPolicy> outer =
+      std::make_shared<EntropyPolicy>(policy, EntropyOptions{.min_bytes = 0});
+};
 
 BudgetPlan mixed(std::map<uint64_t, int> bits) {
   BudgetPlan plan;
@@ -51,8 +59,8 @@ TEST_CASE("sizes: the most of this period and the last, at the widest width that
   CHECK(sizes.most(1, 5)->bits == 4);
   CHECK(sizes.most(1, 9)->bytes == 200);
   CodedSizes other;
-  other.restore(sizes.numbers());
-  CHECK(other.numbers() == sizes.numbers());
+  other.restore(sizes.entries());
+  CHECK((other.entries() == sizes.entries()));
   sizes.next_period();
   CHECK(sizes.most(1, 4)->bytes == 120);
   sizes.saw(1, {4, 70});
@@ -63,16 +71,17 @@ TEST_CASE("sizes: the most of this period and the last, at the widest width that
   sizes.next_period();
   sizes.next_period();
   CHECK(!sizes.most(1, 16));
-  for (const std::vector<double>& wrong : std::vector<std::vector<double>>{
-           {1, 2, 3}, {1, 17, 3, 3}, {1, 0, 3, 3}, {1, 4, -3, 3}, {1, 4, NAN, 3}, {1, 4, 0.5, 3}})
-    CHECK_THROWS_AS(other.restore(wrong), Error);
+  for (const CodedSizes::Entry& wrong :
+       std::vector<CodedSizes::Entry>{{1, 17, 3, 3}, {1, 0, 3, 3}, {1, 4, -3, 3}, {1, 4, 3, -3}})
+    CHECK_THROWS_AS(other.restore({wrong}), Error);
 }
 
 TEST_CASE("what coding saved buys bits, as far as it was seen") {
-  BudgetPolicy policy(coding());
+  const Coding coding;
+  BudgetPolicy& policy = *coding.policy;
   const std::vector<Tensor> tensors{sparse({4096, 16}, 0.2f), sparse({4096, 16}, 0.3f)};
   policy.adopt(mixed({{0, 4}, {1, 4}}));
-  const auto packed = step(policy, tensors);
+  const auto packed = step(*coding.outer, tensors);
   const auto items = policy.items();
   REQUIRE(items.size() == 2);
   for (const Item& item : items) {
@@ -88,9 +97,7 @@ TEST_CASE("what coding saved buys bits, as far as it was seen") {
     CHECK(policy.bytes(item, 6) < wider);
     CHECK(policy.bytes(item, AdaptivePolicy::kRaw) == item.raw_bytes);
   }
-  BudgetPolicyOptions without = coding();
-  without.entropy.reset();
-  BudgetPolicy plain(without);
+  BudgetPolicy plain(small());
   plain.adopt(mixed({{0, 4}, {1, 4}}));
   step(plain, tensors);
   const int64_t budget = 2 * policy.adaptive().bytes(items[0], 4);
@@ -105,23 +112,22 @@ TEST_CASE("what coding saved buys bits, as far as it was seen") {
   }
   policy.adopt(more);
   int64_t all = 0;
-  for (const auto& [seq, each] : step(policy, tensors)) all += coded_bytes(*each);
+  for (const auto& [seq, each] : step(*coding.outer, tensors)) all += coded_bytes(*each);
   CHECK(all <= budget);
 }
 
 TEST_CASE("what goes to a file is coded before, and comes back as it was") {
   const TempFolder folder;
-  BudgetPolicyOptions options = coding(), without = coding();
-  without.entropy.reset();
-  options.file.directory = folder.path();
-  options.file.window = 0;
-  BudgetPolicy policy(options), stays(without);
+  const Coding coding;
+  BudgetPolicy& policy = *coding.policy;
+  OffloadPolicy moves(coding.outer, {.directory = folder.path(), .window = 0});
+  BudgetPolicy stays(small());
   BudgetPlan plan = mixed({{0, 4}, {1, 8}});
   stays.adopt(plan);
   plan.moved = 1;
   policy.adopt(plan);
   const std::vector<Tensor> tensors{sparse({4096, 16}), sparse({4096, 16})};
-  const auto a = step(policy, tensors), b = step(stays, tensors);
+  const auto a = step(moves, tensors), b = step(stays, tensors);
   for (uint64_t seq : {0u, 1u})
     CHECK(a.at(seq)->unpack().to_vector() == b.at(seq)->unpack().to_vector());
   const auto items = policy.items();
@@ -133,26 +139,27 @@ TEST_CASE("what goes to a file is coded before, and comes back as it was") {
   CHECK(plan.coded == std::map<uint64_t, int64_t>{{0, 0}, {1, 0}});
   policy.adopt(plan);
   policy.sizes() = {};
-  step(policy, tensors);
-  CHECK(policy.sizes().numbers().empty());
+  step(moves, tensors);
+  CHECK(policy.sizes().empty());
 }
 
 TEST_CASE("tensors that code worse than expected take fewer bits, never more bytes") {
-  BudgetPolicy policy(coding());
+  const Coding coding;
+  BudgetPolicy& policy = *coding.policy;
   policy.adopt(mixed({{0, 4}}));
-  step(policy, {sparse({4096, 16})});
+  step(*coding.outer, {sparse({4096, 16})});
   BudgetPlan plan = mixed({{0, 4}});
   policy.limit(policy.items(), plan);
   policy.adopt(plan);
   CHECK(!policy.drifted());
   const int64_t most = plan.coded.at(0);
-  CHECK(coded_bytes(*step(policy, {sparse({4096, 16})}).at(0)) <= most);
+  CHECK(coded_bytes(*step(*coding.outer, {sparse({4096, 16})}).at(0)) <= most);
   CHECK(!policy.drifted());
   // Ever less to save, down to nothing.
   for (const float share : {0.2f, 0.4f, 1.0f}) {
     CAPTURE(share);
     const int64_t before = policy.sizes().most(0, 4)->bytes;
-    const auto packed = step(policy, {sparse({4096, 16}, share)});
+    const auto packed = step(*coding.outer, {sparse({4096, 16}, share)});
     CHECK(coded_bytes(*packed.at(0)) <= most);
     CHECK(policy.drifted());
     CHECK(!policy.drifted());
@@ -167,13 +174,13 @@ TEST_CASE("tensors that code worse than expected take fewer bits, never more byt
   policy.limit(policy.items(), plan);
   policy.adopt(plan);
   CHECK(plan.coded.at(0) == policy.adaptive().bytes(policy.items()[0], 4));
-  CHECK(coded_bytes(*step(policy, {sparse({4096, 16}, 1)}).at(0)) <= plan.coded.at(0));
+  CHECK(coded_bytes(*step(*coding.outer, {sparse({4096, 16}, 1)}).at(0)) <= plan.coded.at(0));
   CHECK(!policy.drifted());
   // Probes leave no trace.
-  const std::vector<double> known = policy.learned();
+  const Learned known = policy.learned();
   const AdaptivePolicy::Probe probe(policy.adaptive());
-  step(policy, {sparse({2048, 16}, 0.01f)});
-  CHECK(policy.learned() == known);
+  step(*coding.outer, {sparse({2048, 16}, 0.01f)});
+  CHECK((policy.learned() == known));
 }
 
 TEST_CASE("a tensor that is packed again at fewer bits is rounded anew") {
@@ -211,16 +218,17 @@ TEST_CASE("a tensor that is packed again at fewer bits is rounded anew") {
 }
 
 TEST_CASE("on meta, tensors take what is expected of them, and what decoding takes") {
-  BudgetPolicy policy(coding());
+  const Coding coding;
+  BudgetPolicy& policy = *coding.policy;
   policy.adopt(mixed({{0, 4}}));
-  step(policy, {sparse({4096, 16})});
+  step(*coding.outer, {sparse({4096, 16})});
   BudgetPlan plan = mixed({{0, 4}});
   policy.limit(policy.items(), plan);
   policy.adopt(plan);
   const auto live = [](Category c) { return allocator(kMeta).report().of(c); };
   const int64_t packed_before = live(Category::packed), work_before = live(Category::workspace);
   {
-    const auto packed = step(policy, {Tensor::empty({4096, 16}, DType::f32, kMeta)});
+    const auto packed = step(*coding.outer, {Tensor::empty({4096, 16}, DType::f32, kMeta)});
     CHECK(coded_bytes(*packed.at(0)) == plan.coded.at(0));
     CHECK(live(Category::packed) - packed_before >= plan.coded.at(0));
     CHECK(live(Category::packed) - packed_before < plan.coded.at(0) + 64);
@@ -232,10 +240,11 @@ TEST_CASE("on meta, tensors take what is expected of them, and what decoding tak
 }
 
 TEST_CASE("a plan may code nothing, or some tensors only") {
-  BudgetPolicy policy(coding());
+  const Coding coding;
+  BudgetPolicy& policy = *coding.policy;
   policy.adopt(mixed({{0, 4}, {1, 4}}));
   const std::vector<Tensor> tensors{sparse({4096, 16}), sparse({4096, 16})};
-  step(policy, tensors);
+  step(*coding.outer, tensors);
   const auto items = policy.items();
   policy.plan_codes(false);
   CHECK(policy.bytes(items[0], 4) == policy.adaptive().bytes(items[0], 4));
@@ -244,38 +253,48 @@ TEST_CASE("a plan may code nothing, or some tensors only") {
   policy.plan_codes(true);
   policy.limit({items[1]}, plan);
   policy.adopt(plan);
-  const auto packed = step(policy, tensors);
+  const auto packed = step(*coding.outer, tensors);
   CHECK(coded_bytes(*packed.at(0)) == policy.adaptive().bytes(items[0], 4));
   CHECK(coded_bytes(*packed.at(1)) <= plan.coded.at(1));
   CHECK(!policy.drifted());
 }
 
-TEST_CASE("sizes and limits survive as numbers, as do recipes that are kept") {
-  BudgetPolicy a(coding()), b(coding());
+TEST_CASE("sizes and limits survive in checkpoints, as do recipes that are kept") {
+  const Coding coding, other;
+  BudgetPolicy &a = *coding.policy, &b = *other.policy;
   BudgetPlan plan = mixed({{0, 4}, {3, 5}});
   plan.kept = {1, 2};
   a.adopt(plan);
-  step(a, {sparse({4096, 16})});
+  step(*coding.outer, {sparse({4096, 16})});
   plan.coded = {{0, 12345}};
   a.adopt(plan);
-  const std::vector<double> numbers = a.learned();
-  b.restore_learned(numbers);
-  CHECK(b.learned() == numbers);
+  const Learned learned = a.learned();
+  b.restore_learned(learned);
+  CHECK((b.learned() == learned));
   CHECK(b.plan()->kept == plan.kept);
   CHECK(b.plan()->coded == plan.coded);
   CHECK(b.plan()->bits == plan.bits);
-  CHECK(b.sizes().numbers() == a.sizes().numbers());
-  for (const size_t cut : {1u, 3u, 4u, 7u, 9u}) {
-    CAPTURE(cut);
-    CHECK_THROWS_AS(b.restore_learned({numbers.begin(), numbers.begin() + cut}), Error);
+  CHECK((b.sizes().entries() == a.sizes().entries()));
+  CHECK(!b.sizes().empty());
+  for (const char* list : {"coded", "coded_bytes", "sizes", "sizes_bits", "sizes_now"}) {
+    CAPTURE(std::string(list));
+    Learned wrong = learned;
+    wrong.lists[list].pop_back();
+    CHECK_THROWS_AS(b.restore_learned(wrong), Error);
   }
-  std::vector<double> wrong = numbers;
-  wrong[2] = 1;  // half a tensor's limit
-  CHECK_THROWS_AS(b.restore_learned(wrong), Error);
+  for (const auto& [list, number] : std::vector<std::pair<const char*, double>>{
+           {"coded_bytes", -1}, {"kept", 0.5}, {"sizes_bits", 17}, {"sizes_now", -1}}) {
+    CAPTURE(std::string(list));
+    Learned wrong = learned;
+    wrong.lists[list][0] = number;
+    CHECK_THROWS_AS(b.restore_learned(wrong), Error);
+  }
+  CHECK((b.learned() == learned));
 }
 
 TEST_CASE("recipes that the plan keeps are raw") {
-  BudgetPolicy policy(coding());
+  const Coding coding;
+  BudgetPolicy& policy = *coding.policy;
   const Tensor x = sparse({64, 8});
   SaveInfo info;
   info.replay = Replay::unbiased;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "compress/policies/allocate.h"
+#include "compress/policies/offload_policy.h"
 #include "ops/dense/bitmask.h"
 #include "tests/compress/policies/one_step.h"
 
@@ -169,16 +170,15 @@ TEST_CASE("the bytes and the variance that were predicted are those of the packe
 }
 
 TEST_CASE("tensors before a number go to the file and come back as they were") {
-  BudgetPolicyOptions options = small();
-  options.file.directory = std::filesystem::temp_directory_path();
-  options.file.window = 0;
-  BudgetPolicy policy(options), stays(small());
+  const auto inner = std::make_shared<BudgetPolicy>(small());
+  OffloadPolicy moves(inner, {.directory = std::filesystem::temp_directory_path(), .window = 0});
+  BudgetPolicy &policy = *inner, stays(small());
   BudgetPlan plan = mixed({{0, 3}, {1, 5}});
   stays.adopt(plan);
   plan.moved = 1;
   policy.adopt(plan);
   const std::vector<Tensor> tensors{waves({64, 8}), waves({64, 8})};
-  const auto a = step(policy, tensors), b = step(stays, tensors);
+  const auto a = step(moves, tensors), b = step(stays, tensors);
   CHECK(dynamic_cast<const Movable*>(b.at(0).get()) != nullptr);
   CHECK(dynamic_cast<const Movable*>(a.at(0).get()) == nullptr);
   CHECK(dynamic_cast<const Movable*>(a.at(1).get()) != nullptr);
@@ -190,12 +190,13 @@ TEST_CASE("tensors before a number go to the file and come back as they were") {
   CHECK(policy.allocate(items, policy.adaptive().bytes(items[1], 2), plan));
   CHECK(plan.bits.at(0) == 8);
   CHECK(plan.bits.at(1) == 2);
-  CHECK_THROWS_AS(stays.adopt(plan), Error);  // it has no folder
+  CHECK_THROWS_AS(stays.adopt(plan), Error);  // nothing around it moves tensors
 }
 
-TEST_CASE("a plan survives as numbers") {
+TEST_CASE("a plan survives in checkpoints, and what no run writes is refused") {
   BudgetPolicy a(small()), b(small());
   CHECK(a.learned().empty());
+  CHECK(!a.state());
   b.restore_learned({});
   CHECK(!b.plan());
   BudgetPlan plan = mixed({{0, 3}, {2, kRaw}});
@@ -203,23 +204,52 @@ TEST_CASE("a plan survives as numbers") {
   plan.waiting_bits = 6;
   plan.margin = 77;
   a.adopt(plan);
-  b.restore_learned(a.learned());
+  const Learned learned = a.learned();
+  b.restore_learned(learned);
   REQUIRE(b.plan());
   CHECK(b.plan()->bits == plan.bits);
   CHECK(b.plan()->margin == 77);
-  CHECK(b.learned() == a.learned());
+  CHECK((b.learned() == learned));
   CHECK(b.slice_bytes() == 12345);
-  for (const std::vector<double>& wrong :
-       std::vector<std::vector<double>>{{1},
-                                        {2, 0, 4, 0, 0, 1},
-                                        {3, 0, 4, 0, 0},
-                                        {2, 0, 17, 0, 0},
-                                        {2, 0, 4, 0, 0, 0, 17},
-                                        {2, 0, 4, 0, 0, 0, 1e300},
-                                        {2, 0, 4, 0, 0, -1, 4},
-                                        {2, 0.5, 4, 0, 0},
-                                        {2, 0, NAN, 0, 0}})
-    CHECK_THROWS_AS(b.restore_learned(wrong), Error);
+  const auto refuses = [&](const auto& change, const char* message) {
+    Learned wrong = learned;
+    change(wrong);
+    CHECK_THROWS_WITH_AS(b.restore_learned(wrong), doctest::Contains(message), Error);
+    CHECK((b.learned() == learned));
+  };
+  refuses([](Learned& l) { l.policy = "actnn"; }, "[budget] expected what version 1");
+  refuses([](Learned& l) { l.version = 2; }, "[budget] expected what version 1");
+  refuses([](Learned& l) { l.lists.erase("margin"); },
+          "[budget] expected the list \"margin\" in what was learned, got none");
+  refuses([](Learned& l) { l.lists["other"] = {1}; },
+          "[budget] expected no list \"other\" in what was learned, got one of 1 numbers");
+  refuses(
+      [](Learned& l) {
+        l.lists["mode"] = {1, 2};
+      },
+      "[budget] expected 1 numbers as \"mode\" of what was learned, got 2");
+  refuses(
+      [](Learned& l) {
+        l.lists["tensors"] = {0, 0};
+      },
+      "[budget] expected each tensor once in \"tensors\" of what was learned, got 0 twice");
+  refuses([](Learned& l) { l.lists["bits"][0] = 4; }, "for tensor 0, got 4 of 3");
+  for (const auto& [list, number] :
+       std::vector<std::pair<const char*, double>>{{"mode", 3},
+                                                   {"mode", NAN},
+                                                   {"slice_bytes", 0.5},
+                                                   {"slice_bytes", -1},
+                                                   {"waiting_bits", 0},
+                                                   {"waiting_bits", 17},
+                                                   {"moved", 1e300},
+                                                   {"margin", -1},
+                                                   {"fineness", 0.5},
+                                                   {"fineness", 17},
+                                                   {"tensors", -1},
+                                                   {"plan_bits", 17},
+                                                   {"plan_bits", 0},
+                                                   {"bits", 33}})
+    refuses([&](Learned& l) { l.lists[list][0] = number; }, "[budget] expected");
 }
 
 TEST_CASE("widths that there are not are refused") {

@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "compress/policies/budget_policy.h"
+#include "compress/policies/levels.h"
 #include "ops/dense/bitmask.h"
 #include "tests/compress/policies/one_step.h"
 
@@ -20,9 +21,9 @@ SaveInfo info_with(Replay replay) {
   return info;
 }
 
-FixedPolicyOptions options_of(std::string_view level, bool recipes) {
+FixedPolicyOptions options_of(std::string_view name, bool recipes) {
   FixedPolicyOptions options;
-  options.level = level;
+  options.bits = level(name).bits;
   options.recipes = recipes;
   return options;
 }
@@ -196,17 +197,15 @@ TEST_CASE("recipes whose bias is corrected are taken from 4 bits on") {
   }
 }
 
-TEST_CASE("signs go into codes, into masks, or are rebuilt with the bias that this has") {
+TEST_CASE("signs go into codes or into masks, and biased replays are never used") {
   const Tensor large = Tensor::empty({256, 65}, DType::f32, kMeta);
-  for (Signs signs : {Signs::codes, Signs::masks, Signs::rebuilt}) {
+  for (Signs signs : {Signs::codes, Signs::masks}) {
     FixedPolicyOptions options = options_of("L1", true);
     options.signs = signs;
     FixedPolicy policy(options);
-    const bool rebuilt = signs == Signs::rebuilt;
     CHECK(policy.decide({}, large).carry_sign == (signs == Signs::codes));
-    CHECK(policy.rebuilds_signs() == rebuilt);
-    CHECK(policy.decide(info_with(Replay::biased), large).what ==
-          (rebuilt ? Decision::replay : Decision::pack));
+    CHECK(!policy.rebuilds_signs());
+    CHECK(policy.decide(info_with(Replay::biased), large).what == Decision::pack);
   }
 }
 
@@ -230,18 +229,34 @@ TEST_CASE("the batch, other dtypes and small tensors stay raw") {
   CHECK(all.decide({}, Tensor::empty({1}, DType::f32, kMeta)).what == Decision::pack);
 }
 
-TEST_CASE("an unknown level lists the known ones") {
-  CHECK(parse_level("L1.2").bits == 2);
-  CHECK(levels().size() == 10);
-  CHECK(parse_level("L2.1").adaptive);
-  CHECK(parse_level("L3").offload);
-  CHECK(parse_level("CB1").checkpointing);
-  CHECK_THROWS_WITH_AS(parse_level("L5"),
+TEST_CASE("a level's name gives the options of its policy, and an unknown one lists the others") {
+  constexpr LevelsOf kGact = LevelsOf::gact, kActnn = LevelsOf::actnn;
+  CHECK(level("L1.2").bits == 2);
+  CHECK(levels(kGact).size() == 10);
+  CHECK(levels(kActnn).size() == 6);
+  CHECK(level("L2.1").adaptive);
+  CHECK(level("L3").offload);
+  CHECK(level("L3", kGact).bits == 4);
+  CHECK(!level("L3", kActnn).offload);
+  CHECK(level("L3", kActnn).bits == 2);
+  CHECK(level("L1", kActnn).products_only);
+  CHECK(level("CB1").checkpointing);
+  for (const LevelsOf policy : {kGact, kActnn})
+    for (const Level& each : levels(policy))
+      CHECK(level(each.name, policy).name == (each.same_as.empty() ? each.name : each.same_as));
+  CHECK(level("CB2").name == "CB1");
+  CHECK(level("L5", kActnn).name == "L4");
+  CHECK_THROWS_WITH_AS(level("L6", kActnn), doctest::Contains("[actnn] expected a level of L0"),
+                       Error);
+  CHECK_THROWS_WITH_AS(level("L5"),
                        doctest::Contains("expected a level of L0 (activations are kept raw), L1 "
                                          "(activations in 4 bits), L1.1"),
                        Error);
   CHECK_THROWS_AS(FixedPolicy(options_of("l1", true)), Error);
   FixedPolicyOptions options;
+  options.bits = 17;
+  CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[quantize] expected 1 to 16 bits, got 17", Error);
+  options = {};
   options.min_elements = -1;
   CHECK_THROWS_WITH_AS(FixedPolicy{options}, "[compression] expected min_elements >= 0, got -1",
                        Error);

@@ -1,0 +1,75 @@
+// Learned: what a policy has learned, in the form in which checkpoints keep it.
+//
+// Each policy that learns has a struct of its state (ActnnState, AcgcState, BudgetState), with a
+// writer to this form and a strict reader beside it.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/shape.h"
+
+namespace frugal::compress {
+
+struct Learned {
+  std::string policy;                                // who learned it; empty: nothing was learned
+  int version = 0;                                   // of that policy's form
+  std::map<std::string, std::vector<double>> lists;  // by name; a single number is a list of one
+
+  bool empty() const { return policy.empty(); }
+  bool operator==(const Learned&) const = default;
+
+  void set(const char* name, double number) { lists[name] = {number}; }
+  void add(const char* name, double number) { lists[name].push_back(number); }
+};
+
+// Reads a Learned list by list. Each error names the policy, the list, what was expected and what
+// came.
+class LearnedReader {
+ public:
+  static constexpr double kLargest = 0x1p53;  // of whole numbers
+  static constexpr size_t kAnyCount = SIZE_MAX;
+
+  // Errors: another policy's, or another version.
+  LearnedReader(const Learned& learned, const char* policy, int version);
+
+  // Errors: no such list, another count, a number outside the limits or NaN.
+  const std::vector<double>& list(const char* name, double least, double most,
+                                  size_t count = kAnyCount);
+  // Errors: as list(); a number that is not whole.
+  std::vector<int64_t> wholes(const char* name, double least, double most,
+                              size_t count = kAnyCount);
+  // SaveInfo::seq of tensors. Errors: as wholes(); a tensor twice.
+  std::vector<uint64_t> tensors(const char* name);
+  double number(const char* name, double least, double most) {
+    return list(name, least, most, 1)[0];
+  }
+  int64_t whole(const char* name, double least, double most) {
+    return wholes(name, least, most, 1)[0];
+  }
+  // Errors: a list that was not read.
+  void end() const;
+
+ private:
+  const Learned& learned_;
+  std::set<std::string> read_;
+};
+
+// Takes a list apart. Errors: more numbers asked for than there are, or fewer.
+class ListParts {
+ public:
+  ListParts(const char* policy, const char* name, std::span<const double> list)
+      : policy_(policy), name_(name), rest_(list) {}
+  std::span<const double> next(int64_t count);
+  void end() const;
+
+ private:
+  const char* policy_;
+  const char* name_;
+  std::span<const double> rest_;
+};
+
+}  // namespace frugal::compress
