@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
-#include "data/formats/csv.h"
+#include "data/formats/table.h"
 #include "data/formats/file_bytes.h"
 #include "data/image/draws.h"
 #include "data/image/picture.h"
@@ -129,7 +129,7 @@ PictureList list_class_folders(const std::string& folder, const std::vector<std:
 
 PictureList read_picture_list(const std::string& path, const std::vector<std::string>& classes) {
   const fs::path folder = fs::path(path).parent_path();
-  CsvReader csv("pictures", path);
+  TableReader csv("pictures", path);
   std::vector<std::pair<std::string, std::string>> rows;  // path and class
   std::vector<int64_t> lines;
   while (csv.next()) {
@@ -182,7 +182,7 @@ PictureList list_imagenet_validation(const std::string& folder, const std::strin
   Labels known;  // by file name without ending
   {
     const Labels labels = labels_of(classes);
-    CsvReader csv("pictures", solution);
+    TableReader csv("pictures", solution);
     while (csv.next()) {
       csv.expect_fields(2);
       const std::string_view name = csv.fields()[0], prediction = csv.fields()[1];
