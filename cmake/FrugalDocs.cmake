@@ -8,6 +8,7 @@ file(STRINGS frugal.h includes REGEX "^#include \"")  # the list of the public h
 string(REGEX REPLACE "#include \"([^\"]+)\"" "${PROJECT_SOURCE_DIR}/\\1" public_headers "${includes}")
 set(DOXYGEN_PROJECT_NAME Frugal)
 set(DOXYGEN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/docs/reference)
+file(MAKE_DIRECTORY ${DOXYGEN_OUTPUT_DIRECTORY})
 set(DOXYGEN_GENERATE_LATEX NO)
 set(DOXYGEN_STRIP_FROM_PATH ${PROJECT_SOURCE_DIR})
 set(DOXYGEN_STRIP_FROM_INC_PATH ${PROJECT_SOURCE_DIR})
