@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "apps/bench/bench_place.h"
+#include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "autograd/engine.h"

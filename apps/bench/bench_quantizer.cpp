@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "apps/bench/bench_place.h"
+#include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "compress/entropy/entropy.h"
 #include "compress/quantize/quantize.h"
