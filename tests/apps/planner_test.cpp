@@ -259,9 +259,8 @@ TEST_CASE("a plan whose expectations are too good is made again") {
   real_step(config, policy.get());
   planner.plan_again(budget);
   // As if codes had been a third of what they are.
-  std::vector<double> sizes = budget.sizes().numbers();
-  for (size_t i = 0; i < sizes.size(); i += 4)
-    sizes[i + 2] = std::floor(sizes[i + 2] / 3), sizes[i + 3] = std::floor(sizes[i + 3] / 3);
+  std::vector<compress::CodedSizes::Entry> sizes = budget.sizes().entries();
+  for (auto& entry : sizes) entry.now /= 3, entry.before /= 3;
   budget.sizes().restore(sizes);
   planner.plan_again(budget);
   const double hoped = planner.planned().variance;
