@@ -5,8 +5,8 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/set_up_device.h"
-#include "apps/gradient_noise.h"
 #include "core/random_streams.h"
+#include "train/gradient_noise.h"
 
 namespace frugal::lab {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/training_step.h"
 #include "data/batch_source.h"
+#include "train/training_step.h"
 
 namespace frugal::lab {
 

@@ -8,13 +8,14 @@
 #include "apps/cli/report.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/planner.h"
-#include "apps/sensitivity.h"
+#include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/actnn_policy.h"
 #include "lab/commands.h"
 #include "lab/gradient_bench.h"
 #include "lab/gradient_report.h"
+#include "train/planner.h"
+#include "train/sensitivity.h"
 
 namespace frugal::lab {
 
@@ -124,19 +125,21 @@ class CountingPolicy final : public compress::WrappingPolicy {
 // What it decides by, from steps like those of training.
 void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting, RngKey key) {
   constexpr int64_t kSteps = 16;
+  const PolicyParts parts(policy);
   std::optional<Planner> planner;
-  auto* budget = find_in<compress::BudgetPolicy>(policy);
-  if (budget != nullptr) planner.emplace(budgeted(setting)).adopt(*budget);
+  if (parts.budget != nullptr) {
+    planner.emplace(planner_options(budgeted(setting)));
+    planner->adopt(*parts.budget);
+  }
   Batch batch;
   for (int64_t i = 0; i < kSteps; ++i)
     bench.gradient(batch = bench.next(), &policy, static_cast<uint64_t>(i), key);
-  auto* adaptive = find_in<compress::AdaptivePolicy>(policy);
-  if (adaptive == nullptr) return;
+  if (parts.adaptive == nullptr) return;
   SensitivityOptions options;
   options.batch = batch.input.size(0);
   options.samples = setting.config.compression.adapt_samples;
-  if (planner) options.allocate = [&] { planner->plan_again(*budget); };
-  Adaptation(bench.model(), *adaptive, options)
+  if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
+  Adaptation(bench.model(), *parts.adaptive, options)
       .refresh(batch, 1, {0, key, setting.config.train.label_smoothing, false});
 }
 

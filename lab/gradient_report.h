@@ -3,10 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/commands.h"
 #include "apps/config/config.h"
-#include "apps/gradient_noise.h"
 #include "apps/json.h"
 #include "lab/commands.h"
+#include "train/gradient_noise.h"
 
 namespace frugal::lab {
 

@@ -9,11 +9,11 @@
 #include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/gradient_noise.h"
-#include "apps/sensitivity.h"
-#include "apps/statistics.h"
 #include "lab/commands.h"
 #include "lab/gradient_bench.h"
+#include "train/gradient_noise.h"
+#include "train/sensitivity.h"
+#include "train/statistics.h"
 
 namespace frugal::lab {
 
@@ -64,7 +64,7 @@ void study_sensitivity(const LabArguments& arguments) {
   const int64_t samples = std::min(n, config.compression.adapt_samples);
 
   const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
-  compress::AdaptivePolicy& adaptive = *find_in<compress::AdaptivePolicy>(*policy);
+  compress::AdaptivePolicy& adaptive = *PolicyParts(*policy).adaptive;
   bench.gradient(batch, policy.get(), 0, key);  // the policy sees what there is
   auto begin = Clock::now();
   bench.gradient(batch, policy.get(), 0, key);

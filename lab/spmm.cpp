@@ -9,6 +9,7 @@
 #include "lab/commands.h"
 #include "ops/dense/copy.h"
 #include "ops/graph/spmm.h"
+#include "train/statistics.h"
 
 namespace frugal::lab {
 

@@ -55,7 +55,7 @@ class Optimizer {
   // Errors: unexpected names or wrong shapes; the optimizer is then unchanged.
   virtual void load_state(const NamedTensors& state) = 0;
 
-  // For steps that are recorded (apps/captured_step.h). Whether, once its state exists, step() is
+  // For steps that are recorded (train/captured_step.h). Whether, once its state exists, step() is
   // the same work at every call but for what its kernels take late (core/cuda_late_kernel.h).
   virtual bool recordable() const { return false; }
   // The work of the last step() was not done: what it counted is taken back.

@@ -6,8 +6,9 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "autograd/engine.h"
-#include "core/parallel.h"
 #include "bench/op_table/op_table.h"
+#include "core/parallel.h"
+#include "train/statistics.h"
 
 namespace frugal::apps {
 namespace {

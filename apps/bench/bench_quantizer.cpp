@@ -11,6 +11,7 @@
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
+#include "train/statistics.h"
 
 namespace frugal::apps {
 namespace {

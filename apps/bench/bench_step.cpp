@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "apps/captured_step.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
@@ -17,15 +16,19 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/place_batch.h"
-#include "apps/planner.h"
-#include "apps/sensitivity.h"
-#include "apps/training_step.h"
+#include "apps/config/train_options.h"
 #include "compress/policies/learner.h"
 #include "core/cuda_memory.h"
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
+#include "train/captured_step.h"
+#include "train/compression.h"
+#include "train/place_batch.h"
+#include "train/planner.h"
+#include "train/sensitivity.h"
+#include "train/statistics.h"
+#include "train/training_step.h"
 
 namespace frugal::apps {
 namespace {
@@ -44,8 +47,7 @@ struct Variant {
   std::string name;
   std::vector<std::string> sets;
   std::vector<UnreadKey> unread;  // of all of `config`
-  std::unique_ptr<SavePolicy> policy;
-  std::unique_ptr<Planner> planner;        // of the policy `budget`
+  std::unique_ptr<Compression> compression;
   std::shared_ptr<CapturedStep> captured;  // with cuda_graphs
   Context context;
   Config config;
@@ -147,19 +149,12 @@ double milliseconds_since(Clock::time_point begin) {
 
 // Gives an adaptive policy its widths. Returns what that takes of each step of an interval: the
 // second refresh, since the first is one of its own. REQUIRES: the policy decided step 0.
-double adapt(Variant& v, Module& model, const Batch& batch) {
-  auto* adaptive = find_in<compress::AdaptivePolicy>(*v.policy);
-  if (adaptive == nullptr) return 0;
-  SensitivityOptions options = sensitivity_options(v.config);
-  if (v.planner != nullptr) {
-    options.allocate = [&] { v.planner->plan_again(*find_in<compress::BudgetPolicy>(*v.policy)); };
-    options.most = [&] { return v.planner->most_samples(); };
-  }
-  Adaptation adaptation(model, *v.policy, options);
+double adapt(Variant& v, const Batch& batch) {
+  const SensitivityOptions options = sensitivity_options(v.config);
   const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointed_blocks};
-  adaptation.refresh(batch, options.first, replay);
+  if (!v.compression->adapt(batch, options.first, replay)) return 0;
   const auto begin = Clock::now();
-  adaptation.refresh(batch, options.interval, replay);
+  v.compression->adapt(batch, options.interval, replay);
   return milliseconds_since(begin) / static_cast<double>(options.interval);
 }
 
@@ -187,16 +182,16 @@ struct Bench {
 };
 
 void prepare(Variant& v, Bench& bench) {
-  v.policy = make_policy(v.config.compression, static_cast<uint64_t>(bench.config.run.seed));
-  if (v.config.compression.policy == "budget") {
-    v.planner = std::make_unique<Planner>(v.config);
-    v.planner->adopt(*find_in<compress::BudgetPolicy>(*v.policy));
-  }
+  const auto planner = make_planner(v.config);
+  CompressionOptions options = compression_options(v.config, planner);
+  options.tracking.reset();  // its passes are no part of a step
+  v.compression = std::make_unique<Compression>(*bench.model, options);
   if constexpr (kHasCuda)
     if (v.config.run.cuda_graphs)
-      v.captured = std::make_shared<CapturedStep>(*bench.model, v.policy.get());
+      v.captured = std::make_shared<CapturedStep>(*bench.model, v.compression->policy());
   v.context.rng = &bench.rng;
-  v.context.checkpointed_blocks = checkpointed_blocks(v.config.train);
+  v.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
+                                                     : checkpointed_blocks(v.config.train);
 }
 
 // Forward, backward and update.
@@ -205,8 +200,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
   bool recorded = false;
   if constexpr (kHasCuda)
     if (v.captured != nullptr) {
-      const auto* learner = find_in<compress::Learner>(*v.policy);
-      recorded = learner == nullptr || !learner->learns_at(number);
+      recorded = v.compression->is_usual();
       const StepUpdate update{*bench.optimizer, kRate, false, 0};
       if (recorded)
         result = v.captured->run(bench.batch, v.context, options, number, &update);
@@ -214,7 +208,8 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
         v.captured->forget();
     }
   if (!recorded)
-    result.batch = forward_backward(*bench.model, bench.batch, v.context, v.policy.get(), options);
+    result.batch =
+        forward_backward(*bench.model, bench.batch, v.context, v.compression->policy(), options);
   if (!result.updated) bench.optimizer->step(kRate);
   return result.batch;
 }
@@ -224,7 +219,7 @@ std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number
   const auto begin = Clock::now();
   begin_peak(bench.device);
   bench.model->zero_grad();
-  begin_step(number);
+  v.compression->before_forward(bench.host, {number, {}, 0, 0}, true);
   UpdateInBackward update(*bench.optimizer, kRate);
   StepOptions options;
   if (bench.config.optim.in_backward) options.leaf_done = update.leaf_done();
@@ -277,7 +272,7 @@ void attempt(Variant& v, Bench& bench, F&& work) {
     v.failed = fmt::format("out of memory: {}", e.what());
   }
   v.captured.reset();
-  v.policy.reset();
+  v.compression.reset();
   bench.model->zero_grad();
   allocator(bench.device).trim();
 }
@@ -299,7 +294,7 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
           return v.memory.raise(run_weighed_step(v, bench, number));
         const auto [took, memory] = run_step(v, bench, number);
         if (round == -warm) {
-          if (runs) v.adapting = adapt(v, *bench.model, bench.host);
+          if (runs) v.adapting = adapt(v, bench.host);
           if constexpr (kHasCuda)
             if (v.captured != nullptr) v.captured->forget();
           return;

@@ -6,10 +6,10 @@
 #include "apps/config/make_tokenizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/weights.h"
 #include "data/formats/safetensors.h"
 #include "models/generate.h"
 #include "models/state.h"
+#include "train/weights.h"
 
 namespace frugal::apps {
 

@@ -9,15 +9,15 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/place_batch.h"
-#include "apps/training_step.h"
-#include "apps/weights.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "core/random_streams.h"
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
+#include "train/place_batch.h"
+#include "train/training_step.h"
+#include "train/weights.h"
 
 namespace frugal::apps {
 

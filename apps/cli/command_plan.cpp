@@ -6,7 +6,8 @@
 #include "apps/cli/report.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/planner.h"
+#include "apps/config/train_options.h"
+#include "train/planner.h"
 
 namespace frugal::apps {
 
@@ -22,7 +23,7 @@ void plan_command(const PlanArguments& arguments) {
         "GiB' or 1/6; without one `frugal bench step CONFIG --set device=meta` counts "
         "the memory of a step at each level");
   const auto begin = std::chrono::steady_clock::now();
-  const Planner planner(config);
+  const Planner planner(planner_options(config));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   const Planned& planned = planner.planned();
   Json tensors = Json::array();
@@ -41,7 +42,7 @@ void plan_command(const PlanArguments& arguments) {
          raw ? "raw" : fmt::format("{} bits{}", item.bits, moved ? ", file" : ""),
          planned.variance > 0 ? fmt::format("{:.1f} %", 100 * variance / planned.variance) : "-"});
   }
-  Json report = planner.report();
+  Json report = to_json(planner.report());
   if (arguments.json) {
     report["plan_seconds"] = took.count();
     report["meta_steps"] = planner.meta_steps();

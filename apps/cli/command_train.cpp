@@ -3,14 +3,15 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
+#include "apps/cli/training_run.h"
+#include "apps/config/config_table.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/evaluate.h"
-#include "apps/trainer.h"
-#include "apps/weights.h"
 #include "data/formats/safetensors.h"
+#include "train/evaluate.h"
+#include "train/weights.h"
 
 namespace frugal::apps {
 namespace {
@@ -29,7 +30,7 @@ void train_command(const TrainArguments& arguments) {
   options.out = arguments.out;
   options.resume = arguments.resume;
   try {
-    const Json summary = Trainer(config, options).run();
+    const Json summary = TrainingRun(config, options).run();
     if (arguments.json)
       print_json(summary);
     else

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "apps/weights.h"
 #include "core/quoted.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/shape.h"
+#include "train/weights.h"
 
 namespace frugal::apps {
 namespace {

@@ -31,14 +31,6 @@ int64_t terminal_columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-std::string readable_bytes(int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  if (bytes < (1 << 10)) return fmt::format("{} B", bytes);
-  if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", b / (1 << 10));
-  if (bytes < (1 << 30)) return fmt::format("{:.1f} MiB", b / (1 << 20));
-  return fmt::format("{:.2f} GiB", b / (1 << 30));
-}
-
 std::string readable_seconds(double seconds) {
   const auto total = static_cast<int64_t>(std::llround(std::clamp(seconds, 0.0, 1e9)));
   if (total < 3600) return fmt::format("{}:{:02}", total / 60, total % 60);

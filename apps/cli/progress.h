@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "train/bytes.h"
+
 namespace frugal::apps {
 
-std::string readable_bytes(int64_t bytes);     // "12.3 MiB"
+using train::readable_bytes;
+
 std::string readable_seconds(double seconds);  // "1:02:03", "4:05"
 
 int64_t terminal_columns();  // of stderr; 80 where that is no terminal

@@ -24,11 +24,67 @@ std::string ratio(const Json& summary, const Json& first, const Json::json_point
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+Json memory_json(const StepMemory& memory) {
+  Json at_peak = Json::object();
+  for (size_t i = 0; i < kCategories; ++i)
+    at_peak[std::string(name_of(static_cast<Category>(i)))] = memory.at_peak[i];
+  return {{"activation_bytes", memory.saved()},
+          {"packed_bytes", memory.packed},
+          {"peak_bytes", memory.peak},
+          {"at_peak", at_peak},
+          {"host_peak_rss", host_peak_rss()}};
+}
+
+Json to_json(const Evaluation& evaluation) {
+  Json json = {{"loss", evaluation.loss},
+               {"accuracy", evaluation.accuracy},
+               {"samples", evaluation.samples}};
+  if (evaluation.metric) json["metric"] = *evaluation.metric;
+  return json;
+}
+
+Json to_json(const Convergence& c) {
+  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  Json json = {{"gradient_square", c.gradient_square},
+               {"mean_gradient_square", c.mean_gradient_square},
+               {"minibatch_variance", c.minibatch_variance},
+               {"added_variance", c.added_variance},
+               {"added_share", c.added_share},
+               {"smoothness", c.smoothness},
+               {"alpha", or_null(c.alpha)},
+               {"bound", or_null(c.bound)},
+               {"bound_uncompressed", or_null(c.bound_uncompressed)},
+               {"bound_applies", or_null(c.bound_applies)},
+               {"bits", or_null(c.bits)},
+               {"next_bits", or_null(c.next_bits)}};
+  if (c.guard_limited) json["guard_limited"] = *c.guard_limited;
+  return json;
+}
+
+Json to_json(const std::optional<Convergence>& convergence) {
+  return convergence ? to_json(*convergence) : Json(nullptr);
+}
+
+Json to_json(const PlanReport& plan) {
+  return {{"kind", plan.kind},
+          {"limit_bytes", plan.limit_bytes},
+          {"of", plan.of_activations ? "activations" : "peak"},
+          {"peak_bytes", plan.peak_bytes},
+          {"reserve_bytes", plan.reserve_bytes},
+          {"activation_bytes", plan.activation_bytes},
+          {"predicted_variance", plan.predicted_variance},
+          {"average_bits", plan.average_bits},
+          {"tensors", plan.tensors},
+          {"raw_tensors", plan.raw_tensors},
+          {"kept_recipes", plan.kept_recipes},
+          {"entropy_saved_bytes", plan.entropy_saved_bytes},
+          {"moved_before", plan.moved_before},
+          {"slice_bytes", plan.slice_bytes},
+          {"waiting_bits", plan.waiting_bits},
+          {"checkpointed_blocks",
+           plan.checkpointed_blocks == kAllBlocks ? Json("all") : Json(plan.checkpointed_blocks)},
+          {"margin_bytes", plan.margin_bytes},
+          {"feasible", plan.feasible}};
 }
 
 Json summary_json(const Config& config, const RunState& state, const Speed& speed,

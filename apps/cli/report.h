@@ -5,20 +5,21 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/run_state.h"
 #include "compress/offload/payload_store.h"
 #include "core/memory.h"
+#include "train/trainer.h"
 
 namespace frugal::apps {
 
-struct Speed {
-  double samples_per_second = 0;  // of training, without evaluation
-  std::string unit = "images";    // what is counted beside samples: see unit_of()
-  double units_per_second = 0;
-  double step_ms_median = 0;    // see StepTimes
-  double adaptation_share = 0;  // of the time of training, to measure sensitivities
-  double tracking_share = 0;    // and to watch convergence
-};
+// {"activation_bytes", "packed_bytes", "peak_bytes", "at_peak": {category: bytes},
+// "host_peak_rss"}; activation_bytes counts packed ones too.
+Json memory_json(const StepMemory& memory);
+
+Json to_json(const Evaluation& evaluation);  // {"loss", "accuracy", "samples"}
+// "alpha" and the bounds are null with other optimizers than SGD, "bits" where none can be set.
+Json to_json(const Convergence& convergence);
+Json to_json(const std::optional<Convergence>& convergence);  // null before the first measurement
+Json to_json(const PlanReport& plan);
 
 // summary.json. `offload`: what this process wrote and read, if anything lay in a file.
 Json summary_json(const Config& config, const RunState& state, const Speed& speed,
@@ -38,8 +39,6 @@ std::string noise_text(const Json& convergence, int64_t step);
 
 // What held the memory, and which settings to lower.
 std::string explain(const OutOfMemory& error, const Config& config);
-
-double median(std::vector<double> values);  // 0 if empty
 
 // "resnet20, L1, recipes", "resnet20, budget 1/16 activations", "resnet20, actnn L3".
 std::string run_title(const Config& config);

@@ -1,20 +1,13 @@
 // ConfigError: a mistake in a configuration or on the command line; the binary exits with 2.
 #pragma once
-#include <string>
-
-#include "core/error.h"
+#include "train/option_error.h"
 
 namespace frugal::apps {
 
-class ConfigError : public Error {
- public:
-  // path: where in the JSON, joined by dots ("optim.momentum"); empty: the whole document.
-  ConfigError(const std::string& path, const std::string& what)
-      : Error(path.empty() ? what : path + ": " + what), path_(path) {}
-  const std::string& path() const { return path_; }
+using namespace train;  // the program is made of the training library: its names need no prefix
 
- private:
-  std::string path_;
-};
+// Its path is where the mistake is in the JSON, joined by dots ("optim.momentum"); empty: the whole
+// document.
+using ConfigError = train::OptionError;
 
 }  // namespace frugal::apps

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "apps/config/config.h"
+#include "train/bytes.h"
 
 namespace frugal::apps {
 
@@ -49,10 +50,5 @@ bool is_read(const Config& config, const std::string& path);  // REQUIRES: a key
 // multipleOf.
 void validate(const Json& schema, const Json& value, const std::string& path);
 std::string describe_schema(const Json& schema);  // "an integer in [1, 8]"
-
-// "2 GiB", "512MB", "1048576" as bytes. REQUIRES: matches kBytesPattern. Errors: 8 EiB or more,
-// ConfigError with `path`.
-inline constexpr const char* kBytesPattern = "^[0-9]+([.][0-9]+)? *([KMGT]i?B|B)?$";
-int64_t parse_bytes(const std::string& text, const std::string& path = "memory_limit");
 
 }  // namespace frugal::apps

@@ -173,25 +173,4 @@ std::vector<UnreadKey> unread_keys(const Config& config) {
   return all;
 }
 
-int64_t parse_bytes(const std::string& text, const std::string& path) {
-  size_t used = 0;
-  double amount = 0;
-  try {
-    amount = std::stod(text, &used);
-  } catch (const std::out_of_range&) {
-    throw ConfigError(path, fmt::format("expected bytes, got a number too long: {}", shown(text)));
-  }
-  std::string unit = text.substr(used);
-  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size()
-                                                                 : unit.find_first_not_of(' '));
-  double factor = 1;
-  if (unit.size() > 1) {
-    const auto power = static_cast<double>(std::string("KMGT").find(unit[0]) + 1);
-    factor = std::pow(unit.size() == 3 ? 1024.0 : 1000.0, power);
-  }
-  if (amount * factor >= 9.2e18)
-    throw ConfigError(path, "expected less than 8 EiB, got " + printable(text));
-  return static_cast<int64_t>(amount * factor);
-}
-
 }  // namespace frugal::apps

@@ -6,27 +6,12 @@
 
 #include "apps/config/config.h"
 #include "data/batch_source.h"
+#include "train/batch_spec.h"
 
 namespace frugal::apps {
 
 std::vector<std::string> dataset_names();
 
-// What a batch of the configured data looks like (data/dataset.h).
-struct BatchSpec {
-  enum class Kind : uint8_t { images, sequences, graph };
-  Shape sample;  // images [H, W, C]; sequences [T]; a graph, whose nodes are samples, [V, F]
-  int64_t classes = 0;
-  Kind kind = Kind::images;
-  std::string metric = {};  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity" or none
-  // sequences
-  int64_t vocabulary = 0;
-  bool target_of_each_token = false;
-  std::vector<std::string> token_extras = {};  // [N, T] i64
-  // graph
-  NamedTensors extras = {};
-  bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
-  bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
-};
 // What is known of a data set by its name: which keys it reads follows from that.
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;
@@ -45,15 +30,6 @@ std::string searched_folders();
 
 // Reads no image; vocabularies and graphs are read once.
 BatchSpec batch_spec(const Config& config);
-// What speed counts: "images", "tokens" (padding is among them) or "nodes".
-const char* unit_of(const BatchSpec& spec);
-int64_t units_of(const BatchSpec& spec, const Batch& batch);
-// A batch of so many samples, not filled: for `meta`.
-Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device);
-// Samples `begin` to before `end`: views. A graph stays whole.
-Batch part_of(const Batch& batch, int64_t begin, int64_t end);
-bool is_divisible(const Batch& batch);
-
 // Finds the folder of the data, and checks what is asked of them. Errors: ConfigError.
 void resolve_data(Config& config);
 
@@ -61,6 +37,9 @@ enum class Split : uint8_t { train, validation, test };
 // Null: there is no such split. REQUIRES: resolved. Errors: those of the data files; more classes
 // than the model's outputs.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split);
+// With this in place of data.test_batch_size.
+std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,
+                                                int64_t test_batch);
 // How many batches a source holds ahead of the one in use, and of how many samples.
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
 

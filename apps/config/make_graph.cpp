@@ -5,7 +5,6 @@
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_model.h"
-#include "apps/training_step.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/graph/graph_batches.h"
@@ -16,6 +15,7 @@
 #include "data/graph/npz_graph.h"
 #include "data/graph/ogb.h"
 #include "data/graph/planetoid.h"
+#include "train/training_step.h"
 
 namespace frugal::apps {
 namespace {

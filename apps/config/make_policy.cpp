@@ -70,7 +70,7 @@ std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_
 // `draft`: the policy only sees steps on meta, so its file needs no buffers in memory.
 std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed, bool draft) {
   if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
-    throw ConfigError("compression.group_axis",
+    throw ConfigError("compression.advanced.group_axis",
                       fmt::format("expected column with policy {}, got row", config.policy));
   std::unique_ptr<SavePolicy> policy = config.policy == "budget"  ? make_budget(config, seed)
                                        : config.policy == "actnn" ? make_actnn(config, seed)

@@ -5,7 +5,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "apps/planner.h"
+#include "train/planner.h"
 
 namespace frugal::apps {
 namespace {

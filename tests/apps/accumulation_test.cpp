@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "apps/json.h"
-#include "apps/training_step.h"
 #include "autograd/functions.h"
 #include "core/rng.h"
 #include "data/formats/safetensors.h"
 #include "optim/clip.h"
 #include "tests/apps/run.h"
+#include "train/training_step.h"
 
 namespace frugal::apps {
 namespace {

@@ -2,9 +2,10 @@
 #include <doctest/doctest.h>
 
 #include "apps/config/resolve.h"
+#include "apps/config/train_options.h"
 #include "apps/json.h"
-#include "apps/planner.h"
 #include "tests/apps/run.h"
+#include "train/planner.h"
 
 namespace frugal::apps {
 namespace {
@@ -22,7 +23,7 @@ bool is_feasible(Json document, int64_t bytes) {
   document["compression"]["memory_budget"] = std::to_string(bytes);
   Config config = parse_config(document);
   resolve(config);
-  return Planner::is_feasible(config);
+  return Planner::is_feasible(planner_options(config));
 }
 
 std::vector<Json> plans(const std::string& metrics) {

@@ -1,18 +1,20 @@
-#include "apps/convergence.h"
+#include "train/convergence.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <sstream>
 
+#include "apps/cli/report.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/gradient_noise.h"
+#include "apps/config/train_options.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"
+#include "train/gradient_noise.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -132,7 +134,7 @@ TEST_CASE("smoothness is the change of the exact gradient over that of the weigh
   const double beta = std::sqrt(squares(p.gradient(part, 0, false), g0) / squares(weights(), w0));
   CHECK(tracking.tracker().smoothness() == doctest::Approx(beta).epsilon(0.1));
   CHECK(tracking.tracker().added_variance() == 0);
-  CHECK(tracking.json()["bits"].is_null());
+  CHECK(to_json(tracking.report())["bits"].is_null());
 }
 
 TEST_CASE("measuring leaves no trace") {
@@ -206,8 +208,8 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
       CHECK_THROWS_AS(resumed->restore({1, 2}), Error);
     }
     CHECK(resumed->state() == tracking.state());
-    CHECK(resumed->json() == tracking.json());
-    const Json json = tracking.json();
+    CHECK(to_json(resumed->report()) == to_json(tracking.report()));
+    const Json json = to_json(tracking.report());
     CAPTURE(json.dump());
     CHECK(json["added_share"] < 0.02 * 1.3);
     CHECK(json["added_share"] > 0.0002);
@@ -323,7 +325,7 @@ TEST_CASE("policies side by side: ranges that mix channels lose most, a budget g
       "batch_size": 8, "shape": [8, 8, 3], "workers": 0, "train_samples": 256},
       "compression": {"advanced": {"min_elements": 256}}, "threads": 1})");
   const Ran ran = apps::frugal_lab("gradient " + folder / "c.json" +
-                               " --policies --train-steps 2 --batches 8 --repeats 8 --json");
+                                   " --policies --train-steps 2 --batches 8 --repeats 8 --json");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   std::map<std::string, Json> rows;
   const Json document = Json::parse(ran.out);

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "apps/training_step.h"
 #include "core/rng.h"
+#include "train/training_step.h"
 
 namespace frugal::apps {
 

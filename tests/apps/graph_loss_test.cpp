@@ -1,10 +1,10 @@
 // The loss of a graph's nodes: of those that count, as if all outputs were kept.
 #include <doctest/doctest.h>
 
-#include "apps/training_step.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "core/rng.h"
+#include "train/training_step.h"
 
 namespace frugal::apps {
 namespace {

@@ -8,9 +8,10 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/convergence.h"
-#include "apps/planner.h"
+#include "apps/config/train_options.h"
 #include "tests/apps/run.h"
+#include "train/convergence.h"
+#include "train/planner.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -38,7 +39,7 @@ struct Guarded {
     loader = make_batches(config, Split::train);
     policy = make_policy(config.compression, 0);
     if (config.compression.policy == "budget") {
-      planner.emplace(config);
+      planner.emplace(planner_options(config));
       planner->adopt(*find_in<compress::BudgetPolicy>(*policy));
     }
     tracking.emplace(*model, *policy, tracking_options(config).value());

@@ -1,13 +1,13 @@
 // Logits that are too large to be held at once: the loss takes their rows in parts.
 #include <doctest/doctest.h>
 
-#include "apps/evaluate.h"
-#include "apps/training_step.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
 #include "models/bert.h"
 #include "models/gpt2.h"
+#include "train/evaluate.h"
+#include "train/training_step.h"
 
 using namespace frugal;
 using namespace frugal::apps;

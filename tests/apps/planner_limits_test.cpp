@@ -29,7 +29,7 @@ constexpr const char* kGraph = R"({
 TEST_CASE("an infeasible budget says what is, and that is so") {
   auto complaint = [](const Config& config) -> std::string {
     try {
-      const Planner planner(config);
+      const Planner planner(planner_options(config));
     } catch (const ConfigError& e) {
       CHECK(e.path() == "compression.memory_budget");
       return e.what();
@@ -46,9 +46,10 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   for (const char* set :
        {"compression.budget.recompute=false", "compression.budget.recompute=true"})
     CHECK(complaint(config_of(kGraph, "1000", {set})).find("too few") != std::string::npos);
-  const Planner fits(config_of(kResNet, std::to_string(least)));
+  const Planner fits(planner_options(config_of(kResNet, std::to_string(least))));
   CHECK(fits.planned().memory.peak + fits.reserve() <= least);
-  CHECK_THROWS_AS(Planner(config_of(kResNet, std::to_string(least - 1))), ConfigError);
+  CHECK_THROWS_AS(Planner(planner_options(config_of(kResNet, std::to_string(least - 1)))),
+                  ConfigError);
 
   const std::string near = std::to_string(least - 100000);
   const std::string message = complaint(config_of(kResNet, near));
@@ -60,35 +61,34 @@ TEST_CASE("an infeasible budget says what is, and that is so") {
   auto with = [&](int64_t samples) {
     return config_of(kResNet, near, {"data.batch_size=" + std::to_string(samples)});
   };
-  CHECK(Planner(with(batch)).planned().memory.peak < least - 100000);
-  CHECK_THROWS_AS(Planner(with(batch + 1)), ConfigError);
+  CHECK(Planner(planner_options(with(batch))).planned().memory.peak < least - 100000);
+  CHECK_THROWS_AS(Planner(planner_options(with(batch + 1))), ConfigError);
   for (const char* way : {"compression.budget.recompute", "optim.in_backward"}) {
     const std::string set = std::string(way) + "=true";
     const bool offered = message.find(way) != std::string::npos;
-    CHECK(Planner::is_feasible(config_of(kResNet, near, {set})) == offered);
+    CHECK(Planner::is_feasible(planner_options(config_of(kResNet, near, {set}))) == offered);
   }
 }
 
 TEST_CASE("blocks are recomputed where widths are poor, as few as it takes") {
   const std::vector<std::string> set{"compression.budget.recompute=true"};
   const auto blocks_at = [&](const std::string& budget) {
-    Config config = config_of(kDeep, budget, set);
-    const Planner planner(config);
-    planner.apply(config);
-    return checkpointed_blocks(config.train);
+    const Config config = config_of(kDeep, budget, set);
+    return Planner(planner_options(config)).settings().checkpointed_blocks;
   };
   CHECK(blocks_at("1/2") == 0);
   Config config = config_of(kDeep, "1/5", set);
-  const Planner planner(config), without(config_of(kDeep, "1/5"));
-  planner.apply(config);
-  CHECK(config.train.checkpointing);
-  CHECK(config.train.checkpointed_blocks > 0);  // 0: all
-  CHECK(config.train.checkpointed_blocks < kDeepBlocks);
+  const Planner planner(planner_options(config)), without(planner_options(config_of(kDeep, "1/5")));
+  const int64_t blocks = planner.settings().checkpointed_blocks;
+  CHECK(blocks > 0);
+  CHECK(blocks < kDeepBlocks);
   CHECK(planner.planned().average_bits > 3);
   CHECK(planner.planned().average_bits > without.planned().average_bits);
   CHECK(planner.planned().variance < without.planned().variance / 4);
   const auto policy = make_policy(config.compression, 1);
   planner.adopt(*find_in<BudgetPolicy>(*policy));
+  config.train.checkpointing = true;
+  config.train.checkpointed_blocks = blocks;
   CHECK(real_step(config, policy.get()).memory.peak <= planner.limit());
 }
 
@@ -96,13 +96,13 @@ TEST_CASE("tensors are moved to a file only where nothing else helps") {
   const std::vector<std::string> file{
       "compression.offload=" + std::filesystem::temp_directory_path().string(),
       "compression.advanced.offload_window=0"};
-  Planner room(config_of(kResNet, "1/2 activations", file));
+  Planner room(planner_options(config_of(kResNet, "1/2 activations", file)));
   CHECK(room.planned().plan.moved == 0);
   for (const char* entropy : {"compression.entropy=false", "compression.entropy=true"}) {
     std::vector<std::string> sets = file;
     sets.emplace_back(entropy);
     const Config tiny = config_of(kResNet, "1/40 activations", sets);
-    Planner moved(tiny);
+    Planner moved(planner_options(tiny));
     CHECK(moved.planned().plan.moved > 0);
     CHECK(moved.planned().memory.saved() <= moved.limit());
     const auto moving = make_policy(tiny.compression, 1);
@@ -114,7 +114,7 @@ TEST_CASE("tensors are moved to a file only where nothing else helps") {
 
 TEST_CASE("a step that took more than planned is planned again with so much less") {
   const Config config = config_of(kResNet, "1/4 activations");
-  Planner planner(config);
+  Planner planner(planner_options(config));
   const auto policy = make_policy(config.compression, 1);
   auto& budget = *find_in<BudgetPolicy>(*policy);
   planner.adopt(budget);
@@ -127,7 +127,7 @@ TEST_CASE("a step that took more than planned is planned again with so much less
   CHECK(budget.plan()->margin == more);
   CHECK(budget.plan()->bits == planner.planned().plan.bits);
   // Another planner goes on from what a checkpoint keeps.
-  Planner other(config);
+  Planner other(planner_options(config));
   other.resume(planner.state(), budget);
   CHECK(other.planned().memory.saved() == planner.planned().memory.saved());
   CHECK(other.report() == planner.report());
@@ -138,7 +138,7 @@ TEST_CASE("a step that took more than planned is planned again with so much less
   state.margin = planner.limit();
   other.resume(state, budget);
   CHECK(!other.observe(taken, budget));
-  CHECK(other.report()["feasible"] == false);
+  CHECK(!other.report().feasible);
   state.margin = -1;
   CHECK_THROWS_AS(other.resume(state, budget), Error);
 }

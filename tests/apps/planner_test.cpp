@@ -1,4 +1,4 @@
-#include "apps/planner.h"
+#include "train/planner.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +7,10 @@
 
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/planner_search.h"
+#include "apps/config/train_options.h"
 #include "tests/apps/planned.h"
 #include "tests/apps/run.h"
+#include "train/bisect.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -87,7 +88,7 @@ TEST_CASE("real steps take what was planned, and tighter budgets give less memor
     int64_t last = INT64_MAX;
     for (const char* budget : budgets) {
       const Config config = config_of(text, budget);
-      const Planner planner(config);
+      const Planner planner(planner_options(config));
       CAPTURE(std::string(text) + budget);
       const StepMemory& planned = planner.planned().memory;
       const int64_t taken =
@@ -118,7 +119,7 @@ TEST_CASE("steps of transformers take what was planned") {
     for (const char* budget : budgets) {
       CAPTURE(std::string(text) + budget);
       const Config config = config_of(text, budget);
-      const Planner planner(config);
+      const Planner planner(planner_options(config));
       const auto policy = make_policy(config.compression, 1);
       planner.adopt(*find_in<BudgetPolicy>(*policy));
       const StepMemory planned = planner.planned().memory;
@@ -133,9 +134,9 @@ TEST_CASE("a plain plan keeps what no policy keeps, and has no recipes to look a
   for (const char* text : {kResNet, kGpt}) {
     CAPTURE(text);
     const Config config = config_of(text, "1 TiB");
-    const Planner planner(config);
+    const Planner planner(planner_options(config));
     CHECK(planner.planned().plan.mode == BudgetPlan::plain);
-    CHECK(planner.report()["kept_recipes"] == 0);
+    CHECK(planner.report().kept_recipes == 0);
     CHECK(planner.meta_steps() < 10);
     const auto policy = make_policy(config.compression, 1);
     auto& budget = *find_in<BudgetPolicy>(*policy);
@@ -151,7 +152,7 @@ TEST_CASE("a plain plan keeps what no policy keeps, and has no recipes to look a
 TEST_CASE("with room for everything, gradients are those without a policy, bit for bit") {
   for (const char* text : {kResNet, kMlp}) {
     const Config config = config_of(text, "1 TiB");
-    const Planner planner(config);
+    const Planner planner(planner_options(config));
     CHECK(planner.planned().plan.mode == BudgetPlan::plain);
     const auto policy = make_policy(config.compression, 1);
     planner.adopt(*find_in<BudgetPolicy>(*policy));
@@ -161,7 +162,7 @@ TEST_CASE("with room for everything, gradients are those without a policy, bit f
     // Recipes alone are as exact; the mlp has next to none.
     if (text == kMlp) continue;
     const Config less = config_of(text, "1/1.2 activations");
-    const Planner exact(less);
+    const Planner exact(planner_options(less));
     CHECK(exact.planned().plan.mode == BudgetPlan::exact);
     const auto other = make_policy(less.compression, 1);
     exact.adopt(*find_in<BudgetPolicy>(*other));
@@ -181,14 +182,14 @@ TEST_CASE("with room for everything, gradients are those without a policy, bit f
 TEST_CASE("recipes are kept raw where there is room, none of them where there is none") {
   auto planned = [](const char* budget) {
     const Config config = config_of(kResNet, budget);
-    const Planner planner(config);
+    const Planner planner(planner_options(config));
     CHECK(planner.planned().memory.saved() <= planner.limit());
     const auto policy = make_policy(config.compression, 1);
     auto& found = *find_in<BudgetPolicy>(*policy);
     planner.adopt(found);
     const StepMemory real = real_step(config, policy.get()).memory;
     CHECK(real.saved() == planner.planned().memory.saved());
-    CHECK(planner.report()["kept_recipes"] == found.plan()->kept.size());
+    CHECK(planner.report().kept_recipes == static_cast<int64_t>(found.plan()->kept.size()));
     // One more would be too much.
     for (const auto& recipe : found.recipes())
       if (!found.plan()->kept.contains(recipe.seq))
@@ -217,7 +218,7 @@ TEST_CASE("what entropy coding was seen to save makes bits, and the budget holds
     CAPTURE(amount);
     const Config config = config_of(kResNet, amount, {"compression.entropy=true"});
     const Config without = config_of(kResNet, amount);
-    Planner planner(config), plain(without);
+    Planner planner(planner_options(config)), plain(planner_options(without));
     const auto policy = make_policy(config.compression, 1),
                other = make_policy(without.compression, 1);
     auto& budget = *find_in<BudgetPolicy>(*policy);
@@ -235,10 +236,10 @@ TEST_CASE("what entropy coding was seen to save makes bits, and the budget holds
     real_step(without, other.get());
     planner.plan_again(budget);
     plain.plan_again(codeless);
-    CHECK(plain.report()["entropy_saved_bytes"] == 0);
+    CHECK(plain.report().entropy_saved_bytes == 0);
     CHECK(planner.planned().variance <= plain.planned().variance);
     if (planner.of_activations()) {  // of a peak, decoding takes a part
-      CHECK(planner.report()["entropy_saved_bytes"] > 0);
+      CHECK(planner.report().entropy_saved_bytes > 0);
       CHECK(planner.planned().average_bits > plain.planned().average_bits);
       CHECK(planner.planned().variance < 0.8 * plain.planned().variance);
     }
@@ -252,7 +253,7 @@ TEST_CASE("what entropy coding was seen to save makes bits, and the budget holds
 
 TEST_CASE("a plan whose expectations are too good is made again") {
   const Config config = config_of(kResNet, "1/10 activations", {"compression.entropy=true"});
-  Planner planner(config);
+  Planner planner(planner_options(config));
   const auto policy = make_policy(config.compression, 1);
   auto& budget = *find_in<BudgetPolicy>(*policy);
   planner.adopt(budget);
@@ -273,7 +274,7 @@ TEST_CASE("a plan whose expectations are too good is made again") {
 
 TEST_CASE("sensitivities move bits") {
   const Config config = config_of(kResNet, "1/8 activations");
-  Planner planner(config);
+  Planner planner(planner_options(config));
   const auto policy = make_policy(config.compression, 1);
   auto& budget = *find_in<BudgetPolicy>(*policy);
   planner.adopt(budget);

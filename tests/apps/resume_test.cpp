@@ -10,8 +10,8 @@
 #include <csignal>
 #include <functional>
 
+#include "apps/cli/training_run.h"
 #include "apps/config/resolve.h"
-#include "apps/trainer.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 
@@ -226,14 +226,14 @@ std::vector<std::string> differences(const std::string& data, const Variant& var
     fs::copy(whole, folder / std::to_string(step), fs::copy_options::recursive);
     at.push_back(step);
   };
-  const Left expected = left_by(whole, Trainer(config, options).run(), variant.offload);
+  const Left expected = left_by(whole, TrainingRun(config, options).run(), variant.offload);
   REQUIRE(!expected.metrics.empty());
   options.saved = {};
   options.resume = true;
   std::vector<std::string> wrong;
   for (const int64_t step : at) {
     options.out = folder / std::to_string(step);
-    const Json summary = Trainer(config, options).run();
+    const Json summary = TrainingRun(config, options).run();
     ++resumes;
     const Left left = left_by(options.out, summary, variant.offload);
     if (left != expected) wrong.push_back(fmt::format("{}:{}", step, left.differs(expected)));

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <set>
 
+#include "apps/cli/training_run.h"
 #include "apps/config/resolve.h"
-#include "apps/trainer.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 
@@ -131,7 +131,7 @@ TEST_CASE("what a killed process left of a file is removed, what others put ther
   TrainOptions options;
   options.out = folder / "run";
   options.quiet = options.resume = true;
-  Trainer(config, options).run();
+  TrainingRun(config, options).run();
   const std::string random = ".0123456789abcdef.tmp";
   for (const char* name : {"/checkpoint/state.safetensors", "/checkpoint/best.safetensors",
                            "/summary.json", "/config.json"})
@@ -139,7 +139,7 @@ TEST_CASE("what a killed process left of a file is removed, what others put ther
   write_file(folder / "secret", "mine");
   fs::create_symlink(folder / "secret", options.out + "/checkpoint/state.safetensors.tmp");
   write_file(options.out + "/checkpoint/notes.tmp", "mine");
-  Trainer(config, options).run();
+  TrainingRun(config, options).run();
   CHECK(names_in(options.out) ==
         std::set<std::string>{"checkpoint", "config.json", "metrics.jsonl", "summary.json"});
   CHECK(names_in(options.out + "/checkpoint") ==
@@ -157,7 +157,7 @@ TEST_CASE("a link in the place of a temporary file lets a run write nowhere else
   TrainOptions options;
   options.out = folder / "run";
   options.quiet = options.resume = true;
-  Trainer(resolved(tiny()), options).run();
+  TrainingRun(resolved(tiny()), options).run();
   CHECK(read_file(folder / "secret") == "mine");
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("names last before a state relies on them") {
     CHECK(state < static_cast<std::ptrdiff_t>(seen.size()));
   };
   synced = &seen;
-  Trainer(resolved(tiny()), options).run();
+  TrainingRun(resolved(tiny()), options).run();
   synced = nullptr;
   CHECK(checked);
 }
@@ -209,7 +209,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
       if (!fs::exists(folder / "cut"))
         fs::copy(options.out, folder / "cut", fs::copy_options::recursive);
     };
-    Trainer(config, options).run();
+    TrainingRun(config, options).run();
     options.saved = {};
     options.out = folder / "cut";
     const std::string state = options.out + "/checkpoint/state.safetensors";
@@ -219,7 +219,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
       rewrite(state, each.change);
       std::string said;
       try {
-        Trainer(config, options);
+        TrainingRun(config, options);
       } catch (const std::exception& e) {
         said = e.what();
       }
@@ -228,7 +228,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
       CHECK(said.find(each.what) != std::string::npos);
       write_file(state, good);
     }
-    Trainer(config, options).run();  // what was refused changed nothing
+    TrainingRun(config, options).run();  // what was refused changed nothing
     CHECK(read_file(folder / "cut/metrics.jsonl") == read_file(folder / "run/metrics.jsonl"));
     fs::remove_all(folder / "cut");
   };
@@ -305,10 +305,10 @@ TEST_CASE("the summary of a run that went on counts what all its parts moved") {
   options.saved = [&](int64_t step) {
     if (step == 4) fs::copy(options.out, folder / "cut", fs::copy_options::recursive);
   };
-  const int64_t whole = Trainer(config, options).run()["offload"]["written_bytes"];
+  const int64_t whole = TrainingRun(config, options).run()["offload"]["written_bytes"];
   options.saved = {};
   options.out = folder / "cut";
-  const int64_t cut = Trainer(config, options).run()["offload"]["written_bytes"];
+  const int64_t cut = TrainingRun(config, options).run()["offload"]["written_bytes"];
   REQUIRE(whole > 0);
   // Two of six steps are left. Which payloads go before they are written, the disk decides.
   CHECK(cut > whole / 2);

@@ -1,4 +1,4 @@
-#include "apps/sensitivity.h"
+#include "train/sensitivity.h"
 
 #include <doctest/doctest.h>
 
@@ -8,10 +8,10 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
-#include "apps/gradient_noise.h"
 #include "ops/dense/copy.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"
+#include "train/gradient_noise.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -3,14 +3,16 @@
 
 #include <sstream>
 
+#include "apps/cli/report.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/convergence.h"
-#include "apps/gradient_noise.h"
+#include "apps/config/train_options.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"
+#include "train/convergence.h"
+#include "train/gradient_noise.h"
 
 namespace frugal::apps {
 namespace {
@@ -61,7 +63,7 @@ struct Problem {
       tracking.before(each[i], static_cast<int64_t>(i) + 1);
       tracking.after(static_cast<int64_t>(i) + 1);
     }
-    return tracking.json();
+    return to_json(tracking.report());
   }
 };
 

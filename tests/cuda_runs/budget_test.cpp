@@ -1,4 +1,5 @@
 // Budgets of memory on CUDA: a step takes what was planned on meta, and runs stay within.
+#include "apps/cli/training_run.h"
 #include "apps/config/config.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
@@ -6,10 +7,10 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/planner.h"
-#include "apps/trainer.h"
+#include "apps/config/train_options.h"
 #include "compress/policies/budget_policy.h"
 #include "tests/cuda/gpu.h"
+#include "train/planner.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -76,7 +77,7 @@ TEST_CASE("steps on CUDA take what was planned, within the budget") {
       CAPTURE(std::string(precision));
       const std::vector<std::string> sets = {std::string("precision=") + precision};
       const Config config = config_of(kImages, budget, sets);
-      const Planner planner(config);
+      const Planner planner(planner_options(config));
       const auto policy = make_policy(config.compression, 1);
       planner.adopt(*find_in<compress::BudgetPolicy>(*policy));
       const StepMemory planned = planner.planned().memory;
@@ -98,11 +99,11 @@ TEST_CASE("runs on CUDA stay within a budget, replayed or not") {
       CAPTURE(std::string(graphs));
       CAPTURE(std::string(budget));
       const Config config = config_of(kEncoder, budget, {graphs});
-      const Planner planner(config);
+      const Planner planner(planner_options(config));
       TrainOptions options;
       options.quiet = true;
       const int64_t before = allocator(gpu::kCuda).report().live_total;
-      const Json memory = Trainer(config, options).run()["memory"];
+      const Json memory = TrainingRun(config, options).run()["memory"];
       const auto taken = planner.of_activations() ? memory["activation_bytes"].get<int64_t>()
                                                   : memory["peak_bytes"].get<int64_t>() - before;
       CHECK(taken <= planner.limit());

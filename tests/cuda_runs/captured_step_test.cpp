@@ -1,9 +1,9 @@
 // Steps that are replayed beside the same steps run: which are recorded, and every gradient's bits.
-#include "apps/captured_step.h"
-#include "apps/place_batch.h"
+#include "train/captured_step.h"
 #include "compress/policies/fixed_policy.h"
 #include "ops/dense/copy.h"
 #include "tests/cuda_runs/side.h"
+#include "train/place_batch.h"
 
 using namespace frugal;
 using namespace frugal::apps;

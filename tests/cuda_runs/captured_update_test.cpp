@@ -3,12 +3,12 @@
 #include <cmath>
 #include <limits>
 
-#include "apps/captured_step.h"
-#include "apps/place_batch.h"
 #include "ops/dense/copy.h"
 #include "optim/clip.h"
 #include "optim/schedule.h"
 #include "tests/cuda_runs/side.h"
+#include "train/captured_step.h"
+#include "train/place_batch.h"
 
 using namespace frugal;
 using namespace frugal::apps;

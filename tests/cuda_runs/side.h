@@ -9,8 +9,8 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "apps/training_step.h"
 #include "tests/cuda/gpu.h"
+#include "train/training_step.h"
 
 namespace frugal::apps {
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <sstream>
 
+#include "apps/cli/training_run.h"
 #include "apps/config/config.h"
 #include "apps/config/config_error.h"
 #include "apps/config/resolve.h"
-#include "apps/trainer.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;
@@ -48,7 +48,7 @@ Json run(const char* text, const std::vector<std::string>& sets, const std::stri
   options.quiet = true;
   options.out = out;
   options.resume = resume;
-  return Trainer(config, options).run();
+  return TrainingRun(config, options).run();
 }
 
 double loss_of(const Json& summary) { return summary["final"]["train_loss"].get<double>(); }

@@ -8,15 +8,16 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
-#include "apps/gradient_noise.h"
-#include "apps/planner.h"
-#include "apps/sensitivity.h"
+#include "apps/config/train_options.h"
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/adaptive_policy.h"
 #include "lab/rebuilt_signs.h"
 #include "models/layers.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
+#include "train/gradient_noise.h"
+#include "train/planner.h"
+#include "train/sensitivity.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -152,7 +153,7 @@ struct Budgeted {
   std::unique_ptr<SavePolicy> policy;
   BudgetPolicy& budget;
   Budgeted(Problem& problem, const Config& config)
-      : planner(config),
+      : planner(planner_options(config)),
         policy(make_policy(config.compression, 1)),
         budget(*find_in<BudgetPolicy>(*policy)) {
     planner.adopt(budget);

@@ -1,0 +1,195 @@
+#include "apps/cli/training_run.h"
+
+#include "apps/cli/report.h"
+#include "apps/cli/signals.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "apps/config/train_options.h"
+#include "core/integers.h"
+#include "data/formats/json_strict.h"
+
+namespace frugal::apps {
+namespace {
+
+std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config& config) {
+  if (options.out.empty()) return nullptr;
+  auto folder = std::make_shared<RunFolder>(options.out, options.resume);
+  folder->describe(to_json(config).dump(), [config, out = options.out](const std::string& text) {
+    const Config before = parse_config(data::parse_json<Json>(text));
+    const std::string difference = first_difference(before, config);
+    if (!difference.empty())
+      throw ConfigError(difference,
+                        fmt::format("the run in {} was made with another value; results would "
+                                    "belong to neither configuration",
+                                    out));
+  });
+  return folder;
+}
+
+int64_t steps_of(const TrainConfig& config, int64_t per_epoch) {
+  return config.steps > 0 ? config.steps : config.epochs * per_epoch;
+}
+
+}  // namespace
+
+// The folder comes before the data: what cannot be written should say so before data are read.
+TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
+    : config_(config),
+      options_(options),
+      device_(set_up_computing_device(config.run, "trained")),
+      planner_(make_planner(config)),
+      folder_(open_folder(options, config)),
+      train_(make_batches(config, Split::train)),
+      test_(make_batches(
+          config, Split::test,
+          planner_ != nullptr ? planner_->settings().test_batch : config.data.test_batch_size)),
+      validation_(make_batches(config, Split::validation)),
+      spec_(batch_spec(config)) {
+  if (config.train.patience > 0 && !validation_)
+    throw ConfigError("train.patience",
+                      fmt::format("expected 0, since {} has no validation set, got {}",
+                                  config.data.name, config.train.patience));
+  model_ = make_model(config, spec_, device_);
+  optimizer_ = make_optimizer(config, *model_);
+  const int64_t per_epoch = ceil_div(train_->batches(), config.train.gradient_accumulation);
+  const auto schedule = make_schedule(config, per_epoch, steps_of(config.train, per_epoch));
+  trainer_.emplace(*model_, *optimizer_, schedule, *train_,
+                   with_reports(trainer_options(config, planner_)));
+  const RunState& state = trainer_->state();
+  // The configuration after all that can fail: a start that fails leaves nothing.
+  if (folder_ != nullptr && !folder_->has_checkpoint())
+    folder_->write("config.json", to_json(config).dump(2) + "\n");
+  if (state.metrics_bytes == 0)
+    if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
+  if (!options.quiet) progress_ = std::make_unique<Progress>();
+  if (progress_ != nullptr && state.step > 0)
+    progress_->say(fmt::format("resumed at step {} of {}", state.step, trainer_->steps()));
+}
+
+TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
+  options.test = test_.get();
+  options.validation = validation_.get();
+  options.folder = folder_;
+  options.on_step = [this](const StepReport& report) {
+    show(report);
+    return true;
+  };
+  options.on_epoch = [this](const EpochReport& report) {
+    show(report);
+    return true;
+  };
+  options.on_event = [this](const Compression::Event& event, int64_t step) { show(event, step); };
+  options.on_checkpoint = options_.saved;
+  options.stop = [] { return signal_received() != 0; };
+  return options;
+}
+
+Json TrainingRun::run() {
+  const bool ended = trainer_->run();
+  const RunState& state = trainer_->state();
+  if (!ended) {
+    const std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());
+    throw Interrupted(signal_received(),
+                      folder_ == nullptr
+                          ? at + "; without --out nothing was saved"
+                          : fmt::format("{}; the checkpoint is in {}/checkpoint. The same command "
+                                        "with --resume goes on from it",
+                                        at, options_.out));
+  }
+  const Compression& compression = trainer_->compression();
+  Json summary = summary_json(config_, state, trainer_->speed(), compression.offload_stats());
+  if (config_.compression.track_interval > 0 || config_.compression.guard > 0)
+    summary["convergence"] = to_json(compression.convergence());
+  if (folder_ != nullptr) folder_->write("summary.json", summary.dump(2) + "\n");
+  return summary;
+}
+
+void TrainingRun::append(const char* type, int64_t step, const Json& values) {
+  if (folder_ == nullptr) return;
+  Json line = values;
+  line["type"] = type;
+  line["step"] = step;
+  folder_->append_metrics(line.dump());
+}
+
+void TrainingRun::show(const StepReport& report) {
+  if (progress_ != nullptr && progress_->live()) progress_->show(progress_line(report));
+  if (!report.logs) return;
+  if (folder_ != nullptr)
+    folder_->append_metrics(Json({{"type", "step"},
+                                  {"epoch", report.epoch},
+                                  {"step", report.step},
+                                  {"loss", report.loss},
+                                  {"accuracy", report.accuracy},
+                                  {"lr", report.lr},
+                                  {"grad_norm", report.gradient_norm}})
+                                .dump());
+  if (progress_ != nullptr && !progress_->live())
+    progress_->say(progress_text(progress_line(report)));
+}
+
+ProgressLine TrainingRun::progress_line(const StepReport& report) const {
+  const StepTimes& times = trainer_->times();
+  ProgressLine line;
+  line.epoch = report.epoch;
+  line.epochs = trainer_->epochs();
+  line.step = report.step;
+  line.steps = trainer_->steps();
+  line.loss = report.loss;
+  line.accuracy = report.accuracy;
+  line.unit = unit_of(spec_);
+  line.units_per_second = times.recent_units_per_second();
+  line.memory = trainer_->state().memory.peak;
+  line.seconds_left = times.recent() * static_cast<double>(line.steps - line.step);
+  return line;
+}
+
+void TrainingRun::show(const EpochReport& report) {
+  Json line = {{"type", "epoch"},
+               {"epoch", report.epoch},
+               {"step", report.step},
+               {"train_loss", report.train_loss},
+               {"train_accuracy", report.train_accuracy}};
+  std::string text =
+      fmt::format("epoch {}/{}  train loss {:.4f}  acc {:.2f}%", report.epoch, trainer_->epochs(),
+                  report.train_loss, 100 * report.train_accuracy);
+  if (report.result) {
+    const Evaluation& test = report.result->test;
+    const auto& validation = report.result->validation;
+    line["test_loss"] = test.loss;
+    line["test_accuracy"] = test.accuracy;
+    if (test.metric) line["test_" + spec_.metric] = *test.metric;
+    if (test.metric) text += fmt::format("  {} {:.4f}", spec_.metric, *test.metric);
+    if (validation) line["validation"] = to_json(*validation);
+    if (validation) text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
+    text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test.loss, 100 * test.accuracy);
+  }
+  if (folder_ != nullptr) folder_->append_metrics(line.dump());
+  if (progress_ == nullptr) return;
+  progress_->say(text);
+  if (report.out_of_patience && !report.last)
+    progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
+                               config_.train.patience, trainer_->state().best->epoch));
+}
+
+void TrainingRun::show(const Compression::Event& event, int64_t step) {
+  if (const auto* plan = std::get_if<PlanReport>(&event)) append("plan", step, to_json(*plan));
+  if (const auto* found = std::get_if<Convergence>(&event)) {
+    const Json values = to_json(*found);
+    if (progress_ != nullptr) progress_->say(noise_text(values, step));
+    append("convergence", step, values);
+  }
+  const auto* widths = std::get_if<Compression::Widths>(&event);
+  if (widths == nullptr || folder_ == nullptr) return;
+  folder_->append_metrics(Json({{"type", "widths"},
+                                {"step", step},
+                                {"average_bits", widths->average_bits},
+                                {"predicted_variance", widths->predicted_variance},
+                                {"bits", widths->bits}})
+                              .dump());
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,57 @@
+// TrainingRun: a run of `frugal train`, from its configuration to its summary. Makes what the
+// configuration names, lets train::Trainer train it, and reports: progress on the terminal,
+// metrics.jsonl and summary.json.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/cli/progress.h"
+#include "apps/config/config.h"
+#include "data/batch_source.h"
+#include "train/trainer.h"
+
+namespace frugal::apps {
+
+struct TrainOptions {
+  std::string out;      // empty: nothing is written
+  bool resume = false;  // continue what `out` holds, from the start if it holds nothing yet
+  bool quiet = false;   // no progress
+  // Called after each checkpoint of a run that goes on, with the steps done.
+  std::function<void(int64_t step)> saved = {};
+};
+
+class TrainingRun {
+ public:
+  // Errors: those of the data files, the folder and the checkpoint.
+  TrainingRun(const Config& config, const TrainOptions& options);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+
+  // The summary. Errors: those of Trainer::run(); Interrupted, after a checkpoint, saying how to go
+  // on.
+  Json run();
+
+ private:
+  TrainerOptions with_reports(TrainerOptions options);
+  void show(const StepReport& report);
+  void show(const EpochReport& report);
+  void show(const Compression::Event& event, int64_t step);
+  void append(const char* type, int64_t step, const Json& values);
+  ProgressLine progress_line(const StepReport& report) const;
+
+  Config config_;
+  TrainOptions options_;
+  Device device_;
+  std::shared_ptr<Planner> planner_;  // with a memory budget
+  std::shared_ptr<RunFolder> folder_;
+  std::unique_ptr<data::BatchSource> train_, test_, validation_;
+  BatchSpec spec_;
+  std::shared_ptr<Module> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Progress> progress_;
+  std::optional<Trainer> trainer_;
+};
+
+}  // namespace frugal::apps

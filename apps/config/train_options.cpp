@@ -1,0 +1,144 @@
+#include "apps/config/train_options.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "train/evaluate.h"
+
+namespace frugal::apps {
+namespace {
+
+// One of an epoch that no run reaches, for each step another.
+std::function<Batch(int64_t)> batches_apart(const Config& config) {
+  constexpr int64_t kEpochs = int64_t{1} << 40;
+  return [config, source = std::shared_ptr<data::BatchSource>()](int64_t step) mutable {
+    if (source == nullptr) source = make_batches(config, Split::train);
+    source->seek({kEpochs + step, 0});
+    return *source->next();
+  };
+}
+
+}  // namespace
+
+SensitivityOptions sensitivity_options(const Config& config) {
+  SensitivityOptions options;
+  options.interval = config.compression.adapt_interval;
+  options.first = std::min(options.first, options.interval);
+  options.batch = config.data.batch_size;
+  options.samples = config.compression.adapt_samples;
+  options.share = config.compression.adapt_share;
+  return options;
+}
+
+std::optional<TrackingOptions> tracking_options(const Config& config) {
+  const CompressionConfig& c = config.compression;
+  if (c.track_interval == 0 && c.guard == 0) return std::nullopt;
+  TrackingOptions options;
+  if (c.track_interval > 0) options.interval = c.track_interval;
+  options.samples = c.adapt_samples;
+  options.batch = config.data.batch_size * config.train.gradient_accumulation;
+  options.sgd = config.optim.name == "sgd";
+  options.momentum = options.sgd ? config.optim.momentum : 0;
+  options.label_smoothing = config.train.label_smoothing;
+  options.checkpointed_blocks = checkpointed_blocks(config.train);
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.guard = c.guard;
+  options.least_bits = static_cast<double>(c.guard_min_bits);
+  if (family_of(config.model.name) == Family::graph) {
+    options.batch = config.train.gradient_accumulation;
+    options.other = batches_apart(config);
+  }
+  return options;
+}
+
+MetaRun meta_run(const Config& config) {
+  MetaRun run;
+  const BatchSpec spec = batch_spec(config);
+  run.make_model = [config, spec](Device device) { return make_model(config, spec, device); };
+  run.make_optimizer = [config](Module& model) { return make_optimizer(config, model); };
+  run.make_batch = [spec](int64_t samples, Device device) {
+    return shape_of_batch(spec, samples, device);
+  };
+  run.ahead = [config](int64_t samples) { return samples_ahead(config, samples); };
+  if (const auto tracked = tracking_options(config))
+    run.tracked = [tracked](int64_t samples) {
+      return tracked->other != nullptr ? samples : tracked->held(samples);
+    };
+  run.has_blocks = family_of(config.model.name) != Family::graph;
+  run.evaluates_outputs = needs_output(spec);
+  run.gradient_accumulation = config.train.gradient_accumulation;
+  run.label_smoothing = config.train.label_smoothing;
+  run.in_backward = config.optim.in_backward;
+  return run;
+}
+
+PlannerOptions planner_options(const Config& config) {
+  PlannerOptions options;
+  options.run = meta_run(config);
+  options.make_policy = [compression = config.compression,
+                         seed = static_cast<uint64_t>(config.run.seed)](bool moving) {
+    CompressionConfig own = compression;
+    if (moving) {
+      own.offload = std::filesystem::temp_directory_path().string();
+      own.offload_window = 0;
+    }
+    return make_draft_policy(own, seed);
+  };
+  options.budget = parse_budget(config.compression.memory_budget, "compression.memory_budget");
+  options.device = Device::parse(config.run.device);
+  options.batch = config.data.batch_size;
+  options.test_batch = config.data.test_batch_size;
+  options.checkpointed_blocks = checkpointed_blocks(config.train);
+  options.recompute = config.compression.budget_recompute;
+  options.entropy = config.compression.entropy;
+  options.may_update_in_backward =
+      config.optim.clip_norm == 0 && config.train.gradient_accumulation == 1;
+  options.slice_bytes = slice_bytes_of(config.compression);
+  options.workspace_limit = config.run.workspace_limit;
+  return options;
+}
+
+std::shared_ptr<Planner> make_planner(const Config& config) {
+  if (config.compression.policy != "budget") return nullptr;
+  return std::make_shared<Planner>(planner_options(config));
+}
+
+CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner) {
+  CompressionOptions options;
+  options.make_policy = [compression = config.compression,
+                         seed = static_cast<uint64_t>(config.run.seed)] {
+    return make_policy(compression, seed);
+  };
+  options.adaptation = sensitivity_options(config);
+  options.tracking = tracking_options(config);
+  options.planner = std::move(planner);
+  return options;
+}
+
+TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner) {
+  TrainerOptions options;
+  options.epochs = config.train.epochs;
+  options.steps = config.train.steps;
+  options.gradient_accumulation = config.train.gradient_accumulation;
+  options.label_smoothing = config.train.label_smoothing;
+  options.clip_norm = config.optim.clip_norm;
+  options.in_backward = config.optim.in_backward;
+  options.checkpointed_blocks = checkpointed_blocks(config.train);
+  options.log_interval = config.train.log_interval;
+  options.eval_interval = config.train.eval_interval;
+  options.checkpoint_interval = config.train.checkpoint_interval;
+  options.patience = config.train.patience;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.cuda_graphs = config.run.cuda_graphs;
+  options.spec = batch_spec(config);
+  options.compression = compression_options(config, std::move(planner));
+  return options;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,27 @@
+// From a resolved configuration to the options of the training library: the only place that maps
+// one to the other.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "apps/config/config.h"
+#include "train/compression.h"
+#include "train/trainer.h"
+
+namespace frugal::apps {
+
+SensitivityOptions sensitivity_options(const Config& config);
+// Of a configuration that asks for tracking or for the guard.
+std::optional<TrackingOptions> tracking_options(const Config& config);
+// What a step of this run is made of on `meta`.
+MetaRun meta_run(const Config& config);
+// REQUIRES: a memory budget.
+PlannerOptions planner_options(const Config& config);
+// A first plan; null without a memory budget. Errors: no plan within the budget.
+std::shared_ptr<Planner> make_planner(const Config& config);
+// `planner`: of the same configuration.
+CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner);
+// Without data, folder and callbacks.
+TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> planner);
+
+}  // namespace frugal::apps

@@ -1,0 +1,60 @@
+// What a configuration becomes, and that the library's defaults are those of the program.
+#include "apps/config/train_options.h"
+
+#include <doctest/doctest.h>
+
+#include "apps/config/make_policy.h"
+#include "tests/apps/gradient_of.h"
+
+using namespace frugal;
+using namespace frugal::apps;
+
+namespace {
+
+constexpr const char* kMlp = R"({
+  "model": {"name": "mlp", "hidden": [256, 256]},
+  "data": {"name": "random", "shape": [8, 8, 1], "classes": 4, "batch_size": 128,
+           "train_samples": 128, "workers": 0}})";
+
+Config resolved(const char* text) {
+  Config config = parse_config(Json::parse(text));
+  resolve(config);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("a trainer's defaults are those of the program") {
+  const TrainerOptions usual;
+  const TrainerOptions made = trainer_options(resolved(kMlp), nullptr);
+  CHECK(made.epochs == usual.epochs);
+  CHECK(made.steps == usual.steps);
+  CHECK(made.gradient_accumulation == usual.gradient_accumulation);
+  CHECK(made.label_smoothing == usual.label_smoothing);
+  CHECK(made.clip_norm == usual.clip_norm);
+  CHECK(made.in_backward == usual.in_backward);
+  CHECK(made.checkpointed_blocks == usual.checkpointed_blocks);
+  CHECK(made.log_interval == usual.log_interval);
+  CHECK(made.eval_interval == usual.eval_interval);
+  CHECK(made.checkpoint_interval == usual.checkpoint_interval);
+  CHECK(made.patience == usual.patience);
+  CHECK(made.seed == usual.seed);
+  CHECK(!made.compression.tracking);
+  const SensitivityOptions &own = made.compression.adaptation,
+                           &theirs = usual.compression.adaptation;
+  CHECK(own.interval == theirs.interval);
+  CHECK(own.first == theirs.first);
+  CHECK(own.samples == theirs.samples);
+  CHECK(own.share == theirs.share);
+}
+
+TEST_CASE("the library's default policy packs as the program's, bit by bit") {
+  const Config config = resolved(kMlp);
+  const auto model = make_model(config, batch_spec(config), kCpu);
+  const Batch batch = *make_batches(config, Split::train)->next();
+  const auto theirs = make_policy(config.compression, 7);
+  const auto own = make_policy(CompressionOptions{}, kCpu, 7);
+  const std::vector<float> packed = gradient_of(*model, batch, own.get(), 3);
+  CHECK(packed == gradient_of(*model, batch, theirs.get(), 3));
+  CHECK(packed != gradient_of(*model, batch, nullptr, 3));
+}

@@ -1,0 +1,231 @@
+#include "train/trainer.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "data/loader.h"
+#include "data/memory_dataset.h"
+#include "models/mlp.h"
+#include "optim/sgd.h"
+#include "train/evaluate.h"
+#include "train/option_error.h"
+
+using namespace frugal;
+using namespace frugal::train;
+
+namespace {
+
+constexpr int64_t kSide = 8, kClasses = 4;
+
+// [count, 8, 8, 1]: class c is a bright row 2 c, under noise.
+DatasetPtr bars(int64_t count, uint64_t seed) {
+  const CategoryScope scope(Category::input);  // activations are counted below
+  Tensor images = Tensor::empty({count, kSide, kSide, 1});
+  Tensor labels = Tensor::empty({count}, DType::i64);
+  for (int64_t i = 0; i < count; ++i) {
+    labels.mut<int64_t>()[i] = i % kClasses;
+    for (int64_t at = 0; at < kSide * kSide; ++at)
+      images.mut<float>()[i * kSide * kSide + at] =
+          0.5f * normal({seed, 0}, static_cast<uint64_t>(i * kSide * kSide + at)) +
+          static_cast<float>(at / kSide == 2 * (i % kClasses));
+  }
+  return std::make_shared<data::MemoryDataset>(images, labels, kClasses);
+}
+
+ParameterGroup all_of(Module& model) {
+  ParameterGroup all;
+  for (const auto& p : model.parameters()) all.parameters.emplace_back(p.name, *p.parameter);
+  return all;
+}
+
+// A network of one's own, with data of one's own; dropout draws from the run's stream.
+struct Run {
+  models::Init init;
+  models::Mlp model{init, {kSide * kSide, {64, 32}, kClasses, 0.2}};
+  optim::Sgd sgd{{all_of(model)}, {0.9, false}};
+  data::Loader batches{bars(320, 1), {32, true, false, 0, 0}};
+  data::Loader test{bars(64, 2), {64, false, false, 0, 0}};
+  TrainerOptions options;
+
+  explicit Run(double bits = 4) {
+    options.epochs = 3;
+    options.log_interval = 4;
+    options.test = &test;
+    options.compression.bits = bits;
+    options.compression.min_elements = 96;
+    options.compression.adaptation.interval = 6;
+    options.compression.adaptation.first = 2;
+    options.compression.adaptation.samples = 8;
+  }
+  Trainer trainer() {
+    return Trainer(model, sgd, optim::constant_schedule(0.05), batches, options);
+  }
+  std::vector<float> weights() {
+    std::vector<float> weights;
+    for (const auto& p : model.parameters()) {
+      const Tensor& w = p.parameter->value();
+      weights.insert(weights.end(), w.data<float>(), w.data<float>() + w.numel());
+    }
+    return weights;
+  }
+};
+
+struct TempFolder {
+  std::string path = (std::filesystem::temp_directory_path() / "frugal_train_XXXXXX").string();
+  TempFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  ~TempFolder() { std::filesystem::remove_all(path); }
+};
+
+std::string path_of_error(const TrainerOptions& options) {
+  Run run;
+  run.options = options;
+  try {
+    run.trainer();
+  } catch (const OptionError& e) {
+    return e.path();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a network of one's own learns, and what backward needs is packed") {
+  for (const double bits : {0.0, 4.0, 2.5}) {
+    CAPTURE(bits);
+    Run run(bits);
+    Trainer trainer = run.trainer();
+    CHECK(trainer.steps() == 30);
+    CHECK(trainer.run());
+    CHECK(trainer.state().last->test.accuracy > 0.9);
+    CHECK((trainer.state().memory.packed > 0) == (bits > 0));
+    const auto again = evaluate(run.model, run.test, run.options.spec);
+    CHECK(again->loss == trainer.state().last->test.loss);
+  }
+}
+
+TEST_CASE("fit gives the last evaluation, and none without a test set") {
+  Run run;
+  run.options.epochs = 1;
+  const auto schedule = optim::constant_schedule(0.05);
+  const auto last = fit(run.model, run.sgd, schedule, run.batches, run.options);
+  REQUIRE(last);
+  CHECK(last->epoch == 1);
+  CHECK(last->test.samples == 64);
+  Run blind;
+  blind.options.test = nullptr;
+  CHECK(!fit(blind.model, blind.sgd, schedule, blind.batches, blind.options));
+}
+
+TEST_CASE("callbacks see each step and epoch, and may end the run") {
+  Run run;
+  std::vector<int64_t> steps, logged, epochs;
+  run.options.on_step = [&](const StepReport& report) {
+    steps.push_back(report.step);
+    if (report.logs) logged.push_back(report.step);
+    CHECK(std::isfinite(report.loss));
+    CHECK(report.gradient_norm > 0);
+    return report.step != 13;
+  };
+  run.options.on_epoch = [&](const EpochReport& report) {
+    epochs.push_back(report.epoch);
+    CHECK(report.result.has_value());
+    return true;
+  };
+  Trainer trainer = run.trainer();
+  CHECK(!trainer.run());
+  CHECK(steps.back() == 13);
+  CHECK(steps.size() == 13);
+  CHECK(logged == std::vector<int64_t>{4, 8, 12});
+  CHECK(epochs == std::vector<int64_t>{1});
+  CHECK(trainer.run());  // goes on
+  CHECK(steps.size() == 30);
+  CHECK(epochs == std::vector<int64_t>{1, 2, 3});
+}
+
+TEST_CASE("a run that was ended goes on from its folder to the same bits") {
+  for (const double bits : {4.0, 2.5}) {
+    CAPTURE(bits);
+    Run whole(bits);
+    REQUIRE(whole.trainer().run());
+    for (const int64_t cut : {3, 10, 17}) {
+      CAPTURE(cut);
+      const TempFolder temp;
+      {
+        Run first(bits);
+        first.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
+        first.options.on_step = [&](const StepReport& report) { return report.step != cut; };
+        CHECK(!first.trainer().run());
+      }
+      Run second(bits);
+      second.options.folder = std::make_shared<RunFolder>(temp.path + "/run", true);
+      Trainer trainer = second.trainer();
+      CHECK(trainer.state().step == cut);
+      CHECK(trainer.run());
+      CHECK(second.weights() == whole.weights());
+    }
+  }
+}
+
+TEST_CASE("a run keeps to a memory budget that a planner of its own parts planned") {
+  const auto plan = [](Run& run, const std::string& budget) {
+    PlannerOptions options;
+    options.run.make_model = [](Device device) -> std::shared_ptr<Module> {
+      models::Init init{Rng(0), device};
+      return std::make_shared<models::Mlp>(
+          init, models::MlpOptions{kSide * kSide, {64, 32}, kClasses, 0.2});
+    };
+    options.run.make_optimizer = [](Module& model) -> std::unique_ptr<Optimizer> {
+      return std::make_unique<optim::Sgd>(std::vector<ParameterGroup>{all_of(model)},
+                                          optim::SgdOptions{0.9, false});
+    };
+    BatchSpec spec;
+    spec.sample = {kSide, kSide, 1};
+    spec.classes = kClasses;
+    options.run.make_batch = [spec](int64_t samples, Device device) {
+      return shape_of_batch(spec, samples, device);
+    };
+    const auto policy = [] {
+      compress::BudgetPolicyOptions kept;
+      kept.keep.min_elements = 96;
+      return std::make_unique<compress::BudgetPolicy>(kept);
+    };
+    options.make_policy = [policy](bool) { return policy(); };
+    options.budget = parse_budget(budget, "budget");
+    options.batch = 32;
+    options.test_batch = 64;
+    run.options.compression.planner = std::make_shared<Planner>(options);
+    run.options.compression.make_policy = policy;
+  };
+  Run run;
+  plan(run, "1/4 activations");
+  std::vector<std::string> kinds;
+  run.options.on_event = [&](const Compression::Event& event, int64_t) {
+    if (const auto* report = std::get_if<PlanReport>(&event)) kinds.emplace_back(report->kind);
+  };
+  Trainer trainer = run.trainer();
+  const int64_t limit = trainer.compression().plan()->limit_bytes;
+  CHECK(trainer.run());
+  CHECK(trainer.state().memory.saved() <= limit);
+  CHECK(trainer.state().memory.packed > 0);
+  CHECK(!kinds.empty());  // it planned again with measured sensitivities
+  Run impossible;
+  CHECK_THROWS_AS(plan(impossible, "100 B activations"), OptionError);
+}
+
+TEST_CASE("a trainer refuses options that say nothing or contradict each other") {
+  TrainerOptions options;
+  options.compression.bits = 0.5;
+  CHECK(path_of_error(options) == "compression.bits");
+  options.compression.bits = 17;
+  CHECK(path_of_error(options) == "compression.bits");
+  options = {};
+  options.patience = 2;
+  CHECK(path_of_error(options) == "train.patience");
+  options = {};
+  options.compression.bits = 0;
+  options.compression.tracking.emplace().guard = 0.1;
+  CHECK(path_of_error(options) == "compression.guard");
+  CHECK(path_of_error({}).empty());
+}

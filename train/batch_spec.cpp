@@ -1,0 +1,58 @@
+#include "train/batch_spec.h"
+
+namespace frugal::train {
+
+Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
+  CategoryScope scope(Category::input);
+  auto ids = [&](const Shape& shape) { return Tensor::empty(shape, DType::i64, device); };
+  Batch batch;
+  switch (spec.kind) {
+    case BatchSpec::Kind::images: {
+      Shape shape{samples};
+      for (const int64_t extent : spec.sample) shape.push_back(extent);
+      batch.input = Tensor::empty(shape, DType::f32, device);
+      batch.target = ids({samples});
+      break;
+    }
+    case BatchSpec::Kind::sequences: {
+      const Shape tokens{samples, spec.sample[0]};
+      batch.input = ids(tokens);
+      batch.target = ids(spec.target_of_each_token ? tokens : Shape{samples});
+      for (const std::string& name : spec.token_extras)
+        batch.extras.emplace_back(name, ids(tokens));
+      break;
+    }
+    case BatchSpec::Kind::graph:
+      batch.input = Tensor::empty({spec.sample[0], spec.is_sparse() ? 0 : spec.sample[1]},
+                                  DType::f32, device);
+      batch.target = spec.has_several_labels()
+                         ? Tensor::empty({spec.sample[0], spec.classes}, DType::f32, device)
+                         : ids({spec.sample[0]});
+      batch.extras = spec.extras;
+      batch.held = true;
+      break;
+  }
+  return batch;
+}
+
+const char* unit_of(const BatchSpec& spec) {
+  return spec.kind == BatchSpec::Kind::images  ? "images"
+         : spec.kind == BatchSpec::Kind::graph ? "nodes"
+                                               : "tokens";
+}
+
+int64_t units_of(const BatchSpec& spec, const Batch& batch) {
+  return spec.kind == BatchSpec::Kind::sequences ? batch.input.numel() : batch.input.size(0);
+}
+
+Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
+  if (!is_divisible(batch)) return batch;
+  Batch part{batch.input.slice(0, begin, end), batch.target.slice(0, begin, end)};
+  for (const auto& [name, tensor] : batch.extras)
+    part.extras.emplace_back(name, tensor.slice(0, begin, end));
+  return part;
+}
+
+bool is_divisible(const Batch& batch) { return !find_tensor(batch.extras, "edge_index").defined(); }
+
+}  // namespace frugal::train

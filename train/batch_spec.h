@@ -1,0 +1,36 @@
+// BatchSpec: what batches of some data look like, and what is done with a batch as a whole.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace frugal::train {
+
+// What a batch of some data looks like (data/dataset.h).
+struct BatchSpec {
+  enum class Kind : uint8_t { images, sequences, graph };
+  Shape sample;  // images [H, W, C]; sequences [T]; a graph, whose nodes are samples, [V, F]
+  int64_t classes = 0;
+  Kind kind = Kind::images;
+  std::string metric = {};  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity" or none
+  // sequences
+  int64_t vocabulary = 0;
+  bool target_of_each_token = false;
+  std::vector<std::string> token_extras = {};  // [N, T] i64
+  // graph
+  NamedTensors extras = {};
+  bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
+  bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
+};
+
+// What speed counts: "images", "tokens" (padding is among them) or "nodes".
+const char* unit_of(const BatchSpec& spec);
+int64_t units_of(const BatchSpec& spec, const Batch& batch);
+// A batch of so many samples, not filled: for `meta`.
+Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device);
+// Samples `begin` to before `end`: views. A graph stays whole.
+Batch part_of(const Batch& batch, int64_t begin, int64_t end);
+bool is_divisible(const Batch& batch);
+
+}  // namespace frugal::train

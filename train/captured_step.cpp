@@ -1,0 +1,217 @@
+#include "train/captured_step.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/cuda_graph.h"
+#include "core/cuda_late.h"
+#include "core/log.h"
+#include "ops/dense/copy.h"
+#include "ops/optimizer/clip.h"
+#include "optim/clip.h"
+#include "optim/row_slices.h"
+#include "train/place_batch.h"
+
+namespace frugal::train {
+namespace {
+
+// f(name, tensor) for each of a batch.
+template <class F>
+void for_tensors(Batch& batch, const F& f) {
+  f("input", batch.input);
+  f("target", batch.target);
+  for (auto& [name, tensor] : batch.extras) f(name, tensor);
+}
+
+// Is it a graph of its own at each step?
+bool is_sampled(const Batch& batch) {
+  return !batch.held && find_tensor(batch.extras, "edge_index").defined();
+}
+
+// What one recorded work serves: batches of these shapes, or one batch that is held.
+std::string key_of(Batch& batch, const StepUpdate* update) {
+  std::string text;
+  if (update != nullptr) text += fmt::format("update {} {};", update->norm, update->clip_norm);
+  for_tensors(batch, [&](std::string_view name, const Tensor& x) {
+    text += name;
+    text += describe(x);
+    if (batch.held)
+      text += fmt::format(" {} {} {};", x.storage()->id(), x.storage()->version(), x.offset());
+  });
+  return text;
+}
+
+void copy_batch(Batch& to, const Batch& from) {
+  if (to.held) return;  // the same tensors
+  ops::copy_into(to.input, from.input);
+  ops::copy_into(to.target, from.target);
+  for (size_t i = 0; i < to.extras.size(); ++i)
+    ops::copy_into(to.extras[i].second, from.extras[i].second);
+}
+
+// What the host counts in a forward pass.
+std::vector<Tensor> counters_of(Module& model) {
+  std::vector<Tensor> counters;
+  for (const auto& b : model.buffers())
+    if (b.buffer->dtype() == DType::i64 && b.buffer->device() == kCpu && b.buffer->numel() == 1)
+      counters.push_back(*b.buffer);
+  return counters;
+}
+
+std::vector<Variable> parameters_of(Module& model) {
+  std::vector<Variable> parameters;
+  for (const auto& p : model.parameters()) parameters.push_back(*p.parameter);
+  return parameters;
+}
+
+}  // namespace
+
+struct CapturedStep::Entry {
+  int64_t seen = 0;
+  cuda::Graph graph;
+  Batch batch;  // what the recorded work reads
+  ForwardPass pass;
+  BatchResult memory;  // of the recorded step
+  std::vector<Tensor> grads;
+  RngKey first;         // the key that the recorded step drew first
+  uint64_t keys = 0;    // how many it drew
+  uint64_t number = 0;  // of the recorded step
+  std::vector<int64_t> counts;
+  cuda::LateArguments late;  // of the update
+  Tensor norm;               // undefined where none is measured
+};
+
+CapturedStep::CapturedStep(Module& model, SavePolicy* policy) : model_(model), policy_(policy) {}
+CapturedStep::~CapturedStep() = default;
+
+void CapturedStep::forget() { entries_.clear(); }
+
+CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOptions& options,
+                                 uint64_t number, const StepUpdate* update) {
+  if (!obstacle_.empty() || is_sampled(batch))
+    return {forward_backward(model_, std::move(batch), context, policy_, options)};
+  if (update != nullptr && !update->optimizer.recordable()) update = nullptr;
+  batch = placed(std::move(batch), model_);
+  std::unique_ptr<Entry>& entry = entries_[key_of(batch, update)];
+  if (entry == nullptr) entry = std::make_unique<Entry>();
+  if (entry->seen++ == 0)
+    return {forward_backward(model_, std::move(batch), context, policy_, options)};
+  if (!entry->graph.captured()) {
+    const RngKey before = context.rng->state();
+    std::vector<int64_t> counts;
+    for (const Tensor& c : counters_of(model_)) counts.push_back(*c.data<int64_t>());
+    try {
+      record(*entry, batch, context, options, number, update);
+    } catch (const Error& e) {
+      obstacle_ = e.what();
+      log().warn("steps are not recorded: {}", obstacle_);
+      entries_.clear();
+      context.rng->restore(before);
+      model_.zero_grad();
+      const std::vector<Tensor> counters = counters_of(model_);
+      for (size_t i = 0; i < counters.size(); ++i) *counters[i].mut<int64_t>() = counts[i];
+      begin_step(number);
+      return {forward_backward(model_, std::move(batch), context, policy_, options)};
+    }
+    // Recording ran nothing; its keys and counts are those of this step.
+    context.rng->restore(before);
+    const std::vector<Tensor> counters = counters_of(model_);
+    for (size_t i = 0; i < counters.size(); ++i) {
+      int64_t& count = *counters[i].mut<int64_t>();
+      entry->counts.push_back(count - counts[i]);
+      count = counts[i];
+    }
+  }
+  return replay(*entry, batch, context, number, update);
+}
+
+void CapturedStep::record_passes(Entry& entry, Context& context, const StepOptions& options) {
+  const CategoryScope activations(Category::activation);
+  CrossEntropyOptions loss_options;
+  loss_options.label_smoothing = options.label_smoothing;
+  {
+    PolicyScope policy(policy_);
+    Batch taken = entry.batch;
+    entry.pass = forward_pass(model_, taken, context, loss_options, false);
+  }
+  measure_saved(model_.device(), entry.memory.memory);
+  // What is read after each replay stays, without its graph.
+  const Tensor value = entry.pass.loss.value();
+  backward(std::exchange(entry.pass.loss, Variable(value)));
+  for (const auto& p : model_.parameters()) {
+    // Rows that were asked for are others at each replay; on CUDA there are no such gradients.
+    FRUGAL_ASSERT(!p.parameter->has_grad() || !optim::has_sparse_grad(*p.parameter));
+    entry.grads.push_back(p.parameter->grad());
+  }
+}
+
+void CapturedStep::record(Entry& entry, Batch batch, Context& context, const StepOptions& options,
+                          uint64_t number, const StepUpdate* update) {
+  const CategoryScope scope(Category::input);
+  entry.batch = batch;
+  if (!batch.held) for_tensors(entry.batch, [](std::string_view, Tensor& x) { x = ops::clone(x); });
+  entry.first = context.rng->state();
+  entry.number = number;
+  const auto step = [&] { update->optimizer.step(update->lr); };
+  Optimizer::NamedTensors before;
+  if (update != nullptr) before = update->optimizer.state();
+  bool stepped = false;
+  try {
+    entry.graph.capture([&] {
+      record_passes(entry, context, options);
+      if (update == nullptr) return;
+      if (update->norm || update->clip_norm > 0)
+        entry.norm = optim::clip_grad_norm_there(parameters_of(model_), update->clip_norm);
+      const Tensor guard =
+          ops::may_step(entry.pass.loss.value(), entry.pass.target, kIgnored, entry.norm);
+      stepped = true;
+      entry.late.record(guard, step);
+      // What makes state in a replay makes it anew in each.
+      FRUGAL_CHECK(update->optimizer.state().size() == before.size(),
+                   "[cuda] expected an optimizer that has its state before a step is recorded "
+                   "(captured)");
+    });
+    if (stepped) {
+      // Recording counted, and did nothing. Whether a step can be renewed shows here.
+      update->optimizer.take_back();
+      entry.late.renew(step);
+      update->optimizer.take_back();
+    }
+  } catch (...) {
+    if (stepped) update->optimizer.load_state(before);
+    throw;
+  }
+  allocator(model_.device()).trim();  // what steps that are run took
+  entry.keys = context.rng->state().offset - entry.first.offset;
+}
+
+CapturedResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& context,
+                                    uint64_t number, const StepUpdate* update) {
+  copy_batch(entry.batch, batch);
+  const auto parameters = model_.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (entry.grads[i].defined())
+      parameters[i].parameter->set_grad(entry.grads[i]);
+    else
+      parameters[i].parameter->zero_grad();
+  if (update != nullptr) entry.late.renew([&] { update->optimizer.step(update->lr); });
+  const RngKey now = context.rng->state();
+  entry.graph.replay(now.offset - entry.first.offset, number - entry.number);
+  ++replays_;
+  context.rng->restore({now.seed, now.offset + entry.keys});
+  const std::vector<Tensor> counters = counters_of(model_);
+  for (size_t i = 0; i < counters.size(); ++i) {
+    *counters[i].mut<int64_t>() += entry.counts[i];
+    counters[i].bump_version();
+  }
+  CapturedResult result{read(entry.pass)};
+  result.batch.memory = entry.memory.memory;
+  if (update == nullptr) return result;
+  result.updated = true;
+  if (entry.norm.defined()) result.norm = entry.norm.item();
+  if (!std::isfinite(result.batch.loss) || !std::isfinite(result.norm))
+    update->optimizer.take_back();
+  return result;
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,163 @@
+#include "train/compression.h"
+
+#include <cmath>
+
+#include "compress/policies/entropy_policy.h"
+#include "compress/policies/fixed_policy.h"
+#include "core/stopwatch.h"
+#include "train/option_error.h"
+
+namespace frugal::train {
+namespace {
+
+std::unique_ptr<SavePolicy> made(const CompressionOptions& options, Device device, uint64_t seed) {
+  return options.make_policy ? options.make_policy() : make_policy(options, device, seed);
+}
+
+}  // namespace
+
+std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
+                                        uint64_t seed) {
+  // Kernels on 8 MiB last about as long as it takes to launch them.
+  constexpr int64_t kCudaSliceBytes = int64_t{64} << 20;
+  const double bits = options.bits;
+  if (!(bits == 0 || (bits >= 1 && bits <= 16)))
+    throw OptionError("compression.bits", fmt::format("expected 0, or 1 to 16, got {}", bits));
+  const bool cuda = device.type == DeviceType::cuda;
+  compress::FixedPolicyOptions keep;
+  keep.bits = static_cast<int>(bits);
+  keep.recipes = options.recipes;
+  keep.min_elements = options.min_elements;
+  // On CUDA, drawing the dither again would bound the time of unpacking.
+  keep.rounding = cuda ? compress::Rounding::stochastic : compress::Rounding::dithered;
+  if (cuda) keep.slice_bytes = kCudaSliceBytes;
+  keep.seed = seed;
+  std::unique_ptr<SavePolicy> policy;
+  if (bits == std::floor(bits)) {
+    policy = std::make_unique<compress::FixedPolicy>(keep);
+  } else {
+    compress::AdaptiveOptions adaptive;
+    adaptive.keep = keep;
+    adaptive.average = bits;
+    policy = std::make_unique<compress::AdaptivePolicy>(adaptive);
+  }
+  if (options.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
+  if (options.offload.empty()) return policy;
+  compress::OffloadOptions file;
+  file.directory = options.offload;
+  file.window = options.offload_window;
+  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, options.min_elements);
+}
+
+Compression::Compression(Module& model, const CompressionOptions& options, uint64_t seed)
+    : policy_(made(options, model.device(), seed)), parts_(*policy_), planner_(options.planner) {
+  if (planner_ != nullptr) {
+    FRUGAL_CHECK(parts_.budget != nullptr,
+                 "[compression] expected a budget policy beside a planner, got another policy");
+    planner_->adopt(*parts_.budget);
+  }
+  if (parts_.adaptive != nullptr) {
+    SensitivityOptions measuring = options.adaptation;
+    if (planner_ != nullptr) {
+      measuring.allocate = [this] { planner_->plan_again(*parts_.budget); };
+      measuring.most = [this] { return planner_->most_samples(); };
+    }
+    adaptation_.emplace(model, parts_, measuring);
+  }
+  if (options.tracking) tracking_.emplace(model, parts_, *options.tracking);
+}
+
+void Compression::begin_step(int64_t step) {
+  step_ = step;
+  adapts_ = adaptation_ && adaptation_->due(step);
+  tracks_ = tracking_ && tracking_->due(step);
+  tracked_ = false;
+}
+
+void Compression::before_forward(const Batch& batch, const StepReplay& pass, bool last) {
+  if (tracks_ && !std::exchange(tracked_, true)) tracking_->before(batch, step_);
+  frugal::begin_step(pass.number);
+  learns_ = parts_.learner != nullptr && parts_.learner->learns_at(pass.number);
+  if (!adapts_ || !last) return;
+  kept_ = batch;
+  pass_ = pass;
+}
+
+void Compression::after_backward() { anew_ = anew_ || learns_; }
+
+std::vector<Compression::Event> Compression::after_update(const StepMemory& memory, double lr,
+                                                          double loss) {
+  std::vector<Event> events;
+  if (planner_ != nullptr && planner_->observe(memory, *parts_.budget)) {
+    anew_ = true;
+    events.emplace_back(planner_->report());
+  }
+  if (tracking_) tracking_->stepped(lr, loss);
+  if (tracks_) {
+    if (tracking_->after(step_)) anew_ = true;
+    if (const auto found = tracking_->report()) events.emplace_back(*found);
+  }
+  if (adapts_) {
+    {
+      const Stopwatch watch(adaptation_seconds_);
+      adapt(std::exchange(kept_, {}), step_, pass_);
+    }
+    anew_ = true;
+    Widths widths;
+    for (const auto& item : parts_.adaptive->items()) widths.bits.push_back(item.bits);
+    widths.average_bits = parts_.adaptive->average_bits();
+    widths.predicted_variance = parts_.adaptive->predicted_variance();
+    events.emplace_back(widths);
+    if (planner_ != nullptr) events.emplace_back(planner_->report());
+  }
+  return events;
+}
+
+bool Compression::adapt(const Batch& batch, int64_t step, const StepReplay& pass) {
+  if (!adaptation_) return false;
+  adaptation_->refresh(batch, step, pass);
+  return true;
+}
+
+Compression::State Compression::state() const {
+  State state;
+  if (parts_.adaptive != nullptr) state.adaptive = parts_.adaptive->state();
+  if (parts_.learner != nullptr) state.learned = parts_.learner->learned();
+  if (tracking_) state.tracking = tracking_->state();
+  if (planner_ != nullptr) state.planner = planner_->state();
+  if (const auto stats = offload_stats()) state.offload = *stats;
+  return state;
+}
+
+void Compression::restore(const State& state) {
+  const auto check = [](bool wanted, bool there, const char* what) {
+    FRUGAL_CHECK(wanted == there, "expected {} {}, got {}", wanted ? "the" : "no", what,
+                 there ? "some" : "none");
+  };
+  check(tracking_.has_value(), !state.tracking.empty(), "numbers of a tracker");
+  check(parts_.adaptive != nullptr, state.adaptive.has_value(), "widths of an adaptive policy");
+  check(parts_.learner != nullptr, !state.learned.empty(), "numbers of a policy that learns");
+  check(planner_ != nullptr, state.planner.has_value(), "state of a planner");
+  if (tracking_) tracking_->restore(state.tracking);
+  if (parts_.adaptive != nullptr) parts_.adaptive->restore(*state.adaptive);
+  if (parts_.learner != nullptr) parts_.learner->restore_learned(state.learned);
+  if (planner_ != nullptr) planner_->resume(*state.planner, *parts_.budget);
+  offload_before_ = state.offload;
+}
+
+std::optional<compress::OffloadStats> Compression::offload_stats() const {
+  const compress::PayloadStore* store = nullptr;
+  if (parts_.offload != nullptr) store = &parts_.offload->store();
+  if (store == nullptr) return std::nullopt;
+  return offload_before_ + store->stats();
+}
+
+std::optional<PlanReport> Compression::plan() const {
+  return planner_ != nullptr ? std::optional(planner_->report()) : std::nullopt;
+}
+
+std::optional<Convergence> Compression::convergence() const {
+  return tracking_ ? tracking_->report() : std::nullopt;
+}
+
+}  // namespace frugal::train

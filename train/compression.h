@@ -1,0 +1,118 @@
+// Compression: the one owner of the save policy while a network trains, and of all that steers it:
+// the planner of a memory budget, the adaptation of widths to measured sensitivities, the tracking
+// of the gradient's noise with its guard, and what the policy learns.
+//
+// A step calls, in this order:
+//   begin_step()        once
+//   before_forward()    for each batch of the step, before its forward pass under policy()
+//   after_backward()    for each batch, after its backward pass
+//   after_update()      once, after the optimizer's update
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "compress/offload/payload_store.h"
+#include "train/convergence.h"
+#include "train/planner.h"
+#include "train/policy_parts.h"
+#include "train/sensitivity.h"
+
+namespace frugal::train {
+
+// How saved activations are kept. The defaults are those of the program `frugal`.
+struct CompressionOptions {
+  // Of each element of what is packed. 0: everything is kept raw. A whole number: each tensor has
+  // this width. Another number, up to 16: tensors have widths by sensitivity, this many on average.
+  double bits = 4;
+  bool recipes = true;   // outputs that are cheap to rebuild are not kept
+  bool entropy = false;  // packed bytes are coded without loss
+  std::string offload;   // a folder for a file that packed bytes are moved to
+  int64_t offload_window = int64_t{256} << 20;  // bytes of them that stay in memory
+  int64_t min_elements = 16384;                 // tensors of at most this many elements stay raw
+
+  SensitivityOptions adaptation = {};            // of widths by sensitivity
+  std::optional<TrackingOptions> tracking = {};  // of the gradient's noise, with its guard
+  // Keeps a memory budget. Then make_policy must make a policy in which a BudgetPolicy is.
+  std::shared_ptr<Planner> planner = {};
+  // Makes the policy, in place of the first six options.
+  std::function<std::unique_ptr<SavePolicy>()> make_policy = {};
+};
+
+// The policy that the first six options ask for. `seed` drives the rounding. Errors: OptionError
+// for bits outside 0 and 1 to 16.
+std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
+                                        uint64_t seed);
+
+// Thread safety: none. The model must outlive it.
+class Compression {
+ public:
+  // Errors: those of make_policy and of Tracking.
+  Compression(Module& model, const CompressionOptions& options, uint64_t seed = 0);
+  Compression(const Compression&) = delete;
+  Compression& operator=(const Compression&) = delete;
+
+  SavePolicy* policy() const { return policy_.get(); }
+  const PolicyParts& parts() const { return parts_; }
+
+  void begin_step(int64_t step);  // `step` is counted from 1
+  // Begins forward pass `number` of the run, with a batch on the host. REQUIRES: no gradients
+  // before the first batch of a step.
+  void before_forward(const Batch& batch, const StepReplay& pass, bool last);
+  // May this pass be the replay of a recorded one? No: something is measured or learned in it.
+  bool is_usual() const { return !adapts_ && !tracks_ && !learns_; }
+  void after_backward();
+
+  // What happened in a step, for reports.
+  struct Widths {
+    std::vector<int> bits;  // of each packed tensor
+    double average_bits = 0, predicted_variance = 0;
+  };
+  using Event = std::variant<PlanReport, Convergence, Widths>;
+  // memory: of the step. lr: the rate of its update. loss: the mean over its batches.
+  std::vector<Event> after_update(const StepMemory& memory, double lr, double loss);
+  // Did decisions change since this was asked last? Then recorded steps are no longer right.
+  bool decided_anew() { return std::exchange(anew_, false); }
+
+  // Measures all sensitivities with the batch of a pass and sets the widths, as after step `step`.
+  // False: widths do not depend on sensitivities. REQUIRES: the policy decided that pass.
+  bool adapt(const Batch& batch, int64_t step, const StepReplay& pass);
+
+  // For checkpoints: all that later decisions depend on.
+  struct State {
+    std::optional<compress::AdaptivePolicy::State> adaptive;  // of an adaptive policy
+    compress::Learned learned;                                // of a Learner
+    std::vector<double> tracking;                             // see Tracking::state()
+    std::optional<Planner::State> planner;
+    compress::OffloadStats offload;  // of this run so far
+  };
+  State state() const;
+  void restore(const State& state);  // Errors: a state of other options; values that no run has
+
+  // Of the whole run; empty: nothing is moved to a file.
+  std::optional<compress::OffloadStats> offload_stats() const;
+  std::optional<PlanReport> plan() const;
+  std::optional<Convergence> convergence() const;
+  double adaptation_seconds() const { return adaptation_seconds_; }
+  double tracking_seconds() const { return tracking_ ? tracking_->seconds() : 0; }
+
+ private:
+  std::unique_ptr<SavePolicy> policy_;
+  PolicyParts parts_;
+  std::shared_ptr<Planner> planner_;
+  std::optional<Adaptation> adaptation_;
+  std::optional<Tracking> tracking_;
+  compress::OffloadStats offload_before_;  // of the parts of the run before this one
+
+  int64_t step_ = 0;
+  bool adapts_ = false, tracks_ = false, tracked_ = false, learns_ = false, anew_ = false;
+  Batch kept_;  // of a step that adapts, the last batch and its pass
+  StepReplay pass_;
+  double adaptation_seconds_ = 0;
+};
+
+}  // namespace frugal::train

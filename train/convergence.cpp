@@ -1,0 +1,232 @@
+#include "train/convergence.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/checkpoint.h"
+#include "core/random_streams.h"
+#include "core/stopwatch.h"
+#include "ops/dense/copy.h"
+#include "train/batch_spec.h"
+#include "train/option_error.h"
+
+namespace frugal::train {
+namespace {
+
+constexpr uint64_t kKeysOfPass = 1 << 20;  // more than a pass takes
+constexpr int kOwnNumbers = 5;             // of state(), before the tracker's
+
+// Decides for a part of a batch what the policy would for all of it: thresholds
+// of size would keep more of a part raw. Nobody is shown the gradients.
+class PartPolicy final : public SavePolicy {
+ public:
+  PartPolicy(SavePolicy& policy, int64_t samples, int64_t of)
+      : policy_(policy), samples_(samples), of_(of) {}
+  bool lossy() const override { return policy_.lossy(); }
+  bool rebuilds_signs() const override { return policy_.rebuilds_signs(); }
+  int64_t slice_bytes() const override { return policy_.slice_bytes(); }
+  Decision decide(const SaveInfo& info, const Tensor& value) override {
+    if (value.dim() == 0 || value.size(0) % samples_ != 0) return policy_.decide(info, value);
+    Shape shape = value.shape();
+    shape[0] = shape[0] / samples_ * of_;
+    SaveInfo whole = info;
+    whole.replay_elements = info.replay_elements / samples_ * of_;
+    const CategoryScope scope(value.storage()->category());
+    return policy_.decide(whole, Tensor::empty(shape, value.dtype(), kMeta));
+  }
+
+ private:
+  SavePolicy& policy_;
+  int64_t samples_, of_;
+};
+
+Batch copy_of(const Batch& batch, int64_t begin, int64_t end) {
+  const CategoryScope scope(Category::input);
+  Batch part = part_of(batch, begin, end);
+  part.input = ops::clone(part.input);
+  part.target = ops::clone(part.target);
+  for (auto& [name, tensor] : part.extras) tensor = ops::clone(tensor);
+  return part;
+}
+
+}  // namespace
+
+Tracking::Tracking(Module& model, PolicyParts policy, const TrackingOptions& options)
+    : model_(model), policy_(policy), options_(options) {
+  int64_t offset = 0;
+  for (const auto& p : model.parameters()) {
+    parameters_.push_back(*p.parameter);
+    leaves_.add("convergence", p.name, *p.parameter);
+    offsets_.push_back(offset);
+    offset += p.parameter->value().numel();
+  }
+  if (options.guard == 0) return;
+  if (bits() == 0)
+    throw OptionError("compression.guard",
+                      "expected a policy with a width to set: of a level other than L0, with "
+                      "stochastic or dithered rounding");
+  if (bits() < options.least_bits)
+    throw OptionError("compression.advanced.guard_min_bits",
+                      fmt::format("expected at most the {} bits to start with, got {}", bits(),
+                                  options.least_bits));
+  const compress::Adjustable::Range range = policy_.adjustable->fineness_range();
+  guard_.emplace(optim::VarianceGuardOptions{
+      options.guard, std::max(options.least_bits, range.least), range.most, range.step});
+}
+
+bool Tracking::due(int64_t step) const {
+  if (step % options_.interval == 0) return true;
+  if (!guard_) return false;
+  for (const int64_t part : {8, 4, 2})
+    if (step == std::max<int64_t>(options_.interval / part, 1)) return true;
+  return false;
+}
+
+std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64_t n, int64_t of,
+                                                        int64_t step, Draw draw) {
+  const RecomputeScope no_trace;
+  std::optional<compress::AdaptivePolicy::Probe> probe;
+  if (policy_.adaptive != nullptr) probe.emplace(*policy_.adaptive);
+  const compress::Learned learned =
+      policy_.learner != nullptr ? policy_.learner->learned() : compress::Learned{};
+  // Other samples drop other units.
+  Rng stream;
+  stream.restore(streams::kTrackingDropout.key(
+      options_.seed, static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass));
+  Context context;
+  context.rng = &stream;
+  context.checkpointed_blocks = options_.checkpointed_blocks;
+  begin_step(streams::kTrackingSteps.first + static_cast<uint64_t>(step) * kDraws + draw);
+  optim::GradientSketch sketch;
+  StepOptions how;
+  how.label_smoothing = options_.label_smoothing;
+  if (options_.checkpointed_blocks == 0)
+    how.leaf_done = [&](GradAccumulator& leaf) {
+      if (const auto found = leaves_.find(leaf)) sketch.add(leaf.whole(), offsets_[*found]);
+      leaf.set({});
+    };
+  model_.zero_grad();
+  PartPolicy policy(*policy_.policy, n, of);
+  const BatchResult result = forward_backward(model_, part, context, &policy, how);
+  if (options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
+  model_.zero_grad();
+  if (policy_.learner != nullptr) policy_.learner->restore_learned(learned);
+  packed_ = result.memory.packed;
+  if (!std::isfinite(result.loss) || !std::isfinite(sketch.squared_norm())) return std::nullopt;
+  return sketch;
+}
+
+void Tracking::before(const Batch& batch, int64_t step) {
+  const Stopwatch watch(seconds_);
+  const bool whole = options_.other != nullptr;  // then a batch is one sample
+  const int64_t of = whole ? 1 : batch.input.size(0);
+  const int64_t n = whole ? 1 : options_.held(of);
+  if (n == 0) return;
+  Pending pending{whole ? batch : copy_of(batch, 0, n), n, of, {}};
+  optim::GradientSamples& samples = pending.samples;
+  auto draw = [&](optim::GradientSketch& sketch, const Batch& part, Draw which) {
+    const auto found = gradient(part, n, of, step, which);
+    if (found) sketch = *found;
+    return found.has_value();
+  };
+  if (!draw(samples.first, pending.part, kFirst)) return;
+  // Where nothing is packed nothing is rounded.
+  if (packed_ == 0)
+    samples.second = samples.first;
+  else if (!draw(samples.second, pending.part, kSecond))
+    return;
+  if (!draw(samples.other, whole ? options_.other(step) : copy_of(batch, n, 2 * n), kOther)) return;
+  samples.weights_before = optim::sketch_of_values(parameters_);
+  pending_ = std::move(pending);
+}
+
+bool Tracking::after(int64_t step) {
+  const Stopwatch watch(seconds_);
+  if (!pending_) return false;
+  Pending pending = std::move(*pending_);
+  pending_.reset();
+  const auto later = gradient(pending.part, pending.n, pending.of, step, kLater);
+  if (!later) return false;
+  pending.samples.later = *later;
+  pending.samples.weights_after = optim::sketch_of_values(parameters_);
+  const auto n = static_cast<double>(pending.n);
+  if (measured_bits_ != bits()) tracker_.forget_added_variance();
+  const auto whole = static_cast<double>(options_.batch > 0 ? options_.batch : pending.of);
+  tracker_.measured(optim::moments_of(pending.samples, n / whole));
+  const double now = bits();
+  measured_bits_ = now;
+  if (!guard_ || tracker_.minibatch_variance() <= 0) return false;
+  const double next = guard_->next(now, tracker_.added_share(), tracker_.added_measurements());
+  const double got = next == now ? now : policy_.adjustable->set_fineness(next);
+  limited_ = got < next;
+  return got != now;
+}
+
+void Tracking::stepped(double lr, double loss) {
+  tracker_.stepped(lr / (1 - options_.momentum), loss);
+}
+
+double Tracking::bits() const {
+  return policy_.adjustable != nullptr ? policy_.adjustable->fineness() : 0;
+}
+
+std::optional<Convergence> Tracking::report() const {
+  if (tracker_.measurements() == 0) return std::nullopt;
+  const optim::ConvergenceBound bound = tracker_.bound();
+  Convergence found;
+  found.gradient_square = tracker_.gradient_square();
+  found.mean_gradient_square = tracker_.mean_gradient_square();
+  found.minibatch_variance = tracker_.minibatch_variance();
+  found.added_variance = tracker_.added_variance();
+  found.added_share = tracker_.added_share();
+  found.smoothness = tracker_.smoothness();
+  if (options_.sgd) {
+    found.alpha = tracker_.alpha();
+    found.bound = bound.value;
+    found.bound_uncompressed = bound.uncompressed;
+    found.bound_applies = bound.applies;
+  }
+  if (measured_bits_ > 0) found.bits = measured_bits_;
+  if (bits() > 0) found.next_bits = bits();
+  if (guard_) found.guard_limited = limited_;
+  return found;
+}
+
+std::vector<double> Tracking::state() const {
+  std::vector<double> numbers{bits(), measured_bits_, limited_ ? 1.0 : 0.0};
+  const std::vector<double> guard = guard_ ? guard_->state() : std::vector<double>{0, 0};
+  numbers.insert(numbers.end(), guard.begin(), guard.end());
+  const std::vector<double> tracked = tracker_.state();
+  numbers.insert(numbers.end(), tracked.begin(), tracked.end());
+  return numbers;
+}
+
+void Tracking::restore(const std::vector<double>& numbers) {
+  FRUGAL_CHECK(numbers.size() > kOwnNumbers, "[tracking] expected more than {} numbers, got {}",
+               kOwnNumbers, numbers.size());
+  const bool finite = std::all_of(numbers.begin(), numbers.end(),
+                                  [](double number) { return std::isfinite(number); });
+  FRUGAL_CHECK(finite, "[tracking] expected finite numbers, got one that is not");
+  FRUGAL_CHECK(numbers[1] >= 0, "[tracking] expected bits of the last measurement, got {}",
+               numbers[1]);
+  // A policy that keeps a state of its own has its width there.
+  const bool set =
+      guard_ && policy_.adaptive == nullptr && policy_.learner == nullptr && numbers[0] != bits();
+  if (guard_) {
+    const compress::Adjustable::Range range = policy_.adjustable->fineness_range();
+    FRUGAL_CHECK(!set || (range.least <= numbers[0] && numbers[0] <= range.most),
+                 "[guard] expected {} to {} bits, got {}", range.least, range.most, numbers[0]);
+    FRUGAL_CHECK(
+        numbers[3] >= 0 && numbers[4] >= 0 && numbers[4] <= optim::VarianceGuard::kPatience,
+        "[guard] expected bits that were too low and measurements to wait, got {} and {}",
+        numbers[3], numbers[4]);
+  }
+  tracker_.restore({numbers.begin() + kOwnNumbers, numbers.end()});
+  measured_bits_ = numbers[1];
+  limited_ = numbers[2] != 0;
+  if (!guard_) return;
+  if (set) policy_.adjustable->set_fineness(numbers[0]);
+  guard_->restore({numbers[3], numbers[4]});
+}
+
+}  // namespace frugal::train

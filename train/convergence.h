@@ -1,0 +1,105 @@
+// Watches, now and then, how noisy a run's gradients are and what compression adds, and lets a
+// guard choose the bits by it. Ref: optim/convergence.h, optim/variance_guard.h.
+//
+// A measurement takes four passes over `samples` of the batch, three before a step and one after
+// it; of subgraphs, which cannot be cut, over two whole ones. They leave no trace: streams,
+// statistics, the policy's state and the weights are as without it. Of each gradient only a sketch
+// is kept, and without checkpointing each parameter's gradient is dropped as soon as it is
+// complete. Variance is what differs between two roundings: a policy that rounds to nearest (AC-GC)
+// has none, and its bias is not seen here.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "optim/convergence.h"
+#include "optim/leaf_index.h"
+#include "optim/variance_guard.h"
+#include "train/policy_parts.h"
+#include "train/training_step.h"
+
+namespace frugal::train {
+
+struct TrackingOptions {
+  int64_t interval = 200;  // steps between measurements
+  int64_t samples = 32;    // of a batch, in a pass; at most half of the batch
+  // Of a batch that can be cut, what is kept through a step that is measured.
+  int64_t held(int64_t of) const { return std::min(samples, of / 2); }
+  int64_t batch = 0;  // samples of a whole step; with `other` its batches; 0: of the one measured
+  // Batches that cannot be cut are compared with this one, drawn apart from those of the steps.
+  std::function<Batch(int64_t step)> other = {};
+  bool sgd = true;  // of which the bound is
+  double momentum = 0, label_smoothing = 0;
+  int64_t checkpointed_blocks = 0;
+  uint64_t seed = 0;      // of dropout in the passes
+  double guard = 0;       // the allowed added over minibatch variance; 0: bits stay as they are
+  double least_bits = 1;  // of the guard
+};
+
+// What was found up to the last measurement. Fields are those of optim::ConvergenceTracker. alpha
+// and the bounds are of SGD, and empty with other optimizers.
+struct Convergence {
+  double gradient_square = 0, mean_gradient_square = 0;
+  double minibatch_variance = 0, added_variance = 0, added_share = 0;
+  double smoothness = 0;
+  std::optional<double> alpha, bound, bound_uncompressed;
+  std::optional<bool> bound_applies;
+  // Of the last measurement, and those that the guard chose by it (compress/policies/adjustable.h);
+  // empty where none can be set.
+  std::optional<double> bits, next_bits;
+  std::optional<bool> guard_limited;  // with a guard: more bits were wanted than a budget allows
+};
+
+class Tracking {
+ public:
+  // Errors: a guard of a policy that has no fineness to set.
+  Tracking(Module& model, PolicyParts policy, const TrackingOptions& options);
+
+  // Is there something to measure at step `step`, counted from 1? With a guard also at an eighth, a
+  // quarter and half of the first interval.
+  bool due(int64_t step) const;
+  // Before the forward pass of such a step, with its first batch. REQUIRES: no gradients. Nothing
+  // is measured with a batch of one sample or a gradient that is not finite.
+  void before(const Batch& batch, int64_t step);
+  // After its optimizer's step, whose gradients it drops. True if bits changed.
+  bool after(int64_t step);
+  // After every step, in any case.
+  void stepped(double lr, double loss);
+
+  std::optional<Convergence> report() const;   // empty before the first measurement
+  double seconds() const { return seconds_; }  // spent here
+  const optim::ConvergenceTracker& tracker() const { return tracker_; }
+
+  std::vector<double> state() const;
+  // The width of a policy that keeps a state of its own comes from there. Errors: numbers of
+  // another form, or not finite, or bits that the policy cannot have.
+  void restore(const std::vector<double>& numbers);
+
+ private:
+  enum Draw : uint64_t { kFirst, kSecond, kOther, kLater, kDraws };
+  // The gradient of `part`, n of a batch's `of` samples, rounded anew for each draw. nullopt: not
+  // finite.
+  std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t n, int64_t of,
+                                                int64_t step, Draw draw);
+  double bits() const;  // 0: none that can be set
+
+  Module& model_;
+  PolicyParts policy_;
+  TrackingOptions options_;
+  std::vector<Variable> parameters_;
+  optim::LeafIndex leaves_;
+  std::vector<int64_t> offsets_;  // of parameters in the joint gradient
+  optim::ConvergenceTracker tracker_;
+  std::optional<optim::VarianceGuard> guard_;
+  bool limited_ = false;  // at its last choice
+  struct Pending {
+    Batch part;
+    int64_t n = 0, of = 0;  // samples of it and of the batch
+    optim::GradientSamples samples;
+  };
+  std::optional<Pending> pending_;  // between before() and after()
+  int64_t packed_ = 0;              // bytes that the last pass packed
+  double measured_bits_ = 0;        // at the last measurement
+  double seconds_ = 0;
+};
+
+}  // namespace frugal::train

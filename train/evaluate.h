@@ -1,0 +1,26 @@
+// A model's loss and accuracy on a dataset.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "data/batch_source.h"
+#include "models/module.h"
+#include "train/batch_spec.h"
+#include "train/run_state.h"
+
+namespace frugal::train {
+
+// One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
+// when `stop` said so between two batches. `spec` says which metric the data are judged by.
+// Errors: a loss that is not finite.
+std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
+                                   const std::function<bool()>& stop = {});
+
+// Are outputs looked at, beside the loss and the number of right ones?
+bool needs_output(const BatchSpec& spec);
+
+// What the best epoch is chosen by, on the validation set where there is one: the data's metric, or
+// the accuracy where there is none or it is the perplexity.
+double score_of(const EpochResult& result, const BatchSpec& spec);
+
+}  // namespace frugal::train

@@ -1,0 +1,62 @@
+// Training steps on `meta`: the bytes of a run's steps, without its memory and its time.
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "compress/policies/adaptive_policy.h"
+#include "train/training_step.h"
+
+namespace frugal::train {
+
+// How to make a run's network, optimizer and batches on `meta`, and what its steps do with them.
+struct MetaRun {
+  std::function<std::shared_ptr<Module>(Device device)> make_model;
+  std::function<std::unique_ptr<Optimizer>(Module& model)> make_optimizer;
+  // A batch of so many samples, which need not be filled.
+  std::function<Batch(int64_t samples, Device device)> make_batch;
+  // The sizes of the batches that the loader holds ahead of one of so many samples; empty: none.
+  std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
+  // How many samples of a batch tracking holds through a step (train/convergence.h); empty: none.
+  std::function<int64_t(int64_t samples)> tracked = {};
+  bool has_blocks = true;          // may the network's blocks be recomputed?
+  bool evaluates_outputs = false;  // a metric reads the outputs of an evaluation
+  int64_t gradient_accumulation = 1;
+  double label_smoothing = 0;
+  bool in_backward = false;  // parameters are updated in the backward pass
+};
+
+// Steps of one run, whose model and optimizer it makes. Other tensors that are alive on `meta` do
+// not count. Thread safety: one thread; not within a step of another graph.
+class MetaStep {
+ public:
+  MetaStep(const MetaRun& run, int64_t batch);  // of batches of `batch` samples
+
+  // A step of the trainer that keeps tensors as `policy` says (null: everything raw), with batches
+  // of `batch` samples.
+  StepMemory step(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
+  // The peak of an evaluation with batches of `batch` samples.
+  int64_t evaluation(int64_t batch);
+  // The peak of measuring sensitivities with `samples` of `batch`. REQUIRES: `policy`, in which
+  // `adaptive` is, decided a whole step.
+  int64_t measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
+                    int64_t batch, int64_t checkpointed_blocks);
+  int64_t blocks();                         // that can be checkpointed
+  int64_t largest_parameter() const;        // bytes
+  bool convolves() const;                   // has the model convolutions?
+  int64_t steps() const { return steps_; }  // so far, with evaluations and measurements
+
+ private:
+  Batch batch(int64_t samples) const;
+  std::vector<Batch> in_flight(int64_t samples) const;
+  int64_t parameter_bytes() const;
+
+  MetaRun run_;
+  Device device_;
+  std::shared_ptr<Module> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  int64_t own_ = 0;  // bytes of model and optimizer
+  int64_t steps_ = 0;
+};
+
+}  // namespace frugal::train

@@ -1,0 +1,58 @@
+// Measures of classifiers, from counts that add up over batches: the result
+// does not depend on how samples were cut into batches. cpu tensors only.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace frugal::train {
+
+// How often each class was taken for each: for up to some thousand classes.
+class Confusion {
+ public:
+  explicit Confusion(int64_t classes);  // Errors: classes < 1
+
+  // logits [..., C] f32 or f64, target [...] i64; the largest logit is the prediction, the first of
+  // equals. Targets that are `ignore_index` do not count.  Errors: shapes that do not fit, targets
+  // outside [0, C).
+  void add(const Tensor& logits, const Tensor& target, int64_t ignore_index = -100);
+  void add(int64_t predicted, int64_t target);    // Errors: outside [0, C)
+  Confusion& operator+=(const Confusion& other);  // Errors: another number of classes
+
+  int64_t classes() const { return classes_; }
+  int64_t count(int64_t target, int64_t predicted) const;
+  int64_t total() const;
+  int64_t correct() const;
+
+  double accuracy() const;  // NaN of nothing
+  // 2 tp / (2 tp + fp + fn) of one class; 0 where it neither is nor was predicted.
+  double f1(int64_t positive = 1) const;
+  double macro_f1() const;  // the mean over classes
+  // Matthews' correlation; for more than two classes Gorodkin's R_K. 0 where predictions or targets
+  // are all of one class.  Ref: Matthews 1975; Gorodkin 2004.
+  double matthews() const;
+
+ private:
+  int64_t classes_;
+  std::vector<int64_t> counts_;  // [target, predicted]
+};
+
+// Multi-label: each of C questions of a sample has its own answer.
+class MultiLabelCounts {
+ public:
+  // logits [N, C] f32 or f64, target [N, C] of any dtype, in which above 0.5 is yes and below 0
+  // does not count; a logit above 0 says yes. mask [N] of any dtype: rows of 0 do not count;
+  // undefined: all count. Errors: shapes that do not fit.
+  void add(const Tensor& logits, const Tensor& target, const Tensor& mask = {});
+  MultiLabelCounts& operator+=(const MultiLabelCounts& other);
+
+  int64_t true_positives = 0, false_positives = 0, false_negatives = 0, true_negatives = 0;
+  int64_t correct() const { return true_positives + true_negatives; }
+  int64_t total() const { return correct() + false_positives + false_negatives; }
+  // 2 tp / (2 tp + fp + fn) over all questions; 0 where there is no yes. What GraphSAINT reports.
+  double micro_f1() const;
+  double accuracy() const;  // of single answers; NaN of nothing
+};
+
+}  // namespace frugal::train

@@ -1,0 +1,57 @@
+// What a run knows beside its tensors, and how it is written down.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "data/batch_source.h"
+#include "train/compression.h"
+#include "train/training_step.h"
+
+namespace frugal::train {
+
+// Sums over targets that count.
+struct Totals {
+  double loss = 0;
+  int64_t correct = 0, samples = 0;
+  void add(const BatchResult& batch);
+  double mean_loss() const { return samples > 0 ? loss / static_cast<double>(samples) : 0; }
+  double accuracy() const {
+    return samples > 0 ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
+  }
+};
+
+struct Evaluation {
+  double loss = 0, accuracy = 0;
+  int64_t samples = 0;
+  std::optional<double> metric = {};  // of BatchSpec::metric
+};
+
+// An epoch that ended with an evaluation.
+struct EpochResult {
+  int64_t epoch = 0, step = 0;  // both counted from 1
+  double train_loss = 0, train_accuracy = 0;
+  Evaluation test;
+  std::optional<Evaluation> validation;  // of data that have nodes or samples for it
+};
+
+// Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
+struct RunState {
+  static constexpr int64_t kVersion = 3;  // of how it is written; raised when that changes
+  int64_t step = 0;                       // optimizer steps done
+  int64_t batches = 0;  // forward passes done: numbers the streams of stochastic rounding
+  data::LoaderState loader;
+  RngKey rng;  // of dropout
+  Totals interval, epoch;
+  std::optional<EpochResult> last, best;
+  StepMemory memory;
+  Compression::State compression;
+  int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
+  bool finished = false;
+};
+
+// As text, in JSON, that a checkpoint's metadata hold.
+std::string text_of(const RunState& state);
+// Errors: another version; a key missing, of the wrong type, or with a value that no run has.
+RunState run_state_from(const std::string& text);
+
+}  // namespace frugal::train

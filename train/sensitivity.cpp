@@ -1,0 +1,130 @@
+#include "train/sensitivity.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/checkpoint.h"
+#include "ops/dense/elementwise.h"
+#include "ops/optimizer/sgd.h"
+#include "train/batch_spec.h"
+
+namespace frugal::train {
+namespace {
+
+// The gradient of `batch`, which leaves the parameters.
+std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& batch,
+                             const StepReplay& step) {
+  RecomputeScope no_trace;
+  Rng stream;
+  stream.restore(step.rng);
+  Context context;
+  context.rng = &stream;
+  context.checkpointed_blocks = step.checkpointed_blocks;
+  model.zero_grad();
+  begin_step(step.number);
+  const BatchResult result =
+      forward_backward(model, batch, context, &policy, {step.label_smoothing, 1, {}});
+  FRUGAL_CHECK(std::isfinite(result.loss), "[sensitivity] the loss is not finite");
+  std::vector<Tensor> all;
+  for (const auto& p : model.parameters()) all.push_back(p.parameter->grad());
+  model.zero_grad();
+  return all;
+}
+
+double squared_distance(const std::vector<Tensor>& a, std::vector<Tensor> b) {
+  CategoryScope scope(Category::workspace);
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() && b[i].defined()) sum += ops::sum_of_squares(ops::sub(a[i], b[i]));
+    b[i] = {};
+  }
+  return sum;
+}
+
+compress::AdaptivePolicy& adaptive_of(const PolicyParts& policy) {
+  FRUGAL_ASSERT(policy.adaptive != nullptr);
+  return *policy.adaptive;
+}
+
+}  // namespace
+
+std::vector<double> measure_sensitivity(Module& model, PolicyParts policy, const Batch& batch,
+                                        int64_t of, const StepReplay& step,
+                                        const std::vector<uint64_t>& seqs) {
+  compress::AdaptivePolicy& adaptive = adaptive_of(policy);
+  std::map<uint64_t, const compress::AdaptivePolicy::Item> items;
+  for (const auto& item : adaptive.items()) items.emplace(item.seq, item);
+  const double share = static_cast<double>(batch.input.size(0)) / static_cast<double>(of);
+  auto with_other = [&](std::optional<uint64_t> seq) {
+    const compress::AdaptivePolicy::Probe probe(adaptive, seq);
+    return gradient(model, *policy.policy, batch, step);
+  };
+  const std::vector<Tensor> base = with_other({});
+  std::vector<double> all;
+  for (const uint64_t seq : seqs) {
+    const auto& item = items.at(seq);
+    const double distance = squared_distance(base, with_other(seq));
+    FRUGAL_CHECK(std::isfinite(distance), "[sensitivity] the gradient is not finite");
+    all.push_back(share * distance / (2 * compress::AdaptivePolicy::variance(item, item.bits)));
+  }
+  return all;
+}
+
+Adaptation::Adaptation(Module& model, PolicyParts policy, const SensitivityOptions& options)
+    : model_(model), policy_(policy), adaptive_(adaptive_of(policy)), options_(options) {}
+
+bool Adaptation::due(int64_t step) const {
+  return step == options_.first || step % options_.interval == 0;
+}
+
+int64_t Adaptation::samples_for(const std::vector<compress::AdaptivePolicy::Item>& items,
+                                int64_t most, int64_t of) const {
+  constexpr double kMuch = 0.1;  // of the elements
+  double all = 0;
+  for (const auto& item : items) all += static_cast<double>(item.elements);
+  int64_t samples = std::min(options_.samples, most);
+  const auto mixed = [&] {
+    double elements = 0;
+    for (const auto& item : items)
+      if (!adaptive_.is_grouped_alike(item, samples, of))
+        elements += static_cast<double>(item.elements);
+    return elements;
+  };
+  while (samples < most && mixed() > kMuch * all) samples = std::min(2 * samples, most);
+  return samples;
+}
+
+void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
+  std::vector<compress::AdaptivePolicy::Item> items = adaptive_.items();
+  std::erase_if(items,
+                [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
+  if (items.empty()) return;
+  // The last batch of an epoch may be shorter: sensitivities stay those of whole ones.
+  // A graph stays whole, which costs as much as a step.
+  const bool whole = !is_divisible(batch);
+  const int64_t n = whole || options_.batch == 0 ? batch.input.size(0) : options_.batch;
+  const int64_t most = options_.most ? options_.most() : batch.input.size(0);
+  if (most == 0) return;
+  const int64_t samples = whole ? n : samples_for(items, std::min(batch.input.size(0), most), n);
+  std::stable_sort(items.begin(), items.end(),
+                   [](const auto& a, const auto& b) { return a.measured < b.measured; });
+  const bool started = std::any_of(items.begin(), items.end(),
+                                   [](const auto& item) { return item.sensitivity.has_value(); });
+  if (started) {
+    // One pass more for the gradient that the others are compared with.
+    const double passes =
+        options_.share * static_cast<double>(options_.interval * n) / static_cast<double>(samples);
+    const auto affordable = std::max<int64_t>(static_cast<int64_t>(passes) - 1, 1);
+    if (affordable < static_cast<int64_t>(items.size()))
+      items.resize(static_cast<size_t>(affordable));
+  }
+  std::vector<uint64_t> seqs;
+  for (const auto& item : items) seqs.push_back(item.seq);
+  const Batch part = part_of(batch, 0, samples);
+  const std::vector<double> found = measure_sensitivity(model_, policy_, part, n, replay, seqs);
+  for (size_t i = 0; i < seqs.size(); ++i)
+    adaptive_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
+  options_.allocate ? options_.allocate() : adaptive_.allocate();
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,71 @@
+// Measures how much the rounding of each packed tensor adds to the gradient's variance, and gives
+// an adaptive policy its widths. Ref: Liu et al. 2022 (GACT), algorithm 1.
+//
+// The gradient is taken twice, with all seeds equal but tensor l's: c_l = |g0 - g1|^2 / (2 S_l(b)).
+// That costs a forward and a backward pass for each tensor. Here the passes take `samples` of the
+// batch: samples add independent terms to a mean, so c_l goes with 1 / batch, and the same number
+// costs samples / batch of the price. A refresh takes as many tensors as `share` of the samples of
+// an interval allow, those that were measured longest ago first; the first one takes them all. It
+// takes more samples where the groups of much that is packed would mix channels with fewer:
+// rounding of those is coarser than that of the whole batch. A tensor that the policy keeps raw has
+// no rounding to measure: its last sensitivity stays.
+#pragma once
+#include <functional>
+
+#include "train/policy_parts.h"
+#include "train/training_step.h"
+
+namespace frugal::train {
+
+struct SensitivityOptions {
+  int64_t interval = 1000;  // steps between refreshes
+  int64_t first = 50;       // the step of the first
+  int64_t batch = 0;        // samples of a whole batch; 0: of the one that is measured
+  int64_t samples = 32;     // of the batch; all if the batch is smaller
+  double share = 0.01;      // of the samples of an interval
+  // Up to how many are taken where fewer would be grouped otherwise; 0: nothing is measured. None:
+  // all.
+  std::function<int64_t()> most = {};
+  // Gives the policy its widths after a refresh; none: its own allocate().
+  std::function<void()> allocate = {};
+};
+
+// How a step was made, to make it again.
+struct StepReplay {
+  uint64_t number = 0;  // of begin_step()
+  RngKey rng;           // of dropout, before it
+  double label_smoothing = 0;
+  int64_t checkpointed_blocks = 0;
+};
+
+// c_l of the tensors `seqs` for the whole batch of `of` samples, measured with `batch`, a part of
+// it. Gradients are dropped before and after, and one copy of them lives meanwhile; parameters,
+// buffers, the policy's state and random streams stay as they are. REQUIRES: the policy, in which
+// an AdaptivePolicy is, decided a whole step of this model. Errors: a loss or a gradient that is
+// not finite.
+std::vector<double> measure_sensitivity(Module& model, PolicyParts policy, const Batch& batch,
+                                        int64_t of, const StepReplay& step,
+                                        const std::vector<uint64_t>& seqs);
+
+class Adaptation {
+ public:
+  // REQUIRES: an AdaptivePolicy in `policy`.
+  Adaptation(Module& model, PolicyParts policy, const SensitivityOptions& options);
+  // Is there something to do after step `step`, counted from 1?
+  bool due(int64_t step) const;
+  // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
+  // batch.
+  void refresh(const Batch& batch, int64_t step, const StepReplay& replay);
+
+ private:
+  // At most `most`, of a batch of `of`.
+  int64_t samples_for(const std::vector<compress::AdaptivePolicy::Item>& items, int64_t most,
+                      int64_t of) const;
+
+  Module& model_;
+  PolicyParts policy_;
+  compress::AdaptivePolicy& adaptive_;  // in policy_
+  SensitivityOptions options_;
+};
+
+}  // namespace frugal::train

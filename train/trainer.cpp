@@ -1,0 +1,344 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "core/integers.h"
+#include "core/random_streams.h"
+#include "models/graph_layers.h"
+#include "ops/precision.h"
+#include "optim/averaged.h"
+#include "optim/clip.h"
+#include "train/captured_step.h"
+#include "train/evaluate.h"
+#include "train/option_error.h"
+
+namespace frugal::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The averages of parameters that are evaluated; nullptr where the optimizer keeps none.
+optim::Ema* average_of(Optimizer& optimizer) {
+  auto* const averaged = dynamic_cast<optim::Averaged*>(&optimizer);
+  return averaged != nullptr ? &averaged->average() : nullptr;
+}
+
+// What a plan asks for, and what compression must know of the steps.
+TrainerOptions completed(TrainerOptions options, Device device) {
+  CompressionOptions& compression = options.compression;
+  int64_t most_reserved = 0;
+  if (compression.planner != nullptr) {
+    const PlannedSettings planned = compression.planner->settings();
+    options.checkpointed_blocks = planned.checkpointed_blocks;
+    ops::set_convolution_workspace(planned.workspace_limit);
+    // A budget of the peak is one of the memory that is held, too.
+    if (!compression.planner->of_activations()) most_reserved = compression.planner->limit();
+  }
+  allocator(device).set_most_reserved(most_reserved);
+  if (compression.tracking) {
+    compression.tracking->label_smoothing = options.label_smoothing;
+    compression.tracking->checkpointed_blocks = options.checkpointed_blocks;
+    compression.tracking->seed = options.seed;
+  }
+  return options;
+}
+
+}  // namespace
+
+// What one step holds while it runs.
+struct Trainer::Step {
+  Step(int64_t batches, Optimizer& optimizer, double rate)
+      : lr(rate), parts(batches), weights(batches), in_backward(optimizer, rate) {}
+  Clock::time_point begin = Clock::now();
+  double lr;
+  int64_t parts, samples = 0, units = 0;
+  PartWeights weights;
+  UpdateInBackward in_backward;
+  Context context;
+  StepOptions how;
+  StepMemory memory;
+  double loss = 0, norm = 0;
+  double watched = 0;    // seconds of measurements before this step
+  bool updated = false;  // the update was part of the pass, and so was the norm
+};
+
+Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
+                 data::BatchSource& batches, TrainerOptions options)
+    : options_(completed(std::move(options), model.device())),
+      model_(model),
+      optimizer_(optimizer),
+      schedule_(std::move(schedule)),
+      batches_(batches),
+      device_(model.device()),
+      compression_(model, options_.compression, options_.seed),
+      rng_(streams::kDropout.rng(options_.seed)) {
+  if (options_.patience > 0 && options_.validation == nullptr)
+    throw OptionError("train.patience", "expected 0 without a validation set");
+  if constexpr (kHasCuda)
+    if (options_.cuda_graphs) {
+      if (options_.in_backward || compression_.offload_stats() ||
+          options_.gradient_accumulation > 1)
+        throw OptionError("cuda_graphs",
+                          "expected false with optim.in_backward, compression.offload or "
+                          "train.gradient_accumulation");
+      captured_ = std::make_shared<CapturedStep>(model_, compression_.policy());
+    }
+  for (const auto& p : model_.parameters()) parameters_.push_back(*p.parameter);
+  const int64_t per_epoch = ceil_div(batches_.batches(), options_.gradient_accumulation);
+  steps_ = options_.steps > 0 ? options_.steps : options_.epochs * per_epoch;
+  epochs_ = ceil_div(steps_, per_epoch);
+  if (options_.folder == nullptr) return;
+  if (options_.folder->has_checkpoint()) {
+    state_ = options_.folder->load(model_, optimizer_);
+    try {
+      restore(per_epoch);
+    } catch (const std::exception& e) {
+      throw Error(
+          fmt::format("[checkpoint] the state of the run in {} does not fit its "
+                      "configuration: {}",
+                      options_.folder->path(), e.what()));
+    }
+    save_average();
+  }
+  options_.folder->start_metrics(state_.metrics_bytes);
+}
+
+void Trainer::restore(int64_t per_epoch) {
+  const auto [epoch, next_batch] = state_.loader;
+  batches_.seek(state_.loader);
+  FRUGAL_CHECK(state_.step <= steps_ && epoch <= epochs_,
+               "expected a step of at most {} and an epoch of at most {}, got {} and {}", steps_,
+               epochs_, state_.step, epoch);
+  const int64_t parts = options_.gradient_accumulation;
+  FRUGAL_CHECK(state_.step == epoch * per_epoch + ceil_div(next_batch, parts) &&
+                   state_.batches == epoch * batches_.batches() + next_batch,
+               "expected the step and the batches of epoch {} and batch {}, got {} and {}", epoch,
+               next_batch, state_.step, state_.batches);
+  FRUGAL_CHECK(state_.rng.seed == rng_.state().seed && state_.rng.offset >= streams::kDropout.first,
+               "expected a stream of the seed {}, got one of {} at {}", options_.seed,
+               state_.rng.seed, state_.rng.offset);
+  rng_.restore(state_.rng);
+  compression_.restore(state_.compression);
+}
+
+bool Trainer::epoch_over() const {
+  return batches_.state().next_batch == batches_.batches() || state_.step == steps_;
+}
+
+bool Trainer::run() {
+  const int64_t every = options_.checkpoint_interval;
+  while (!state_.finished) {
+    if (stopped_ || (options_.stop && options_.stop())) {
+      stopped_ = false;
+      checkpoint();
+      return false;
+    }
+    if (epoch_over()) {
+      if (finish_epoch()) checkpoint();
+      continue;
+    }
+    step();
+    if (options_.folder != nullptr) options_.folder->keep();
+    if (every > 0 && state_.step % every == 0 && !epoch_over()) checkpoint();
+  }
+  return true;
+}
+
+void Trainer::step() {
+  const int64_t left = batches_.batches() - batches_.state().next_batch;
+  Step step(std::min(options_.gradient_accumulation, left), optimizer_, schedule_->lr(state_.step));
+  start(step);
+  compression_.begin_step(state_.step + 1);
+  for (int64_t part = 0; part < step.parts; ++part) add_batch(step, part);
+  update(step);
+  ++state_.step;
+  end_peak(device_, step.memory);
+  state_.memory.raise(step.memory);
+  for (const auto& event : compression_.after_update(step.memory, step.lr, step.loss))
+    if (options_.on_event) options_.on_event(event, state_.step);
+  if constexpr (kHasCuda)
+    if (compression_.decided_anew() && captured_ != nullptr) captured_->forget();
+  finish(step);
+}
+
+void Trainer::start(Step& step) {
+  // So that a step takes the same memory in a run that was cut before it.
+  if (auto* graph = dynamic_cast<models::GraphModule*>(&model_)) graph->forget_idle();
+  step.watched = compression_.adaptation_seconds() + compression_.tracking_seconds();
+  begin_peak(device_);
+  model_.zero_grad();
+  step.context.rng = &rng_;
+  step.context.checkpointed_blocks = options_.checkpointed_blocks;
+  step.how.label_smoothing = options_.label_smoothing;
+  if (options_.in_backward) step.how.leaf_done = step.in_backward.leaf_done();
+}
+
+void Trainer::add_batch(Step& step, int64_t part) {
+  last_batch_ = batches_.state();
+  last_rng_ = rng_.state();
+  Batch batch = *batches_.next();
+  step.how.weight = step.weights.next(batch);
+  step.units += units_of(options_.spec, batch);
+  compression_.before_forward(batch,
+                              {static_cast<uint64_t>(state_.batches), last_rng_,
+                               options_.label_smoothing, options_.checkpointed_blocks},
+                              part + 1 == step.parts);
+  const BatchResult result = pass(std::move(batch), step);
+  compression_.after_backward();
+  check_finite(result.loss, "loss");
+  step.loss += result.loss * step.how.weight;
+  step.memory.raise(result.memory);
+  step.samples += result.samples;
+  ++state_.batches;
+  state_.interval.add(result);
+  state_.epoch.add(result);
+}
+
+BatchResult Trainer::pass(Batch batch, Step& step) {
+  if constexpr (kHasCuda)
+    if (captured_ != nullptr) {
+      if (compression_.is_usual()) {
+        const StepUpdate update{optimizer_, step.lr, true, options_.clip_norm};
+        const CapturedResult result =
+            captured_->run(std::move(batch), step.context, step.how,
+                           static_cast<uint64_t>(state_.batches), &update);
+        step.updated = result.updated;
+        step.norm = result.norm;
+        return result.batch;
+      }
+      captured_->forget();  // so that no gradients are there beside those that are measured
+    }
+  return forward_backward(model_, std::move(batch), step.context, compression_.policy(), step.how);
+}
+
+void Trainer::update(Step& step) {
+  if (const double factor = step.weights.factor(); factor != 1) {
+    optim::scale_grads(parameters_, factor);
+    step.loss *= factor;
+  }
+  if (!step.updated)
+    step.norm = options_.in_backward     ? step.in_backward.norm()
+                : options_.clip_norm > 0 ? optim::clip_grad_norm(parameters_, options_.clip_norm)
+                                         : optim::grad_norm(parameters_);
+  check_finite(step.norm, "gradient norm");
+  if (!step.updated) optimizer_.step(step.lr);
+}
+
+void Trainer::finish(Step& step) {
+  const double watched =
+      compression_.adaptation_seconds() + compression_.tracking_seconds() - step.watched;
+  times_.add(std::chrono::duration<double>(Clock::now() - step.begin).count() - watched,
+             step.samples, step.units);
+  StepReport report;
+  report.epoch = batches_.state().epoch + 1;
+  report.step = state_.step;
+  report.lr = step.lr;
+  report.gradient_norm = step.norm;
+  const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
+  report.loss = recent.mean_loss();
+  report.accuracy = recent.accuracy();
+  report.logs = state_.step % options_.log_interval == 0;
+  if (options_.on_step && !options_.on_step(report)) stopped_ = true;
+  if (report.logs) state_.interval = {};
+}
+
+void Trainer::check_finite(double value, const char* what) {
+  if (std::isfinite(value)) return;
+  batches_.seek(last_batch_);
+  rng_.restore(last_rng_);
+  Context context;
+  context.rng = &rng_;
+  const std::string where = find_nonfinite(model_, *batches_.next(), context);
+  throw Error(
+      fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
+                  "is kept. Try a lower optim.lr (this step's rate is {}), optim.clip_norm, or a "
+                  "longer warm-up",
+                  state_.step + 1, what, value, where.empty() ? "none, a sum overflows" : where,
+                  schedule_->lr(state_.step)));
+}
+
+bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
+  if (options_.patience > 0) return a.validation->loss < b.validation->loss;
+  return score_of(a, options_.spec) > score_of(b, options_.spec);
+}
+
+bool Trainer::evaluate_epoch(EpochReport& report) {
+  std::optional<Evaluation> validation;
+  std::optional<optim::Ema::Swap> average;
+  if (optim::Ema* const ema = average_of(optimizer_)) average.emplace(*ema);
+  if (options_.validation != nullptr &&
+      !(validation = evaluate(model_, *options_.validation, options_.spec, options_.stop)))
+    return false;
+  const auto test = evaluate(model_, *options_.test, options_.spec, options_.stop);
+  if (!test) return false;
+  FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
+               test->loss, "; the last checkpoint is kept");
+  state_.last = {report.epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(),
+                 *test,        validation};
+  report.result = state_.last;
+  if (state_.best && !is_better(*state_.last, *state_.best)) return true;
+  state_.best = state_.last;
+  if (options_.folder != nullptr) options_.folder->save_best(state_, model_, average.has_value());
+  return true;
+}
+
+bool Trainer::finish_epoch() {
+  EpochReport report;
+  report.epoch = batches_.state().epoch + 1;
+  report.step = state_.step;
+  report.train_loss = state_.epoch.mean_loss();
+  report.train_accuracy = state_.epoch.accuracy();
+  report.last = state_.step == steps_;
+  if (options_.test != nullptr && (report.last || report.epoch % options_.eval_interval == 0) &&
+      !evaluate_epoch(report))
+    return false;
+  // At epochs with an evaluation alone, so that the last weights are those that it judges.
+  report.out_of_patience = report.result && options_.patience > 0 && state_.best &&
+                           report.epoch - state_.best->epoch >= options_.patience;
+  if (options_.on_epoch && !options_.on_epoch(report)) stopped_ = true;
+  state_.epoch = {};
+  state_.finished = report.last || report.out_of_patience;
+  if (!state_.finished) batches_.next();  // the end of the epoch: moves on to the next
+  return true;
+}
+
+void Trainer::checkpoint() {
+  if (options_.folder == nullptr) return;
+  state_.loader = batches_.state();
+  state_.rng = rng_.state();
+  state_.compression = compression_.state();
+  options_.folder->save(state_, model_, optimizer_);
+  save_average();
+  if (options_.on_checkpoint && !state_.finished) options_.on_checkpoint(state_.step);
+}
+
+void Trainer::save_average() {
+  optim::Ema* const ema = average_of(optimizer_);
+  if (ema == nullptr || options_.folder == nullptr) return;
+  const optim::Ema::Swap average(*ema);
+  options_.folder->save_average(state_, model_);
+}
+
+Speed Trainer::speed() const {
+  Speed speed;
+  speed.samples_per_second = times_.samples_per_second();
+  speed.unit = unit_of(options_.spec);
+  speed.units_per_second = times_.units_per_second();
+  const double adapted = compression_.adaptation_seconds();
+  const double tracked = compression_.tracking_seconds();
+  const double all = times_.seconds() + adapted + tracked;
+  if (all > 0) speed.adaptation_share = adapted / all;
+  if (all > 0) speed.tracking_share = tracked / all;
+  speed.step_ms_median = 1000 * times_.median();
+  return speed;
+}
+
+std::optional<EpochResult> fit(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
+                               data::BatchSource& batches, const TrainerOptions& options) {
+  Trainer trainer(model, optimizer, std::move(schedule), batches, options);
+  trainer.run();
+  return trainer.state().last;
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,151 @@
+// Trainer: trains a network on batches, with saved activations compressed.
+//
+//   train::Trainer trainer(model, optimizer, optim::constant_schedule(0.1), loader,
+//                          {.epochs = 5, .test = &test, .compression = {.bits = 4}});
+//   trainer.run();
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/batch_source.h"
+#include "models/module.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "train/batch_spec.h"
+#include "train/compression.h"
+#include "train/run_folder.h"
+#include "train/run_state.h"
+#include "train/step_times.h"
+#include "train/training_step.h"
+
+namespace frugal::train {
+
+class CapturedStep;
+
+// A step that has ended.
+struct StepReport {
+  int64_t epoch = 0, step = 0;       // from 1
+  double lr = 0, gradient_norm = 0;  // the norm before clipping
+  double loss = 0, accuracy = 0;     // over the steps since the last one with `logs`
+  bool logs = false;                 // the log_interval ends with this step
+};
+
+// An epoch that has ended.
+struct EpochReport {
+  int64_t epoch = 0, step = 0;  // from 1
+  double train_loss = 0, train_accuracy = 0;
+  std::optional<EpochResult> result = {};  // of an epoch that was evaluated
+  bool last = false;
+  bool out_of_patience = false;  // so many epochs had no lower validation loss: training ends
+};
+
+struct TrainerOptions {
+  int64_t epochs = 10;
+  int64_t steps = 0;                  // where not 0, in place of epochs
+  int64_t gradient_accumulation = 1;  // batches of a step
+  double label_smoothing = 0;
+  double clip_norm = 0;             // the most that a gradient's norm may be; 0: no limit
+  bool in_backward = false;         // parameters are updated in the backward pass
+  int64_t checkpointed_blocks = 0;  // that are recomputed; a planner may raise this
+  int64_t log_interval = 50;        // steps
+  int64_t eval_interval = 1;        // epochs
+  int64_t checkpoint_interval = 0;  // steps; 0: after each epoch only
+  int64_t patience = 0;             // epochs without a lower validation loss; 0: no end by it
+  uint64_t seed = 0;                // of dropout and of rounding
+  bool cuda_graphs = false;         // steps are recorded and replayed
+
+  // Both may be null, and must outlive the trainer. Without `test` nothing is evaluated.
+  data::BatchSource* test = nullptr;
+  data::BatchSource* validation = nullptr;
+  // Of the batches: kind and metric count.
+  BatchSpec spec = {};
+
+  CompressionOptions compression = {};
+  std::shared_ptr<RunFolder> folder = {};  // for checkpoints; null: nothing is written
+
+  // Called after each step and each epoch, before its checkpoint. False: the run ends there.
+  std::function<bool(const StepReport& report)> on_step = {};
+  std::function<bool(const EpochReport& report)> on_epoch = {};
+  // Called with what steers compression found or decided, after step `step`.
+  std::function<void(const Compression::Event& event, int64_t step)> on_event = {};
+  // Called after each checkpoint of a run that goes on.
+  std::function<void(int64_t step)> on_checkpoint = {};
+  // Asked between steps and between batches of an evaluation: true ends the run at once.
+  std::function<bool()> stop = {};
+};
+
+struct Speed {
+  double samples_per_second = 0;  // of training, without evaluation
+  std::string unit = "images";    // what is counted beside samples: see unit_of()
+  double units_per_second = 0;
+  double step_ms_median = 0;    // see StepTimes
+  double adaptation_share = 0;  // of the time of training, to measure sensitivities
+  double tracking_share = 0;    // and to watch convergence
+};
+
+// After equal numbers of steps, weights and reports are equal to the bit, however often the run was
+// interrupted, and on any number of threads except for what oneDNN sums up by threads
+// (ARCHITECTURE.md). Thread safety: none.
+class Trainer {
+ public:
+  // Goes on from the checkpoint in options.folder, if there is one. The first four must outlive the
+  // trainer. Errors: OptionError for options that contradict each other; those of the checkpoint.
+  Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
+          data::BatchSource& batches, TrainerOptions options = {});
+
+  // Trains until the last step, or until a callback ends the run; then a checkpoint is written and
+  // another trainer can go on from it. True: the run has come to its end.
+  // Errors: a loss or gradient that is not finite, naming the step and the first such tensor (the
+  // last checkpoint stays); OutOfMemory.
+  bool run();
+
+  int64_t steps() const { return steps_; }    // of the whole run
+  int64_t epochs() const { return epochs_; }  // the same
+  const RunState& state() const { return state_; }
+  const StepTimes& times() const { return times_; }
+  Speed speed() const;
+  const Compression& compression() const { return compression_; }
+
+ private:
+  struct Step;
+  void restore(int64_t per_epoch);
+  void step();
+  void start(Step& step);
+  void add_batch(Step& step, int64_t part);
+  void update(Step& step);
+  void finish(Step& step);
+  BatchResult pass(Batch batch, Step& step);
+  bool epoch_over() const;
+  bool finish_epoch();  // false: options_.stop said so during the evaluation
+  bool evaluate_epoch(EpochReport& report);
+  bool is_better(const EpochResult& a, const EpochResult& b) const;
+  void checkpoint();
+  void save_average();  // where the optimizer keeps averages
+  // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
+  void check_finite(double value, const char* what);
+
+  TrainerOptions options_;
+  Module& model_;
+  Optimizer& optimizer_;
+  optim::SchedulePtr schedule_;
+  data::BatchSource& batches_;
+  Device device_;
+  Compression compression_;
+  std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
+  std::vector<Variable> parameters_;
+  Rng rng_;
+  RunState state_;
+  data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it
+  RngKey last_rng_;
+  int64_t epochs_ = 0, steps_ = 0;
+  bool stopped_ = false;  // by a callback
+  StepTimes times_;
+};
+
+// Trains with a trainer of these options and returns the last evaluation of a run with a test set.
+std::optional<EpochResult> fit(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
+                               data::BatchSource& batches, const TrainerOptions& options = {});
+
+}  // namespace frugal::train

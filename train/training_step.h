@@ -1,0 +1,113 @@
+// One batch forward and backward, in the order that keeps memory low.
+#pragma once
+#include "autograd/engine.h"
+#include "autograd/saved_tensor.h"
+#include "core/memory.h"
+#include "data/dataset.h"
+#include "models/module.h"
+#include "ops/graph/graph.h"
+#include "ops/options.h"
+#include "optim/optimizer.h"
+#include "train/targets.h"
+
+namespace frugal::train {
+
+// Bytes on the device. activation and packed: live when the forward pass had ended (packed is the
+// part of the sum that is compressed); peak: the highest total of a step, with its breakdown.
+struct StepMemory {
+  int64_t activation = 0, packed = 0, peak = 0;
+  CategoryBytes at_peak{};
+  int64_t saved() const { return activation + packed; }
+  void raise(const StepMemory& other);  // keeps the higher of each measure
+};
+
+// Starts a step's measure and ends it.
+void begin_peak(Device device);
+void end_peak(Device device, StepMemory& memory);
+// What is live between forward and backward.
+void measure_saved(Device device, StepMemory& memory);
+
+struct BatchResult {
+  double loss = 0;  // mean over the targets that count
+  // Targets that are not kIgnored: of samples, tokens or nodes, or of each label of a node.
+  int64_t counted = 0;
+  int64_t correct = 0;  // of them, those that are the highest output, or a label's right answer
+  int64_t samples = 0;
+  StepMemory memory;  // activation and packed
+};
+
+struct StepOptions {
+  double label_smoothing = 0;
+  double weight = 1;      // of this batch's loss in the gradient
+  LeafFn leaf_done = {};  // see backward()
+};
+
+// The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss
+// is the cross-entropy, or of several labels the mean binary one; with an extra node_weight the
+// weighted sum of the nodes' losses. On meta the numbers are 0. Without keep_output there is no
+// output: that of a HeadedModule, where it is large, is made in parts.
+struct Outcome {
+  Variable output, loss;
+  BatchResult result;
+};
+Outcome run_forward(Module& model, Batch& batch, Context& context,
+                    const CrossEntropyOptions& options = {}, bool keep_output = true);
+
+// The same in two parts: what the device does, and what the host reads of it, which may be later.
+struct ForwardPass {
+  Variable output;  // where it is kept: a loss may write over one that is not
+  Variable loss;
+  Tensor target;  // of the rows that were judged
+  Tensor top;     // their highest outputs, i64; of several labels on CUDA, outputs above 0 as bits
+  BatchResult result;
+  std::shared_ptr<const ops::Csr> groups;  // of the rows that were judged, for backward
+};
+ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
+                         const CrossEntropyOptions& options, bool keep_output);
+BatchResult read(const ForwardPass& pass);
+
+// Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
+// there is no backward. On meta the loss is 0 and nothing is counted as correct.
+BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
+                             const StepOptions& options);
+
+// Updates each parameter as soon as its gradient is complete, and drops the gradient, so that
+// gradients are never all alive. Parameters stay as they are from the first gradient on that is not
+// finite.
+class UpdateInBackward {
+ public:
+  UpdateInBackward(Optimizer& optimizer, double lr) : optimizer_(optimizer), lr_(lr) {}
+  LeafFn leaf_done();   // REQUIRES: this outlives the backward pass
+  double norm() const;  // of the whole gradient
+
+ private:
+  Optimizer& optimizer_;
+  double lr_, squares_ = 0;
+};
+
+// Targets that count: of samples, tokens or nodes, or of each label of a node. `target` on the
+// host.
+int64_t counted_targets(const Tensor& target);
+
+// Weights of the batches of one accumulated step, so that its loss is the mean over all their
+// targets that count. How many these are is known when the last batch has come; so a batch weighs
+// as its targets do beside those of the first batch, and in the end all gradients are multiplied by
+// factor(). Sampled subgraphs whose nodes have weights estimate the loss of the whole graph each;
+// they weigh the same.
+class PartWeights {
+ public:
+  explicit PartWeights(int64_t parts) : parts_(parts) {}
+  double next(const Batch& batch);  // StepOptions::weight; the batch is still on the host
+  double factor() const;            // 1 where all batches have as many targets as the first
+
+ private:
+  int64_t parts_;
+  double first_ = 0, sum_ = 0;  // targets that count: of the first batch that has any, of all
+};
+
+// Looks for the first value that is not finite: in the parameters, their gradients, the batch's
+// input, in what a forward pass of the batch saves, in its order, the buffers and the output.
+// Empty: all are finite. The buffers change as in any forward pass.
+std::string find_nonfinite(Module& model, const Batch& batch, Context& context);
+
+}  // namespace frugal::train
