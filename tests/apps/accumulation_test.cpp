@@ -12,6 +12,9 @@
 #include "train/training_step.h"
 
 namespace frugal::apps {
+
+using namespace train;
+
 namespace {
 
 constexpr int64_t kRows = 6, kClasses = 4;

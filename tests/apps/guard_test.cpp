@@ -98,11 +98,11 @@ TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on afte
       other->step(i);
       if (i == 9) stop_and_resume(other, row.compression);
     }
-    const Json json = p.tracking->json();
-    CAPTURE(json.dump());
-    CHECK(json["guard_limited"] == false);
-    CHECK((json["next_bits"] > start) == row.rises);
-    CHECK(json["next_bits"] != start);
+    const Convergence found = p.tracking->report().value();
+    CAPTURE(found.added_share);
+    CHECK(found.guard_limited == false);
+    CHECK((found.next_bits.value() > start) == row.rises);
+    CHECK(found.next_bits != start);
     CHECK(other->tracking->state() == p.tracking->state());
   }
 }
@@ -114,7 +114,7 @@ TEST_CASE(
   REQUIRE(policy.plan()->mode == compress::BudgetPlan::mixed);
   const double start = policy.fineness();
   for (int64_t i = 1; i <= 16; ++i) roomy.step(i);
-  CHECK(roomy.tracking->json()["next_bits"] < start);
+  CHECK(roomy.tracking->report()->next_bits.value() < start);
   CHECK(policy.bits() != policy.plan()->bits);
   for (const auto& [seq, bits] : policy.bits()) CHECK(bits <= policy.plan()->bits.at(seq));
 
@@ -122,7 +122,7 @@ TEST_CASE(
   const auto& held = *find_in<compress::BudgetPolicy>(*tight.policy);
   REQUIRE(held.plan()->mode == compress::BudgetPlan::mixed);
   for (int64_t i = 1; i <= 8; ++i) tight.step(i);
-  CHECK(tight.tracking->json()["guard_limited"] == true);
+  CHECK(tight.tracking->report()->guard_limited == true);
   CHECK(held.bits() == held.plan()->bits);
 }
 

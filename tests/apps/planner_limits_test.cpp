@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "apps/config/make_policy.h"
+#include "apps/config/train_options.h"
 #include "tests/apps/planned.h"
 
 using namespace frugal;

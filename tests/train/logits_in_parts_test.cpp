@@ -10,7 +10,7 @@
 #include "train/training_step.h"
 
 using namespace frugal;
-using namespace frugal::apps;
+using namespace frugal::train;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "core/rng.h"
 #include "train/training_step.h"
 
-namespace frugal::apps {
+namespace frugal::train {
 namespace {
 
 constexpr int64_t kNodes = 9, kClasses = 4;
@@ -106,4 +106,4 @@ TEST_CASE("several labels: the mean of the answers' losses, or the nodes' weight
   for (const double g : model.logits.grad().to_vector()) CHECK(g == 0);
 }
 
-}  // namespace frugal::apps
+}  // namespace frugal::train
