@@ -236,7 +236,7 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
   const auto without = [](const char* key) { return [=](Json& run) { run.erase(key); }; };
   refuse(
       {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}},
-      {{"version 2, got one of version 1", without("version")},
+      {{"version 3, got one of version 1", without("version")},
        {"version of frugal that wrote it", set("/version", 4)},
        {"version of frugal that wrote it", set("/version", 2)},
        {"\"step\"", set("/step", -1)},
