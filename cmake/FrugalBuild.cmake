@@ -14,11 +14,20 @@ if(FRUGAL_CCACHE)  # it takes precompiled headers where it is told that their ma
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
 endif()
 
-# What nearly every file includes is parsed once a target, which saves a third of the build. The presets dev and
-# tidy set CMAKE_DISABLE_PRECOMPILE_HEADERS, so that a file that leans on these and does not name them is found.
+# frugal_precompile(TARGET [SHARED group] headers...): what nearly every file includes is parsed once, which saves a
+# third of the build. Targets of one group are compiled with the same options, so they share the result; Clang
+# compares more options than GCC does, so there each target has its own. The presets dev and tidy set
+# CMAKE_DISABLE_PRECOMPILE_HEADERS, so that a file that leans on these headers and does not name them is found.
 function(frugal_precompile target)
+  cmake_parse_arguments(ARG "" "SHARED" "" ${ARGN})
+  get_property(first GLOBAL PROPERTY frugal_precompiled_${ARG_SHARED})
+  if(ARG_SHARED AND first AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_precompile_headers(${target} REUSE_FROM ${first})
+    return()
+  endif()
   target_precompile_headers(${target} PRIVATE <algorithm> <functional> <map> <memory> <optional> <string> <vector>
-                            <spdlog/fmt/fmt.h> ${ARGN})
+                            <spdlog/fmt/fmt.h> ${ARG_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL PROPERTY frugal_precompiled_${ARG_SHARED} ${target})
 endfunction()
 
 # What our own code is compiled with; never exported.
@@ -78,7 +87,11 @@ function(frugal_library name)
     endif()
     add_dependencies(frugal_cuda_kernels frugal_${name}_cuda)
   endif()
-  frugal_precompile(frugal_${name})
+  if("OpenMP::OpenMP_CXX" IN_LIST ARG_PRIVATE)  # the option for OpenMP changes what headers contain
+    frugal_precompile(frugal_${name} SHARED openmp)
+  else()
+    frugal_precompile(frugal_${name} SHARED plain)
+  endif()
   add_library(Frugal::${name} ALIAS frugal_${name})
   set_target_properties(frugal_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(frugal_${name} PUBLIC cxx_std_20)

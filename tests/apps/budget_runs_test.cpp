@@ -13,7 +13,7 @@ namespace {
 Json small_resnet() {
   return Json::parse(R"({
     "model": {"name": "resnet20"},
-    "data": {"name": "random", "shape": [32, 32, 3], "classes": 4, "batch_size": 16,
+    "data": {"name": "random", "shape": [16, 16, 3], "classes": 4, "batch_size": 16,
              "test_batch_size": 16, "train_samples": 128, "test_samples": 16, "workers": 0},
     "compression": {"advanced": {"min_elements": 1024}, "gact": {"interval": 3}},
     "train": {"epochs": 1, "log_interval": 1}, "threads": 1})");
@@ -24,6 +24,17 @@ bool is_feasible(Json document, int64_t bytes) {
   Config config = parse_config(document);
   resolve(config);
   return Planner::is_feasible(planner_options(config));
+}
+
+// A feasible budget, at most a 64th above the least.
+int64_t least_budget(const Json& document) {
+  int64_t too_few = 0, enough = int64_t{1} << 30;
+  REQUIRE(is_feasible(document, enough));
+  while (enough - too_few > enough / 64) {
+    const int64_t middle = too_few + (enough - too_few) / 2;
+    (is_feasible(document, middle) ? enough : too_few) = middle;
+  }
+  return enough;
 }
 
 std::vector<Json> plans(const std::string& metrics) {
@@ -52,8 +63,7 @@ TEST_CASE("a budget of the peak holds: with a file, and while the run is watched
     document["compression"]["offload"] = std::filesystem::temp_directory_path().string();
     document["compression"]["advanced"]["offload_window"] = 0;
   }
-  int64_t least = int64_t{1} << 20;
-  while (!is_feasible(document, least)) least += least / 64;
+  const int64_t least = least_budget(document);
   write_file(folder / "c.json", document.dump());
   for (const double more : {1.0, 1.1}) {
     const auto bytes = static_cast<int64_t>(static_cast<double>(least) * more);
@@ -80,6 +90,7 @@ TEST_CASE("a file lets a run go on in a quarter of its memory, to the same weigh
   const TempFolder folder;
   Json document = small_resnet();
   document["data"]["batch_size"] = 128;
+  document["data"]["shape"] = {32, 32, 3};
   document["compression"] = {{"level", "L0"}, {"recipes", false}};
   document["train"]["steps"] = 1;
   write_file(folder / "c.json", document.dump());

@@ -39,8 +39,8 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   // Of what relu gives, dither takes nothing away: norms are what it changes.
   config["model"] = {{"name", "resnet20"}};
   config["data"]["shape"] = {8, 8, 3};
-  config["data"]["batch_size"] = 64;
-  config["data"]["train_samples"] = 1536;
+  config["data"]["batch_size"] = 32;
+  config["data"]["train_samples"] = 768;
   config["train"]["epochs"] = 1;
   config["train"]["checkpoint_interval"] = 0;
   config["compression"]["rounding"] = "dithered";

@@ -314,7 +314,7 @@ TEST_CASE("a run within a budget stays within it, and goes on where it was") {
   REQUIRE_MESSAGE(whole.status == 0, whole.err);
   // Interrupted ever later, it ends with the same bytes.
   int interrupted = 0, status = -1;
-  for (double seconds = 0.02; status != 0; seconds *= 1.3) {
+  for (double seconds = 0.02; status != 0; seconds *= 1.6) {
     REQUIRE(seconds < 600);
     status =
         shell(fmt::format("timeout -s INT {} FRUGAL {} --resume", seconds, train + folder / "b"))

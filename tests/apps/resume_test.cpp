@@ -274,7 +274,7 @@ TEST_CASE("a process killed after its first checkpoint goes on to the same bits"
   write_sentences(folder);
   for (const auto& [data, variant] : {std::pair{"images", 5}, std::pair{"edge", 25}}) {
     CAPTURE(std::string(data));
-    Json config = to_json(config_of(folder, data, kVariants[variant], 40));
+    Json config = to_json(config_of(folder, data, kVariants[variant], 24));
     write_file(folder / "c.json", config.dump());
     const auto train = [&](const std::string& out) {
       return fmt::format("train {} --resume --out {}", folder / "c.json", folder / out);
