@@ -1,7 +1,9 @@
-// The CUDA runtime, wrapped: every status is checked, every handle has an owner. For .cu files.
+// The CUDA runtime with checks and owners: every status is checked, every handle has an owner. For
+// .cu files.
 //
-// Work goes to one compute stream per device, in order; so memory may be used again as soon as it
-// is released. Copies that overlap with it use a Stream of their own and Events.
+// All work of a device goes to one compute stream and runs in order. So memory may be used again as
+// soon as it is released. Copies that run beside the compute stream use a Stream of their own and
+// Events.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -12,11 +14,11 @@
 
 namespace frugal::cuda {
 
-// Errors: Error "[cuda] CALL: what CUDA says"; with advice() where memory is used up, and after
-// faults that stay.
+// Errors: Error "[cuda] CALL: what CUDA says". The message ends with advice() where memory is used
+// up, and after a fault that only a new process can clear.
 void check(cudaError_t status, const char* call);
 #define FRUGAL_CUDA_CHECK(call) ::frugal::cuda::check((call), #call)
-// For destructors: logs what check() would throw. Silent where the process ends.
+// For destructors: logs the text that check() would throw. Logs nothing while the process ends.
 void report(cudaError_t status, const char* call) noexcept;
 #define FRUGAL_CUDA_REPORT(call) ::frugal::cuda::report((call), #call)
 
@@ -36,10 +38,12 @@ class Event {
     return *this;
   }
   void record(cudaStream_t on);
-  void hold(cudaStream_t waiting) const;  // `waiting` goes on only after the recorded moment
-  void wait() const;                      // the host does
+  void hold(cudaStream_t waiting) const;  // `waiting` runs what is queued on it next only after the
+                                          // recorded moment
+  void wait() const;                      // blocks the host until the recorded moment has passed
   bool passed() const;
-  double milliseconds_since(const Event& begin) const;  // REQUIRES: both timed and passed
+  double milliseconds_since(const Event& begin) const;  // REQUIRES: both events are timed and
+                                                        // passed
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -64,7 +68,7 @@ struct Grid {
   size_t shared = 0;  // bytes of dynamic_shared()
 };
 
-// kernel(args...) on the compute stream; nothing if a side of the grid is 0.
+// Queues kernel(args...) on the compute stream. Does nothing if an extent of the grid is 0.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, Arguments&&... arguments) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
@@ -83,7 +87,8 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, Arguments&&... argu
 
 int multiprocessors();  // of the current device
 
-// Blocks of `threads` for n elements of one thread each; fewer, that stride, where n is large.
+// The number of blocks for n elements, one element for each thread. Where n is large there are
+// fewer blocks, and each thread strides over several elements.
 inline dim3 blocks_for(int64_t n, int threads = 256) {
   const int64_t wanted = (n + threads - 1) / threads;
   const int64_t most = int64_t{multiprocessors()} * 32;

@@ -1,5 +1,5 @@
-// What CUDA kernels are written with: indices, sums over warps and blocks, 16-byte accesses. The
-// order of every sum is fixed, so results are equal from run to run. For .cu files.
+// Building blocks of CUDA kernels: indices, sums over warps and blocks, 16-byte accesses. The order
+// of every sum is fixed, so results are equal from run to run. For .cu files.
 #pragma once
 #include <type_traits>
 
@@ -27,13 +27,13 @@ template <class F>
 __global__ void for_each_kernel(int64_t n, F f) {
   for (int64_t i = first_index(); i < n; i += index_stride()) f(i);
 }
-// f(i) for i in [0, n), on the device.
+// Calls f(i) on the device for each i in [0, n).
 template <class F>
 void for_each(int64_t n, const F& f) {
   launch(for_each_kernel<F>, {blocks_for(n)}, n, f);
 }
 
-// The block's shared memory, grid.shared bytes.
+// The shared memory of the block: grid.shared bytes.
 template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
 #ifdef FRUGAL_CUDA_EMULATOR
@@ -44,13 +44,13 @@ __device__ __forceinline__ T* dynamic_shared() {
 #endif
 }
 
-// f32 of what is stored as f32 or bf16, and back.
+// load() converts a stored f32 or bf16 to f32; store() converts back.
 __device__ __forceinline__ float load(float x) { return x; }
 __device__ __forceinline__ float load(BFloat16 x) { return static_cast<float>(x); }
 template <class T>
 __device__ __forceinline__ T store(float x) {
 #ifndef FRUGAL_CUDA_EMULATOR
-  if constexpr (std::is_same_v<T, BFloat16>) {  // one instruction, but for the bits of NaN
+  if constexpr (std::is_same_v<T, BFloat16>) {  // One instruction converts all values except NaN.
     T out;
     out.bits = !is_nan(x) ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
                           : static_cast<uint16_t>(__float_as_uint(x) >> 16 | 0x40u);
@@ -63,7 +63,7 @@ __device__ __forceinline__ T store(float x) {
 #endif
 }
 
-// 16 bytes at once. REQUIRES: addresses that are multiples of 16.
+// A value of 16 bytes, read or written at once. REQUIRES: addresses that are multiples of 16.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
@@ -88,15 +88,16 @@ struct Max {  // NaN wins
   __device__ T operator()(T a, T b) const { return a > b || is_nan(a) ? a : b; }
 };
 
-// The combination of all lanes' values, in every lane.
+// Combines the values of all lanes of a warp. Every lane gets the result.
 template <class T, class F>
 __device__ __forceinline__ T across_warp(T value, F combine) {
   for (int step = kWarp / 2; step > 0; step /= 2)
     value = combine(value, __shfl_xor_sync(kAllLanes, value, step));
   return value;
 }
-// The combination of all threads' values, in every thread. REQUIRES: every thread of a
-// one-dimensional block of whole warps calls it. May be called again at once.
+// Combines the values of all threads of a block. Every thread gets the result. It may be called
+// again at once. REQUIRES: every thread of the block calls it; the block has one dimension and
+// whole warps.
 template <class T, class F>
 __device__ __forceinline__ T across_block(T value, T neutral, F combine) {
   __shared__ T partial[kWarp];
@@ -114,7 +115,7 @@ __device__ __forceinline__ T block_sum(T value) {
   return across_block(value, T{}, Sum<T>{});
 }
 
-// Calls f(float{}) or f(BFloat16{}). REQUIRES: checked before.
+// Calls f(float{}) or f(BFloat16{}). REQUIRES: dtype is f32 or bf16.
 template <class F>
 auto with_activation(DType dtype, F&& f) {
   if (dtype == DType::bf16) return f(BFloat16{});

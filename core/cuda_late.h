@@ -1,10 +1,11 @@
-// Late arguments: what recorded kernels (core/cuda_graph.h) are given anew before each replay, such
-// as learning rates. For .cu files and, through the class, for code without CUDA's headers.
+// Late arguments: arguments of recorded kernels (core/cuda_graph.h) that get new values before each
+// replay, such as learning rates. The class is for code without CUDA's headers, too.
 //
-// They come from the host's own code, an optimizer's step: record() runs it while work is recorded,
-// and renew() once more before each replay, when it queues nothing and only its arguments are sent.
-// That code knows nothing of this; its kernels take their tables by with_late()
-// (core/cuda_late_kernel.h), and lie in what with_late() calls.
+// The host's own code gives the values, for example an optimizer's step(). record() runs that code
+// while work is recorded. renew() runs it once more before each replay; then nothing is queued and
+// only the arguments are sent to the device. That code needs no change, except that its kernels get
+// their tables through with_late() (core/cuda_late_kernel.h) and are launched only inside
+// with_late().
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,22 +17,25 @@ namespace frugal::cuda {
 
 class LateArguments {
  public:
-  // Runs `work`, whose kernels do nothing in replays in which `guard`, [] u8 on the device, is 0.
-  // Forgets what was recorded before.  REQUIRES: in Graph::capture().
+  // Runs `work`. In a replay, its kernels do nothing if `guard`, [] u8 on the device, is 0. Forgets
+  // what was recorded before.  REQUIRES: the caller is in Graph::capture().
   void record(const Tensor& guard, const std::function<void()>& work);
-  // Runs `work` for the next replay; the host may write to what it has given at once.
-  // Errors: it queues work by itself, or gives other arguments, in number or bytes, than recorded.
+  // Runs `work` for the next replay. The host may change the values that it gave as soon as this
+  // returns.
+  // Errors: `work` queues something outside with_late(), or gives arguments whose number or size
+  // differs from the recorded ones.
   void renew(const std::function<void()>& work);
   bool recorded() const { return !items_.empty(); }
 
-  // For with_late(). Whose record() or renew() this thread is in, or null.
+  // For with_late(): the object whose record() or renew() this thread is in, or null.
   static LateArguments* current();
-  // Where the next `bytes` lie on the device; null in renew(), when the kernels are queued already.
+  // The place of the next `bytes` on the device. Null in renew(), when the kernels are queued
+  // already.
   const void* place(const void* value, int64_t bytes);
   const uint8_t* guard() const { return guard_.data<uint8_t>(); }
 
  private:
-  struct Block {  // sent at once
+  struct Block {  // bytes that are sent in one copy
     std::shared_ptr<void> there;
     Tensor here;
     int64_t used = 0;
@@ -45,7 +49,7 @@ class LateArguments {
   Tensor guard_;
   std::vector<Block> blocks_;
   std::vector<Item> items_;
-  size_t next_ = 0;  // of the items, in renew()
+  size_t next_ = 0;  // in renew(): index of the next item
 };
 
 }  // namespace frugal::cuda

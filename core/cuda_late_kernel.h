@@ -1,9 +1,9 @@
-// How kernels take arguments that may be late (core/cuda_late.h). For .cu files.
+// How a kernel takes an argument that may be late (core/cuda_late.h). For .cu files.
 //
 //   template <class Argument>
 //   __global__ void update_kernel(const Argument argument) {
 //     const Table* table = cuda::value_of(argument);
-//     if (table == nullptr) return;  // held back
+//     if (table == nullptr) return;  // the guard is 0
 //     ...
 //   cuda::with_late(table, [&]<class Argument>(const Argument& argument) {
 //     cuda::launch(update_kernel<Argument>, grid, argument);
@@ -14,7 +14,7 @@
 
 namespace frugal::cuda {
 
-// Whether this thread is in LateArguments::renew(): then queueing is an error.
+// Whether this thread is in LateArguments::renew(). If so, queueing work is an error.
 bool renewing();
 
 template <class T>
@@ -23,7 +23,8 @@ struct Late {
   const uint8_t* guard;
 };
 
-// The value of an argument, which is a T itself or Late<T>; null where its work is held back.
+// The value of an argument, which is a T itself or a Late<T>. Null if the guard says that the work
+// must not run.
 template <class T>
 __device__ __forceinline__ const T* value_of(const T& argument) {
   return &argument;
@@ -33,9 +34,9 @@ __device__ __forceinline__ const T* value_of(const Late<T>& argument) {
   return *argument.guard != 0 ? argument.value : nullptr;
 }
 
-// Calls f(argument), which launches kernels with it: with `table`, or where work is recorded with
-// what will lie on the device. Not while late arguments are renewed.  Table: its array `row` stands
-// last, and `rows` of it are read.
+// Calls f(argument), which launches kernels. `argument` is `table`; while work is recorded it is a
+// Late<Table>, which points to the table's place on the device. While late arguments are renewed, f
+// is not called.  Table: its last member is the array `row`, of which `rows` elements are used.
 template <class Table, class F>
 void with_late(const Table& table, const F& f) {
   LateArguments* late = LateArguments::current();

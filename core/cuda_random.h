@@ -1,14 +1,15 @@
-// Random streams in kernels. Kernels take a DeviceKey, not a key: while work is replayed
-// (core/cuda_graph.h), its arguments are those of the recorded step, and the device holds how far
-// the streams have moved on since. For .cu files.
+// Random streams in kernels. A kernel takes a DeviceKey instead of an RngKey: while recorded work
+// is replayed (core/cuda_graph.h), its arguments are those of the recorded step, and the device
+// itself holds how far the streams have moved on since. For .cu files.
 #pragma once
 #include "core/cuda.h"
 #include "core/philox.h"
 
 namespace frugal::cuda {
 
-// How far the recorded numbers lie behind: added to every RngKey's offset, and to the step that
-// names a stream of stochastic rounding. Zeros unless work is being replayed.
+// How far the streams have moved on since the work was recorded. `keys` is added to the offset of
+// every RngKey, `steps` to the step that names a stream of stochastic rounding. Both are 0 unless
+// work is being replayed.
 struct Advance {
   uint64_t keys = 0, steps = 0;
 };

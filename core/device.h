@@ -1,4 +1,5 @@
-// Devices and compile-time dispatch. A missing CUDA kernel is a link error that names the op.
+// Devices, and the choice of a backend at compile time. A missing CUDA kernel is a link error that
+// names the op.
 #pragma once
 #include <string>
 
@@ -8,14 +9,15 @@ namespace frugal {
 
 enum class DeviceType : uint8_t { cpu, cuda, meta };
 
-// `meta` tensors have shape and accounted bytes and no memory: ops check, allocate, and run
-// nothing.
+// Tensors on `meta` have a shape and accounted bytes, but no memory. Ops on them check, allocate
+// and run nothing.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;
   bool operator==(const Device&) const = default;
   std::string str() const;                       // "cpu", "cuda:0", "meta"
-  static Device parse(const std::string& text);  // Errors: unknown device, listing the known ones
+  static Device parse(const std::string& text);  // Errors: an unknown device; the message lists the
+                                                 // known ones
 };
 inline constexpr Device kCpu{DeviceType::cpu, 0};
 inline constexpr Device kMeta{DeviceType::meta, 0};
@@ -30,7 +32,8 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-// Calls f(Cpu{}) or f(Cuda{}); on `meta` nothing, since shapes were checked and outputs allocated.
+// Calls f(Cpu{}) or f(Cuda{}). On `meta` it calls nothing: shapes are checked and outputs are
+// allocated by then.
 template <class F>
 void dispatch(Device device, F&& f) {
   if (device.type == DeviceType::cpu) return f(Cpu{});

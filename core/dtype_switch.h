@@ -1,5 +1,5 @@
-// Calls f with a value of the C++ type behind a dtype: with_dtype(t.dtype(), [&](auto zero) { using
-// T = decltype(zero); ... }).
+// Calls f with a value of the C++ type that a dtype stands for: with_dtype(t.dtype(), [&](auto
+// zero) { using T = decltype(zero); ... }).
 #pragma once
 #include "core/dtype.h"
 #include "core/error.h"
@@ -29,7 +29,7 @@ auto with_dtype(DType dtype, F&& f) {
   throw InternalError("unknown dtype");
 }
 
-// f32 and f64 only. REQUIRES: checked before.
+// The same for f32 and f64 only. REQUIRES: dtype is one of them.
 template <class F>
 auto with_real(DType dtype, F&& f) {
   if (dtype == DType::f64) return f(double{});

@@ -1,5 +1,5 @@
-// Errors: FRUGAL_CHECK is the user's mistake and throws Error; FRUGAL_ASSERT is ours and throws
-// InternalError. Messages read "[op] expected ..., got ...".
+// Errors. FRUGAL_CHECK is for mistakes of the user and throws Error. FRUGAL_ASSERT is for mistakes
+// in Frugal and throws InternalError. Messages read "[op] expected ..., got ...".
 #pragma once
 #include <spdlog/fmt/fmt.h>
 

@@ -1,5 +1,5 @@
-// Functions that run in host loops and in CUDA kernels. A call would leave the loop of a wider
-// instruction set for baseline code, so they are always inlined.
+// FRUGAL_HD marks functions that run in host loops and in CUDA kernels. They are always inlined: a
+// loop that is compiled for a wider instruction set would otherwise call code of the baseline set.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Whole numbers in whole parts. REQUIRES: nothing below 0, parts above.
+// Arithmetic of whole numbers. REQUIRES: no negative number; divisors above 0.
 #pragma once
 #include <cstdint>
 

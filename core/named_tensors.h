@@ -1,4 +1,4 @@
-// Tensors by name: what a batch holds beside its input.
+// Tensors by name. A batch holds such tensors beside its input.
 #pragma once
 #include <string>
 #include <string_view>

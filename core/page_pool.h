@@ -1,7 +1,7 @@
 // PagePool: the host memory of tensors. Blocks are cut from large address ranges (SegmentPool). The
-// pool knows which pages of a range are in memory. Pages of free blocks stay for the next tensors,
-// and go back to the system where all pages together would exceed what tensors needed lately.
-// Not thread-safe.
+// pool knows which pages of a range are in memory. Pages of free blocks stay for the next tensors.
+// They go back to the system where all pages together would exceed the highest use of the last
+// allocations. Not thread-safe.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,12 +15,15 @@ namespace frugal {
 class PagePool {
  public:
   struct System {
-    std::function<void*(int64_t bytes)> reserve;  // an address range; nullptr: there is none
+    std::function<void*(int64_t bytes)> reserve;  // returns an address range, or nullptr where the
+                                                  // system has none
     std::function<void(void*, int64_t bytes)> unmap;
-    // Takes the pages out of memory; they are zero when they are touched again. False: it cannot.
+    // Takes the pages out of memory; a page is zero when it is touched again. Returns false where
+    // that is not possible.
     std::function<bool(void*, int64_t bytes)> drop;
     int64_t page = 4096;
-    int64_t huge = 0;  // bytes that the first touch brings into memory, in large blocks; 0: a page
+    int64_t huge = 0;  // The first touch of a large block brings so many bytes into memory at once.
+                       // 0: one page.
   };
   static System this_machine();
 
@@ -28,18 +31,19 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // Aligned to 64 bytes. nullptr: the system has no addresses. Pages of free blocks go back first
-  // where the pages in memory would exceed `most` bytes (0: no limit).
+  // Aligned to 64 bytes. nullptr: the system has no more addresses. If the pages in memory would
+  // exceed `most` bytes, pages of free blocks go back to the system first (0: no limit).
   void* allocate(int64_t bytes, int64_t most = 0);
-  void release(void* data) noexcept;   // REQUIRES: of allocate
-  void shrink(int64_t most) noexcept;  // the same giving back, at once
+  void release(void* data) noexcept;   // REQUIRES: `data` came from allocate()
+  void shrink(int64_t most) noexcept;  // gives pages of free blocks back until at most `most` bytes
+                                       // are in memory
   void trim() noexcept;                // gives back every page that no block needs
 
   int64_t held() const { return held_; }  // bytes of the pages in memory
   int64_t used() const { return blocks_.used(); }
 
  private:
-  // Which pages of a range are in memory: a bit each, in words.
+  // Which pages of a range are in memory: one bit for each page, in words.
   struct Range {
     int64_t bytes = 0;
     bool huge = false;
@@ -51,7 +55,8 @@ class PagePool {
   void unmap(void* data) noexcept;
   Ranges::iterator range_of(char* data) { return std::prev(ranges_.upper_bound(data)); }
   int64_t count(const Range& range, int64_t first, int64_t last) const;
-  // The pages that touching [data, data + bytes) brings into memory; marks them if asked to.
+  // Bytes of the pages that a touch of [data, data + bytes) brings into memory. With `mark` these
+  // pages count as in memory from now on.
   int64_t touch(char* data, int64_t bytes, bool mark);
   void drop(char* data, int64_t bytes, int64_t grain) noexcept;
   int64_t target(int64_t most) const;
@@ -60,7 +65,8 @@ class PagePool {
   Ranges ranges_;
   SegmentPool blocks_;
   int64_t held_ = 0;
-  // The highest use in the present and the last stretch of allocations.
+  // The highest use among the last allocations: the present stretch of them, and the stretch
+  // before.
   int64_t highest_ = 0, highest_before_ = 0, passed_ = 0;
 };
 

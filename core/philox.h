@@ -1,4 +1,4 @@
-// Philox 4x32 for kernels: the words of core/rng.h, inlined on every backend.
+// Philox 4x32 for kernels: gives the words of core/rng.h, inlined on every backend.
 #pragma once
 #include <Random123/philox.h>
 
@@ -11,7 +11,7 @@ struct Words {
   uint32_t w[4];
 };
 
-// As philox() of core/rng.h.
+// The same words as philox() of core/rng.h.
 FRUGAL_HD Words philox_words(RngKey key, uint64_t index) {
   const r123::Philox4x32::ctr_type counter{
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),

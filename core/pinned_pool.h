@@ -1,5 +1,5 @@
-// PinnedPool: host memory that CUDA copies to and from while kernels run. Slow to get from the
-// system, so what is released is kept and used again. Not thread-safe. CUDA builds only.
+// PinnedPool: host memory that CUDA copies to and from while kernels run. The system is slow to
+// give such memory, so released memory is kept and used again. Not thread-safe. CUDA builds only.
 #pragma once
 #include <functional>
 
@@ -9,12 +9,12 @@ namespace frugal::cuda {
 
 class PinnedPool {
  public:
-  // settle: waits for the copies that use what was released; runs before memory goes back to the
-  // system, and must not throw. Without it nothing that was released may be in use.
+  // settle: waits for the copies that still use released memory. It runs before memory goes back to
+  // the system, and must not throw. Without it, no copy may use memory that was released.
   explicit PinnedPool(std::function<void()> settle = {});
-  // Errors: the machine has no more to pin.
+  // Errors: the machine cannot pin more memory.
   void* allocate(int64_t bytes);
-  // REQUIRES: who gets it next uses it after the copies that use it now.
+  // REQUIRES: whoever gets this memory next uses it only after the copies that use it now.
   void release(void* data) noexcept { pool_.release(data); }
   int64_t used() const { return pool_.used(); }
   int64_t held() const { return pool_.held(); }

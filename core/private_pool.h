@@ -1,4 +1,4 @@
-// Device memory that only one piece of work uses. For .cu files.
+// Device memory that belongs to one piece of recorded work. For .cu files.
 #pragma once
 #include <memory>
 
@@ -8,9 +8,9 @@ class SegmentPool;
 
 namespace frugal::cuda {
 
-// While a Scope lives, new tensors of the current device lie here, and nothing goes back to the
-// system. This memory goes back when the pool and all those tensors are gone, and no sooner:
-// recorded work touches what is free here.
+// While a Scope lives, new tensors of the current device lie in this pool, and no memory goes back
+// to the system. The pool's memory goes back when the pool and all its tensors are gone, and not
+// before: recorded work writes to memory that is free here.
 class PrivatePool {
  public:
   PrivatePool();

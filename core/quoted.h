@@ -1,5 +1,5 @@
-// Texts from files, configurations and servers in messages: what they hold never reaches a terminal
-// as it is, because it may be an escape sequence, a new line, or a megabyte long.
+// Texts of files, configurations and servers in messages. Such a text never reaches a terminal as
+// it is: it may be an escape sequence, hold line ends, or be a megabyte long.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,16 +8,17 @@ namespace frugal {
 
 constexpr size_t kShown = 100;  // bytes of such a text that a message shows
 
-// At most `limit` bytes of `text`, with "..." where it goes on. Characters that are no printable
-// UTF-8 become \n, \t or \xHH for each byte: controls, characters that change the direction of
-// text or have no width, and bytes that are no UTF-8.
+// At most `limit` bytes of `text`, followed by "..." if the text is longer. A character that is not
+// printable UTF-8 becomes
+// , \t or one \xHH for each byte. These are control characters, characters that change the
+// direction of text or have no width, and bytes that are not UTF-8.
 std::string printable(std::string_view text, size_t limit = kShown);
 
-// The same in quotes; quotes and backslashes get a backslash before them.
+// printable() in quotes. Quotes and backslashes get a backslash before them.
 std::string in_quotes(std::string_view text, size_t limit = kShown);
 
-// A whole message, as the last step before a terminal: the same of each of its lines, which are cut
-// at kLongestLine bytes alone; tabs stay.
+// Escapes a whole message just before it reaches a terminal: each line is made printable as above
+// and is cut at kLongestLine bytes. Line ends and tabs stay.
 constexpr size_t kLongestLine = 2000;
 std::string without_controls(std::string_view message);
 

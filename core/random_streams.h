@@ -1,6 +1,6 @@
-// The random streams of a run: one table of all that draw from the run's seed. A stream owns a
-// range of offsets of RngKey, so that no two streams draw the same words; the compiler checks that
-// the ranges lie apart. What needs a new stream gets a new row here.
+// The random streams of a run: one table of everything that draws from the run's seed. A stream
+// owns a range of offsets of RngKey, so no two streams draw the same words. The compiler checks
+// that the ranges do not overlap. A new stream gets a new row here.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@ namespace frugal {
 struct RandomStream {
   const char* name;
   uint64_t first;  // offset of its first key
-  uint64_t keys;   // how many it owns
+  uint64_t keys;   // how many keys it owns
   constexpr RngKey key(uint64_t seed, uint64_t n = 0) const { return {seed, first + n}; }
   Rng rng(uint64_t seed) const {  // hands out its keys in order
     Rng rng;
@@ -39,7 +39,7 @@ inline constexpr RandomStream kInitialWeights{"initial weights", 0, uint64_t{1} 
                      uint64_t{1} << 61},
     kDropout{"dropout", uint64_t{1} << 62, uint64_t{1} << 61};
 
-// Streams whose first words seed further ones: of an epoch, a batch or a sample.
+// Streams whose first words are seeds of other streams: those of an epoch, a batch or a sample.
 inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657200, 1},
     kFanOut{"sampled neighbours", 0x66616e6f75740000, 1},
     kLoader{"order and augmentation of images", 0x6c6f616465720000, 1},
@@ -61,14 +61,14 @@ inline constexpr std::array kAll = {
     kSeedNodeOrder,  kPartition,          kPictureSplit,   kSaintEstimate, kSaint,
     kSequenceOrder,  kSequenceBatchOrder, kNodeSplit,      kTextWindows};
 
-// Streams that round are seeded by hashes and need no offsets: of saved tensors by one of (seed,
-// step, tensor), see compress/quantize/quantize.h, of 8-bit AdamW's state by one of the parameter's
-// name. The numbers of steps that are not training's have a range of their own.
+// Streams of stochastic rounding need no offsets, because hashes seed them: for saved tensors a
+// hash of (seed, step, tensor), see compress/quantize/quantize.h; for the state of 8-bit AdamW a
+// hash of the parameter's name. Steps that do not train have a range of step numbers of their own.
 inline constexpr RandomStream kTrainingSteps{"steps of training", 0, uint64_t{1} << 62},
     kTrackingSteps{"passes that measure convergence", uint64_t{1} << 62, uint64_t{1} << 62};
-// Changes of the seed, for other roundings of the same tensor in the same step: a second draw; one
-// in the place of a first, where those that follow are of other widths; and part i of a tensor
-// whose parts have widths of their own.
+// Seeds for further roundings of the same tensor in the same step. other_rounding: a second,
+// independent draw. repeated_rounding: a draw that replaces a first one after the widths have
+// changed. rounding_of_part: part i of a tensor whose parts have their own widths.
 constexpr uint64_t other_rounding(uint64_t seed) { return seed ^ 0x9e3779b97f4a7c15; }
 constexpr uint64_t repeated_rounding(uint64_t seed) { return seed ^ 0xd1b54a32d192ed03; }
 constexpr uint64_t rounding_of_part(uint64_t seed, uint64_t i) {

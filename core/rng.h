@@ -6,7 +6,7 @@
 
 namespace frugal {
 
-// Names one stream of random words. Ops take it by value: equal keys give equal bits on every
+// Names one stream of random words. Ops take it by value. Equal keys give equal bits on every
 // device.
 struct RngKey {
   uint64_t seed = 0;
@@ -17,7 +17,8 @@ struct RngKey {
 // The 4 words of `key` at counter `index` (Philox 4x32, 10 rounds).
 std::array<uint32_t, 4> philox(RngKey key, uint64_t index);
 
-// Uniform in [0, 1) with 24 bits; standard normal by Box-Muller. Element `index` of the stream.
+// Element `index` of the stream `key`: uniform in [0, 1) with 24 bits, or standard normal
+// (Box-Muller).
 float uniform(RngKey key, uint64_t index);
 float normal(RngKey key, uint64_t index);
 uint64_t uniform_int(RngKey key, uint64_t index, uint64_t bound);  // [0, bound)

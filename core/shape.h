@@ -37,10 +37,12 @@ class Shape {
 
 Shape contiguous_strides(const Shape& shape);
 
-// Maps a possibly negative axis to [0, dim). Errors: outside [-dim, dim), naming `op`.
+// Maps an axis, which may be negative, to [0, dim). Errors: outside [-dim, dim); the message names
+// `op`.
 int normalize_axis(const char* op, int axis, int dim);
 
-// The shape both broadcast to (NumPy's rule). Errors: incompatible extents, naming `op`.
+// The shape to which both broadcast (NumPy's rule). Errors: extents that do not fit; the message
+// names `op`.
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b);
 
 }  // namespace frugal
