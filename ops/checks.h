@@ -23,7 +23,7 @@ inline void check_shape(const char* op, const char* name, const Tensor& tensor,
                describe(tensor));
 }
 
-// What the compute kernels take: f32, on the CPU f64 too, on CUDA bf16 too.
+// What compute kernels take: f32 everywhere, also f64 on the CPU and bf16 on CUDA.
 inline void check_real(const char* op, const char* name, const Tensor& tensor) {
   check_defined(op, name, tensor);
   const DType dtype = tensor.dtype();
@@ -34,8 +34,8 @@ inline void check_real(const char* op, const char* name, const Tensor& tensor) {
                device == DeviceType::cuda ? "bf16" : "f64", describe(tensor));
 }
 
-// Parameters, statistics and their gradients beside activations `x`: of x's dtype, f32 where x is
-// bf16, and on its device.
+// Checks a parameter, a statistic or a gradient of one that is used together with the activations
+// `x`: on the device of x, and of its dtype, or f32 where x is bf16.
 inline void check_beside(const char* op, const Tensor& x,
                          std::initializer_list<const Tensor*> rest) {
   const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
@@ -47,7 +47,7 @@ inline void check_beside(const char* op, const Tensor& x,
   }
 }
 
-// Same dtype and device as the first.
+// Checks that every tensor has the dtype and device of the first.
 inline void check_same(const char* op, const Tensor& first,
                        std::initializer_list<const Tensor*> rest) {
   for (const Tensor* tensor : rest) {

@@ -1,5 +1,5 @@
-// The one place that knows oneDNN. Compiles with 2.x and 3.x, whose primitive descriptors are built
-// differently. Included only by ops/*.cpp that call oneDNN.
+// The one place that knows oneDNN; only ops/*.cpp files that call oneDNN include it. It compiles
+// with 2.x and 3.x, which build primitive descriptors differently.
 #pragma once
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -20,16 +20,17 @@ using Desc = dnnl::memory::desc;
 const dnnl::engine& engine();
 dnnl::stream& stream();
 
-// An f32 descriptor with oneDNN's extents in `dims` and the given layout, or strides in elements.
+// An f32 memory descriptor. `dims` are oneDNN's extents; the layout is a tag, or strides in
+// elements.
 Desc desc(const std::vector<int64_t>& dims, Tag tag);
 Desc desc(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides);
 
-// The caller gives the scratchpad, so that its bytes are accounted.
+// Attributes that make the caller provide the scratchpad, so that its bytes are accounted.
 dnnl::primitive_attr user_scratchpad();
-// The same, of a primitive that adds to its output.
+// The same for a primitive that adds to its output.
 dnnl::primitive_attr adding();
 
-// Runs `f`; oneDNN's exceptions become frugal::Error naming `op`.
+// Runs `f`. An exception of oneDNN becomes a frugal::Error that names `op`.
 template <class F>
 auto guarded(const char* op, F&& f) {
   try {
@@ -39,11 +40,11 @@ auto guarded(const char* op, F&& f) {
   }
 }
 
-// Which implementation to take, asked by name from the one that oneDNN prefers on. Where none is
-// wanted, the preferred one is taken.
+// Chooses an implementation: asked by name, beginning with the one that oneDNN prefers. If it wants
+// none, the preferred one is used.
 using Wanted = std::function<bool(const std::string&)>;
 
-// Takes the first wanted implementation of make()'s primitive descriptor.
+// Moves the primitive descriptor from make() to the first wanted implementation.
 template <class Make>
 auto choose(const Wanted& wanted, const Make& make) {
   auto candidate = make();
@@ -54,14 +55,14 @@ auto choose(const Wanted& wanted, const Make& make) {
   return candidate;
 }
 
-// The primitive descriptor of P from its operation's arguments.
+// Makes the primitive descriptor of P from the arguments of its operation.
 template <class P, class... Args>
 typename P::primitive_desc describe_with(const dnnl::primitive_attr& attr, const Wanted& wanted,
                                          const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
   return choose(wanted, [&] { return typename P::primitive_desc(engine(), args..., attr); });
 #else
-  const typename P::desc operation(args...);  // oneDNN's list of implementations points to it
+  const typename P::desc operation(args...);  // the list of implementations points to this object
   return choose(wanted, [&] { return typename P::primitive_desc(operation, attr, engine()); });
 #endif
 }
@@ -71,7 +72,7 @@ typename P::primitive_desc describe_primitive(const Wanted& wanted, const Args&.
   return describe_with<P>(user_scratchpad(), wanted, args...);
 }
 
-// The same for a backward primitive, which wants its forward's descriptor as a hint.
+// The same for a backward primitive, which needs the descriptor of its forward primitive as a hint.
 template <class P, class Hint, class... Args>
 typename P::primitive_desc describe_backward(const Hint& hint, const Args&... args) {
   const dnnl::primitive_attr attr = user_scratchpad();
@@ -82,43 +83,45 @@ typename P::primitive_desc describe_backward(const Hint& hint, const Args&... ar
 #endif
 }
 
-// The tiles of a weight (oneDNN's extents K, C, R, S), or nothing where a layout is of another
-// kind.
+// The tiles of a weight (oneDNN's extents K, C, R, S); nothing if the layout has no such tiles.
 std::optional<WeightTiles> tiles_of(const Desc& layout);
 
-// How an argument that lies as `plain` is brought into the layout that the primitive wants, or back
-// for an output.
+// How an argument with layout `plain` is converted to the layout that the primitive wants, or an
+// output back from it.
 struct Repack {
   int id = 0;  // DNNL_ARG_...
   Desc plain, wanted;
   dnnl::reorder reorder;
-  Desc scratchpad;                     // of the reorder
-  std::optional<WeightTiles> adjoint;  // instead: `plain` is the weight of the adjoint convolution
+  Desc scratchpad;                     // scratchpad of the conversion
+  std::optional<WeightTiles> adjoint;  // if set, `plain` is the weight of the adjoint convolution
+                                       // and is written to these tiles
 };
 enum class Direction : uint8_t { input, output };
 
-// A primitive made once per problem, and its arguments that lie otherwise than it wants.
+// A primitive, made once for each problem, and its arguments that must be converted.
 struct Plan {
   dnnl::primitive primitive;
   Desc scratchpad;
   std::vector<Repack> repacks;
 
-  // Repacks argument `id` at every execution, unless it lies as wanted already.
+  // Converts argument `id` at every execution, unless it has the wanted layout already.
   void repack(int id, const Desc& plain, const Desc& wanted, Direction direction);
   bool adjoint() const { return !repacks.empty() && repacks.front().adjoint.has_value(); }
 };
 
-// The thread's plan for `key` and the present number of threads, made by `make` at first.
+// This thread's plan for `key` and the present number of threads. `make` makes it at the first
+// call.
 const Plan& cached_plan(std::string key, std::function<Plan()> make);
 
-// One argument of a primitive: where the data is and how it lies, unless the plan repacks it.
+// One argument of a primitive: its data and its layout. The layout is ignored if the plan converts
+// the argument.
 struct Argument {
   int id;  // DNNL_ARG_...
   const void* data;
   Desc layout;
 };
 
-// Executes, and waits. Scratchpad and repacked copies are workspace tensors.
+// Executes the plan and waits. The scratchpad and converted copies are workspace tensors.
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,
              std::initializer_list<Argument> outputs);
 

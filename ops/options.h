@@ -1,4 +1,4 @@
-// Options of the ops that have any, shared by ops, autograd and models.
+// Options of ops, shared by ops, autograd and models.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -38,11 +38,11 @@ struct BatchNormOptions {
 struct CrossEntropyOptions {
   double label_smoothing = 0;
   int64_t ignore_index = -100;
-  bool sum = false;  // over the rows, instead of their mean
+  bool sum = false;  // the sum over the rows instead of their mean
 };
 
 struct BinaryCrossEntropyOptions {
-  bool sum = false;  // over the elements, instead of their mean
+  bool sum = false;  // the sum over the elements instead of their mean
 };
 
 enum class Gelu : uint8_t { exact, tanh };

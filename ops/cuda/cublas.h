@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt, on the compute stream. The only door to that library; where CUDA is
-// emulated, tests/cuda_emulator stands in for it.
+// Matrix products by cuBLASLt, on the compute stream. No other file calls that library. In emulated
+// builds tests/cuda_emulator stands in for it.
 #pragma once
 #include <cstdint>
 
@@ -7,16 +7,18 @@
 
 namespace frugal::ops::cublas {
 
-// A matrix of each batch item: rows `leading` elements apart, items `stride` (0: one for all).
-// `transposed`: memory holds the transpose, and its rows are `leading` apart.
+// A matrix for each item of a batch. Rows lie `leading` elements apart, items lie `stride` elements
+// apart (0: all items use one matrix). With `transposed`, memory holds the transpose, and the rows
+// of the transpose lie `leading` apart.
 struct Operand {
   const void* data = nullptr;
   bool transposed = false;
   int64_t leading = 0, stride = 0;
 };
 
-// c = alpha a b + beta c + bias, of a [m, k], b [k, n], c [m, n]. Sums are f32. cuBLASLt's gelu is
-// not used: its bits are not ours, and what is made by it could not be rebuilt exactly.
+// c = alpha a b + beta c + bias, with a [m, k], b [k, n], c [m, n]. Sums are f32. The gelu of
+// cuBLASLt is not used: its bits differ from those of our gelu, so its output could not be rebuilt
+// exactly.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // REQUIRES: all at least 1, batch at most kMostBatch
   DType input = DType::f32;                // of a and b: f32, by matmul_precision(), or bf16
@@ -27,11 +29,13 @@ struct Gemm {
   float alpha = 1, beta = 0;
   const void* bias = nullptr;  // [n], added to each row
 };
-// Kernels put batch items on an axis of the grid that ends here.
+// Kernels put the items of a batch on an axis of the grid, and this is the longest that axis may
+// be.
 inline constexpr int64_t kMostBatch = 65535;
 
-// Whether it was done: with a bias cuBLASLt may have no kernel, and then nothing was.
-// Errors: no kernel for the product alone; the library's.
+// Returns whether the product was computed. With a bias cuBLASLt may have no kernel; then nothing
+// was written.
+// Errors: no kernel even without a bias; errors of the library.
 [[nodiscard]] bool gemm(const Gemm& problem);
 
 }  // namespace frugal::ops::cublas

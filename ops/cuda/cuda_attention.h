@@ -1,5 +1,5 @@
-// What attention's CUDA kernels share: the problem as they see it, masks, dropout's decisions, the
-// shared memory of a block. For .cu files.
+// Shared by the CUDA kernels of attention: the problem as kernels see it, masks, the decisions of
+// dropout, and the shared memory of a block. For .cu files.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -9,9 +9,10 @@
 #include "ops/precision.h"
 #include "ops/sequence/attention.h"
 
-// Forward: a block has a tile of queries and walks the keys with a running softmax. Backward: the
-// same for dq; for dk and dv a block has a tile of keys, as rows, and walks the queries. So every
-// product is of one of two kinds (cuda_attention_tiles.h), and nothing is added across blocks.
+// Forward: a block holds a tile of queries and walks over the keys with a running softmax. The
+// backward pass for dq does the same. For dk and dv a block holds a tile of keys as rows and walks
+// over the queries. So there are only two kinds of products (cuda_attention_tiles.h), and nothing
+// is added across blocks.
 namespace frugal::ops::cuda {
 
 inline constexpr float kLog2e = 1.44269504f;
@@ -37,8 +38,8 @@ struct Problem {
   bool packs, causal;
   float scale;
   bool drops;
-  uint32_t bound;  // of the kept 24-bit words
-  float kept;      // what they are multiplied by
+  uint32_t bound;  // words of 24 bits from here on are kept
+  float kept;      // kept probabilities are multiplied by this
   cuda::DeviceKey key;
   float *lse, *delta;  // [N, heads, T]
 };
@@ -65,7 +66,8 @@ __device__ __forceinline__ void clear(float (&x)[kMine][kOut]) {
     for (float& value : row) value = 0;
 }
 
-// Shared memory of a block: tiles of the operands, dropout's decisions [queries, keys] and scratch.
+// The shared memory of a block: tiles of the operands, the decisions of dropout [queries, keys],
+// and scratch.
 template <class Tiles>
 struct Shared {
   using T = typename Tiles::Element;
@@ -91,8 +93,8 @@ struct Shared {
   }
 };
 
-// Whether dropout keeps the probabilities of kQueries queries from t and kKeys keys from s. Four
-// neighbours of a row share their random words.
+// Decides whether dropout keeps the probabilities of kQueries queries from t on and kKeys keys from
+// s on. Four neighbours of a row share one call of Philox.
 template <class Tiles, int kQueries, int kKeys, class T>
 __device__ __forceinline__ void draw(const Problem<T>& p, const Place& at, int64_t t, int64_t s,
                                      uint8_t* kept) {
@@ -111,7 +113,7 @@ __device__ __forceinline__ void draw(const Problem<T>& p, const Place& at, int64
   }
 }
 
-// The tile's element (i, j) is of query t + query(i, j) and key s + key(i, j).
+// Element (i, j) of the tile belongs to query t + query(i, j) and key s + key(i, j).
 template <class Tiles, bool kKeysInRows>
 struct Axes {
   static constexpr int kQueries = kKeysInRows ? Tiles::kCols : Tiles::kRows;
@@ -132,7 +134,8 @@ __device__ __forceinline__ int clamped(int64_t x) {
   return static_cast<int>(x < -4096 ? -4096 : x > 4096 ? 4096 : x);
 }
 
-// Products to scores: scaled, masks added, -inf where there is no such query or key.
+// Turns products into scores: scales them and adds the masks. A score without a query or a key
+// becomes -inf.
 template <class Tiles, bool kKeysInRows, class T>
 __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at, int64_t t,
                                             int64_t s, Scores<Tiles>& x) {
@@ -166,7 +169,7 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at
     }
 }
 
-// The keys [0, end) that some query of the tile from t sees.
+// The keys [0, end) that at least one query of the tile sees; the tile begins at query t.
 template <class T>
 __device__ __forceinline__ int64_t end_of_keys(const Problem<T>& p, int64_t t, int queries) {
   const int64_t end = p.causal ? t + queries + p.s - p.t : p.s;
@@ -233,8 +236,8 @@ Problem<T> on_device(const AttentionProblem& p, const Tensor& dy, const Tensor& 
   return out;
 }
 
-// Forward, few registers are taken: wide tiles. Of 256 channels, four tiles and what is kept fit
-// the 99 KiB of small chips.
+// The forward pass needs few registers, so its tiles are wide. At 256 channels, four tiles and the
+// scratch memory fit the 99 KiB of small GPUs.
 template <class T, int kD, bool forward>
 struct TilesOf {
   using Type = FmaTiles<kD>;
@@ -244,7 +247,7 @@ struct TilesOf<BFloat16, kD, forward> {
   using Type = MmaTiles<kD, (forward || kD <= 64 ? 64 : 32) / (kD > 128 ? 2 : 1)>;
 };
 
-// As wide as fits 99 KiB, too; of more channels, f32 is multiplied as it is.
+// As wide as fits 99 KiB. Where heads have more channels, f32 is multiplied without tensor cores.
 template <bool forward, class F>
 bool with_tf32_tiles(const AttentionProblem& p, F f) {
   if (matmul_precision() != MatmulPrecision::tf32 || p.d > 128) return false;
@@ -273,7 +276,8 @@ void with_tiles(const AttentionProblem& p, F f) {
 
 inline int64_t tiles_for(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-inline constexpr size_t kMostShared = size_t{99} << 10;  // of a block on every chip from sm_80 on
+inline constexpr size_t kMostShared = size_t{99} << 10;  // what a block may use on every GPU from
+                                                         // sm_80 on
 
 template <class Tiles>
 Grid grid_of(int64_t blocks, int row_tiles, int col_tiles) {
@@ -282,7 +286,7 @@ Grid grid_of(int64_t blocks, int row_tiles, int col_tiles) {
   return {dim3(static_cast<unsigned>(blocks)), Tiles::kThreads, shared};
 }
 
-// y unless it is undefined, and lse; with dy, delta = <dy, y>.
+// Writes y (unless it is undefined) and lse; given dy, also delta = <dy, y>.
 void attention_forward(const AttentionProblem& p, const Tensor& y, const Tensor& dy,
                        const Tensor& lse, const Tensor& delta);
 

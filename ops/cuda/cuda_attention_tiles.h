@@ -1,8 +1,8 @@
 // How a block of threads holds and multiplies the tiles of attention. Operands lie in shared memory
-// as rows of kD elements (kStride apart, so that columns of 16 bytes meet no bank twice); a tile of
-// scores and a row of sums lie in registers: of scores [kRows, kCols] a thread has the elements
-// (row(i), col(j)), of sums [kRows, kD] the elements (row(i), out_col(j)). A row belongs to
-// kLanes neighbours of one warp. For .cu files.
+// as rows of kD elements. Rows are kStride apart, so that 16-byte columns never use one memory bank
+// twice. A tile of scores and a row of sums lie in registers: of the scores [kRows, kCols] a thread
+// holds the elements (row(i), col(j)), of the sums [kRows, kD] the elements (row(i), out_col(j)).
+// kLanes neighbouring lanes of one warp share a row. For .cu files.
 #pragma once
 #include "ops/cuda/cuda_mma.h"
 
@@ -10,12 +10,12 @@ namespace frugal::ops::cuda {
 
 using namespace frugal::cuda;
 
-// f32 by fused multiply-adds: 16 threads across, 4 rows each.
+// f32 without tensor cores: 16 threads across, with 4 rows each.
 template <int kD_>
 struct FmaTiles {
   using Element = float;
   static constexpr int kD = kD_, kStride = kD + 4;
-  // Wide heads: 32 or 16, so that two blocks fit a multiprocessor's shared memory.
+  // Wide heads get 32 or 16 rows, so that two blocks fit the shared memory of a multiprocessor.
   static constexpr int kRows = kD > 128 ? 16 : kD > 64 ? 32 : 64, kCols = kRows;
   static constexpr int kThreads = 4 * kRows, kLanes = 16;
   static constexpr int kMine = 4, kWide = kCols / 16, kOut = kD / 16;
@@ -52,7 +52,7 @@ struct FmaTiles {
     }
   }
 
-  // y += x b: b [kCols, kD]. `scratch` passes x between the threads of a row.
+  // y += x b: b [kCols, kD]. The threads of a row pass x to one another through `scratch`.
   static __device__ __forceinline__ void by(const float (&x)[kMine][kWide], const float* b,
                                             float (&y)[kMine][kOut], float* scratch) {
 #pragma unroll
@@ -86,7 +86,8 @@ struct FmaTiles {
   };
 };
 
-// On tensor cores a warp has 16 rows, and a lane elements as cuda_mma.h has them in c.
+// On tensor cores a warp holds 16 rows, and a lane holds the elements that cuda_mma.h describes for
+// c.
 template <int kD_, int kCols_>
 struct WarpTiles {
   static constexpr int kD = kD_;
@@ -104,7 +105,7 @@ struct WarpTiles {
   static __device__ __forceinline__ int out_col(int j) { return col(j); }
 };
 
-// bf16. Scores are rounded to it before they multiply.
+// bf16. Scores are rounded to bf16 before they are multiplied.
 template <int kD_, int kCols_>
 struct MmaTiles : WarpTiles<kD_, kCols_> {
   using Base = WarpTiles<kD_, kCols_>;
@@ -118,7 +119,7 @@ struct MmaTiles : WarpTiles<kD_, kCols_> {
                                                        float (&x)[kMine][kWide]) {
     for (auto& of_row : x)
       for (float& value : of_row) value = 0;
-    __syncwarp();  // masks may have parted the lanes, which multiply together
+    __syncwarp();  // masks may have separated the lanes, and the product needs all of them together
     const BFloat16* left = a + (first_row() + lane() % 16) * kStride + lane() / 16 * 8;
     const BFloat16* right = b + (lane() % 8 + lane() / 16 * 8) * kStride + lane() / 8 % 2 * 8;
 #pragma unroll
@@ -153,7 +154,7 @@ struct MmaTiles : WarpTiles<kD_, kCols_> {
   }
 
  private:
-  // Two products side by side, from a thread's element j on.
+  // Two products side by side. The second begins at element j of the thread.
   template <int kElements>
   static __device__ __forceinline__ void add(float (&c)[kMine][kElements], int j,
                                              const uint32_t (&a)[4], const uint32_t (&b)[4]) {
@@ -162,7 +163,7 @@ struct MmaTiles : WarpTiles<kD_, kCols_> {
   }
 };
 
-// f32, rounded to tf32 before it multiplies.
+// f32, rounded to tf32 before it is multiplied.
 template <int kD_, int kCols_>
 struct Tf32Tiles : WarpTiles<kD_, kCols_> {
   using Base = WarpTiles<kD_, kCols_>;
@@ -176,7 +177,7 @@ struct Tf32Tiles : WarpTiles<kD_, kCols_> {
                                                        float (&x)[kMine][kWide]) {
     for (auto& of_row : x)
       for (float& value : of_row) value = 0;
-    __syncwarp();  // masks may have parted the lanes, which multiply together
+    __syncwarp();  // masks may have separated the lanes, and the product needs all of them together
     const int from = lane() / 4 * kStride + lane() % 4;
     const float *left = a + first_row() * kStride + from, *right = b + from;
 #pragma unroll 4
@@ -189,8 +190,8 @@ struct Tf32Tiles : WarpTiles<kD_, kCols_> {
     }
   }
 
-  // A lane has columns 2t and 2t + 1 of x. They take the places of t and t + 4, and so do those
-  // rows of b.
+  // A lane holds columns 2t and 2t + 1 of x, where the product expects columns t and t + 4. The
+  // rows of b are taken in the same changed order, so the sum is right.
   static __device__ __forceinline__ void by(const float (&x)[kMine][kWide], const float* b,
                                             float (&y)[kMine][kOut], float*) {
     __syncwarp();
@@ -214,7 +215,7 @@ struct Tf32Tiles : WarpTiles<kD_, kCols_> {
   }
 };
 
-// What all lanes of a row make together.
+// Combines the values of all lanes that share a row.
 template <class Tiles, class F>
 __device__ __forceinline__ float across_row(float value, F combine) {
 #pragma unroll
@@ -223,8 +224,8 @@ __device__ __forceinline__ float across_row(float value, F combine) {
   return value;
 }
 
-// Rows [0, kCount) of d elements, `stride` apart, to shared memory, as operands; zeros from row
-// `there` and from column d on. `packs`: in 16-byte pieces.
+// Copies rows [0, kCount) of d elements, `stride` apart, to shared memory as operands. Rows from
+// `there` on and columns from d on become 0. `packs`: copies 16 bytes at a time.
 template <class Tiles, int kCount>
 __device__ __forceinline__ void load_tile(typename Tiles::Element* to,
                                           const typename Tiles::Element* from, int64_t stride,

@@ -1,5 +1,5 @@
-// Sums over the rows of [rows, C], threads along the columns: what batch norm, group norm and the
-// parameters of layer norm share. Orders depend on shapes only. For .cu files.
+// Sums over the rows of [rows, C] with threads along the columns. Batch norm, group norm and the
+// parameters of layer norm use them. The order of each sum depends only on shapes. For .cu files.
 #pragma once
 #include <algorithm>
 
@@ -8,8 +8,9 @@
 
 namespace frugal::ops::cuda {
 
-// How the threads of a block lie over [rows, columns]: `wide` of them along a row, with N columns
-// each, and `tall` above one another; `tiles` blocks beside one another cover a row.
+// How the threads of a block cover [rows, columns]. `wide` threads lie along a row and have N
+// columns each; `tall` threads lie above one another. `tiles` blocks beside one another cover a
+// whole row.
 struct Columns {
   int wide = 1, tall = 1, threads = kWarp;
   int64_t packs = 0, tiles = 0;  // packs: columns / N
@@ -26,7 +27,7 @@ struct Columns {
   }
 };
 
-// At most `threads`, and no more above one another than have something to do.
+// At most `threads` threads. There are never more of them above one another than rows to work on.
 inline Columns columns_over(int64_t packs, int threads, int64_t most_tall) {
   Columns c;
   c.packs = packs;
@@ -38,7 +39,7 @@ inline Columns columns_over(int64_t packs, int threads, int64_t most_tall) {
   return c;
 }
 
-// Adds the K values of the threads above one another; the lowest, y = 0, have the sums.
+// Adds the K values of the threads above one another; the threads with y = 0 get the sums.
 // `shared`: K floats for each thread of the block. REQUIRES: every thread of the block calls it.
 template <int K>
 __device__ __forceinline__ void add_up(float (&value)[K], const Columns& columns, float* shared) {
@@ -59,7 +60,7 @@ __device__ __forceinline__ void add_up(float (&value)[K], const Columns& columns
   }
 }
 
-// Sums of [rows, columns] over its rows, in f64: 32 columns a block.
+// Sums of [rows, columns] over the rows, in f64; a block takes 32 columns.
 inline constexpr int kSumLanes = 16;  // threads above one another
 
 template <class From>
@@ -84,11 +85,12 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
   *target = add ? *target + sum : sum;
 }
 
-// to [columns] f64 = (or +=) the sum of from [rows, columns] over its rows.
+// `to` [columns] f64 becomes the sum of `from` [rows, columns] over its rows, or that sum is added
+// to it.
 template <class From>
 void sum_rows(Device device, const From* from, int64_t rows, int64_t columns, bool add,
               double* to) {
-  constexpr int64_t kRows = 512;  // 32 for each thread; beyond, blocks share the rows
+  constexpr int64_t kRows = 512;  // 32 for each thread; with more rows, several blocks share them
   const auto across = static_cast<unsigned>(ceil_div(columns, kWarp));
   if (rows <= kRows || columns == 0) {
     launch(sum_rows_kernel<From>, {dim3(across), kWarp * kSumLanes}, from, rows, columns,
@@ -103,17 +105,17 @@ void sum_rows(Device device, const From* from, int64_t rows, int64_t columns, bo
   sum_rows<double>(device, part.data<double>(), parts, columns, add, to);
 }
 
-// For for_each: f64 sums as f32.
+// For for_each(): converts f64 sums to f32.
 struct Narrow {
   const double* from;
   float* to;
   __device__ void operator()(int64_t i) const { to[i] = static_cast<float>(from[i]); }
 };
 
-// ---- two sums of every column of a chunk of rows: x is [samples, rows, c], a chunk `step` rows of
-// one sample; results [samples * chunks, 2, c] f32.
+// ---- Two sums for every column of a chunk of rows. x is [samples, rows, c]; a chunk has `step`
+// rows of one sample; the results are [samples * chunks, 2, c] f32.
 struct Chunks {
-  int64_t samples, rows, c, step, chunks;  // chunks: of a sample
+  int64_t samples, rows, c, step, chunks;  // chunks: in one sample
   __device__ __forceinline__ int64_t sample() const { return blockIdx.x / chunks; }
   __device__ __forceinline__ int64_t begin() const { return blockIdx.x % chunks * step; }
   __device__ __forceinline__ int64_t end() const {
@@ -141,11 +143,11 @@ __device__ __forceinline__ void write_sums(float (&value)[2 * N], const Columns&
   put<N>(to + c, second);
 }
 
-// Of x less the first row of the chunk: the sum, and the sum of squares.
+// The sum and the sum of squares of x minus the first row of the chunk.
 template <class T, int N>
 __global__ void __launch_bounds__(kSumThreads)
     chunk_moments_kernel(const T* x, Chunks chunks, Columns columns, float* sums) {
-  constexpr int kRows = 4;  // loads in flight
+  constexpr int kRows = 4;  // loads that wait at the same time
   const Columns::Place place = columns.place();
   float value[2 * N] = {};
   if (place.inside) {
@@ -185,7 +187,7 @@ void chunk_moments(const Tensor& x, const Chunks& chunks, float* sums) {
   });
 }
 
-// Chunks for chunk_moments: about a thousand blocks, where a thread has at least some rows.
+// Chunks for chunk_moments(): about a thousand blocks, but enough rows for each thread.
 inline Chunks moment_chunks(int64_t samples, int64_t rows, int64_t c) {
   constexpr int64_t kBlocks = 1024, kElements = int64_t{1} << 14;
   const int64_t fair = ceil_div(samples * rows, kBlocks);
@@ -194,9 +196,9 @@ inline Chunks moment_chunks(int64_t samples, int64_t rows, int64_t c) {
   return {samples, rows, c, step, ceil_div(rows, step)};
 }
 
-// Of g, dy where the mask is set and else 0 (mask null: dy), and of g (x - centre), where centre
-// gives at<N>(sample, column). g is written unless null, and may be dy. Masks: one sample, steps of
-// whole bytes.
+// The sums of g and of g (x - centre). g is dy where the mask is set and 0 elsewhere; without a
+// mask g is dy. `centre` gives at<N>(sample, column). g is written unless it is null, and may be dy
+// itself. With a mask there is one sample, and a step covers whole bytes of the mask.
 template <class T, int N, class Centre>
 __global__ void __launch_bounds__(kSumThreads)
     chunk_gradients_kernel(const T* dy, const uint8_t* mask, const T* x, Centre centre, T* g,

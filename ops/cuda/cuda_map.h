@@ -1,5 +1,5 @@
-// Elementwise loops on CUDA, 16 bytes at a time where the addresses allow it. Computed in f32,
-// stored as f32 or bf16. For .cu files.
+// Elementwise loops on CUDA, 16 bytes at a time where the addresses allow it. Values are stored as
+// f32 or bf16 and computed in f32. For .cu files.
 #pragma once
 #include "core/cuda_kernel.h"
 
@@ -25,7 +25,7 @@ __global__ void map_kernel(int64_t n, bool packs, F f, T* y, const X*... x) {
     y[i] = store<T>(f(load(x[i])...));
 }
 
-// y[i] = f(x[i]...) for contiguous tensors of one shape and dtype; y may be one of them.
+// y[i] = f(x[i]...) for contiguous tensors of one shape and dtype. y may be one of the inputs.
 template <class F, class... X>
 void map(const F& f, const Tensor& y, const X&... x) {
   with_activation(y.dtype(), [&](auto zero) {

@@ -1,5 +1,5 @@
-// Loops over 1-bit masks (ops/dense/bitmask.h) on CUDA. A thread has the eight rows of a few
-// columns, so it owns whole bytes; a warp runs across columns. For .cu files.
+// Loops over 1-bit masks (ops/dense/bitmask.h) on CUDA. A thread works on eight rows of a few
+// columns, so it owns whole bytes. A warp lies across columns. For .cu files.
 #pragma once
 #include "core/cuda_kernel.h"
 #include "ops/dense/bitmask.h"
@@ -8,7 +8,7 @@ namespace frugal::ops::cuda {
 
 using namespace frugal::cuda;
 
-// kWidth neighbours at once.
+// kWidth neighbouring elements that are read or written at once.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T)) Run {
   T at[kWidth];
@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_run(T* y, const Run<T, kWidth>& run) {
   *reinterpret_cast<Run<T, kWidth>*>(y) = run;
 }
 
-// The element of byte `byte`'s first bit.
+// The index of the element that the first bit of byte `byte` describes.
 __device__ __forceinline__ int64_t element_of(int64_t byte, int64_t cols) {
   return byte / cols * 8 * cols + byte % cols;
 }
@@ -73,8 +73,8 @@ __global__ void read_mask_kernel(int64_t bytes, int64_t cols, int64_t n, F f, co
   }
 }
 
-// Calls f(T{}, width) with the columns that a thread takes at once: 16 bytes of T, or 1 where
-// places or extents forbid it.
+// Calls f(T{}, width), where `width` is the number of columns that a thread takes at once: 16 bytes
+// of T, or 1 where addresses or extents do not allow that.
 template <class F>
 void with_mask_width(const Tensor& y, const Tensor& mask, bool packable, F f) {
   with_activation(y.dtype(), [&](auto zero) {
@@ -91,7 +91,7 @@ void with_mask_width(const Tensor& y, const Tensor& mask, bool packable, F f) {
   });
 }
 
-// y = f.value(x), bits f.keeps(x).
+// Writes y = f.value(x), and f.keeps(x) as the bits of the mask.
 template <class F>
 void write_mask(const F& f, const Tensor& x, const Tensor& y, const Tensor& mask) {
   with_mask_width(y, mask, is_packable(x.raw()), [&](auto zero, auto width, BitmaskLayout layout) {
@@ -102,7 +102,7 @@ void write_mask(const F& f, const Tensor& x, const Tensor& y, const Tensor& mask
   });
 }
 
-// y = f(bit, x...)
+// Writes y = f(bit, x...).
 template <class F, class... X>
 void read_mask(const F& f, const Tensor& mask, const Tensor& y, const X&... x) {
   const bool packable = (is_packable(x.raw()) && ...);

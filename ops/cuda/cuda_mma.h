@@ -12,7 +12,7 @@
 
 namespace frugal::cuda {
 
-// Two floats, rounded: the first in the lower half.
+// Two floats rounded to bf16. The first is in the lower half of the word.
 __device__ __forceinline__ uint32_t pack_bf16(float first, float second) {
 #ifdef FRUGAL_CUDA_EMULATOR
   return static_cast<uint32_t>(store<BFloat16>(second).bits) << 16 | store<BFloat16>(first).bits;
@@ -23,8 +23,9 @@ __device__ __forceinline__ uint32_t pack_bf16(float first, float second) {
 #endif
 }
 
-// Four matrices [8, 8]; lane l points to row l % 8 of matrix l / 8, 16 bytes. to[i]: elements
-// (g, 2t) and (g, 2t + 1) of matrix i; `transposed`: (2t, g) and (2t + 1, g).
+// Loads four matrices [8, 8]. Lane l gives the address of row l % 8 of matrix l / 8, which has 16
+// bytes. to[i] gets the elements (g, 2t) and (g, 2t + 1) of matrix i, or with `transposed` (2t, g)
+// and (2t + 1, g).
 template <bool transposed>
 __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const BFloat16* row) {
 #ifdef FRUGAL_CUDA_EMULATOR
@@ -83,7 +84,7 @@ __device__ __forceinline__ void multiply_add(float& c0, float& c1, float& c2, fl
 #endif
 }
 
-// What tf32 keeps of f32: the nearest with 10 bits of mantissa, ties away from 0.
+// Rounds as tf32 does: to the nearest number with 10 bits of mantissa, ties away from 0.
 __device__ __forceinline__ float round_tf32(float x) {
 #ifdef FRUGAL_CUDA_EMULATOR
   const uint32_t bits = __float_as_uint(x);

@@ -1,5 +1,6 @@
-// Rows of [rows, width], a team of threads each: a warp, or a block for wide rows. Where a row fits
-// its team's registers it is read once, however many passes are made over it. For .cu files.
+// Work on the rows of [rows, width], with a team of threads for each row: a warp, or a whole block
+// for wide rows. A row that fits the registers of its team is read once, however many passes there
+// are. For .cu files.
 #pragma once
 #include <algorithm>
 
@@ -7,22 +8,23 @@
 
 namespace frugal::ops::cuda {
 
-// How rows are read: N neighbours at once, up to kElements in a thread's registers, 0: from memory
-// at every pass.
+// How rows are read: N neighbours at once, and up to kElements in the registers of a thread. With
+// kElements = 0 every pass reads memory.
 template <class T_, int N_, int kElements_, bool kBlock_>
 struct RowKind {
   using T = T_;
   static constexpr int N = N_, kElements = kElements_;
   static constexpr bool kBlock = kBlock_;
   static constexpr int kSteps = kElements / N;
-  static constexpr int kTeam = kBlock ? 256 : kWarp;   // threads of a row
-  static constexpr int kThreads = kBlock ? 256 : 128;  // of a block
+  static constexpr int kTeam = kBlock ? 256 : kWarp;   // threads that share a row
+  static constexpr int kThreads = kBlock ? 256 : 128;  // threads of a block
   static constexpr int kTeams = kThreads / kTeam;
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % kTeam; }
   __device__ static int team() { return static_cast<int>(threadIdx.x) / kTeam; }
 
-  // Of all threads of the team, in each. REQUIRES: all of them call it; with kBlock, the block.
+  // Combines the values of all threads of the team; every thread gets the result. REQUIRES: all
+  // threads of the team call it, with kBlock all threads of the block.
   template <class V, class F>
   __device__ static V across(V value, V neutral, F combine) {
     if constexpr (kBlock)
@@ -35,7 +37,8 @@ struct RowKind {
     return across(value, V{}, Sum<V>{});
   }
 
-  // f(step, column) for the team's places in a row; with registers, `step` is a constant.
+  // Calls f(step, column) for the places of this thread in a row. If the row is in registers,
+  // `step` is a compile-time constant.
   template <class F>
   __device__ __forceinline__ static void places(int64_t width, F f) {
     if constexpr (kElements > 0) {
@@ -52,7 +55,7 @@ struct RowKind {
   }
 };
 
-// One row.
+// One row, as its team sees it.
 template <class Kind>
 class Row {
  public:
@@ -73,7 +76,7 @@ class Row {
       return out;
     }
   }
-  // f(column, value) for every element of this thread, in the order of columns.
+  // Calls f(column, value) for every element of this thread, in the order of the columns.
   template <class F>
   __device__ __forceinline__ void each(F f) const {
     Kind::places(width_, [&](int step, int64_t column) {
@@ -82,7 +85,8 @@ class Row {
       for (int i = 0; i < N; ++i) f(column + i, v.at[i]);
     });
   }
-  // The sum of f(column, value) over the row, in every thread: f32 among neighbours, then V.
+  // The sum of f(column, value) over the row; every thread gets it. Neighbours are added in f32,
+  // their sums as V.
   template <class V, class F>
   __device__ __forceinline__ V sum(F f) const {
     V total{};
@@ -95,7 +99,7 @@ class Row {
     });
     return Kind::sum(total);
   }
-  // y[column] = f(column, value); y may be the row itself.
+  // Writes y[column] = f(column, value). y may be the row itself.
   template <class F>
   __device__ __forceinline__ void map(T* y, F f) const {
     Kind::places(width_, [&](int step, int64_t column) {
@@ -112,11 +116,12 @@ class Row {
   Vector<T, N> held_[Kind::kSteps > 0 ? Kind::kSteps : 1]{};
 };
 
-// Calls f(RowKind{}) for rows of activations T in `tensors`; see with_vectors.
+// Calls f(RowKind{}) with the kind that suits rows of activations T in `tensors`; see
+// with_vectors().
 template <class T, class F>
 void with_row_kind(int64_t width, std::initializer_list<const Tensor*> tensors, F&& f) {
   with_vectors<T>(width, tensors, [&](auto n) {
-    constexpr int N = n, kMost = N == 1 ? 8 : 32;  // single elements take more registers
+    constexpr int N = n, kMost = N == 1 ? 8 : 32;  // single elements need more registers
     if (width <= 8 * kWarp)
       f(RowKind<T, N, 8, false>{});
     else if (width <= kMost * kWarp)
@@ -128,7 +133,7 @@ void with_row_kind(int64_t width, std::initializer_list<const Tensor*> tensors, 
   });
 }
 
-// For one pass over rows: nothing is held.
+// The same for work that reads rows only once: no row is held in registers.
 template <class T, class F>
 void with_pass_kind(int64_t width, std::initializer_list<const Tensor*> tensors, F&& f) {
   with_vectors<T>(width, tensors, [&](auto n) {
@@ -140,7 +145,7 @@ void with_pass_kind(int64_t width, std::initializer_list<const Tensor*> tensors,
   });
 }
 
-// Blocks for rows that stride by their number of teams.
+// The number of blocks for rows that teams take in turn.
 template <class Kind>
 Grid grid_of_rows(Kind, int64_t rows) {
   const int64_t most = int64_t{multiprocessors()} * 64;

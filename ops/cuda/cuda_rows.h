@@ -1,6 +1,6 @@
-// Walks over the rows of CSR matrices: a warp takes a row, or a piece of a long one (RowSplit),
-// whose sums are added in order afterwards. Lanes lie across the features of an entry; where those
-// are few, parts of the warp take entries in turn. For .cu files.
+// Walks over the rows of CSR matrices. A warp takes a row, or a piece of a long row (RowSplit); the
+// sums of pieces are added in order afterwards. The lanes lie across the features of an entry.
+// Where there are few features, groups of lanes take entries in turn. For .cu files.
 #pragma once
 #include "ops/cuda/cuda_map.h"
 #include "ops/graph/graph.h"
@@ -25,13 +25,14 @@ inline Walk walk_of(const Csr& a) {
   return walk;
 }
 inline constexpr int kWalkThreads = 256;
-// Blocks whose warps take all rows and pieces.
+// The number of blocks whose warps together take all rows and pieces.
 inline dim3 walk_blocks(const Walk& walk) {
   constexpr int64_t kWarps = kWalkThreads / kWarp;
   return dim3(static_cast<unsigned>((walk.rows + walk.piece_count + kWarps - 1) / kWarps));
 }
 
-// What this warp takes: entries [begin, end) of `row`; row -1: nothing, it was split.
+// The work of this warp: entries [begin, end) of `row`. row -1: no work, because the row was split
+// into pieces.
 struct Span {
   int64_t row, begin, end, piece;  // piece -1: the whole row
 };
@@ -62,14 +63,14 @@ __device__ __forceinline__ void store_vec(T* y, const float (&values)[kSize]) {
   *reinterpret_cast<Vec<T, kSize>*>(y) = out;
 }
 
-// Lanes for `width` features, kSize each: a power of 2.
+// The number of lanes for `width` features, with kSize features each. A power of 2.
 inline int lanes_for(int64_t width, int size) {
   int lanes = 1;
   while (lanes < kWarp && lanes * size < width) lanes *= 2;
   return lanes;
 }
 
-// The sums that all parts of the warp have for their entries, added.
+// Adds the sums that the groups of lanes of a warp have for their entries.
 template <int kSize>
 __device__ __forceinline__ void add_parts(float (&sum)[kSize], int lanes) {
   for (int step = lanes; step < kWarp; step *= 2)
@@ -77,8 +78,8 @@ __device__ __forceinline__ void add_parts(float (&sum)[kSize], int lanes) {
     for (int k = 0; k < kSize; ++k) sum[k] += __shfl_xor_sync(kAllLanes, sum[k], step);
 }
 
-// Sums over the entries of rows. Op: add<kSize>(row, e, f, sum) adds features [f, f + kSize) of
-// entry e, finish<kSize>(row, f, sum) takes the row's.
+// Computes sums over the entries of rows. Op: add<kSize>(row, e, f, sum) adds features [f, f +
+// kSize) of entry e to `sum`; finish<kSize>(row, f, sum) receives the sum of the row.
 template <int kSize, class Op>
 __global__ void __launch_bounds__(kWalkThreads)
     sum_entries_kernel(Walk walk, Op op, int64_t width, int lanes, float* parts) {
@@ -104,7 +105,8 @@ __global__ void __launch_bounds__(kWalkThreads)
 
 inline constexpr int kMergeWarps = 8;
 
-// Blocks [features, long rows]: each warp adds a share of the pieces, then the shares are added.
+// Adds the sums of the pieces of long rows. The grid is [features, long rows]. Each warp adds a
+// share of the pieces, then the shares are added.
 template <class Op>
 __global__ void __launch_bounds__(kMergeWarps* kWarp)
     merge_rows_kernel(Walk walk, Op op, int64_t width, const float* parts) {
@@ -140,7 +142,7 @@ inline Tensor row_parts(int64_t pieces, int64_t width, DType dtype, Device devic
   return Tensor::empty({pieces, width}, dtype, device);
 }
 
-// `packs`: 16 bytes of T are kSize features, and rows begin at multiples of them.
+// `packs`: kSize features are 16 bytes of T, and every row begins at a multiple of 16 bytes.
 template <class T, class Op>
 void sum_entries(const Csr& a, const Op& op, int64_t width, bool packs) {
   const Walk walk = walk_of(a);

@@ -1,4 +1,4 @@
-// Where the elements of strided tensors lie, for kernels. For .cu files.
+// Finds the elements of strided tensors in kernels. For .cu files.
 #pragma once
 #include <bit>
 #include <limits>
@@ -9,7 +9,7 @@ namespace frugal::ops::cuda {
 
 using namespace frugal::cuda;
 
-// Division of numbers below 2^31 by one that is known before: a product and a shift instead of
+// Divides numbers below 2^31 by a number that is known before: a product and a shift instead of
 // some twenty instructions.  Ref: Granlund & Montgomery 1994.
 struct Divisor {
   uint32_t factor = 1, shift = 0;
@@ -23,7 +23,7 @@ struct Divisor {
   }
 };
 
-// The offsets, in elements, of a flat index into up to kOperands tensors of one shape.
+// Maps a flat index to offsets, in elements, into up to kOperands tensors of one shape.
 template <int kOperands>
 struct Strided {
   static constexpr int kAxes = 8;
@@ -52,7 +52,7 @@ struct Strided {
     step(0, i, offset);
   }
 
-  // After extents were set.
+  // Must be called after the extents are set.
   void finish() {
     int64_t all = 1;
     for (int axis = 0; axis < axes; ++axis) all *= extent[axis];
@@ -61,8 +61,9 @@ struct Strided {
       divisor[axis] = Divisor(static_cast<uint32_t>(extent[axis]));
   }
 
-  // Makes flat indices count runs of `size` elements: neighbours in an operand, or one element for
-  // all where its last stride is 0. False, with nothing changed, where runs do not fit.
+  // Makes a flat index count runs of `size` elements. In each operand a run is `size` neighbours,
+  // or one element for all where the last stride is 0. Returns false and changes nothing where the
+  // extents do not allow runs.
   bool into_runs(int64_t size) {
     if (axes == 0 || extent[axes - 1] % size != 0) return false;
     for (int o = 0; o < kOperands; ++o) {
@@ -85,7 +86,7 @@ struct Strided {
   }
 };
 
-// Of tensors with these strides, axes joined where all allow it.
+// The offsets for tensors with these strides. Axes are joined where all tensors allow it.
 template <int kOperands>
 Strided<kOperands> strided(const char* op, const Shape& shape,
                            const Shape* const (&strides)[kOperands]) {

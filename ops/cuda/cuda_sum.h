@@ -1,6 +1,6 @@
-// Sums on CUDA over the middle axis of [outer, reduce, inner], in an order that depends on extents
-// only: threads add a few terms each, blocks add their threads, and what more than one block has
-// added is summed again. For .cu files.
+// Sums over the middle axis of [outer, reduce, inner] on CUDA. The order of additions depends only
+// on extents: threads add a few terms each, blocks add the sums of their threads, and where several
+// blocks share a sum, their results are summed again. For .cu files.
 #pragma once
 #include <algorithm>
 
@@ -10,19 +10,20 @@ namespace frugal::ops::cuda {
 
 using namespace frugal::cuda;
 
-// How a block of kSumThreads shares its terms: `lanes` threads for each of `outputs` sums (of
-// kWidth sums, where they are columns).
+// How a block of kSumThreads threads divides its terms: `lanes` threads for each of `outputs` sums.
+// Along columns, each output is kWidth sums.
 struct SumTiles {
   static constexpr int kThreads = 256;
   int64_t outer, reduce, inner;
   int lanes, outputs;    // their product: kThreads
-  bool rows;             // inner is 1: neighbouring threads add neighbours of one row
-  int64_t span, chunks;  // terms of a block, blocks of a sum
-  int64_t groups;        // of outputs
+  bool rows;             // inner is 1: neighbouring threads add neighbouring elements of one row
+  int64_t span, chunks;  // terms that a block adds; blocks that share a sum
+  int64_t groups;        // number of groups of `outputs` sums
 };
 
-// f: `kWidth` and `Term` (float, double, or a sum of several), and f(o, r, i, terms) for kWidth
-// elements from (o, r, i), along the rows or across the columns. Out: out(o * inner + i, total).
+// f has the constants `kWidth` and the type `Term` (float, double, or a struct of several sums).
+// f(o, r, i, terms) gives kWidth elements from (o, r, i) on, along the row or across the columns.
+// Out: out(o * inner + i, total).
 template <class Total, class F, class Out>
 __global__ void sum_tiles_kernel(SumTiles tiles, F f, Out out) {
   constexpr int kWidth = F::kWidth;
@@ -50,7 +51,7 @@ __global__ void sum_tiles_kernel(SumTiles tiles, F f, Out out) {
       }
     }
     int width = kWidth;
-    __syncthreads();  // the task before has been read
+    __syncthreads();  // the values of the previous task have been read
     if (tiles.rows) {
       Total total{};
       for (int k = 0; k < kWidth; ++k) total += static_cast<Total>(sums[k]);
@@ -60,7 +61,7 @@ __global__ void sum_tiles_kernel(SumTiles tiles, F f, Out out) {
       for (int k = 0; k < kWidth; ++k)
         shared[k * SumTiles::kThreads + thread] = static_cast<Total>(sums[k]);
     }
-    const int next = tiles.rows ? 1 : tiles.outputs;  // distance of an output's threads
+    const int next = tiles.rows ? 1 : tiles.outputs;  // distance between the threads of one output
     for (int half = tiles.lanes / 2; half > 0; half /= 2) {
       __syncthreads();
       if (lane < half)
@@ -68,7 +69,7 @@ __global__ void sum_tiles_kernel(SumTiles tiles, F f, Out out) {
           shared[k * SumTiles::kThreads + thread] +=
               shared[k * SumTiles::kThreads + thread + half * next];
     }
-    // An output's first thread wrote its sum itself.
+    // The first thread of an output has written its sum already.
     if (there && lane == 0)
       for (int k = 0; k < width; ++k)
         out((o * tiles.chunks + task % tiles.chunks) * tiles.inner + i + k,
@@ -95,7 +96,7 @@ inline SumTiles sum_tiles(int64_t outer, int64_t reduce, int64_t inner, int widt
     const int64_t columns = int64_t{tiles.outputs} * width;
     tiles.groups = outer * ((inner + columns - 1) / columns);
   }
-  // Some thousand blocks where there is work for them; 16 to 256 terms a thread.
+  // Some thousand blocks, if there is enough work for them; 16 to 256 terms for each thread.
   constexpr int64_t kBlocks = 2048;
   const int64_t step = tiles.lanes * wide, steps = (reduce + step - 1) / step;
   const int64_t depth = steps * std::max<int64_t>(tiles.groups, 1) / kBlocks;
@@ -104,7 +105,7 @@ inline SumTiles sum_tiles(int64_t outer, int64_t reduce, int64_t inner, int widt
   return tiles;
 }
 
-// Sums of several things at once.
+// Two sums that are computed together.
 struct Two {
   double first = 0, second = 0;
   __device__ Two& operator+=(const Two& other) {
@@ -130,8 +131,9 @@ struct StoreTotal {
   __device__ void operator()(int64_t at, const Total& total) const { totals[at] = total; }
 };
 
-// out(o * inner + i, sum over r of f's terms at (o, r, i)), added up as `Total`. REQUIRES: with
-// kWidth above 1, reduce (of rows) or inner (of columns) a multiple of it.
+// Calls out(o * inner + i, total), where the total is the sum over r of the terms of f at (o, r,
+// i), added as type `Total`. REQUIRES: if kWidth is above 1, it divides reduce (for rows) or inner
+// (for columns).
 template <class Total, class F, class Out>
 void sum_over(Device device, int64_t outer, int64_t reduce, int64_t inner, const F& f,
               const Out& out) {

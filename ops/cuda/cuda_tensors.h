@@ -1,8 +1,8 @@
-// One launch over many f32 tensors: the updates of all parameters. For .cu files.
+// One kernel launch over many f32 tensors, for the updates of all parameters. For .cu files.
 //
-// The tensors are listed in the kernel's argument (up to 32,764 bytes, for which CUDA 12.1 is
-// needed), so nothing is copied to the device before; of recorded updates, where factors change
-// from step to step, the argument is late (core/cuda_late_kernel.h). Blocks take chunks of
+// The argument of the kernel lists the tensors, so nothing is copied to the device before. The
+// argument has up to 32,764 bytes, which needs CUDA 12.1. In recorded updates, whose factors change
+// from step to step, the argument is late (core/cuda_late_kernel.h). A block takes a chunk of
 // kTensorChunk elements.
 #pragma once
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace frugal::cuda;
 
 inline constexpr int64_t kTensorChunk = 8192;  // elements
 
-// Factors: what one tensor's update is made with.
+// Factors: the numbers that the update of one tensor uses.
 template <int kTensors, class Factors>
 struct TensorRow {
   float* at[kTensors];
@@ -34,7 +34,7 @@ struct TensorTable {
   Row row[kRows];
 };
 
-// The number of the row that has a chunk.
+// The number of the row whose tensor holds a chunk.
 template <class Table>
 __device__ __forceinline__ int row_at(const Table& table, int64_t chunk) {
   int low = 0, high = table.rows - 1;
@@ -52,8 +52,8 @@ __device__ __forceinline__ typename Table::Row row_of(const Table& table, int64_
   return table.row[row_at(table, chunk)];
 }
 
-// f(values) for the elements of a chunk: values[t] is that of tensor t. kRead, kWritten: a bit for
-// each tensor that is read, that changes.
+// Calls f(values) for each element of a chunk; values[t] is the element of tensor t. kRead and
+// kWritten have a bit for each tensor that is read and for each that is written.
 template <int kTensors, unsigned kRead, unsigned kWritten, class Factors, class F>
 __device__ __forceinline__ void for_chunk(const TensorRow<kTensors, Factors>& row, int64_t chunk,
                                           const F& f) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void for_chunk(const TensorRow<kTensors, Factors>& ro
   }
 }
 
-// F: kTensors, kWritten, Factors, and apply(factors, values).
+// F has kTensors, kWritten, Factors, and apply(factors, values).
 template <class F, class Argument>
 __global__ void update_tensors_kernel(const Argument argument) {
   const TensorTable<F::kTensors, typename F::Factors>* table = value_of(argument);
@@ -108,7 +108,8 @@ __global__ void update_tensors_kernel(const Argument argument) {
   }
 }
 
-// totals[row], kSums numbers of each: the sum of its chunks' partial[chunk]. A block for each row.
+// totals[row] becomes the sum of partial[chunk] over the chunks of the row; each has kSums numbers.
+// One block for each row.
 template <int kSums, class Argument>
 __global__ void sum_rows_kernel(const Argument argument, const double* partial, double* totals) {
   const auto* table = value_of(argument);
@@ -127,14 +128,14 @@ __global__ void sum_rows_kernel(const Argument argument, const double* partial, 
   }
 }
 
-// What goes into a row, for the host.
+// The contents of one row, as the host gives them.
 template <int kTensors, class Factors>
 struct TensorEntry {
   const Tensor* tensors[kTensors];
   Factors factors;
 };
 
-// Calls f(table) over as many entries at a time as a table holds: nearly always over all.
+// Calls f(table) for as many entries at a time as a table holds. Nearly always one call takes all.
 template <int kTensors, class Factors, class F>
 void with_tables(const std::vector<TensorEntry<kTensors, Factors>>& entries, F f) {
   using Table = TensorTable<kTensors, Factors>;

@@ -1,5 +1,6 @@
-// Neighbouring elements at once, computed in f32: kernels are written for N columns a thread, where
-// N is 16 bytes of activations, or 1 where extents or addresses do not allow that. For .cu files.
+// Neighbouring elements that are loaded at once and computed in f32. Kernels are written for N
+// columns per thread, where N columns are 16 bytes of activations, or N is 1 where extents or
+// addresses do not allow that. For .cu files.
 #pragma once
 #include <initializer_list>
 
@@ -17,7 +18,7 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
 template <int N>
 using Floats = Vector<float, N>;
 
-// As stored: what waits in registers takes no more of them than it must.
+// N elements in their stored dtype, so that waiting values use few registers.
 template <int N, class T>
 __device__ __forceinline__ Vector<T, N> get_raw(const T* x) {
   return *reinterpret_cast<const Vector<T, N>*>(x);
@@ -30,7 +31,7 @@ __device__ __forceinline__ Floats<N> get(const T* x) {
   for (int i = 0; i < N; ++i) out.at[i] = load(v.at[i]);
   return out;
 }
-// `otherwise` throughout where x is null.
+// Loads N elements; where x is null all of them are `otherwise`.
 template <int N, class T>
 __device__ __forceinline__ Floats<N> get_or(const T* x, int64_t at, float otherwise) {
   if (x != nullptr) return get<N>(x + at);
@@ -47,8 +48,8 @@ __device__ __forceinline__ void put(T* y, const Floats<N>& v) {
   *reinterpret_cast<Vector<T, N>*>(y) = out;
 }
 
-// Calls f(std::integral_constant<int, N>{}) for rows of `c` elements of activations T in contiguous
-// `tensors`, whatever their dtypes.
+// Calls f(std::integral_constant<int, N>{}) with the N for rows of `c` elements. T is the type of
+// the activations. The `tensors` are contiguous and may have other dtypes, too.
 template <class T, class F>
 void with_vectors(int64_t c, std::initializer_list<const Tensor*> tensors, F&& f) {
   constexpr int kSize = Pack<T>::kSize;

@@ -1,6 +1,6 @@
-// Attention's forward pass by cuDNN's fused engines, on the compute stream; where CUDA is emulated,
-// tests/cuda_emulator stands in for it. The backward pass is ops/sequence/attention_backward.cu's
-// for all.
+// The forward pass of attention by cuDNN's fused engines, on the compute stream. In emulated builds
+// tests/cuda_emulator stands in for the library. The backward pass is always that of
+// ops/sequence/attention_backward.cu.
 #pragma once
 #include "core/shape.h"
 
@@ -19,8 +19,8 @@ struct AttentionData {
   void *y = nullptr, *lse = nullptr;
 };
 
-// Whether it was done: where cuDNN has no engine, or for addresses and strides that are no
-// multiples of 16 bytes, nothing was.
+// Returns whether attention was computed. Nothing is written where cuDNN has no engine, or where
+// addresses or strides are no multiples of 16 bytes.
 [[nodiscard]] bool attend(const Attention& problem, const AttentionData& data);
 
 }  // namespace frugal::ops::cudnn

@@ -1,5 +1,6 @@
-// cuDNN's backend API with owners: operation graphs, the search for an engine, plans that are kept.
-// Included by ops/cudnn*.cu only. Nothing newer than cuDNN 9.0.
+// cuDNN's backend API with owners for its objects: operation graphs, the search for an engine, and
+// plans that are kept. Included by ops/cuda/cudnn*.cu only. Uses nothing that is newer than cuDNN
+// 9.0.
 #pragma once
 #include <cudnn_backend.h>
 
@@ -14,16 +15,16 @@
 
 namespace frugal::ops::cudnn {
 
-// The library has no way to do what was asked; nothing went wrong.
+// Thrown if the library cannot do what was asked, although nothing went wrong.
 struct Unsupported : Error {
   using Error::Error;
 };
-// Errors: "[cudnn] WHAT: the status (the library's own words)", as Unsupported, OutOfMemory or
-// Error.
+// Errors: Unsupported, OutOfMemory or Error, with the text "[cudnn] WHAT: the status (the library's
+// own words)".
 void check(cudnnStatus_t status, const std::string& what);
 
 template <class V>
-struct TypeOf;  // how an attribute of C++ type V is called
+struct TypeOf;  // the library's name for attributes of the C++ type V
 #define FRUGAL_CUDNN_TYPE(type, name)                                       \
   template <>                                                               \
   struct TypeOf<type> {                                                     \
@@ -43,7 +44,7 @@ FRUGAL_CUDNN_TYPE(cudnnBackendNumericalNote_t, NUMERICAL_NOTE);
 FRUGAL_CUDNN_TYPE(cudnnBackendKnobType_t, KNOB_TYPE);
 #undef FRUGAL_CUDNN_TYPE
 
-// One of the library's descriptors, which it destroys. `name` is for messages.
+// Owns one descriptor of the library and destroys it. `name` is for messages.
 class Descriptor {
  public:
   Descriptor(cudnnBackendDescriptorType_t type, const char* name);
@@ -70,7 +71,7 @@ class Descriptor {
           where(attribute));
     return out;
   }
-  // At most `most` values.
+  // Reads at most `most` values of an attribute.
   template <class V>
   std::vector<V> values(cudnnBackendAttributeName_t attribute, int64_t most) const {
     std::vector<V> out(static_cast<size_t>(most));
@@ -80,7 +81,7 @@ class Descriptor {
     out.resize(static_cast<size_t>(std::min(count, most)));
     return out;
   }
-  // Descriptors of `type` that this one holds, at most `most`.
+  // Reads at most `most` descriptors of `type` from an attribute.
   std::vector<Descriptor> descriptors(cudnnBackendAttributeName_t attribute,
                                       cudnnBackendDescriptorType_t type, const char* name,
                                       int64_t most) const;
@@ -101,22 +102,22 @@ class Descriptor {
 
 cudnnDataType_t type_of(DType dtype);  // f32, bf16
 
-// A tensor of a graph; its address is bound to `id` when the plan runs.
+// A tensor of a graph. When a plan runs, `id` is bound to the tensor's address.
 struct Operand {
   int64_t id = 0;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   std::vector<int64_t> dims, strides;
   int64_t alignment = 16;
-  bool is_virtual = false;   // between two operations, never in memory
-  bool is_by_value = false;  // bound to an address on the host
+  bool is_virtual = false;   // a value between two operations, which is never in memory
+  bool is_by_value = false;  // a number whose address is on the host
 };
 
-// Operations and what they are made of, until a plan is made.
+// Operations and their parts, which live until a plan is made.
 class Graph {
  public:
   const Descriptor& tensor(const Operand& operand);
-  Descriptor& part(cudnnBackendDescriptorType_t type, const char* name);  // kept with the graph
-  void add(Descriptor& operation);                                        // finalized here
+  Descriptor& part(cudnnBackendDescriptorType_t type, const char* name);  // the graph owns it
+  void add(Descriptor& operation);                                        // finalizes it
   // y = mode(x, b), or mode(x) without b; computed in f32.
   void pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b,
                  const Descriptor& y);
@@ -132,15 +133,15 @@ struct Binding {
   const void* data;
 };
 
-// What to look for in plans.
+// What a plan must satisfy.
 struct Wish {
-  bool exact = false;     // no engine that rounds f32 inputs
-  int64_t workspace = 0;  // bytes, at most, where an engine does with so few
+  bool exact = false;     // excludes engines that round f32 inputs
+  int64_t workspace = 0;  // the most bytes; an engine that needs no more is chosen if there is one
 };
-// Runs the graph that `build` makes by the plan kept for `key` and `wish`, searched for at first;
-// by that of the least workspace where there is no memory for more.  Returns false, and warns once,
-// where no engine takes the graph.  Errors: an engine's failure, where no other takes the graph;
-// OutOfMemory.
+// Runs the graph that `build` makes. The plan for `key` and `wish` is searched for at the first
+// call and kept. Where memory does not suffice for it, the plan with the smallest workspace runs.
+// Returns false, with one warning, where no engine takes the graph.  Errors: an engine fails and no
+// other takes the graph; OutOfMemory.
 bool run(const std::string& key, const Wish& wish, const std::function<Graph()>& build,
          const std::vector<Binding>& bindings);
 

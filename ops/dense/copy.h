@@ -10,17 +10,17 @@ Tensor contiguous(const Tensor& x);
 // A contiguous copy in fresh storage.
 Tensor clone(const Tensor& x);
 
-// Writes x into `out`, both strided as they are; equal shapes. Converts between dtypes: floating to
-// integer truncates, anything to bool is x != 0. Does not bump out's version. Errors: shapes
-// differ.
+// Writes x into `out`. Both may have any strides; their shapes are equal. Converts between dtypes:
+// floating to integer truncates, anything to bool is x != 0. Does not raise the version of `out`.
+// Errors: shapes differ.
 void copy_into(const Tensor& out, const Tensor& x);
 void copy_kernel(Cpu, const Tensor& out, const Tensor& x);
 void copy_kernel(Cuda, const Tensor& out, const Tensor& x);
 
-// x in another dtype; x itself when it has it already.
+// x in another dtype, or x itself if it has that dtype.
 Tensor cast(const Tensor& x, DType dtype);
 
-// Every element of `out` becomes `value`. Does not bump out's version.
+// Writes `value` to every element of `out`. Does not raise the version of `out`.
 void fill(const Tensor& out, double value);
 void fill_kernel(Cpu, const Tensor& out, double value);
 void fill_kernel(Cuda, const Tensor& out, double value);

@@ -6,21 +6,23 @@
 namespace frugal::ops {
 
 struct CrossEntropyResult {
-  Tensor loss;     // []: the mean (or sum) over the rows that are not ignored
-  Tensor lse;      // [rows]: log(sum(exp(row))), what backward needs beside the logits
-  Tensor correct;  // [] i64: rows whose largest logit (the first of equals) is the target's
-  Tensor counted;  // [] i64: rows that are not ignored
+  Tensor loss;     // []: the mean (or sum) over rows that are not ignored
+  Tensor lse;      // [rows]: log(sum(exp(row))), which backward needs beside the logits
+  Tensor correct;  // [] i64: number of rows whose largest logit is that of the target; the first of
+                   // equal logits counts
+  Tensor counted;  // [] i64: number of rows that are not ignored
 };
 
-// logits [..., C] f32 or f64, on CUDA f32 or bf16, a row for each target [...] i64; beside bf16
-// loss, lse and row_weights are f32, else all are of one dtype. A row's loss is
+// logits [..., C] f32 or f64, on CUDA f32 or bf16, with one row for each target [...] i64. Beside
+// bf16 logits, loss, lse and row_weights are f32, else all have one dtype. The loss of a row is
 //   l = (1 - s) (lse - x[target]) + s / C sum_c (lse - x[c])    with s = label_smoothing
-// and the loss sum w l / sum w over the rows that are not ignored, or sum w l with options.sum;
-// row_weights w [...], 1 without. A row of weight 0 adds nothing, whatever its l.
-// If every row is ignored the mean is 0/0 = NaN, as in PyTorch; its gradient is 0.
-// Takes no memory like the logits.
-// Errors: a target outside [0, C) that is not ignore_index (on CUDA its row's loss and gradient are
-// NaN instead); label_smoothing outside [0, 1].
+// The whole loss is sum w l / sum w over the rows that are not ignored, or sum w l with
+// options.sum. row_weights [...] holds the weights w; without it every w is 1. A row of weight 0
+// adds nothing, whatever its l is.
+// If every row is ignored, the mean is 0/0 = NaN, as in PyTorch, and its gradient is 0. Allocates
+// no tensor of the logits' size.
+// Errors: a target outside [0, C) that is not ignore_index (on CUDA the loss and the gradient of
+// that row are NaN instead); label_smoothing outside [0, 1].
 // Ref: Szegedy et al. 2016 (label smoothing).
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
                                  const CrossEntropyOptions& options = {},
@@ -33,21 +35,22 @@ void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
                           const CrossEntropyResult& result, const CrossEntropyOptions& options,
                           const Tensor& row_weights);
 
-// softmax(logits) = e^(logits - lse), from the lse of the forward.
-// overwrite: as below. In the kernels y may be the logits.
+// softmax(logits) = e^(logits - lse), with the lse of the forward pass.
+// overwrite: as for cross_entropy_backward. In the kernels y may be the logits.
 Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool overwrite = false);
 void cross_entropy_probabilities_kernel(Cpu, const Tensor& logits, const Tensor& lse,
                                         const Tensor& y);
 void cross_entropy_probabilities_kernel(Cuda, const Tensor& logits, const Tensor& lse,
                                         const Tensor& y);
 
-// dy [] -> d(loss)/d(logits) [..., C], from the logits and lse of the forward, or from their
-// probabilities (lse undefined), linearly; ignored rows get 0.
-// overwrite: in the place of the logits, contiguous, whose version rises.
+// dy [] -> d(loss)/d(logits) [..., C]. `logits` are those of the forward pass with their lse, or,
+// if lse is undefined, their probabilities; the result is linear in the probabilities. Ignored rows
+// get 0.
+// overwrite: the result replaces the logits, which are contiguous; their version rises.
 Tensor cross_entropy_backward(const Tensor& dy, const Tensor& logits, const Tensor& target,
                               const Tensor& lse, const CrossEntropyOptions& options = {},
                               const Tensor& row_weights = {}, bool overwrite = false);
-// dx [rows, C] may be the logits.
+// logits, dx [rows, C]. dx may be the logits.
 void cross_entropy_backward_kernel(Cpu, const Tensor& dy, const Tensor& logits,
                                    const Tensor& target, const Tensor& lse, const Tensor& dx,
                                    const CrossEntropyOptions& options, const Tensor& row_weights);
@@ -55,8 +58,8 @@ void cross_entropy_backward_kernel(Cuda, const Tensor& dy, const Tensor& logits,
                                    const Tensor& target, const Tensor& lse, const Tensor& dx,
                                    const CrossEntropyOptions& options, const Tensor& row_weights);
 
-// The `correct` of cross_entropy alone: logits [..., C], target [...] i64. Waits for the device; 0
-// on `meta`.
+// Only the `correct` of cross_entropy: logits [..., C], target [...] i64. Waits for the device.
+// Returns 0 on `meta`.
 int64_t count_correct(const Tensor& logits, const Tensor& target);
 
 }  // namespace frugal::ops

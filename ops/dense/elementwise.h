@@ -1,5 +1,5 @@
-// Elementwise ops, f32 (SIMD) and f64 (plain loops). Binary ones broadcast by NumPy's rule. The
-// list of ops and their formulas: ops/dense/functors.h.
+// Elementwise ops, f32 (SIMD) and f64 (plain loops). Binary ops broadcast by NumPy's rule.
+// ops/dense/functors.h lists the ops and their formulas.
 #pragma once
 #include "core/tensor.h"
 #include "ops/dense/functors.h"
@@ -7,7 +7,8 @@
 
 namespace frugal::ops {
 
-// a op b, of the broadcast shape.  Errors: dtypes, devices or shapes that do not go together.
+// a op b, with the shape to which both broadcast.  Errors: dtypes, devices or shapes that do not
+// fit.
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
 void binary_kernel(Cpu, Binary op, const Tensor& a, const Tensor& b, const Tensor& y);
 void binary_kernel(Cuda, Binary op, const Tensor& a, const Tensor& b, const Tensor& y);
@@ -25,14 +26,15 @@ Tensor unary(Unary op, const Tensor& x);
 void unary_kernel(Cpu, Unary op, const Tensor& x, const Tensor& y);
 void unary_kernel(Cuda, Unary op, const Tensor& x, const Tensor& y);
 
-// dx from dy and what the op saved: y for exp, sqrt, sigmoid, tanh; x for log, gelu, silu.
+// dx from dy and the tensor that the op saved: y for exp, sqrt, sigmoid and tanh; x for log, gelu
+// and silu.
 Tensor unary_backward(Unary op, const Tensor& dy, const Tensor& saved);
 void unary_backward_kernel(Cpu, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx);
 void unary_backward_kernel(Cuda, Unary op, const Tensor& dy, const Tensor& saved, const Tensor& dx);
 
-// f and its gradient at a value of which x is an unbiased estimate with this variance, to second
-// order in its error: f(x) - d2f(x) variance / 2, and dy (df(x) - d3f(x) variance / 2). For gelu
-// and silu. REQUIRES: `variance` like x.
+// An estimate of f for gelu and silu where x is an unbiased estimate of the true input and has this
+// variance. It removes the mean error to second order: f(x) - d2f(x) variance / 2. The backward
+// form is dy (df(x) - d3f(x) variance / 2). REQUIRES: `variance` has the shape and dtype of x.
 Tensor unary_estimate(Unary op, const Tensor& x, const Tensor& variance);
 bool has_estimate(Unary op);
 void unary_estimate_kernel(Cpu, Unary op, const Tensor& x, const Tensor& variance, const Tensor& y);

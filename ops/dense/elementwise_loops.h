@@ -6,34 +6,34 @@
 
 namespace frugal::ops::simd {
 
-// Where two operands of a [rows, cols] result lie: strides in elements, 0 where broadcast. The
-// result is contiguous.
+// Where two operands of a [rows, cols] result lie. Strides are in elements; a stride of 0 repeats
+// the operand. The result is contiguous.
 struct Operands {
   int64_t rows, cols;
   int64_t a_row, a_col, b_row, b_col;
 };
 void binary(Binary op, const float* a, const float* b, float* y, const Operands& layout);
 
-// Below, the output may be an input.
+// In the functions below the output may be an input.
 void unary(Unary op, const float* x, float* y, int64_t n);
-// REQUIRES: an op with a gradient.
+// REQUIRES: `op` has a gradient.
 void unary_backward(Unary op, const float* dy, const float* saved, float* dx, int64_t n);
 void unary_estimate(Unary op, const float* x, const float* variance, float* y, int64_t n);
 void unary_backward_estimate(Unary op, const float* dy, const float* x, const float* variance,
                              float* dx, int64_t n);
 void affine(const float* x, float factor, float term, float* y, int64_t n);
 
-// Elements of the stream `key` whose 24-bit word, that of uniform(), is at least `bound` stay,
-// times `scale`; the others become 0.
+// An element of the stream `key` is kept if its 24-bit word, the one of uniform(), is at least
+// `bound`. Kept elements are multiplied by `scale`, the others become 0.
 struct Drop {
   RngKey key;
   uint32_t bound;
   float scale;
 };
 Drop drop_of(double p, RngKey key);  // with probability p
-// Elements [begin, end) of the stream; x and y point to element begin and may be one.
+// Elements [begin, end) of the stream. x and y point to element `begin` and may be equal.
 void dropout(const float* x, const Drop& drop, float* y, int64_t begin, int64_t end);
-// The same of ones.
+// The factors alone: dropout of ones.
 void dropout_factors(const Drop& drop, float* to, int64_t begin, int64_t end);
 
 }  // namespace frugal::ops::simd

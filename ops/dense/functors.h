@@ -1,7 +1,7 @@
-// The scalar functions behind the elementwise ops, written once for every backend: the list of ops.
-// A unary op has f(x) and, unless it is linear, the gradient df(dy, s), where s is what the op
-// saves: its input or its output. Smooth ones that save their input have d2f(x) and d3f(x), the
-// second and third derivatives, to correct what noise in x does on average.
+// The list of elementwise ops: their scalar functions, written once for every backend. A unary op
+// has f(x). Unless it is linear, it also has the gradient df(dy, s), where s is what the op saves:
+// its input or its output. A smooth op that saves its input has the second and third derivatives
+// d2f(x) and d3f(x), which correct the mean effect of noise in x.
 #pragma once
 #include "ops/simd/scalar_math.h"
 
@@ -137,7 +137,7 @@ struct GeluTanh {  // saves x. Ref: Hendrycks & Gimpel 2016, section 2
     const T slope = static_cast<T>(2 * kScale) * (1 + 3 * static_cast<T>(kCubic) * x * x);
     return dy * (s + x * s * (1 - s) * slope);
   }
-  template <class T>  // those of the exact form: close enough for a correction
+  template <class T>  // the derivatives of the exact form, which are close enough for a correction
   FRUGAL_HD T d2f(T x) const {
     return GeluExact{}.d2f(x);
   }
@@ -175,7 +175,7 @@ inline constexpr bool is_smooth = requires(F f) {
   f.d3f(0.0f);
 };
 
-// See unary_estimate().
+// The estimate that unary_estimate() describes.
 template <class F, class T>
 FRUGAL_HD T estimate(F f, T x, T variance) {
   return f.f(x) - f.d2f(x) * variance / 2;

@@ -1,5 +1,5 @@
-// The few ops that write into their argument: for gradients, which have one owner. All bump the
-// version.
+// The few ops that write into their argument. They serve gradients, which have one owner. All of
+// them raise the version.
 #pragma once
 #include "core/tensor.h"
 
@@ -10,21 +10,22 @@ void accumulate(const Tensor& into, const Tensor& term);
 void accumulate_kernel(Cpu, const Tensor& into, const Tensor& term);
 void accumulate_kernel(Cuda, const Tensor& into, const Tensor& term);
 
-// Adds row [C] to every row of into [..., C], contiguous; f32 to bf16.  Errors: C differs.
+// Adds row [C] to every row of into [..., C], which is contiguous. An f32 row may be added to bf16.
+// Errors: C differs.
 void accumulate_row(const Tensor& into, const Tensor& row);
 void accumulate_row_kernel(Cpu, const Tensor& into, const Tensor& row);
 void accumulate_row_kernel(Cuda, const Tensor& into, const Tensor& row);
 
-// x *= factor in place, contiguous f32 or f64; bumps the version.
+// x *= factor in place; x is contiguous, f32 or f64.
 void scale_inplace(const Tensor& x, double factor);
 void scale_inplace_kernel(Cpu, const Tensor& x, double factor);
 void scale_inplace_kernel(Cuda, const Tensor& x, double factor);
-// The same by a factor [] on x's device, like x; beside bf16 f32.
+// The same with a factor [] on the device of x, of the dtype of x, or f32 where x is bf16.
 void scale_inplace(const Tensor& x, const Tensor& factor);
 void scale_inplace_kernel(Cpu, const Tensor& x, const Tensor& factor);
 void scale_inplace_kernel(Cuda, const Tensor& x, const Tensor& factor);
 
-// x = min(max(x, -bound), bound) in place; NaN stays; bumps the version.
+// x = min(max(x, -bound), bound) in place; NaN stays NaN.
 void clip_inplace(const Tensor& x, double bound);
 void clip_inplace_kernel(Cpu, const Tensor& x, double bound);
 void clip_inplace_kernel(Cuda, const Tensor& x, double bound);

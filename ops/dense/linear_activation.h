@@ -1,5 +1,5 @@
-// A linear map and an activation of its output; dtypes as linear. Other gradients are the two ops'
-// own (ops/dense/elementwise.h, ops/dense/bitmask.h, ops/dense/matmul.h).
+// A linear map followed by an activation; dtypes as in linear(). The gradients that are not here
+// are those of the two ops (ops/dense/elementwise.h, ops/dense/bitmask.h, ops/dense/matmul.h).
 #pragma once
 #include "core/tensor.h"
 #include "ops/options.h"
@@ -7,21 +7,23 @@
 namespace frugal::ops {
 
 // h = x weight^T + bias, y = gelu(h): x [..., I], weight [O, I], bias [O] or undefined -> [..., O].
-// Errors: linear's.
-// `leaves_y`: y stays undefined.
+// Errors: those of linear().
+// `leaves_y`: y is not computed and stays undefined.
 struct LinearGelu {
   Tensor h, y;
 };
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
                        bool leaves_y = false);
 
-// y = gelu(h), and dh = dy gelu'(h), into contiguous tensors like h that are given: y may be h or
-// the variance, dh may be dy. With a variance of h, unary_estimate() and unary_backward_estimate().
+// Writes y = gelu(h) and dh = dy gelu'(h) into contiguous tensors of the shape of h, where they are
+// given. y may be h or `variance`; dh may be dy. If `variance` is defined, they use
+// unary_estimate() and unary_backward_estimate().
 void gelu_into(Gelu kind, const Tensor& h, const Tensor& variance, const Tensor& y);
 void gelu_backward_into(Gelu kind, const Tensor& dy, const Tensor& h, const Tensor& variance,
                         const Tensor& dh);
 
-// y = h where it is not <= 0, else 0; the mask (ops/dense/bitmask.h) says where, if asked for.
+// y = 0 where h <= 0, else h. A bit of the mask (ops/dense/bitmask.h) is set where y = h; the mask
+// is undefined unless asked for.
 struct LinearRelu {
   Tensor y, mask;
 };

@@ -1,31 +1,32 @@
-// Matrix products; f32 (oneDNN) and f64 (plain loops); on CUDA f32 and bf16 (cuBLASLt, sums in f32,
-// ops/precision.h).
+// Matrix products: f32 (oneDNN) and f64 (plain loops); on CUDA f32 and bf16 (cuBLASLt, sums in f32,
+// see ops/precision.h).
 #pragma once
 #include "core/tensor.h"
 
 namespace frugal::ops {
 
-// a [..., M, K], b [..., K, N] -> [..., M, N]; the batch axes broadcast. Transposed views are read
-// in place. Errors: fewer than two axes, inner extents that differ, batch axes that do not
+// a [..., M, K], b [..., K, N] -> [..., M, N]. The batch axes broadcast. Transposed views are read
+// without a copy. Errors: fewer than two axes, inner extents that differ, batch axes that do not
 // broadcast.
 Tensor matmul(const Tensor& a, const Tensor& b);
-// Each operand is contiguous, or is so after swapping its last two axes; equal numbers of axes. On
-// CUDA an f32 operand beside a bf16 one is rounded to bf16; c is f32 or, beside bf16, bf16.
+// REQUIRES: each operand is contiguous, or becomes contiguous when its last two axes are swapped;
+// equal numbers of axes. On CUDA an f32 operand beside a bf16 one is rounded to bf16; then c is f32
+// or bf16, else f32.
 void matmul_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias);
 // c += a b.
 void matmul_add_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b);
 void matmul_add_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b);
 
-// x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O]. Beside bf16, the
-// parameters and the weight's gradient are f32.  Errors: extents that differ.
+// x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O]. Beside a bf16 x,
+// the parameters and the gradient of the weight are f32.  Errors: extents that differ.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]
-// Adds that to `into`, contiguous: the weight's gradient from rows that come in parts.  Errors:
-// extents that differ.
+// Adds linear_backward_weight() to `into`, which is contiguous, for rows that come in parts.
+// Errors: extents that differ.
 void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tensor& x);
-// dy summed over all but its last axis: the gradient of a convolution's bias too.
+// dy summed over all axes but the last. It is also the gradient of a convolution's bias.
 Tensor linear_backward_bias(const Tensor& dy);                                  // [O]
 void linear_backward_bias_kernel(Cuda, const Tensor& dy, const Tensor& dbias);  // bf16 to f32
 

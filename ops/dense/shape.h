@@ -1,4 +1,4 @@
-// Ops that only move elements: any dtype. reshape, transpose and slice are views of Tensor.
+// Ops that only move elements, for any dtype. (transpose and slice are views, see core/tensor.h.)
 #pragma once
 #include <utility>
 #include <vector>
@@ -12,17 +12,18 @@ using Padding = std::vector<std::pair<int64_t, int64_t>>;  // per axis: before, 
 // x in another shape; a view when x is contiguous. One extent may be -1.
 Tensor reshape(const Tensor& x, const Shape& shape);
 
-// The tensors one after the other along `axis`. Errors: none given; dtypes, devices or the other
+// The tensors one after the other along `axis`. Errors: no tensors; dtypes, devices or the other
 // extents differ.
 Tensor concat(const std::vector<Tensor>& xs, int axis);
 
-// x with padding.first elements of `value` before and padding.second after it on every axis.
-// Errors: not one pair per axis; a negative number.
+// x with elements of `value` around it: for each axis, padding.first of them before x and
+// padding.second after it. Errors: not one pair for each axis; a negative number.
 Tensor pad(const Tensor& x, const Padding& padding, double value = 0);
-// Its gradient: a view of dy without the padding.
+// The gradient of pad(): a view of dy without the padding.
 Tensor pad_backward(const Tensor& dy, const Padding& padding);
 
-// The gradient of x.slice(axis, begin, ...): dy in the midst of zeros, of `shape`.
+// The gradient of x.slice(axis, begin, ...), of `shape`: dy at the place of the slice, zeros
+// elsewhere.
 Tensor slice_backward(const Tensor& dy, const Shape& shape, int axis, int64_t begin);
 
 }  // namespace frugal::ops

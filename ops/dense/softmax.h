@@ -1,5 +1,5 @@
-// Softmax and log-softmax along any axis. f32 and f64, on CUDA f32 and bf16; sums in f64.
-// A row with NaN or +inf, or of -inf only, gives NaN throughout, as in PyTorch.
+// Softmax and log-softmax along any axis. f32 and f64, on CUDA f32 and bf16; sums in f64. A row
+// that holds NaN or +inf, or only -inf, becomes NaN in all its elements, as in PyTorch.
 #pragma once
 #include "core/tensor.h"
 
@@ -10,11 +10,11 @@ Tensor softmax(const Tensor& x, int axis = -1);
 // y = x - log(sum(exp(x))).
 Tensor log_softmax(const Tensor& x, int axis = -1);
 
-// dx from the gradient and the output, both of one shape.
+// dx from the gradient dy and the output y, which have one shape.
 Tensor softmax_backward(const Tensor& dy, const Tensor& y, int axis = -1);      // y (dy - <dy, y>)
 Tensor log_softmax_backward(const Tensor& dy, const Tensor& y, int axis = -1);  // dy - e^y sum(dy)
 
-// All contiguous, along the last axis.
+// REQUIRES: all tensors are contiguous. Work along the last axis.
 void softmax_kernel(Cpu, const Tensor& x, const Tensor& y, bool log);
 void softmax_kernel(Cuda, const Tensor& x, const Tensor& y, bool log);
 void softmax_backward_kernel(Cpu, const Tensor& dy, const Tensor& y, const Tensor& dx, bool log);

@@ -1,12 +1,13 @@
 // The f32 loops of softmax and cross-entropy over rows [rows, width], compiled once per instruction
-// set and chosen at run time (see ops/simd/simd_loops.h). A row's result does not depend on the
-// others.
+// set and chosen at run time (see ops/simd/simd_loops.h). The result of a row does not depend on
+// other rows.
 #pragma once
 #include <cstdint>
 
 namespace frugal::ops::simd {
 
-// y = e^(x - m) / sum e^(x - m), or with `log` x - m - log(sum); m the row's maximum.
+// y = e^(x - m) / sum e^(x - m), or with `log` y = x - m - log(sum e^(x - m)). m is the maximum of
+// the row.
 void softmax_rows(const float* x, float* y, int64_t rows, int64_t width, bool log);
 
 // dx = y (dy - <dy, y>), or with `log` dy - e^y sum(dy).

@@ -1,10 +1,11 @@
-// The weight of the adjoint convolution, written straight into the tiles that fast kernels read.
+// Writes the weight of the adjoint convolution directly into the tiles that fast kernels read.
 #pragma once
 #include <cstdint>
 
 namespace frugal::ops {
 
-// A tiled f32 weight of k output and c input channels, k innermost: element (k, c, r, s) sits at
+// The layout of a tiled f32 weight of k output and c input channels, with k innermost. Element (k,
+// c, r, s) lies at
 //   k / tile_k * stride_k + c / tile_c * stride_c + r * stride_r + s * stride_s
 //     + k % tile_k + c % tile_c * inner_c.
 // Channels are padded with zeros to whole tiles; `numel` counts the padding.
@@ -16,8 +17,8 @@ struct WeightTiles {
   int64_t numel = 0;
 };
 
-// weight [c, r, s, k], of a convolution from k to c channels -> the tiles of its adjoint's:
-// channels swapped, window turned by half a circle.
+// weight [c, r, s, k] of a convolution from k to c channels -> the tiles of the adjoint's weight:
+// channels are swapped and the window is rotated by 180 degrees.
 void pack_adjoint_weight(const WeightTiles& tiles, const float* weight, float* tiled);
 
 }  // namespace frugal::ops

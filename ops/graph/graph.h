@@ -1,7 +1,7 @@
-// Sparse matrices in CSR form, and graphs: the adjacency by target and by source. Built once on the
-// host (category `input`), in an order that depends on the edge list alone, then constant. Of
-// tensors on a GPU they are built on the host and moved back.
-// On `meta` all have shapes and no memory.
+// Sparse matrices in CSR form, and graphs as two such matrices: the edges by target and by source.
+// They are built once on the host (category `input`) in an order that depends only on the edge
+// list, and do not change afterwards. For tensors on a GPU they are built on the host and copied
+// back. On `meta` they have shapes and no memory.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,35 +10,36 @@
 
 namespace frugal::ops {
 
-// How the rows of a CSR matrix are split into tasks of about equal work, whatever the number of
-// threads. A long row becomes pieces of kPiece entries, whose results are combined in order.
+// Splits the rows of a CSR matrix into tasks of about equal work, for any number of threads. A long
+// row becomes pieces of kPiece entries, whose results are combined in order.
 struct RowSplit {
   static constexpr int64_t kTask = 1024, kPiece = 512;
   struct Task {
-    int64_t row, end;    // whole rows [row, end); of a piece, its row alone
-    int64_t begin = 0;   // a piece: entries [begin, stop)
-    int64_t stop = 0;    //
-    int64_t piece = -1;  // its number, -1: whole rows
+    int64_t row, end;   // whole rows [row, end); if it is a piece, only `row`
+    int64_t begin = 0;  // if it is a piece: its entries are [begin, stop)
+    int64_t stop = 0;
+    int64_t piece = -1;  // number of the piece; -1: the task has whole rows
   };
   struct LongRow {
-    int64_t row, first, pieces;  // pieces [first, first + pieces)
+    int64_t row, first, pieces;  // a long row and its pieces [first, first + pieces)
   };
   std::vector<Task> tasks;
   std::vector<LongRow> long_rows;
-  int64_t pieces = 0;   // of all long rows
+  int64_t pieces = 0;   // of all long rows together
   int64_t longest = 0;  // entries of the longest row
 
-  // On CUDA, where a warp takes a row, instead: the pieces of rows of more than kWarpPiece entries.
+  // The same for CUDA, where a warp takes a row: pieces of the rows with more than kWarpPiece
+  // entries.
   static constexpr int64_t kWarpPiece = 128;
-  Tensor warp_pieces;  // [pieces, 3] i64: row, first entry, last + 1
-  Tensor warp_rows;    // [long rows, 3] i64: row, first piece, pieces
+  Tensor warp_pieces;  // [pieces, 3] i64: row, first entry, last entry + 1
+  Tensor warp_rows;    // [long rows, 3] i64: row, first piece, number of pieces
 };
 
 struct Csr {
   int64_t rows = 0, cols = 0;
   Tensor row_ptr;  // [rows + 1] i64: row r has the entries [row_ptr[r], row_ptr[r + 1])
   Tensor col;      // [entries] i32
-  Tensor value;    // [entries] f32; undefined: ones
+  Tensor value;    // [entries] f32; undefined: every value is 1
   RowSplit split = {};
   int64_t entries() const { return col.size(0); }
 };
@@ -46,51 +47,54 @@ struct Csr {
 // A matrix and its transpose.
 struct SparseMatrix {
   Csr by_row, by_col;
-  Tensor position;  // [entries] i32: where each entry of by_col stands in by_row
+  Tensor position;  // [entries] i32: the position in by_row of each entry of by_col
   int64_t rows() const { return by_row.rows; }
   int64_t cols() const { return by_row.cols; }
 };
 
-// Row i of edges.by_row holds the edges into node i (col: their sources), in the order of the edge
-// list; row j of edges.by_col those from node j (col: their targets), ordered by target.
+// Row i of edges.by_row holds the edges into node i in the order of the edge list; col is their
+// source. Row j of edges.by_col holds the edges from node j, ordered by target; col is their
+// target.
 struct Graph {
   int64_t nodes = 0;
   SparseMatrix edges;
 };
 
 enum class EdgeNorm : uint8_t {
-  none,       // the weights as they are
-  symmetric,  // w / sqrt(degree(from) degree(to)), degrees: sums of the weights into a node
+  none,       // the weights unchanged
+  symmetric,  // w / sqrt(degree(from) degree(to)); a degree is the sum of the weights into a node
   mean,       // w / (sum of the weights into the target)
 };
 struct GraphOptions {
-  // Every node gets one loop, of weight 1 or that of the (last) loop it had; last in its row.
+  // Every node gets one loop, which is the last entry of its row. Its weight is 1, or that of the
+  // node's (last) loop if it had one.
   bool self_loops = false;
   EdgeNorm norm = EdgeNorm::none;
   Tensor edge_weight = {};  // [E] f32 or f64; undefined: ones
 };
 
-// edge_index [2, E] i64: from, to. Nodes without edges have empty rows; a degree that is not
-// positive normalises to 0.  Errors: another shape or dtype; an end outside [0, nodes), naming the
-// edge; weights that are not finite; 2^31 nodes or entries.
+// edge_index [2, E] i64: from, to. A node without edges has an empty row. A degree that is not
+// positive makes the normalised weight 0.  Errors: another shape or dtype; an end outside [0,
+// nodes), naming the edge; weights that are not finite; 2^31 nodes or entries, or more.
 // Ref: Kipf & Welling 2017, section 2; PyTorch Geometric's gcn_norm.
 Graph make_graph(const Tensor& edge_index, int64_t nodes, const GraphOptions& options = {});
 
 // A CSR matrix (row_ptr [rows + 1] i64, col [entries] i64 or i32, value [entries] f32 or undefined)
-// with its transpose.  Errors: row_ptr that does not rise from 0 to the entries; a column outside
-// [0, cols); values that are not finite.
+// and its transpose.  Errors: row_ptr does not rise from 0 to the number of entries; a column
+// outside [0, cols); values that are not finite.
 SparseMatrix make_sparse(const Tensor& row_ptr, const Tensor& col, const Tensor& value,
                          int64_t cols);
 
-// Groups the elements of `index` [E] i64 by value: row r lists the positions e with index[e] = r,
-// ascending (col = e, cols = E). Category: as scoped. Made on the host, moved to where `index` is.
+// Groups the elements of `index` [E] i64 by value: row r lists, in ascending order, the positions e
+// with index[e] = r (col = e, cols = E). The memory gets the category of the current CategoryScope.
+// Built on the host, then copied to the device of `index`.
 // Errors: values outside [0, rows).
 Csr group_by(const char* op, const Tensor& index, int64_t rows);
 
-// The tasks of rows [0, rows) of a CSR matrix on the host.
+// The tasks for all rows of a CSR matrix on the host.
 RowSplit split_rows(const Tensor& row_ptr);
 
-// The same there; category `input`. What is there already is not copied.
+// The matrix on `device`, in category `input`. Parts that are there already are not copied.
 SparseMatrix to_device(const SparseMatrix& matrix, Device device);
 Graph to_device(const Graph& graph, Device device);
 

@@ -1,5 +1,5 @@
-// Attention over the edges into each node, without a tensor of edges. f32 (SIMD), f64, and on CUDA
-// bf16 with parameters and their gradients in f32.
+// Attention over the edges into each node; no tensor has one row for each edge. f32 (SIMD), f64,
+// and on CUDA bf16 with parameters and their gradients in f32.
 // Ref: Velickovic et al. 2018, equations 3 to 6.
 #pragma once
 #include "core/rng.h"
@@ -13,10 +13,10 @@ struct GraphAttentionSettings {
   RngKey key{};
 };
 
-// y[i, k] = sum over edges j -> i of c_e h[j, k], with c_e = softmax over the edges into i of
-// leaky_relu(a_src[j, k] + a_dst[i, k], slope), dropped out and scaled by 1 / (1 - dropout): kept
-// where uniform(key, e * heads + k) >= dropout, e counted in edges.by_row. Weights of edges play no
-// part; a node without edges gets 0.
+// y[i, k] = sum over edges j -> i of c_e h[j, k], where c_e = softmax, over the edges into i, of
+// leaky_relu(a_src[j, k] + a_dst[i, k], slope). Dropout of the coefficients: c_e is kept if
+// uniform(key, e * heads + k) >= dropout, with e counted in edges.by_row, and then multiplied by 1
+// / (1 - dropout). Edge weights are ignored. A node without edges gets 0.
 // h [V, heads, F], a_src and a_dst [V, heads] -> [V, heads, F].  Errors: extents that differ; more
 // than 128 heads; a probability outside [0, 1].
 Tensor graph_attention(const Graph& graph, const Tensor& h, const Tensor& a_src,

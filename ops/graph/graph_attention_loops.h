@@ -9,19 +9,20 @@ namespace frugal::ops::simd {
 
 inline constexpr int64_t kMaxHeads = 128;
 
-// Plain pointers to what ops/graph/graph_attention.h describes; null where a loop does not need it.
+// Plain pointers to the tensors that ops/graph/graph_attention.h describes; null for those that a
+// loop does not need.
 template <class T>
 struct GraphAttention {
   const int64_t* row_ptr;
   const int32_t* col;
-  const int32_t* position;  // of by_col's entries in by_row
+  const int32_t* position;  // [entries]: the position in by_row of each entry of by_col
   int64_t heads, width;
   const T *h, *a_src, *a_dst;
   T slope;
   bool drops;
   RngKey key;
-  uint32_t bound;           // of the kept 24-bit words
-  T scale;                  // of the kept coefficients
+  uint32_t bound;           // 24-bit words from here on are kept
+  T scale;                  // kept coefficients are multiplied by this
   const T* lse = nullptr;   // [V, heads]
   const T* dy = nullptr;    // [V, heads, width]
   const T* mean = nullptr;  // [V, heads]: sum of c_e <dy[i], h[j]> over the edges into i
@@ -43,8 +44,8 @@ void attention_target(const GraphAttention<float>& a, int64_t row, int64_t begin
                       float* out);
 void attention_target(const GraphAttention<double>& a, int64_t row, int64_t begin, int64_t end,
                       double* out);
-// by_col's entries. out [heads, width], then [heads]: sums over the edges from `row` of c dy[i] and
-// of l (c g - p mean[i]).
+// Takes entries of by_col. out [heads, width] and then [heads]: the sums over the edges from `row`
+// of c dy[i] and of l (c g - p mean[i]).
 void attention_source(const GraphAttention<float>& a, int64_t row, int64_t begin, int64_t end,
                       float* out);
 void attention_source(const GraphAttention<double>& a, int64_t row, int64_t begin, int64_t end,

@@ -5,7 +5,7 @@
 
 namespace frugal::ops::simd {
 
-// Plain pointers to what ops/graph/spmm.h describes; null where there is none.
+// Plain pointers to the tensors that ops/graph/spmm.h describes; null for those that are undefined.
 struct Spmm {
   const int64_t* row_ptr;
   const int32_t* col;
@@ -21,11 +21,11 @@ struct Spmm {
   float* y;  // [rows, width]
 };
 
-// y of rows [first, last).
+// Computes y for rows [first, last).
 void spmm_rows(const Spmm& a, int64_t first, int64_t last);
-// sum [width]: of entries [begin, end) alone.
+// sum [width]: only the entries [begin, end).
 void spmm_piece(const Spmm& a, int64_t begin, int64_t end, float* sum);
-// y of a row whose sum came in pieces [pieces, width], added in order.
+// Computes y of a row whose sum came in pieces [pieces, width]; they are added in order.
 void spmm_merge(const Spmm& a, int64_t row, const float* sums, int64_t pieces);
 
 }  // namespace frugal::ops::simd

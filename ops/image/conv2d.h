@@ -1,6 +1,6 @@
 // 2-D convolution. Images NHWC, weights [K, R, S, C/groups]; f32 (oneDNN) and f64 (plain loops); on
-// CUDA f32 and bf16 (cuDNN, sums in f32, ops/precision.h), where bias, dweight and, rounded for the
-// product, weight are f32.
+// CUDA f32 and bf16 (cuDNN, sums in f32, see ops/precision.h). Beside bf16, bias, weight and
+// dweight are f32; the weight is rounded to bf16 for the product.
 // Ref: Dumoulin & Visin 2016.
 #pragma once
 #include "core/tensor.h"
@@ -14,19 +14,20 @@ namespace frugal::ops {
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options = {});
 
-// dx of shape x_shape; dweight of shape weight_shape. The bias's gradient is dy summed over all but
-// its last axis. Equal bits at every run; those of an f32 dweight depend on the number of threads,
-// over which oneDNN splits its sums.
+// dx of shape x_shape; dweight of shape weight_shape. The gradient of the bias is dy summed over
+// all axes but the last. Bits are equal in every run. The bits of an f32 dweight depend on the
+// number of threads, because oneDNN splits its sums over threads.
 Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
                              const Conv2dOptions& options);
 Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
                               const Conv2dOptions& options);
 
-// dx into `dx`, contiguous, of the input's shape, like dy.  Errors: anything else.
+// Writes dx into `dx`, which is contiguous and has the shape of the input and the dtype of dy.
+// Errors: another shape or layout.
 void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
                                 const Conv2dOptions& options);
 
-// Shape of y.  Errors: as conv2d, naming `op`.
+// The shape of y.  Errors: as in conv2d(); messages name `op`.
 Shape conv2d_shape(const char* op, const Shape& x, const Shape& weight,
                    const Conv2dOptions& options);
 

@@ -1,4 +1,4 @@
-// Plain loops over a convolution: the oracle, and the f64 path.
+// A convolution as plain loops. They are the reference that tests compare with, and the f64 path.
 #pragma once
 #include <algorithm>
 
@@ -8,9 +8,8 @@
 
 namespace frugal::ops::reference {
 
-// Every (output, weight, input) triple of the convolution whose window lies in the image, for
-// output pixels of image n: f(y index, weight index, x index). y [N, OH, OW, K], w [K, R, S,
-// C/groups], x [N, H, W, C].
+// Calls f(y index, weight index, x index) for every triple of the output pixels of image n whose
+// window cell lies in the image. y [N, OH, OW, K], w [K, R, S, C/groups], x [N, H, W, C].
 template <class F>
 void for_triples(int64_t n, const Shape& y, const Shape& w, const Shape& x, const Conv2dOptions& o,
                  F f) {

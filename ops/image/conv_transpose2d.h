@@ -1,5 +1,6 @@
-// Transposed 2-D convolution: the adjoint of conv2d in its input, so it runs on conv2d's own
-// kernels. Images NHWC, weights [C, R, S, K/groups]: C channels in, K out; dtypes as conv2d.
+// Transposed 2-D convolution. It is the adjoint of conv2d with respect to its input, so it runs on
+// the kernels of conv2d. Images NHWC, weights [C, R, S, K/groups] for C channels in and K out;
+// dtypes as in conv2d.
 #pragma once
 #include "core/tensor.h"
 #include "ops/options.h"

@@ -1,6 +1,6 @@
-// Group norm: x [N, ..., C], statistics over a sample's rows and a group's channels. f32 and f64;
-// on CUDA f32 and bf16, beside which all else but y and dx is f32. Ref: Wu & He 2018, equations 1
-// to 5.
+// Group norm: x [N, ..., C]. The statistics are those of one sample and one group of channels. f32
+// and f64; on CUDA f32 and bf16. Beside a bf16 x, everything except y and dx is f32. Ref: Wu & He
+// 2018, equations 1 to 5.
 #pragma once
 #include "ops/sequence/layer_norm.h"
 
@@ -11,13 +11,13 @@ namespace frugal::ops {
 // shape.
 LayerNormOutput group_norm(const Tensor& x, int64_t groups, const Tensor& weight,
                            const Tensor& bias, double eps);
-// y again: linear in x, and bit-equal for the same x.
+// Computes y again from saved moments. Linear in x; the bits are equal for the same x.
 Tensor group_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
                         const Tensor& bias);
 LayerNormGradients group_norm_backward(const Tensor& dy, const Tensor& x, const RowMoments& moments,
                                        const Tensor& weight, const LayerNormWants& wants);
 
-// All contiguous. `given`: the moments are, else they are computed.
+// REQUIRES: all tensors are contiguous. `given`: the moments are inputs, else they are computed.
 void group_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                        bool given, const LayerNormOutput& out);
 void group_norm_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,

@@ -5,12 +5,13 @@
 
 namespace frugal::ops {
 
-// x [N, H, W, C] -> y [N, OH, OW, C].  Errors: not four axes; a padding above half the kernel (as
-// PyTorch); an empty output.
+// x [N, H, W, C] -> y [N, OH, OW, C].  Errors: not four axes; a padding above half the kernel, as
+// in PyTorch; an empty output.
 Shape pool2d_shape(const char* op, const Shape& x, const Pool2dOptions& options);
 
-// The largest value of each window; the index of its cell in the window, row by row, as u8 (i32 for
-// windows of more than 256 cells). Padding never wins; NaN does.
+// The largest value of each window, and the index of its cell. Cells are numbered row by row in the
+// window, as u8, or as i32 for windows of more than 256 cells. Padding is never the maximum; NaN
+// always is.
 struct MaxPooled {
   Tensor y, index;
 };
@@ -26,11 +27,12 @@ void max_pool2d_backward_kernel(Cpu, const Tensor& dy, const Tensor& index,
 void max_pool2d_backward_kernel(Cuda, const Tensor& dy, const Tensor& index,
                                 const Pool2dOptions& options, const Tensor& dx);
 
-// The mean over windows given by their bounds: the window of output (oh, ow) is rows [top, bottom)
-// and columns [left, right) of the image, divided by `area`. Serves every kind of average pooling.
+// Means over windows that are given by their bounds: the window of output (oh, ow) is rows [top,
+// bottom) and columns [left, right) of the image, and its sum is divided by `area`. Every kind of
+// average pooling uses this.
 struct Windows {
   int64_t out_h = 0, out_w = 0;
-  Pool2dOptions options;  // of avg_pool2d
+  Pool2dOptions options;  // options of avg_pool2d
   bool adaptive = false;  // windows [floor(i H / OH), ceil((i + 1) H / OH)) instead
 };
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);

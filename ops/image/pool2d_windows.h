@@ -1,4 +1,4 @@
-// Where the windows of pooling lie, written once for every backend. Internal to ops/image/pool2d.h.
+// Where the windows of pooling lie, written once for every backend. Internal to ops/image/pool2d.
 #pragma once
 #include "core/host_device.h"
 #include "ops/image/pool2d.h"
@@ -12,8 +12,8 @@ struct Span {
 FRUGAL_HD int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 FRUGAL_HD int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// The part of the window of output `o` that lies in an image axis of `extent`, and the window's
-// first position.
+// The part of the window of output `o` that lies inside an image axis of `extent`, and the first
+// position of the window.
 struct WindowSpan {
   int64_t first;
   Span inside;
@@ -24,15 +24,17 @@ FRUGAL_HD WindowSpan window(int64_t o, int64_t extent, int64_t kernel, int64_t s
   return {first, {most_of(first, 0), least_of(first + kernel, extent)}};
 }
 
-// The outputs, of `outputs`, whose windows hold position `at` of an axis.
+// The outputs, of `outputs` in all, whose windows hold position `at` of an axis.
 FRUGAL_HD Span windows_at(int64_t at, int64_t outputs, int64_t kernel, int64_t stride,
                           int64_t padding) {
   const int64_t shifted = at + padding;
-  const int64_t before = most_of(shifted - kernel + 1, 0);  // windows that end before begin below
+  const int64_t before = most_of(shifted - kernel + 1, 0);  // windows that end before begin at a
+                                                            // lower position
   return {(before + stride - 1) / stride, least_of(shifted / stride + 1, outputs)};
 }
 
-// Of adaptive pooling: output o's part of an axis, and the outputs that hold position `at`.
+// For adaptive pooling: the window of output o along an axis, and the outputs whose windows hold
+// position `at`.
 FRUGAL_HD Span adaptive_window(int64_t o, int64_t extent, int64_t outputs) {
   return {o * extent / outputs, ((o + 1) * extent + outputs - 1) / outputs};
 }
@@ -40,7 +42,7 @@ FRUGAL_HD Span adaptive_windows_at(int64_t at, int64_t extent, int64_t outputs) 
   return {at * outputs / extent, ((at + 1) * outputs + extent - 1) / extent};
 }
 
-// The window of output (oh, ow) of an image [h, w] and what its sum is divided by.
+// The window of output (oh, ow) in an image [h, w], and the number by which its sum is divided.
 struct MeanWindow {
   Span h, w;
   double area;
@@ -56,7 +58,7 @@ FRUGAL_HD MeanWindow mean_window(const Windows& v, int64_t height, int64_t width
   const WindowSpan w = window(ow, width, o.kernel[1], o.stride[1], o.padding[1]);
   int64_t area = (h.inside.end - h.inside.begin) * (w.inside.end - w.inside.begin);
   if (o.count_include_pad) {
-    // A window may hang over the padding's end: only padded cells count.
+    // A window may reach beyond the padding. Only cells of the image and of the padding count.
     const int64_t rows = least_of(h.first + o.kernel[0], height + o.padding[0]) - h.first;
     const int64_t cols = least_of(w.first + o.kernel[1], width + o.padding[1]) - w.first;
     area = rows * cols;

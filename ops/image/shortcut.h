@@ -1,4 +1,4 @@
-// The parameter-free shortcut of small residual networks. Ref: He et al. 2016, option A.
+// The shortcut without parameters of small residual networks. Ref: He et al. 2016, option A.
 #pragma once
 #include "core/tensor.h"
 

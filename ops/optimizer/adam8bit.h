@@ -5,12 +5,13 @@
 
 namespace frugal::ops {
 
-// adam_steps() a block at a time: the moments are unpacked, updated in the parameter's dtype, used,
-// and packed again; nothing like the parameter is allocated. m with the signed map, to the nearest;
-// v with the positive one, drawn from `key`: a step changes v by less than the distance of two
-// numbers, so that rounding to the nearest would hold it where it is, always on one side. (On a
-// noisy quadratic the loss comes to rest 15 % above Adam's with the nearest, 2 % when drawn.)
-// On CUDA all updates are one launch.  Errors: as adam_steps.
+// Does adam_steps() one block at a time: the moments are unpacked, updated in the parameter's
+// dtype, used, and packed again. No tensor of the parameter's size is allocated. m uses the map
+// with signs and rounds to the nearest number. v uses the positive map and rounds stochastically,
+// drawn from `key`: one step changes v by less than the distance of two neighbouring numbers, so
+// rounding to the nearest would leave v where it is. (On a noisy quadratic, the loss settles 15 %
+// above Adam's with rounding to the nearest, 2 % above with stochastic rounding.)
+// On CUDA all updates take one launch.  Errors: as in adam_steps().
 struct Adam8bitUpdate {
   Tensor parameter, gradient;
   BlockwiseState m, v;

@@ -1,6 +1,6 @@
 // The loops of Adam and LAMB over a range. f64: plain loops. f32: compiled once per instruction set
-// and chosen at run time (see ops/simd/simd_loops.h); an element's result does not depend on its
-// place.
+// and chosen at run time (see ops/simd/simd_loops.h). The result of an element does not depend on
+// its place.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace frugal::ops {
 
-// What an AdamStep comes to, computed in f64.
+// The factors of an AdamStep, computed in f64.
 template <class T>
 struct AdamFactors {
-  T rest1, beta2, rest2;  // rest: 1 - beta
+  T rest1, beta2, rest2;  // rest1, rest2: 1 - beta1, 1 - beta2
   T correction;           // 1 / sqrt(1 - beta2^t)
   T eps, rate;            // rate: lr / (1 - beta1^t); LAMB: 1 / (1 - beta1^t)
-  T keep, decay;          // keep: 1 - lr decay; decay: what joins the gradient (LAMB: u)
+  T keep, decay;          // keep: 1 - lr decay; decay: the factor of p that is added to the
+                          // gradient (LAMB: to u)
 
   static AdamFactors of(const AdamStep& s) {
     return make(s, s.lr, s.decoupled ? 1 - s.lr * s.weight_decay : 1,
@@ -37,18 +38,19 @@ struct SquaredNorms {
   double parameter = 0, update = 0;
 };
 
-// p, m, v [n] in place.
+// Updates p, m, v [n] in place.
 void adam_loop(double* p, const double* g, double* m, double* v, int64_t n,
                const AdamFactors<double>& f);
 void adam_loop(float* p, const float* g, float* m, float* v, int64_t n,
                const AdamFactors<float>& f);
 
-// m, v in place; returns |p|^2 and |u|^2. n: of one chunk, for f32's sums.
+// Updates m and v in place and returns |p|^2 and |u|^2. n is the length of one chunk, because f32
+// sums must stay short.
 SquaredNorms lamb_moments_loop(const double* p, const double* g, double* m, double* v, int64_t n,
                                const AdamFactors<double>& f);
 SquaredNorms lamb_moments_loop(const float* p, const float* g, float* m, float* v, int64_t n,
                                const AdamFactors<float>& f);
-// p -= scale u.
+// p -= scale u, with u made from m, v and p again.
 void lamb_update_loop(double* p, const double* m, const double* v, int64_t n, double scale,
                       const AdamFactors<double>& f);
 void lamb_update_loop(float* p, const float* m, const float* v, int64_t n, float scale,

@@ -1,17 +1,19 @@
-// 8-bit numbers for an optimizer's state: block-wise quantization with a dynamic exponent.
+// 8-bit numbers for the state of an optimizer: block-wise quantization with a dynamic exponent.
 //
-// A block of 256 elements has one scale, its largest magnitude, in f32; an element is a byte that
-// stands for a number in [-1, 1] (or [0, 1]), times that scale. The numbers of the map:
+// A block of 256 elements has one scale in f32: its largest magnitude. An element is one byte. The
+// byte stands for a number in [-1, 1], or in [0, 1] for the positive map; times the scale it gives
+// the value. The numbers of the map are:
 //   - 0 and 1,
 //   - for each decade (10^(e-7), 10^(e-6)], e = 0..6: the middles of n equal parts of
-//     [10^(e-7), 10^(e-6)], n = 2^e with both signs, or 2^(e+1) of the unsigned map.
-// That is 256 each; bytes number them in increasing order. So precision is finest where most of
-// what matters is, and seven decades are covered. An element takes the nearest number, or with a
-// key one of its two neighbours so that its expected value is the element's (to 2^-17 of their
-// distance). A block of zeros has scale 0. Of a NaN or an infinity, the whole block becomes NaN.
+//     [10^(e-7), 10^(e-6)], where n = 2^e with both signs, or 2^(e+1) in the positive map.
+// That makes 256 numbers in each map; bytes number them in increasing order. So the map covers
+// seven decades and is finest near 1. An element takes the nearest number. With a key it takes one
+// of its two neighbours, so that the expected value is the element (to 2^-17 of the distance of the
+// neighbours). A block of zeros has scale 0. If an element is NaN or infinite, the whole block
+// becomes NaN.
 //
-// Blocks are of 256 rather than the paper's 2048: a scale costs 1.6 % of the codes, and what one
-// outlier costs its neighbours stays within 256 elements.
+// The paper's blocks have 2048 elements. Ours have 256: the scales then cost 1.6 % of the codes,
+// and an outlier harms the precision of at most 255 other elements.
 // Ref: Dettmers, Lewis, Shleifer, Zettlemoyer 2022 (8-bit optimizers), sections 2.1 and 2.2;
 // Dettmers 2016 (dynamic tree quantization).
 #pragma once
@@ -36,12 +38,13 @@ struct BlockwiseState {
   StateMap map = StateMap::with_sign;
 };
 
-// n zeros.
+// The state of n zeros.
 BlockwiseState blockwise_zeros(int64_t n, StateMap map, Device device = kCpu);
 
-// Any shape, f32 or f64 <-> [n] of the same dtype. The positive map takes negative numbers as 0,
-// and gives what is above 0 at least its smallest number: a second moment that vanished would make
-// the next step unbounded. Draws 16 bits of the key's stream for an element.
+// Packs a tensor of any shape, f32 or f64, and unpacks to [n] of the same dtype. The positive map
+// takes negative numbers as 0. A number above 0 gets at least the smallest number of the map that
+// is above 0: a second moment of 0 would make the next step unbounded. With a key, each element
+// uses 16 bits of its stream.
 BlockwiseState quantize_blockwise(const Tensor& x, StateMap map,
                                   const std::optional<RngKey>& key = {});
 void quantize_blockwise_kernel(Cpu, const Tensor& x, const BlockwiseState& state,

@@ -1,4 +1,4 @@
-// How numbers of one block become bytes and back. Internal to the kernels of
+// Converts the numbers of one block to bytes and back. Internal to the kernels of
 // ops/optimizer/blockwise.h.
 #pragma once
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace frugal::ops {
 
 using StateBlock = std::array<float, kStateBlock>;
 
-// 16 bits for each of a block's elements, `first` the number of its first in the stream.
+// 16 random bits for each element of a block; `first` is the number of the first element in the
+// stream.
 // REQUIRES: first % 8 == 0.
 inline std::array<uint16_t, kStateBlock> state_bits(RngKey key, int64_t first) {
   std::array<uint16_t, kStateBlock> bits{};
@@ -32,7 +33,7 @@ inline void encode_block(const float* x, int64_t n, StateMap map, uint8_t* codes
                          const std::optional<RngKey>& key, int64_t first) {
   const bool positive = map == StateMap::positive;
   scale = simd::largest_magnitude(x, n);
-  if (!(scale > 0)) {  // the scale makes them zeros, or NaN
+  if (!(scale > 0)) {  // the scale says that the block is all zeros, or NaN
     std::memset(codes, positive ? 0 : 127, static_cast<size_t>(n));
     return;
   }
@@ -41,17 +42,17 @@ inline void encode_block(const float* x, int64_t n, StateMap map, uint8_t* codes
   simd::state_codes(x, n, scale, positive, bits.data(), codes);
 }
 
-// The scale is rounded to f32, where values below its range are zeros, and above it NaN.
+// The scale is rounded to f32. A scale too small for f32 becomes 0, one too large becomes NaN.
 inline void encode_block(const double* x, int64_t n, StateMap map, uint8_t* codes, float& scale,
                          const std::optional<RngKey>& key, int64_t first) {
   double top = 0, wrong = 0;
   for (int64_t i = 0; i < n; ++i) {
     top = std::max(top, std::abs(x[i]));
-    wrong += x[i] * 0;  // NaN of what is not finite, over which the maximum passes
+    wrong += x[i] * 0;  // becomes NaN if x[i] is not finite; std::max would ignore a NaN
   }
   StateBlock parts{};
   const auto whole = static_cast<float>(top + wrong);
-  // As f32 between -1 and 1; what is above 0 stays so.
+  // Each x / scale as f32 between -1 and 1; a number above 0 stays above 0.
   for (int64_t i = 0; i < n; ++i) {
     const double part = x[i] / static_cast<double>(whole);
     parts[static_cast<size_t>(i)] =
@@ -60,7 +61,7 @@ inline void encode_block(const double* x, int64_t n, StateMap map, uint8_t* code
   }
   if (!(whole > 0) || std::isinf(whole)) parts.fill(whole);
   encode_block(parts.data(), n, map, codes, scale, key, first);
-  // The largest part is 1, but for the rounding.
+  // Without rounding, the largest of these numbers would be exactly 1.
   scale = whole;
 }
 

@@ -1,5 +1,5 @@
-// Numbers of one block as bytes and back, as ops/optimizer/blockwise_loops.cpp computes them: a
-// warp has a block, a lane eight neighbours of it. For .cu files.
+// Converts the numbers of one block to bytes and back, exactly as ops/optimizer/blockwise_loops.cpp
+// does. A warp takes a block, and a lane takes eight neighbours of it. For .cu files.
 #pragma once
 #include <limits>
 
@@ -13,10 +13,10 @@ namespace frugal::ops::cuda {
 
 using namespace frugal::cuda;
 
-inline constexpr int kStateRun = static_cast<int>(kStateBlock) / kWarp;  // elements of a lane
+inline constexpr int kStateRun = static_cast<int>(kStateBlock) / kWarp;  // elements of one lane
 static_assert(kStateRun == 8);
 
-// A map, for kernels: the numbers, and how they are found.
+// A map for kernels: its numbers, and the constants for finding the nearest one.
 struct DeviceMap {
   simd::Decades decades;
   float values[256];
@@ -29,13 +29,13 @@ inline DeviceMap device_map(StateMap map) {
   return out;
 }
 
-// What a code stands for. A product of its own: nvcc must not make one operation of it and of a sum
-// that follows, for codes of what follows are the CPU's.
+// The value that a code stands for. The product must be rounded on its own: if nvcc fused it with a
+// following sum, codes that are made from the result would differ from the CPU's.
 __device__ __forceinline__ float state_value(float number, float scale) {
   return __fmul_rn(number, scale);
 }
 
-// bar: 0.5 for the nearest number, else uniform in (0, 1).
+// bar: 0.5 for the nearest number, or a uniform random number in (0, 1) for stochastic rounding.
 __device__ __forceinline__ uint8_t state_code(float x, float scale, const simd::Decades& d,
                                               bool positive, float bar) {
   const float a = fminf(fabsf(x / scale), 1.0f);
@@ -62,9 +62,9 @@ __device__ __forceinline__ uint8_t state_code(float x, float scale, const simd::
   return static_cast<uint8_t>(number);
 }
 
-// A lane's elements, of which `count` are there (the others 0), become bytes; returns the block's
-// scale, in every lane. random: as state_bits() of ops/optimizer/blockwise_codes.h, for element
-// `at`.
+// Converts the elements of a lane to bytes. The first `count` elements exist, the others are 0.
+// Every lane gets the scale of the block. random: bits as in state_bits() of
+// ops/optimizer/blockwise_codes.h, for element `at`.
 __device__ __forceinline__ float encode_run(const float (&x)[kStateRun], const DeviceMap& map,
                                             const RngKey* random, int64_t at,
                                             uint8_t (&codes)[kStateRun]) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ float encode_run(const float (&x)[kStateRun], const D
     largest = Max<float>{}(largest, finite);
   }
   const float scale = across_warp(largest, Max<float>{});
-  const bool zeros = !(scale > 0);  // or NaN: the scale says so
+  const bool zeros = !(scale > 0);  // also for NaN; then the scale is NaN
   Words words{};
   if (random != nullptr) words = philox_words(*random, static_cast<uint64_t>(at) / 8);
 #pragma unroll
@@ -89,8 +89,8 @@ __device__ __forceinline__ float encode_run(const float (&x)[kStateRun], const D
   return scale;
 }
 
-// kStateRun elements from `from`, 0 behind the first `count`. `wide`: addresses are multiples of 16
-// bytes (of bytes: 8).
+// Loads kStateRun elements from `from` on; those after the first `count` are 0. `wide`: addresses
+// are multiples of 16 bytes (multiples of 8 for bytes).
 template <class T>
 __device__ __forceinline__ void load_some(const T* from, int64_t count, bool wide,
                                           T (&to)[kStateRun]) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void store_some(T* to, int64_t count, bool wide,
   }
 }
 
-// Blocks for a warp each.
+// The grid in which each block of numbers has a warp.
 inline Grid state_grid(int64_t n) {
   return {blocks_for((n + kStateBlock - 1) / kStateBlock * kWarp), 256};
 }

@@ -1,5 +1,6 @@
 // The loops of ops/optimizer/blockwise.h over one block, compiled once per instruction set and
-// chosen at run time (see ops/simd/simd_loops.h). An element's byte does not depend on its place.
+// chosen at run time (see ops/simd/simd_loops.h). The byte of an element does not depend on its
+// place.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +8,8 @@ namespace frugal::ops::simd {
 
 inline constexpr int kDecades = 7;
 
-// Of decade e: what brings it to [0.1, 1], its parts, and the middle of its first part.
+// Constants of each decade e: the factor that brings it to [0.1, 1], its number of parts, and the
+// middle of its first part.
 struct Decades {
   float scale[kDecades], parts[kDecades], first[kDecades];
 };
@@ -23,12 +25,12 @@ constexpr Decades decades_of(bool positive) {
   return d;
 }
 
-// The largest magnitude of x [n]; NaN where an element is not finite.
+// The largest magnitude of x [n]; NaN if an element is not finite.
 float largest_magnitude(const float* x, int64_t n);
 
-// The bytes of x [n] / scale, with the positive map or the one with signs: the nearest numbers, or
-// the lower or upper neighbour as `random` [n] says, 16 bits each, unless null.  REQUIRES: scale
-// above 0 and finite.
+// The bytes of x [n] / scale, with the positive map or the map with signs. If `random` is null,
+// each element takes the nearest number. Else `random` [n] holds 16 bits for each element, which
+// choose the lower or the upper neighbour.  REQUIRES: scale is above 0 and finite.
 void state_codes(const float* x, int64_t n, float scale, bool positive, const uint16_t* random,
                  uint8_t* codes);
 

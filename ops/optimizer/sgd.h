@@ -1,5 +1,5 @@
-// The fused update of stochastic gradient descent, one pass over parameter, gradient and momentum,
-// and a sum of squares.
+// The fused update of stochastic gradient descent, in one pass over parameter, gradient and
+// momentum; and a sum of squares.
 #pragma once
 #include <vector>
 
@@ -20,15 +20,17 @@ struct SgdUpdate {
   SgdStep step;
 };
 
-// In place, PyTorch's order: g += weight_decay * p; v = momentum * v + g; p -= lr * (nesterov ? g +
-// momentum * v : v). parameter, gradient, velocity: equal shapes, f32 or f64, all but the gradient
-// contiguous; f32 alone on CUDA, where all updates are one launch. Bumps the versions of parameters
-// and velocities.  Errors: shapes, dtypes or devices differ; nothing is changed then.
+// Works in place, in the order of PyTorch: g += weight_decay * p; v = momentum * v + g; p -= lr *
+// (nesterov ? g + momentum * v : v). parameter, gradient, velocity: equal shapes, f32 or f64; all
+// except the gradient are contiguous. On CUDA only f32, and all updates take one launch. The
+// versions of parameters and velocities rise.  Errors: shapes, dtypes or devices that differ; then
+// nothing is changed.
 void sgd_steps(const std::vector<SgdUpdate>& updates);
 void sgd_steps_kernel(Cpu, const std::vector<SgdUpdate>& updates);
 void sgd_steps_kernel(Cuda, const std::vector<SgdUpdate>& updates);
 
-// The sum of squares, in f64, in fixed chunks: the same for any thread count; 0 on meta.
+// The sum of squares in f64, added in fixed chunks, so it is the same for every number of threads.
+// 0 on `meta`.
 double sum_of_squares(const Tensor& x);
 void sum_of_squares_kernel(Cpu, const Tensor& x, double& sum);
 void sum_of_squares_kernel(Cuda, const Tensor& x, double& sum);

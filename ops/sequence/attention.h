@@ -1,5 +1,5 @@
-// Scaled dot-product attention by tiles: softmax(q k^T scale + mask) v, without the matrix of all
-// scores. f32 and bf16 (SIMD, sums in f32) and f64 (plain loops, the reference).
+// Scaled dot-product attention by tiles: softmax(q k^T scale + mask) v. The matrix of all scores is
+// never in memory. f32 and bf16 (SIMD, sums in f32) and f64 (plain loops, the reference).
 // Ref: Vaswani et al. 2017, equation 1; Dao et al. 2022, algorithms 1 and 4.
 #pragma once
 #include "core/rng.h"
@@ -10,42 +10,42 @@ namespace frugal {
 struct AttentionOptions {
   bool causal = false;  // query t sees keys up to t + S - T
   double scale = 0;     // 0: 1 / sqrt(D)
-  double dropout = 0;   // of the probabilities; REQUIRES `key` where it is not 0
-  RngKey key{};         // element ((n heads + h) T + t) S + s of the stream
+  double dropout = 0;   // probability of dropout of the coefficients; REQUIRES `key` if it is not 0
+  RngKey key{};         // coefficient (n, h, t, s) uses element ((n heads + h) T + t) S + s of the
+                        // stream
 };
 
 namespace ops {
 
-// q [N, T, heads, D], k and v [N, S, heads, D]: any strides; where the last axis is dense nothing
-// is copied. mask: undefined; [N, S] i64, 0 hides a key; or [heads or 1, T, S] or [N, heads or 1,
-// T, S] of q's dtype, added to the scores. bias: undefined or [heads, T, S] of q's dtype (or f32
-// beside bf16), added.
+// q [N, T, heads, D], k and v [N, S, heads, D], with any strides; no copy is made if the last axis
+// is dense. mask: undefined, or [N, S] i64, where 0 hides a key, or [heads or 1, T, S] or [N, heads
+// or 1, T, S] of the dtype of q, which is added to the scores. bias: undefined, or [heads, T, S] of
+// the dtype of q (or f32 beside bf16), which is added, too.
 struct AttentionInputs {
   Tensor q, k, v, mask, bias;
 };
 
-// y like q, contiguous; lse [N, heads, T] (f32, f64 where q is): the logarithm of each row's sum of
-// exponentials. A row whose keys are all hidden gives zeros, and infinity for lse.
-// Errors: shapes, dtypes or devices that do not go together; dropout outside [0, 1); on CUDA, D
-// above 256.
+// y has the shape of q and is contiguous. lse [N, heads, T] (f32, or f64 if q is) is the logarithm
+// of each row's sum of exponentials. A row whose keys are all hidden has y = 0 and lse = infinity.
+// Errors: shapes, dtypes or devices that do not fit; dropout outside [0, 1); on CUDA, D above 256.
 struct AttentionOutput {
   Tensor y, lse;
 };
 AttentionOutput attention(const AttentionInputs& in, const AttentionOptions& options);
 
-// dq, dk, dv: of q's, k's and v's shapes, any strides with a dense last axis, written. dbias:
-// undefined, or contiguous, f32 or f64, written. What an undefined `out` held comes from q, k and v
-// as they are here: where they were rebuilt with errors, probabilities still add up to 1 and so do
-// their gradients to 0. (At 4 bits that takes away most of the bias and up to 9/10 of the variance
-// that the exact sums leave.)
+// dq, dk, dv: written; they have the shapes of q, k and v, and any strides with a dense last axis.
+// dbias: undefined, or contiguous, f32 or f64, and written. If y and lse of `out` are undefined,
+// they are computed again from the q, k and v given here. This matters where q and k were rebuilt
+// with errors: probabilities then still add up to 1, and their gradients to 0. (At 4 bits this
+// removes most of the bias, and up to 9/10 of the variance that the exact lse would leave.)
 struct AttentionGradients {
   Tensor dq, dk, dv, dbias;
 };
 void attention_backward(const Tensor& dy, const AttentionInputs& in, const AttentionOutput& out,
                         const AttentionOptions& options, const AttentionGradients& gradients);
 
-// What the kernels take. scale is not 0; masks contiguous; `keep` [N, S] i64, `added` [N or 1,
-// heads or 1, T, S], f32 or f64 as bias is.
+// What the kernels take. scale is not 0; masks are contiguous; `keep` [N, S] i64; `added` [N or 1,
+// heads or 1, T, S] is f32 or f64 like bias.
 struct AttentionProblem {
   Tensor q, k, v, keep, added, bias;
   AttentionOptions options;

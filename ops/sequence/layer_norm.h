@@ -1,13 +1,13 @@
-// Normalisation of rows, x [..., C] over its last axis: layer norm (Ba et al. 2016, equation 4) and
-// RMS norm (Zhang & Sennrich 2019, equation 4). f32 (SIMD) and f64 (plain loops); on CUDA f32 and
-// bf16. Beside a bf16 x, all else but y and dx is f32.
+// Normalisation of the rows of x [..., C] over the last axis: layer norm (Ba et al. 2016, equation
+// 4) and RMS norm (Zhang & Sennrich 2019, equation 4). f32 (SIMD) and f64 (plain loops); on CUDA
+// f32 and bf16. Beside a bf16 x, everything except y and dx is f32.
 #pragma once
 #include "core/tensor.h"
 
 namespace frugal::ops {
 
-// Of every row, [...]: the mean and 1 / sqrt(variance + eps). RMS norm has no mean,
-// and 1 / sqrt(mean square + eps).
+// The mean and 1 / sqrt(variance + eps) of every row, [...]. For RMS norm there is no mean, and
+// invstd is 1 / sqrt(mean square + eps).
 struct RowMoments {
   Tensor mean, invstd;
 };
@@ -20,11 +20,12 @@ struct LayerNormOutput {
 // Errors: no axis, or one of extent 0; weight or bias of another shape.
 LayerNormOutput layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 LayerNormOutput rms_norm(const Tensor& x, const Tensor& weight, double eps);
-// y again: linear in x, and bit-equal for the same x.
+// Computes y again from saved moments. Linear in x; the bits are equal for the same x.
 Tensor layer_norm_apply(const Tensor& x, const RowMoments& moments, const Tensor& weight,
                         const Tensor& bias);
 
-// `overwrite`: dy, contiguous, becomes dx. What is not wanted stays undefined.
+// `overwrite`: dx is written over dy, which is contiguous. Gradients that are not wanted stay
+// undefined.
 struct LayerNormGradients {
   Tensor dx, dweight, dbias;
 };
@@ -35,7 +36,7 @@ LayerNormGradients layer_norm_backward(const Tensor& dy, const Tensor& x, const 
                                        const Tensor& weight, const LayerNormWants& wants,
                                        bool overwrite = false);
 
-// All contiguous. `given`: the moments are, else they are computed.
+// REQUIRES: all tensors are contiguous. `given`: the moments are inputs, else they are computed.
 void layer_norm_kernel(Cpu, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                        bool given, const LayerNormOutput& out);
 void layer_norm_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,

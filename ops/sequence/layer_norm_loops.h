@@ -5,17 +5,19 @@
 
 namespace frugal::ops::simd {
 
-// Rows [rows, width]. `mean` is null for RMS norm, weight and bias where they are ones and zeros.
+// Rows [rows, width]. `mean` is null for RMS norm. `weight` is null if it is all ones, `bias` if it
+// is all zeros.
 struct RowNorm {
   const float *weight, *bias;
-  float *mean, *invstd;  // one a row
+  float *mean, *invstd;  // one for each row
   int64_t rows, width;
 };
-// Writes mean and invstd, and y.
+// Computes mean, invstd and y.
 void normalize_rows(const float* x, const RowNorm& norm, double eps, float* y);
-// Takes them as they are: the same y for the same x.
+// Computes y from given mean and invstd. The bits are equal for the same x.
 void apply_row_norm(const float* x, const RowNorm& norm, float* y);
-// dx (may be dy) unless null; adds to dweight and dbias, [width], both or neither null.
+// Writes dx, which may be dy, unless it is null. Adds to dweight and dbias, [width]; either both or
+// none of them are null.
 void row_norm_gradients(const float* dy, const float* x, const RowNorm& norm, float* dx,
                         float* dweight, float* dbias);
 

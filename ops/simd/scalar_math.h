@@ -1,5 +1,6 @@
-// exp, tanh and the normal distribution's tail for f32 without branches or calls, so that loops
-// over them are vectorised; f64 takes the standard library's. Compiled for every backend.
+// exp, tanh and the tail of the normal distribution for f32, without branches or calls, so that
+// compilers vectorise loops over them. For f64 they call the standard library. Compiled for every
+// backend.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -10,19 +11,19 @@
 
 namespace frugal::ops::math {
 
-// yes where `condition`, else no. Through the bits: the compiler could move the work behind `?:`
-// into a branch, and the loop would stay scalar.
+// Returns `yes` if `condition`, else `no`. Works on the bits: with `?:` the compiler could move
+// work into a branch, and the loop would stay scalar.
 FRUGAL_HD float choose(bool condition, float yes, float no) {
   const uint32_t mask = 0u - static_cast<uint32_t>(condition);
   return std::bit_cast<float>((std::bit_cast<uint32_t>(yes) & mask) |
                               (std::bit_cast<uint32_t>(no) & ~mask));
 }
 
-FRUGAL_HD float power_of_2(int32_t exponent) {  // a normal one
+FRUGAL_HD float power_of_2(int32_t exponent) {  // REQUIRES: the result is a normal number
   return std::bit_cast<float>((static_cast<uint32_t>(exponent) + 127u) << 23);
 }
 
-// e^x = fraction 2^exponent, of a bounded x.
+// e^x = fraction 2^exponent. REQUIRES: |x| is small enough for the exponent.
 struct Exponential {
   float fraction;
   int32_t exponent;
@@ -44,18 +45,18 @@ FRUGAL_HD Exponential exponential(float x) {
   return {p, std::bit_cast<int32_t>(bits)};
 }
 
-// Within 2 ulp; 0 below -104, inf above 89, NaN of NaN.
+// Within 2 ulp. Gives 0 below -104, inf above 89, and NaN for NaN.
 FRUGAL_HD float exp(float x) {
   x = choose(x > 89.0f, 89.0f, x);
   x = choose(x < -104.0f, -104.0f, x);
   const Exponential e = exponential(x);
-  // 2^n in two factors, since n reaches the subnormals.
+  // 2^n is made as two factors, because n may be an exponent of a subnormal number.
   const int32_t half = e.exponent >> 1;
   return e.fraction * power_of_2(half) * power_of_2(e.exponent - half);
 }
 
-// The same for x <= 88, but 0 where that would not be a normal number, which costs hundreds of
-// cycles on some machines.
+// exp(x) for x <= 88, except that results below the smallest normal number become 0. Subnormal
+// numbers cost hundreds of cycles on some machines.
 FRUGAL_HD float exp_or_0(float x) {
   constexpr float kLeast = -87;
   const bool gone = x < kLeast;
@@ -66,8 +67,8 @@ FRUGAL_HD float exp_or_0(float x) {
 // Within 4 ulp.
 FRUGAL_HD float tanh(float x) {
   const float a = std::fabs(x), s = x * x;
-  // Near 0 an odd polynomial (least squares at Chebyshev points up to 0.63), which keeps the
-  // relative precision that 1 - 2 / (e^2a + 1) loses.
+  // Near 0 an odd polynomial (least squares at Chebyshev points up to 0.63). It keeps the relative
+  // precision that 1 - 2 / (e^2a + 1) loses there.
   float p = -0.00606220867f;
   p = p * s + 0.0209741350f;
   p = p * s - 0.0538462624f;
@@ -78,14 +79,14 @@ FRUGAL_HD float tanh(float x) {
   return std::copysign(choose(a < 0.625f, small, large), x);
 }
 
-// e^(-x^2 / 2). An expression of its own, so that what needs it twice computes it once.
+// e^(-x^2 / 2). It is a function of its own so that the compiler computes it once for two users.
 FRUGAL_HD float bell(float x) { return exp_or_0(-x * x / 2); }
 
-// P(X <= x) of the standard normal distribution, to 1e-6 of its smaller tail (times x^2 / 10 far
-// out).
+// P(X <= x) of the standard normal distribution. The error is 1e-6 of the smaller tail; far from 0
+// it grows as x^2 / 10.
 FRUGAL_HD float normal_cdf(float x) {
-  // tail / (t bell(x)) as a polynomial of t = 1 / (1 + |x| / sqrt(8)), of least relative error
-  // (4e-8) up to |x| = 14.
+  // A polynomial in t = 1 / (1 + |x| / sqrt(8)) for tail / (t bell(x)). It has the least relative
+  // error (4e-8) for |x| up to 14.
   const float t = 1.0f / (1.0f + std::fabs(x) * static_cast<float>(std::numbers::sqrt2 / 4));
   float p = -0.0295189619f;
   p = p * t + 0.142211542f;
