@@ -9,39 +9,41 @@
 namespace frugal::models {
 
 enum class BertHead : uint8_t {
-  classification,  // the first token, pooled -> [N, num_classes]
-  masked_lm,       // every token -> [N, T, vocab_size]; the decoder is the word embedding
+  classification,  // the first token after the pooler -> [N, num_classes]
+  masked_lm,       // every token -> [N, T, vocab_size]; the weight of the head is the word
+                   // embedding
 };
 
 struct BertOptions {
   int64_t layers = 12;
   int64_t hidden = 768;
   int64_t heads = 12;
-  int64_t intermediate = 0;  // 0: 4 hidden
+  int64_t intermediate = 0;  // 0: 4 times hidden
   int64_t vocab_size = 30522;
   int64_t max_positions = 512;
   int64_t types = 2;
   BertHead head = BertHead::classification;
   int64_t num_classes = 2;
-  double dropout = 0.1;  // of embeddings, of both branches' outputs and of the pooled token
+  double dropout = 0.1;  // after the embeddings, the two branches of a layer, and the pooler
   double attention_dropout = 0.1;
-  double inner_dropout = 0;  // after gelu, as torch.nn.TransformerEncoderLayer has it
+  double inner_dropout = 0;  // after gelu, as in torch.nn.TransformerEncoderLayer
   double eps = 1e-12;
-  int64_t padding_id = 0;  // whose embedding starts at 0 and stays; -1: none
-  bool bare = false;       // words alone: no positions, types, norm and dropout before the layers,
-                           // and no pooler behind them
+  int64_t padding_id = 0;  // the embedding of this token starts at 0 and stays 0; -1: no such token
+  bool bare = false;       // word embeddings only: no positions, types, norm or dropout before the
+                           // layers, and no pooler after them
 };
 
-// The options of "bert_tiny", "bert_mini", "bert_small", "bert_medium", "bert_base", "bert_large",
-// and of "encoder": torch.nn.TransformerEncoder on word embeddings, 4 layers of 256, bare.
-// Errors: unknown name, listing the known ones.
+// The options of "bert_tiny", "bert_mini", "bert_small", "bert_medium", "bert_base", "bert_large"
+// and "encoder". "encoder" is torch.nn.TransformerEncoder on word embeddings: 4 layers of width
+// 256, with `bare`.
+// Errors: an unknown name; the message lists the known ones.
 BertOptions bert_options(const std::string& name);
 
-// Input: token ids [N, T] i64. context.extra("attention_mask") [N, T] i64, 0 where a token is
-// padding, and context.extra("token_type_ids") [N, T] i64; without them nothing is padding and all
-// types are 0.
-// Errors: ids not [N, T] i64, T beyond max_positions, extras of another shape or dtype, an id
-// outside its table; heads that do not divide the width.
+// Input: token ids [N, T] i64. context.extra("attention_mask") [N, T] i64 is 0 where a token is
+// padding; without it no token is padding. context.extra("token_type_ids") [N, T] i64 holds the
+// types; without it all types are 0.
+// Errors: ids that are not [N, T] i64, T beyond max_positions, extras of another shape or dtype, an
+// id outside its table; heads that do not divide the width.
 class Bert : public HeadedModule {
  public:
   Bert(Init& init, const BertOptions& options);
@@ -55,8 +57,8 @@ class Bert : public HeadedModule {
   Tensor position_ids_;
   std::shared_ptr<LayerNorm> norm_;
   std::vector<std::shared_ptr<Layer>> layers_;
-  std::shared_ptr<Dense> pooler_, classifier_;  // classification
-  std::shared_ptr<Dense> transform_;            // masked_lm
+  std::shared_ptr<Dense> pooler_, classifier_;  // only for classification
+  std::shared_ptr<Dense> transform_;            // only for masked_lm
   std::shared_ptr<LayerNorm> transform_norm_;
   Variable decoder_bias_;
 };

@@ -1,4 +1,4 @@
-// How layers obey context.checkpointed_blocks.
+// How layers follow context.checkpointed_blocks.
 #pragma once
 #include <utility>
 
@@ -7,28 +7,31 @@
 
 namespace frugal::models {
 
-// Counts a block: does it keep only its inputs?
+// Counts a block, and returns whether this block keeps only its inputs.
 inline bool is_checkpointed(Context& context) {
   return context.training && context.checkpointed_blocks > 0 &&
          context.block++ < context.checkpointed_blocks;
 }
 
-// A block, f(inputs, context). Where its turn has come, only the inputs are kept and f runs again
-// in backward: it captures what outlives the graph (a shared_ptr, not a reference).
+// Runs a block, f(inputs, context). If it is checkpointed, only its inputs are kept and f runs
+// again in the backward pass. So f must own what it captures (a shared_ptr, not a reference),
+// because it may outlive the caller.
 template <class F>
 Variable checkpointed(Context& context, Variables inputs, F f) {
   if (!is_checkpointed(context)) return f(std::move(inputs), context);
   Context inner = context;
-  inner.checkpointed_blocks = 0;  // once is enough: the recomputation's own saves are short-lived
+  inner.checkpointed_blocks = 0;  // one level is enough: what the recomputation saves lives only
+                                  // briefly
   const auto run = [f = std::move(f), inner](const Variables& in) mutable { return f(in, inner); };
   return checkpoint(run, inputs, context.rng);
 }
 
-// A block of one input, f(x, context), which may let go of it.
+// The same for a block of one input, f(x, context). f may release x early.
 template <class F>
 Variable checkpointed(Context& context, Variable x, F f) {
   Variables one;
-  one.push_back(std::move(x));  // a list in braces would hold it until the block has run
+  one.push_back(std::move(x));  // an initializer list would hold a copy of x until the block has
+                                // run
   return checkpointed(context, std::move(one), [f = std::move(f)](Variables in, Context& inner) {
     return f(std::move(in[0]), inner);
   });

@@ -1,4 +1,4 @@
-// Layers whose initial weights are chosen by whoever makes them.
+// Layers whose initial weights are given by the caller.
 #pragma once
 #include "models/init.h"
 #include "models/module.h"
@@ -6,13 +6,16 @@
 
 namespace frugal::models {
 
-// [..., in] -> [..., out]. Parameters: weight [out, in] as `layout` says of files, bias [out]
-// unless undefined.
+// [..., in] -> [..., out]. Parameters: weight [out, in], which files hold as `layout` says; bias
+// [out], unless undefined.
 class Dense : public Module {
  public:
   explicit Dense(Tensor weight, Tensor bias = {}, Layout layout = Layout::plain);
   Variable forward(Variable x, Context& context) override;
-  const Variable& weight() const { return weight_; }  // for functions that do more in one pass
+  const Variable& weight() const {
+    return weight_;
+  }  // for functions that fuse this layer with
+     // others
   const Variable& bias() const { return bias_; }
 
  private:
@@ -30,13 +33,14 @@ class FilledConv2d : public Module {
   Variable weight_, bias_;
 };
 
-// Weights N(0, deviation^2), biases 0.
+// A Dense with weights from N(0, deviation^2) and biases 0.
 std::shared_ptr<Dense> normal_dense(Init& init, int64_t in, int64_t out, double deviation,
                                     Module::Layout layout = Module::Layout::plain);
-// Glorot's uniform weights, biases 0. Ref: Glorot & Bengio 2010, equation 16.
+// A Dense with Glorot's uniform weights and biases 0. Ref: Glorot & Bengio 2010, equation 16.
 std::shared_ptr<Dense> xavier_dense(Init& init, int64_t in, int64_t out);
 
-// Inverted dropout, where it is asked for and training. Errors: no random stream then.
+// Dropout with probability p in training; x itself otherwise, and if p is 0. Errors: no random
+// stream in training.
 Variable drop(const Variable& x, double p, Context& context);
 
 }  // namespace frugal::models

@@ -1,9 +1,10 @@
-// torchvision's DenseNet-121/161/169/201, with its parameter names. Ref: Huang et al. 2017,
-// table 1.
+// torchvision's DenseNet-121/161/169/201, with its parameter names. Ref: Huang et al. 2017, table
+// 1.
 //
-// A norm normalises each channel alone, so here every layer normalises its inputs one by one and
-// concatenates the results: what the norms keep are the layers' outputs, each once, however many
-// layers read it. Others keep a concatenation for each layer, which grows with the depth squared.
+// Batch norm treats each channel alone. So every layer here normalises its inputs one by one and
+// concatenates the results. The norms then keep the outputs of the layers, each once, however many
+// later layers read it. Implementations that concatenate first keep one concatenation for each
+// layer, and their memory grows with the square of the depth.
 #pragma once
 #include <array>
 #include <string>
@@ -14,17 +15,17 @@
 namespace frugal::models {
 
 struct DenseNetOptions {
-  std::array<int64_t, 4> depths{6, 12, 24, 16};  // layers of each block
-  int64_t growth = 32;                           // channels that a layer adds
+  std::array<int64_t, 4> depths{6, 12, 24, 16};  // number of layers of each block
+  int64_t growth = 32;                           // channels that each layer adds
   int64_t stem_channels = 64;
-  int64_t bottleneck = 4;  // channels within a layer, times growth
-  double dropout = 0;      // of a layer's output
+  int64_t bottleneck = 4;  // channels inside a layer, as a multiple of growth
+  double dropout = 0;      // after each layer
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
 };
 
 // The options of "densenet121", "densenet161", "densenet169", "densenet201".
-// Errors: unknown name, listing the known ones.
+// Errors: an unknown name; the message lists the known ones.
 DenseNetOptions densenet_options(const std::string& name);
 
 // [N, H, W, in_channels] -> [N, num_classes], H and W at least 32. Names: features.conv0,

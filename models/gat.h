@@ -10,19 +10,21 @@ struct GatOptions : GnnOptions {
     dropout = input_dropout = 0.6;
     activation = GnnActivation::elu;
   }
-  int64_t heads = 8;               // of the hidden layers, which split `hidden` between them
-  int64_t out_heads = 1;           // of the last layer, which averages them; 0: `heads`
-  double attention_dropout = 0.6;  // of the coefficients
-  double slope = 0.2;              // of their leaky_relu
+  int64_t heads = 8;               // heads of a hidden layer, which divide `hidden` among them
+  int64_t out_heads = 1;           // heads of the last layer, whose mean is the output; 0: as many
+                                   // as `heads`
+  double attention_dropout = 0.6;  // dropout of the attention coefficients
+  double slope = 0.2;              // slope of leaky_relu in the attention scores
 };
 
-// [V, F] -> [V, num_classes]: attention over the edges into each node and a self-loop (edge weights
-// play no part; of edges drawn from a graph, a softmax over these). Names as PyTorch Geometric's:
-// convs.{i}.lin.weight [heads * F, in], convs.{i}.att_src and att_dst [1, heads, F],
-// convs.{i}.bias. A layer keeps its input, the projected features, and two scores a node and head.
+// [V, F] -> [V, num_classes]: attention over the edges into each node and a self-loop. Edge weights
+// are ignored. If edges are a sample of a graph, the softmax is over the sampled edges. Names as in
+// PyTorch Geometric: convs.{i}.lin.weight [heads * F, in], convs.{i}.att_src and att_dst [1, heads,
+// F], convs.{i}.bias. A layer keeps its input, the projected features, and two scores for each node
+// and head.
 class Gat : public GraphNetwork {
  public:
-  Gat(Init& init, const GatOptions& options);  // Errors: hidden is no multiple of heads
+  Gat(Init& init, const GatOptions& options);  // Errors: hidden is not a multiple of heads
 
  protected:
   Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,

@@ -5,9 +5,9 @@
 namespace frugal::models {
 
 // [V, F] -> [V, num_classes]: conv(x) = D^-1/2 (A + I) D^-1/2 x weight^T + bias. The graph gets
-// self-loops. Names as PyTorch Geometric's: convs.{i}.lin.weight [out, in], convs.{i}.bias [out].
-// A layer keeps one tensor: its input, of which norm, activation and dropout are a recipe or whose
-// codes hold their sign.
+// self-loops. Names as in PyTorch Geometric: convs.{i}.lin.weight [out, in], convs.{i}.bias [out].
+// A layer keeps one tensor, its input. Norm, activation and dropout are rebuilt from it, or their
+// signs lie in its codes.
 class Gcn : public GraphNetwork {
  public:
   Gcn(Init& init, const GnnOptions& options);

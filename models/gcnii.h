@@ -11,19 +11,20 @@ struct GcniiOptions : GnnOptions {
     layers = 64;
     dropout = 0.6;
   }
-  double alpha = 0.1;  // of the initial residual
-  double theta = 0.5;  // lambda of the paper: layer l mixes its weight in by log(theta / l + 1)
+  double alpha = 0.1;  // weight of the initial residual
+  double theta = 0.5;  // lambda in the paper: layer l uses its weight with the factor beta =
+                       // log(theta / l + 1)
 };
 
-// [V, F] -> [V, num_classes]: x0 = relu(lins.0(x)); layer l: h = (1 - alpha) A x + alpha x0,
-// x = relu((1 - beta) h + beta h weight1) with A the normalised adjacency with self-loops; lins.1
-// on the last x, or on all layers' with jumping knowledge. Dropout before every layer, the first
-// included: there is no input_dropout beside it. Names as PyTorch Geometric's:
-// lins.{0,1}.{weight,bias}, convs.{i}.weight1 [hidden, hidden]. A layer keeps h and a sign; with
-// batch norm h and the norm's input.
+// [V, F] -> [V, num_classes]. x0 = relu(lins.0(x)). Layer l: h = (1 - alpha) A x + alpha x0, x =
+// relu((1 - beta) h + beta h weight1), where A is the normalised adjacency with self-loops. lins.1
+// is applied to the last x, or with jumping knowledge to the outputs of all layers. There is
+// dropout before every layer, also the first, so there is no separate input_dropout. Names as in
+// PyTorch Geometric: lins.{0,1}.{weight,bias}, convs.{i}.weight1 [hidden, hidden]. A layer keeps h
+// and a sign; with batch norm it keeps h and the input of the norm.
 class Gcnii : public GraphModule {
  public:
-  // Errors: alpha outside of [0, 1], theta <= 0, an input_dropout.
+  // Errors: alpha outside [0, 1], theta <= 0, an input_dropout above 0.
   Gcnii(Init& init, const GcniiOptions& options);
   Variable forward(Variable x, Context& context) override;
 

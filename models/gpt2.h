@@ -14,20 +14,20 @@ struct Gpt2Options {
   int64_t heads = 12;
   int64_t vocab_size = 50257;
   int64_t context_length = 1024;
-  double dropout = 0.1;  // of embeddings and of both branches' outputs
+  double dropout = 0.1;  // after the embeddings and the two branches of a layer
   double attention_dropout = 0.1;
   double eps = 1e-5;
-  int64_t inner = 0;  // units between the two layers of the second branch; 0: 4 times hidden
+  int64_t inner = 0;  // width between the two linear maps of the second branch; 0: 4 times hidden
 };
 
 // The options of "gpt2", "gpt2_medium", "gpt2_large", "gpt2_xl".
-// Errors: unknown name, listing the known ones.
+// Errors: an unknown name; the message lists the known ones.
 Gpt2Options gpt2_options(const std::string& name);
 
-// Input: token ids [N, T] i64; context.extra("attention_mask") [N, T] i64, 0 where a token is
-// padding, or none. Logits by the token embedding (the head is tied).
-// Errors: ids not [N, T] i64, T beyond context_length, a mask of another shape or dtype, an id
-// outside the vocabulary; heads that do not divide the width.
+// Input: token ids [N, T] i64. context.extra("attention_mask") [N, T] i64, if given, is 0 where a
+// token is padding. The weight of the head is the token embedding.
+// Errors: ids that are not [N, T] i64, T beyond context_length, a mask of another shape or dtype,
+// an id outside the vocabulary; heads that do not divide the width.
 class Gpt2 : public LanguageModel {
  public:
   Gpt2(Init& init, const Gpt2Options& options);

@@ -1,11 +1,11 @@
-// What the graph networks share: their inputs, and what follows a convolution.
+// Shared by the graph networks: their inputs, and the layers around a convolution.
 //
-// Inputs. forward(x, context): x [V, F] f32, one row a node; context.extra("edge_index") [2, E] i64
-// (from, to) and optionally context.extra("edge_weight") [E] f32, which networks normalise, or
-// ("edge_norm") [E] f32, coefficients of the aggregation as they are: then nothing is normalised
-// and no loops are added. Sparse features:
-// context.extra("x_row_ptr") [V + 1] i64, ("x_col") [entries] i64 or i32 and optionally
-// ("x_value") [entries] f32, a CSR matrix (ones without values); x is then [V, 0].
+// Inputs of forward(x, context): x [V, F] f32 has one row for each node.
+// context.extra("edge_index") is [2, E] i64 (from, to). context.extra("edge_weight") [E] f32 is
+// optional; the networks normalise it. context.extra("edge_norm") [E] f32 may be given instead:
+// these are the coefficients of the aggregation, so nothing is normalised and no loops are added.
+// Sparse features: context.extra("x_row_ptr") [V + 1] i64, ("x_col") [entries] i64 or i32 and
+// optionally ("x_value") [entries] f32 are a CSR matrix (ones without values); x is then [V, 0].
 #pragma once
 #include <optional>
 #include <string>
@@ -22,33 +22,35 @@ namespace frugal::models {
 enum class JumpingKnowledge : uint8_t { none, cat, max };  // Ref: Xu et al. 2018
 enum class GnnActivation : uint8_t { relu, elu };
 
-// Of a stack of convolutions: conv, norm, activation, dropout, ..., conv; with jumping knowledge
-// all convolutions are hidden ones, and a linear layer on the (joined) outputs ends it. Gcnii
-// always has that form.
+// The order of layers is conv, norm, activation, dropout, ..., conv. With jumping knowledge all
+// convolutions are hidden ones, and a linear layer on their (joined) outputs follows. Gcnii always
+// has that form.
 struct GnnOptions {
   int64_t in_features = 1433;
   int64_t hidden = 16;
   int64_t num_classes = 7;
   int64_t layers = 2;
   double dropout = 0.5;      // after each activation
-  double input_dropout = 0;  // of the features
-  bool batch_norm = false;   // norms.{i}.module
-  bool residual = false;     // act(norm(conv(x)) + x) where the shapes are equal
+  double input_dropout = 0;  // dropout of the features
+  bool batch_norm = false;   // its names are norms.{i}.module
+  bool residual = false;     // act(norm(conv(x)) + x), if the two shapes are equal
   JumpingKnowledge jk = JumpingKnowledge::none;
   GnnActivation activation = GnnActivation::relu;
 };
 
-// U(-a, a), a = sqrt(6 / (fan_in + fan_out)) of the last two extents, as PyTorch Geometric's.
+// U(-a, a) with a = sqrt(6 / (fan_in + fan_out)), where the fans are the last two extents, as in
+// PyTorch Geometric.
 Tensor glorot(Init& init, const Shape& shape);
 
-// Features of nodes: dense, or sparse with their dropout, which every use draws alike.
+// The features of nodes: a dense tensor, or a sparse matrix with its dropout. Every use of the
+// sparse matrix draws the same dropout.
 struct NodeFeatures {
   Variable dense;
   SparsePtr sparse;
   double dropout = 0;
   RngKey key{};
 };
-// features weight^T + bias, bias perhaps undefined.
+// features weight^T + bias; bias may be undefined.
 Variable project(const NodeFeatures& features, const Variable& weight, const Variable& bias = {});
 
 // Builds graphs and sparse features from a batch's tensors and remembers two of each: the same
@@ -57,9 +59,9 @@ Variable project(const NodeFeatures& features, const Variable& weight, const Var
 // only evaluated.
 class GraphInputs {
  public:
-  // Errors: no edge_index among the extras, and make_graph's.
+  // Errors: no edge_index among the extras; those of make_graph().
   GraphPtr graph(const Context& context, int64_t nodes, const ops::GraphOptions& options);
-  // With dropout `p` while training.  Errors: another number of features or rows; no random stream.
+  // With dropout `p` in training.  Errors: another number of features or rows; no random stream.
   NodeFeatures features(const char* model, const Variable& x, const Context& context,
                         int64_t in_features, double p);
   void forget_idle();
@@ -70,7 +72,7 @@ class GraphInputs {
   template <class Value>
   struct Entry {
     std::shared_ptr<const Value> value;
-    bool trained = false;  // asked for while training
+    bool trained = false;  // whether it was used in training
   };
   template <class Value>
   using Entries = Memo<Key, Entry<Value>>;
@@ -81,25 +83,26 @@ class GraphInputs {
   Entries<ops::SparseMatrix> sparse_{kKept};
 };
 
-// What graph networks have around their convolutions. Names: norms.{i}.module.
+// The layers around the convolutions of graph networks. Names: norms.{i}.module.
 class GraphModule : public Module {
  public:
   void forget_idle() { inputs_.forget_idle(); }  // see GraphInputs
 
  protected:
-  // `graph_options`: how the edges become a graph (edge_weight is filled in). Errors: extents below
-  // 1, dropout outside of [0, 1).
+  // `graph_options`: how edges become a graph; edge_weight is filled in from the batch. Errors:
+  // extents below 1, dropout outside [0, 1).
   GraphModule(const char* name, const GnnOptions& options, const ops::GraphOptions& graph_options);
   bool joins() const { return options_.jk != JumpingKnowledge::none; }
-  // Norms of the first `count` convolutions, if there shall be any.
+  // Adds the norms of the first `count` convolutions, if the options ask for norms.
   void add_norms(Init& init, int64_t count, int64_t width);
-  // The features of what join() gives of outputs of this width.
+  // The number of features that join() returns for outputs of this width.
   int64_t joined(int64_t width) const;
 
-  // Errors: checkpoints are asked for; GraphInputs'.
+  // Errors: checkpointing is on; those of GraphInputs.
   GraphPtr graph_of(const Variable& x, const Context& context);
   NodeFeatures features_of(const Variable& x, const Context& context, double dropout);
-  // dropout(act(norm(y) + x)) of y = conv(x); x where `options` want it and its shape is y's.
+  // dropout(act(norm(y) + x)) where y = conv(x). x is added only if the options ask for it and it
+  // has the shape of y.
   Variable activate(int64_t conv, Variable y, const Variable& x, Context& context);
   Variable join(const Variables& outputs) const;
   const GnnOptions& options() const { return options_; }
@@ -120,10 +123,10 @@ class GraphNetwork : public GraphModule {
 
  protected:
   using GraphModule::GraphModule;
-  // REQUIRES: called once, at the end of the constructor. `width`: of a hidden convolution's
-  // output.
+  // `width`: of the output of a hidden convolution. REQUIRES: called once, at the end of the
+  // constructor.
   void add_norms_and_head(Init& init, int64_t width);
-  // Is it the last, which gives the classes?
+  // Whether this is the last convolution, whose outputs are the classes.
   bool ends_with(int64_t conv) const { return conv + 1 == options().layers && !joins(); }
   virtual Variable convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& graph,
                             Context& context) = 0;

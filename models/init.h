@@ -1,14 +1,14 @@
-// Weight initialisation. Values depend only on the seed and the order of construction.
+// Initial weights. Values depend only on the seed and the order of construction.
 #pragma once
 #include "core/rng.h"
 #include "core/tensor.h"
 
 namespace frugal::models {
 
-// Where and how a model's tensors are made; layers take it by reference and draw from `rng`.
+// Where and how the tensors of a model are made. Layers take it by reference and draw from `rng`.
 struct Init {
   Rng rng{0};
-  Device device = kCpu;  // meta: shapes only
+  Device device = kCpu;  // on `meta` tensors have only shapes
 };
 
 // Layers that are made without an Init draw from this one of their thread: seed 0, on the CPU. So
@@ -19,8 +19,8 @@ Init& default_init();
 // Where the values of a tensor for `device` are computed: on the host; on meta nowhere.
 inline Device drawn_on(Device device) { return device == kMeta ? kMeta : kCpu; }
 
-// All return f32 tensors of category `parameter`. fan_in counts the inputs of one output, fan_out
-// the reverse.
+// All of them return f32 tensors of category `parameter`. fan_in is the number of inputs of one
+// output, fan_out the number of outputs of one input.
 Tensor uniform(Init& init, const Shape& shape, double bound);  // U(-bound, bound)
 Tensor normal(Init& init, const Shape& shape, double deviation);
 // N(0, 2/fan). Ref: He et al. 2015, equation 10.

@@ -11,8 +11,8 @@ struct MlpOptions {
   double dropout = 0;
 };
 
-// [N, ...] -> [N, num_classes]; the axes after the first are flattened, images [N, H, W, C] in
-// PyTorch's order C, H, W. Names: fc1, fc2, ...
+// [N, ...] -> [N, num_classes]. All axes after the first are flattened; images [N, H, W, C] are
+// flattened in PyTorch's order C, H, W. Names: fc1, fc2, ...
 class Mlp : public Module {
  public:
   Mlp(Init& init, const MlpOptions& options);

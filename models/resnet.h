@@ -9,20 +9,21 @@
 namespace frugal::models {
 
 enum class Stem : uint8_t {
-  imagenet,  // 7x7 stride 2 and a 3x3 max-pool of stride 2
-  cifar,     // 3x3 stride 1, no pool
+  imagenet,  // 7x7 convolution of stride 2 and 3x3 max-pool of stride 2
+  cifar,     // 3x3 convolution of stride 1, no pool
 };
 
 struct ResNetOptions {
   std::array<int64_t, 4> depths{2, 2, 2, 2};
   bool bottleneck = false;
-  int64_t width_factor = 1;  // of a bottleneck's inner width: 2 in the wide networks
+  int64_t width_factor = 1;  // multiplies the inner width of a bottleneck; 2 in the wide networks
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
   Stem stem = Stem::imagenet;
 };
 
-// The options of "resnet18", ..., "wide_resnet101_2". Errors: unknown name, listing the known ones.
+// The options of "resnet18", ..., "wide_resnet101_2". Errors: an unknown name; the message lists
+// the known ones.
 ResNetOptions resnet_options(const std::string& name);
 
 // [N, H, W, in_channels] -> [N, num_classes]

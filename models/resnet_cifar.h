@@ -8,14 +8,14 @@
 
 namespace frugal::models {
 
-// How a block's input reaches its output where the shape changes.
+// How the input of a block reaches its output where the shape changes.
 enum class Shortcut : uint8_t {
-  A,  // every second pixel, zeros for the new channels: no parameters
-  B,  // a strided 1x1 convolution and its norm
+  A,  // every second pixel, and zeros for the new channels: no parameters
+  B,  // a strided 1x1 convolution and a norm
 };
 
 struct CifarResNetOptions {
-  int64_t blocks = 3;  // per stage: depth = 6 * blocks + 2
+  int64_t blocks = 3;  // in each stage; depth = 6 * blocks + 2
   Shortcut shortcut = Shortcut::A;
   bool preact = false;
   int64_t in_channels = 3;
@@ -23,12 +23,13 @@ struct CifarResNetOptions {
 };
 
 // The options of "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "preact_resnet56".
-// Errors: unknown name, listing the known ones.
+// Errors: an unknown name; the message lists the known ones.
 CifarResNetOptions cifar_resnet_options(const std::string& name);
 
-// [N, H, W, in_channels] -> [N, num_classes]. Names: conv1 bn1
-// layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2} linear, with B also shortcut.0 (and shortcut.1, its norm);
-// preact: blocks {bn1,conv1,bn2,conv2}, no bn1 after conv1 but `bn` before linear.
+// [N, H, W, in_channels] -> [N, num_classes]. Names: conv1, bn1,
+// layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2}, linear; with shortcut B also shortcut.0 and its norm
+// shortcut.1. In the preact network a block has {bn1,conv1,bn2,conv2}, there is no bn1 after conv1,
+// and a norm `bn` stands before linear.
 class CifarResNet : public Module {
  public:
   CifarResNet(Init& init, const CifarResNetOptions& options);
@@ -36,7 +37,7 @@ class CifarResNet : public Module {
 
  private:
   std::shared_ptr<Conv2d> conv1_;
-  std::shared_ptr<BatchNorm2d> bn1_;  // preact: `bn`, at the end
+  std::shared_ptr<BatchNorm2d> bn1_;  // in preact networks the last norm, `bn`
   std::array<std::shared_ptr<Sequential>, 3> layers_;
   std::shared_ptr<Linear> linear_;
   bool preact_;

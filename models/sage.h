@@ -11,10 +11,10 @@ struct SageOptions : GnnOptions {
 };
 
 // [V, F] -> [V, num_classes]: conv(x) = aggregate_j(x[j]) lin_l^T + bias + x[i] lin_r^T. With edge
-// weights or norms (mean only) the aggregate is the weighted sum. Names as PyTorch Geometric's:
-// convs.{i}.lin_l.{weight,bias}, convs.{i}.lin_r.weight. The mean is taken of the projected
-// features, so that a layer keeps its input alone; max keeps the maxima too and needs dense
-// features.
+// weights or norms (only for the mean) the aggregate is the weighted sum. Names as in PyTorch
+// Geometric: convs.{i}.lin_l.{weight,bias}, convs.{i}.lin_r.weight. The mean is taken after the
+// projection, so a layer keeps only its input. With max it also keeps the maxima, and features must
+// be dense.
 class Sage : public GraphNetwork {
  public:
   Sage(Init& init, const SageOptions& options);

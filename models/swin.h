@@ -10,22 +10,23 @@
 namespace frugal::models {
 
 struct SwinOptions {
-  int64_t width = 96;  // of the first stage; each later one is twice as wide
+  int64_t width = 96;  // of the first stage; each later stage is twice as wide
   std::array<int64_t, 4> depths{2, 2, 6, 2};
   std::array<int64_t, 4> heads{3, 6, 12, 24};
-  double stochastic_depth = 0.2;  // of the last block; it grows from 0 along the depth
+  double stochastic_depth = 0.2;  // of the last block; it grows linearly from 0 at the first block
   int64_t patch = 4;
   int64_t window = 7;
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
-  double dropout = 0;  // of both branches' outputs and after gelu
+  double dropout = 0;  // after the two branches of a block, and after gelu
   double attention_dropout = 0;
 };
 
-// The options of "swin_t", "swin_s", "swin_b". Errors: unknown name, listing the known ones.
+// The options of "swin_t", "swin_s", "swin_b". Errors: an unknown name; the message lists the known
+// ones.
 SwinOptions swin_options(const std::string& name);
 
-// [N, H, W, in_channels] -> [N, num_classes], H and W at least the patch.
+// [N, H, W, in_channels] -> [N, num_classes]; H and W are at least the patch size.
 // Names: features.0.{0,2}, features.{1,3,5,7}.{i}.{norm1,attn,norm2,mlp.0,mlp.3},
 // features.{2,4,6}.{norm,reduction}, norm, head.
 class Swin : public Module {

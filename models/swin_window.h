@@ -1,11 +1,11 @@
-// The windows of an image in which a Swin block attends. Ref: Liu et al. 2021, section 3.2.
+// The windows of an image within which a Swin block attends. Ref: Liu et al. 2021, section 3.2.
 #pragma once
 #include "autograd/variable.h"
 
 namespace frugal::models {
 
-// For images [N, H, W, C]: zeros fill up the last row and column of windows; then the image is
-// turned up and left by `shift`, but not along a side that one window covers.
+// For images [N, H, W, C]. Zeros fill up the last row and the last column of windows. Then the
+// image is rolled up and to the left by `shift`, except along a side that one window covers.
 class Windows {
  public:
   Windows(const Shape& image, int64_t side, int64_t shift);
@@ -14,10 +14,10 @@ class Windows {
   bool padded() const;
 
   Variable part(const Variable& x) const;  // [N, H, W, C] -> [N, tokens, count, C]
-  Variable join(const Variable& y) const;  // and back
+  Variable join(const Variable& y) const;  // the inverse of part()
 
-  // [count * heads, tokens, tokens]: -100 between tokens of a window that only the shift brought
-  // together, else 0. Undefined where nothing was shifted.
+  // [count * heads, tokens, tokens]: -100 between tokens that are in one window only because of the
+  // shift, else 0. Undefined if there is no shift.
   Tensor apart(int64_t heads, Device device, DType dtype) const;
 
  private:
@@ -26,7 +26,8 @@ class Windows {
   int64_t row_shift_, column_shift_;
 };
 
-// [side^4] i64: for each pair of a window's tokens the row of the table of (2 side - 1)^2 offsets.
+// [side^4] i64: for each pair of tokens of a window, the row in the table of (2 side - 1)^2
+// offsets.
 Tensor relative_positions(int64_t side, Device device);
 
 }  // namespace frugal::models

@@ -1,4 +1,4 @@
-// What the transformers of the zoo share.
+// Shared by the transformers of the zoo.
 #pragma once
 #include "autograd/transformer_functions.h"
 #include "models/dense.h"
@@ -22,38 +22,40 @@ Variable dense_gelu(const Dense& dense, const Variable& x, frugal::Gelu kind = f
 
 struct SelfAttentionOptions {
   int64_t heads = 1;
-  double dropout = 0;  // of the probabilities
+  double dropout = 0;  // dropout of the probabilities
   bool causal = false;
 };
-// Attention, heads side by side: q [N, T, H], k and v [N, S, H] -> [N, T, H]. mask as
-// scaled_dot_product_attention has it. Errors: dropout in training without a random stream.
+// Attention with heads side by side: q [N, T, H], k and v [N, S, H] -> [N, T, H]. mask: as in
+// scaled_dot_product_attention(). Errors: dropout in training without a random stream.
 Variable self_attention(const Variable& q, const Variable& k, const Variable& v,
                         const SelfAttentionOptions& options, const Tensor& mask, Context& context);
-// The same of one product: qkv [N, T, 3H], its thirds q, k and v; bias too as there.
+// The same from one product: the thirds of qkv [N, T, 3H] are q, k and v. bias: as in
+// scaled_dot_product_attention().
 Variable self_attention(const Variable& qkv, const SelfAttentionOptions& options,
                         const Tensor& mask, const Variable& bias, Context& context);
 
-// What that gives the first token of each sequence: [N, 1, H].
+// The same for the first token of each sequence only: [N, 1, H].
 Variable first_token_attention(const Variable& qkv, const SelfAttentionOptions& options,
                                Context& context);
 
-// The first token of each sequence: x [N, T, H] -> [N, 1, H]. A copy: a view that somebody keeps
-// would keep all tokens. Where a model reads no other of its last layer, that layer works on this
-// one alone, with keys and values of all.
+// The first token of each sequence: x [N, T, H] -> [N, 1, H]. This is a copy, because a saved view
+// would keep all tokens alive. If a model reads only the first token of its last layer, that layer
+// computes only this token, with the keys and values of all tokens.
 Variable first_token(const Variable& x);
 
-// x as activations are: bf16 where the context says so, else as it is.
+// x in the dtype of activations: bf16 if the context says so, else unchanged.
 Variable as_activation(const Variable& x, const Context& context);
 
 // 0, 1, ..., n - 1, i64, of category `parameter`.
 Tensor positions(int64_t n, Device device);
 
-// Errors, naming `model`: ids not [N, T] i64 with 1 <= T <= longest.
+// Errors: ids that are not [N, T] i64 with 1 <= T <= longest. Messages name `model`.
 void check_ids(const char* model, const Tensor& ids, int64_t longest);
-// The batch's tensor of that name, or undefined. Errors: not i64, or not of the ids' shape.
+// The extra tensor `name` of the batch, or undefined. Errors: not i64, or not of the shape of the
+// ids.
 Tensor checked_extra(const char* model, const Context& context, const char* name,
                      const Tensor& ids);
-// Errors: a width that the heads do not divide.
+// Errors: heads that do not divide the width.
 void check_heads(const char* model, int64_t width, int64_t heads);
 
 }  // namespace frugal::models

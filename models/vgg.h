@@ -13,17 +13,17 @@ struct VggOptions {
   std::array<int64_t, 5> depths{1, 1, 2, 2, 2};  // convolutions before each max-pool
   int64_t width = 64;  // of the first stage; the others are 2, 4, 8 and 8 times as wide
   bool batch_norm = false;
-  int64_t hidden = 4096;  // widths of the classifier's inner layers
+  int64_t hidden = 4096;  // width of the classifier's inner layers
   double dropout = 0.5;
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
 };
 
-// The options of "vgg11", "vgg13", "vgg16", "vgg19" and the same with "_bn".
-// Errors: unknown name, listing the known ones.
+// The options of "vgg11", "vgg13", "vgg16", "vgg19" and the same names with "_bn".
+// Errors: an unknown name; the message lists the known ones.
 VggOptions vgg_options(const std::string& name);
 
-// [N, H, W, in_channels] -> [N, num_classes], H and W at least 32.
+// [N, H, W, in_channels] -> [N, num_classes]; H and W are at least 32.
 // Names: features.{i}, classifier.{0,3,6}.
 class Vgg : public Module {
  public:

@@ -12,20 +12,20 @@ struct VitOptions {
   int64_t layers = 12;
   int64_t heads = 12;
   int64_t hidden = 768;
-  int64_t mlp = 0;  // 0: 4 hidden
+  int64_t mlp = 0;  // 0: 4 times hidden
   int64_t image = 224;
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
-  double dropout = 0;  // of embeddings, of both branches' outputs and after gelu
+  double dropout = 0;  // after the embeddings, after the two branches of a block, and after gelu
   double attention_dropout = 0;
 };
 
 // The options of "vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14".
-// Errors: unknown name, listing the known ones.
+// Errors: an unknown name; the message lists the known ones.
 VitOptions vit_options(const std::string& name);
 
-// [N, image, image, in_channels] -> [N, num_classes]. Errors: images of another size; an image that
-// is no multiple of the patch; heads that do not divide the width.
+// [N, image, image, in_channels] -> [N, num_classes]. Errors: images of another size; an image size
+// that is not a multiple of the patch size; heads that do not divide the width.
 class Vit : public Module {
  public:
   Vit(Init& init, const VitOptions& options);

@@ -1,4 +1,5 @@
-// Adafactor: second moments of matrices as a row and a column, no first moments: next to no state.
+// Adafactor: keeps the second moments of a matrix as one row and one column, and no first moments.
+// So it has almost no state.
 #pragma once
 #include "optim/slots.h"
 
@@ -6,15 +7,16 @@ namespace frugal::optim {
 
 struct AdafactorOptions {
   double decay_rate = 0.8;  // beta2 of step t is 1 - t^-decay_rate
-  double clip = 1;          // the largest root mean square of a direction
-  // Steps are the rate times the parameter's root mean square (at least 1e-3), so that the rate is
-  // relative: the paper's is min(1e-2, 1 / sqrt(t)). Else the rate alone.
+  double clip = 1;          // the largest allowed root mean square of a direction
+  // If set, a step is the rate times the root mean square of the parameter (at least 1e-3). The
+  // rate is then relative; the paper uses min(1e-2, 1 / sqrt(t)). If not, a step is the rate alone.
   bool scale_parameter = true;
   double weight_decay = 0;  // of groups that name none
 };
 
-// Weight decay is decoupled, as AdamW's. State: "r/<parameter>" [size(0)] and "c/<parameter>" [the
-// rest] of parameters with at least 2 axes, "v/<parameter>" like the parameter of the others.
+// Weight decay is decoupled, as in AdamW. State of a parameter with at least 2 axes:
+// "r/<parameter>" [size(0)] and "c/<parameter>" [the other axes]. State of any other parameter:
+// "v/<parameter>" of its shape.
 // Errors: decay_rate or clip not above 0.  Ref: Shazeer & Stern 2018.
 class Adafactor : public SlotOptimizer {
  public:

@@ -1,5 +1,5 @@
-// Adam and AdamW, as PyTorch defines them (without amsgrad), with moments in the parameters' dtype
-// or in 8 bits.
+// Adam and AdamW as PyTorch defines them, without amsgrad. The moments have the dtype of the
+// parameters.
 #pragma once
 #include "optim/slots.h"
 
@@ -12,10 +12,11 @@ struct AdamOptions {
   double weight_decay = 0;  // of groups that name none
 };
 
-// Errors: a beta outside [0, 1), eps not above 0, naming `op`.
+// Errors: a beta outside [0, 1), eps not above 0. Messages name `op`.
 void check_adam_options(const char* op, const AdamOptions& options);
 
-// State: "m/<parameter>" and "v/<parameter>" like the parameter. 8 bytes an element in f32.
+// State: "m/<parameter>" and "v/<parameter>", of the parameter's shape: 8 bytes for each element in
+// f32.
 // Ref: Kingma & Ba 2015; Loshchilov & Hutter 2019.
 class Adam : public SlotOptimizer {
  public:

@@ -16,7 +16,7 @@ class Averaged : public Optimizer {
   void step(double lr) override;
   void zero_grad() override { inner_->zero_grad(); }
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
-  NamedTensors state() const override;  // of both
+  NamedTensors state() const override;  // the state of `inner` and of the averages
   void load_state(const NamedTensors& state) override;
   bool recordable() const override { return inner_->recordable(); }
   void take_back() override;

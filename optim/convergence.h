@@ -1,19 +1,19 @@
-// Convergence tracking: how noisy gradients are, how much of that compression adds, and what bound
-// on the gradient follows. Pure: numbers and gradients come in, estimates come out.
+// Convergence tracking: how noisy gradients are, how much of the noise compression adds, and which
+// bound on the gradient follows. Pure functions: numbers and gradients come in, estimates come out.
 //
-// One measurement takes gradients of parts of a batch, all of m samples:
-//   first, second: of one part at weights w0, rounded independently
-//   other:         of another part at w0, rounded independently of both
-//   later:         of the first part at the next step's weights w1, rounded independently
-// Their errors are independent, so with V the variance that rounding adds and S that of the choice
-// of samples, and d the change of the first part's exact gradient from w0 to w1,
+// One measurement uses four gradients of parts of a batch. Each part has m samples:
+//   first, second: of one part at the weights w0, with independent roundings
+//   other:         of another part at w0, with a further independent rounding
+//   later:         of the first part at the weights w1 of the next step, rounded independently
+// Their errors are independent. Let V be the variance that rounding adds, S the variance from the
+// choice of samples, and d the change of the first part's exact gradient from w0 to w1. Then
 //   E |first - second|^2 / 2              = V
 //   E <first - other, second - other>     = 2 S + V
 //   E <first, other>                      = |grad L|^2
 //   E <later - first, later - second>     = |d|^2 + V
-// V and S of a whole step are m / n of these, n its samples: samples add independent terms to a
-// mean. Nothing needs averages over more than one batch to be unbiased; running averages only make
-// them less noisy.
+// For a whole step of n samples, V and S are m / n times these values, because samples add
+// independent terms to a mean. Each estimate is unbiased even from a single batch; running averages
+// only make it less noisy.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -22,7 +22,8 @@
 
 namespace frugal::optim {
 
-// Exponential average, with the weight of what was never seen taken away.
+// An exponential average that starts without a bias: the weight of values before the first is
+// divided out.
 class RunningMean {
  public:
   explicit RunningMean(double decay = 0.8) : decay_(decay) {}
@@ -31,16 +32,17 @@ class RunningMean {
   double value() const { return weight_ > 0 ? sum_ / weight_ : 0; }
   int64_t count() const { return static_cast<int64_t>(count_); }
   void save(std::vector<double>& numbers) const;
-  void load(const double* numbers);  // kNumbers of them
+  void load(const double* numbers);  // reads kNumbers numbers
   static constexpr int64_t kNumbers = 3;
 
  private:
   double decay_, sum_ = 0, weight_ = 0, count_ = 0;
 };
 
-// What one measurement says of a whole step.
+// The result of one measurement, for a whole step.
 struct GradientMoments {
-  double gradient_square = 0;     // |grad L|^2; unbiased, so below 0 at times, as the next three
+  double gradient_square = 0;     // |grad L|^2. This estimate and the next three are unbiased, so
+                                  // they may be negative.
   double minibatch_variance = 0;  // S
   double added_variance = 0;      // V
   double gradient_change = 0;     // |d|^2, of one part of the batch
@@ -52,45 +54,47 @@ struct GradientSamples {
   GradientSketch weights_before, weights_after;
 };
 
-// share: m / n.
+// share: m / n of the file comment.
 GradientMoments moments_of(const GradientSamples& samples, double share);
 
-// The bound of SGD with steps w -= alpha g: the mean over T steps of E |grad L|^2 is at most
+// The bound for SGD with steps w -= alpha g. The mean over T steps of E |grad L|^2 is at most
 //   2 (L_1 - L_inf) / (alpha T) + alpha beta sigma^2      for alpha <= 1 / beta,
-// sigma^2 the variance of g, here S + V, and L_inf >= 0, taken as 0.
+// where sigma^2 is the variance of g, here S + V, and L_inf >= 0 is taken as 0.
 // Ref: Chen et al. 2021 (ActNN), theorem 2; Bottou, Curtis, Nocedal 2018, theorem 4.8.
 struct ConvergenceBound {
   double value = 0;
-  double uncompressed = 0;  // with V = 0
-  bool applies = false;     // alpha beta <= 1
+  double uncompressed = 0;  // the bound for V = 0
+  bool applies = false;     // whether alpha beta <= 1
 };
 ConvergenceBound convergence_bound(double first_loss, double alpha, double steps, double beta,
                                    double minibatch_variance, double added_variance);
 
-// Estimates of a run. Thread safety: none.
+// The estimates of a run. Not thread-safe.
 class ConvergenceTracker {
  public:
-  // Every step. alpha: what a gradient moves the weights by in the end, with momentum m the rate
-  // over 1 - m.
+  // Call it after every step. alpha: the total change of the weights for one unit of gradient,
+  // which is rate / (1 - m) with momentum m.
   void stepped(double alpha, double loss);
   void measured(const GradientMoments& moments);
-  // Widths changed: what compression adds is another now.
+  // Call it when widths have changed, because compression then adds another variance.
   void forget_added_variance() { added_.reset(); }
 
   int64_t measurements() const { return gradient_.count(); }
   int64_t added_measurements() const { return added_.count(); }
-  double gradient_square() const { return gradient_.value(); }  // recent
-  double mean_gradient_square() const;                          // over the run
+  double gradient_square() const { return gradient_.value(); }  // running average
+  double mean_gradient_square() const;                          // mean over the run
   double minibatch_variance() const { return minibatch_.value(); }
   double added_variance() const { return added_.value(); }
-  double added_share() const;  // added over minibatch variance; 0 while that is not above 0
-  // beta along the steps taken: sqrt(mean |d|^2 / mean |w1 - w0|^2). The loss may bend more in
-  // other directions; of a part of the batch it bends more than the mean over all.
+  double added_share() const;  // added variance over minibatch variance; 0 if the latter is not
+                               // above 0
+  // beta along the steps taken: sqrt(mean |d|^2 / mean |w1 - w0|^2). The curvature of the loss may
+  // be larger in other directions. The curvature for a part of the batch is larger than for the
+  // mean over all.
   double smoothness() const;
   double alpha() const { return steps_ > 0 ? alphas_ / steps_ : 0; }  // mean over the run
   ConvergenceBound bound() const;
 
-  // For checkpoints: it goes on as if there had been no stop.
+  // For checkpoints: a restored tracker continues as if the run had not stopped.
   std::vector<double> state() const;
   void restore(const std::vector<double>& numbers);  // Errors: another count of numbers
 

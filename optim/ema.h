@@ -1,4 +1,4 @@
-// Ema: exponential averages of parameters, to evaluate with.
+// Ema: exponential averages of parameters, for evaluation.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,12 +10,13 @@ namespace frugal::optim {
 
 struct EmaOptions {
   double decay = 0.999;
-  // The t-th update, from 0, uses min(decay, (1 + t) / (10 + t)), so that the start is forgotten.
+  // Update t, counted from 0, uses min(decay, (1 + t) / (10 + t)), so that the first values are
+  // soon forgotten.
   bool warm_up = true;
 };
 
-// The averages begin as the values at construction, in category `optimizer`. Buffers, such as the
-// statistics of batch norm, are not averaged. Thread safety: none.
+// The averages start as the values at construction, in category `optimizer`. Buffers, such as the
+// statistics of batch norm, are not averaged. Not thread-safe.
 // Ref: Polyak & Juditsky 1992; Tarvainen & Valpola 2017 (the decay's use in training).
 class Ema {
  public:
@@ -24,21 +25,26 @@ class Ema {
   // Errors: decay outside [0, 1).
   Ema(std::vector<std::pair<std::string, Variable>> parameters, const EmaOptions& options);
 
-  // After each step: average += (1 - decay) (value - average).  Errors: while swapped.
+  // Call it after each step: average += (1 - decay) (value - average).  Errors: called while
+  // swapped.
   void update();
-  void take_back() { --updates_; }  // the work of the last update() was not done
+  void take_back() {
+    --updates_;
+  }  // takes back the count of the last update(), whose work was not
+     // done
   int64_t updates() const { return updates_; }
   const Tensor& average(size_t parameter) const { return averages_[parameter]; }
 
   // For checkpoints: "ema/<parameter>" and "ema_updates" [] i64.
   NamedTensors state() const;
-  // Errors: another set of names, wrong shapes or dtypes; nothing is changed then; while swapped.
+  // Errors: another set of names, wrong shapes or dtypes, called while swapped; then nothing is
+  // changed.
   void load_state(const NamedTensors& state);
 
-  // While it lives the parameters are the averages. Nobody may step an optimizer meanwhile.
+  // While a Swap lives, the parameters hold the averages. No optimizer may step meanwhile.
   class Swap {
    public:
-    explicit Swap(Ema& ema);  // Errors: swapped already
+    explicit Swap(Ema& ema);  // Errors: another Swap lives
     ~Swap();
     Swap(const Swap&) = delete;
     Swap& operator=(const Swap&) = delete;

@@ -1,4 +1,5 @@
-// LAMB: Adam's direction, scaled for each parameter by the norm of its value, for large batches.
+// LAMB: the direction of Adam, scaled for each parameter by the norm of its value, for large
+// batches.
 #pragma once
 #include "optim/adam.h"
 
@@ -7,13 +8,13 @@ namespace frugal::optim {
 struct LambOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-6;
-  // Parameters without weight decay (norms and biases, see decay_groups) take steps of the rate
-  // alone, as the published runs did; or they are scaled like all others.
+  // If not set, parameters without weight decay (norms and biases, see decay_groups()) are not
+  // scaled by their norm, as in the published runs. If set, they are scaled like all others.
   bool adapt_without_decay = false;
   double weight_decay = 0;  // of groups that name none
 };
 
-// State: "m/<parameter>" and "v/<parameter>" like the parameter.
+// State: "m/<parameter>" and "v/<parameter>", of the parameter's shape.
 // Errors: a beta outside [0, 1), eps not above 0.  Ref: You et al. 2020, algorithm 2.
 class Lamb : public SlotOptimizer {
  public:

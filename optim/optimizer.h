@@ -42,24 +42,25 @@ class Optimizer {
   using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
   virtual ~Optimizer() = default;
-  // One update at learning rate `lr` (before lr_scale); parameters without a gradient are left
-  // alone.
+  // One update at learning rate `lr`, which is multiplied by lr_scale. Parameters without a
+  // gradient do not change.
   virtual void step(double lr) = 0;
   // Drops the gradients of all its parameters.
   virtual void zero_grad() = 0;
   // The same as step() of the one parameter whose gradient this is. False if it is none of the
   // optimizer's.
   virtual bool step_leaf(const GradAccumulator& leaf, double lr) = 0;
-  // State for checkpoints: names and tensors, in category `optimizer`; empty before the first step.
+  // The state for checkpoints, as named tensors in category `optimizer`. Empty before the first
+  // step.
   virtual NamedTensors state() const = 0;
-  // Errors: unexpected names or wrong shapes; the optimizer is then unchanged.
+  // Errors: unexpected names or wrong shapes; then the optimizer is unchanged.
   virtual void load_state(const NamedTensors& state) = 0;
 
   // For steps that are recorded (train/captured_step.h). Whether, once its state exists, step() is
   // the same work at every call but for what its kernels take late (core/cuda_late_kernel.h).
   virtual bool recordable() const { return false; }
-  // The work of the last step() was not done: what it counted is taken back.
-  // REQUIRES: recordable(), and gradients where step() found them.
+  // Takes back what the last step() counted, because its work was not done.
+  // REQUIRES: recordable(); the gradients that step() found are still there.
   virtual void take_back() {}
 };
 

@@ -25,7 +25,7 @@ class Sgd : public Optimizer {
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // "momentum/<parameter>"
   void load_state(const NamedTensors& state) override;
-  bool recordable() const override { return true; }  // nothing is counted
+  bool recordable() const override { return true; }  // step() keeps no count
 
  private:
   struct Slot {
@@ -41,8 +41,8 @@ class Sgd : public Optimizer {
   SgdOptions options_;
 };
 
-// Two groups: everything, with `weight_decay`; and 1-D parameters (norms and biases) without, when
-// asked for.
+// Makes two groups: parameters with `weight_decay`, and, if asked for, 1-D parameters (norms and
+// biases) without.
 std::vector<ParameterGroup> decay_groups(
     const std::vector<std::pair<std::string, Variable>>& parameters, double weight_decay,
     bool decay_one_dimensional);

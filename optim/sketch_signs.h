@@ -5,8 +5,8 @@
 
 namespace frugal::optim::sketch {
 
-inline constexpr int64_t kWord = 64;  // signs that one hash gives
-// Words of a row: a row is what lies in all buckets once.
+inline constexpr int64_t kWord = 64;  // signs from one hash
+// Words of one row. A row is a run of elements that fills every bucket once.
 inline constexpr int64_t kWords = (GradientSketch::kBuckets + kWord - 1) / kWord;
 
 // Ref: Steele, Lea, Flood 2014 (SplitMix64).

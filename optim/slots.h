@@ -1,5 +1,5 @@
-// SlotOptimizer: what optimizers with a count of steps and a few state tensors for each parameter
-// share: groups, updates of single leaves, checkpoints.
+// SlotOptimizer: the base of optimizers that keep a count of steps and a few state tensors for each
+// parameter. It has the groups, the updates of single leaves, and the checkpoints.
 #pragma once
 #include "optim/leaf_index.h"
 #include "optim/optimizer.h"
@@ -11,11 +11,12 @@ class SlotOptimizer : public Optimizer {
   void step(double lr) final;
   void zero_grad() final;
   bool step_leaf(const GradAccumulator& leaf, double lr) final;
-  // "steps/<parameter>" [] i64 and "<part>/<parameter>", of the parameters updated so far.
+  // "steps/<parameter>" [] i64 and "<part>/<parameter>", for the parameters that were updated so
+  // far.
   NamedTensors state() const final;
-  // Errors also: a parameter's state without one of its parts.
+  // Errors: those of Optimizer::load_state(); a parameter whose state lacks a part.
   void load_state(const NamedTensors& state) final;
-  bool recordable() const final { return true; }  // so is update()
+  bool recordable() const final { return true; }  // update() does the same work at every call
   void take_back() final;
 
  protected:
@@ -28,8 +29,8 @@ class SlotOptimizer : public Optimizer {
     std::string name;
     Variable parameter;
     double lr_scale, weight_decay;
-    int64_t steps = 0;          // updates, the one under way included
-    std::vector<Tensor> parts;  // empty before the first update, which finds zeros
+    int64_t steps = 0;          // number of updates; the present one is counted
+    std::vector<Tensor> parts;  // empty before the first update, which sees zeros
   };
 
   // op: for messages. weight_decay: of groups that name none.  Errors: a negative weight decay, a
@@ -37,7 +38,7 @@ class SlotOptimizer : public Optimizer {
   SlotOptimizer(const char* op, const std::vector<ParameterGroup>& groups, double weight_decay);
   // The state of one parameter; the same at every call.
   virtual std::vector<Part> parts_of(const Slot& slot) const = 0;
-  // One update at rate lr (lr_scale is in it) of a slot whose parameter has a gradient.
+  // One update of a slot whose parameter has a gradient. lr is the rate times lr_scale.
   struct Update {
     const Slot* slot;
     double lr;
