@@ -14,7 +14,7 @@ struct DeviceState {
   int multiprocessors = 0;
 };
 
-// Never destroyed: tensors of static storage duration outlive every other static.
+// Never destroyed: tensors of static storage duration may outlive every other static.
 DeviceState& state_of(int index) {
   static auto* states = new std::vector<DeviceState>(static_cast<size_t>(device_count()));
   static std::mutex mutex;
@@ -78,7 +78,7 @@ void report(cudaError_t status, const char* call) noexcept {
 #endif
   try {
     log().error(words_of(status, call));
-  } catch (...) {  // nobody is left to tell
+  } catch (...) {  // there is nobody to tell
   }
 }
 

@@ -29,23 +29,25 @@ bool Graph::captured() const { return state_->exec != nullptr; }
 
 void Graph::capture(const std::function<void()>& work) {
   state_->drop();
-  advance();  // its memory must not be the graph's
+  advance();  // allocates now, so that this memory does not become the graph's
   const cudaStream_t on = stream();
   int device = 0;
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
-  allocator(device).trim();  // the graph's memory is another's, and nothing can go back meanwhile
+  allocator(device).trim();  // the graph uses other memory, and nothing can be given back while
+                             // work is recorded
   auto pool = std::make_unique<PrivatePool>();
   cudaGraph_t graph = nullptr;
   {
-    const PrivatePool::Scope scope(*pool);  // ends after the capture: then what was freed goes back
-    // Relaxed: memory may be taken from the system meanwhile.
+    const PrivatePool::Scope scope(*pool);  // ends after the capture, when memory can be given back
+                                            // again
+    // Relaxed: memory may be taken from the system during the capture.
     FRUGAL_CUDA_CHECK(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
     is_recording = true;
     try {
       work();
     } catch (...) {
       is_recording = false;
-      cudaStreamEndCapture(on, &graph);  // fails if the capture broke: then there is no graph
+      cudaStreamEndCapture(on, &graph);  // fails if the capture was broken; then there is no graph
       cudaGetLastError();
       if (graph != nullptr) cudaGraphDestroy(graph);
       throw;

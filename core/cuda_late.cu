@@ -57,7 +57,7 @@ const void* LateArguments::place(const void* value, int64_t bytes) {
     if (blocks_.empty() || blocks_.back().used + bytes > blocks_.back().here.numel()) {
       const CategoryScope scope(Category::workspace);
       const int64_t size = std::max(kBlock, bytes);
-      // Not in the graph's own memory, where kernels that run before would write over it.
+      // Not in the graph's own memory, where kernels that run earlier would write over it.
       blocks_.push_back({system_memory(size), Tensor::empty({size}, DType::u8)});
     }
     Block& block = blocks_.back();

@@ -21,7 +21,7 @@ int current_device() {
   return index;
 }
 
-// The base class counts; pools, which may split and join, keep what is free.
+// The base class counts bytes. The pools, which split and join blocks, keep free memory.
 class CudaAllocator final : public Allocator {
  public:
   explicit CudaAllocator(int index) : index_(index), pools_{make_pool(false)} {}
@@ -82,7 +82,7 @@ class CudaAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     const auto owner = std::find_if(pools_.begin(), pools_.end(),
                                     [&](const auto& pool) { return pool->owns(data); });
-    if (owner == pools_.end()) return free(data);  // one by one
+    if (owner == pools_.end()) return free(data);  // it was allocated one by one
     (*owner)->release(data);
     drop_unused();
   }
@@ -95,7 +95,7 @@ class CudaAllocator final : public Allocator {
   }
 
  private:
-  // So that the emulator, or a memory checker, sees where each tensor ends.
+  // With one_by_one, the emulator or a memory checker sees where each tensor ends.
   static bool one_by_one() {
     static const char* const way = std::getenv("FRUGAL_ALLOCATOR");
     static const bool asked = way != nullptr && std::string_view(way) == "one_by_one";
@@ -105,8 +105,8 @@ class CudaAllocator final : public Allocator {
     return asked;
 #endif
   }
-  // What allocate() gives, at need after what nobody uses went back to the system; that cannot be
-  // while work is recorded.
+  // Calls allocate(). If that fails, gives unused memory back to the system and tries again. Memory
+  // cannot be given back while work is recorded.
   template <class F>
   void* with_room(const F& allocate) {
     void* data = allocate();
@@ -114,7 +114,7 @@ class CudaAllocator final : public Allocator {
     for (const auto& pool : pools_) pool->trim();
     return allocate();
   }
-  // Private pools that nobody else holds and no tensor lies in.
+  // Drops private pools that nobody else holds and in which no tensor lies.
   void drop_unused() {
     std::erase_if(pools_, [&](const auto& pool) {
       return pool != pools_.front() && pool.use_count() == 1 && pool->used() == 0;
@@ -134,18 +134,19 @@ class CudaAllocator final : public Allocator {
   void free(void* data) noexcept {
     if (private_ != nullptr) return later_.push_back(data);
     FRUGAL_CUDA_REPORT(cudaSetDevice(index_));
-    FRUGAL_CUDA_REPORT(cudaFree(data));  // waits for what was queued: not while work is recorded
+    FRUGAL_CUDA_REPORT(cudaFree(data));  // waits for queued work, so it must not run while work is
+                                         // recorded
   }
 
   int index_;
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<SegmentPool>> pools_;  // the first is everybody's
-  std::shared_ptr<SegmentPool> private_;             // of the Scope that lives
-  std::vector<void*> later_;                         // to be freed when it ends
+  std::vector<std::shared_ptr<SegmentPool>> pools_;  // the first pool serves everybody
+  std::shared_ptr<SegmentPool> private_;             // the pool of the living Scope
+  std::vector<void*> later_;                         // freed when the Scope ends
 };
 
 CudaAllocator& allocator_of(int index) {
-  // Never destroyed: tensors of static storage duration outlive every other static.
+  // Never destroyed: tensors of static storage duration may outlive every other static.
   static auto* all = new std::vector<std::unique_ptr<CudaAllocator>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -180,7 +181,9 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   use(to_device.type == DeviceType::cuda ? to_device : from_device);
   FRUGAL_CUDA_CHECK(
       cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream()));
-  if (to_device == kCpu || from_device == kCpu) synchronize();  // the host may go on and write
+  if (to_device == kCpu || from_device == kCpu)
+    synchronize();  // the host may write to it after
+                    // this returns
 }
 
 void zero_bytes(void* data, int64_t bytes) {
@@ -223,7 +226,7 @@ void fill(void* data, int64_t count, const void* value, size_t size) {
 
 namespace {
 
-// One per device, never given back.
+// One for each device; never freed.
 Advance* advance_of(int index) {
   static auto* all = new std::vector<std::shared_ptr<void>>;
   static std::mutex mutex;

@@ -27,7 +27,7 @@ void copy_on_host(void* to, const void* from, int64_t bytes) {
 
 class Stage {
  public:
-  // False where there is no memory to pin: then nothing was queued.
+  // Returns false if no memory can be pinned; then nothing was queued.
   bool copy(void* to, const Tensor& from) {
     const std::lock_guard lock(mutex_);
     reclaim();
@@ -81,7 +81,8 @@ class Stage {
 };
 
 Stage& stage_of(Device device) {
-  static auto* all = new std::map<int, Stage>;  // never destroyed: the driver may have gone
+  static auto* all = new std::map<int, Stage>;  // never destroyed: at the end of the process the
+                                                // driver may be gone already
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   return (*all)[device.index];

@@ -14,7 +14,7 @@ namespace frugal {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kSmallest = int64_t{16} << 10;  // smaller blocks are malloc's
+constexpr int64_t kSmallest = int64_t{16} << 10;  // malloc holds smaller blocks
 
 // Sizes are rounded to an eighth of their power of two, so that nearly equal requests share blocks.
 int64_t capacity_for(int64_t bytes) {
@@ -32,7 +32,7 @@ std::string readable(int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-// A PagePool holds all blocks but the small ones.
+// A PagePool holds all blocks except the small ones.
 class CpuAllocator final : public Allocator {
  protected:
   void* acquire(int64_t bytes) override {
@@ -46,7 +46,7 @@ class CpuAllocator final : public Allocator {
 
 class MetaAllocator final : public Allocator {
  protected:
-  void* acquire(int64_t) override { return this; }  // only its not being null is looked at
+  void* acquire(int64_t) override { return this; }  // callers only check that it is not null
   void give_back(void*, int64_t) noexcept override {}
   bool caching() const override { return false; }
 };
@@ -56,11 +56,11 @@ class MetaAllocator final : public Allocator {
 struct Allocator::State {
   mutable std::mutex mutex;
   MemoryReport report;
-  std::unique_ptr<PagePool> pages;  // of an allocator that caches, from the first block on
+  std::unique_ptr<PagePool> pages;  // made with the first block of an allocator that caches
   int64_t fail_after = -1;
   int64_t most_reserved = 0;
 
-  // Of live and kept free bytes together; 0: none.
+  // The bound on live bytes and kept free bytes together; 0: none.
   int64_t most() const {
     if (report.limit == 0 || most_reserved == 0) return std::max(report.limit, most_reserved);
     return std::min(report.limit, most_reserved);
@@ -184,7 +184,7 @@ std::string_view name_of(Category category) {
 }
 
 std::string MemoryReport::str() const {
-  // The largest first: it says what to lower.
+  // The largest category comes first, because it is the one to reduce.
   std::array<size_t, kCategories> order{};
   for (size_t i = 0; i < kCategories; ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(),

@@ -16,12 +16,14 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kHugePage = 2 * kMiB;
-// Small blocks lie together, in pages of the usual size. Ranges are addresses, which cost nothing.
+// Small blocks lie together, in pages of the usual size. Address ranges are large: addresses
+// without pages cost nothing.
 constexpr SegmentPool::Sizes kSizes{
     .alignment = 64, .small = 256 << 10, .small_segment = 64 * kMiB, .large_segment = 1024 * kMiB};
-// What is held beyond the highest use: a 32nd and 2 MiB. Steps would fault in pages for less.
+// The bytes that are held beyond the highest use: a 32nd of it and 2 MiB. With less, steps would
+// bring in pages again and again.
 constexpr int64_t kSlackShare = 32, kSlack = 2 * kMiB;
-// A stretch is over when this many times the highest use was allocated: after some training steps.
+// A stretch ends when so many times the highest use was allocated, which takes some training steps.
 constexpr int64_t kStretch = 64;
 
 bool has_huge_pages() {
@@ -30,7 +32,7 @@ bool has_huge_pages() {
   return std::getline(file, text) && text.find("[never]") == std::string::npos;
 }
 
-// Bits [first, last) of a word.
+// The bits [first, last) of a word, as a mask.
 uint64_t bits(int64_t first, int64_t last) {
   const uint64_t below = last == 64 ? ~uint64_t{0} : (uint64_t{1} << last) - 1;
   return below & ~((uint64_t{1} << first) - 1);
@@ -55,7 +57,8 @@ PagePool::System PagePool::this_machine() {
   if (has_huge_pages() && kHugePage % (64 * system.page) == 0) system.huge = kHugePage;
 #endif
   system.reserve = [](int64_t bytes) -> void* {
-    // Aligned to huge pages: what lies around the aligned range is returned at once.
+    // The range is aligned to huge pages. Addresses before and after the aligned range are given
+    // back at once.
     const auto size = static_cast<size_t>(bytes), all = size + static_cast<size_t>(kHugePage);
     void* data = mmap(nullptr, all, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -123,7 +126,7 @@ int64_t PagePool::touch(char* data, int64_t bytes, bool mark) {
     bring(begin, end);
     return missing;
   }
-  // The first touch of an empty huge page brings all of it.
+  // The first touch of an empty huge page brings the whole page into memory.
   const int64_t grain = system_.huge / system_.page;
   for (int64_t page = begin; page < end;) {
     const int64_t first = page / grain * grain, next = first + grain;
@@ -151,7 +154,7 @@ void PagePool::drop(char* data, int64_t bytes, int64_t grain) noexcept {
 }
 
 void PagePool::shrink(int64_t most) noexcept {
-  // Whole huge pages first: what is left of a broken one is slower.
+  // Whole huge pages are given back first: the rest of a broken huge page is slower to use.
   for (const int64_t grain : {system_.huge, system_.page}) {
     if (grain == 0) continue;
     blocks_.for_each_free([&](char* data, int64_t bytes) {

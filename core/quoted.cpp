@@ -6,7 +6,8 @@
 namespace frugal {
 namespace {
 
-// The bytes of the UTF-8 character that `text` begins with, and its code; 0 bytes: it is none.
+// Reads the UTF-8 character at the beginning of `text`: returns its number of bytes and sets its
+// code. Returns 0 if there is no valid character.
 size_t character(std::string_view text, uint32_t& code) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -27,7 +28,7 @@ size_t character(std::string_view text, uint32_t& code) {
   return valid ? length : 0;
 }
 
-// Controls, and characters that a reader does not see but that change what is seen.
+// Control characters, and invisible characters that change what is visible.
 bool is_hidden(uint32_t code) {
   constexpr uint32_t kHidden[][2] = {
       {0x00, 0x1f},     {0x7f, 0x9f},       {0xad, 0xad},       {0x61c, 0x61c},   {0x180e, 0x180e},
@@ -48,7 +49,7 @@ void append_hex(std::string& out, std::string_view bytes) {
   }
 }
 
-// `escaped`: ASCII characters that get a backslash; `kept`: controls that stay.
+// `escaped`: ASCII characters that get a backslash; `kept`: control characters that stay.
 std::string shown(std::string_view text, size_t limit, std::string_view escaped,
                   std::string_view kept) {
   std::string out;
@@ -57,7 +58,7 @@ std::string shown(std::string_view text, size_t limit, std::string_view escaped,
     uint32_t code = 0;
     const size_t length = character(text.substr(at), code);
     const std::string_view bytes = text.substr(at, std::max<size_t>(length, 1));
-    if (at > 0 && at + bytes.size() > limit) break;  // never half a character
+    if (at > 0 && at + bytes.size() > limit) break;  // does not cut a character in two
     at += bytes.size();
     if (length == 1 && kept.find(bytes[0]) != std::string_view::npos) {
       out += bytes;

@@ -20,8 +20,8 @@ int64_t SegmentPool::segment_bytes(int64_t bytes) const {
 
 bool SegmentPool::grow(int64_t bytes) {
   int64_t size = segment_bytes(bytes);
-  // Shapes that keep changing would leave segments behind that fit nothing: no more than a quarter
-  // beyond what was ever in use, as long as some can be given back.
+  // Requests whose sizes keep changing would leave behind segments that fit nothing. So, as long as
+  // segments can be given back, the pool holds at most a quarter more than its highest use.
   if (held_ + size > high_water_ + high_water_ / 4 + 2 * sizes_.large_segment) trim();
   auto* data = static_cast<char*>(source_.acquire(size));
   if (data == nullptr) {
@@ -29,7 +29,7 @@ bool SegmentPool::grow(int64_t bytes) {
     data = static_cast<char*>(source_.acquire(size));
   }
   const bool small = bytes < sizes_.small;
-  if (data == nullptr && !small) {  // a segment for this block alone
+  if (data == nullptr && !small) {  // a segment only for this block
     size = bytes;
     data = static_cast<char*>(source_.acquire(size));
   }

@@ -21,9 +21,10 @@ double seconds(clockid_t clock) {
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-// Time on `core` over elapsed time, of a thread that never waits. The scheduler gives the core to
-// another thread after 3 to 4 milliseconds, so 16 show it. The calling thread stays on `core`:
-// otherwise the threads of a new process often share one core for a while.
+// The processor time on `core` over the elapsed time, for a thread that never waits. The scheduler
+// gives a core to another thread after 3 to 4 milliseconds, so a measurement of 16 shows it. The
+// calling thread stays on `core`: otherwise the threads of a new process often share one core for a
+// while.
 double busy_share(int core) {
   cpu_set_t only;
   CPU_ZERO(&only);
@@ -66,7 +67,7 @@ void limit_spinning(char** argv) {
   const bool beside_others = share_of_cores() < kAlone && share_of_cores() < kAlone;
   const std::string count = std::to_string(beside_others ? 0 : kSpinCount);
   if (setenv("GOMP_SPINCOUNT", count.c_str(), 0) != 0) return;
-  execv(program.c_str(), argv);  // returns only where it failed; then threads wait as they did
+  execv(program.c_str(), argv);  // returns only on failure; then threads wait as before
 }
 
 }  // namespace frugal

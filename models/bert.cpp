@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr double kDeviation = 0.02;  // of all initial weights
+constexpr double kDeviation = 0.02;  // standard deviation of all initial weights
 
 int64_t intermediate_of(const BertOptions& options) {
   return options.intermediate > 0 ? options.intermediate : 4 * options.hidden;
@@ -17,7 +17,7 @@ int64_t intermediate_of(const BertOptions& options) {
 
 }  // namespace
 
-// Norms follow their branches: x = norm(x + attention(x)), x = norm(x + mlp(x)).
+// Each norm follows its branch: x = norm(x + attention(x)), x = norm(x + mlp(x)).
 class Bert::Layer : public Module {
  public:
   Layer(Init& init, const BertOptions& options)
@@ -47,7 +47,7 @@ class Bert::Layer : public Module {
                                 context.extra("attention_mask"), context);
     y = projection_->forward(std::move(y), context);
     x = norm1_->forward(add(drop(y, options_.dropout, context), x), context);
-    y = {};  // nobody keeps it
+    y = {};  // nobody saves it, so its memory is released here
     y = drop(dense_gelu(*up_, x), options_.inner_dropout, context);
     y = drop(down_->forward(std::move(y), context), options_.dropout, context);
     return norm2_->forward(add(y, x), context);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr ConvInit kInit = ConvInit::kaiming_fan_in;
 
-// The relu of the batch norm of a concatenation [N, H, W, C] that is given in parts.
+// Batch norm and relu of a concatenation [N, H, W, C] that is given in parts.
 class PartsNorm : public Module {
  public:
   PartsNorm(Init& init, int64_t channels)
@@ -82,7 +82,7 @@ class Layer : public Module {
 // Appends each layer's output to the parts.
 class Block : public Module {
  public:
-  // `channels` is the input's width and becomes the output's.
+  // `channels` is the width of the input; it becomes the width of the output.
   Block(Init& init, int64_t& channels, int64_t depth, const DenseNetOptions& options) {
     for (int64_t i = 0; i < depth; ++i) {
       layers_.push_back(register_module("denselayer" + std::to_string(i + 1),
@@ -118,7 +118,8 @@ class Transition : public Module {
     return forward(Variables{std::move(x)}, context);
   }
 
-  // A 1x1 convolution and an average commute: pooled first, it works on a quarter of the pixels.
+  // A 1x1 convolution and an average may be exchanged. With the pooling first, the convolution
+  // works on a quarter of the pixels.
   Variable forward(const Variables& parts, Context& context) {
     return conv_->forward(avg_pool2d(norm_->forward_relu(parts, context), {}), context);
   }
@@ -132,7 +133,7 @@ class Transition : public Module {
 
 class DenseNet::Features : public Module {
  public:
-  // `channels` becomes the output's.
+  // `channels` becomes the width of the output.
   Features(Init& init, const DenseNetOptions& options, int64_t& channels) {
     channels = options.stem_channels;
     conv0_ = register_module("conv0", conv_same(init, options.in_channels, channels, 7, 2, kInit));

@@ -11,7 +11,7 @@
 namespace frugal::models {
 namespace {
 
-// One token from logits, by the stream's word `index`.
+// Draws one token from the logits, with word `index` of the stream.
 int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, uint64_t index) {
   const auto likelier = [&](size_t a, size_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
@@ -36,7 +36,7 @@ int64_t draw(const std::vector<double>& logits, const GenerateOptions& options, 
     rest -= weight(token);
     if (rest < 0) return static_cast<int64_t>(token);
   }
-  return static_cast<int64_t>(best);  // what rounding left
+  return static_cast<int64_t>(best);  // rounding left a remainder
 }
 
 }  // namespace

@@ -9,11 +9,11 @@
 namespace frugal::models {
 namespace {
 
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kDeviation = 0.02;  // standard deviation of initial weights
 
 }  // namespace
 
-// Norms precede their branches: x = x + attention(norm(x)), x = x + mlp(norm(x)).
+// Each norm precedes its branch: x = x + attention(norm(x)), x = x + mlp(norm(x)).
 class Gpt2::Layer : public Module {
  public:
   Layer(Init& init, const Gpt2Options& options)
@@ -31,7 +31,7 @@ class Gpt2::Layer : public Module {
     return rest(std::move(x), std::move(y), context);
   }
 
-  // Of the tokens after those whose keys and values are given, which grow by theirs.
+  // For the tokens that follow those in `keys` and `values`. Both grow by the new tokens.
   Variable continued(Variable x, Tensor& keys, Tensor& values, Context& context) const {
     const Variable qkv = qkv_->forward(norm1_->forward(x, context), context);
     const int64_t width = options_.hidden;
@@ -50,7 +50,7 @@ class Gpt2::Layer : public Module {
   SelfAttentionOptions attention() const {
     return {options_.heads, options_.attention_dropout, true};
   }
-  // What follows attention, whose output is y.
+  // The part of the layer after attention, whose output is y.
   Variable rest(Variable x, Variable y, Context& context) const {
     y = projection_->forward(std::move(y), context);
     x = add(drop(y, options_.dropout, context), x);
@@ -60,7 +60,7 @@ class Gpt2::Layer : public Module {
     return add(drop(y, options_.dropout, context), x);
   }
   int64_t inner() const { return options_.inner > 0 ? options_.inner : 4 * options_.hidden; }
-  // What adds to the residual stream starts smaller, by the number of additions.
+  // Weights that add to the residual stream start smaller, by the number of such additions.
   double residual() const {
     return kDeviation / std::sqrt(2 * static_cast<double>(options_.layers));
   }
@@ -107,7 +107,7 @@ Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
                           std::make_shared<LayerNorm>(init, options.hidden, options.eps));
 }
 
-// Tokens at positions from `first` on.
+// Embeds tokens at positions from `first` on.
 Variable Gpt2::embedded(const Tensor& ids, int64_t first, Context& context) const {
   const Tensor at = position_ids_.slice(0, first, first + ids.size(1));
   const Variable x = add(embedding(ids, tokens_), embedding(at, positions_));

@@ -11,7 +11,7 @@ T on(Device device, T made) {
   return device.type == DeviceType::cuda ? ops::to_device(made, device) : made;
 }
 
-// The largest of equal positions.
+// The largest of the elements at equal positions.
 Variable elementwise_max(const Variables& xs) {
   Variables stacked;
   for (const Variable& x : xs) stacked.push_back(reshape(x, {x.size(0), 1, x.size(1)}));
@@ -130,8 +130,8 @@ RngKey GraphModule::next_key(Context& context) const {
   return context.rng->next();
 }
 
-// What is kept of it is one tensor: the norm's input, of which the rest is a recipe, or else the
-// output, with the sign in its codes.
+// One tensor is saved: the input of the norm, from which the rest is rebuilt, or else the output,
+// with the sign in its codes.
 Variable GraphModule::activate(int64_t conv, Variable y, const Variable& x, Context& context) {
   const double p = context.training ? options_.dropout : 0;
   const bool relu_form = options_.activation == GnnActivation::relu;

@@ -17,7 +17,7 @@ constexpr std::array<const char*, 3> kWithoutEffect = {".attn.bias", ".attn.mask
                                                        "embeddings.position_ids"};
 constexpr const char* kNextSentence = "cls.seq_relationship.";
 
-// A head that is tied: its name and that of the tensor it repeats.
+// A tied head: its name, and the name of the tensor that it repeats.
 struct Tied {
   const char *copy, *original;
 };
@@ -46,7 +46,7 @@ std::string name_today(const std::string& name, const Has& has) {
 
 bool equal_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype() || a.device() != b.device()) return false;
-  if (a.device() == kMeta) return true;  // nobody knows better before the values are read
+  if (a.device() == kMeta) return true;  // before the values are read, nobody knows better
   if (a.device() != kCpu) return false;
   const Tensor x = ops::contiguous(a), y = ops::contiguous(b);
   return std::memcmp(x.raw(), y.raw(), static_cast<size_t>(x.nbytes())) == 0;
@@ -60,7 +60,8 @@ NamedTensors as_named_today(const NamedTensors& state, const Has& has) {
   for (const auto& [name, tensor] : state) given.insert(name);
   for (const auto& [name, tensor] : state) {
     const std::string today = name_today(name, has);
-    named.emplace_back(given.contains(today) ? name : today, tensor);  // never two of one name
+    // never gives two tensors one name
+    named.emplace_back(given.contains(today) ? name : today, tensor);
   }
   const auto find = [&](const std::string& name) {
     return std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.first == name; });

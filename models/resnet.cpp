@@ -7,7 +7,7 @@ namespace {
 
 constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
 
-// A projection of the block's input where its shape changes, else nothing.
+// A projection of the block's input if its shape changes, else null.
 std::shared_ptr<Sequential> downsample(Init& init, int64_t in, int64_t out, int64_t stride) {
   if (stride == 1 && in == out) return nullptr;
   auto projection = std::make_shared<Sequential>();
@@ -32,7 +32,8 @@ class BasicBlock : public Module {
   Variable forward(Variable x, Context& context) override {
     Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
     if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
-    // Last, so that in backward it takes the norm's gradient in slices.
+    // Called last, so that it runs first in the backward pass and takes the norm's gradient in
+    // slices.
     y = conv2_->forward(y, context);
     return bn2_->forward_add_relu(y, std::move(x), context);
   }
@@ -66,7 +67,8 @@ class Bottleneck : public Module {
     Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
     y = bn2_->forward_relu(conv2_->forward(y, context), context);
     if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
-    // Last, so that in backward it takes the norm's gradient in slices.
+    // Called last, so that it runs first in the backward pass and takes the norm's gradient in
+    // slices.
     y = conv3_->forward(y, context);
     return bn3_->forward_add_relu(y, std::move(x), context);
   }
@@ -81,7 +83,7 @@ class Bottleneck : public Module {
   std::shared_ptr<Sequential> downsample_;
 };
 
-// `channels` is the input's width and becomes the output's.
+// `channels` is the width of the input; it becomes the width of the output.
 template <class Block>
 std::shared_ptr<Sequential> stage(Init& init, int64_t& channels, int64_t planes, int64_t depth,
                                   int64_t stride, int64_t width_factor) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr ConvInit kInit = ConvInit::kaiming_fan_in;
 
-// What both kinds of block share: the way around.
+// The shortcut, which both kinds of blocks share.
 class ShortcutPath {
  public:
   ShortcutPath(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind, bool norm)
@@ -46,7 +46,8 @@ class Block : public Module {
   Variable forward(Variable x, Context& context) override {
     Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
     x = shortcut_.forward(std::move(x), context);
-    // Last, so that in backward it takes the norm's gradient in slices.
+    // Called last, so that it runs first in the backward pass and takes the norm's gradient in
+    // slices.
     y = conv2_->forward(y, context);
     return bn2_->forward_add_relu(y, std::move(x), context);
   }

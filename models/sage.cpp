@@ -33,7 +33,7 @@ Variable Sage::convolve(int64_t conv, const NodeFeatures& x, const GraphPtr& gra
     const Variable most = linear(neighbour_max(graph, x.dense), c.left, c.bias);
     return add(most, linear(x.dense, c.right));
   }
-  // The mean commutes with the linear layer; both projections keep the same x.
+  // The mean and the linear layer may be exchanged. Both projections save the same x.
   const Variable neighbours = project(x, c.left);
   const SpmmTerms terms{1, {}, project(x, c.right, c.bias), 1};
   return weighted ? spmm(graph, neighbours, terms) : neighbour_mean(graph, neighbours, terms);

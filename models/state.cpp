@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr size_t kListed = 20;  // names per kind of mismatch in a message
+constexpr size_t kListed = 20;  // names that a message lists for each kind of mismatch
 
 std::string list(const char* title, const std::vector<std::string>& names) {
   if (names.empty()) return "";
@@ -19,7 +19,7 @@ std::string list(const char* title, const std::vector<std::string>& names) {
   return text;
 }
 
-// A contiguous copy for the host, as files want it; of meta, without values.
+// A contiguous copy on the host, for files; on `meta` without values.
 Tensor host_copy(const Tensor& tensor) {
   const Tensor copy = ops::clone(tensor);
   return copy.device().type == DeviceType::cuda ? to_device(copy, kCpu) : copy;
@@ -88,7 +88,8 @@ NamedTensors state_views(Module& module) {
 
 namespace {
 
-// Are values of `from` among those of `to`, but for rounding of floating ones?
+// Whether every value of `from` is a value of `to`, except that floating-point values may be
+// rounded.
 bool converts(DType from, DType to) {
   if (is_floating(to) || is_floating(from)) return is_floating(from) && is_floating(to);
   return from != DType::bool_ && to != DType::bool_ && size_of(from) <= size_of(to);
@@ -103,7 +104,7 @@ NamedTensors fitting(const std::map<std::string, Target>& targets, const NamedTe
   std::vector<std::string> missing, unexpected, wrong, dtypes;
   for (const auto& [name, target] : targets) {
     const auto found = given.find(name);
-    // Older files have no batch counter; nothing depends on it.
+    // Older files have no batch counter, and no result depends on it.
     if (found == given.end()) {
       if (!name.ends_with("num_batches_tracked")) missing.push_back(name);
       continue;

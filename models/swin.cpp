@@ -12,9 +12,10 @@ namespace frugal::models {
 namespace {
 
 constexpr double kEps = 1e-5;
-constexpr double kDeviation = 0.02;  // of initial weights
+constexpr double kDeviation = 0.02;  // standard deviation of initial weights
 
-// Whole samples of a branch are left out, the others scaled. Ref: Huang et al. 2016.
+// Stochastic depth: leaves out a branch for whole samples, and scales it for the others. Ref: Huang
+// et al. 2016.
 Variable drop_samples(const Variable& x, double p, Context& context) {
   if (p == 0 || !context.training) return x;
   FRUGAL_CHECK(context.rng != nullptr, "[dropout] expected a random stream, got none");
@@ -25,7 +26,7 @@ Variable drop_samples(const Variable& x, double p, Context& context) {
 
 }  // namespace
 
-// Norms precede their branches: x = x + attention(norm(x)), x = x + mlp(norm(x)).
+// Each norm precedes its branch: x = x + attention(norm(x)), x = x + mlp(norm(x)).
 class Swin::Block : public Module {
  public:
   Block(Init& init, const SwinOptions& options, int64_t width, int64_t heads, int64_t shift,
@@ -62,12 +63,14 @@ class Swin::Block : public Module {
 
   Variable attention(const Variable& x, Context& context) {
     const Windows windows(x.shape(), options_.window, shift_);
-    // The norm works on each token alone. Before it the windows cost nothing: it keeps them in
-    // place of x. Behind it stand the zeros that fill windows up.
+    // The norm works on each token alone, so it may come before or after the partition into
+    // windows. Windows without padding are made before the norm, which then saves them instead of
+    // x. With padding, the norm comes first, because the zeros that fill up windows must stay
+    // zeros.
     Variable y = windows.padded() ? windows.part(norm1_->forward(x, context))
                                   : norm1_->forward(windows.part(x), context);
     y = qkv_->forward(std::move(y), context);
-    // Windows stand beside heads, so that what is added to the scores is the same for all samples.
+    // Windows are treated like heads, so that the bias of the scores is the same for all samples.
     const int64_t n = x.size(0), t = windows.tokens(), count = windows.count(), width = x.size(3);
     y = transpose(reshape(y, {n, t, count, 3, width}), 2, 3);
     y = reshape(y, {n, t, 3 * count * width});
@@ -79,7 +82,7 @@ class Swin::Block : public Module {
     return windows.join(drop(y, options_.dropout, context));
   }
 
-  // By relative position, the same for all windows: [windows * heads, T, T].
+  // The bias by relative position, equal in all windows: [windows * heads, T, T].
   Variable bias(int64_t windows) {
     const int64_t t = options_.window * options_.window;
     const Variable rows = reshape(embedding(index_, table_), {1, t, t, heads_});
@@ -99,7 +102,7 @@ class Swin::Block : public Module {
   std::shared_ptr<Dense> up_, down_;
 };
 
-// [N, H, W, C] -> [N, H/2, W/2, 2C], odd sides filled up with zeros.
+// [N, H, W, C] -> [N, H/2, W/2, 2C]; odd sides are filled up with zeros.
 class Swin::Merging : public Module {
  public:
   Merging(Init& init, int64_t width)
@@ -111,7 +114,7 @@ class Swin::Merging : public Module {
     const int64_t n = x.size(0), h = (x.size(1) + 1) / 2, w = (x.size(2) + 1) / 2, c = x.size(3);
     if (x.size(1) % 2 != 0 || x.size(2) % 2 != 0)
       x = pad(x, {{0, 0}, {0, 2 * h - x.size(1)}, {0, 2 * w - x.size(2)}, {0, 0}});
-    // Four neighbours: by column, then by row.
+    // Joins four neighbours, ordered by column and then by row.
     x = transpose(transpose(reshape(x, {n, h, 2, w, 2, c}), 2, 3), 3, 4);
     return reduction_->forward(norm_->forward(reshape(x, {n, h, w, 4 * c}), context), context);
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kApart = -100;
 
-// Item i becomes item i - by, around.
+// Rolls x along `axis`: item i moves to i - by, around the end.
 Variable turn(const Variable& x, int axis, int64_t by) {
   const int64_t n = x.size(axis);
   by = ((by % n) + n) % n;
@@ -18,8 +18,8 @@ Variable turn(const Variable& x, int axis, int64_t by) {
   return concat({slice(x, axis, by, n), slice(x, axis, 0, by)}, axis);
 }
 
-// Which of three bands a row of the turned image lies in: those that no window parts, those before
-// and those behind the seam.
+// The band of a row in the rolled image: 0 for rows in windows that the seam does not cut, 1 for
+// rows before the seam, 2 for rows after it.
 int64_t band(int64_t row, int64_t rows, int64_t side, int64_t shift) {
   if (shift == 0 || row < rows - side) return 0;
   return row < rows - shift ? 1 : 2;

@@ -7,14 +7,14 @@
 namespace frugal::models {
 namespace {
 
-constexpr int64_t kPooled = 7;  // the classifier's side, whatever the image's
+constexpr int64_t kPooled = 7;  // side of the classifier's input, for every image size
 
 }  // namespace
 
 // A convolution, its norm if there is one, and relu.
 class Vgg::Layer {
  public:
-  // Takes its positions in the Sequential that torchvision has.
+  // Takes the positions in the Sequential that torchvision uses.
   Layer(Init& init, Vgg& net, int64_t& position, int64_t in, int64_t out, bool norm) {
     Conv2dOptions same;
     same.padding = {1, 1};

@@ -10,7 +10,7 @@ namespace frugal::models {
 namespace {
 
 constexpr double kEps = 1e-6;
-constexpr double kBiasDeviation = 1e-6;  // of the mlp's initial biases
+constexpr double kBiasDeviation = 1e-6;  // standard deviation of the initial biases of the mlp
 
 int64_t mlp_of(const VitOptions& options) {
   return options.mlp > 0 ? options.mlp : 4 * options.hidden;
@@ -20,7 +20,7 @@ double xavier(int64_t in, int64_t out) { return std::sqrt(6.0 / static_cast<doub
 
 }  // namespace
 
-// Norms precede their branches: x = x + attention(norm(x)), x = x + mlp(norm(x)).
+// Each norm precedes its branch: x = x + attention(norm(x)), x = x + mlp(norm(x)).
 class Vit::Layer : public Module {
  public:
   Layer(Init& init, const VitOptions& options)
@@ -57,7 +57,7 @@ class Vit::Layer : public Module {
     if (first) x = first_token(x);
     y = projection_->forward(std::move(y), context);
     x = add(drop(y, options_.dropout, context), x);
-    y = {};  // nobody keeps it
+    y = {};  // nobody saves it, so its memory is released here
     y = drop(dense_gelu(*up_, norm2_->forward(x, context)), options_.dropout, context);
     y = down_->forward(std::move(y), context);
     return add(drop(y, options_.dropout, context), x);
@@ -124,7 +124,7 @@ Variable Vit::forward(Variable x, Context& context) {
                describe(x.value()));
   const int64_t n = x.size(0), width = options_.hidden, pixels = positions_.size(1) - 1;
   x = reshape(patches_->forward(std::move(x), context), {n, pixels, width});
-  // The class token goes where the patches leave room.
+  // The class token is written to the place that the padding of the patches leaves free.
   const Variable around = add(positions_, pad(class_token_, {{0, 0}, {0, pixels}, {0, 0}}));
   x = add(pad(x, {{0, 0}, {1, 0}, {0, 0}}), cast(around, x.dtype()));
   x = drop(x, options_.dropout, context);

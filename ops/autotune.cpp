@@ -18,7 +18,7 @@ constexpr const char* kFirstLine = "frugal autotune 1";
 
 using Choices = std::map<std::string, std::string>;
 
-// What the file holds; nothing where there is none or it is not ours.
+// The choices in the file. Empty if there is no file or it has another format.
 Choices read(const std::string& path) {
   std::ifstream file(path);
   if (!file) return {};
@@ -102,7 +102,7 @@ void remember(const std::string& problem, const std::string& choice) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.path.empty()) return;
-  // Another process may have written since.
+  // Another process may have written to the file since it was read.
   Choices all = read(s.path);
   all.merge(s.choices);
   all[problem] = choice;

@@ -9,7 +9,7 @@
 namespace frugal::ops::onednn {
 namespace {
 
-constexpr size_t kPlans = 1024;  // per thread; a network has far fewer problems
+constexpr size_t kPlans = 1024;  // for each thread; a network has far fewer problems
 
 dnnl::memory memory_of(const Desc& layout, const void* data) {
   return dnnl::memory(layout, engine(), const_cast<void*>(data));

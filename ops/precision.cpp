@@ -20,7 +20,7 @@ void set_convolution_workspace(int64_t bytes) { chosen_workspace = bytes; }
 int64_t convolution_workspace() { return chosen_workspace; }
 
 int64_t library_workspace(int64_t limit, bool convolutions) {
-  // Enough for every kernel of cuBLASLt on Hopper and later; those of Ampere ask for less.
+  // Enough for every kernel of cuBLASLt on Hopper and later GPUs; kernels of Ampere need less.
   constexpr int64_t kOfProducts = int64_t{32} << 20;
   return convolutions ? limit : std::min(limit, kOfProducts);
 }

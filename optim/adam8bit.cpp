@@ -7,7 +7,7 @@
 namespace frugal::optim {
 namespace {
 
-// FNV-1a: the same on every machine, unlike std::hash.
+// FNV-1a. It is the same on every machine, unlike std::hash.
 uint64_t hash(const std::string& text) {
   uint64_t h = 0xcbf29ce484222325u;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

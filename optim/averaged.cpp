@@ -24,7 +24,7 @@ void Averaged::take_back() {
   average_.take_back();
 }
 
-// step() follows when all are done.
+// The averages are updated in step(), which follows when all leaves are done.
 bool Averaged::step_leaf(const GradAccumulator& leaf, double lr) {
   return inner_->step_leaf(leaf, lr);
 }

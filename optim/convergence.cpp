@@ -71,7 +71,7 @@ double ConvergenceTracker::added_share() const {
 }
 
 double ConvergenceTracker::smoothness() const {
-  // Means before the ratio: a step of a tiny rate has a change that drowns in rounding.
+  // A ratio of means: in a single step with a tiny rate, rounding would hide the change.
   if (weight_change_.value() <= 0) return 0;
   return std::sqrt(std::max(gradient_change_.value(), 0.0) / weight_change_.value());
 }

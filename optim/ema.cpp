@@ -79,7 +79,7 @@ Ema::Swap::Swap(Ema& ema) : ema_(ema) {
 }
 
 Ema::Swap::~Swap() {
-  // Backwards, in case one variable has two names.
+  // Backwards, so that a variable with two names gets its own value back.
   for (size_t i = values_.size(); i-- > 0;)
     ema_.parameters_[i].second.set_value(std::move(values_[i]));
   ema_.swapped_ = false;

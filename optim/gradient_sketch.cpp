@@ -15,9 +15,10 @@ using sketch::kWord;
 using sketch::kWords;
 using sketch::signs_of;
 
-constexpr int64_t kManyElements = 1 << 18;  // that pay for waking threads
+constexpr int64_t kManyElements = 1 << 18;  // with fewer elements, waking threads costs more than
+                                            // it saves
 
-// Threads own buckets, so sums do not depend on their number.
+// Each thread owns some buckets, so sums do not depend on the number of threads.
 template <class T>
 void add_values(double* buckets, const T* values, int64_t offset, int64_t n) {
   constexpr int64_t k = GradientSketch::kBuckets;
@@ -29,7 +30,7 @@ void add_values(double* buckets, const T* values, int64_t offset, int64_t n) {
         const int64_t begin = std::max(word * kWord, offset - row * k);
         const int64_t end = std::min({(word + 1) * kWord, k, offset + n - row * k});
         const uint64_t signs = signs_of(row * kWords + word);
-        const int64_t at = row * k - offset;  // of bucket 0 in this row
+        const int64_t at = row * k - offset;  // position of bucket 0 in this row
         for (int64_t j = begin; j < end; ++j) {
           const auto value = static_cast<double>(values[at + j]);
           buckets[j] += (signs >> (j - word * kWord) & 1) != 0 ? value : -value;
@@ -50,7 +51,7 @@ void add_on_device(const Tensor& values, int64_t offset, Tensor& sums) {
   });
 }
 
-// What lies on a GPU is added there, and read once.
+// Gradients on a GPU are added there, and the sum is read once.
 GradientSketch sketch_of(const std::vector<Variable>& parameters, bool gradients) {
   GradientSketch sketch;
   Tensor sums;

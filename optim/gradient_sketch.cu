@@ -9,9 +9,9 @@ namespace frugal::optim {
 namespace {
 
 constexpr int64_t kBuckets = GradientSketch::kBuckets;
-constexpr int64_t kRows = 32;  // that a thread adds at least
+constexpr int64_t kRows = 32;  // rows that a thread adds at least
 
-// Bucket i % kBuckets over the rows of part i / kBuckets.
+// Adds bucket i % kBuckets over the rows of part i / kBuckets.
 struct AddRows {
   int64_t first_row, rows_of_part, offset, n;
   const float* values;

@@ -45,7 +45,7 @@ void Sgd::update(const std::vector<Slot*>& slots, double lr) {
         ops::sgd_steps({{value.slice(0, begin, end), gradient,
                          velocity.defined() ? velocity.slice(0, begin, end) : velocity, step}});
       });
-    } else {  // other rows stay as they are
+    } else {  // rows without a gradient stay as they are
       const ops::SparseRows& sparse = slot->parameter.accumulator()->sparse();
       for (int64_t i = 0; i < sparse.ids.numel(); ++i) {
         const int64_t row = sparse.ids.data<int64_t>()[i];

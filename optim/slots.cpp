@@ -35,11 +35,11 @@ void SlotOptimizer::update_slots(const std::vector<Slot*>& slots, double lr) {
       std::vector<Tensor> parts;
       for (const Part& part : parts_of(*slot))
         parts.push_back(Tensor::zeros(part.shape, part.dtype, slot->parameter.device()));
-      slot->parts = std::move(parts);  // all or, where memory ran out, none
+      slot->parts = std::move(parts);  // a slot gets all its parts, or none if memory ran out
     }
     updates.push_back({slot, lr * slot->lr_scale});
   }
-  // Nothing has failed: these are updated.
+  // Nothing has failed up to here, so these slots count as updated.
   for (Slot* slot : slots)
     if (slot->parameter.has_grad()) ++slot->steps;
   if (!updates.empty()) update(updates);

@@ -23,7 +23,7 @@ double VarianceGuard::change(double from, double to) {
 double VarianceGuard::next(double bits, double added_share, int64_t measurements) {
   quiet_ = std::max(quiet_ - 1, 0.0);
   if (added_share > options_.share) {
-    // Far above, the first measurement is enough.
+    // If the share is far above the allowed one, the first measurement is enough.
     if (measurements < kBeforeRise && added_share < 2 * options_.share) return bits;
     double to = bits;
     while (to < options_.most && (to == bits || added_share * change(bits, to) > options_.share))

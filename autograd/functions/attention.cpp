@@ -6,11 +6,12 @@
 namespace frugal {
 namespace {
 
-// y = softmax(q k^T scale + mask + bias) v. Saves q, k, v and y, which the next layer keeps anyway,
-// and a log-sum-exp a row. Backward computes the probabilities again, tile by tile. They are not
-// linear in what is saved, so lossy codes leave a bias: a small one once they are normalized anew.
+// y = softmax(q k^T scale + mask + bias) v. Saves q, k, v and y, which the next layer saves anyway,
+// and a log-sum-exp for each row. The backward pass computes the probabilities again, tile by tile.
+// They are not linear in what is saved, so lossy codes leave a bias. It is small because the
+// probabilities are normalized anew.
 enum Slot { kQ, kK, kV, kY, kLse, kMask, kBias };
-// The same where q, k and v are parts of one tensor, kept whole.
+// The same where q, k and v are parts of one tensor, which is kept as a whole.
 enum PackedSlot { kQkv, kPackedY, kPackedLse, kPackedMask, kPackedBias };
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
@@ -25,9 +26,11 @@ Tensor gradient_like(const Tensor& x, bool wanted) {
   return wanted ? Tensor::empty(x.shape(), x.dtype(), x.device()) : Tensor();
 }
 
-// What the forward pass gave, unless the scores or values are not those of the forward pass: then
-// what they give is computed anew. Backward does that on its way, undefined here, in other bits. A
-// codec that knows no variance may be without loss, and must change none.
+// Returns y and lse of the forward pass if q, k and v have their exact values. Otherwise both must
+// be computed again from the q, k and v that the backward pass has. If the codecs know their
+// variance, y and lse stay undefined: the backward pass then computes them on its way, with other
+// bits. A codec that knows no variance may be one that loses nothing. Such a codec must not change
+// bits, so y and lse are computed here.
 ops::AttentionOutput output_of(const Backward& b, const ops::AttentionInputs& in,
                                const AttentionOptions& options, std::initializer_list<int> inputs,
                                int y, int lse) {

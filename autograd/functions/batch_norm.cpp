@@ -13,7 +13,7 @@
 namespace frugal {
 namespace {
 
-// Slots of every form; the mask is empty without relu, the residual but for a recipe.
+// The slots of every form. The mask is empty without relu. The residual is only there for a recipe.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
 constexpr Use kUse = Use::normalized({.input = 1, .weight = kWeight, .invstd = kInvstd});
 
@@ -21,14 +21,14 @@ ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {
   if (!options.training)
     return ops::batch_norm_running(stats.running_mean, stats.running_var, options.eps);
-  // A recomputation sees the same batch again: it must not count twice.
+  // A recomputation sees the same batch again, so it must not update the running statistics twice.
   const bool update = !recomputing();
   return ops::batch_norm_moments(x.value(), update ? stats.running_mean : Tensor(),
                                  update ? stats.running_var : Tensor(), options);
 }
 
-// Rebuilds y: linear in x and in the residual, through the exact sign where there was a relu. The
-// residual comes first: it may have to be rebuilt too.
+// Rebuilds y: linear in x and in the residual, through the exact sign if there was a relu. The
+// residual comes first, because it may have to be rebuilt, too.
 Tensor rebuild(const Slots& s) {
   const Tensor residual = s.unpack(kResidual);
   const ops::BatchNormMoments moments{s.unpack(kMean), s.unpack(kInvstd)};
@@ -44,7 +44,7 @@ Tensor rebuild(const Slots& s) {
   return ops::batch_norm_apply(x, moments, parameters, residual, false, false).y;
 }
 
-// The mask that rebuilt values give: not the exact one.
+// The mask that follows from rebuilt values; it is not the exact one.
 Tensor rebuild_mask(const Slots& s) {
   const Tensor residual = s.unpack(kResidual);
   return ops::batch_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
@@ -52,7 +52,7 @@ Tensor rebuild_mask(const Slots& s) {
       .mask;
 }
 
-// Both passes over the codes of x; none where it takes x unpacked.
+// Both passes of the gradient, directly on the codes of x. Returns nothing if x has to be unpacked.
 std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool overwrite,
                                        const ops::BatchNormMoments& moments,
                                        const ops::BatchNormParameters& parameters, bool training,
@@ -94,7 +94,8 @@ std::optional<Grads> backward_of_codes(const Backward& b, const Tensor& dy, bool
   return grads;
 }
 
-// Where x is not kept, because neither the weight's gradient nor the statistics need it.
+// The gradient if x was not saved, because neither the weight's gradient nor the statistics need
+// it.
 Grads backward_without_x(const Backward& b, bool want_residual) {
   Tensor g = ops::contiguous(b.take_dy());
   if (b.keeps(kMask)) g = ops::select_by_mask(g, b.saved(kMask), 0);
@@ -121,7 +122,7 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
     return std::move(*grads);
   const int64_t n = dy.size(0), all = std::max<int64_t>(n, 1);
   int64_t step = all;
-  // Two passes take x: what would have to be rebuilt twice is taken whole.
+  // Two passes take x. If slices of x would have to be rebuilt twice, x is taken whole.
   if (!b.is_recipe(kX) && dy.numel() > 0)
     step = b.slice_items(kX, dy.numel() / all * static_cast<int64_t>(size_of(dy.dtype())),
                          ops::batch_norm_slice_unit(dy.shape(), dy.device()));
@@ -134,7 +135,8 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
       return x.unpack_rows({begin, end, n});
     };
     if (want_residual && b.needs(0) && b.has_rows(kX, 1, n)) {
-      // The residual's gradient and x's are both large: x's waits until somebody takes it.
+      // The gradients of the residual and of x are both large, so the gradient of x is made only
+      // when somebody takes it.
       const ops::BatchNormSums sums = ops::batch_norm_backward_sums(
           dy, xs, moments, parameters, masks, step, training, overwrite);
       const Gradient dx(
@@ -187,7 +189,7 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
         return backward(b, training, residual_form);
       },
       needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
-  // The residual's slot was found by its version; y is another tensor in its place.
+  // The slot of the residual was found by its version, and y is another tensor in the same place.
   if (over_residual) out.y.bump_version();
   return y;
 }

@@ -12,12 +12,13 @@
 namespace frugal {
 namespace {
 
-// What a window of the weight [K, R, S, C/groups] reaches, and how many of them are moved by one.
+// The number of elements that a window of the weight [K, R, S, C/groups] reaches, and the number of
+// windows that reach one element.
 double window(const Shape& weight) { return static_cast<double>(weight[1] * weight[2]); }
 double area(const Pair& stride) { return static_cast<double>(stride[0] * stride[1]); }
 
-// The gradients, slice by slice of the batch: x is never whole, dx goes to what its other consumers
-// gave already, over dy, or else to a tensor of its own.
+// Computes the gradients slice by slice of the batch, so that x is never whole. dx is added to the
+// gradient that x has from other consumers, or is written over dy, or goes to a tensor of its own.
 Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
                          const Shape& w_shape, const Conv2dOptions& options) {
   Grads grads(3);
@@ -67,13 +68,13 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
   if (b.needs(1) && n > 0) {
     const int64_t larger = std::max(x_shape.numel(), b.dy_shape().numel());
     const int64_t bytes = larger / n * static_cast<int64_t>(size_of(b.dtype()));
-    // Masks that x is rebuilt through hold eight rows in a byte.
+    // If x is rebuilt through masks, a slice must hold whole bytes of eight rows.
     const int64_t unit = 8 / std::gcd<int64_t>(8, x_shape[1] * x_shape[2]);
     const int64_t step = b.slice_items(0, bytes, unit);
     if (step < n) return backward_by_slices(b, step, x_shape, w_shape, options);
   }
   Grads grads(3);
-  // The weight's comes first: x has gone when dx comes.
+  // The gradient of the weight comes first, so that x is released before dx is made.
   if (b.needs(1)) grads[1] = ops::conv2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
   if (b.needs(0)) grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
   if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
@@ -102,7 +103,7 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
                           const ConvTranspose2dOptions& options) {
   Tensor y = ops::conv_transpose2d(x.value(), weight.value(),
                                    bias.defined() ? bias.value() : Tensor(), options);
-  // The roles of x and dy are a convolution's, exchanged.
+  // x and dy have the roles of each other in a convolution.
   const Shape& w = weight.shape();
   const Use use = Use::product(
       {.input = 1,

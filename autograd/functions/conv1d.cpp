@@ -4,7 +4,7 @@
 #include "ops/dense/matmul.h"
 #include "ops/image/conv2d.h"
 
-// A sequence is an image of one row. Saves: x, weight.
+// A sequence is treated as an image of one row. Saves: x, weight.
 namespace frugal {
 namespace {
 
@@ -27,7 +27,7 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
   const Conv2dOptions options{{1, stride}, {0, padding}, {1, dilation}, groups};
   const Tensor y = as_sequence(ops::conv2d(as_image(x.value()), as_image(weight.value()),
                                            bias.defined() ? bias.value() : Tensor(), options));
-  // See conv2d: what a window reaches, and how many windows reach an element.
+  // As in conv2d: what a window reaches, and how many windows reach an element.
   const auto window = static_cast<double>(weight.size(1));
   const Use use = Use::product({.input = 1,
                                 .gain = window / static_cast<double>(stride),

@@ -6,7 +6,7 @@
 namespace frugal {
 namespace {
 
-// Over x, where nobody else holds it.
+// Writes over x if nobody else holds it.
 Tensor drop(Tensor x, double p, RngKey key) {
   if (!is_sole_owner(x)) return ops::dropout(x, p, key);
   ops::dropout_inplace(x, p, key);

@@ -11,15 +11,16 @@ namespace {
 
 using ops::Unary;
 
-// The gradient of an input that was broadcast.
+// The gradient of an input that may have been broadcast from `shape`.
 Tensor to_shape(const Backward& b, int input, Tensor gradient, const Shape& shape) {
   return b.needs(input) ? ops::sum_to(gradient, shape) : Tensor();
 }
 
-// May a policy change what an op of these inputs keeps?
+// Whether a policy may change what an op of these inputs saves.
 bool lossy(const Variables& inputs) { return recording(inputs) && saves_may_be_lossy(); }
 
-// An op whose gradient comes from its output. Of these only exp's is linear in it.
+// Records an op whose gradient is computed from its output. Only exp's gradient is linear in the
+// output.
 Variable from_output(Unary op, const Variable& x) {
   Tensor y = ops::unary(op, x.value());
   if (op != Unary::exp && lossy({x}))
@@ -29,9 +30,9 @@ Variable from_output(Unary op, const Variable& x) {
   });
 }
 
-// An op whose gradient comes from its input, from which its output is cheap to rebuild. It is
-// smooth, not linear: noise in the input would bias both, so its variance corrects them. Where
-// nobody knows the variance, the factor is kept.
+// Records a smooth op whose gradient is computed from its input. Its output is cheap to rebuild
+// from the input. Noise in the input would bias both, so its variance is used to correct them.
+// Where nobody knows the variance, the factor f'(x) is saved instead.
 Variable from_input(Unary op, const Variable& x) {
   Save input = save(x);
   input.curved = true;
@@ -58,7 +59,7 @@ Variable from_input(Unary op, const Variable& x) {
       }));
 }
 
-// x where it is positive, else slope * x: both passes and the replay go through the exact sign.
+// x where it is positive, else slope * x. The backward pass and the replay use the exact sign.
 Variable rectifier(const char* op, const Variable& x, double slope) {
   const ops::Rectified out = ops::rectify(x.value(), slope, recording({x}));
   return record(
@@ -94,7 +95,7 @@ Variable sub(const Variable& a, const Variable& b) {
 }
 
 Variable mul(const Variable& a, const Variable& b) {
-  // Each factor is needed only for the other's gradient.
+  // Each factor is saved only if the other one needs a gradient.
   return record("mul", {a, b}, ops::mul(a.value(), b.value()),
                 {save_if(b.requires_grad(), a), save_if(a.requires_grad(), b)},
                 [as = a.shape(), bs = b.shape()](const Backward& back) {
@@ -105,8 +106,8 @@ Variable mul(const Variable& a, const Variable& b) {
                 });
 }
 
-// y = a / b, da = dy / b, db = -dy a / b^2.  Saves: a and b. They are not linear in b, so where a
-// policy may make that lossy, it saves 1 / b for da and a / b^2 for db.
+// y = a / b, da = dy / b, db = -dy a / b^2.  Saves: a and b. The gradients are not linear in b, so
+// where a policy may make it lossy, it saves 1 / b for da and a / b^2 for db.
 Variable div(const Variable& a, const Variable& b) {
   if (lossy({a, b}) && !b.is_held()) {
     const Tensor y = ops::div(a.value(), b.value());

@@ -8,7 +8,8 @@
 
 namespace frugal {
 
-// From the output, through the exact sign: linear in y. What consumes y shares its entry.
+// The gradient is computed from the output through the exact sign; it is linear in y. An op that
+// also saves y shares the entry.
 Variable elu(const Variable& x) {
   const ops::EluOutput out = ops::elu(x.value(), recording({x}));
   return record(
@@ -19,7 +20,7 @@ Variable elu(const Variable& x) {
 
 Variable relu_dropout(const Variable& x, double p, RngKey key) {
   FRUGAL_CHECK(p >= 0 && p <= 1, "[relu_dropout] expected a probability in [0, 1], got {}", p);
-  // Scaling keeps signs, so the order of the two does not matter.
+  // Scaling keeps signs, so relu and dropout may be exchanged.
   const ops::Rectified out = ops::rectify(ops::dropout(x.value(), p, key), 0, recording({x}));
   const double scale = p < 1 ? 1 / (1 - p) : 0;
   const auto pass = [scale](const Tensor& v, const Tensor& mask) {

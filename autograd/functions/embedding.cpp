@@ -5,10 +5,10 @@
 
 namespace frugal {
 
-// y = weight[ids], dweight[v] = sum of dy where ids = v, as the rows that there are where they can
-// only be few.  Saves: ids, which the batch holds anyway.
-// Recipe: bit-equal, from ids and the weight; so sums of embeddings and what is normalized of them
-// cost nothing.
+// y = weight[ids], dweight[v] = sum of dy where ids = v. The gradient is sparse rows if only few
+// rows can be reached.  Saves: ids, which the batch holds anyway.
+// Recipe: bit-equal, from ids and the weight. So sums of embeddings, and norms of them, need no
+// memory of their own.
 Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx) {
   return record(
       "embedding", {weight}, ops::embedding(ids, weight.value()),

@@ -6,13 +6,14 @@
 namespace frugal {
 namespace {
 
-// A score's gradient is a sum over h's features of what is rounded: of few, the noise is as large
-// as the sum. Rows that are no wider than this are kept whole, as the scores are.
+// The gradient of a score is a sum over the features of h. With few features, the noise of rounding
+// is as large as the sum. So rows of at most this width are kept whole, as the scores are.
 constexpr int64_t kNarrow = 16;
 
 }  // namespace
 
-// Gradients are linear in h, given the coefficients. Those are made again from a_src and a_dst.
+// Given the coefficients, the gradients are linear in h. The coefficients are computed again from
+// a_src and a_dst.
 Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variable& a_src,
                          const Variable& a_dst, const GraphAttentionOptions& options) {
   FRUGAL_CHECK(graph != nullptr, "[graph_attention] expected a graph, got none");

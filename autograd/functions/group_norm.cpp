@@ -6,7 +6,7 @@
 
 namespace frugal {
 
-// The statistics of a sample's groups go with the sample: slices of the batch take theirs.
+// The statistics of a sample's groups are sliced along the batch together with x.
 Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, const Variable& bias,
                     double eps) {
   const Tensor w = weight.defined() ? weight.value() : Tensor(),

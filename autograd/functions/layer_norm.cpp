@@ -8,12 +8,12 @@
 namespace frugal {
 namespace {
 
-// Slots of every form. Absent: the mean of rms_norm, the mask but for relu.
+// The slots of every form. rms_norm has no mean; only the form with relu has a mask.
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask };
 constexpr Use kUse = Use::normalized_rows(
     {.input = 1, .weight = kWeight, .invstd = kInvstd, .mean = kMean, .mask = kMask});
 
-// y = weight (x - mean) invstd + bias, or with relu that where the bit is set, else 0.
+// y = weight (x - mean) invstd + bias. With relu this is 0 where the bit is not set.
 Tensor rebuild(const Slots& s) {
   const Tensor y = ops::layer_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
                                          s.unpack(kWeight), s.unpack(kBias));
@@ -21,7 +21,7 @@ Tensor rebuild(const Slots& s) {
   return mask.defined() ? ops::select_by_mask(y, mask, 0) : y;
 }
 
-// The mask that rebuilt values give: not the exact one.
+// The mask that follows from rebuilt values; it is not the exact one.
 Tensor rebuild_mask(const Slots& s) {
   const Tensor y = ops::layer_norm_apply(s.unpack(kX), {s.unpack(kMean), s.unpack(kInvstd)},
                                          s.unpack(kWeight), s.unpack(kBias));
@@ -72,7 +72,7 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
                      {});
 }
 
-// Where the relu is 0, x counts only through the statistics of its row.
+// Where relu gave 0, x matters only through the statistics of its row.
 Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
                          double eps) {
   ops::LayerNormOutput out = ops::layer_norm(x.value(), value_of(weight), value_of(bias), eps);

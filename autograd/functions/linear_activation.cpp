@@ -15,7 +15,7 @@ namespace {
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
 
-// How errors of x reach the weight's gradient: see linear().
+// How errors of x reach the gradient of the weight, as in linear().
 Use use_of(const Variable& weight) {
   return Use::product({.input = 1, .fan = static_cast<double>(weight.shape().back())});
 }
@@ -33,15 +33,15 @@ ops::Unary unary_of(Gelu kind) {
   return kind == Gelu::exact ? ops::Unary::gelu_exact : ops::Unary::gelu_tanh;
 }
 
-// Calls f(begin, end) over the items of h that go with `variance`, as many as stay in a cache from
-// being unpacked to being used; over all of an h without one, which is whole already or of a codec
-// that may have to unpack all of it for a part.
+// Calls f(begin, end) over the items of h that belong to `variance`. So many items are taken at
+// once as stay in a cache between unpacking and use. Without a variance there is one call for all
+// of h: then h is whole already, or its codec may have to unpack everything for a part.
 template <class F>
 void for_slices(const SavedTensor& h, const Tensor& variance, F f) {
   const int64_t n = h.shape()[0];
   int64_t step = n;
   if (variance.defined() && variance.numel() > 0) {
-    // On CUDA a cache holds more, and small kernels would wait to be launched.
+    // On CUDA a cache holds more, and small kernels would wait for their launches.
     const int64_t bytes = int64_t{variance.device().type == DeviceType::cuda ? 32 : 1} << 19;
     step = std::clamp<int64_t>(bytes * n / variance.nbytes(), 1, n);
   }
@@ -53,12 +53,12 @@ Tensor rows_of(const Tensor& x, const Rows& rows) {
   return x.defined() ? x.slice(0, rows.begin, rows.end) : x;
 }
 
-// What may be written like x: x itself, where nobody else holds it.
+// A tensor like x to write to: x itself if nobody else holds it.
 Tensor over(const Tensor& x) {
   return is_sole_owner(x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
 }
 
-// y = gelu(h) of the slots' h, over its variance.
+// y = gelu(h) from the slots, written over the variance.
 Tensor rebuild_gelu(const Slots& s, Gelu kind) {
   const SavedTensor& h = s[0];
   const Tensor made = run_over(h, {PackedPass::Map{unary_of(kind)}});
@@ -76,7 +76,7 @@ Tensor rebuild_gelu(const Slots& s, Gelu kind) {
   return y;
 }
 
-// dh = dy gelu'(h), over dy where nobody else holds it.
+// dh = dy gelu'(h), written over dy if nobody else holds it.
 Tensor gelu_gradient(const Backward& b, Gelu kind) {
   const Tensor dy = ops::contiguous(b.take_dy());
   const Tensor dh = over(dy);
@@ -92,9 +92,9 @@ Tensor gelu_gradient(const Backward& b, Gelu kind) {
 
 }  // namespace
 
-// h = linear(x), y = gelu(h), dh = dy gelu'(h). Two nodes, so that y's recipe has h as its only
-// source: noise in x, whose variance nobody knows, does not reach it. Where h is packed its known
-// variance is taken away, in replay and in backward.
+// h = linear(x), y = gelu(h), dh = dy gelu'(h). These are two nodes, so that the recipe of y has
+// only h as its source: noise in x, whose variance nobody knows, does not reach y. Where h is
+// packed, its known variance is taken away in replay and in backward.
 Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& bias, Gelu kind) {
   const ops::Unary gelu = unary_of(kind);
   ops::LinearGelu made = ops::linear_gelu(x.value(), weight.value(), value_of(bias), kind,
@@ -117,8 +117,9 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
       smooth_replay([kind](const Slots& s) { return rebuild_gelu(s, kind); }));
 }
 
-// y = max(linear(x), 0), dh = dy where y was kept. Saves the sign, which costs nothing where the
-// codes of y, kept by its consumer, carry it. No recipe: the linear output is not kept.
+// y = max(linear(x), 0), dh = dy where y = linear(x). Saves the sign, which costs nothing if the
+// consumer of y packs y and its codes carry the sign. There is no recipe, because the linear output
+// is not saved.
 Variable linear_relu(const Variable& x, const Variable& weight, const Variable& bias) {
   const Variables inputs{x, weight, bias};
   const ops::LinearRelu out =

@@ -15,10 +15,10 @@
 namespace frugal {
 namespace {
 
-// The loss and its gradients, summed over rows that come in parts.
+// The loss and its gradients, added over rows that come in parts.
 class Sums {
  public:
-  // Gradients of those alone that want one.
+  // Makes only the gradients that are wanted.
   Sums(const Variable& rows, const Variable& weight, const Variable& bias,
        const CrossEntropyOptions& options)
       : x_(rows.value()),
@@ -72,8 +72,9 @@ class Sums {
 
 }  // namespace
 
-// All gradients are d(loss)/d(logits) of a part times what made its logits. They are linear in dy,
-// so they are made with the loss, while the logits are there, and backward scales them.
+// Every gradient is d(loss)/d(logits) of a part times what made its logits. They are linear in dy,
+// so they are made together with the loss, while the logits exist, and the backward pass only
+// scales them.
 LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weight,
                                         const Variable& bias, const Tensor& target,
                                         const CrossEntropyOptions& options, int64_t rows_at_once) {

@@ -8,10 +8,11 @@
 namespace frugal {
 
 // d(logits) = dy w / sum w (p - smoothed one-hot(target)), p = softmax(logits) = e^(logits - lse).
-// Saves: target (8 bytes a row), row_weights, and what gives p. Where a policy may make it lossy, p
-// itself, in which the gradient is linear: the exponential of unbiased logits would be biased,
-// enough to make training diverge. Else the logits and lse, which take nothing more: backward
-// writes over them. They are the largest tensor of a language model.
+// Saves: target (8 bytes a row), row_weights, and what gives p. If a policy may make that lossy, p
+// itself is saved, because the gradient is linear in p. (The exponential of unbiased logits is
+// biased, enough to make training diverge.) Otherwise the logits and lse are saved, which needs no
+// further memory: the backward pass writes over the logits. They are the largest tensor of a
+// language model.
 Variable cross_entropy(Variable logits, const Tensor& target, const CrossEntropyOptions& options,
                        const Tensor& row_weights) {
   const ops::CrossEntropyResult result =
@@ -27,7 +28,7 @@ Variable cross_entropy(Variable logits, const Tensor& target, const CrossEntropy
        save_whole(row_weights)},
       [options](const Backward& b) {
         const Tensor lse = b.slot(2).defined() ? b.saved(2) : Tensor();
-        // An activation may be looked at once more, unless it was unpacked for this alone.
+        // The logits may be read again unless they were unpacked only for this call.
         const bool sole = lse.defined() && b.slot(0).is_sole_owner();
         const Tensor x = b.saved(0);
         const bool overwrite = sole || x.storage().use_count() == 1;

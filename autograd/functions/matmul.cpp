@@ -13,7 +13,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
       "linear", {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [](const Backward& b) {
-        // x, which may have been unpacked, goes before dx comes.
+        // x may have been unpacked, so it is released before dx is made.
         Grads grads(3);
         if (b.needs(1)) grads[1] = ops::linear_backward_weight(b.dy(), b.saved(0));
         if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
@@ -23,7 +23,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
 }
 
 Variable matmul(const Variable& a, const Variable& b) {
-  // Each operand is needed only for the other's gradient.
+  // Each operand is saved only if the other one needs a gradient.
   const Save keep_a = save_if(b.requires_grad(), a), keep_b = save_if(a.requires_grad(), b);
   return record(
       "matmul", {a, b}, ops::matmul(a.value(), b.value()), {keep_a, keep_b},

@@ -5,8 +5,8 @@
 
 namespace frugal {
 
-// A rotation: dx turns dy back. Saves: nothing but positions, where they are given. Recipe: linear,
-// where x has one.
+// A rotation. The backward pass turns dy back. Saves: only positions, if they are given. Recipe:
+// linear, if x has a recipe.
 Variable rotary_embedding(const Variable& x, const Tensor& positions, double base) {
   return record(
       "rotary_embedding", {x}, ops::rotary(x.value(), positions, base),

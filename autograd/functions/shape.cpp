@@ -4,12 +4,12 @@
 #include "autograd/record.h"
 #include "ops/dense/copy.h"
 
-// Gradients that are views of dy cost nothing; whoever needs them contiguous copies. Only outputs
-// that are contiguous have a recipe, since a replay gives elements in the order of the shape.
+// Gradients that are views of dy cost nothing; ops that need them contiguous copy them. Only
+// contiguous outputs have a recipe, because a replay gives elements in the order of the shape.
 namespace frugal {
 namespace {
 
-// y, which may be a view of x. A parameter's view is kept as a parameter is.
+// y, which may be a view of x. A view of a parameter is kept as the parameter is.
 Variable as_view(const Variable& x, Variable y) {
   if (x.is_held() && y.value().storage() == x.value().storage()) y.set_held();
   return y;
@@ -80,7 +80,8 @@ Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& 
           [padding, value](const Slots& s) { return ops::pad(s.unpack(0), padding, value); }));
 }
 
-// The gradient is cast back. Integers carry none, so a cast to one leaves the graph.
+// The gradient is cast back. Integers have no gradient, so a cast to an integer dtype ends the
+// graph.
 Variable cast(const Variable& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   const Tensor y = ops::cast(x.value(), dtype);

@@ -8,7 +8,7 @@
 
 namespace frugal {
 
-// y = e^x / sum e^x, dx = y (dy - <dy, y>).  Saves: y, and where a policy may make that lossy, y^2
+// y = e^x / sum e^x, dx = y (dy - <dy, y>).  Saves: y. If a policy may make y lossy, also y^2
 // (saved_square.h).
 Variable softmax(const Variable& x, int axis) {
   const Tensor y = ops::softmax(x.value(), axis);
@@ -18,8 +18,8 @@ Variable softmax(const Variable& x, int axis) {
   });
 }
 
-// y = x - log sum e^x, dx = dy - e^y sum dy.  Saves: y, and where a policy may make that lossy, e^y
-// instead, in which the gradient is linear.
+// y = x - log sum e^x, dx = dy - e^y sum dy.  Saves: y. If a policy may make it lossy, e^y instead,
+// because the gradient is linear in e^y.
 Variable log_softmax(const Variable& x, int axis) {
   const Tensor y = ops::log_softmax(x.value(), axis);
   if (recording({x}) && saves_may_be_lossy())

@@ -8,7 +8,8 @@
 namespace frugal {
 namespace {
 
-// y = factor A x + addend_factor addend + bias, A the sums or the means over the edges into a node.
+// y = factor A x + addend_factor addend + bias, where A takes the sums or the means over the edges
+// into a node.
 Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Variable& x,
                    const SpmmTerms& terms) {
   ops::SpmmOptions options;
@@ -22,7 +23,7 @@ Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Varia
       [graph, mean, factor = terms.factor, addend_factor = terms.addend_factor](const Backward& b) {
         Grads grads(3);
         if (b.needs(0)) {
-          // The transpose of row means divides each entry by its row's count.
+          // The transpose of row means divides each entry by the number of entries of its row.
           ops::SpmmOptions transposed;
           transposed.factor = factor;
           if (mean) transposed.entry_counts = graph->edges.by_row.row_ptr;
@@ -63,11 +64,11 @@ Variable neighbour_max(const GraphPtr& graph, const Variable& x) {
   });
 }
 
-// Recipe: itself, exact, where rows have few entries.
+// Recipe: the op itself, exact, if rows have few entries.
 Variable sparse_linear(const SparsePtr& x, const Variable& weight, const Variable& bias,
                        double dropout, RngKey key) {
   FRUGAL_CHECK(x != nullptr, "[sparse_linear] expected a sparse matrix, got none");
-  // The kept entries are drawn again in backward.
+  // The backward pass draws again which entries are kept.
   const auto entries = [x, dropout, key] {
     return dropout > 0 ? ops::dropout_entries(x->by_row, dropout, key) : Tensor();
   };

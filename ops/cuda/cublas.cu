@@ -63,7 +63,7 @@ cublasLtEpilogue_t epilogue_of(const Gemm& p) {
   return p.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// What kernels may assume of an address, at most 256.
+// The alignment that kernels may assume of an address, at most 256.
 uint32_t alignment_of(const void* data) {
   const auto address = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(data)) | 256u;
   return uint32_t{1} << std::countr_zero(address);
@@ -91,7 +91,7 @@ struct Plan {
     c = layout(p.output, p.n, p.m, p.c_leading, p.c_stride, p.batch);
   }
 
-  // The address that is part of the operation.
+  // Sets the addresses that belong to the operation itself.
   void point_to(const Gemm& p) {
     if (p.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   }
@@ -102,7 +102,7 @@ struct Plan {
     const Preference preference(made);
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
         static_cast<uint64_t>(most_workspace()));
-    // Parts of a sum are added as f32, in order.
+    // If a sum is split, its parts are added as f32, in order.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
@@ -122,7 +122,7 @@ struct Plan {
   }
 
  private:
-  // Of a [rows, columns] operand, as it lies.
+  // The layout of an operand [rows, columns] in memory.
   static Layout operand(const Operand& x, int64_t rows, int64_t columns, const Gemm& p) {
     if (x.transposed) std::swap(rows, columns);
     return layout(p.input, columns, rows, x.leading, x.stride, p.batch);
@@ -185,7 +185,8 @@ struct Library {
   }
 };
 
-// Of the current device. Never destroyed: by then the driver may have gone.
+// The library handle of the current device. Never destroyed: at the end of the process the driver
+// may be gone already.
 Library& library() {
   static auto* all = new std::map<int, Library>;
   static std::mutex mutex;

@@ -7,7 +7,7 @@ namespace {
 
 using namespace frugal::cuda;
 
-// Eight elements a thread: one access of 16 bytes on the bf16 side, two on the f32 side.
+// Eight elements for each thread: one access of 16 bytes on the bf16 side, two on the f32 side.
 constexpr int kItems = 8;
 
 __device__ __forceinline__ void load_items(const BFloat16* x, float (&out)[kItems]) {

@@ -16,8 +16,8 @@ bool is_aligned(const void* data, const Shape& strides) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
-// The graph that cuDNN's attention engines know: product, scale, mask, softmax with its logarithm
-// of sums, product; all between is f32 but the probabilities.
+// The graph that cuDNN's attention engines know: product, scale, mask, softmax with the logarithm
+// of its sums, product. All values in between are f32, except the probabilities.
 class Builder {
  public:
   explicit Builder(const Attention& p) : p_(p) {}
@@ -118,7 +118,7 @@ class Builder {
                    .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at));
     return at;
   }
-  // x where the query's position is not below the key's, else kHidden.
+  // x where the query may see the key (its position is not below the key's), else kHidden.
   const Descriptor& hide_later(const Descriptor& x) {
     const Descriptor &query = positions(x, 2), &key = positions(x, 3);
     const Descriptor &sees = between(p_.s, CUDNN_DATA_BOOLEAN), &seen = scores();

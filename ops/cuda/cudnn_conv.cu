@@ -9,13 +9,14 @@ namespace {
 
 enum Id : int64_t { kX = 1, kW, kY, kBias, kSum };
 
-// What the engine may assume of an address: 16 bytes, or less.
+// The alignment that the engine may assume of an address: 16 bytes or less.
 int64_t alignment_of(const void* data) {
   const auto address = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(data)) | 16u;
   return int64_t{1} << std::countr_zero(address);
 }
 
-// [N, H, W, C] (or [K, R, S, C]) as cuDNN names it: extents N, C, H, W and our strides.
+// [N, H, W, C] (or [K, R, S, C]) in cuDNN's terms: extents in the order N, C, H, W, with our
+// strides.
 Operand operand(int64_t id, DType dtype, const Shape& shape, const void* data) {
   const int64_t h = shape[1], w = shape[2], c = shape[3];
   Operand out;

@@ -17,16 +17,17 @@
 namespace frugal::ops::cudnn {
 namespace {
 
-constexpr int64_t kMostConfigs = 64;  // of one heuristic
+constexpr int64_t kMostConfigs = 64;  // from one heuristic
 constexpr int64_t kMostKnobs = 64;    // of one engine; the library knows fewer
-constexpr size_t kTimedPlans = 6;     // the heuristics' order is good: the best is among the first
+constexpr size_t kTimedPlans = 6;     // the heuristics' order is good, so the best plan is among
+                                      // the first
 constexpr int kTimedRuns = 3;
 constexpr size_t kMostPlans = 4096;
 
 struct Plan {
   Descriptor descriptor;
   int64_t workspace;
-  std::string tag;  // of its engine and the engine's settings
+  std::string tag;  // names the engine and its settings
 };
 
 Device here() {
@@ -40,7 +41,8 @@ bool lacks_memory(cudnnStatus_t status) {
          status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
-// f(), once more without the memory that the allocator keeps for later, if it found too little.
+// Calls f(). If it found too little memory, calls it once more after the allocator gave back the
+// memory that it keeps for later.
 template <class F>
 void call(const std::string& what, const F& f) {
   cudnnStatus_t status = f();
@@ -51,7 +53,7 @@ void call(const std::string& what, const F& f) {
   check(status, what);
 }
 
-// What a device needs. Never destroyed: by then the driver may have gone.
+// What one device needs. Never destroyed: at the end of the process the driver may be gone already.
 struct Library {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
@@ -84,10 +86,10 @@ Descriptor engine_of(const Descriptor& config) {
           .at(0));
 }
 
-// f32 stays f32: no engine that rounds inputs to half, or adds in less than f32; exact is what
-// does not round them to tf32 either. Engines add products of the inputs themselves: with what
-// Winograd and FFT add, small numbers lose bits, and slices of a batch differ from the whole. In
-// our layout they are rare, and slower than tensor cores.
+// Whether an engine keeps f32 as f32: it does not round inputs to half, and does not add in less
+// than f32. With `exact` it also does not round inputs to tf32. Engines that use Winograd or FFT
+// are not allowed: their sums lose bits of small numbers, and slices of a batch would differ from
+// the whole. In our layout such engines are rare, and slower than tensor cores.
 bool is_allowed(const Descriptor& config, bool exact) {
   const auto notes = engine_of(config).values<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
@@ -111,7 +113,8 @@ bool is_allowed(const Descriptor& config, bool exact) {
   });
 }
 
-// "engine 12, 2=3, 5=1": the same for the same kernel in every run of one version.
+// A text such as "engine 12, 2=3, 5=1". It names the same kernel in every run of one version of the
+// library.
 std::string tag_of(const Descriptor& config) {
   std::string tag =
       fmt::format("engine {}", engine_of(config).value<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
@@ -125,8 +128,8 @@ std::string tag_of(const Descriptor& config) {
   return tag;
 }
 
-// Tries one way after another. What the library has no way for is passed over, and so is what fails
-// in itself, as long as another way is found.
+// Tries one way after another. A way that the library does not support is skipped. A way that fails
+// is skipped, too, if another one succeeds.
 class Tries {
  public:
   template <class F>
@@ -141,7 +144,7 @@ class Tries {
       if (!failure_) failure_ = std::current_exception();
     }
   }
-  // Why none was found.  Errors: the first failure.
+  // Why no way succeeded.  Errors: the first failure.
   const std::string& reason() const {
     if (failure_) std::rethrow_exception(failure_);
     return reason_;
@@ -152,7 +155,7 @@ class Tries {
   std::exception_ptr failure_;
 };
 
-// What the heuristics propose, best first.
+// The configurations that the heuristics propose, the best first.
 std::vector<Descriptor> configs(const Descriptor& graph, bool exact, Tries& tries) {
   std::vector<Descriptor> all;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
@@ -169,7 +172,7 @@ std::vector<Descriptor> configs(const Descriptor& graph, bool exact, Tries& trie
   return all;
 }
 
-// Errors: Unsupported, where the engine turns out not to take the graph.
+// Errors: Unsupported, if the engine does not take the graph after all.
 Plan plan_of(const Library& one, const Descriptor& config) {
   Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan");
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, one.handle)
@@ -212,7 +215,7 @@ float milliseconds(const Library& one, const Plan& plan, const std::vector<Bindi
   return static_cast<float>(best);
 }
 
-// The fastest of those for whose workspace there is memory; null: there is for none.
+// The fastest plan whose workspace fits into memory; null if none does.
 Plan* fastest(const Library& one, std::vector<Plan>& plans, const std::vector<Binding>& bindings) {
   Plan* best = nullptr;
   float least = 0;
@@ -220,14 +223,15 @@ Plan* fastest(const Library& one, std::vector<Plan>& plans, const std::vector<Bi
     try {
       const float time = milliseconds(one, plan, bindings);
       if (best == nullptr || time < least) best = &plan, least = time;
-    } catch (const OutOfMemory&) {  // nor for a step
+    } catch (const OutOfMemory&) {  // also not for one step
     }
   }
   return best;
 }
 
-// The first plan within the wished workspace, else that of the least. Where choices are measured,
-// the fastest of the first few. Null, with a warning, where no engine takes the graph.
+// The first plan whose workspace is within the wish; if there is none, the plan with the smallest
+// workspace. Where choices are measured, the fastest of the first few. Null, with a warning, if no
+// engine takes the graph.
 std::shared_ptr<Plan> search(const Library& one, const std::string& key, const Wish& wish,
                              const std::function<Graph()>& build,
                              const std::vector<Binding>& bindings) {
@@ -280,7 +284,8 @@ void check(cudnnStatus_t status, const std::string& what) {
   cudnnGetLastErrorString(words, sizeof(words));
   const std::string text =
       fmt::format("[cudnn] {}: {} ({})", what, cudnnGetErrorString(status), words);
-  constexpr int kFamily = 1000;  // of statuses, in which the rest tells why
+  constexpr int kFamily = 1000;  // statuses come in families of so many; the rest of the number
+                                 // gives the reason
   if (status / kFamily == CUDNN_STATUS_NOT_SUPPORTED / kFamily) throw Unsupported(text);
   if (!lacks_memory(status)) throw Error(text);
   const MemoryReport memory = allocator(here()).report();
@@ -324,7 +329,7 @@ Descriptor& Descriptor::finalize() {
 std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t attribute,
                                                 cudnnBackendDescriptorType_t type, const char* name,
                                                 int64_t most) const {
-  // The library fills descriptors that the caller made.
+  // The library writes into descriptors that the caller has made.
   std::vector<Descriptor> out;
   std::vector<cudnnBackendDescriptor_t> handles;
   for (int64_t i = 0; i < most; ++i) handles.push_back(out.emplace_back(type, name).get());

@@ -13,10 +13,10 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added apart
-constexpr int64_t kGrain = 1 << 12;  // each costs an exponential
+constexpr int64_t kChunk = 1 << 10;  // elements whose losses are added in one sum
+constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
 
-// Checked one by one: NaN is outside too.
+// Each target is checked in a way that also finds NaN.
 template <class T>
 void check_targets(const T* target, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
@@ -25,10 +25,12 @@ void check_targets(const T* target, int64_t n) {
                  target[i], i);
 }
 
-// Of one element: the loss, and through `slope` sigmoid(x) - t.
+// The loss of one element. `slope` becomes sigmoid(x) - t.
 template <class T>
 double element_loss(T x, T t, T& slope) {
-  const T small = math::exp(-std::fabs(x));  // in (0, 1]: never overflows
+  // With a target of 0 or 1, an infinite logit on the right side has loss 0. The formula x t alone
+  // would give NaN.
+  const T small = math::exp(-std::fabs(x));
   slope = (x >= 0 ? 1 / (1 + small) : small / (1 + small)) - t;
   // A target of 0 or 1 takes an infinite logit of its own side, where x t alone would be NaN.
   const double linear = x >= 0

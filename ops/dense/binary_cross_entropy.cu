@@ -25,14 +25,14 @@ struct StoreDivisor {
   __device__ void operator()(int64_t, double total) const { *divisor = total * width; }
 };
 
-// What the weighted losses are divided by: a number, or one that the device has added up.
+// The divisor of the weighted losses: a number, or a sum that the device has made.
 struct Divisor {
   double number;
   const double* sum;
   __device__ double value() const { return sum == nullptr ? number : *sum; }
 };
 
-// Writes the gradients, and adds up the losses.
+// Writes the gradients, and adds the losses.
 template <class T>
 struct Losses {
   using Term = double;
@@ -50,7 +50,8 @@ struct Losses {
     const float v = cuda::load(x[r]), t = cuda::load(target[r]);
     const float small = math::exp(-fabsf(v));  // in (0, 1]: never overflows
     const float slope = (v >= 0 ? 1 / (1 + small) : small / (1 + small)) - t;
-    // A target of 0 or 1 takes an infinite logit of its own side, where v t alone would be NaN.
+    // With a target of 0 or 1, an infinite logit on the right side has loss 0. The formula v t
+    // alone would give NaN.
     const double linear = v >= 0
                               ? (t == 1 ? 0 : static_cast<double>(v) * (1 - static_cast<double>(t)))
                               : (t == 0 ? 0 : -static_cast<double>(v) * static_cast<double>(t));

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements
 
-// Plain loops: y = value(x), and the mask's bits from keep(x), over columns [begin, end) of the
-// blocks.
+// Plain loops over columns [begin, end) of the blocks: y = value(x), and the bits of the mask from
+// keep(x).
 template <class T, class Keep, class Value>
 void map_columns(const Tensor& x, const Tensor& y, const Tensor& mask, int64_t block, int64_t begin,
                  int64_t end, Keep keep, Value value) {
@@ -37,8 +37,8 @@ simd::Output output_of(const Tensor& y) {
   return simd::output_of(y.mut<float>(), y.numel(), layout.cols);
 }
 
-// Calls whole(element, byte, Blocks) over parts of the tensor that are 8 full rows of a mask, and
-// rest(begin, end) over the last columns of the second layout, whose last row is shorter.
+// Calls whole(element, byte, Blocks) for parts of the tensor that fill 8 rows of a mask. Calls
+// rest(begin, end) for the last columns of the second layout, whose last row is shorter.
 template <class Whole, class Rest>
 void for_blocks(const Tensor& x, Whole whole, Rest rest) {
   const BitmaskLayout layout = bitmask_layout(x.shape());
@@ -50,14 +50,15 @@ void for_blocks(const Tensor& x, Whole whole, Rest rest) {
                  });
     return;
   }
-  const int64_t full = x.numel() - 7 * layout.cols;  // columns that the last row reaches
+  const int64_t full = x.numel() - 7 * layout.cols;  // columns that the last row has
   parallel_for(0, std::max<int64_t>(full, 0), kGrain / 8, [&](int64_t begin, int64_t end) {
     whole(begin, begin, simd::Blocks{1, layout.cols, end - begin});
   });
   rest(std::max<int64_t>(full, 0), layout.cols);
 }
 
-// y = value(x) and the mask from keep(x): `whole` for f32, plain loops for f64 and what is left.
+// y = value(x), and the mask from keep(x). f32 uses `whole`; f64, and columns that `whole` cannot
+// take, use plain loops.
 template <class Whole, class Keep, class Value>
 void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole whole, Keep keep,
                   Value value) {
@@ -79,7 +80,7 @@ void mask_and_map(const Tensor& x, const Tensor& y, const Tensor& mask, Whole wh
     map_columns<double>(x, y, mask, block, 0, layout.cols, keep, value);
 }
 
-// slope * v, and 0 for slope 0 even where v is infinite.
+// slope * v; for slope 0 the result is 0 even if v is infinite.
 template <class T>
 T scaled(T v, double slope) {
   return slope == 0 ? T{0} : static_cast<T>(slope) * v;
@@ -112,7 +113,7 @@ void rectify_kernel(Cpu, const Tensor& x, double slope, const Tensor& y, const T
 
 void clamp_kernel(Cpu, const Tensor& x, double lo, double hi, const Tensor& y, const Tensor& mask) {
   if (x.numel() == 0) return;
-  // The bounds as the dtype has them, so that clamping twice is clamping once.
+  // The bounds are rounded to the dtype first, so that clamping twice equals clamping once.
   const auto below = [lo](auto v) { return v < static_cast<decltype(v)>(lo); };
   const auto above = [hi](auto v) { return v > static_cast<decltype(v)>(hi); };
   mask_and_map(

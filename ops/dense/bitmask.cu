@@ -6,7 +6,7 @@
 namespace frugal::ops {
 namespace {
 
-// slope * v, and 0 for slope 0 even where v is infinite.
+// slope * v; for slope 0 the result is 0 even if v is infinite.
 __device__ __forceinline__ float scaled(float v, float slope) {
   return slope == 0 ? 0.0f : slope * v;
 }
@@ -47,7 +47,7 @@ void rectify_kernel(Cuda, const Tensor& x, double slope, const Tensor& y, const 
 
 void clamp_kernel(Cuda, const Tensor& x, double lo, double hi, const Tensor& y,
                   const Tensor& mask) {
-  // The bounds as the dtype has them, so that clamping twice is clamping once.
+  // The bounds are rounded to the dtype first, so that clamping twice equals clamping once.
   cuda::with_activation(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto rounded = [](double bound) {

@@ -42,8 +42,8 @@ struct Axis {
   int64_t extent = 1, to = 0, from = 0;  // strides in elements
 };
 
-// The axes of a copy, outermost in the output's memory first, with those joined that one loop
-// covers.
+// The axes of a copy, beginning with the outermost in the output's memory. Axes that one loop can
+// cover are joined.
 std::vector<Axis> joined_axes(const Tensor& out, const Tensor& x) {
   std::vector<Axis> axes;
   for (int axis = 0; axis < x.dim(); ++axis)
@@ -75,8 +75,8 @@ void copy_row(T* to, const T* from, const Axis& inner) {
 
 constexpr int64_t kTile = 32;
 
-// A transpose of `rows` x inner.extent elements. Through a buffer, so that every cache line is
-// read once and written once even where the strides are powers of 2.
+// Transposes `rows` x inner.extent elements through a buffer. So every cache line is read once and
+// written once, even where strides are powers of 2.
 template <class T>
 void copy_tiles(T* to, const T* from, const Axis& outer, int64_t rows, const Axis& inner) {
   T buffer[kTile * kTile];
@@ -150,7 +150,7 @@ void copy_kernel(Cpu, const Tensor& out, const Tensor& x) {
     if (flat) return copy_flat(out, x);
     return with_dtype(x.dtype(), [&](auto zero) { copy_strided<decltype(zero)>(out, x); });
   }
-  if (!flat) {  // converted contiguously, then laid out
+  if (!flat) {  // converts into a contiguous tensor first, then copies that
     const CategoryScope scope(Category::workspace);
     return copy_kernel(Cpu{}, out, cast(contiguous(x), out.dtype()));
   }

@@ -58,7 +58,7 @@ struct Fill {
   }
 };
 
-// f16 is a storage format here; its conversions are the host's.
+// f16 is only a storage format on CUDA; the host converts it.
 template <class F>
 void with_copied(DType dtype, F&& f) {
   FRUGAL_CHECK(dtype != DType::f16, "[copy] expected a dtype that CUDA kernels know, got f16");

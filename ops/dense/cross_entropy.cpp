@@ -19,21 +19,21 @@ namespace {
 using simd::log_sum_exp_rows;
 using simd::shifted_exp_row;
 
-constexpr int64_t kChunkRows = 64;   // rows whose losses are added apart, whoever computes them
-constexpr int64_t kGrain = 1 << 12;  // elements; each costs an exponential
+constexpr int64_t kChunkRows = 64;   // rows whose losses are added in one sum, by whichever thread
+constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
 
 struct Totals {
   double loss = 0;
   int64_t correct = 0;
 };
 
-// The rows that count, and what divides the sum of their losses.
+// The rows that are not ignored, and the divisor of the sum of their losses.
 struct Kept {
   int64_t rows = 0;
   double divisor = 0;
 };
 
-// weights: of T, or null.
+// weights: null, or of type T.
 template <class T>
 Kept count_kept(const int64_t* target, const T* weights, int64_t n,
                 const CrossEntropyOptions& options) {
@@ -60,7 +60,7 @@ void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ig
         classes, ignore_index, target[row], row);
 }
 
-// f64: the reference. f32: simd::log_sum_exp_rows.
+// f64 is the reference. For f32 see simd::log_sum_exp_rows.
 void log_sum_exp_rows(const double* x, double* lse, int64_t* top, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, x += width) {
     top[row] = std::max_element(x, x + width) - x;
@@ -85,7 +85,7 @@ double row_loss(const T* x, int64_t classes, int64_t target, T lse, double smoot
   return (1 - smoothing) * plain + smoothing / static_cast<double>(classes) * total;
 }
 
-// The dtype of statistics and weights beside the logits.
+// The dtype of statistics and weights that belong to logits of x's dtype.
 DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
 
 void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
@@ -106,7 +106,7 @@ void check_inputs(const char* op, const Tensor& logits, const Tensor& target,
                "[{}] expected label_smoothing in [0, 1], got {}", op, options.label_smoothing);
 }
 
-// [rows, C] of [..., C], and [rows] of [...].
+// [..., C] as [rows, C], and [...] as [rows].
 Tensor as_matrix(const Tensor& logits) {
   const int64_t classes = logits.size(-1);
   return contiguous(logits).view({logits.numel() / classes, classes});
@@ -115,14 +115,14 @@ Tensor as_vector(const Tensor& tensor) {
   return tensor.defined() ? contiguous(tensor).view({tensor.numel()}) : tensor;
 }
 
-// What is like the logits, or the logits themselves.
+// A new tensor like the logits, or with `overwrite` the logits themselves.
 Tensor output_of(const char* op, const Tensor& logits, bool overwrite) {
   FRUGAL_CHECK(!overwrite || logits.is_contiguous(),
                "[{}] expected contiguous logits to write over, got {}", op, describe(logits));
   return overwrite ? logits : Tensor::empty(logits.shape(), logits.dtype(), logits.device());
 }
 
-// y = factor * (e^(x - shift) - term) where y may be x, which the vector loop must not see.
+// y = factor * (e^(x - shift) - term). y may be x, which the vector loop does not allow.
 template <class T>
 void exp_row(const T* x, T shift, T factor, T term, T* y, int64_t width) {
   if (x != y) return shifted_exp_row(x, shift, factor, term, y, width);

@@ -4,21 +4,22 @@
 
 #include "ops/cuda/cuda_row_teams.h"
 
-// Nothing is read back, so a target out of range cannot be refused: its row gives NaN.
+// The host reads nothing back, so it cannot refuse a target out of range. The loss and gradient of
+// that row are NaN.
 namespace frugal::ops {
 namespace {
 
 using namespace cuda;
 
-struct Larger {  // passes over NaN: the exponentials carry it into the sum
+struct Larger {  // ignores NaN, because the exponentials carry it into the sum
   __device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
 struct Smaller {
   __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
 };
 
-// Of some rows, in f64: what they add to the loss and to its divisor, and how many are right and
-// count.
+// The sums over some rows, in f64: their share of the loss and of its divisor, how many are right
+// and how many count.
 struct Totals {
   double loss, weight, correct, counted;
 };
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(Kind::kThreads)
     const auto log_sum = static_cast<float>(static_cast<double>(most) + ::log(total));
     if (Kind::lane() == 0) lse[row] = log_sum;
     const int64_t target = rows.target[row];
-    if (target == rows.ignored) continue;  // the same in the whole team
+    if (target == rows.ignored) continue;  // all threads of the team agree
     const bool valid = rows.in_range(row);
     const double weight = rows.weight(row);
     double loss =
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(Kind::kThreads)
           from.template sum<double>([log_sum](int64_t, float v) { return log_sum - v; });
       loss = (1 - smoothing) * loss + smoothing / static_cast<double>(width) * all;
     }
-    if (first == width) first = 0;  // all of them NaN
+    if (first == width) first = 0;  // all logits are NaN
     totals.correct += first == target ? 1 : 0;
     totals.counted += 1;
     totals.weight += weight;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kOneBlock)
 
 constexpr int kCountThreads = 256;
 
-// The weights of the rows that count, a sum for each block.
+// The sum of the weights of the rows that count, one for each block.
 __global__ void __launch_bounds__(kCountThreads)
     count_rows(Rows rows, int64_t step, Totals* partial) {
   const int64_t begin = blockIdx.x * step;
@@ -137,7 +138,7 @@ __global__ void __launch_bounds__(kOneBlock)
   if (threadIdx.x == 0) *factor = divisor == 0 ? 0 : static_cast<double>(*dy) / divisor;
 }
 
-// x: logits, or with lse null probabilities.
+// x holds logits; with a null lse it holds probabilities.
 template <class Kind>
 __global__ void __launch_bounds__(Kind::kThreads)
     cross_entropy_backward_rows(const typename Kind::T* x, Rows rows, const float* lse,

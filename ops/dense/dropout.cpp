@@ -15,7 +15,7 @@ constexpr int64_t kBlock = 1 << 12;  // elements; whole blocks of the stream
 }  // namespace
 
 void dropout_kernel(Cpu, const Tensor& x, double p, RngKey key, const Tensor& y) {
-  const simd::Drop drop = simd::drop_of(p, key);  // the same decision for every dtype
+  const simd::Drop drop = simd::drop_of(p, key);  // the decisions are the same for every dtype
   if (x.dtype() == DType::f64) {
     const double scale = p < 1 ? 1 / (1 - p) : 0;
     for (int64_t i = 0; i < x.numel(); ++i) {

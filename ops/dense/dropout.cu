@@ -7,7 +7,7 @@
 namespace frugal::ops {
 namespace {
 
-// A thread has four elements of the stream, one counter of it, or a whole pack.
+// A thread takes four elements of the stream, which are one counter, or a whole pack.
 template <class T>
 __global__ void drop_kernel(int64_t n, bool packs, cuda::DeviceKey stream, uint32_t bound,
                             float scale, const T* x, T* y) {

@@ -12,12 +12,11 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kBlock = 1 << 12;  // elements; see for_blocks()
-constexpr int64_t kGrain = 1 << 15;  // elements a thread takes at least
+constexpr int64_t kGrain = 1 << 15;  // elements for each thread at least
 constexpr const char* kBinaryNames[] = {"add", "sub", "mul", "div"};
 
-// Calls f(begin, end) over [0, n) in blocks that do not depend on the thread count: the last
-// elements of a block may be computed by other instructions than those before, which round
-// differently.
+// Calls f(begin, end) over [0, n) in blocks that do not depend on the number of threads. Other
+// instructions may compute the last elements of a block, and these may round differently.
 template <class F>
 void for_blocks(int64_t n, F f) {
   parallel_for(0, (n + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t first, int64_t last) {
@@ -26,12 +25,12 @@ void for_blocks(int64_t n, F f) {
   });
 }
 
-// The axes of a broadcast, with neighbours merged where both operands allow it. Strides in
-// elements.
+// The axes of a broadcast. Neighbouring axes are merged where both operands allow it. Strides are
+// in elements.
 struct Broadcast {
   Shape shape, a, b;
 };
-Broadcast merged(const Tensor& a, const Tensor& b) {  // of one shape
+Broadcast merged(const Tensor& a, const Tensor& b) {  // REQUIRES: a and b have one shape
   Broadcast out;
   for (int axis = 0; axis < a.dim(); ++axis) {
     const int64_t n = a.shape()[axis], sa = a.strides()[axis], sb = b.strides()[axis];
@@ -91,7 +90,7 @@ void binary_f32(Binary op, const Tensor& a, const Tensor& b, const Tensor& y) {
   });
 }
 
-// The element that a flat index of the shape names.
+// The offset of the element with this flat index.
 int64_t offset_of(const Tensor& t, int64_t index) {
   int64_t offset = 0;
   for (int axis = t.dim() - 1; axis >= 0; --axis) {

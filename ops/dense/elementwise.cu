@@ -34,7 +34,7 @@ struct Affine {
   __device__ float operator()(float x) const { return x * factor + term; }
 };
 
-// x of each of a run, or x[0] for all.
+// The values of a run of x; if x is broadcast, x[0] for all.
 template <class T>
 __device__ __forceinline__ cuda::Pack<T> load_run(const T* x, bool run) {
   if (run) return cuda::load_pack(x);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/dense/elementwise_loops.cpp"
@@ -103,13 +103,13 @@ void Affine(const float* HWY_RESTRICT x, float factor, float term, float* HWY_RE
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor + term;
 }
 
-// Words drawn at once: those of a multiple of every vector's counters.
+// Words drawn at once: a multiple of the counters that a vector of any width holds.
 constexpr int64_t kDrawn = 64;
 
-// Of the rounds, widened for broadcasts straight from memory.
+// The keys of Philox's rounds, widened so that broadcasts read them from memory.
 struct RoundKeys {
   explicit RoundKeys(uint64_t seed) {
-    for (uint32_t round = 0; round < 10; ++round) {  // the Weyl sequence of the key
+    for (uint32_t round = 0; round < 10; ++round) {  // the keys of the rounds are a Weyl sequence
       k0[round] = static_cast<uint32_t>(seed) + round * 0x9E3779B9u;
       k1[round] = static_cast<uint32_t>(seed >> 32) + round * 0xBB67AE85u;
     }
@@ -117,9 +117,9 @@ struct RoundKeys {
   uint64_t k0[10], k1[10];
 };
 
-// The words of counters [first, first + kDrawn / 4): philox() of core/rng.h. Lanes are counters,
-// and a word is the lower half of one of 64 bits: what the multiplier reads, so that rounds need no
-// shuffles.
+// The words of counters [first, first + kDrawn / 4), as philox() of core/rng.h gives them. A lane
+// holds one counter. Each word is the lower half of 64 bits, where the multiplication reads it, so
+// rounds need no shuffles.
 HWY_INLINE void DrawWords(RngKey key, [[maybe_unused]] const RoundKeys& keys, uint64_t first,
                           uint64_t (&words)[kDrawn / 2]) {
 #if HWY_TARGET == HWY_SCALAR
@@ -152,7 +152,7 @@ HWY_INLINE void DrawWords(RngKey key, [[maybe_unused]] const RoundKeys& keys, ui
 #endif
 }
 
-// y[i] = f(d, i) where element begin + i of the stream stays, else 0.
+// y[i] = f(d, i) where element begin + i of the stream is kept, else 0.
 template <class F>
 HWY_INLINE void KeepDrawn(const Drop& drop, float* y, int64_t begin, int64_t end, F f) {
   const hn::ScalableTag<float> wide;
@@ -165,11 +165,12 @@ HWY_INLINE void KeepDrawn(const Drop& drop, float* y, int64_t begin, int64_t end
     DrawWords(drop.key, keys, static_cast<uint64_t>(from / 4), words);
     const auto keep = [&](auto d, int64_t i) HWY_ATTR {
       const hn::RebindToUnsigned<decltype(d)> du;
-      const hn::RebindToSigned<decltype(d)> di;  // 24 bits: signed comparisons, which all have, do
+      const hn::RebindToSigned<decltype(d)> di;  // 24 bits fit signed comparisons, which every
+                                                 // target has
       const auto word =
           hn::BitCast(di, hn::ShiftRight<8>(hn::LoadU(du, drawn + (begin + i - from))));
       const auto stays = hn::Gt(word, hn::Set(di, static_cast<int32_t>(drop.bound) - 1));
-      // A dropped infinity or NaN gives 0.
+      // A dropped infinity or NaN becomes 0.
       hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, stays), f(d, i)), d, y + i);
     };
     int64_t i = std::max(from, begin) - begin;

@@ -14,10 +14,10 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kGrain = 1 << 13;  // elements
-constexpr int64_t kColumns = 512;    // bytes of a mask that are walked together
+constexpr int64_t kColumns = 512;    // bytes of a mask that one task takes together
 
 // Calls f(first element, first byte, bit, count) over runs of elements whose bits lie in
-// consecutive bytes; the eight bits of a byte are one thread's.
+// consecutive bytes. One thread handles all eight bits of a byte.
 template <class F>
 void for_runs(const Shape& shape, F f) {
   const BitmaskLayout layout = bitmask_layout(shape);

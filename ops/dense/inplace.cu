@@ -16,7 +16,7 @@ struct ScaleBy {
   const float* factor;
   __device__ float operator()(float x) const { return x * *factor; }
 };
-struct Clip {  // NaN stays
+struct Clip {  // NaN stays NaN
   float bound;
   __device__ float operator()(float x) const {
     return x > bound ? bound : (x < -bound ? -bound : x);

@@ -21,7 +21,7 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
 
 Unary unary_of(Gelu kind) { return kind == Gelu::exact ? Unary::gelu_exact : Unary::gelu_tanh; }
 
-// Of tensors that only our own code passes.
+// Checks tensors that only Frugal's own code passes.
 void check_like(const Tensor& h, std::initializer_list<const Tensor*> others) {
   check_real("gelu", "h", h);
   check_same("gelu", h, others);
@@ -32,8 +32,8 @@ void check_like(const Tensor& h, std::initializer_list<const Tensor*> others) {
 
 }  // namespace
 
-// On the CPU two whole passes: in blocks of rows that stay in a cache, oneDNN packs the weight
-// again for each, which takes longer than the pass over h saves.
+// On the CPU these are two whole passes. In blocks of rows that stay in a cache, oneDNN would pack
+// the weight again for each block, which takes longer than the second pass over h.
 LinearGelu linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Gelu kind,
                        bool leaves_y) {
   check_linear("linear_gelu", x, weight, bias);

@@ -16,12 +16,12 @@ constexpr const char* kMatmul = "matmul";
 
 bool is_transposed(const Tensor& x) { return x.transpose(-1, -2).is_contiguous(); }
 
-// As the kernels take it.
+// x in a layout that the kernels take.
 Tensor prepared(const Tensor& x) {
   return x.is_contiguous() || is_transposed(x) ? x : contiguous(x);
 }
 
-// With leading axes of extent 1 up to `dim` axes.
+// x with leading axes of extent 1, so that it has `dim` axes.
 Tensor with_axes(const Tensor& x, int dim) {
   Shape shape, strides;
   for (int axis = x.dim(); axis < dim; ++axis) {
@@ -35,8 +35,8 @@ Tensor with_axes(const Tensor& x, int dim) {
   return x.as_strided(shape, strides, x.offset());
 }
 
-// The element offset of batch `batch` (counted over c's batch axes) in x, which broadcasts along
-// axes of extent 1.
+// The offset, in elements, of batch item `batch` of c in x, which may broadcast along axes of
+// extent 1.
 int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
   int64_t offset = 0;
   for (int axis = c.dim() - 3; axis >= 0; --axis) {
@@ -46,7 +46,7 @@ int64_t batch_offset(const Tensor& x, const Shape& c, int64_t batch) {
   return offset;
 }
 
-// What c has before: nothing that counts, or what the product is added to.
+// What c holds before the product: values to ignore, or values to which the product is added.
 enum class Onto : uint8_t { nothing, itself };
 
 // Rows [first, first + rows) of batch `batch` (counted over c's batch axes) of x.
@@ -84,7 +84,7 @@ void matmul_reference(const Tensor& c, const Tensor& a, const Tensor& b, const T
 std::vector<int64_t> list(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
 onednn::Desc desc_of(const Tensor& x) {
-  // Strides of axes of extent 1 are free: canonical ones keep oneDNN on its fast paths.
+  // The strides of axes of extent 1 do not matter. Canonical strides keep oneDNN on its fast paths.
   const bool transposed = !x.is_contiguous();
   Shape strides = contiguous_strides(x.shape());
   if (transposed) {
@@ -103,10 +103,10 @@ int64_t row_count(const Tensor& x) {
 // x [..., C] as [rows, C].
 Tensor as_rows(const Tensor& x) { return contiguous(x).view({row_count(x), x.size(-1)}); }
 
-// The dtype of parameters beside activations of `dtype`.
+// The dtype of parameters that are used with activations of `dtype`.
 DType parameter_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
-// dy [..., O] and x [..., I].
+// Checks dy [..., O] against x [..., I].
 void check_rows(const Tensor& dy, const Tensor& x) {
   check_real("linear backward", "dy", dy);
   check_defined("linear backward", "x", x);

@@ -13,7 +13,7 @@
 namespace frugal::ops {
 namespace {
 
-// The strides of x's batch axes beside c's; 0 where x broadcasts.
+// The strides of the batch axes of x, for the batch axes of c; 0 where x broadcasts.
 Shape batch_strides(const Tensor& x, const Tensor& c) {
   Shape strides;
   for (int axis = 0; axis + 2 < c.dim(); ++axis)
@@ -30,7 +30,7 @@ const void* beyond(const void* data, int64_t elements, DType dtype) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(size_of(dtype));
 }
 
-// c = a b + beta c + bias for all batch items, if the library has the kernels.
+// c = a b + beta c + bias for all items of the batch. Returns false if the library lacks a kernel.
 bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias,
               float beta = 0) {
   Shape batch;
@@ -46,11 +46,11 @@ bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
   one.bias = bias.defined() ? bias.raw() : nullptr;
   one.beta = beta;
   int outer = axes.axes;
-  // Items that share b are more rows of a.
+  // Items that share b are taken as more rows of a.
   if (outer > 0 && axes.stride[outer - 1][1] == 0 && !one.a.transposed &&
       axes.stride[outer - 1][0] == one.m * one.k)
     one.m *= axes.extent[--outer];
-  int64_t inner = 1, step[3] = {};  // items of the innermost axis, which the library goes along
+  int64_t inner = 1, step[3] = {};  // items of the innermost axis, which the library walks along
   if (outer > 0) {
     --outer;
     inner = axes.extent[outer];
@@ -77,7 +77,7 @@ bool multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& b
   return true;
 }
 
-// kRun columns of a row.
+// kRun columns of one row.
 template <int kRun>
 struct Columns {
   using Term = float;
@@ -122,8 +122,8 @@ void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, cons
     if (bias.defined()) copy_kernel(Cuda{}, c, expand(bias, c.shape()));
     return;
   }
-  // A parameter beside bf16 is rounded for the product; so is the bias, which cuBLASLt wants in c's
-  // dtype.
+  // A parameter beside bf16 is rounded for the product. The bias is rounded, too, because cuBLASLt
+  // wants it in the dtype of c.
   const DType dtype = a.dtype() == b.dtype() ? a.dtype() : DType::bf16;
   const Tensor left = cuda::in_dtype(a, dtype), right = cuda::in_dtype(b, dtype);
   const Tensor row = cuda::in_dtype(bias, c.dtype());

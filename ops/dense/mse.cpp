@@ -11,7 +11,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added apart
+constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
 constexpr int64_t kGrain = 1 << 15;
 
 }  // namespace

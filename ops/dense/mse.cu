@@ -6,7 +6,7 @@
 namespace frugal::ops {
 namespace {
 
-// Writes the differences, and adds up their squares.
+// Writes the differences, and adds their squares.
 template <class T>
 struct Differences {
   using Term = double;

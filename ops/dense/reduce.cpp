@@ -32,10 +32,10 @@ int64_t extent_of(const Shape& shape, int begin, int end) {
   return n;
 }
 
-// x as a contiguous [O, R, I] whose middle axis holds all reduced elements. A view where the
-// reduced axes are neighbours, which covers all, leading, trailing and middle axes.
+// x as a contiguous [O, R, I] whose middle axis holds all reduced elements. It is a view if the
+// reduced axes are neighbours.
 Tensor as_outer_reduce_inner(const Tensor& x, uint32_t mask) {
-  int first = x.dim(), last = 0;  // of the reduced axes; last is one past
+  int first = x.dim(), last = 0;  // first and one past the last of the reduced axes
   for (int axis = 0; axis < x.dim(); ++axis) {
     if ((mask >> axis & 1u) == 0 || x.shape()[axis] == 1) continue;
     first = std::min(first, axis);
@@ -74,7 +74,7 @@ Tensor sum_times(const char* op, const Tensor& x, const std::vector<int>& axes, 
   return out;
 }
 
-// A plain loop per output: the reference.
+// A plain loop for each output: the reference.
 void sum_f64(const Tensor& x, const Tensor& out, double factor) {
   const int64_t reduce = x.size(1), inner = x.size(2);
   const double* from = x.data<double>();
@@ -106,8 +106,8 @@ double sum_run(const float* x, int64_t n) {
   return total;
 }
 
-// x [O, R] -> out [O]. Runs of kRun elements are summed apart, so that one long row is shared by
-// the threads.
+// x [O, R] -> out [O]. A row is summed in runs of kRun elements, so that several threads can share
+// a long row.
 void sum_rows_f32(const float* x, float* out, int64_t outer, int64_t reduce, double factor) {
   const int64_t runs = (reduce + kRun - 1) / kRun;
   if (runs <= 1) {
@@ -134,8 +134,8 @@ void sum_rows_f32(const float* x, float* out, int64_t outer, int64_t reduce, dou
   }
 }
 
-// x [O, R, I] -> out [O, I], I > 1: blocks of kDepth rows by kWidth columns, whose sums stay in
-// cache.
+// x [O, R, I] -> out [O, I] with I > 1, in blocks of kDepth rows and kWidth columns, whose sums
+// stay in the cache.
 void sum_columns_f32(const float* x, float* out, int64_t outer, int64_t reduce, int64_t inner,
                      double factor) {
   constexpr int64_t kWidth = 256;
@@ -285,7 +285,7 @@ void max_backward_kernel(Cpu, const Tensor& dy, const Tensor& indices, const Ten
 void first_nonfinite_kernel(Cpu, const Tensor& x, int64_t& index) {
   index = -1;
   if (!is_floating(x.dtype())) return;
-  constexpr int64_t kBlock = 4096;  // looked at as a whole first, which SIMD does fast
+  constexpr int64_t kBlock = 4096;  // a block is first checked as a whole, which SIMD does fast
   const auto search = [&](const auto* values) {
     for (int64_t start = 0; start < x.numel(); start += kBlock) {
       const int64_t end = std::min(start + kBlock, x.numel());

@@ -34,7 +34,7 @@ struct StoreScaled {
   }
 };
 
-// A maximum and where it was; NaN is above everything, the first of equals wins.
+// A maximum and its position. NaN is above everything; of equal values the first is taken.
 struct Best {
   float value;
   int64_t at;  // -1: nothing yet
@@ -65,7 +65,7 @@ __global__ void max_tiles_kernel(cuda::SumTiles tiles, const T* x, T* values, In
         const Best here{cuda::load(x[(o * tiles.reduce + r) * tiles.inner + i]), r};
         if (is_better(here, best)) best = here;
       }
-    __syncthreads();  // the group before has been read
+    __syncthreads();  // the values of the previous group have been read
     shared_value[thread] = best.value;
     shared_at[thread] = best.at;
     const int next = tiles.rows ? 1 : tiles.outputs;
@@ -112,7 +112,7 @@ __global__ void first_nonfinite_kernel(int64_t n, const T* x, unsigned long long
   for (int64_t i = cuda::first_index(); i < n; i += cuda::index_stride())
     if (!is_finite(cuda::load(x[i]))) {
       atomicMin(first, static_cast<unsigned long long>(i));
-      return;  // what this thread would find later lies behind
+      return;  // all later finds of this thread have larger indices
     }
 }
 

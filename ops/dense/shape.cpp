@@ -16,7 +16,7 @@ void check_padding(const char* op, const Tensor& x, const Padding& padding) {
                  before, after);
 }
 
-// The part of `padded` that the padding surrounds.
+// The part of `padded` inside the padding.
 Tensor inside(const Tensor& padded, const Padding& padding) {
   Tensor view = padded;
   for (int axis = 0; axis < view.dim(); ++axis) {

@@ -15,7 +15,7 @@ namespace {
 using simd::softmax_backward_rows;
 using simd::softmax_rows;
 
-constexpr int64_t kGrain = 1 << 12;  // elements; each costs an exponential
+constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
 
 // Calls f(begin, end) over ranges of the rows of `t`, along its last axis, in parallel.
 template <class F>
@@ -25,7 +25,7 @@ void for_rows(const Tensor& t, F&& f) {
   parallel_for(0, t.numel() / width, std::max<int64_t>(1, kGrain / width), f);
 }
 
-// f64: the reference. f32: simd::softmax_rows.
+// f64 is the reference. For f32 see simd::softmax_rows.
 void softmax_rows(const double* x, double* y, int64_t rows, int64_t width, bool log) {
   for (; rows-- > 0; x += width, y += width) {
     const double top = *std::max_element(x, x + width);
@@ -46,7 +46,7 @@ void softmax_backward_rows(const double* dy, const double* y, double* dx, int64_
   }
 }
 
-// Any axis becomes the last one, so that there is one kernel.
+// x with `axis` moved to the end and contiguous, so that one kernel serves all axes.
 Tensor last(const Tensor& x, int axis) { return contiguous(x.transpose(axis, -1)); }
 
 Tensor forward(const char* op, const Tensor& x, int axis, bool log) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-struct Larger {  // passes over NaN: the exponentials carry it into the sum
+struct Larger {  // ignores NaN, because the exponentials carry it into the sum
   __device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
 

@@ -6,15 +6,16 @@
 
 #include "ops/simd/scalar_math.h"
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/dense/softmax_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-// Plain loops: the compiler vectorises them for the target of each pass. Reductions keep 16 lanes,
-// which no reordering of floating-point terms is needed to vectorise, and add blocks in f64.
+// Plain loops: the compiler vectorises them for the target of each pass. Reductions keep 16
+// separate sums, so vectorising them needs no reordering of floating-point additions. The sums of
+// blocks are added in f64.
 HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {
@@ -22,7 +23,7 @@ namespace HWY_NAMESPACE {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kBlock = 256;
 
-// NaN is passed over: the exponentials carry it into the sum.
+// Ignores NaN: the exponentials carry it into the sum.
 HWY_ATTR inline float RowMax(const float* HWY_RESTRICT x, int64_t n) {
   float lanes[kLanes];
   for (float& lane : lanes) lane = -std::numeric_limits<float>::infinity();
@@ -50,7 +51,7 @@ HWY_ATTR inline double BlockSum(int64_t n, F f) {
   return total;
 }
 
-// y = e^(x - top) where y is wanted; returns the sum.
+// Computes e^(x - top), stores it in y if y is not null, and returns the sum.
 HWY_ATTR inline double ExpRow(const float* HWY_RESTRICT x, float top, float* HWY_RESTRICT y,
                               int64_t n) {
   float block[kBlock];

@@ -33,7 +33,7 @@ Csr empty_csr(int64_t rows, int64_t cols, int64_t entries, bool valued, Device d
   return csr;
 }
 
-// Turns counts in ptr[r + 1] into the rows' first entries.
+// ptr[r + 1] holds the number of entries of row r; turns it into the first entry of row r + 1.
 void accumulate_counts(int64_t* ptr, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) ptr[r + 1] += ptr[r];
 }
@@ -63,7 +63,7 @@ void transpose(SparseMatrix& m) {
 
 Tensor on_host_or_none(const Tensor& x) { return x.defined() ? to_device(contiguous(x), kCpu) : x; }
 
-// [n, 3] i64 on `device`.
+// Triples as a tensor [n, 3] i64 on `device`.
 Tensor triples(const std::vector<int64_t>& values, Device device) {
   return to_device(Tensor::from(values, {static_cast<int64_t>(values.size()) / 3, 3}), device);
 }

@@ -57,8 +57,9 @@ simd::GraphAttention<T> view_of(const Csr& walked, const Graph& graph, const Ten
   return a;
 }
 
-// Rows of `walked`: entries(row, begin, end, out [width]) of a row or a piece of it; merge(total,
-// part) where pieces come together, in order; finish(row, total). Rows without entries: empty(row).
+// Walks the rows of `walked`. entries(row, begin, end, out [width]) takes a row or a piece of it,
+// merge(total, part) joins the pieces of a row in order, finish(row, total) ends a row, and
+// empty(row) takes a row without entries.
 template <class T, class Entries, class Merge, class Finish, class Empty>
 void reduce_rows(const Csr& walked, int64_t width, int64_t cost, Entries entries, Merge merge,
                  Finish finish, Empty empty) {
@@ -187,7 +188,7 @@ void backward(const Graph& graph, const Tensor& dy, const Tensor& h, const Tenso
       });
 }
 
-constexpr int64_t kRows = 1024;  // of a chunk of a weight's gradient
+constexpr int64_t kRows = 1024;  // rows in a chunk of a weight's gradient
 
 void check_scores(const Tensor& h, const Tensor& weight) {
   check_real("head_scores", "h", h);

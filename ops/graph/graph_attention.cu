@@ -6,29 +6,31 @@
 #include "core/cuda_random.h"
 #include "ops/cuda/cuda_rows.h"
 
-// Of an edge, dot products with the node that a warp is at are sums over features of products: so
-// what a warp adds up are vectors, weighted by the edges' coefficients, and dots are taken once.
+// The dot product of a node's features with those at the other end of an edge is a sum of products.
+// So a warp adds vectors that are weighted by the coefficients of the edges, and takes the dot
+// products once, at the end.
 namespace frugal::ops {
 namespace {
 
 using namespace cuda;
 
-constexpr int kBatch = 128;  // coefficients that a warp makes before it uses them; REQUIRES: heads
+constexpr int kBatch = 128;  // coefficients that a warp computes before it uses them; REQUIRES: at
+                             // least the number of heads
 constexpr int kHeadParts = kBatch / kWarp;
-constexpr int kPacks = 2;  // of features, in each lane
+constexpr int kPacks = 2;  // packs of features in each lane
 constexpr int kWalkWarps = kWalkThreads / kWarp;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 template <class T>
 struct View {
-  const int32_t* position;  // of by_col's entries in by_row
+  const int32_t* position;  // [entries]: the position in by_row of each entry of by_col
   int heads, width, all;    // all = heads width
   const T *h, *a_src, *a_dst, *dy;
   float slope;
   bool drops;
   cuda::DeviceKey key;
-  uint32_t bound;  // of the kept 24-bit words
-  float scale;     // of the kept coefficients
+  uint32_t bound;  // 24-bit words from here on are kept
+  float scale;     // kept coefficients are multiplied by this
   float *lse, *mean;
 
   __device__ __forceinline__ float logit(int64_t source, int64_t target, int k) const {
@@ -37,8 +39,8 @@ struct View {
   __device__ __forceinline__ float leaky(float z) const { return z > 0 ? z : z * slope; }
 };
 
-// How a warp's lanes share (entry, head) pairs: lane % heads is the head, lane / heads the entry;
-// of more heads than lanes, a lane has kHeadParts of one entry.
+// How the lanes of a warp share (entry, head) pairs: lane % heads is the head, lane / heads the
+// entry. If there are more heads than lanes, a lane has kHeadParts heads of one entry.
 struct Pairs {
   int across, at_once, head, part;
   __device__ __forceinline__ explicit Pairs(int heads) {
@@ -49,12 +51,13 @@ struct Pairs {
     part = lane / across;
   }
   __device__ __forceinline__ bool there() const { return part < at_once; }
-  // From the lane of the same head whose entry is `step` parts on; its own where there is none.
+  // The value of the lane that has the same head and the entry `step` parts later; the lane's own
+  // value if there is no such lane.
   __device__ __forceinline__ float on(float value, int step) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     return __shfl_sync(kAllLanes, value, part + step < at_once ? lane + step * across : lane);
   }
-  // The sum over entries, in the lanes of part 0.
+  // The sum over the entries. The lanes of part 0 get it.
   __device__ __forceinline__ float sum(float value) const {
     for (int step = kWarp / 2; step > 0; step /= 2) {
       const float other = on(value, step);
@@ -64,7 +67,7 @@ struct Pairs {
   }
 };
 
-// The largest logit and the sum of exp(logit - largest); total 0: of nothing.
+// The largest logit and the sum of exp(logit - largest). total = 0 stands for no logits.
 struct Softmax {
   float top = kNone, total = 0;
   __device__ __forceinline__ void add(float z) {
@@ -133,13 +136,14 @@ enum class Pass {
   sources,  // dh[j] = sum of c dy[i], da_src = <h[j], sum of l c dy[i]> - sum of l p mean[i]
 };
 
-// With p the coefficient before dropout, c after it and l the slope at its logit.
+// p is a coefficient before dropout, c after it, and l the slope of leaky_relu at its logit.
 template <Pass pass, class T>
 struct Out {
   T *vectors, *scores;  // y or dh [V, heads, F]; da_dst or da_src [V, heads]
 };
 
-// The features of a row: of the node where a warp is, and of the nodes at the edges' other ends.
+// The features of two rows: the node that the warp works on, and the node at the other end of an
+// edge.
 template <Pass pass, class T>
 __device__ __forceinline__ const T* here(const View<T>& a) {
   return pass == Pass::sources ? a.h : a.dy;
@@ -149,8 +153,9 @@ __device__ __forceinline__ const T* beyond(const View<T>& a) {
   return pass == Pass::sources ? a.dy : a.h;
 }
 
-// A head's part of a row's result, of the sums over its edges: dots with what lies here of the sums
-// weighted by c and by l c, and the sum of l p (times mean[i] where passes differ).
+// The part of one head in the result of a row, from the sums over its edges: the dot products of
+// this row with the sums weighted by c and by l c, and the sum of l p (times mean[i] where the
+// passes differ).
 template <Pass pass, class T>
 __device__ __forceinline__ void finish_head(const View<T>& a, const Out<pass, T>& out, int64_t row,
                                             int k, float by_c, float by_lc, float of_p) {
@@ -161,7 +166,8 @@ __device__ __forceinline__ void finish_head(const View<T>& a, const Out<pass, T>
   out.scores[row * a.heads + k] = store<T>(by_lc - of_p);
 }
 
-// parts [pieces, all], backward [pieces, 2 all + heads]: sums by c, by l c and of p.
+// parts: [pieces, all] forward, [pieces, 2 all + heads] backward. They hold the sums weighted by c,
+// by l c, and of p.
 template <Pass pass, int kSize, class T>
 __global__ void __launch_bounds__(kWalkThreads)
     edges_kernel(Walk walk, View<T> a, Out<pass, T> out, int lanes, float* parts) {
@@ -188,7 +194,7 @@ __global__ void __launch_bounds__(kWalkThreads)
     }
     for (int64_t base = span.begin; base < span.end; base += batch) {
       const int count = static_cast<int>(span.end - base < batch ? span.end - base : batch);
-      __syncwarp();  // the last batch has been read
+      __syncwarp();  // the previous batch has been read
 #pragma unroll
       for (int j = 0; j < kHeadParts; ++j) {
         const int k = j * kWarp + pairs.head;
@@ -204,7 +210,8 @@ __global__ void __launch_bounds__(kWalkThreads)
             const auto index = static_cast<uint64_t>(
                 (pass == Pass::sources ? a.position[e] : e) * int64_t{a.heads} + k);
             const Words words = philox_words(cuda::advanced(a.key), index / 4);
-            // By choices: an array that is indexed would lie in memory.
+            // Chosen by conditions, because an array with a variable index would be placed in
+            // memory.
             const uint32_t low = index % 2 == 0 ? words.w[0] : words.w[1],
                            high = index % 2 == 0 ? words.w[2] : words.w[3];
             kept = (index % 4 < 2 ? low : high) >> 8 >= a.bound ? p * a.scale : 0;
@@ -278,7 +285,7 @@ __global__ void __launch_bounds__(kWalkThreads)
 #pragma unroll
     for (int j = 0; j < kHeadParts; ++j) {
       const float sum = pairs.sum(of_p[j]);
-      const int k = j * kWarp + lane;  // as pairs.head in part 0
+      const int k = j * kWarp + lane;  // the head, as in pairs.head of part 0
       if (pairs.part > 0 || k >= a.heads) continue;
       if (span.piece < 0)
         finish_head(a, out, span.row, k, dot_c[j], dot_lc[j], sum);
@@ -288,7 +295,7 @@ __global__ void __launch_bounds__(kWalkThreads)
   }
 }
 
-// A block for each long row.
+// One block for each long row.
 template <Pass pass, class T>
 __global__ void __launch_bounds__(kWalkThreads)
     merge_edges_kernel(Walk walk, View<T> a, Out<pass, T> out, float* parts) {
@@ -335,7 +342,7 @@ void walk_edges(const Csr& csr, const View<T>& a, const Out<pass, T>& out, bool 
   const Walk walk = walk_of(csr);
   const int64_t stride = pass == Pass::values ? a.all : 2 * int64_t{a.all} + a.heads;
   constexpr int kSize = Pack<T>::kSize;
-  // Pieces are stored as the vectors they are made in.
+  // Pieces are stored in the vectors in which they are computed.
   const bool wide = packed && stride % kSize == 0;
   const Tensor parts = row_parts(walk.piece_count, stride, DType::f32, device);
   if (wide)

@@ -4,7 +4,7 @@
 #include <array>
 #include <type_traits>
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/graph/graph_attention_loops.cpp"
@@ -22,8 +22,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using View = GraphAttention<float>;
 
-// Calls f(integral_constant n) with the number of heads where loops over that many are worth their
-// own code, else with 0.
+// Calls f(integral_constant n). n is the number of heads if loops over so many heads deserve code
+// of their own, else 0.
 template <class F>
 HWY_INLINE void with_heads(int64_t heads, F f) {
   if (heads == 1) return f(std::integral_constant<int, 1>{});
@@ -66,7 +66,7 @@ HWY_INLINE void coefficients(const GraphAttention<T>& a, int64_t source, int64_t
   }
 }
 
-// Sums of products and their like in plain loops; vectors have their own.
+// Sums of products, and similar loops, in plain C++. Vector code has its own version.
 struct Plain {
   template <class T>
   static HWY_INLINE T dot(const T* x, const T* y, int64_t n) {
@@ -81,7 +81,7 @@ struct Plain {
   template <class T>
   static HWY_INLINE void fetch(const T*, int64_t) {}
 };
-constexpr int64_t kAhead = 2;  // entries whose rows are fetched meanwhile
+constexpr int64_t kAhead = 2;  // rows are prefetched for so many entries ahead
 
 template <int kHeads, class T>
 HWY_INLINE void sums(const GraphAttention<T>& a, int64_t row, int64_t begin, int64_t end, T* out) {
@@ -164,7 +164,7 @@ HWY_INLINE void source(const GraphAttention<T>& a, int64_t row, int64_t begin, i
 
 struct Vectors {
   static HWY_INLINE float dot(const float* x, const float* y, int64_t n) {
-    // At most eight lanes: a head has few features.
+    // At most eight lanes, because a head has few features.
     const hn::CappedTag<float, 8> d;
     const hn::CappedTag<float, 4> quad;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d)),

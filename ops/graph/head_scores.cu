@@ -8,7 +8,7 @@ namespace {
 
 using namespace cuda;
 
-// s[i] = <h[i], weight[i % heads]>: `lanes` lanes for each of the rows.
+// s[i] = <h[i], weight[i % heads]>. `lanes` lanes work on each row.
 template <class T>
 __global__ void scores_kernel(const T* h, const float* weight, T* s, int64_t rows, int64_t heads,
                               int64_t width, int lanes) {
@@ -39,7 +39,7 @@ struct InputGradient {
 
 constexpr int kRowsAtOnce = 8;
 
-// parts [chunks, all]: blocks [features, chunks of nodes].
+// parts [chunks, all]. The grid is [features, chunks of nodes].
 template <class T>
 __global__ void __launch_bounds__(kRowsAtOnce* kWarp)
     weight_gradient_kernel(const T* ds, const T* h, float* parts, int64_t nodes, int64_t heads,

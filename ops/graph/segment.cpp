@@ -29,7 +29,7 @@ void check_index(const char* op, const Tensor& x, const Tensor& index) {
                describe(index));
 }
 
-// The elements of each row, as a matrix of ones.
+// The elements of each segment, as a matrix of ones.
 Csr grouped(const char* op, const Tensor& x, const Tensor& index, int64_t rows) {
   check_rows(op, x);
   FRUGAL_CHECK(rows >= 0, "[{}] expected rows >= 0, got {}", op, rows);
@@ -39,7 +39,7 @@ Csr grouped(const char* op, const Tensor& x, const Tensor& index, int64_t rows) 
   return group_by(op, index, rows);
 }
 
-// f(first element of row e, first element of row index[e], width) for every row e of [E, F].
+// Calls f(first element of row e, first element of row index[e], width) for every row e of [E, F].
 template <class F>
 void each_row(const Tensor& shaped, const Tensor& index, F f) {
   const int64_t width = shaped.size(1);
@@ -142,7 +142,7 @@ void segment_max_backward_kernel(Cpu, const Tensor& dy, const Tensor& element, c
   const auto* from = element.data<int32_t>();
   with_real(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    // An element has one row, so no two write to one place.
+    // Each element belongs to one row, so no two threads write to one place.
     parallel_for(0, dy.size(0), kGrain / (width + 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin * width; i < end * width; ++i)
         if (from[i] >= 0) dx.mut<T>()[from[i] * width + i % width] = dy.data<T>()[i];

@@ -14,7 +14,7 @@ using cuda::store;
 // Rows as runs of U: 16 bytes, or single elements.
 template <class U>
 struct Gather {
-  int64_t runs, rows;  // of a row; of x
+  int64_t runs, rows;  // in a row; of x
   U outside;
   const U* x;
   const int64_t* index;
@@ -56,7 +56,7 @@ struct Elements {
   }
 };
 
-// An element has one row, so no two write to one place.
+// Each element belongs to one row, so no two threads write to one place.
 template <class T>
 struct Scatter {
   int64_t width;

@@ -23,7 +23,7 @@ void check_matrix(const char* op, const Csr& a, const Tensor& x) {
   check_real(op, "x", x);
   FRUGAL_CHECK(x.dim() == 2 && x.size(0) == a.cols, "[{}] expected x [{}, F], got {}", op, a.cols,
                describe(x));
-  // What runs nothing may be asked about any matrix.
+  // On meta nothing runs, so any matrix is accepted.
   FRUGAL_CHECK(x.device().type == DeviceType::meta || a.col.device() == x.device(),
                "[{}] expected the matrix on {}, got one on {}", op, x.device().str(),
                a.col.device().str());
@@ -133,7 +133,7 @@ void max_rows(const Csr& a, const Tensor& x, const Tensor& y, const Tensor& inde
       });
 }
 
-// Each source's gradient is gathered from the rows that it has an entry in.
+// The gradient of each source is gathered from the rows in which it has an entry.
 template <class T, class I>
 void max_rows_backward(const SparseMatrix& a, const Tensor& dy, const Tensor& index,
                        const Tensor& dx) {
@@ -172,7 +172,7 @@ void max_rows_backward(const SparseMatrix& a, const Tensor& dy, const Tensor& in
 
 DType index_dtype(const Csr& a) { return a.split.longest <= 256 ? DType::u8 : DType::i32; }
 
-// f(T{}, I{}) for the dtypes of values and of an index.
+// Calls f(T{}, I{}) with the types of the values and of the index.
 template <class F>
 void with_index(DType dtype, DType index, F f) {
   with_real(dtype, [&](auto t) { index == DType::u8 ? f(t, uint8_t{}) : f(t, int32_t{}); });
@@ -282,7 +282,7 @@ Tensor sparse_linear(const SparseMatrix& x, const Tensor& weight, const Tensor& 
 Tensor sparse_linear_backward_weight(const SparseMatrix& x, const Tensor& dy, const Tensor& value) {
   SpmmOptions options;
   if (value.defined()) {
-    // The entries' values in the order of the transpose.
+    // The values in the order of the transpose.
     CategoryScope scope(Category::workspace);
     options.value = Tensor::empty(value.shape(), DType::f32, value.device());
     dispatch(value.device(), [&](auto backend) {

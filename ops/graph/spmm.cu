@@ -73,7 +73,7 @@ struct Product {
 
 // ---- maxima
 
-// NaN above everything; of equal values the first.
+// A maximum and its position. NaN is above everything; of equal values the first is taken.
 struct Best {
   float value;
   int32_t at;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kMergeWarps* kWarp)
   }
 }
 
-// Each source's gradient is gathered from the rows that it has an entry in.
+// The gradient of each source is gathered from the rows in which it has an entry.
 template <class T, class I>
 struct MaxGradient {
   const int32_t *row_of, *position;

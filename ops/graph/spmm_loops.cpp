@@ -7,9 +7,9 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-// Sums stay in registers: a row's columns are walked in blocks of up to 8 vectors, and for each
-// block the row's entries. The rows of x that they name lie anywhere, so those a few entries ahead
-// are fetched meanwhile.
+// Sums stay in registers: the columns of a row are taken in blocks of up to 8 vectors, and for each
+// block the entries of the row are walked. The rows of x that the entries name may lie anywhere, so
+// rows of later entries are prefetched.
 HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOp = "batch_norm";
 
-// The dtype of statistics and parameters beside x.
+// The dtype of statistics and parameters that belong to activations of x's dtype.
 DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
 
 int64_t check_x(const Tensor& x) {
@@ -46,7 +46,7 @@ BatchNormParameters contiguous_parameters(const BatchNormParameters& p) {
           p.bias.defined() ? contiguous(p.bias) : p.bias};
 }
 
-// Running statistics are written where they lie.
+// Running statistics must be contiguous, because they are written in place.
 void check_running(std::initializer_list<std::pair<const char*, const Tensor*>> all) {
   for (const auto& [name, tensor] : all)
     FRUGAL_CHECK(!tensor->defined() || tensor->is_contiguous(),
@@ -189,7 +189,7 @@ int64_t batch_norm_slice_unit(const Shape& shape, Device device) {
 
 namespace {
 
-// x and the mask, from `begin` to before `end` of dy's leading axis, as they come.
+// A slice [begin, end) of x and the mask along the leading axis of dy.
 struct Fetched {
   Tensor x, mask;
 };
@@ -240,8 +240,8 @@ void finish_sums(const Tensor& dy, const Tensor& partial, const Tensor& sums,
   });
 }
 
-// The first pass. `gradient`: dy, contiguous. `g`: where the masked dy is written, if it is.
-// `fetched` is what remains of the last slice.
+// The first pass. `gradient`: dy, contiguous. `g`: receives the masked dy if it is defined.
+// `fetched`: holds the last slice when the pass has ended.
 BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetch,
                       const BatchNormMoments& moments, const BatchNormParameters& parameters,
                       int64_t step, bool training, Fetched& fetched) {
@@ -255,7 +255,7 @@ BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetc
   const BatchNormMoments m = contiguous_moments(moments);
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
-    fetched = {};  // the last slice goes first
+    fetched = {};  // releases the slice before the next one is made
     fetched = fetch(begin, end, true);
     dispatch(device, [&](auto backend) {
       gradient_sums_kernel(backend, gradient.slice(0, begin, end), fetched.mask, fetched.x, m.mean,
@@ -338,7 +338,7 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x
   Tensor g;
   if (want_residual) out.dresidual = g = mine ? gradient : fresh();
   out.dx = mine && !want_residual ? gradient : fresh();
-  // Masks of slices may take time to come: not twice.
+  // A slice of the mask may be costly to make, so the masked dy is kept for the second pass.
   if (!whole && mask && !g.defined()) g = out.dx;
   const Fetch fetch(dy, x, mask);
   Fetched at;

@@ -11,7 +11,7 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kChunkElements = 1 << 15;
-constexpr int64_t kColumnGrain = 512;  // channels a thread combines at least
+constexpr int64_t kColumnGrain = 512;  // channels that one thread combines at least
 
 int64_t channels(const Tensor& x) { return x.shape().back(); }
 int64_t rows_of(const Tensor& x) { return x.numel() / channels(x); }
@@ -26,7 +26,7 @@ void for_chunks(const Tensor& x, F f) {
   });
 }
 
-// Two sums per channel for every chunk, [chunks, 2, C], uninitialised.
+// Two sums for each channel of every chunk, [chunks, 2, C], uninitialised.
 Tensor chunk_sums(const Tensor& x) {
   const int64_t step = chunk_rows(kCpu, channels(x));
   CategoryScope scope(Category::workspace);
@@ -87,8 +87,9 @@ void normalize_reference(const Tensor& x, const Tensor& residual, const double* 
 
 }  // namespace
 
-// A multiple of 8; of C alone, so that sums have the same order for every thread count. On CUDA the
-// sums of a chunk go through memory: a chunk of few rows would cost too much of that.
+// A multiple of 8. On the CPU it depends only on C, so that sums have the same order for every
+// number of threads. On CUDA the sums of a chunk go through memory, so chunks of few rows would be
+// too costly.
 int64_t chunk_rows(Device device, int64_t c) {
   const int64_t least = device.type == DeviceType::cuda ? 64 : 8;
   return std::clamp<int64_t>(kChunkElements / std::max<int64_t>(c, 1) / 8 * 8, least, 512);

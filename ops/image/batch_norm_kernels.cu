@@ -2,8 +2,8 @@
 
 #include "ops/cuda/cuda_columns.h"
 
-// A thread has N columns and eight rows at a time, whose bits share a byte of the mask; four of
-// them are in flight, which leaves registers for several blocks on a multiprocessor.
+// A thread works on N columns and eight rows at a time, whose bits share a byte of the mask. Four
+// of the rows are in flight at once, which leaves registers for several blocks on a multiprocessor.
 namespace frugal::ops {
 namespace {
 
@@ -15,7 +15,8 @@ int64_t rows_of(const Tensor& x) { return x.numel() / channels(x); }
 constexpr int kPassThreads = 256;
 constexpr int kLoads = 4;
 
-// Blocks for a pass over all rows; they stride, so that what belongs to columns is read seldom.
+// The blocks of a pass over all rows. They stride over the rows, so that values of columns are read
+// rarely.
 dim3 pass_blocks(const Columns& columns, int64_t rows) {
   const int64_t wanted = ceil_div(ceil_div(rows, 8), columns.tall);
   const int64_t most = ceil_div(int64_t{multiprocessors()} * 16, columns.tiles);
@@ -28,12 +29,12 @@ template <class T>
 struct Normalize {
   const T *x, *residual;
   const float* affine;
-  uint8_t* mask;  // read or written
+  uint8_t* mask;  // an input or an output
   int64_t rows, c;
   T* y;
 };
 
-// z = (x - mean) scale + bias [+ residual], of which `kKeep` is kept.
+// z = (x - mean) scale + bias [+ residual]. `kKeep` says which part of z is kept.
 template <class T, int N, bool kResidual, Keep kKeep>
 __global__ void __launch_bounds__(kPassThreads, 2) normalize_rows(Normalize<T> p, Columns columns) {
   const Columns::Place place = columns.place();
@@ -163,7 +164,7 @@ struct ChannelMean {
   }
 };
 
-// Chunks are put together in f64, first the mean and then the squares about it: 32 columns a block.
+// Combines chunks in f64: first the mean, then the squares about it. A block takes 32 columns.
 template <class T>
 __global__ void __launch_bounds__(kWarp* kSumLanes)
     combine_moments(const T* x, const float* sums, Chunks chunks, double* mean, double* variance) {
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
     if (pass == 0)
       mean[column] = value;
     else
-      variance[column] = value < 0 ? 0 : value;  // NaN stays
+      variance[column] = value < 0 ? 0 : value;  // NaN stays NaN
   }
 }
 

@@ -18,10 +18,10 @@ constexpr const char* kBackward = "conv2d backward";
 
 bool in_range(int64_t value, int64_t least) { return value >= least && value <= INT32_MAX; }
 
-// oneDNN's batch-reduced matrix kernels, by the name of an implementation.
+// Whether the name of an implementation is one of oneDNN's batch-reduced matrix kernels.
 bool is_matrix_kernel(const std::string& name) { return name.starts_with("brg"); }
 
-// One convolution in oneDNN's terms: extents as NCHW and [G,] K, C, R, S, layouts as ours.
+// A convolution in oneDNN's terms: extents as NCHW and [G,] K, C, R, S, with our layouts.
 struct Problem {
   std::vector<int64_t> x, w, y, strides, dilates, padding, padding_after;
   bool grouped = false;
@@ -38,7 +38,8 @@ struct Problem {
       w[0] /= o.groups;
       w.insert(w.begin(), o.groups);
     }
-    // What the last window leaves over is cut off: a smaller padding after.
+    // Rows and columns that no whole window covers are cut off: the padding after the image gets
+    // smaller.
     for (size_t i = 0; i < 2; ++i) {
       const int64_t window = o.dilation[i] * (ws[static_cast<int>(i) + 1] - 1) + 1;
       padding_after.push_back((ys[static_cast<int>(i) + 1] - 1) * o.stride[i] + window -
@@ -46,8 +47,8 @@ struct Problem {
     }
   }
 
-  // oneDNN cuts less than a stride off the image; output padding of a dilated transposed
-  // convolution may ask for more.
+  // oneDNN cuts off less than a stride. A dilated transposed convolution with output padding may
+  // need more; then plain loops run.
   bool takes_loops() const {
     return padding_after[0] <= -strides[0] || padding_after[1] <= -strides[1];
   }
@@ -67,11 +68,12 @@ struct Problem {
 
   dnnl::convolution_forward::primitive_desc forward(bool bias) const {
     using P = dnnl::convolution_forward;
-    // Measured: a matrix kernel one register wide loses to the direct one, up to 2.5 times.
+    // Measured: a matrix kernel that is one register wide is up to 2.5 times slower than the direct
+    // kernel.
     onednn::Wanted wanted;
     if (!grouped && y[1] <= 16)
       wanted = [](const std::string& name) { return name.starts_with("jit"); };
-    // Training and inference propagation differ in nothing for convolutions.
+    // For convolutions, training and inference propagation are the same.
     if (bias)
       return onednn::describe_primitive<P>(
           wanted, prop_kind::forward_training, algorithm::convolution_direct, x_desc(), w_any(),
@@ -89,8 +91,8 @@ struct Problem {
   }
 };
 
-// The convolution from dy to dx: without strides and groups, backward in the input is a forward
-// convolution with the channels swapped and the window turned.
+// The convolution from dy to dx. Without strides and groups, the gradient of the input is a forward
+// convolution with channels swapped and the window rotated by 180 degrees.
 std::optional<Problem> adjoint(const Problem& p) {
   if (p.grouped || p.strides[0] != 1 || p.strides[1] != 1) return std::nullopt;
   Problem a = p;
@@ -105,8 +107,9 @@ std::optional<Problem> adjoint(const Problem& p) {
   return a;
 }
 
-// A plan that reads dy as DNNL_ARG_SRC and writes dx as DNNL_ARG_DST, where it is the faster form:
-// oneDNN 2 has matrix kernels for forward convolutions only, almost twice as fast from 32 channels.
+// A plan that reads dy as DNNL_ARG_SRC and writes dx as DNNL_ARG_DST, if that is faster. oneDNN 2
+// has matrix kernels only for forward convolutions; from 32 channels on they are almost twice as
+// fast.
 std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& backward_name) {
   const std::optional<Problem> a = adjoint(p);
   if (!a || a->y[1] < 32 || is_matrix_kernel(backward_name)) return std::nullopt;
@@ -118,9 +121,9 @@ std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& ba
   return plan;
 }
 
-// oneDNN gathers the pixels that a 1x1 window with a stride meets; of a number of channels that is
-// no multiple of 16 it writes beyond its scratchpad (2.6, the weight's gradient). Those are
-// gathered here.
+// For a 1x1 window with a stride, oneDNN gathers the pixels that are used. With a number of
+// channels that is not a multiple of 16 it writes beyond its scratchpad (2.6, gradient of the
+// weight). So these pixels are gathered here.
 bool skips_pixels(const Shape& weight, const Conv2dOptions& o) {
   return weight[1] == 1 && weight[2] == 1 && weight[3] % 16 != 0 && o.padding == Pair{0, 0} &&
          o.stride != Pair{1, 1};
@@ -137,7 +140,7 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
                    const Conv2dOptions& o) {
   if (y.numel() == 0) return;
   if (x.dtype() == DType::f64) return reference::conv2d<double>(y, x, weight, bias, o);
-  if (x.numel() == 0) return reference::conv2d<float>(y, x, weight, bias, o);  // the bias alone
+  if (x.numel() == 0) return reference::conv2d<float>(y, x, weight, bias, o);  // only the bias
   const Problem p(x.shape(), weight.shape(), y.shape(), o);
   if (p.takes_loops()) return reference::conv2d<float>(y, x, weight, bias, o);
   onednn::guarded("conv2d", [&] {

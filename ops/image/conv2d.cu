@@ -11,7 +11,7 @@ namespace {
 
 using namespace frugal::cuda;
 
-// Loops, for what cuDNN has no engine for. Sums are f32, in one order.
+// Plain loops for convolutions that cuDNN has no engine for. Sums are f32, in a fixed order.
 struct Extents {
   int64_t n, h, w, c, k, r, s, oh, ow, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int64_t in, out;  // channels of one group
@@ -36,7 +36,7 @@ struct Extents {
         out(weight[0] / o.groups) {}
 };
 
-// The output row or column whose window has `at` as its element `tap`; -1 for none.
+// The output row or column whose window has `at` at position `tap`; -1 if there is none.
 __device__ __forceinline__ int64_t window_of(int64_t at, int64_t tap, int64_t pad, int64_t dilation,
                                              int64_t stride, int64_t end) {
   const int64_t reach = at + pad - tap * dilation;
@@ -93,7 +93,7 @@ struct BackwardInput {  // f(i) for each element of dx
   }
 };
 
-// A block for each element of dweight: its threads share the images' pixels.
+// One block for each element of dweight; its threads share the pixels of the images.
 template <class T>
 __global__ void backward_weight_kernel(Extents e, const T* dy, const T* x, float* dweight) {
   for (int64_t i = blockIdx.x; i < e.k * e.r * e.s * e.in; i += gridDim.x) {
@@ -122,8 +122,8 @@ cudnn::Convolution problem(cudnn::Pass pass, const Tensor& x, const Shape& weigh
   return p;
 }
 
-// Whether y has the extents that cuDNN computes. A transposed convolution's output padding may ask
-// for an image of which the last windows see nothing.
+// Whether y has the extents that cuDNN computes. With output padding, a transposed convolution may
+// have an image whose last rows or columns no window reaches.
 bool fits(const Shape& x, const Shape& weight, const Shape& y, const Conv2dOptions& o) {
   return conv2d_shape("conv2d", x, weight, o) == y;
 }
@@ -145,7 +145,8 @@ void conv2d_kernel(Cuda, const Tensor& y, const Tensor& x, const Tensor& weight,
   if (fits(x.shape(), w.shape(), y.shape(), o)) {
     cudnn::Convolution p = problem(cudnn::Pass::forward, x, w.shape(), y, o);
     p.bias = bias.defined();
-    const Tensor row = cuda::in_dtype(bias, y.dtype());  // what fused engines want
+    const Tensor row = cuda::in_dtype(bias, y.dtype());  // fused engines want the bias as a row in
+                                                         // the dtype of y
     if (cudnn::convolve(p, {x.raw(), w.raw(), y.raw(), p.bias ? row.raw() : nullptr})) return;
     if (p.bias) {
       p.bias = false;

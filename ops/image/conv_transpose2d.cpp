@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kOp = "conv_transpose2d";
 constexpr const char* kBackward = "conv_transpose2d backward";
 
-// The convolution whose adjoint this is: from our output's shape to our input's.
+// The convolution whose adjoint this is. It maps the shape of our output to the shape of our input.
 Conv2dOptions adjoint(const ConvTranspose2dOptions& o) {
   return {o.stride, o.padding, o.dilation, o.groups};
 }
@@ -54,7 +54,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   check_beside(kOp, x, {&weight, &bias});
   const Shape shape = output_shape(kOp, x.shape(), weight.shape(), options);
   if (bias.defined()) check_shape(kOp, "bias", bias, {shape[3]});
-  // The convolution [K] -> [C] has exactly this weight, [C, R, S, K/groups].
+  // The convolution from K to C channels has exactly this weight, [C, R, S, K/groups].
   const Tensor in = contiguous(x), w = contiguous(weight);
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) {

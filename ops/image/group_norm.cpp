@@ -9,15 +9,16 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 
-// Sums go over channels first, [C] a sample, and then over the channels of a group: loops run along
-// memory. They are in f64 over chunks of rows, so that many pixels lose no digits.
+// Sums are taken for each channel of a sample first, [C], and then over the channels of a group, so
+// that loops run along memory. They are f64 over chunks of rows, so images with many pixels lose no
+// digits.
 namespace frugal::ops {
 namespace {
 
 constexpr int64_t kChunkRows = 64;
 
 struct Extents {
-  int64_t n, rows, channels, groups, width;  // width: channels of a group
+  int64_t n, rows, channels, groups, width;  // width: channels in a group
 };
 
 Extents extents_of(const Tensor& x, const Tensor& invstd) {
@@ -25,7 +26,7 @@ Extents extents_of(const Tensor& x, const Tensor& invstd) {
   return {n, n == 0 ? 0 : x.numel() / n / c, c, groups, c / groups};
 }
 
-// Per channel: to[k] = sum of f(row, k) over a sample's rows.
+// For each channel k: to[k] = sum of f(row, k) over the rows of a sample.
 template <class T, class F>
 void sum_rows(const Extents& e, std::vector<double>& to, F f) {
   to.assign(static_cast<size_t>(e.channels), 0.0);
@@ -47,7 +48,7 @@ double sum_group(const std::vector<double>& channels, const Extents& e, int64_t 
   return sum;
 }
 
-// A number of each group, repeated for its channels.
+// The number of each group, repeated for all channels of the group.
 template <class T>
 void spread(const T* of_groups, const Extents& e, std::vector<T>& to) {
   to.resize(static_cast<size_t>(e.channels));
@@ -90,7 +91,7 @@ void write(const T* x, const Extents& e, const T* mean, const T* invstd, const T
     }
 }
 
-// Of one sample. terms [2, C]: its sums of dy and dy xhat.
+// Sums of one sample. terms [2, C]: dy and dy xhat.
 template <class T>
 void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, const T* invstd,
                      const T* weight, T* dx, double* terms) {
@@ -131,7 +132,7 @@ void sample_backward(const T* dy, const T* x, const Extents& e, const T* mean, c
     }
 }
 
-// The dtype of statistics and parameters beside x.
+// The dtype of statistics and parameters that belong to activations of x's dtype.
 DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
 
 void check_group_norm(const char* op, const Tensor& x, int64_t groups, const Tensor& weight,

@@ -2,15 +2,15 @@
 
 #include "ops/cuda/cuda_columns.h"
 
-// Sums go over the rows of a chunk of a sample first, column by column, and then over the chunks
-// and the columns of a group, in f64.
+// Sums are taken over the rows of a chunk of a sample first, column by column, and then, in f64,
+// over the chunks and the columns of a group.
 namespace frugal::ops {
 namespace {
 
 using namespace cuda;
 
 struct Groups {
-  int64_t count, width;  // of a sample; channels of each
+  int64_t count, width;  // count: groups of a sample; width: channels of a group
 };
 
 Chunks chunks_of(const Tensor& x) {
@@ -23,7 +23,7 @@ Groups groups_of(const Tensor& x, const Tensor& invstd) {
 
 constexpr int kGroupThreads = 128;
 
-// A block for each group of each sample: the mean, then the squares about it.
+// One block for each group of each sample: first the mean, then the squares about it.
 template <class T>
 __global__ void __launch_bounds__(kGroupThreads)
     combine_groups(const T* x, const float* sums, Chunks chunks, Groups groups, double eps,
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   }
 }
 
-// A number of each group, for the channels from `column` on.
+// The number of each group, for N channels from `column` on.
 template <int N>
 __device__ __forceinline__ Floats<N> of_groups(const float* value, const Groups& groups,
                                                int64_t sample, int64_t column) {
@@ -78,7 +78,7 @@ struct GroupMean {
 
 constexpr int kPassThreads = 256;
 
-// A chunk of a sample for each block; where `dy` is given dx is written, else y.
+// One block for each chunk of a sample. If `dy` is given it writes dx, else y.
 template <class T>
 struct Pass {
   const T *x, *dy;

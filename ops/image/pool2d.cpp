@@ -29,7 +29,7 @@ simd::PoolImage image_of(const Shape& x, const Shape& y, const Pool2dOptions& op
   return {x[1], x[2], y[1], y[2], x[3], options};
 }
 
-// Rows that one thread should take at least, where each reads `elements`.
+// Rows that one thread should take at least, if each row reads `elements`.
 int64_t grain(int64_t elements) {
   return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(elements, 1));
 }
@@ -40,7 +40,7 @@ void with_index(const Tensor& index, F f) {
   f(int32_t{});
 }
 
-// The plain loops: f64, and windows whose index needs more than a byte.
+// The plain loops, for f64 and for windows whose index needs more than a byte.
 template <class T, class Index>
 void max_pool(const Tensor& x, const Pool2dOptions& o, const Tensor& y, const Tensor& index) {
   const Shape &xs = x.shape(), &ys = y.shape();
@@ -76,7 +76,7 @@ void max_pool_backward(const Tensor& dy, const Tensor& index, const Pool2dOption
                        const Tensor& dx) {
   const Shape &xs = dx.shape(), &ys = dy.shape();
   const int64_t c = xs[3];
-  // One image a task: windows of one image may overlap.
+  // One task for each image, because windows of one image may overlap.
   parallel_for(0, xs[0], 1, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       T* image = dx.mut<T>() + n * xs[1] * xs[2] * c;

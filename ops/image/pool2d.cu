@@ -9,7 +9,7 @@
 namespace frugal::ops {
 namespace {
 
-// A thread has kWidth channels of one pixel.
+// The place of a thread: kWidth channels of one pixel.
 struct Place {
   int64_t n, h, w, channel;
 };
@@ -67,7 +67,7 @@ struct MaxPool {
   }
 };
 
-// Of a pixel: the sum over the windows that hold it, in their order.
+// The gradient of a pixel: the sum over the windows that hold it, in their order.
 template <class T, int kWidth, class Index>
 struct MaxPoolGradient {
   Extents s;

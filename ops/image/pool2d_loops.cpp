@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kStrip = 64;  // channels at a time: values and cells stay in L1
+constexpr int64_t kStrip = 64;  // channels at a time, so that values and cells stay in the L1 cache
 
 void MaxPoolRow(const PoolImage& m, const float* HWY_RESTRICT x, int64_t oh, float* HWY_RESTRICT y,
                 uint8_t* HWY_RESTRICT index) {
@@ -61,7 +61,7 @@ void MaxPoolBackwardRow(const PoolImage& m, const float* HWY_RESTRICT dy,
                         const uint8_t* HWY_RESTRICT index, int64_t h, float* HWY_RESTRICT dx) {
   const Pool2dOptions& o = m.options;
   std::fill_n(dx, m.w * m.c, 0.0f);
-  // The windows whose row r is this row: oh * stride - padding + r == h.
+  // Finds the windows in which row r of the window is this row: oh * stride - padding + r == h.
   const int64_t shifted = h + o.padding[0];
   const int64_t first = std::max<int64_t>(0, (shifted - o.kernel[0]) / o.stride[0]);
   for (int64_t oh = first; oh < m.out_h && oh * o.stride[0] <= shifted; ++oh) {

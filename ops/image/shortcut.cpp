@@ -10,8 +10,8 @@
 namespace frugal::ops {
 namespace {
 
-// Calls f(coarse pixel, fine pixel) for every pixel of `coarse` [N, OH, OW, ...] and the one of
-// `fine` it comes from.
+// Calls f(coarse pixel, fine pixel) for every pixel of `coarse` [N, OH, OW, ...] and the pixel of
+// `fine` from which it is taken.
 template <class F>
 void for_pixels(const Shape& coarse, const Shape& fine, int64_t stride, F f) {
   parallel_for(0, coarse[0] * coarse[1], 4, [&](int64_t begin, int64_t end) {

@@ -5,7 +5,7 @@
 namespace frugal::ops {
 namespace {
 
-// Coarse pixels [N, OH, OW] and the fine ones [N, H, W] that they come from.
+// Coarse pixels [N, OH, OW], and the fine pixels [N, H, W] from which they are taken.
 struct Pixels {
   int64_t out_h, out_w, h, w, stride;
 

@@ -14,17 +14,17 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kColumns = 64;     // of a thread's columns at once
+constexpr int64_t kColumns = 64;     // columns that a thread takes at once
 constexpr int64_t kGrain = 1 << 14;  // elements
 
 double square(double x) { return x * x; }
 
-// Rows of at least kGrain elements together.
+// So many rows hold at least kGrain elements together.
 int64_t rows_at_once(int64_t cols) {
   return std::max<int64_t>(1, kGrain / std::max<int64_t>(cols, 1));
 }
 
-// r and c from the gradient's squares: each is added up in order by one thread.
+// Updates r and c from the squares of the gradient. One thread adds each of them, in order.
 template <class T>
 void average_squares(const T* g, T* r, T* c, int64_t rows, int64_t cols, double beta,
                      double floor) {
@@ -52,7 +52,7 @@ void average_squares(const T* g, T* r, T* c, int64_t rows, int64_t cols, double 
   });
 }
 
-// 1 / sqrt(x / mean), of each element.
+// to[i] = 1 / sqrt(x[i] / mean).
 template <class T>
 std::vector<T> inverse_roots(const T* x, int64_t n, double mean) {
   std::vector<T> roots(static_cast<size_t>(n));
@@ -61,7 +61,7 @@ std::vector<T> inverse_roots(const T* x, int64_t n, double mean) {
   return roots;
 }
 
-// The direction of row i is g of_row[i] of_column; the update of the whole parameter.
+// The direction of element (i, j) is g of_row[i] of_column[j]. Updates the whole parameter.
 template <class T>
 void update(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>& of_column,
             double scale, const AdafactorStep& step) {
@@ -100,7 +100,7 @@ void update(const AdafactorUpdate& all) {
   sum_of_squares_kernel(Cpu{}, parameter, squares);
   const double size = std::sqrt(squares / static_cast<double>(n));
   double scale = 1;
-  // NaN stays: max would pass over it.
+  // NaN must stay NaN, and std::max would ignore it.
   if (step.scale_parameter) scale = std::isnan(size) ? size : std::max(step.least_scale, size);
   const double beta = 1 - std::pow(static_cast<double>(step.step), -step.decay_rate);
   with_real(parameter.dtype(), [&](auto zero) {

@@ -1,7 +1,8 @@
-// All parameters at once. With z = g^2, a parameter is cut into tiles:
-//   1  of each tile, sums of z by row and by column, and of p^2
+// Updates all parameters at once. With z = g^2, a parameter is cut into tiles. The five launches
+// compute:
+//   1  for each tile, the sums of z by row and by column, and of p^2
 //   2  r and c from these, and their inverse roots
-//   3  of each tile, the sum of z / (r c): the direction's squares but for the mean of r
+//   3  for each tile, the sum of z / (r c): the squares of the direction, up to the mean of r
 //   4  a rate for each parameter
 //   5  p -= rate g / sqrt(r c)
 // A parameter without r is a matrix of one row.
@@ -19,7 +20,7 @@ namespace {
 using cuda::kWarp;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kDeep = 8, kWide = 4;  // rows of a warp, columns of a lane
+constexpr int kDeep = 8, kWide = 4;  // rows that a warp takes, columns that a lane takes
 constexpr int kTileRows = kWarps * kDeep, kTileCols = kWarp * kWide;
 
 struct Row {
@@ -27,8 +28,9 @@ struct Row {
   const float* g;
   float *r, *c;
   int64_t rows, cols;
-  int64_t first_tile, first_run;  // runs: of kThreads rows and columns
-  // Where its sums by row (one for each tile across) and by column (down), and its roots, begin.
+  int64_t first_tile, first_run;  // a run has kThreads rows and columns
+  // Where the sums by row (one for each tile across) and by column (one for each tile down) and the
+  // roots of this parameter begin.
   int64_t row_sums, column_sums, roots;
   double beta, floor, lr, clip, least_scale;
   float keep;
@@ -45,7 +47,7 @@ struct Table {
 };
 static_assert(sizeof(Table) <= 32000 + 64);
 
-// The row whose tiles, or runs, hold `index`.
+// The row of the table whose tiles, or runs, hold `index`.
 __device__ __forceinline__ int find(const Table& table, int64_t Row::*first, int64_t index) {
   int low = 0, high = table.rows - 1;
   while (low < high) {
@@ -58,8 +60,8 @@ __device__ __forceinline__ int find(const Table& table, int64_t Row::*first, int
   return low;
 }
 
-// f(k, i, j) for a thread's elements [i, j], its k-th column; done(i) after each
-// row, by whole warps.
+// Calls f(k, i, j) for the elements [i, j] of a thread, where j is its k-th column, and done(i)
+// after each row. Whole warps make these calls together.
 template <class F, class Done>
 __device__ __forceinline__ void for_tile(const Row& row, int64_t tile, const F& f,
                                          const Done& done) {
@@ -105,7 +107,7 @@ __global__ void squares_kernel(const Argument argument, double* sums, double* of
           if (lane == 0) sums[row.row_sums + right * row.rows + i] = along;
           along = 0;
         });
-    parameter = cuda::block_sum(parameter);  // the tile before has been read, too
+    parameter = cuda::block_sum(parameter);  // the values of the previous tile have been read, too
     if (thread == 0) of_parameter[at] = parameter;
     for (int k = 0; k < kWide; ++k) columns[warp][lane + k * kWarp] = column[k];
     __syncthreads();
@@ -167,7 +169,7 @@ __global__ void directions_kernel(const Argument argument, const float* roots,
   }
 }
 
-// rates[row]: what g / sqrt(r c) is multiplied with.
+// rates[row]: the factor of g / sqrt(r c).
 template <class Argument>
 __global__ void rates_kernel(const Argument argument, const double* of_parameter,
                              const double* of_direction, double* rates) {
@@ -214,7 +216,7 @@ __global__ void apply_kernel(const Argument argument, const float* roots, const 
         [&](int, int64_t i, int64_t j) {
           const auto factor = static_cast<float>(rate * static_cast<double>(of_row[i]));
           float& p = row.p[i * row.cols + j];
-          // Spelled out: the kernels of run and of recorded steps must round alike.
+          // Written as fmaf: the kernels of ordinary steps and of recorded steps must round alike.
           p = fmaf(row.keep, p, -factor * row.g[i * row.cols + j] * of_column[j]);
         },
         [](int64_t) {});

@@ -14,7 +14,7 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements
-constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added apart
+constexpr int64_t kChunk = 1 << 12;  // elements whose squares are added in one sum
 
 void check_step(const char* op, Device device, const Tensor& parameter, const Tensor& gradient,
                 const Tensor& m, const Tensor& v, const AdamStep& step) {
@@ -96,7 +96,7 @@ void average_into_kernel(Cpu, const std::vector<Average>& averages, double share
 
 namespace {
 
-// Checks, has the backend's kernel update all, and says what was written.
+// Checks all updates, runs the kernel of the backend, and raises the versions of written tensors.
 template <class Update, class Kernel>
 void run_steps(const char* op, std::vector<Update> updates, const Kernel& kernel) {
   if (updates.empty()) return;

@@ -9,7 +9,7 @@ namespace {
 
 using Factors = AdamFactors<float>;
 
-struct Adam {  // parameter, gradient, m, v
+struct Adam {  // tensors: parameter, gradient, m, v
   using Factors = AdamFactors<float>;
   static constexpr int kTensors = 4;
   static constexpr unsigned kWritten = 0b1101;
@@ -18,7 +18,7 @@ struct Adam {  // parameter, gradient, m, v
   }
 };
 
-struct Approach {  // average, value
+struct Approach {  // tensors: average, value
   using Factors = float;
   static constexpr int kTensors = 2;
   static constexpr unsigned kWritten = 0b01;
@@ -32,7 +32,7 @@ struct LambFactors {
 };
 using LambTable = cuda::TensorTable<4, LambFactors>;  // parameter, gradient, m, v
 
-// Updates the moments, and adds up |p|^2 and |u|^2 of each chunk.
+// Updates the moments, and adds |p|^2 and |u|^2 for each chunk.
 template <class Argument>
 __global__ void lamb_moments_kernel(const Argument argument, double* partial) {
   const LambTable* table = cuda::value_of(argument);
@@ -55,7 +55,7 @@ __global__ void lamb_moments_kernel(const Argument argument, double* partial) {
   }
 }
 
-// p -= lr |p| / |u| u, where that ratio is to be taken and is a number above 0.
+// p -= lr |p| / |u| u; where the ratio is not wanted or is no number above 0, p -= lr u.
 template <class Argument>
 __global__ void lamb_update_kernel(const Argument argument, const double* totals) {
   const LambTable* table = cuda::value_of(argument);

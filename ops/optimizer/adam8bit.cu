@@ -9,7 +9,7 @@ namespace {
 
 using cuda::kStateRun;
 
-// What is updated: as in cuda_tensors.h, a chunk being a block of the state.
+// One tensor's update, as in cuda_tensors.h. A chunk is a block of the state.
 struct Row {
   float* p;
   const float* g;
@@ -57,7 +57,7 @@ __global__ void update_packed_kernel(const Argument argument) {
       m[k] = cuda::state_value(m_values[m_codes[k]], m_scale);
       v[k] = cuda::state_value(v_values[v_codes[k]], v_scale);
       adam_element(row.factors, values[k], gradients[k], m[k], v[k]);
-      // What lies behind the end must not count.
+      // Elements after the last one must not change the scale of the block.
       if (k >= count) m[k] = v[k] = 0;
     }
     const float new_m = cuda::encode_run(m, table.with_sign, nullptr, at, m_codes);

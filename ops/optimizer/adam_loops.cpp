@@ -1,6 +1,6 @@
 #include "ops/optimizer/adam_loops.h"
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/optimizer/adam_loops.cpp"
@@ -14,8 +14,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Factors = AdamFactors<float>;
 
-// Calls f(d, i): whole vectors, then single elements. No product goes into a plain sum: compilers
-// fuse the two in whole vectors only, and results would depend on an element's place.
+// Calls f(d, i) for whole vectors, then for single elements. f must not add a product with a plain
+// sum: compilers fuse the two only in whole vectors, so results would depend on an element's place.
 template <class F>
 HWY_INLINE void for_elements(int64_t n, F f) {
   const hn::ScalableTag<float> wide;

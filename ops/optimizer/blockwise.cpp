@@ -12,7 +12,7 @@
 namespace frugal::ops {
 namespace {
 
-constexpr int64_t kBlocks = 32;  // at least so many for a thread
+constexpr int64_t kBlocks = 32;  // blocks for each thread at least
 constexpr int kDecades = 7;
 
 std::array<float, 256> make_values(StateMap map) {
@@ -35,7 +35,7 @@ std::array<float, 256> make_values(StateMap map) {
 
 int64_t blocks_of(int64_t n) { return (n + kStateBlock - 1) / kStateBlock; }
 
-// Calls f(block, its first element, its elements).
+// Calls f(block, its first element, its number of elements).
 template <class F>
 void for_blocks(int64_t n, F f) {
   parallel_for(0, blocks_of(n), kBlocks, [&](int64_t begin, int64_t end) {
@@ -74,7 +74,7 @@ void dequantize_blockwise_kernel(Cpu, const BlockwiseState& state, const Tensor&
 }
 
 BlockwiseState blockwise_zeros(int64_t n, StateMap map, Device device) {
-  // The scales make them zeros, whatever number byte 0 stands for.
+  // A scale of 0 makes all elements 0, whatever byte 0 stands for.
   return {Tensor::zeros({n}, DType::u8, device), Tensor::zeros({blocks_of(n)}, DType::f32, device),
           map};
 }

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/optimizer/blockwise_loops.cpp"
@@ -32,7 +32,7 @@ HWY_ATTR float LargestMagnitude(const float* x, int64_t n) {
   for (; i + lanes <= n; i += lanes) {
     const auto a = hn::Abs(hn::LoadU(d, x + i));
     top = hn::Max(top, a);
-    wrong = hn::MulAdd(a, hn::Zero(d), wrong);  // NaN of what is not finite
+    wrong = hn::MulAdd(a, hn::Zero(d), wrong);  // becomes NaN if an element is not finite
   }
   float most = hn::GetLane(hn::MaxOfLanes(d, top));
   float bad = hn::GetLane(hn::SumOfLanes(d, wrong));
@@ -44,9 +44,11 @@ HWY_ATTR float LargestMagnitude(const float* x, int64_t n) {
   return bad == 0 ? most : std::numeric_limits<float>::quiet_NaN();
 }
 
-// A magnitude lies in the decade whose first middle it has reached, and there at `at` parts from
-// that middle: at its whole part, or as far on as `share` says. Behind a decade's last middle the
-// next number is 3 parts away, that of the next decade; behind the very last, half a part: 1.
+// Finds the number for a magnitude. The magnitude lies in the last decade whose first middle it has
+// reached. `at` is its distance from that middle, in parts of the decade. It takes the whole part
+// of `at`, or one more if `share` says so. After the last middle of a decade, the next number is
+// the first middle of the next decade, 3 parts away. After the very last middle the next number is
+// 1, half a part away.
 template <class D>
 HWY_INLINE void codes_of(D d, const float* x, float scale, const Decades& decades, bool positive,
                          const uint16_t* random, uint8_t* codes) {
@@ -71,7 +73,7 @@ HWY_INLINE void codes_of(D d, const float* x, float scale, const Decades& decade
   const auto below_all = hn::Lt(a, hn::Set(d, decades.first[0]));
   auto share = hn::IfThenElse(hn::Ge(at, last), hn::Mul(rest, stretch), rest);
   share = hn::IfThenElse(below_all, hn::Mul(a, hn::Set(d, 1 / decades.first[0])), share);
-  // Numbers before the decade's: 0 and those of all lower decades.
+  // The numbers before this decade: 0 and the numbers of all lower decades.
   auto number = hn::Add(positive ? last : parts, whole);
   number = hn::IfThenElse(below_all, hn::Zero(d), number);
   auto bar = hn::Set(d, 0.5f);
@@ -81,10 +83,10 @@ HWY_INLINE void codes_of(D d, const float* x, float scale, const Decades& decade
   }
   number = hn::Add(number, hn::IfThenElse(hn::Lt(bar, share), one, hn::Zero(d)));
   if (positive) {
-    // What is above 0 stays so; what is below is taken for 0.
+    // A value above 0 keeps a number above 0; a value below 0 is taken as 0.
     number = hn::IfThenElse(hn::Gt(value, hn::Zero(d)), hn::Max(number, one), hn::Zero(d));
   } else {
-    // There is no -1.
+    // The map has no -1.
     const auto negative = hn::Neg(hn::Min(number, hn::Set(d, 127.0f)));
     number =
         hn::Add(hn::IfThenElse(hn::Lt(value, hn::Zero(d)), negative, number), hn::Set(d, 127.0f));

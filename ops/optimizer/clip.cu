@@ -43,7 +43,7 @@ __global__ void clip_tensors_kernel(const Table table, const double* norm, doubl
                                  [&](float(&x)[1]) { x[0] *= factor; });
 }
 
-// One block.
+// Runs in one block.
 template <class T>
 __global__ void flag_kernel(const float* loss, const T* target, int64_t n, T ignored,
                             const double* norm, uint8_t* flag) {

@@ -14,7 +14,7 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements
-constexpr int64_t kSums = 8;         // side by side, so that no addition waits for the last
+constexpr int64_t kSums = 8;         // separate sums, so that no addition waits for the one before
 
 // Calls f(begin, end, T{}) over ranges of a real tensor.
 template <class F>

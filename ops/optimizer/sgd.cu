@@ -15,7 +15,7 @@ SgdFactors factors_of(const SgdStep& step) {
           step.nesterov ? 1.0f : 0.0f, step.nesterov ? momentum : 1.0f};
 }
 
-struct Plain {  // parameter, gradient
+struct Plain {  // tensors: parameter, gradient
   using Factors = SgdFactors;
   static constexpr int kTensors = 2;
   static constexpr unsigned kWritten = 0b01;
@@ -23,7 +23,7 @@ struct Plain {  // parameter, gradient
     v[0] -= f.lr * (v[1] + f.decay * v[0]);
   }
 };
-struct Momentum {  // parameter, gradient, velocity
+struct Momentum {  // tensors: parameter, gradient, velocity
   using Factors = SgdFactors;
   static constexpr int kTensors = 3;
   static constexpr unsigned kWritten = 0b101;

@@ -30,7 +30,7 @@ double dot(const double* a, const double* b, int64_t n) {
   return sum;
 }
 
-// The scores of query t, [S].
+// Computes the scores of query t, [S].
 void scores_of(const AttentionProblem& p, int64_t n, int64_t head, int64_t t, double* to) {
   for (int64_t s = 0; s < p.s; ++s) {
     to[s] = p.options.scale * dot(row(p.q, n, t, head), row(p.k, n, s, head), p.d);
@@ -86,7 +86,7 @@ AttentionOutput empty_output(const AttentionProblem& p) {
           Tensor::empty({p.n, p.heads, p.t}, sums, p.q.device())};
 }
 
-// The formulas: ops/sequence/attention_tiles.cpp.
+// ops/sequence/attention_tiles.cpp has the formulas.
 void backward_reference(const Tensor& dy, const AttentionProblem& p, AttentionOutput out,
                         const AttentionGradients& to) {
   if (!out.y.defined()) {
@@ -124,12 +124,12 @@ void backward_reference(const Tensor& dy, const AttentionProblem& p, AttentionOu
 
 constexpr const char* kName = "attention";
 
-// Rows of D numbers that lie together.
+// x, or a copy of it whose rows of D numbers are contiguous.
 Tensor with_dense_rows(const Tensor& x) {
   return x.strides()[3] == 1 || x.size(3) == 1 ? x : contiguous(x);
 }
 
-// What is added to scores, in the dtype of sums.
+// A mask or bias in the dtype of the sums.
 Tensor as_added(const Tensor& x) {
   return contiguous(x.dtype() == DType::bf16 ? cast(x, DType::f32) : x);
 }

@@ -5,14 +5,15 @@ namespace frugal::ops {
 namespace cuda {
 namespace {
 
-// y unless it is null, and lse; with dy, delta = <dy, y>.
+// Writes y (unless it is null) and lse; given dy, also delta = <dy, y>.
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
     forward_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
                    Rows<typename Tiles::Element> y) {
   using T = typename Tiles::Element;
   const Place at(tiles, p.heads);
-  const int64_t t = (tiles - 1 - at.tile) * Tiles::kRows;  // causal: the longest first
+  const int64_t t = (tiles - 1 - at.tile) * Tiles::kRows;  // with a causal mask, the tiles with the
+                                                           // most keys begin first
   const Shared<Tiles> shared(1, 2);
   load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t, p.d,
                                  p.packs);
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   for (int i = 0; i < Tiles::kMine; ++i) top[i] = kHidden, total[i] = 0;
   const int64_t end = end_of_keys(p, t, Tiles::kRows);
   for (int64_t s = 0; s < end; s += Tiles::kCols) {
-    __syncthreads();  // the last tiles have been read
+    __syncthreads();  // the previous tiles have been read
     load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s,
                                    p.d, p.packs);
     load_tile<Tiles, Tiles::kCols>(shared.cols[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s,
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     mask_scores<Tiles, false>(p, at, t, s, x);
 #pragma unroll
     for (int i = 0; i < Tiles::kMine; ++i) {
-      float most = top[i];  // NaN may be passed over: the exponentials carry it into the sum
+      float most = top[i];  // may ignore NaN, because the exponentials carry it into the sum
 #pragma unroll
       for (int j = 0; j < Tiles::kWide; ++j) most = fmaxf(most, x[i][j]);
       most = across_row<Tiles>(most, [](float a, float b) { return fmaxf(a, b); });
@@ -98,7 +99,8 @@ void attention_forward(const AttentionProblem& p, const Tensor& y, const Tensor&
 
 namespace {
 
-// What cuDNN's fused engines know. Its causal mask counts keys from the first, ours from the last.
+// Whether cuDNN's fused engines fit the problem, and if so computes it. Their causal mask counts
+// keys from the first, ours from the last.
 bool attend_by_cudnn(const AttentionProblem& p, const AttentionOutput& out) {
   const AttentionOptions& o = p.options;
   if (p.q.dtype() != DType::bf16 || p.keep.defined() || p.added.defined() || p.bias.defined() ||

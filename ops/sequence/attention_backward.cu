@@ -8,7 +8,7 @@ namespace {
 
 using namespace cuda;
 
-// delta = <dy, y> of each row, a warp each.
+// delta = <dy, y> of each row, with one warp for each row.
 template <class T>
 __global__ void delta_kernel(Problem<T> p, Rows<const T> y, int64_t rows) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -22,7 +22,8 @@ __global__ void delta_kernel(Problem<T> p, Rows<const T> y, int64_t rows) {
   }
 }
 
-// lse and delta of a thread's queries; of rows that are not there, what gives 0.
+// lse and delta of the queries of a thread. Rows beyond the last get values that make their
+// gradients 0.
 template <class A>
 struct Stats {
   float lse[A::kQueryParts], delta[A::kQueryParts];
@@ -38,8 +39,8 @@ struct Stats {
   }
 };
 
-// With P the probabilities and f dropout's factors: x, the scores, become P f, and g, which is
-// dy v^T, the gradient of the scores, P (f g - delta).
+// P: the probabilities, f: the factors of dropout. On entry x holds the scores and g holds dy v^T.
+// x becomes P f, and g becomes the gradient of the scores, P (f g - delta).
 template <class Tiles, bool kKeysInRows, class T>
 __device__ __forceinline__ void score_gradients(const Problem<T>& p,
                                                 const Stats<Axes<Tiles, kKeysInRows>>& stats,
@@ -96,7 +97,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   write_sums<Tiles>(sum, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
 }
 
-// dk and dv, either may be null; or one of them, where registers do not hold sums of both.
+// Computes dk and dv; either may be null. Where registers do not hold the sums of both, a launch
+// computes one of them.
 template <class Tiles, bool kKeys, bool kValues>
 __global__ void __launch_bounds__(Tiles::kThreads)
     key_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
@@ -112,7 +114,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   Sums<Tiles> of_k, of_v;
   if constexpr (kKeys) clear(of_k);
   if constexpr (kValues) clear(of_v);
-  const int64_t sees = p.causal && s > p.s - p.t ? s - (p.s - p.t) : 0;  // the first that does
+  // the first query that sees the tile
+  const int64_t sees = p.causal && s > p.s - p.t ? s - (p.s - p.t) : 0;
   for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < p.t; t += Tiles::kCols) {
     __syncthreads();
     load_tile<Tiles, Tiles::kCols>(shared.cols[0], p.q.at(at.n, at.head, t), p.q.of_row, p.t - t,
@@ -139,7 +142,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
 }
 
-// to [chunks, heads, T, S]: a tile of the scores' gradient, added over a chunk of the sequences.
+// to [chunks, heads, T, S]: a tile of the gradient of the scores, added over the sequences of a
+// chunk.
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
     bias_gradient_kernel(Problem<typename Tiles::Element> p, int64_t query_tiles, int64_t key_tiles,

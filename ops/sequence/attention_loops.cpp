@@ -5,14 +5,14 @@
 
 #include "ops/simd/scalar_math.h"
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/sequence/attention_loops.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-// Products keep a block of c in registers; what is elementwise are plain loops, which the compiler
+// Products keep a block of c in registers. Elementwise work is plain loops, which the compiler
 // vectorises for the target of each pass.
 HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Wide = hn::ScalableTag<float>;
 
-// Rows of a block: with two vectors each they fill half of the registers.
+// Rows of a block: with two vectors for each row they fill half of the registers.
 constexpr int kBlockRows = HWY_MAX_BYTES >= 64 || HWY_ARCH_ARM_A64 ? 8 : 4;
 
 // kRows rows by kVectors vectors of c.
@@ -76,7 +76,7 @@ HWY_ATTR void TileAdd(Tile x, const float* y, int64_t y_stride) {
   }
 }
 
-// Joins f(d, i) over [0, n) by `join`, whole vectors and then single elements.
+// Combines f(d, i) over [0, n) with `join`: whole vectors first, then single elements.
 template <class F, class Join>
 HWY_INLINE auto reduce(int64_t n, float start, F f, Join join) {
   const Wide wide;
@@ -98,7 +98,7 @@ HWY_INLINE auto reduce(int64_t n, float start, F f, Join join) {
   return Parts{join(a, b), hn::GetLane(rest)};
 }
 
-// NaN may be passed over: the exponentials carry it into the sum.
+// May ignore NaN: the exponentials carry it into the sum.
 HWY_INLINE float row_max(const float* x, int64_t n) {
   const auto parts = reduce(
       n, -std::numeric_limits<float>::infinity(),
@@ -113,7 +113,7 @@ HWY_INLINE float row_sum(int64_t n, F f) {
   return hn::GetLane(hn::SumOfLanes(Wide(), parts.vector)) + parts.rest;
 }
 
-// x = e^(x - shift), of shifts that leave nothing above 0.
+// x = e^(x - shift). REQUIRES: no x - shift is above 0.
 HWY_ATTR inline void exp_row(float* x, float shift, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = math::exp_or_0(x[i] - shift);
 }
@@ -128,7 +128,8 @@ HWY_ATTR void TileOnlineSoftmax(Tile x, float* top, float* total, float* rescale
   for (int64_t r = 0; r < x.rows; ++r) {
     float* row = x.data + r * x.stride;
     const float most = std::max(top[r], row_max(row, x.cols));
-    // Hidden so far: nothing to scale, and e^-inf is 0 from any finite shift.
+    // All scores so far are hidden. Nothing has to be scaled, and with any finite shift e^-inf is
+    // 0.
     const float shift = most == kNone ? 0 : most;
     exp_row(row, shift, x.cols);
     rescale[r] = top[r] == kNone ? 0 : math::exp(top[r] - shift);
@@ -183,7 +184,7 @@ HWY_ATTR void TileSoftmaxGradient(Tile dp, const float* p, const float* delta) {
 
 constexpr int64_t kLanes = 16;
 
-// 16 rows at a time, so that whole lines of y are written.
+// Takes 16 rows at a time, so that whole cache lines of y are written.
 HWY_ATTR void TileTranspose(const float* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,
                             float* HWY_RESTRICT y, int64_t y_stride) {
   int64_t r = 0;

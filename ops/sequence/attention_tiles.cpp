@@ -15,14 +15,15 @@ namespace {
 using simd::Strided;
 using simd::Tile;
 
-constexpr int64_t kQueries = 64, kKeys = 128;  // of a tile of scores, which fits the first cache
+constexpr int64_t kQueries = 64, kKeys = 128;  // extents of a tile of scores, which fits the
+                                               // first-level cache
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 int64_t padded(int64_t n) {
   return (n + simd::kTileLanes - 1) / simd::kTileLanes * simd::kTileLanes;
 }
 
-// Buffers of one thread, in one tensor.
+// The buffers of one thread, in one tensor.
 class Workspace {
  public:
   explicit Workspace(int64_t elements) {
@@ -41,7 +42,7 @@ class Workspace {
   int64_t used_ = 0;
 };
 
-// to = from * factor; plain copies are most of them.
+// to = from * factor. Most calls are plain copies.
 template <class From, class To>
 void scaled_copy(const From* from, float factor, To* to, int64_t n) {
   if constexpr (std::is_same_v<From, To>)
@@ -72,7 +73,8 @@ int64_t offset(const Tensor& x, int64_t n, int64_t head) {
   return n * x.strides()[0] + head * x.strides()[2];
 }
 
-// x[n, :, head] times factor to f32 rows of `stride`, the rest of which become 0.
+// Writes x[n, :, head] times factor to f32 rows of `stride` elements; the rest of each row becomes
+// 0.
 void read_head(const Tensor& x, int64_t n, int64_t head, float factor, float* to, int64_t stride) {
   const int64_t at = offset(x, n, head);
   if (x.dtype() == DType::bf16)
@@ -96,7 +98,7 @@ struct Head {
   int64_t n, head;
   const float* hidden_keys;  // [S], 0 or -inf; null without `keep`
 
-  // Queries [t, t + rows) see none of the keys from here on.
+  // Queries [t, t + rows) see no key from here on.
   int64_t end_of_keys(int64_t t, int64_t rows) const {
     return p.options.causal ? std::clamp<int64_t>(t + rows + p.s - p.t, 0, p.s) : p.s;
   }
@@ -120,7 +122,7 @@ struct Head {
     }
   }
 
-  // What dropout multiplies those probabilities by, rows `like.stride` apart.
+  // The factors of dropout for those probabilities, in rows `like.stride` apart.
   void dropout_factors(const Tile& like, int64_t t, int64_t s, float* to) const {
     const simd::Drop drop = simd::drop_of(p.options.dropout, p.options.key);
     for (int64_t r = 0; r < like.rows; ++r) {
@@ -141,13 +143,13 @@ void for_keys(int64_t end, F f) {
   for (int64_t begin = 0; begin < end; begin += kKeys) f(begin, std::min(kKeys, end - begin));
 }
 
-// Keys that are hidden by p.keep.
+// Writes -inf for keys that p.keep hides, else 0.
 void read_hidden(const AttentionProblem& p, int64_t n, float* to) {
   const int64_t* keep = p.keep.data<int64_t>() + n * p.s;
   for (int64_t s = 0; s < p.s; ++s) to[s] = keep[s] != 0 ? 0 : kHidden;
 }
 
-// k [s, d], rows of `d_pad`, as [d, s_pad].
+// Transposes k [s, d], whose rows lie `d_pad` apart, to [d, s_pad].
 void transpose_keys(const float* k, int64_t s, int64_t d, int64_t d_pad, float* to, int64_t s_pad) {
   simd::tile_transpose(k, d_pad, s, d, to, s_pad);
   if (s < s_pad)
@@ -188,7 +190,7 @@ class Forward {
         total_[r] = total_[r] == 0 ? 0 : 1 / total_[r];
       }
       simd::tile_scale_rows({sum_, d_pad_, rows, d_pad_}, total_);
-      // The queries of this block are done with: their rows wait for all to be written.
+      // These queries are no longer needed, so their rows hold the results until all are written.
       std::copy_n(sum_, rows * d_pad_, q_ + t * d_pad_);
     });
     write_head(q_, d_pad_, 1, y, n, head);
@@ -221,10 +223,10 @@ class Forward {
   float *q_, *rows_, *keys_, *hidden_, *scores_, *factors_, *sum_, *top_, *total_, *rescale_;
 };
 
-// With p the probabilities, f dropout's factors and delta = <dy, y> of each row:
-// dv = (p f)^T dy, ds = p (f (dy v^T) - delta), dq = scale ds k, dk = scale ds^T q.
-// Where y and the sums are not given, p and delta = <p, f (dy v^T)> come from whole rows of scores,
-// a block of queries at a time.
+// With p the probabilities, f the factors of dropout and delta = <dy, y> of each row: dv = (p f)^T
+// dy, ds = p (f (dy v^T) - delta), dq = scale ds k, dk = scale ds^T q.
+// If y and lse are not given, p and delta = <p, f (dy v^T)> are computed from whole rows of scores,
+// one block of queries at a time.
 class BackwardPass {
  public:
   BackwardPass(const AttentionProblem& p, bool given)
@@ -289,19 +291,20 @@ class BackwardPass {
     });
     const auto scale = static_cast<float>(p_.options.scale);
     if (to.dq.defined()) write_head(dq_, d_pad_, scale, to.dq, n, head);
-    if (to.dk.defined()) write_head(dk_, d_pad_, 1, to.dk, n, head);  // q was scaled
+    // q was multiplied by the scale before
+    if (to.dk.defined()) write_head(dk_, d_pad_, 1, to.dk, n, head);
     if (to.dv.defined()) write_head(dv_, d_pad_, 1, to.dv, n, head);
   }
 
  private:
-  // Queries from t by keys from s.
+  // The queries from t by the keys from s.
   struct ScoreTile {
     int64_t t, s, rows, cols;
-    float *scores, *gradient, *factors;  // rows width_ apart
+    float *scores, *gradient, *factors;  // rows lie width_ apart
   };
   bool drops() const { return p_.options.dropout > 0; }
 
-  // The scores, and f (dy v^T).
+  // Computes the scores, and f (dy v^T).
   void open(const Head& at, const ScoreTile& x) {
     const Tile scores{x.scores, width_, x.rows, x.cols};
     simd::tile_product({q_ + x.t * d_pad_, d_pad_, 1}, keys_ + x.s, s_pad_, x.scores, width_,
@@ -314,7 +317,7 @@ class BackwardPass {
     simd::tile_multiply({x.gradient, width_, x.rows, x.cols}, x.factors);
   }
 
-  // Where the scores have become p.
+  // Continues when the scores have become p.
   void close(const Head& at, const ScoreTile& x, const Tensor& dbias) {
     simd::tile_softmax_gradient({x.gradient, width_, x.rows, x.cols}, x.scores, delta_ + x.t);
     if (drops()) simd::tile_multiply({x.scores, width_, x.rows, x.cols}, x.factors);
@@ -358,7 +361,8 @@ void attention_backward_tiles(const Tensor& dy, const AttentionProblem& p,
     });
     return;
   }
-  // Sequences add to the gradient of a head's bias in order.
+  // Sequences are added to the gradient of a head's bias one after the other, so that the order is
+  // fixed.
   std::fill_n(gradients.dbias.mut<float>(), gradients.dbias.numel(), 0.0f);
   parallel_for(0, p.heads, 1, [&](int64_t begin, int64_t end) {
     BackwardPass pass(p, given);

@@ -27,7 +27,7 @@ void check_range(const char* op, const Tensor& ids, int64_t vocabulary) {
 
 int64_t grain(int64_t width) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(width, 1)); }
 
-// Row v of `to` = the sum of rows order[start[v]..start[v + 1]) of `from`, in that order.
+// Row v of `to` becomes the sum of the rows order[start[v]..start[v + 1]) of `from`, in that order.
 template <class T>
 void add_terms(const T* from, const int64_t* order, const int64_t* start, int64_t rows,
                int64_t width, T* to) {
@@ -65,8 +65,8 @@ void embedding_backward_kernel(Cpu, const Tensor& dy, const Tensor& ids, int64_t
   const int64_t vocabulary = dweight.size(0), width = dweight.size(1), n = ids.numel();
   const int64_t* id = ids.data<int64_t>();
   check_range("embedding_backward", ids, vocabulary);
-  // Positions bucketed by id, in order, without the padding's: every row of the result has one
-  // writer.
+  // Positions are grouped by id, in order, without those of the padding. So one thread writes each
+  // row of the result.
   CategoryScope scope(Category::workspace);
   const Tensor starts = Tensor::zeros({vocabulary + 1}, DType::i64);
   const Tensor order = Tensor::empty({n}, DType::i64);
@@ -131,7 +131,7 @@ SparseRows embedding_backward_rows(const Tensor& dy, const Tensor& ids, int64_t 
   }
   const Tensor gradient = contiguous(dy), at = contiguous(ids);
   check_range("embedding_backward", at, vocabulary);
-  // Positions by id, in order.
+  // Positions ordered by id; equal ids keep their order.
   const int64_t* id = at.data<int64_t>();
   std::vector<int64_t> order, starts, found;
   for (int64_t i = 0; i < count; ++i)

@@ -7,8 +7,8 @@
 #include "ops/cuda/cuda_row_teams.h"
 #include "ops/dense/copy.h"
 
-// Nothing is read back, so an id out of range cannot be refused: its row is NaN, and it has no
-// gradient.
+// The host reads nothing back, so it cannot refuse an id out of range. The row of that id is NaN,
+// and it adds nothing to the gradient.
 namespace frugal::ops {
 namespace {
 
@@ -30,15 +30,15 @@ __global__ void __launch_bounds__(Kind::kThreads)
   }
 }
 
-// ---- positions ordered by their ids, equal ones in their order: a radix sort of eight bits a pass
+// ---- Sorts positions by id with a radix sort of eight bits a pass; equal ids keep their order.
 
 constexpr int kDigits = 256, kSortThreads = 256, kSortWarps = kSortThreads / kWarp;
-constexpr int64_t kTile = 16 * kSortThreads;  // positions of a block
+constexpr int64_t kTile = 16 * kSortThreads;  // positions that a block takes
 
 struct Keys {
   const int64_t* ids;
   int64_t vocabulary, padding;
-  // Ids that get no gradient come last.
+  // Ids without a gradient come last.
   __device__ __forceinline__ int64_t operator()(int64_t position) const {
     const int64_t id = ids[position];
     return id >= 0 && id < vocabulary && id != padding ? id : vocabulary;
@@ -49,7 +49,7 @@ struct Keys {
 };
 
 __device__ __forceinline__ int64_t position_at(const int64_t* order, int64_t i) {
-  return order != nullptr ? order[i] : i;  // the first pass sorts 0, 1, ...
+  return order != nullptr ? order[i] : i;  // the first pass sorts the positions 0, 1, ...
 }
 
 // counts [kDigits, blocks]
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kSortThreads)
   counts[int64_t{t} * gridDim.x + blockIdx.x] = of_block[t];
 }
 
-// Each count becomes the sum of those before it. One block.
+// Each count becomes the sum of the counts before it. Runs in one block.
 __global__ void __launch_bounds__(kSortThreads) sum_before(int64_t* counts, int64_t n) {
   __shared__ int64_t of_threads[kSortThreads];
   const int t = static_cast<int>(threadIdx.x);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kSortThreads)
     const bool inside = i < end;
     const int64_t position = inside ? position_at(order, i) : 0;
     const int digit = inside ? keys.digit(position, shift) : 0;
-    unsigned same = __ballot_sync(kAllLanes, inside);  // lanes with this digit
+    unsigned same = __ballot_sync(kAllLanes, inside);  // lanes that have this digit
     for (int bit = 0; bit < 8; ++bit) {
       const unsigned set = __ballot_sync(kAllLanes, digit >> bit & 1);
       same &= (digit >> bit & 1) != 0 ? set : ~set;
@@ -135,9 +135,10 @@ Tensor sorted_positions(const Keys& keys, int64_t n, Device device) {
   return from;
 }
 
-// ---- sums of the rows of dy whose ids are equal, over pieces of kPiece sorted positions. A run of
-// equal ids within a piece goes to the result; of one that crosses pieces, each adds its part to
-// `parts`: [pieces, 2, width] f32, 0 for a run that began before, 1 for one that goes on.
+// ---- Sums of the rows of dy whose ids are equal, over pieces of kPiece sorted positions. The sum
+// of equal ids within one piece goes to the result. Where equal ids cross pieces, each piece adds
+// its part to `parts` [pieces, 2, width] f32: part 0 for ids that began in an earlier piece, part 1
+// for ids that continue in a later one.
 
 constexpr int64_t kPiece = 64;
 constexpr int kRunThreads = 256;
@@ -186,7 +187,8 @@ __global__ void __launch_bounds__(kRunThreads) add_runs(Runs<T> p) {
   }
 }
 
-// A run that crosses pieces, by the block of the piece in which it begins.
+// Adds the parts of equal ids that cross pieces. The block of the piece in which they begin does
+// that.
 template <class T, int N>
 __global__ void __launch_bounds__(kRunThreads) join_runs(Runs<T> p) {
   const int64_t begin = blockIdx.x * kPiece, end = begin + kPiece;
@@ -194,7 +196,8 @@ __global__ void __launch_bounds__(kRunThreads) join_runs(Runs<T> p) {
   if (column >= p.width || end >= p.n) return;
   const int64_t key = p.key(end - 1);
   if (key == p.keys.vocabulary || p.key(end) != key) return;
-  if (begin > 0 && p.key(begin) == key && p.key(begin - 1) == key) return;  // began before
+  // these ids began in an earlier piece
+  if (begin > 0 && p.key(begin) == key && p.key(begin - 1) == key) return;
   const float* part = p.parts + 2 * static_cast<int64_t>(blockIdx.x) * p.width + column;
   Floats<N> sum = get<N>(part + p.width);
 #pragma unroll 4

@@ -13,8 +13,8 @@ namespace frugal::ops {
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;          // elements
-constexpr int64_t kChunks = 64;              // at most so many sums over rows are added up
-constexpr int64_t kChunkElements = 1 << 14;  // of a chunk at least
+constexpr int64_t kChunks = 64;              // the most sums over rows that are added at the end
+constexpr int64_t kChunkElements = 1 << 14;  // elements of a chunk at least
 
 template <class T>
 const T* data_or_null(const Tensor& x) {
@@ -24,7 +24,7 @@ const T* data_or_null(const Tensor& x) {
 int64_t width_of(const Tensor& x) { return x.shape().back(); }
 int64_t rows_of(const Tensor& x) { return x.numel() / width_of(x); }
 
-// Depends on the shape alone: results do not depend on the number of threads.
+// Depends only on the shape, so results do not depend on the number of threads.
 int64_t rows_per_chunk(int64_t rows, int64_t width) {
   const int64_t some = std::max<int64_t>(kChunkElements / width, 1);
   return (std::max(some, (rows + kChunks - 1) / kChunks) + 3) / 4 * 4;
@@ -96,7 +96,7 @@ void backward_reference(const Tensor& dy, const Tensor& x, const RowMoments& mom
 
 // ---- checks
 
-// The dtype of statistics and parameters beside x.
+// The dtype of statistics and parameters that belong to activations of x's dtype.
 DType beside(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
 
 void check_vector(const char* op, const char* name, const Tensor& v, const Tensor& x) {

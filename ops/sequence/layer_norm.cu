@@ -8,13 +8,14 @@ namespace {
 
 using namespace cuda;
 
-// Sums over a row: f32 where a thread adds a few tens of elements, f64 where it may be any number.
+// The type of sums over a row: f32 if a thread adds a few tens of elements, f64 if it may add any
+// number.
 template <class Kind>
 using RowSum = std::conditional_t<(Kind::kElements > 0), float, double>;
 
 struct Parameters {
   const float *weight, *bias;
-  float *mean, *invstd;  // one a row; mean null for RMS norm
+  float *mean, *invstd;  // one for each row; mean is null for RMS norm
 };
 
 template <class Kind>
@@ -61,14 +62,14 @@ template <class T>
 struct Backward {
   const T *dy, *x;
   const float *mean, *invstd, *weight;
-  int64_t rows, width, step;  // rows of a block
+  int64_t rows, width, step;  // step: rows that a block takes
   T* dx;                      // may be dy, or null
   float* sums;                // [blocks, 2, width] of dy xhat and dy, or null
 };
 
-// dx = invstd (g - sum(g) / n) - (x - mean) invstd^3 sum(g (x - mean)) / n, with g = weight dy.
-// What a thread adds over its rows stays in its registers; the teams of a block are put together at
-// the end, in their order.
+// dx = invstd (g - sum(g) / n) - (x - mean) invstd^3 sum(g (x - mean)) / n, with g = weight dy. The
+// sums that a thread adds over its rows stay in its registers. The sums of the teams of a block are
+// combined at the end, in a fixed order.
 template <class Kind>
 __global__ void __launch_bounds__(Kind::kThreads) norm_backward_rows(Backward<typename Kind::T> p) {
   constexpr int N = Kind::N, kHeld = Kind::kElements > 0 ? Kind::kElements : 1;
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(Kind::kThreads) norm_backward_rows(Backward<ty
       sum += static_cast<S>(part);
       product += static_cast<S>(parts);
     });
-    if (p.dx == nullptr) continue;  // the same in every thread
+    if (p.dx == nullptr) continue;  // all threads agree
     sum = Kind::sum(sum);
     product = Kind::sum(product);
     const auto n = static_cast<float>(width);
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(Kind::kThreads) norm_backward_rows(Backward<ty
   }
 }
 
-// The sums alone, for rows that no block can hold: a thread has N columns of the rows of a chunk.
+// Only the sums, for rows that no block can hold: a thread takes N columns of the rows of a chunk.
 template <class T, int N>
 __global__ void __launch_bounds__(kSumThreads) parameter_sums(Backward<T> p) {
   const int64_t column = first_index() * N, width = p.width;
@@ -166,7 +167,8 @@ void sum_parameters(const Tensor& dy, const Tensor& x, const Tensor& sums, const
   });
 }
 
-// Rows of a block of the backward pass: blocks for the largest cards, and some rows for each team.
+// The number of rows for a block of the backward pass: enough blocks for the largest GPUs, and some
+// rows for each team.
 template <class Kind>
 int64_t rows_of_block(int64_t rows) {
   constexpr int64_t kBlocks = 1024, kLeast = 4;
@@ -214,7 +216,7 @@ void layer_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const R
                           step,
                           mut_or_null<T>(out.dx),
                           mut_or_null<float>(sums)};
-      // First, since dx may take the place of dy.
+      // This runs first, because dx may be written over dy.
       if (Kind::kElements == 0 && want_sums) sum_parameters(dy, x, sums, p);
       if (out.dx.defined() || Kind::kElements > 0)
         launch(norm_backward_rows<Kind>, {dim3(static_cast<unsigned>(blocks)), Kind::kThreads}, p);

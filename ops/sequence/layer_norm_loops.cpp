@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-// See simd_loops.cpp.
+// The same choice as in simd_loops.cpp.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/sequence/layer_norm_loops.cpp"
@@ -46,7 +46,7 @@ HWY_INLINE float row_sum(int64_t n, F f) {
   return sum;
 }
 
-// One expression for the forward pass and the replay, so that both give the same bits.
+// The forward pass and the replay share this expression, so that both give the same bits.
 template <bool kWeight, bool kBias>
 HWY_INLINE void write_row(const float* x, const RowNorm& norm, float mean, float invstd, float* y) {
   for_columns(norm.width, [&](auto d, int64_t k) HWY_ATTR {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements
 
-// Cosines and sines of every position, [T, 2, D/2]. Angles in f64: positions are large.
+// Cosines and sines of every position, [T, 2, D/2]. Angles are f64, because positions may be large.
 template <class T>
 Tensor table_of(const Tensor& x, const Tensor& positions, double base, bool inverse) {
   const int64_t steps = x.size(1), half = x.size(3) / 2;

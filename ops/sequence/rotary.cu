@@ -5,7 +5,8 @@
 namespace frugal::ops {
 namespace {
 
-// Cosine and sine of each position and channel, [T, half]. Angles in f64: positions are large.
+// Cosine and sine of each position and channel, [T, half]. Angles are f64, because positions may be
+// large.
 struct Angles {
   const int64_t* positions;  // or null: 0, 1, ...
   int64_t half;
@@ -27,7 +28,7 @@ struct Turn {
   const float2* table;
   const T* x;
   T* y;
-  // Run i: kWidth pairs of one head.
+  // Run i is kWidth pairs of one head.
   __device__ void operator()(int64_t i) const {
     const int64_t runs = half / kWidth, head = i / runs, k = i % runs * kWidth;
     const float2* turn = table + head / heads % steps * half + k;

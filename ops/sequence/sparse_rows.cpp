@@ -36,7 +36,7 @@ SparseRows merge_rows(const SparseRows& a, const SparseRows& b) {
                a.shape(), name_of(a.rows.dtype()), b.shape(), name_of(b.rows.dtype()));
   const int64_t width = a.rows.size(1);
   const Device device = a.rows.device();
-  if (device == kMeta) {  // the most that there can be
+  if (device == kMeta) {  // as many rows as are possible
     const int64_t n = std::min(a.size, a.rows.size(0) + b.rows.size(0));
     return {Tensor::empty({n}, DType::i64, device),
             Tensor::empty({n, width}, a.rows.dtype(), device), a.size};

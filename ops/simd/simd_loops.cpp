@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-// The baseline, SSE4, AVX2, AVX-512; what lies between is not worth its compile time. Scalable
-// vectors are left out: aarch64 runs NEON.
+// Compiled for the baseline, SSE4, AVX2 and AVX-512. Targets in between are not worth their compile
+// time. Scalable vectors are left out: aarch64 uses NEON.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/simd/simd_loops.cpp"
@@ -11,8 +11,9 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-// Every loop walks blocks of 8 rows (a byte of the mask), and in a block its columns a vector at a
-// time: what belongs to a channel is loaded once for 8 rows, and memory is read nearly in order.
+// Every loop walks over blocks of 8 rows, which share the bytes of a mask. In a block it takes one
+// vector of columns at a time. So the values of a channel are loaded once for 8 rows, and memory is
+// read nearly in order.
 HWY_BEFORE_NAMESPACE();
 namespace frugal::ops::simd {
 namespace HWY_NAMESPACE {
@@ -40,7 +41,8 @@ HWY_INLINE void for_blocks(Blocks blocks, F f) {
     });
 }
 
-// Calls f(integral_constant rows, first row): blocks of 8, then the rows that remain one by one.
+// Calls f(integral_constant rows, first row) for blocks of 8 rows, then for the remaining rows one
+// by one.
 template <class F>
 HWY_INLINE void for_rows(int64_t rows, F f) {
   int64_t row = 0;
@@ -48,7 +50,7 @@ HWY_INLINE void for_rows(int64_t rows, F f) {
   for (; row < rows; ++row) f(std::integral_constant<int, 1>{}, row);
 }
 
-// The mask bytes of a vector of columns, as integers of the floats' width.
+// The mask bytes of a vector of columns, as integers as wide as the floats.
 template <class D>
 HWY_INLINE auto load_bits(D, const uint8_t* mask) {
   return hn::PromoteTo(hn::Rebind<int32_t, D>(), hn::LoadU(hn::Rebind<uint8_t, D>(), mask));
@@ -62,7 +64,7 @@ template <class D, class Bits>
 HWY_INLINE auto bit_of(D d, Bits bits, int row) {
   return hn::RebindMask(d, hn::TestBit(bits, hn::Set(hn::Rebind<int32_t, D>(), 1 << row)));
 }
-// Sets the row's bit except where `drop`.
+// Sets the bit of the row, except where `drop` is true.
 template <class D, class Bits, class Drop>
 HWY_INLINE Bits with_bit(D, Bits bits, Drop drop, int row) {
   const hn::Rebind<int32_t, D> ints;
@@ -71,7 +73,8 @@ HWY_INLINE Bits with_bit(D, Bits bits, Drop drop, int row) {
 
 template <class D, class V>
 HWY_INLINE void store(D d, V v, Output out, int64_t element) {
-  // A narrower vector would fill a line in two parts, between which the line may be written out.
+  // Only vectors of a whole cache line are streamed. A narrower vector would fill a line in two
+  // parts, and the line might be written out between them.
   if (hn::MaxLanes(d) * sizeof(float) == 64 && out.stream)
     hn::Stream(v, d, out.data + element);
   else
@@ -154,7 +157,7 @@ void ChunkMoments(const float* x, int64_t rows, int64_t c, float* sum, float* sq
   });
 }
 
-// z of the forward pass and of the replay: one expression, so that both give the same bits.
+// The forward pass and the replay share this expression for z, so that both give the same bits.
 template <class D, class V>
 HWY_INLINE V normalized(D d, const float* x, V mean, V scale, V bias) {
   return hn::MulAdd(hn::Sub(hn::LoadU(d, x), mean), scale, bias);
@@ -299,7 +302,7 @@ Output output_of(float* data, int64_t elements, int64_t cols) {
                     reinterpret_cast<uintptr_t>(data) % kLine == 0};
 }
 
-// Streamed lines must be seen by the thread that reads them next.
+// Makes streamed lines visible to the thread that reads them next.
 static void finish(Output out) {
   if (out.stream) hwy::FlushStream();
 }
