@@ -9,7 +9,7 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 find_program(FRUGAL_CCACHE ccache)
-if(FRUGAL_CCACHE)  # it takes precompiled headers where it is told that their macros and times do not matter
+if(FRUGAL_CCACHE)  # ccache accepts precompiled headers only if it is told to ignore their macros and times
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${FRUGAL_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${FRUGAL_CCACHE})
 endif()
@@ -30,19 +30,19 @@ function(frugal_precompile target)
   set_property(GLOBAL PROPERTY frugal_precompiled_${ARG_SHARED} ${target})
 endfunction()
 
-# What our own code is compiled with; never exported.
+# Compile options of our own code; never exported.
 add_library(frugal_flags INTERFACE)
 target_compile_options(frugal_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${FRUGAL_WERROR}>>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-  # Takes any function from a temporary to a reference for one that returns its argument.
+  # The warning takes any function from a temporary to a reference for one that returns its argument.
   target_compile_options(frugal_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-dangling-reference>)
 endif()
 if(FRUGAL_SANITIZE)
   target_compile_options(frugal_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
                                                 -fno-omit-frame-pointer)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # its flow analysis loses track in instrumented code
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC's flow analysis gives false warnings in instrumented code
     target_compile_options(frugal_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()
   target_link_options(frugal_flags INTERFACE -fsanitize=address,undefined)
@@ -59,7 +59,7 @@ function(frugal_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   if(FRUGAL_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
-    if(FRUGAL_CUDA_EMULATOR)  # as C++; what calls a library of NVIDIA has a stand-in
+    if(FRUGAL_CUDA_EMULATOR)  # compiled as C++; files that call a library of NVIDIA have a stand-in
       list(FILTER cuda_sources EXCLUDE REGEX "/(cublas|cudnn)[^/]*\\.cu$")
       set_source_files_properties(${cuda_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-Wno-unknown-pragmas")
     endif()

@@ -1,4 +1,4 @@
-# Whether the CUDA backend is built, with what, and for which cards.
+# Decides whether the CUDA backend is built, with which tools, and for which GPUs.
 
 # What it needs: nvcc 12.4 or newer, and cuDNN.
 find_package(CUDAToolkit 12.4 QUIET)
@@ -31,13 +31,13 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
   endif()
 endif()
 enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc supports C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-# fmt takes nvcc for a compiler of an older language.
+# fmt takes nvcc for a compiler of an older C++ standard.
 string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
 set(FRUGAL_CUDART CUDA::cudart)
 set(FRUGAL_CUDA_LIBRARIES CUDA::cudart CUDA::cublasLt ${FRUGAL_CUDNN_LIBRARY})

@@ -1,4 +1,4 @@
-# What `cmake --install` lays down: libraries and headers (frugal_library does its own), the binary, the
+# What `cmake --install` installs: libraries and headers (frugal_library does its own), the binary, the
 # ready configs, and the package that find_package(Frugal) reads.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Frugal)

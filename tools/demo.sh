@@ -4,7 +4,7 @@
 # usage: tools/demo.sh [--set path=value ...]      options go to both runs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-tools/build.sh release frugal  # the tests would take as long again
+tools/build.sh release frugal  # without the tests, which would double the time
 frugal=build/release/bin/frugal
 unset FRUGAL_DATA  # the images come from their Debian package
 for level in L0 L1; do

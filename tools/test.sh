@@ -5,5 +5,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-release}
 tools/build.sh "$preset"
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}  # threads that wait leave their core to the test beside
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}  # waiting threads leave their core to other tests
 ctest --test-dir "build/$preset" --output-on-failure --parallel "$(nproc)" "$@"
