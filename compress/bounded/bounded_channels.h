@@ -1,6 +1,5 @@
-// From ranges and bounds to codes: what each channel of a tensor holds and how its values are
-// coded; and the order in which columns of equal width lie together. Internal to error-bounded
-// codecs.
+// From ranges and bounds to codes: what each channel of a tensor holds, how its values are coded,
+// and the order that puts columns of equal width together. Internal to error-bounded codecs.
 #pragma once
 #include <span>
 #include <vector>
@@ -10,72 +9,75 @@
 
 namespace frugal::compress::bounded {
 
-// A tensor seen as rows of `cols` elements, `repeat` of its own rows beside each other where those
-// are short: column j is channel j % channels. Blocks are 8 rows; the last may be short.
+// A tensor seen as rows of `cols` elements. If its own rows are short, `repeat` of them lie side by
+// side in one row. Column j is channel j % channels. A block is 8 rows; the last block may be
+// short.
 struct View {
   int64_t numel = 0, channels = 1, repeat = 1;
   bool shared = false;  // one range and code for all channels
   int64_t cols() const { return channels * repeat; }
   int64_t block() const { return 8 * cols(); }
   int64_t blocks() const { return (numel + block() - 1) / block(); }
-  int64_t codes() const { return shared ? 1 : channels; }  // ranges and codes that there are
+  int64_t codes() const { return shared ? 1 : channels; }  // number of ranges and codes
 };
-// One range for all where there are too few rows to pay for more and one bound will do.
+// Uses one range for all channels if there are too few rows to pay for more and there is only one
+// bound.
 View make_view(const Shape& shape, bool by_channel);
 
 struct Range {
   float min = 0, max = 0;  // of the finite values
-  bool finite = true;      // all of them
+  bool finite = true;      // whether all values are finite
   int64_t values = 0, zeros = 0;
-  float nonzero_min = 0, nonzero_max = 0;  // where `zeros` was asked for and others exist
+  float nonzero_min = 0, nonzero_max = 0;  // if `zeros` was asked for and there are other values
 };
-// For each code of the view.
+// One range for each code of the view.
 std::vector<Range> ranges_of(const float* x, const View& view, bool zeros);
 
-// x becomes the integer trunc((x - lo) / step + u), at most 2^width - 1, u in [0, 1), and returns
-// as lo + code * step. Width 0: always lo. kRaw: the bits of x.
+// x becomes the integer trunc((x - lo) / step + u), at most 2^width - 1, with u in [0, 1). It
+// returns as lo + code * step. Width 0: always lo. kRaw: the bits of x.
 inline constexpr int kRaw = 32;
 struct Code {
   float lo = 0, step = 0;
   int width = 0;
 };
 
-// The narrowest code with |x^ - x| <= bound for x in [min, max], within f32 as it computes.
+// The narrowest code with |x^ - x| <= bound for x in [min, max], in f32 arithmetic:
 //   nearest:    step <= 2 bound;   stochastic: step <= bound
-// Its step is the smallest of that width. Wider than max_bits: raw, or max_bits with `clip`.
+// Its step is the smallest for that width. If it would be wider than max_bits, the result is raw,
+// or max_bits with `clip`.
 Code tight_code(float min, float max, double bound, const ErrorBoundedOptions& options);
 
-// Where the columns of a block go: sorted by width, so that equal widths are neighbours.
+// The order of the columns of a block: sorted by width, so that equal widths are neighbours.
 struct Lanes {
   struct Run {
     int64_t begin = 0, end = 0;
     int width = 0;
   };
-  std::vector<int32_t> column;  // of each sorted place
-  bool sorted = false;          // as they are
+  std::vector<int32_t> column;  // the column at each sorted place
+  bool sorted = false;          // the columns were sorted already
   std::vector<float> lo, step, inverse, top;
   std::vector<Run> runs;
-  int64_t block_bytes = 0;  // of the codes of 8 rows
+  int64_t block_bytes = 0;  // bytes of the codes of 8 rows
 };
 Lanes make_lanes(const View& view, std::span<const Code> codes);
 
-// 9 bytes a code.
+// Bytes that describe a code.
 inline constexpr int64_t kCodeBytes = 9;
 void write_codes(std::span<const Code> codes, uint8_t* to);
 std::vector<Code> read_codes(const uint8_t* from, int64_t count);
 
-// Elements of `block` into [8][cols] sorted places; what lies past the end is `lo`, or 0 with
-// zero_fill.
+// Copies the elements of `block` to [8][cols] sorted places. Places after the last element get
+// `lo`, or 0 with zero_fill.
 void stage(const float* x, const View& view, const Lanes& lanes, int64_t block, bool zero_fill,
            float* staged);
-// Back: [8][cols] sorted places into rows of `cols`.
+// The inverse of stage(): [8][cols] sorted places to rows of `cols`.
 void unstage(const float* staged, const Lanes& lanes, int64_t cols, float* x);
 
-// u of each sorted place of a block, as in quantize_reference.h.
+// u for each sorted place of a block, as in quantize_reference.h.
 void fill_dither(const CodeStream& stream, const Lanes& lanes, int64_t block, float* to);
 
-// w bits of 8 rows of n codes, `stride` apart, as w * n bytes: planes of 8, 4, 2 and 1 bits as in
-// group_layout.h.
+// Packs w bits of 8 rows of n codes, `stride` apart, into w * n bytes: planes of 8, 4, 2 and 1 bits
+// as in group_layout.h.
 void pack_planes(const uint32_t* codes, int64_t stride, int64_t n, int width, uint8_t* to);
 void unpack_planes(const uint8_t* from, int64_t n, int width, int64_t stride, uint32_t* codes);
 

@@ -1,11 +1,12 @@
-// Uniform steps of twice the bound, entropy coded: x^ = q step with q = floor(x / step + u), so
-// that zero stays zero and what is frequent takes few bits.
+// Uniform steps of twice the bound, coded by entropy: x^ = q step with q = floor(x / step + u). So
+// zero stays zero, and frequent values take few bits.
 //
-// Payload, u8: 9 bytes a channel (f32 least q or value, f32 step, u8 width of q - least q), the end
-// of each chunk (int64), tables, chunks. Columns are sorted by width (bounded_channels.h); those of
-// one width share a table for the low and one for the high byte of their codes. A chunk, of about
-// 32768 elements, is what is not coded, one rANS stream (rans.h), and columns kept as they are.
-// Ref: as of compress/entropy/rans.h; Sullivan 1996 on uniform thresholds with entropy coding.
+// Payload, u8: 9 bytes for each channel (f32 least q or value, f32 step, u8 width of q - least q),
+// the end of each chunk (int64), tables, chunks. Columns are sorted by width (bounded_channels.h).
+// Columns of one width share a table for the low byte and one for the high byte of their codes. A
+// chunk has about 32768 elements: bytes that are not coded, one rANS stream (rans.h), and columns
+// that are kept unchanged.
+// Ref: those of compress/entropy/rans.h; Sullivan 1996 on uniform thresholds with entropy coding.
 #pragma once
 #include "compress/bounded/bounded_channels.h"
 

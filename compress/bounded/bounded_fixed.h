@@ -1,17 +1,18 @@
-// Fixed-point codes of a width for each channel: AutoQuant, and with `zeros` AutoQuantZ, whose
-// zeros are 1-bit masks and exact, where that takes fewer bytes.
+// Fixed-point codes with a width for each channel. This is AutoQuant. With `zeros` it is
+// AutoQuantZ: zeros are exact and stored as 1-bit masks where that takes fewer bytes.
 //
 // Width rules:
-//   tight:      the narrowest codes over [min, max] that keep the bound; of the range of what is
-//               not zero where those have a mask
+//   tight:      the narrowest codes over [min, max] that keep the bound. Where zeros have a mask,
+//               the range is that of the other values.
 //   published:  codes over [-m, m], m = max|x|, with f = clip(trunc(-log2 bound + log2 m - 1), 1,
 //               15) bits after the point and one for the sign. They do not keep the bound: trunc
-//               makes steps of up to 4 bounds, rounded by half of that, and m itself comes a step
-//               short.
+//               makes steps of up to 4 bounds, which are rounded by half a step, and m itself is
+//               off by a step.
 //
-// Payload, u8: 9 bytes a channel (f32 lo, f32 step, u8 width), and blocks of 8 rows of the view
-// (bounded_channels.h): codes, columns sorted by width. With masks: the end of each block (int64),
-// then for each a byte of mask a column and the codes of the others, those of each width closed up.
+// Payload, u8: 9 bytes for each channel (f32 lo, f32 step, u8 width), and blocks of 8 rows of the
+// view (bounded_channels.h): codes, with columns sorted by width. With masks: the end of each block
+// (int64), then for each block one byte of mask for each column and the codes of the other values;
+// the codes of each width are packed without gaps.
 // Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once
 #include "compress/bounded/bounded_channels.h"
@@ -20,7 +21,7 @@ namespace frugal::compress {
 
 enum class WidthRule : uint8_t { tight, published };
 
-// The published width.
+// The width of the published rule.
 int published_width(double max_abs, double bound);
 
 struct BoundedFixedOptions {
@@ -41,8 +42,8 @@ class BoundedFixed final : public ErrorBounded {
 
 class PackedFixed final : public bounded::Payload {
  public:
-  // codes: of each channel, or one for all; beside the payload, so that unpacking on CUDA need not
-  // wait for them.
+  // codes: one for each channel, or one for all. They are kept beside the payload, so that
+  // unpacking on CUDA need not wait for them.
   PackedFixed(Tensor payload, const Shape& shape, DType dtype, const bounded::View& view,
               std::vector<bounded::Code> codes, bool masked)
       : Payload(std::move(payload), shape, dtype),

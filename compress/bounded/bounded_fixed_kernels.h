@@ -1,4 +1,4 @@
-// Fixed-point codes of bounded_fixed.h on each device: the same bytes. Internal.
+// The fixed-point codes of bounded_fixed.h on each device, with the same bytes. Internal.
 #pragma once
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace frugal::compress::bounded {
 
-// ranges_of(). x: on the tag's device, as everywhere here. On CUDA the host waits.
+// ranges_of(). x is on the device of the tag, here and below. On CUDA the host waits.
 std::vector<Range> ranges_kernel(Cpu, const float* x, const View& view, bool zeros);
 std::vector<Range> ranges_kernel(Cuda, const float* x, const View& view, bool zeros);
 
@@ -15,8 +15,8 @@ std::vector<Range> ranges_kernel(Cuda, const float* x, const View& view, bool ze
 struct FixedCodes {
   View view;
   Lanes lanes;
-  bool masked = false;                 // zeros are masks
-  const CodeStream* stream = nullptr;  // of stochastic rounding; null: nearest
+  bool masked = false;                 // zeros are stored as masks
+  const CodeStream* stream = nullptr;  // stream of stochastic rounding; null: nearest rounding
   int64_t head() const {               // bytes before the blocks
     return view.codes() * kCodeBytes + (masked ? 8 * view.blocks() : 0);
   }
@@ -26,13 +26,13 @@ struct FixedCodes {
 std::vector<int64_t> masked_sizes_kernel(Cpu, const float* x, const FixedCodes& codes);
 std::vector<int64_t> masked_sizes_kernel(Cuda, const float* x, const FixedCodes& codes);
 
-// head: the payload's first codes.head() bytes, on the host.
+// head: the first codes.head() bytes of the payload, on the host.
 void pack_fixed_kernel(Cpu, const float* x, const FixedCodes& codes,
                        const std::vector<uint8_t>& head, const Tensor& payload);
 void pack_fixed_kernel(Cuda, const float* x, const FixedCodes& codes,
                        const std::vector<uint8_t>& head, const Tensor& payload);
 
-// Elements [begin, end), in memory order, to `out`. The host does not wait.
+// Writes elements [begin, end), in memory order, to `out`. The host does not wait.
 void unpack_fixed_kernel(Cpu, const Tensor& payload, const FixedCodes& codes, int64_t begin,
                          int64_t end, float* out);
 void unpack_fixed_kernel(Cuda, const Tensor& payload, const FixedCodes& codes, int64_t begin,

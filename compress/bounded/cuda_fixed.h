@@ -1,4 +1,4 @@
-// Fixed-point codes (bounded_fixed_kernels.h) on CUDA: lanes, codes in planes of bytes. For .cu
+// Fixed-point codes (bounded_fixed_kernels.h) on CUDA: lanes, and codes in planes of bytes. For .cu
 // files.
 #pragma once
 #include "compress/bounded/bounded_fixed_kernels.h"
@@ -9,13 +9,13 @@ namespace frugal::compress::bounded {
 
 using namespace compress::cuda;
 
-// A sorted place of a block's row.
+// A sorted place in the row of a block.
 struct Lane {
   float lo, step, inverse, top;
   int32_t column, width;
   int32_t run;
-  int32_t wide;  // lanes of the run
-  int64_t at;    // its first byte in a block without masks
+  int32_t wide;  // number of lanes in the run of equal width
+  int64_t at;    // its first byte, in a block without masks
 };
 
 // FixedCodes on the device.
@@ -67,7 +67,7 @@ __device__ __forceinline__ int64_t get_i64(const uint8_t* from) {
   return static_cast<int64_t>(bits);
 }
 
-// A column of bytes, `stride` apart: planes of codes of 8 rows.
+// A column of bytes, `stride` apart, which holds the planes of the codes of 8 rows.
 template <int kBits>
 __device__ __forceinline__ void put_plane(const uint32_t (&code)[kRows], int& shift, uint8_t*& to,
                                           int64_t stride) {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void get_plane(uint32_t (&code)[kRows], int& shift, c
   }
   shift += kBits;
 }
-// f(bits) for the planes of a width, widest first.
+// Calls f(bits) for the planes of a width, the widest first.
 template <class F>
 __device__ __forceinline__ void for_planes(int width, const F& f) {
   for (int left = width; left >= 8; left -= 8) f(std::integral_constant<int, 8>{});
@@ -115,7 +115,7 @@ inline Device current_device() {
   return {DeviceType::cuda, current};
 }
 
-// Codes whose tables live as long as this does.
+// Codes on the device; their tables live as long as this object.
 class CodesThere {
  public:
   explicit CodesThere(const FixedCodes& codes) {
@@ -154,7 +154,7 @@ class CodesThere {
   Codes codes_{};
 };
 
-// With masks. `codes` as the functions of bounded_fixed_kernels.h have them.
+// Packs with masks. `codes`: as in bounded_fixed_kernels.h.
 void pack_masked(const float* x, const FixedCodes& codes, const Tensor& payload);
 void unpack_masked(const Tensor& payload, const FixedCodes& codes, int64_t begin, int64_t end,
                    float* out);

@@ -1,16 +1,16 @@
-// Error-bounded codecs: what is unpacked differs from what was packed by no more than a bound that
-// the caller gives, for each tensor or each channel. Three codecs behind one interface:
+// Error-bounded codecs: unpacked values differ from packed ones by no more than a bound, which the
+// caller gives for each tensor or for each channel. Three codecs have this interface:
 //
-//   fixed    codes of a width for each channel (bounded_fixed.h), perhaps zeros as 1-bit masks
-//   entropy  steps of twice the bound, entropy coded (bounded_entropy.h)
-//   zfp      blocks of neighbours transformed together (zfp_codec.h), if built with it
+//   fixed    codes with a width for each channel (bounded_fixed.h), and zeros as 1-bit masks
+//   entropy  steps of twice the bound, coded by entropy (bounded_entropy.h)
+//   zfp      blocks of neighbours that are transformed together (zfp_codec.h), if built with zfp
 //
-// Values that cannot be kept within their bound by codes, non-finite ones among them, are kept as
-// they are: the bound holds for all data. f32 keeps it exactly; the other dtypes go through f32 and
-// add its rounding and their own.
-// On CUDA fixed-point codes are made and unpacked there; packing waits for the device, to read
-// ranges and, with masks, sizes. The others go through the host: values are copied there to be
-// coded, payloads to be decoded; between, they are on the device.
+// Values whose bound codes cannot keep, such as values that are not finite, are stored unchanged.
+// So the bound holds for all data. f32 keeps it exactly. Other dtypes go through f32 and add its
+// rounding and their own.
+// On CUDA, fixed-point codes are made and unpacked on the device; packing waits for the device to
+// read ranges and, with masks, sizes. The other codecs go through the host: values are copied to
+// the host to be coded, and payloads to be decoded. In between, payloads are on the device.
 //
 // Thread safety: pack and unpack of one codec may run at the same time. Bytes do not depend on the
 // number of threads.
@@ -25,8 +25,8 @@
 
 namespace frugal::compress {
 
-// The largest |x^ - x|, of all elements or for each channel (index of the last axis). Infinity: any
-// error will do; 0: none.
+// The largest allowed |x^ - x|, for all elements or for each channel (index of the last axis).
+// Infinity: any error is allowed; 0: none.
 class ErrorBound {
  public:
   ErrorBound(double whole) : of_{whole} {}  // NOLINT: a number is a bound
@@ -36,7 +36,7 @@ class ErrorBound {
   }
   bool by_channel() const { return of_.size() != 1; }
   size_t size() const { return of_.size(); }
-  double least() const;  // of all
+  double least() const;  // the least bound of all
 
  private:
   std::vector<double> of_;
@@ -45,38 +45,40 @@ class ErrorBound {
 class ErrorBounded {
  public:
   virtual ~ErrorBounded() = default;
-  // Errors: a tensor that is not contiguous and floating, a bound that is negative or NaN, or not
-  // one of 1 or C. On `meta`, where there are no data, a payload of 8 bits an element.
+  // Errors: a tensor that is not contiguous and floating-point; a bound that is negative or NaN;
+  // another number of bounds than 1 or C. On `meta` there are no data, and the payload has 8 bits
+  // for each element.
   virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
                                        const SaveInfo& info) const = 0;
 };
 
 struct ErrorBoundedOptions {
-  // Stochastic: E[x^] = x, but for zfp, at a bit more for the same bound.
+  // Stochastic: E[x^] = x, except for zfp. It takes a bit more for the same bound.
   Rounding rounding = Rounding::nearest;
   uint64_t seed = 0;
-  // Of fixed: the widest codes, and what becomes of channels that would need more: kept as they are
-  // (the bound holds), or with so many bits after all.
+  // For fixed codes: the widest codes. A channel that needs more is stored unchanged (so the bound
+  // holds), or gets so many bits in spite of its bound.
   int max_bits = 16;
   bool clip = false;
-  // Codes are not coarser than so many bits over a channel's range, however large the bound.
+  // Codes have at least so many bits over the range of a channel, however large the bound is.
   int min_bits = 0;
 };
-// fixed, fixed_z, entropy, zfp where built.
+// fixed, fixed_z, entropy, and zfp if it was built.
 std::vector<std::string> error_bounded_names();
-// Errors: unknown name, listing those there are.
+// Errors: an unknown name; the message lists the known ones.
 std::unique_ptr<ErrorBounded> make_error_bounded(std::string_view name,
                                                  const ErrorBoundedOptions& options = {});
 
 namespace bounded {
 
-// Checks pack()'s arguments for codec `op`. Returns the tensor as f32.
+// Checks the arguments of pack() for codec `op`. Returns the tensor as f32.
 Tensor checked(const char* op, const Tensor& tensor, const ErrorBound& bound);
-Tensor on_host(const Tensor& tensor);                 // if on CUDA, else as it is
+Tensor on_host(const Tensor& tensor);                 // a copy if the tensor is on CUDA, else the
+                                                      // tensor itself
 Tensor packed_bytes(int64_t size, Device device);     // u8, category `packed`
 Tensor placed(const Tensor& payload, Device device);  // on `device`, category `packed`
 
-// A payload that unpacks by ranges of elements, as f32, wherever it is cut.
+// A payload whose elements can be unpacked as f32 for any range.
 class Payload : public Movable {
  public:
   Payload(Tensor payload, const Shape& shape, DType dtype)
@@ -88,19 +90,19 @@ class Payload : public Movable {
   const Tensor& payload() const { return payload_; }
 
  protected:
-  // On the host. REQUIRES: not on CUDA, but for decode().
+  // The bytes on the host. REQUIRES: not on CUDA, except in decode().
   const uint8_t* bytes() const { return (here_.defined() ? here_ : payload_).data<uint8_t>(); }
   const Shape& shape() const { return shape_; }
 
  private:
   // Elements [begin, end) in memory order. REQUIRES: begin < end, not on `meta`.
   virtual void decode(int64_t begin, int64_t end, float* out) const = 0;
-  // Whether decode() takes a payload on CUDA, and `out` there.
+  // Whether decode() reads a payload on CUDA and writes to `out` there.
   virtual bool decodes_on_cuda() const { return false; }
   Tensor range(const Shape& shape, int64_t begin, int64_t end) const;
 
   Tensor payload_;
-  mutable Tensor here_;  // while one on CUDA is decoded: a copy
+  mutable Tensor here_;  // while a payload on CUDA is decoded: its copy on the host
   Shape shape_;
   DType dtype_;
 };

@@ -1,4 +1,5 @@
-// CodedSizes: what was seen of tensors coded by their entropy, for plans of the steps to come.
+// CodedSizes: how many bytes tensors took when they were coded by entropy. Plans of later steps use
+// it.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -7,8 +8,8 @@
 
 namespace frugal::compress {
 
-// The most bytes that each tensor took at each width, over this period and the one before, so that
-// what was long ago is forgotten and no plan is made from a lucky step.
+// The most bytes that each tensor took at each width, over the present period and the one before.
+// So old values are forgotten, and a plan is not made from a lucky step.
 class CodedSizes {
  public:
   struct Size {
@@ -16,7 +17,7 @@ class CodedSizes {
     int64_t bytes = 0;
   };
   void saw(uint64_t seq, Size size);
-  // At the widest width of at most `bits` that was seen.
+  // At the widest seen width that has at most `bits` bits.
   std::optional<Size> most(uint64_t seq, int bits) const;
   void next_period();
   bool empty() const { return seen_.empty(); }

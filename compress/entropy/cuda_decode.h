@@ -1,14 +1,14 @@
-// Codes on CUDA that are unpacked where they are used: a block of 8 rows of 4 columns in a thread's
-// registers, bit for bit what unpacking writes. For .cu files.
+// Codes on CUDA that are unpacked where they are used: a block of 8 rows of 4 columns in the
+// registers of a thread. The values are bit for bit those that unpacking writes. For .cu files.
 #pragma once
 #include "compress/quantize/cuda_unpack.h"
 
 namespace frugal::compress::cuda {
 
-// What the codes of a thread's columns stand for, in split groups.
+// What the codes of a thread's columns mean in split groups.
 struct SplitColumns {
   float lo[2][kCols], step[2][kCols];
-  float first[kCols];  // codes of class 0
+  float first[kCols];  // number of codes of class 0
 };
 
 __device__ __forceinline__ SplitColumns read_columns(const Unpacking& u, const UnpackPlace& at) {
@@ -35,14 +35,14 @@ __device__ __forceinline__ SplitColumns read_columns(const Unpacking& u, const U
   return columns;
 }
 
-// How codes are read: kBits 0 for a width known late.
+// How codes are read. kBits: 0 if the width is known only at run time.
 template <int kBits_, bool kDithered_>
 struct Reading {
   static constexpr int kBits = kBits_;
   static constexpr bool kDithered = kDithered_;
 };
-// Calls f(Reading<...>{}): the widths that fixed levels use have kernels of their own, and a width
-// known late costs few instructions more.
+// Calls f(Reading<...>{}). The widths of the fixed levels have kernels of their own. Other widths
+// are known at run time and cost few instructions more.
 template <class F>
 void with_reading(const UnpackJob& job, F&& f) {
   if (job.dithered) return f(Reading<0, true>{});
@@ -52,8 +52,8 @@ void with_reading(const UnpackJob& job, F&& f) {
   f(Reading<0, false>{});
 }
 
-// The words of all planes of codes of kBits, and the code of element [r][c] in them; bits beside it
-// are those of 2^23.
+// The words of all planes of codes of kBits bits, and the code of element [r][c] in them. The other
+// bits are those of 2^23.
 template <int kBits, size_t kPlane = 0, int kShift = 0>
 __device__ __forceinline__ void load_words(uint32_t* words, const uint8_t* plane,
                                            const CodeBlock& at) {
@@ -84,15 +84,15 @@ __device__ __forceinline__ uint32_t code_in(const uint32_t* words, int r, int c)
   }
 }
 
-// A block as it is kept: rows become what unpacking to T gives as they are asked for, so that few
-// registers hold much.
+// A block in packed form. A row is unpacked to T only when it is asked for, so that few registers
+// hold much.
 template <class T, class Reading, int kClasses>
 class Decoder {
   static constexpr int kBits = Reading::kBits;
   static constexpr bool kDithered = Reading::kDithered;
 
  public:
-  // `keys`: of dithered rounding.
+  // `keys`: those of dithered rounding.
   __device__ __forceinline__ Decoder(const Unpacking& u, const UnpackPlace& at,
                                      const StreamKeys& keys) {
     if constexpr (kBits != 0) {
@@ -127,7 +127,7 @@ class Decoder {
       }
   }
 
-  // bits: bit 8 c + r of element [r][c] is set where it is of class 1.
+  // bits: bit 8 c + r is set if element [r][c] belongs to class 1.
   __device__ __forceinline__ Quad<float> row(int r, uint32_t& bits) const {
     Quad<float> x;
     bool one[kCols] = {};
@@ -167,13 +167,13 @@ class Decoder {
   }
 
   uint32_t words_[kBits == 0 ? kRows / 2 * kCols : kBits];
-  Quad<float> lo_, step_, taken_;  // plain groups
-  SplitColumns columns_;           // split ones
+  Quad<float> lo_, step_, taken_;  // for plain groups
+  SplitColumns columns_;           // for split groups
   HalfWords dither_[kCols];
   bool odd_;
 };
 
-// Row r of the block of a tensor that lies as what is unpacked does.
+// Row r of the block, of a tensor that has the layout of the unpacked one.
 template <class T>
 __device__ __forceinline__ Quad<float> load_row(const Unpacking& u, const UnpackPlace& at, int r,
                                                 const void* from, bool quads) {

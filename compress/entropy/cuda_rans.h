@@ -1,6 +1,6 @@
-// rANS (rans.h) on CUDA: the 8 states of a stream are the lanes of a team, 4 teams a warp. What a
-// CPU writes or reads one state after the other, a ballot within the team puts in order. All lanes
-// of a warp come to every step, those without a byte too. For .cu files.
+// rANS (rans.h) on CUDA: the 8 states of a stream are the lanes of a team, and a warp has 4 teams.
+// A CPU writes or reads for one state after the other; here a ballot within the team gives the
+// order. All lanes of a warp take part in every step, also those without a byte. For .cu files.
 #pragma once
 #include "compress/entropy/rans.h"
 #include "core/cuda_kernel.h"
@@ -13,13 +13,13 @@ inline constexpr int kTeam = rans::kStates;
 static_assert(kTeam == 8);
 
 __device__ __forceinline__ int team_lane() { return static_cast<int>(threadIdx.x) % kTeam; }
-// A bit for each lane of the team that has `wish`.
+// A word with a bit for each lane of the team whose `wish` is true.
 __device__ __forceinline__ uint32_t team_ballot(bool wish) {
   const int first = static_cast<int>(threadIdx.x) % kWarp / kTeam * kTeam;
   return __ballot_sync(kAllLanes, wish) >> first & 0xffu;
 }
 
-// Payloads' numbers lie at any address.
+// Numbers in payloads may lie at any address.
 __device__ __forceinline__ uint32_t load_u16(const uint8_t* from) {
   return uint32_t{from[0]} | uint32_t{from[1]} << 8;
 }
@@ -27,7 +27,7 @@ __device__ __forceinline__ uint32_t load_u32(const uint8_t* from) {
   return load_u16(from) | load_u16(from + 2) << 16;
 }
 
-// A byte's rans::EncodeTable::Entry in 8 bytes.
+// An entry of rans::EncodeTable in 8 bytes.
 struct alignas(8) EncodeEntry {
   uint32_t reciprocal;
   uint32_t packed;  // frequency | start << 12 | (shift - 31) << 24
@@ -37,7 +37,7 @@ inline EncodeEntry pack_entry(const rans::EncodeTable::Entry& entry) {
           (rans::kScale - entry.rest) | entry.start << 12 | (entry.shift - 31) << 24};
 }
 
-// A stream that grows downwards from `end`. Where that is null, its words are counted only.
+// Writes a stream that grows downwards from `end`. If `end` is null, it only counts words.
 class TeamEncoder {
  public:
   __device__ explicit TeamEncoder(uint8_t* end) : at_(end) {}
@@ -47,7 +47,7 @@ class TeamEncoder {
     const bool large = active && state_ >= frequency << 19;  // kLow / kScale * 2^16
     const uint32_t bits = team_ballot(large);
     if (large) {
-      if (at_ != nullptr) {  // the last lane's word comes first, so highest
+      if (at_ != nullptr) {  // the word of the last lane comes first, so it has the highest address
         const int before = __popc(bits >> team_lane());
         store(at_ - 2 * (words_ + before), state_, 2);
       }
@@ -74,10 +74,11 @@ class TeamEncoder {
   uint32_t state_ = rans::kLow;
 };
 
-// Reads a stream by 32 bytes, two times as many ahead: each lane holds two of the 16 words.
+// Reads a stream in pieces of 32 bytes, and two pieces ahead. Each lane holds two of the 16 words
+// of a piece.
 class TeamDecoder {
  public:
-  // `from` is null where the team has no stream; nothing at `end` or beyond is read.
+  // `from` is null if the team has no stream. Nothing at `end` or after it is read.
   __device__ TeamDecoder(const uint8_t* from, const uint8_t* end) : at_(from), end_(end) {
     if (from == nullptr) return;
     state_ = load_u32(from + 4 * team_lane());
@@ -122,7 +123,7 @@ class TeamDecoder {
   const uint8_t* at_;
   const uint8_t* end_;
   uint32_t state_ = rans::kLow, now_ = 0, next_ = 0, ahead_ = 0;
-  int word_ = 0;  // the next one
+  int word_ = 0;  // index of the next word
 };
 
 }  // namespace frugal::compress::cuda

@@ -1,37 +1,39 @@
 // Entropy stage: packs with another codec, then shrinks its codes without loss where that pays.
 //
 // A symbol is a byte of a plane of codes (group_layout.h): 2 codes of 4 bits, neighbours in a
-// column, or 4 of 2 bits, or one of 8. Each plane of a tensor, or of all its samples of one width
-// (mixed.h), has one table, or is kept as it is, or is one byte throughout. Codes are coded in
-// blocks of 16 KiB, each on its own, with rANS (rans.h); metadata stays as it is. A sample
-// of the codes decides whether to go on, all of them decide whether the tensor is coded; otherwise
-// the inner codec's result is kept, no copy made.
+// column, or 4 codes of 2 bits, or one of 8. Each plane of a tensor (or of all its samples of one
+// width, mixed.h) has one table, or is kept unchanged, or consists of one repeated byte. Codes are
+// coded in blocks of 16 KiB, each on its own, with rANS (rans.h). Metadata is not coded. A sample
+// of the codes decides whether to continue; then all codes decide whether the tensor is coded. If
+// not, the result of the inner codec is kept without a copy.
 //
-// The first unpacking decodes all of it into a payload of the inner codec, as `workspace`, which
-// stays for the next ones until the packed tensor goes: backward asks several times within moments,
-// also where the coded payload is moved away in between (offload.h).
+// The first unpacking decodes everything into a payload of the inner codec, in category
+// `workspace`. That payload stays until the packed tensor is destroyed, because the backward pass
+// asks for it several times within moments. This also holds if the coded payload is moved away in
+// between (offload.h).
 //
-// Only results of type Grouped are coded; others, and those on `meta`, are the inner codec's: there
-// what coding would save is not known, but may be told (coded_as()). On CUDA packing waits for the
-// device twice, to read how often bytes are there and how long streams are: it cannot be recorded
-// (core/cuda_graph.h). Unpacking does not wait.
-// Thread safety: packing as Quantizer; one packed tensor belongs to one thread. Bytes do not depend
-// on the number of threads.
+// Only results of type Grouped are coded. Other results, and results on `meta`, stay those of the
+// inner codec. On `meta` the saving is not known, but it may be given (coded_as()). On CUDA packing
+// waits for the device twice, to read how often each byte occurs and how long the streams are. So
+// it cannot be recorded (core/cuda_graph.h). Unpacking does not wait.
+// Thread safety: packing as for Quantizer; one packed tensor belongs to one thread. Bytes do not
+// depend on the number of threads.
 #pragma once
 #include "compress/quantize/grouped.h"
 
 namespace frugal::compress {
 
 struct EntropyOptions {
-  double min_saving = 0.05;   // of the packed bytes; smaller: not coded. -infinity: always coded
+  double min_saving = 0.05;   // share of the packed bytes; if less is saved, the tensor is not
+                              // coded. -infinity: always coded
   int64_t min_bytes = 16384;  // packed tensors of fewer bytes are not coded
 };
 
-// A tensor of codes that are coded: one u8 payload, category `packed`. What it unpacks to is bit
-// for bit what `plain` would have. Errors: as `plain`.
+// A tensor whose codes are coded: one u8 payload, category `packed`. It unpacks to exactly the bits
+// of `plain`. Errors: those of `plain`.
 class EntropyCoded final : public Movable {
  public:
-  // `payload`: as Entropy writes it, of a tensor like `plain`, whose payload goes.
+  // `payload`: written by Entropy for a tensor like `plain`, whose own payload is released.
   EntropyCoded(Tensor payload, std::unique_ptr<Grouped> plain);
   Tensor unpack() const override;
   Tensor unpack_rows(int64_t begin, int64_t end) const override;
@@ -51,24 +53,25 @@ class EntropyCoded final : public Movable {
   const Grouped& decoded() const;
 
   Tensor payload_;
-  std::unique_ptr<Grouped> plain_;  // with its bytes once they are decoded
-  int64_t bytes_;                   // of the plain payload
+  std::unique_ptr<Grouped> plain_;  // holds its bytes once they are decoded
+  int64_t bytes_;                   // bytes of the plain payload
   mutable bool decoded_ = false;
 };
 
-// Codes what was packed; or gives it back as it is, where that does not pay or cannot be.
+// Codes a packed tensor. Returns it unchanged if coding does not pay or is not possible.
 std::unique_ptr<Packed> entropy_code(std::unique_ptr<Packed> packed, const EntropyOptions& options);
-// For plans: what is on `meta` as if coding it gave `bytes`; as it is where nothing would be coded.
+// For plans: a packed tensor on `meta` that counts as coded into `bytes` bytes. Unchanged if it
+// would not be coded.
 std::unique_ptr<Packed> coded_as(std::unique_ptr<Packed> packed, int64_t bytes,
                                  const EntropyOptions& options);
-// Of what these give: of its payload. 0: of another type.
+// The bytes of the payload that these functions have made; 0 for a packed tensor of another type.
 int64_t coded_bytes(const Packed& packed);
 
 class Entropy final : public Codec {
  public:
   // Errors: no inner codec, a min_saving that is not below 1.
   explicit Entropy(std::shared_ptr<const Codec> inner, const EntropyOptions& options = {});
-  // Errors: as the inner codec's.
+  // Errors: those of the inner codec.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
   const Codec& inner() const { return *inner_; }
 

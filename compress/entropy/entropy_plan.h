@@ -1,8 +1,9 @@
-// The format of entropy-coded payloads and how each tensor's is chosen. Internal.
+// The format of entropy-coded payloads, and how it is chosen for a tensor. Internal.
 //
 // Payload: the metadata of each part, the end of each block's stream (int64), a table for each
-// plane of each width, the streams, and kReadBeyond bytes. A stream is the bytes of raw planes,
-// then those of the coder; or, if that is no less, the codes as they are.
+// plane of each width, the streams, and kReadBeyond bytes. A stream has the bytes of raw planes
+// first and then those of the coder. If that is not shorter than the codes, the stream is the codes
+// themselves.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,33 +15,33 @@ namespace frugal::compress::entropy {
 
 enum class Kind : uint8_t { raw, constant, coded };
 
-// What is done with a plane.
+// How a plane is stored.
 struct Plan {
   Kind kind = Kind::raw;
-  uint8_t byte = 0;  // constant
+  uint8_t byte = 0;  // Kind::constant: the repeated byte
   rans::Frequencies frequencies{};
-  double bits = 0;  // predicted
+  double bits = 0;  // predicted bits for each byte
   int64_t table_bytes() const;
 };
 Plan plan_of(const rans::Histogram& histogram);
-// Both return where the next table begins. One of Kind::coded: the kind, a bit for each byte that
-// there is, and their frequencies.
+// Both functions return where the next table begins. The table of a coded plane is its kind, one
+// bit for each possible byte that occurs, and the frequencies of these bytes.
 uint8_t* write_table(const Plan& plan, uint8_t* to);
 const uint8_t* read_table(const uint8_t* from, Plan& plan);
 // Where the streams begin in a payload.
 int64_t streams_at(const CodeMap& map, const std::vector<Plan>& plans);
 
-// Evenly spread pieces of the codes, by which is guessed what coding would save.
+// Evenly spread pieces of the codes, from which the saving is estimated.
 struct Sample {
   struct Piece {
     int64_t table = 0;
-    int64_t offset = 0, size = 0;  // in the payload
+    int64_t offset = 0, size = 0;  // a piece, in the payload
   };
   std::vector<Piece> pieces;
-  std::vector<double> bytes;  // that those of each table stand for
+  std::vector<double> bytes;  // for each table, the number of bytes that the pieces stand for
 };
 Sample sample_of(const CodeMap& map);
-// The share of the codes that coding would save. seen: of the pieces, by table.
+// The share of the codes that coding would save. seen: counts of the pieces, for each table.
 double saving(const Sample& sample, const std::vector<rans::Histogram>& seen);
 
 }  // namespace frugal::compress::entropy

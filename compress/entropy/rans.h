@@ -17,12 +17,12 @@ inline constexpr uint32_t kScale = 1u << kScaleBits;
 inline constexpr uint32_t kLow = 1u << 15;  // states lie in [kLow, 2^16 kLow)
 
 using Histogram = std::array<int64_t, 256>;
-void count_bytes(const uint8_t* bytes, size_t size, Histogram& histogram);  // adds
+void count_bytes(const uint8_t* bytes, size_t size, Histogram& histogram);  // adds to the counts
 double entropy(const Histogram& histogram);  // bits per byte; 0 if there are none
 
-// Shares of kScale, at least 1 for each byte that there is.
+// Frequencies as shares of kScale; at least 1 for each byte that occurs.
 using Frequencies = std::array<uint16_t, 256>;
-Frequencies frequencies(const Histogram& histogram);  // REQUIRES: 2 different bytes or more
+Frequencies frequencies(const Histogram& histogram);  // REQUIRES: at least 2 different bytes
 double coded_bits(const Histogram& histogram, const Frequencies& frequencies);
 
 struct EncodeTable {
@@ -39,14 +39,15 @@ struct DecodeTable {
   std::array<uint32_t, kScale> of;  // byte | frequency << 8 | place within it << 20
 };
 
-// Of `bytes` bytes: what a buffer needs, and what is read of a stream beyond its end.
+// For `bytes` bytes: the size that a buffer needs, and how far reading goes beyond the end of a
+// stream.
 constexpr size_t stream_bound(size_t bytes) { return bytes * 2 + kStates * 4 + 16; }
 inline constexpr size_t kReadBeyond = 2;
 
 class Encoder {
  public:
-  explicit Encoder(uint8_t* end);  // of the buffer
-  // Segments come in reverse. REQUIRES: no byte of frequency 0.
+  explicit Encoder(uint8_t* end);  // end of the buffer
+  // Segments are put in reverse order. REQUIRES: no byte of frequency 0.
   void put(const uint8_t* bytes, size_t size, const EncodeTable& table);
   uint8_t* finish();  // where the stream begins
 

@@ -1,12 +1,13 @@
-// A checksum of 32 bits for bytes that this process writes and reads again: CRC-32C where the
-// processor has an instruction for it, which is several times as fast as CRC-32, the other
-// elsewhere.
+// A 32-bit checksum of bytes that this process writes and reads again. It is CRC-32C if the
+// processor has an instruction for it, which is several times as fast as CRC-32; otherwise it is
+// CRC-32.
 #pragma once
 #include <cstdint>
 
 namespace frugal::compress {
 
-// Of what gave `before` and then these bytes; 0 before the first.
+// The checksum of earlier bytes, whose checksum is `before` (0 if there are none), followed by
+// these bytes.
 uint32_t checksum(uint32_t before, const void* data, int64_t bytes);
 
 }  // namespace frugal::compress

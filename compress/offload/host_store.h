@@ -1,12 +1,13 @@
-// HostStore: payloads of a CUDA device between a window of its memory and pinned host memory.
+// HostStore: payloads of a CUDA device, in a window of device memory and in pinned host memory.
 //
-// On the device: at most `window` bytes of payloads, category `packed`, plus what is pinned. Beyond
-// half a window the oldest are copied out, on a stream beside the compute stream, after the kernels
-// that wrote them; they stay on the device until their room is needed. prefetch() copies back, on a
-// stream of its own, where the window has room, else when something is dropped; room that is left
-// once backward has begun is for the newest. Nothing waits on the host: the compute stream waits,
-// for a copy back where a payload is used, and for a copy out where memory goes that it reads.
-// Thread safety: all functions, of threads whose current device is the payloads'.
+// On the device there are at most `window` bytes of payloads, category `packed`, plus pinned ones.
+// When payloads take more than half a window, the oldest are copied out, on a stream beside the
+// compute stream, after the kernels that wrote them. They stay on the device until their room is
+// needed. prefetch() copies a payload back, on a stream of its own, if the window has room,
+// otherwise when something is dropped. Room that is left once the backward pass has begun is used
+// for the newest payloads. The host never waits. The compute stream waits in two cases: for a copy
+// back when a payload is used, and for a copy out before memory that the copy reads is released.
+// Thread safety: all functions, on threads whose current device is that of the payloads.
 #pragma once
 #include <memory>
 
@@ -19,7 +20,8 @@ class HostStore {
   using Id = uint64_t;
   virtual ~HostStore() = default;  // REQUIRES: every payload was dropped
 
-  // As those of PayloadStore. Errors: put: the machine has no more to pin; then nothing was taken.
+  // As the functions of PayloadStore. Errors of put: the machine cannot pin more memory; then
+  // nothing was taken.
   virtual Id put(Tensor payload) = 0;
   virtual Tensor pin(Id id) = 0;
   virtual void unpin(Id id) noexcept = 0;
@@ -27,9 +29,9 @@ class HostStore {
   virtual void drop(Id id) noexcept = 0;
 
   struct Stats {
-    int64_t out = 0, back = 0;   // bytes copied
-    int64_t resident = 0;        // on the device
-    int64_t used = 0, held = 0;  // pinned
+    int64_t out = 0, back = 0;   // bytes that were copied
+    int64_t resident = 0;        // bytes on the device
+    int64_t used = 0, held = 0;  // pinned bytes
   };
   virtual Stats stats() const = 0;
 };

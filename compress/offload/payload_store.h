@@ -1,25 +1,27 @@
-// PayloadStore: packed payloads between a window of memory and a file.
+// PayloadStore: packed payloads, in a window of memory and in a file.
 //
-// In memory: at most `window` bytes of payloads, category `packed`, plus the one that waits to be
-// taken in or was unpacked last, and beside that what is just being read; one larger than the
-// window goes alone. Below half a window nothing
-// is written. Beyond, one thread writes the oldest payloads, which backward needs last, and they
-// stay in memory until their room is needed. Out of memory go first, of what is in the file:
-// payloads that were used, the longest unused first; then the oldest unused; then those asked for
-// ahead. A payload is written once, its bytes in the file are released when it is dropped, and one
-// that is dropped before is never written. prefetch() reads where the window has room or holds what
-// was used or is older, else later, as soon as payloads are dropped. pin() goes before everything
-// else. A window that does not hold what one node of backward uses makes it read payloads again. A
-// payload may be somebody else's tensor too, who must not write to it while it is in memory. On
-// `meta`, payloads come and go as with a disk that has read them just when they are used or must
-// make room. Nothing is written or read there, and no call waits: where what is pinned fills the
-// window, a payload is taken in beside it.
+// In memory there are at most `window` bytes of payloads, category `packed`, plus the one that
+// waits to be taken in or was unpacked last, plus the one that is being read. A payload larger than
+// the window is there alone. While payloads take less than half a window, nothing is written. Above
+// that, one thread writes the oldest payloads, which the backward pass needs last. They stay in
+// memory until their room is needed. Payloads that are in the file leave memory in this order:
+// first those that were used, beginning with the one that was unused for longest; then the oldest
+// that were not used; then those that were prefetched. A payload is written once. When it is
+// dropped, its bytes in the file are released; if it is dropped earlier, it is never written.
+// prefetch() reads at once if the window has room or holds payloads that were used or are older,
+// otherwise later, when payloads are dropped. pin() comes before everything else. A window that
+// does not hold what one node of the backward pass uses makes the store read payloads again. A
+// payload may also be somebody else's tensor, who must not write to it while it is in memory.
 //
-// Payloads on CUDA go to pinned host memory instead (compress/offload/host_store.h), by the same
-// calls and with a window of their own; `stats` and `resident_bytes` leave them out.
+// On `meta`, nothing is written or read, and no call waits. Payloads leave and return as if a disk
+// had read them just when they are used, and as if writing were done when room is needed. If pinned
+// payloads fill the window, a new payload is taken in beside it.
 //
-// A file that takes no more is no error while the window has room; each put() tries again.
-// Thread safety: all functions. Memory is taken by callers alone, never by the thread that writes.
+// Payloads on CUDA go to pinned host memory instead (compress/offload/host_store.h), through the
+// same functions and with a window of their own; `stats` and `resident_bytes` do not include them.
+//
+// A file that takes no more bytes is no error while the window has room; each put() tries again.
+// Thread safety: all functions. Only callers take memory, never the thread that writes.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -40,7 +42,7 @@ struct OffloadOptions {
 
 struct OffloadStats {
   int64_t written = 0, read = 0;                // bytes of payloads
-  double pack_seconds = 0, unpack_seconds = 0;  // waited for writes, for reads
+  double pack_seconds = 0, unpack_seconds = 0;  // time spent waiting: for writes, for reads
   OffloadStats operator+(const OffloadStats& other) const {
     return {written + other.written, read + other.read, pack_seconds + other.pack_seconds,
             unpack_seconds + other.unpack_seconds};
@@ -57,40 +59,40 @@ class PayloadStore {
   PayloadStore(const PayloadStore&) = delete;
   PayloadStore& operator=(const PayloadStore&) = delete;
 
-  // Takes `payload` in, waiting for room. Errors: the window is full of what the file does not
-  // take, see FileStore::write; then nothing was taken in.
+  // Takes `payload` in, and waits for room. Errors: the window is full of payloads that the file
+  // does not take, see FileStore::write; then nothing was taken in.
   Id put(Tensor payload);
-  // The payload, in memory until unpin(). Errors: a payload that was written in place; OutOfMemory,
-  // those of FileStore::read, after which the payload can be asked for again.
+  // The payload, which stays in memory until unpin(). Errors: a payload that was written in place;
+  // OutOfMemory; those of FileStore::read. After these last two the payload can be asked for again.
   Tensor pin(Id id);
   void unpin(Id id) noexcept;
   void prefetch(Id id) noexcept;  // the order of calls is the order of use
   void drop(Id id) noexcept;      // REQUIRES: not pinned
 
   OffloadStats stats() const;
-  int64_t resident_bytes() const;  // of payloads in memory
+  int64_t resident_bytes() const;  // bytes of payloads in memory
   const FileStore& file() const { return file_; }
-  const HostStore* host() const { return host_.get(); }  // null until a payload on CUDA came
+  const HostStore* host() const { return host_.get(); }  // null until the first payload on CUDA
 
  private:
   static constexpr Id kOnHost = Id{1} << 63;  // set in the ids of the host store's payloads
   enum class Transfer : uint8_t { none, queued, reading, writing };
   struct Item {
-    Tensor payload;  // undefined: not in memory
+    Tensor payload;  // undefined if it is not in memory
     Shape shape;
     DType dtype{};
     Device device{};
     int64_t bytes = 0;
     FileStore::Region region;
     uint64_t version = 0;  // of the payload's storage
-    bool in_file = false;  // on `meta`: as if
+    bool in_file = false;  // on `meta`: as if it were
     bool changed = false;  // it was written in place before it left
     Transfer transfer = Transfer::none;
-    bool wished = false;  // waits in wishes_
-    bool ahead = false;   // asked for, not used since
+    bool wished = false;  // it waits in wishes_
+    bool ahead = false;   // prefetched and not used since
     int pins = 0;
-    uint64_t used = 0;  // when last, by clock_; 0: never
-    uint64_t walk = 0;  // during which
+    uint64_t used = 0;  // time of the last use, by clock_; 0: never
+    uint64_t walk = 0;  // the walk of the last use
     std::atomic<bool> cancel{false};
     std::string error;  // of the last read
   };
@@ -119,7 +121,7 @@ class PayloadStore {
   Id next_ = 1;
   uint64_t clock_ = 0, walk_ = 0;
   bool used_since_wish_ = false;
-  int64_t resident_ = 0, dirty_ = 0;  // dirty: in memory alone
+  int64_t resident_ = 0, dirty_ = 0;  // dirty: bytes that are only in memory
   int waiting_ = 0;                   // calls of put() that wait for room
   bool busy_ = false, full_ = false, stop_ = false;
   std::string failure_;  // why the file is full

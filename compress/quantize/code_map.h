@@ -1,5 +1,5 @@
-// Where the codes of a packed tensor lie, for coding them: planes of row groups (group_layout.h),
-// of one part after the other. Internal.
+// Where the codes of a packed tensor lie, for coding them by entropy: the planes of row groups
+// (group_layout.h), one part after the other. Internal.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,32 +9,33 @@
 
 namespace frugal::compress::entropy {
 
-struct Place {         // of a part
+struct Place {         // where a part lies
   int64_t offset = 0;  // in the payload
   GroupLayout layout;
   Planes planes;
-  int64_t first = 0;          // its first row group
-  int64_t codes = 0, at = 0;  // where its codes begin: in the payload, among the codes
-  int64_t metadata = 0;       // where its metadata begin, among those of all parts
-  int64_t table = 0;          // of its first plane
+  int64_t first = 0;          // number of its first row group
+  int64_t codes = 0, at = 0;  // where its codes begin: in the payload, and among all codes
+  int64_t metadata = 0;       // where its metadata begin among the metadata of all parts
+  int64_t table = 0;          // the table of its first plane
 };
-// Bytes that are coded together: a run of them, wherever it begins and ends.
+// A run of bytes that are coded together. It may begin and end anywhere.
 struct Block {
-  int64_t first = 0, last = 0;  // row groups that have some
-  int64_t at = 0, bytes = 0;    // among the codes
-  int64_t place = 0;            // of the first row group
+  int64_t first = 0, last = 0;  // row groups of which some bytes belong to it
+  int64_t at = 0, bytes = 0;    // the run, among all codes
+  int64_t place = 0;            // the part that holds the first row group
 };
-// One plane of one row group: at `offset` in the payload, `at` among the codes.
+// One plane of one row group, at `offset` in the payload and `at` among all codes.
 struct Segment {
   int64_t table = 0;
   int64_t offset = 0, at = 0, size = 0;
 };
 
-// What a block has of the planes of its row groups, in order or the last one first. In kernels too.
+// Walks over the segments of a block, in order, or with kBackwards from the last one to the first.
+// Also for kernels.
 template <bool kBackwards>
 class SegmentWalk {
  public:
-  // places: of all parts.
+  // places: those of all parts.
   FRUGAL_HD SegmentWalk(const Place* places, const Block& block)
       : place_(places + block.place),
         begin_(block.at),
@@ -59,7 +60,7 @@ class SegmentWalk {
   }
 
  private:
-  // To the block. False if nothing is left.
+  // Cuts the segment to the block. Returns false if nothing is left.
   FRUGAL_HD bool cut(Segment& segment) const {
     const int64_t before = begin_ > segment.at ? begin_ - segment.at : 0;
     const int64_t end = segment.at + segment.size < end_ ? segment.at + segment.size : end_;
@@ -87,7 +88,7 @@ class SegmentWalk {
   }
 
   const Place* place_;
-  int64_t begin_, end_;  // among the codes
+  int64_t begin_, end_;  // the block, among all codes
   int64_t group_, left_;
   int plane_ = 0;
 };
@@ -106,7 +107,8 @@ class CodeMap {
   size_t tables() const { return tables_; }
   bool is_one_part() const { return places_.size() == 1; }
 
-  // f(segment) of a block, or of blocks [first, last), or of a row group, in order.
+  // Calls f(segment) for the segments of a block, of blocks [first, last), or of a row group, in
+  // order.
   template <class F>
   void for_segments(const Block& block, F&& f) const {
     Segment segment;
@@ -135,7 +137,7 @@ class CodeMap {
   size_t tables_ = 0;
 };
 
-// At most: a table for each plane of each width.
+// The most tables there can be: one for each plane of each width.
 constexpr int most_tables() {
   int count = 0;
   for (int bits = 1; bits <= 16; ++bits) count += planes_of(bits).count;

@@ -1,4 +1,5 @@
-// The table of codecs. Tests, the benchmark and the command line walk it; a new codec is a row.
+// The table of codecs. Tests, benchmarks and the command line walk over it. A new codec is a new
+// row.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,17 +12,18 @@ namespace frugal::compress {
 
 struct CodecRow {
   std::string name;  // "identity", "q4", "q4-nearest", "q4-row", "q4-row-dithered"
-  double bits = 0;   // per element, without metadata; 0: those of the dtype
+  double bits = 0;   // of an element, without metadata; 0: as many as the dtype has
   bool lossless = false;
-  bool unbiased = false;      // E[unpacked] = packed, over seeds
+  bool unbiased = false;      // the mean of unpacked values over seeds is the packed value
   bool shares_lanes = false;  // groups run along the last axis
-  bool dithered = false;      // unbiased by subtractive dither
-  // The largest |x^ - x| of an element of a group with this minimum and maximum.
+  bool dithered = false;      // unbiased because dither is taken away after unpacking
+  // The largest |x^ - x| of an element in a group with this minimum and maximum.
   double (*bound)(double min, double max, double bits) = nullptr;
   std::unique_ptr<Codec> (*make)(const CodecRow& row, uint64_t seed) = nullptr;
 };
 
 const std::vector<CodecRow>& codec_table();
-const CodecRow& find_codec(std::string_view name);  // Errors: unknown name, listing the forms
+const CodecRow& find_codec(std::string_view name);  // Errors: an unknown name; the message lists
+                                                    // the forms of names
 
 }  // namespace frugal::compress

@@ -1,5 +1,5 @@
-// What packing and unpacking on CUDA share: blocks of 8 rows of 4 columns, one to a thread; their
-// random words; codes in planes, four columns to a 32-bit word. For .cu files.
+// Shared by packing and unpacking on CUDA: a thread takes a block of 8 rows of 4 columns; random
+// words of these blocks; planes of codes, where four columns share a 32-bit word. For .cu files.
 #pragma once
 #include "compress/quantize/quantize_kernels.h"
 #include "compress/quantize/quantize_units.h"
@@ -12,13 +12,14 @@ namespace frugal::compress::cuda {
 using namespace frugal::cuda;
 
 inline constexpr int kRows = 8, kCols = 4, kThreads = 256;
-inline constexpr uint32_t kTwoTo23Bits = 0x4b000000u;  // below it, the mantissa is an integer
+inline constexpr uint32_t kTwoTo23Bits = 0x4b000000u;  // in a float from this on, the mantissa is
+                                                       // an integer
 inline constexpr float kTwoTo23 = 0x1p23f;
 inline constexpr float kNan = __builtin_nanf("");
 inline constexpr float kInfinity = __builtin_inff();
 
-// Calls f(std::integral_constant<int, n>{}) for the widths that have kernels of their own, 0 for
-// the others.
+// Calls f(std::integral_constant<int, n>{}) with n = the width, if that width has kernels of its
+// own, else with n = 0.
 template <int kWidth = 8, class F>
 void with_width(int bits, F&& f) {
   if constexpr (kWidth == 0) {
@@ -50,14 +51,14 @@ __device__ __forceinline__ void prefetch_line([[maybe_unused]] const void* addre
 // ---- Random words
 __device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
 
-struct HalfWords {  // of 8 rows of a column
+struct HalfWords {  // for 8 rows of a column
   uint32_t w[4];
 };
-// What a CodeStream was made of, its step as the host knew it. A thread of each block makes the
-// stream anew: a replayed step is another one, and where it is not, 10 rounds for 8192 elements
-// are no cost.
+// The numbers from which a CodeStream is made, with the step that the host knew. A thread of each
+// block makes the stream again, because a replay has another step. Its 10 rounds for 8192 elements
+// cost almost nothing.
 struct StreamName {
-  RngKey key;  // seed and step
+  RngKey key;  // made of seed and step
   uint64_t seq;
   const Advance* advance;
 
@@ -71,7 +72,7 @@ __device__ __forceinline__ StreamKeys stream_keys(const StreamName& name, uint64
   const Words words = philox_words({name.key.seed, name.key.offset + steps}, name.seq);
   return {{words.w[0], words.w[1]}, {words.w[2], words.w[3]}};
 }
-// code_words(). What depends on the row alone is computed once for the columns of a thread.
+// As code_words(). What depends only on the row is computed once for all columns of a thread.
 __device__ __forceinline__ HalfWords dither_words(const StreamKeys& keys, uint32_t block,
                                                   uint32_t column) {
   uint32_t c0 = block, c1 = column, c2 = keys.counter[0], c3 = keys.counter[1];
@@ -85,7 +86,7 @@ __device__ __forceinline__ HalfWords dither_words(const StreamKeys& keys, uint32
   }
   return {{c0, c1, c2, c3}};
 }
-// 2^23 + the half-word of row `r`: what follows is exact.
+// 2^23 + the half-word of row `r`. The arithmetic that follows is exact.
 __device__ __forceinline__ float half_word(const HalfWords& words, int r) {
   return float_of(__byte_perm(words.w[r / 2], kTwoTo23Bits, r % 2 == 0 ? 0x7410u : 0x7432u));
 }
@@ -96,20 +97,20 @@ __device__ __forceinline__ float half_less_u(const HalfWords& words, int r) {
   return __fsub_rn(1.5f, one_and_u(words, r));
 }
 
-// takes_dither_away(), which is the host's.
+// As takes_dither_away(), for kernels.
 __device__ __forceinline__ bool takes_away(float lo, float scale) {
   return scale > 0x1p-126f && scale < 0x1p124f && (lo < 0 || lo >= __fmul_rn(scale, 0.5f));
 }
 
 // ---- Planes
-// What a thread finds of its block in a byte row.
+// What a thread needs to find its block in a byte row.
 struct CodeBlock {
-  uint8_t* first;  // of the row group's codes, at the thread's first column
+  uint8_t* first;  // the codes of the row group, at the thread's first column
   int stride;
-  int rows;    // of the group
-  int block;   // of 8 rows, in the group
-  int cols;    // 4, less at the right edge
-  bool words;  // whole words at aligned addresses
+  int rows;    // rows of the group
+  int block;   // number of the block of 8 rows in the group
+  int cols;    // 4, or fewer at the right edge
+  bool words;  // codes can be read as whole aligned words
 };
 
 __device__ __forceinline__ uint32_t load_bytes(const uint8_t* from, int count, bool word) {
@@ -130,8 +131,8 @@ __device__ __forceinline__ void store_bytes(uint8_t* to, uint32_t value, int cou
     if (c < count) to[c] = static_cast<uint8_t>(value >> (8 * c));
 }
 
-// Puts the codes of column c, kWidth bits each from `shift` on, into the words of a plane. kClean:
-// nothing else is in their low bytes.
+// Puts the codes of column c into the words of a plane: kWidth bits of each code, beginning at bit
+// `shift`. kClean: the low bytes of the codes have no other bits.
 template <int kWidth, bool kClean>
 __device__ __forceinline__ void insert_codes(const uint32_t (&code)[kRows], int c, int shift,
                                              uint32_t* words) {
@@ -162,7 +163,7 @@ __device__ __forceinline__ void store_words(const uint32_t* words, uint8_t* plan
   }
 }
 
-// All planes of codes of kBits: as many words.
+// All planes of codes of kBits bits, as words.
 template <int kBits, size_t kPlane = 0, int kShift = 0>
 __device__ __forceinline__ void insert_planes(const uint32_t (&code)[kRows], int c,
                                               uint32_t* words) {
@@ -193,7 +194,7 @@ __device__ __forceinline__ void store_plane(const uint32_t (&code)[kCols][kRows]
   for (int c = 0; c < kCols; ++c) insert_codes<kWidth, false>(code[c], c, shift, words);
   store_words<kWidth>(words, plane, at);
 }
-// Codes of a width known late; bits beside theirs do not count.
+// Codes whose width is known only at run time. Bits above the width are ignored.
 __device__ __forceinline__ void store_planes(const uint32_t (&code)[kCols][kRows], int bits,
                                              const CodeBlock& at) {
   uint8_t* plane = at.first;
@@ -239,7 +240,7 @@ __device__ __forceinline__ void load_planes(uint32_t (&code)[kRows][kCols], cons
     load_planes<kBits, kPlane + 1, kShift + kWidth>(code, plane, at);
   }
 }
-// Bits beside the code's are those of 2^23. kBits: 0 for a width known late.
+// The other bits are those of 2^23. kBits: 0 if the width is known only at run time.
 template <int kBits>
 __device__ __forceinline__ void load_codes(uint32_t (&code)[kRows][kCols], int bits,
                                            const CodeBlock& at) {

@@ -138,7 +138,8 @@ struct Extremes {
           mx[1][c] = one ? fmaxf(mx[1][c], x) : mx[1][c];
         }
       }
-      // Once NaN, always: a later minimum would drop it.
+      // Once the probe is not 0, it stays so. (A NaN in a minimum could be lost in the next
+      // minimum.)
       if (!(probe == 0)) broken |= 1u << c;
     }
   }

@@ -1,4 +1,4 @@
-// What codecs whose host has a part in packing need on CUDA: its numbers, on the device. For .cu
+// For codecs where the host takes part in packing: brings the host's numbers to the device. For .cu
 // files.
 #pragma once
 #include <algorithm>
@@ -16,12 +16,13 @@ using namespace frugal::cuda;
 
 inline constexpr int kBlockThreads = 256;
 
-// Blocks for `wanted` pieces of work; fewer, that stride, where that keeps the device busy.
+// Blocks for `wanted` pieces of work. If that is more than keeps the device busy, there are fewer
+// blocks and they stride.
 inline dim3 blocks_across(int64_t wanted, int per_processor) {
   return {static_cast<unsigned>(std::min(wanted, int64_t{multiprocessors()} * per_processor))};
 }
 
-// `count` values on `device`, as workspace; the host does not wait.
+// `count` values in a workspace tensor on `device`. The host does not wait.
 template <class T>
 Tensor upload(const T* from, int64_t count, Device device) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -39,7 +40,8 @@ T* as(const Tensor& tensor) {
   return static_cast<T*>(tensor.raw());
 }
 
-// Errors: work is being recorded, whose replays would read what the host saw this time.
+// Errors: work is being recorded. Its replays would use the numbers that the host computed this
+// time.
 inline void check_not_recording(const char* op) {
   FRUGAL_CHECK(!recording(),
                "[{}] expected work that is run, got work that is being captured: the host reads "

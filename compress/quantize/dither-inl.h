@@ -13,10 +13,10 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
-// Lanes are columns. A word is kept as two vectors of u64 lanes (lower and upper half
-// of the columns) of which only the low 32 bits count: what the multiplier reads, so that rounds
-// need no shuffles. Words that depend only on the row or only on the column are not computed per
-// element.
+// Lanes are columns. A word is held as two vectors of u64 lanes (the lower and the upper half of
+// the columns). Only the low 32 bits of a lane count; the multiplication reads them there, so
+// rounds need no shuffles. Words that depend only on the row, or only on the column, are computed
+// once and not for each element.
 #if HWY_TARGET != HWY_SCALAR
 using DW = hn::Repartition<uint64_t, DU>;
 using VW = hn::Vec<DW>;
@@ -26,10 +26,10 @@ HWY_INLINE VW Multiply(VW word, VU multiplier) {
 }
 HWY_INLINE VW High(VW product) { return hn::ShiftRight<32>(product); }
 
-struct ColumnWords {  // words 2 and 3 after round 2, without their row part
+struct ColumnWords {  // words 2 and 3 after round 2, without the part that depends on the row
   alignas(64) uint64_t high[2][kStrip], low[2][kStrip];
 };
-struct RowWords {  // what the row adds in rounds 2 to 4
+struct RowWords {  // the part of rounds 2 to 4 that depends on the row
   uint64_t r2, r3a, r3b, r4;
 };
 
@@ -61,7 +61,7 @@ inline RowWords RowWordsOf(const CodeStream& s, uint32_t block) {
           static_cast<uint32_t>(r) ^ (k1 + 3 * kW1)};
 }
 
-// Keys of rounds 3 to 6, widened for broadcasts straight from memory.
+// Keys of rounds 3 to 6, widened so that broadcasts read them from memory.
 struct RoundKeys {
   explicit RoundKeys(const CodeStream& s) {
     for (uint32_t round = 0; round < 4; ++round) {
@@ -72,7 +72,7 @@ struct RoundKeys {
   uint64_t k0[4], k1[4];
 };
 
-// The four words of 8 rows in one half of the columns, from round 2 on.
+// The four words of 8 rows, for one half of the columns, from round 2 on.
 HWY_INLINE void PhiloxHalf(const RoundKeys& keys, const RowWords& row, VW high, VW low, VW out[4]) {
   const DW d;
   const DU du;
@@ -99,7 +99,7 @@ HWY_INLINE void PhiloxHalf(const RoundKeys& keys, const RowWords& row, VW high, 
   out[0] = w0, out[1] = w1, out[2] = w2, out[3] = w3;
 }
 
-// (bits & mask) | one, in one instruction that overwrites `bits`, where there is one.
+// (bits & mask) | one. It is one instruction, which overwrites `bits`, where the processor has it.
 HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   return VU{_mm512_ternarylogic_epi32(bits.raw, mask.raw, one.raw, 0xEA)};
@@ -108,7 +108,7 @@ HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
 #endif
 }
 
-// 1 + u of 8 rows in the columns from `j` of the strip on.
+// 1 + u for 8 rows, in the columns from `j` of the strip on.
 HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
                        size_t j, VF out[8]) {
   const DW d;
@@ -151,14 +151,15 @@ HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnW
 }
 #endif
 
-struct BlockWords {  // where the random words of a block come from; none with nearest rounding
+struct BlockWords {  // the source of the random words of a block; empty with nearest rounding
   const RoundKeys& keys;
   const RowWords& row;
   const ColumnWords& columns;
   bool stochastic;
 };
 
-// 1 + u of a block in the columns from `j` of the strip on. kStochastic: it is known to be so.
+// 1 + u of a block, in the columns from `j` of the strip on. kStochastic: rounding is known not to
+// be nearest.
 template <bool kStochastic>
 HWY_INLINE void LoadDither(const BlockWords& words, size_t j, VF out[8]) {
   if (kStochastic || words.stochastic) {
@@ -168,12 +169,12 @@ HWY_INLINE void LoadDither(const BlockWords& words, size_t j, VF out[8]) {
   }
 }
 
-// Adds (1/2 - u) by, `by` 0 or 1, to the levels of a block.
+// Adds (1/2 - u) by to the levels of a block; `by` is 0 or 1.
 HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t j, VF by, VF level[8]) {
   const VF middle = hn::Set(DF(), 1.5f);
   VF dither[8];
   Dither(words.keys, words.row, words.columns, j, dither);
-  // The product is exact: one rounding, fused or not.
+  // The product is exact, so the sum is rounded once, whether it is fused or not.
   for (int r = 0; r < 8; ++r) level[r] = hn::MulAdd(hn::Sub(middle, dither[r]), by, level[r]);
 }
 

@@ -1,4 +1,4 @@
-// Grouped: a packed tensor whose payload is groups of codes that lie as group_layout.h says.
+// Grouped: a packed tensor whose payload is groups of codes, laid out as group_layout.h says.
 #pragma once
 #include <vector>
 
@@ -13,7 +13,7 @@ class Grouped : public Movable {
     int64_t offset = 0;  // in the payload
     GroupLayout layout;
   };
-  // By offset; they do not overlap. May be called while the payload is away.
+  // Ordered by offset, without overlap. May be called while the payload is away.
   virtual std::vector<Part> parts() const = 0;
   virtual const Tensor& payload() const = 0;
 };

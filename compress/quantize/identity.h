@@ -1,4 +1,5 @@
-// Identity codec: a raw copy. Bit-equal, for tests and for measuring what packing itself costs.
+// Identity codec: a raw copy, equal to the bit. For tests, and to measure the cost of packing
+// itself.
 #pragma once
 #include "autograd/saved_tensor.h"
 

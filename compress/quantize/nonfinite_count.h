@@ -1,5 +1,5 @@
-// NonfiniteCount: groups that held a non-finite value, counted on the host and by CUDA kernels,
-// whose counts are read only when somebody asks. Thread-safe.
+// NonfiniteCount: counts groups that held a value that is not finite, on the host and in CUDA
+// kernels. The counts of kernels are read only when somebody asks. Thread-safe.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -17,8 +17,8 @@ class NonfiniteCount {
   NonfiniteCount& operator=(const NonfiniteCount&) = delete;
 
   void add(int64_t groups) { here_.fetch_add(groups, std::memory_order_relaxed); }
-  int64_t value() const;  // waits for what kernels have queued on devices that counted
-  // Where kernels of the current device count. CUDA builds only.
+  int64_t value() const;  // waits for queued kernels on the devices that counted
+  // The counter for kernels of the current device. CUDA builds only.
   unsigned long long* on_device();
 
  private:

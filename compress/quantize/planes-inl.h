@@ -1,5 +1,5 @@
-// Codes to and from the bit planes of group_layout.h, a block of 8 rows of a vector's columns at a
-// time. Included once per instruction set.
+// Converts codes to the bit planes of group_layout.h and back, a block of 8 rows of one vector of
+// columns at a time. Included once for each instruction set.
 #if defined(FRUGAL_COMPRESS_PLANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FRUGAL_COMPRESS_PLANES_INL_H
 #undef FRUGAL_COMPRESS_PLANES_INL_H
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
-// Bytes of a vector's columns, as many as there are.
+// Loads one byte for each column of a vector; at the edge as many as exist.
 HWY_INLINE VU LoadBytes(const uint8_t* from, int64_t cols) {
   const D8 d8;
   if (cols >= static_cast<int64_t>(hn::Lanes(d8))) return hn::PromoteTo(DU(), hn::LoadU(d8, from));
@@ -38,8 +38,8 @@ struct BlockShape {
   int64_t block, rows, cols;  // number of the block, rows of the group, columns left
 };
 
-// Writes one plane: of codes shifted by `shift` and masked, or, with kOnly, as they are and each
-// one too large by 1. kFull: a whole block of 8 rows and a whole vector of columns.
+// Writes one plane. The codes are shifted by `shift` and masked. With kOnly they are used
+// unchanged, and each is 1 too large. kFull: a whole block of 8 rows and a whole vector of columns.
 template <int kWidth, bool kOnly, bool kFull>
 HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t stride,
                            const BlockShape& at) {
@@ -57,13 +57,13 @@ HWY_INLINE void StorePlane(const VU* codes, int shift, uint8_t* out, int64_t str
         part = hn::And(hn::ShiftRightSame(part, shift), hn::Set(du, (1u << kWidth) - 1));
       sum = k == per_byte - 1 ? part : hn::Add(hn::ShiftLeft<kWidth % 8>(sum), part);
     }
-    // One subtraction a byte instead of one a code.
+    // One subtraction for each byte instead of one for each code.
     if constexpr (kOnly) sum = hn::Sub(sum, hn::Set(du, excess));
     StoreBytes(sum, kFull ? kLanes : at.cols, out + i * stride);
   }
 }
 
-// Plane kPlane of codes of kBits bits, and those after it.
+// Writes plane kPlane of codes of kBits bits, and the planes after it.
 template <int kBits, int kPlane, bool kFull>
 HWY_INLINE void StorePlanes(const VU* codes, int shift, uint8_t* out, int64_t stride,
                             const BlockShape& at) {
@@ -76,7 +76,7 @@ HWY_INLINE void StorePlanes(const VU* codes, int shift, uint8_t* out, int64_t st
   }
 }
 
-// Of codes that are too large by 1. kBits: up to 8, or 0 for any (layout.bits).
+// Writes codes that are 1 too large. kBits: 1 to 8, or 0 for any width (layout.bits).
 template <int kBits, bool kFull>
 HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
                            const BlockShape& at) {
@@ -120,7 +120,7 @@ HWY_INLINE void LoadPlane(const uint8_t* in, int64_t stride, int64_t byte_rows, 
   }
 }
 
-// Plane kPlane of codes of kBits bits, and those after it; `rows` of the block.
+// Reads plane kPlane of codes of kBits bits, and the planes after it, for `rows` rows of the block.
 template <int kBits, int kPlane>
 HWY_INLINE void LoadPlanes(const uint8_t* in, int64_t stride, int64_t rows, const BlockShape& at,
                            int shift, VU* codes) {
@@ -134,7 +134,7 @@ HWY_INLINE void LoadPlanes(const uint8_t* in, int64_t stride, int64_t rows, cons
   }
 }
 
-// The codes of a block. kBits: as StoreCodes.
+// Reads the codes of a block. kBits: as in StoreCodes.
 template <int kBits>
 HWY_INLINE void LoadCodes(const uint8_t* in, const GroupLayout& layout, const Planes& planes,
                           const BlockShape& at, VU* codes) {

@@ -40,20 +40,22 @@ struct GroupParameters {
   float lo = 0, scale = 0, half = 1, step = 1;
   bool nonfinite = false;
 };
-// REQUIRES: `has_nan` says whether the group holds a NaN; mn and mx ignore those.
+// REQUIRES: `has_nan` says whether the group holds a NaN; mn and mx ignore NaN.
 GroupParameters group_parameters(float mn, float mx, bool has_nan, int bits);
 
-// `x` holds layout.numel values; `payload` layout.bytes() bytes. Returns the non-finite groups.
+// `x` holds layout.numel values; `payload` layout.bytes() bytes. Returns the number of groups that
+// are not finite.
 int64_t reference_pack(const float* x, const GroupLayout& layout, const CodeStream& stream,
                        bool stochastic, uint8_t* payload);
-// dither: of dithered rounding, else null.
+// dither: the stream of dithered rounding, or null.
 void reference_unpack(const uint8_t* payload, const GroupLayout& layout, float* x,
                       const CodeStream* dither = nullptr);
 
-// Whether dithered rounding takes u away from the codes of a plain group; with them as they are it
-// is unbiased too. Not of steps of 2^-126, since groups of one value have those and are exact; nor
-// of steps from 2^124 on, whose halves could reach infinity beyond the range; nor where a group
-// without negative values would get some: zeros, which such groups often have many of, stay zeros.
+// Whether dithered rounding takes u away from the codes of a plain group. Where it does not, codes
+// are used as in stochastic rounding, which is unbiased, too. It does not in three cases. Steps of
+// 2^-126: groups of one value have these, and they are exact. Steps from 2^124 on: half of one
+// could reach infinity beyond the range. Groups without negative values that would get some: such
+// groups often have many zeros, and zeros must stay zeros.
 inline bool takes_dither_away(float lo, float scale) {
   return scale > 0x1p-126f && scale < 0x1p124f && (lo < 0 || lo >= scale / 2);
 }
@@ -61,8 +63,8 @@ inline bool takes_dither_away(float lo, float scale) {
 // Parts that both formats share.
 // u of an element of the view.
 float element_dither(const CodeStream& stream, bool stochastic, int64_t row, int64_t column);
-// The code of row `r` of a row group of `n` rows; `codes` is where the group's codes begin,
-// `planes` planes_of(layout.bits). Writing wants zeros there.
+// The code of row `r` of a row group of `n` rows. `codes`: where the codes of the group begin;
+// `planes`: planes_of(layout.bits). Before a code is written, its place must be 0.
 uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,
                    int64_t r, int64_t column);
 void write_code(uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,

@@ -33,25 +33,26 @@ inline constexpr float kSplitMaxMagnitude = 0x1p126f;
 inline constexpr float kSplitMinRange = 0x1p-110f;
 inline constexpr uint16_t kEmptyRangeBits = 0x8000;
 
-// How much errors of a class count, scaled so that nothing overflows.
+// How much errors of each class matter, scaled so that nothing overflows.
 struct SplitWeights {
   float class0 = 0, class1 = 0.25f;
 };
-// REQUIRES: a finite slope. Its sign does not matter. Below 1/9, and above 9, it does not either:
-// elements without a derivative count through the statistics of their batch, about so much.
-// Measured on ResNet-20, whose gradient's variance they would bound from below at 5 bits and more.
+// REQUIRES: a finite slope; its sign does not matter. Values below 1/9 act as 1/9, and values above
+// 9 as 9: elements whose derivative is 0 still matter a little, because the statistics of their
+// batch include them. The bound was measured on ResNet-20. There the errors of such elements would
+// bound the variance of the gradient from below at 5 bits and more.
 SplitWeights split_weights(double slope);
 
-// The codes of the two classes.
+// How the codes of a group are divided between the two classes.
 struct SplitCodes {
   int count[2] = {};
 };
 SplitCodes split_codes(float range0, float range1, const SplitWeights& weights, int bits);
-// What rounding adds to a gradient, up to a factor, where both classes have one range: codes in the
-// ratio of the weights w, as above, are best where errors count w^3.
+// The variance that rounding adds to a gradient, up to a factor, if both classes have equal ranges.
+// Dividing codes in the ratio of the weights w, as above, is best if errors matter by w^3.
 double split_variance(double slope, int bits);
 
-// lo and range of a class as the metadata holds them; mn > mx: no elements.
+// lo and range of a class as the metadata hold them. mn > mx means that the class has no elements.
 struct ClassRange {
   float lo = 0, range = 0;
 };
@@ -59,7 +60,8 @@ struct ClassRange {
 ClassRange class_range(float mn, float mx);
 
 // `x` holds layout.numel values, `mask` numel / 8 bytes, `payload` layout.bytes() bytes. Returns
-// the non-finite groups. REQUIRES: layout.split, the weights of one slope in all three.
+// the number of groups that are not finite. REQUIRES: layout.split; the three functions get the
+// weights of the same slope.
 int64_t reference_split_pack(const float* x, const uint8_t* mask, const GroupLayout& layout,
                              const SplitWeights& weights, const CodeStream& stream, bool stochastic,
                              uint8_t* payload);

@@ -1,4 +1,5 @@
-// How the CPU kernels cut a layout into units of work: a row group of up to 64 columns. Internal.
+// How the CPU kernels divide a layout into units of work: a unit is a row group of up to 64
+// columns. Internal.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -8,11 +9,11 @@
 namespace frugal::compress {
 
 inline constexpr int kStrip =
-    64;  // columns of a unit: 64 KiB of f32 in 256 rows, half of a small L2
+    64;  // columns of a unit: 64 KiB of f32 in 256 rows, which is half of a small L2 cache
 inline constexpr int kLanes =
-    16;  // columns of the widest vector; SIMD width never changes a result
-inline constexpr uint32_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;  // Philox 4x32's multipliers
-inline constexpr uint32_t kW0 = 0x9E3779B9, kW1 = 0xBB67AE85;  // and key increments
+    16;  // columns of the widest vector; the width of a vector never changes a result
+inline constexpr uint32_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;  // the multipliers of Philox 4x32
+inline constexpr uint32_t kW0 = 0x9E3779B9, kW1 = 0xBB67AE85;  // its key increments
 
 struct Unit {
   int64_t group, row0, rows, col0;
@@ -35,7 +36,8 @@ inline std::pair<int64_t, int64_t> units_in(const GroupLayout& layout, int64_t b
   return {begin / group * strips_of(layout), ((end - 1) / group + 1) * strips_of(layout)};
 }
 
-// The blocks of 8 rows of `unit` that hold elements of [begin, end). REQUIRES: `begin` starts one.
+// The blocks of 8 rows of `unit` that hold elements of [begin, end). REQUIRES: a block begins at
+// `begin`.
 struct BlockRange {
   int64_t begin, end;
 };
@@ -46,15 +48,15 @@ inline BlockRange blocks_in(const GroupLayout& layout, const Unit& unit, int64_t
   return {std::max<int64_t>(first, 0) / 8, (std::min(rows, unit.rows) + 7) / 8};
 }
 
-// Past the caches' size, writes that bypass them save reading what is overwritten. Streaming stores
-// want whole aligned vectors.
+// Whether stores bypass the caches. For results larger than the caches, that saves reading the
+// memory that is overwritten. Such stores need whole aligned vectors.
 inline bool bypasses_caches(const GroupLayout& layout, const void* x, int64_t elements) {
   constexpr int64_t kLarge = int64_t{8} << 20;
   return layout.cols % kLanes == 0 && reinterpret_cast<uintptr_t>(x) % 64 == 0 &&
          elements >= kLarge;
 }
 
-// Units per thread at least: 64 Ki elements.
+// The least number of units for a thread: 64 Ki elements.
 inline int64_t grain_of(const GroupLayout& layout) {
   const int64_t per_unit = layout.group_rows * std::min<int64_t>(layout.cols, kStrip);
   return std::max<int64_t>((int64_t{64} << 10) / std::max<int64_t>(per_unit, 1), 1);

@@ -1,5 +1,5 @@
-// What packing and unpacking of split groups share (compress/quantize/quantize_split.h). Included
-// once per instruction set.
+// Shared by packing and unpacking of split groups (compress/quantize/quantize_split.h). Included
+// once for each instruction set.
 #if defined(FRUGAL_COMPRESS_SPLIT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FRUGAL_COMPRESS_SPLIT_INL_H
 #undef FRUGAL_COMPRESS_SPLIT_INL_H
@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 
 using MF = hn::Mask<DF>;
 
-// split_codes() of a vector of columns, as floats; and which classes spread over several codes.
+// split_codes() for a vector of columns, as floats, and which classes have several codes.
 HWY_INLINE void SplitCodesOf(VF range0, VF range1, const SplitWeights& weights, int bits,
                              VF (&count)[2], MF (&spread)[2]) {
   const DF d;

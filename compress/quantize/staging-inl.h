@@ -1,5 +1,5 @@
-// Staging: 8 rows of a vector's columns as f32, for short rows, other dtypes and odd groups; and
-// prefetching. Included once per instruction set.
+// Staging: 8 rows of one vector of columns as f32, for short rows, other dtypes and odd groups.
+// Also prefetching. Included once for each instruction set.
 #if defined(FRUGAL_COMPRESS_STAGING_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FRUGAL_COMPRESS_STAGING_INL_H
 #undef FRUGAL_COMPRESS_STAGING_INL_H
@@ -23,7 +23,7 @@ HWY_INLINE float ToFloat(T value) {
   return static_cast<float>(value);
 }
 
-// Elements outside `rows`, `cols` or `limit` (elements from x on) become pad[column].
+// Elements outside `rows`, `cols` or `limit` (a number of elements from x on) become pad[column].
 template <class T>
 HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t cols,
                       int64_t limit, const float* HWY_RESTRICT pad, float* HWY_RESTRICT out) {
@@ -40,15 +40,16 @@ HWY_INLINE void Stage(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int
     }
 }
 
-// Prefetches into the second cache level a vector of kRows rows of the next unit. The first pass
-// takes 2 rows of each 8 and the second pass 6, as their times are, so that memory is always busy
-// and never has more to do than it can: it drops requests that come too fast.
+// Prefetches a vector of kRows rows of the next unit into the second cache level. Of each 8 rows
+// the first pass prefetches 2 and the second pass 6, in the ratio of their times. So memory is
+// always busy and never gets more requests than it accepts: it drops requests that come too fast.
 template <int kRows>
 HWY_INLINE void Prefetch(const float* x, int64_t stride) {
   for (int64_t r = 0; r < kRows; ++r) __builtin_prefetch(x + r * stride, 0, 2);
 }
 
-// Writes 8 staged rows back: the first `rows` and `cols`, and of those the first `limit` elements.
+// Writes 8 staged rows back: the first `rows` rows and `cols` columns, and of these the first
+// `limit` elements.
 template <class T>
 HWY_INLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64_t rows, int64_t cols,
                         int64_t limit, T* HWY_RESTRICT x) {
@@ -59,7 +60,7 @@ HWY_INLINE void Unstage(const float* HWY_RESTRICT block, int64_t stride, int64_t
       x[r * stride + c] = static_cast<T>(block[r * lanes + c]);
 }
 
-// Writes 8 vectors as rows of x, or what Unstage would.
+// Writes 8 vectors as rows of x, with the result of Unstage.
 template <class T, bool kStream>
 HWY_INLINE void StoreBlock(const VF value[8], int64_t stride, int64_t rows, int64_t cols,
                            int64_t limit, T* x) {

@@ -25,7 +25,7 @@ using D8 = hn::Rebind<uint8_t, DF>;
 using VF = hn::Vec<DF>;
 using VU = hn::Vec<DU>;
 
-// One rounding on every machine, or bytes would differ.
+// Rounded once on every machine; otherwise bytes would differ.
 HWY_INLINE VF Fma(VF a, VF b, VF c) {
 #if HWY_NATIVE_FMA
   return hn::MulAdd(a, b, c);
@@ -38,7 +38,7 @@ HWY_INLINE VF Fma(VF a, VF b, VF c) {
 #endif
 }
 
-// Truncates values in [0, 2^31): ConvertTo would spend three instructions on the rest.
+// Truncates values in [0, 2^31). ConvertTo would spend three instructions on other values.
 HWY_INLINE VU Truncate(VF v) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   return VU{_mm512_cvttps_epi32(v.raw)};
@@ -49,8 +49,8 @@ HWY_INLINE VU Truncate(VF v) {
 #endif
 }
 
-// Calls f(zero, width): zero of the element type; width a constant, `bits` if it is one of kWidths
-// and the elements are f32, else 0, which stands for any.
+// Calls f(zero, width): zero has the element type. width is a constant: `bits` if that is one of
+// kWidths and the elements are f32, else 0, which stands for any width.
 template <int... kWidths, class F>
 void WithKernel(DType dtype, int bits, F&& f) {
   const std::integral_constant<int, 0> any;
