@@ -100,7 +100,7 @@ TEST_CASE("no graph without grad, and none through detach") {
   CHECK(!y.grad().defined());
 }
 
-TEST_CASE("edges carry no data: of a chain, only what is saved stays") {
+TEST_CASE("edges carry no data: only saved tensors of a chain stay alive") {
   const Variable x = filled({1024}, 0.5);
   const int64_t before = live();
   Variable y = x;
@@ -179,7 +179,7 @@ TEST_CASE("a saved tensor written in place is refused, naming the op that saved 
                        doctest::Contains("[log] expected the [4] f32 on cpu that it saved"), Error);
 }
 
-TEST_CASE("slots are freed as the walk goes on, and after an exception in its middle") {
+TEST_CASE("slots are freed during the walk, also after an exception") {
   const Variable x = filled({1024}, 0.5);
   const int64_t before = live();
   std::vector<int64_t> seen;
@@ -210,7 +210,7 @@ TEST_CASE("an op whose backward returns a wrong shape is named") {
       doctest::Contains("[wrong] expected backward to return a gradient of shape [4]"), Error);
 }
 
-TEST_CASE("a long chain neither walks nor dies recursively") {
+TEST_CASE("a long chain is walked and destroyed without recursion") {
   const Variable x = filled({1}, 1);
   Variable y = x;
   for (int i = 0; i < 200000; ++i) y = add_scalar(y, 0);

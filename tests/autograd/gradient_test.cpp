@@ -80,7 +80,7 @@ TEST_CASE("a block's last norm and its shortcut hold one large gradient") {
   CHECK(2 * peak(&copies) < 3 * large);
 }
 
-TEST_CASE("a linear layer's unpacked input goes before its gradient comes") {
+TEST_CASE("a linear layer releases its unpacked input before it makes the input's gradient") {
   Copies copies;
   PolicyScope scope(&copies);
   begin_step(0);
@@ -96,7 +96,7 @@ TEST_CASE("a linear layer's unpacked input goes before its gradient comes") {
   CHECK(2 * more < 3 * large);
 }
 
-TEST_CASE("a leaf is told of once, when all of its terms are there") {
+TEST_CASE("a leaf is reported once, when all terms of its gradient are there") {
   const Tensor at = counting({4}, 1);
   std::map<const GradAccumulator*, std::vector<double>> seen;
   Variable a = Variable::parameter(ops::clone(at)), b = Variable::parameter(ops::clone(at));
@@ -115,7 +115,7 @@ TEST_CASE("a leaf is told of once, when all of its terms are there") {
   CHECK(!a.grad().defined());
 }
 
-TEST_CASE("a leaf may be written once its gradient is complete, and no sooner") {
+TEST_CASE("a leaf may be written when its gradient is complete, and not before") {
   auto updated = [](bool in_backward) {
     Variable w = Variable::parameter(counting({6, 6}, -2));
     auto update = [&](GradAccumulator& leaf) {

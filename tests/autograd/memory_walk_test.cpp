@@ -106,7 +106,7 @@ TEST_CASE("an identity codec changes no bit") {
   });
 }
 
-TEST_CASE("unbiased noise gives unbiased gradients, but for rows that say why not") {
+TEST_CASE("unbiased noise gives unbiased gradients, except in rows that say why not") {
   constexpr int kDraws = 64;
   constexpr double kNoise = 0.05;
   each_case([&](const Op& op, const Case& c) {

@@ -82,7 +82,7 @@ std::vector<Layer> products() {
 
 }  // namespace
 
-TEST_CASE("a product keeps x for the weight's gradient alone, and gives the same gradients") {
+TEST_CASE("a product saves x only for the weight's gradient, and gives the same gradients") {
   for (const Layer& layer : products()) {
     CAPTURE(layer.name);
     std::vector<double> expected;
@@ -107,7 +107,7 @@ TEST_CASE("a product keeps x for the weight's gradient alone, and gives the same
   }
 }
 
-TEST_CASE("linear_gelu's product keeps x for the weight's gradient alone") {
+TEST_CASE("linear_gelu's product saves x only for the weight's gradient") {
   const Variable x(values({8, 4}, 1), true), w = parameter({5, 4}, 2, false);
   const int64_t before = allocator(kCpu).report().of(Category::activation);
   const Variable y = linear_gelu(x, w, parameter({5}, 3));
@@ -168,7 +168,7 @@ TEST_CASE("norms keep x where a gradient reads it") {
   }
 }
 
-TEST_CASE("views of a parameter are kept as it is: without loss and at no cost") {
+TEST_CASE("views of a parameter are saved as the parameter is: without loss and at no cost") {
   class PackAll final : public SavePolicy {
    public:
     Decision decide(const SaveInfo&, const Tensor&) override {

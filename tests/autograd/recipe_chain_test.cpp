@@ -205,7 +205,7 @@ TEST_CASE("recipes do not nest without bound") {
   CHECK(depth == 64);
 }
 
-TEST_CASE("a mask that the codes carry is kept nowhere else") {
+TEST_CASE("a mask that codes carry is not saved anywhere else") {
   for (bool carries : {false, true}) {
     CAPTURE(carries);
     const CopyCodec codec(carries);
@@ -245,7 +245,7 @@ TEST_CASE("a relu's mask moves into the codes of its output when a consumer pack
   }
 }
 
-TEST_CASE("masks stay where somebody else needs the tensor whole") {
+TEST_CASE("masks stay if somebody else needs the whole tensor") {
   const CopyCodec codec(true);
   Policy policy(&codec, false);
   PolicyScope scope(&policy);

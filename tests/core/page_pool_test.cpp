@@ -143,7 +143,7 @@ TEST_CASE("where pages cannot go back, they count on") {
   pool.release(b);
 }
 
-TEST_CASE("few addresses: a range for the block alone, then nothing") {
+TEST_CASE("few addresses: a range only for the block, then nothing") {
   Machine machine;
   machine.longest = 100 * kMiB;
   PagePool pool(machine.system(true));
@@ -157,7 +157,7 @@ TEST_CASE("few addresses: a range for the block alone, then nothing") {
   CHECK(pool.held() == 0);
 }
 
-TEST_CASE("after steps that need less, what the earlier ones needed goes back") {
+TEST_CASE("after steps that need less, memory of earlier steps goes back") {
   Machine machine;
   PagePool pool(machine.system(true));
   pool.release(pool.allocate(512 * kMiB));

@@ -39,7 +39,7 @@ struct Machine {
 
 }  // namespace
 
-TEST_CASE("blocks are apart, aligned, and inside their segments") {
+TEST_CASE("blocks do not overlap, are aligned, and lie inside their segments") {
   Machine machine;
   SegmentPool pool(machine.source());
   std::map<char*, int64_t> blocks;
@@ -82,7 +82,7 @@ TEST_CASE("what was split is joined again, in any order of release") {
   CHECK(machine.acquired == acquired);
 }
 
-TEST_CASE("a pool that keeps gives nothing back before it goes") {
+TEST_CASE("a pool that keeps segments gives nothing back before it is destroyed") {
   Machine machine;
   {
     SegmentPool pool(machine.source(), true);
@@ -120,7 +120,7 @@ TEST_CASE("10,000 steps of varying shapes do not grow the pool") {
   CHECK(pool.held() <= highest * 3 / 2 + 96 * kMiB);
 }
 
-TEST_CASE("an exhausted source: first what is idle goes back, then nullptr") {
+TEST_CASE("an exhausted source: idle memory goes back first, then nullptr is returned") {
   Machine machine;
   machine.limit = 100 * kMiB;
   SegmentPool pool(machine.source());

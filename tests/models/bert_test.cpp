@@ -117,7 +117,7 @@ TEST_CASE("bert: initial weights") {
   for (int64_t i = 0; i < 128; ++i) CHECK(words.data<float>()[i] == 0);  // the padding token
 }
 
-TEST_CASE("bert: what a batch must be") {
+TEST_CASE("bert: batches of a wrong form are refused") {
   Init init;
   Bert net(init, small());
   Context context;

@@ -61,7 +61,7 @@ TEST_CASE("densenet: a block's saved bytes grow with its depth, not with its squ
   CHECK(ours < 2 * 24 * 32 * 56 * 56 * 4 + others / 32 + others / 64);
 }
 
-TEST_CASE("densenet: planned on meta; small images are refused") {
+TEST_CASE("densenet: runs on meta; small images are refused") {
   Init init = meta_init();
   DenseNet net(init, densenet_options("densenet121"));
   Context context;

@@ -130,7 +130,7 @@ class Counting : public Gpt2 {
 
 }  // namespace
 
-TEST_CASE("generate: what layers computed for a token is not computed again") {
+TEST_CASE("generate: the keys and values of a token are computed once") {
   Init one, other;
   Counting keeps(one, true), forgets(other, false);
   GenerateOptions options;
@@ -169,7 +169,7 @@ TEST_CASE("gpt2: hidden states of tokens in parts are those of all at once") {
                        Error);
 }
 
-TEST_CASE("generate: what is refused") {
+TEST_CASE("generate: mistakes are refused") {
   Table model({{0, 1}, {1, 0}}), broken({{0, std::numeric_limits<float>::quiet_NaN()}});
   GenerateOptions options;
   CHECK_THROWS_WITH_AS(generate(model, Tensor::zeros({1, 0}, DType::i64)),

@@ -133,7 +133,7 @@ TEST_CASE(
   CHECK(!whole.expired());
 }
 
-TEST_CASE("coefficients of edges are taken as they are, loops among them") {
+TEST_CASE("coefficients of edges are used unchanged, also those of loops") {
   const auto with_norms = [](const Matrix& a) {
     std::vector<int64_t> from, to;
     std::vector<float> norm;

@@ -85,7 +85,7 @@ TEST_CASE("gpt2: linear weights lie transposed in files") {
   CHECK(transposed == 8);
 }
 
-TEST_CASE("gpt2: what a batch must be") {
+TEST_CASE("gpt2: batches of a wrong form are refused") {
   Init init;
   Gpt2 net(init, small());
   Context context;

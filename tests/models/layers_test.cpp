@@ -200,7 +200,7 @@ TEST_CASE("integers are no weights, and weights no counters") {
   CHECK_THROWS_WITH_AS(check_state_dict(net, described), doctest::Contains("conv1.weight"), Error);
 }
 
-TEST_CASE("a long list of misfits is cut") {
+TEST_CASE("a long list of mismatches is shortened") {
   Init init;
   init.device = kMeta;
   ResNet net(init, resnet_options("resnet50"));

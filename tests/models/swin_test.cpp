@@ -29,7 +29,7 @@ TEST_CASE("swin: parameter counts, names and shapes are torchvision's") {
   CHECK_THROWS_WITH_AS(swin_options("swin"), doctest::Contains("swin_t"), Error);
 }
 
-TEST_CASE("swin: windows hold what is together, and come back") {
+TEST_CASE("swin: windows hold neighbouring pixels, and joining them gives the image back") {
   for (const int64_t shift : {0, 1})
     for (const Shape& shape : {Shape{2, 6, 9, 2}, Shape{1, 5, 7, 1}, Shape{1, 3, 6, 1}}) {
       CAPTURE(shift);

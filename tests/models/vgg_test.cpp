@@ -55,7 +55,7 @@ TEST_CASE("vgg: names and shapes are torchvision's") {
   }
 }
 
-TEST_CASE("vgg: planned on meta; small images are refused") {
+TEST_CASE("vgg: runs on meta; small images are refused") {
   Init init = meta_init();
   Vgg net(init, vgg_options("vgg16_bn"));
   Context context;

@@ -96,7 +96,7 @@ TEST_CASE("Adafactor: next to no state, the same bits for every thread count and
   }
 }
 
-TEST_CASE("Adafactor: no gradient and no elements do no harm, NaN shows") {
+TEST_CASE("Adafactor: missing gradients and empty parameters are fine, NaN stays visible") {
   Variable p = Variable::parameter(Tensor::full({2, 2}, 1));
   p.set_grad(Tensor::zeros({2, 2}));
   Adafactor still(group(p), {});

@@ -104,7 +104,7 @@ TEST_CASE("8-bit codes: the nearest number of the map, within the bound") {
       }
 }
 
-TEST_CASE("8-bit codes: drawn ones are neighbours, and right on the average") {
+TEST_CASE("8-bit codes: stochastic rounding takes a neighbour, and is right on average") {
   const int draws = 4000;
   for (const StateMap map : {StateMap::with_sign, StateMap::positive}) {
     const auto& values = ops::state_map_values(map);
@@ -137,7 +137,7 @@ TEST_CASE("8-bit codes: drawn ones are neighbours, and right on the average") {
   CHECK(a.codes.to_vector() != b.codes.to_vector());
 }
 
-TEST_CASE("8-bit codes: blocks stand alone; zeros, tiny and non-finite values") {
+TEST_CASE("8-bit codes: blocks do not affect one another; zeros, tiny and non-finite values") {
   const int64_t n = 3 * 256 + 10;
   Tensor x = normals({n}, 3, DType::f32);
   for (int64_t i = 0; i < 256; ++i) x.mut<float>()[i] = 0;

@@ -148,7 +148,7 @@ TEST_CASE("variances, smoothness and the gradient of a known quadratic are found
   }
 }
 
-TEST_CASE("theorem 2 by hand") {
+TEST_CASE("ActNN's theorem 2, computed by hand") {
   const ConvergenceBound bound = convergence_bound(2, 0.1, 50, 4, 3, 0.5);
   CHECK(bound.uncompressed == doctest::Approx(0.8 + 1.2));
   CHECK(bound.value == doctest::Approx(0.8 + 1.4));
@@ -157,7 +157,7 @@ TEST_CASE("theorem 2 by hand") {
   CHECK(convergence_bound(2, 0, 0, 4, 3, 0.5).value == 0);
 }
 
-TEST_CASE("moments by hand") {
+TEST_CASE("moments of gradients, computed by hand") {
   GradientSamples samples;
   samples.first = sketch({1, 2});
   samples.second = sketch({3, 2});

@@ -59,7 +59,7 @@ TEST_CASE("EMA: averages are swapped in and out, also past an exception") {
   CHECK(ema.average(0).item() == 2.5);
 }
 
-TEST_CASE("EMA: a variable of two names comes back") {
+TEST_CASE("EMA: a variable with two names gets its own value back") {
   Variable p = scalar(1);
   Ema ema({{"p", p}, {"tied", p}}, {});
   const Tensor before = p.value();

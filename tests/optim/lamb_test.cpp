@@ -72,7 +72,7 @@ TEST_CASE("LAMB follows a plain reference over 20 steps") {
         }
 }
 
-TEST_CASE("LAMB: zeros and what is not finite give the ratio 1") {
+TEST_CASE("LAMB: norms that are zero or not finite give the ratio 1") {
   Variable zero = Variable::parameter(Tensor::zeros({2}, DType::f64));
   zero.set_grad(Tensor::full({2}, 1, DType::f64));
   Lamb lamb(group(zero, 0.1), {});
@@ -114,7 +114,7 @@ TEST_CASE("LAMB: the same bits for every thread count, and after a restart") {
   }
 }
 
-TEST_CASE("LAMB takes no memory like a parameter beside its state") {
+TEST_CASE("LAMB allocates nothing of a parameter's size except its state") {
   const int64_t n = 1 << 16;
   Variable p = Variable::parameter(normals({n}, 1, DType::f32));
   p.set_grad(normals({n}, 2, DType::f32));

@@ -32,7 +32,7 @@ TEST_CASE("dropout: a probability between two words of 24 bits keeps the word ab
   CHECK(dropout(Tensor::full({1}, 1), word - 0x1p-26, key).item() != 0);
 }
 
-TEST_CASE("dropout: the share that stays, and the mean, are right") {
+TEST_CASE("dropout: the share of kept elements and the mean are right") {
   const int64_t n = 1 << 20;
   const double p = 0.3;
   const Tensor y = dropout(Tensor::full({n}, 1), p, {3, 1});

@@ -32,7 +32,7 @@ TEST_CASE("shape: concat along every axis, of any dtype and layout") {
   CHECK(concat({empty, one, empty}, 0).to_vector() == std::vector<double>{1, 1, 1});
 }
 
-TEST_CASE("shape: pad surrounds, and its gradient takes the inside") {
+TEST_CASE("shape: pad puts values around a tensor, and its gradient removes them") {
   const Tensor x = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Padding padding = {{1, 0}, {0, 2}};
   const Tensor y = pad(x, padding, 9);

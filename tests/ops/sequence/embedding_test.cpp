@@ -49,7 +49,7 @@ TEST_CASE("embedding: the number of threads does not matter") {
   CHECK(same_bits(embedding(ids, with_gaps(table)), embedding(ids, table)));
 }
 
-TEST_CASE("embedding_backward_rows: the rows of the whole that are not 0") {
+TEST_CASE("embedding_backward_rows: the rows of the whole gradient that are not 0") {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor ids = random_ids(30, 1000), dy = normals({30, 7}, 6, dtype);
     const int64_t padding = static_cast<int64_t>(ids.item(3));
@@ -85,7 +85,7 @@ TEST_CASE("embedding: meta allocates and looks at no id") {
       6);
 }
 
-TEST_CASE("embedding_backward: what it refuses") {
+TEST_CASE("embedding_backward: mistakes are refused") {
   const Tensor ids = random_ids(4, 3);
   CHECK_THROWS_WITH_AS(embedding_backward(normals({5, 2}, 1), ids, 3),
                        doctest::Contains("[embedding_backward] expected dy of shape [4, 2]"),
