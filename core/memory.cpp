@@ -8,6 +8,7 @@
 
 #include "core/cuda_memory.h"
 #include "core/integers.h"
+#include "core/memory_trace.h"
 #include "core/page_pool.h"
 
 namespace frugal {
@@ -109,6 +110,7 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
     r.peak_total = r.live_total;
     r.at_peak = r.live;
   }
+  MemoryTrace::note(*this, r.live);
   return block;
 }
 
@@ -117,6 +119,7 @@ void Allocator::release(const Block& block) noexcept {
   std::lock_guard lock(s.mutex);
   s.report.live[static_cast<size_t>(block.category)] -= block.bytes;
   s.report.live_total -= block.bytes;
+  MemoryTrace::note(*this, s.report.live);
   if (block.data == nullptr) return;
   if (block.bytes >= kSmallest && caching()) return s.pages->release(block.data);
   give_back(block.data, block.capacity);

@@ -9,6 +9,7 @@
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "core/memory_trace.h"
 #include "core/tensor_identity.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/cross_entropy.h"
@@ -62,6 +63,7 @@ void end_peak(Device device, StepMemory& memory) {
 }
 
 void measure_saved(Device device, StepMemory& memory) {
+  MemoryTrace::mark("backward");
   const MemoryReport report = allocator(device).report();
   memory.activation = report.of(Category::activation);
   memory.packed = report.of(Category::packed);

@@ -19,6 +19,7 @@
 #include "apps/config/train_options.h"
 #include "compress/policies/learner.h"
 #include "core/cuda_memory.h"
+#include "core/memory_trace.h"
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
@@ -57,6 +58,13 @@ struct Variant {
   int64_t process = 0;  // bytes of the whole process in a step at most; 0: not known
   std::string failed;   // why memory did not suffice, or empty
 };
+
+// A field of a CSV file: in quotes, with quotes doubled.
+std::string in_csv(const std::string& text) {
+  std::string field = "\"";
+  for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return field + '"';
+}
 
 // Separated by spaces outside of double quotes, as JSON's texts are.
 std::vector<std::string> words(const std::string& text) {
@@ -210,6 +218,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
   if (!recorded)
     result.batch =
         forward_backward(*bench.model, bench.batch, v.context, v.compression->policy(), options);
+  MemoryTrace::mark("update");
   if (!result.updated) bench.optimizer->step(kRate);
   return result.batch;
 }
@@ -217,6 +226,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
 // A step and what it took: milliseconds, bytes.
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
   const auto begin = Clock::now();
+  MemoryTrace::mark("forward");
   begin_peak(bench.device);
   bench.model->zero_grad();
   v.compression->before_forward(bench.host, {number, {}, 0, 0}, true);
@@ -304,6 +314,30 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
         if (round >= 0) v.milliseconds.push_back(took);
       });
     }
+}
+
+// Writes one more step of each variant to `file`, as CSV: a line for each allocation and release.
+void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
+  file << "variant,event,milliseconds,phase";
+  for (size_t i = 0; i < kCategories; ++i) file << ',' << name_of(static_cast<Category>(i));
+  file << ",total\n";
+  for (Variant& v : variants)
+    attempt(v, bench, [&] {
+      const MemoryTrace recorded(bench.device);
+      run_step(v, bench, 2 * kFirstStep);
+      size_t number = 0;
+      for (const MemoryTrace::Event& event : recorded.events()) {
+        file << in_csv(v.name)
+             << fmt::format(",{},{:.3f},{}", number++, event.milliseconds, event.phase);
+        int64_t total = 0;
+        for (const int64_t bytes : event.live) {
+          file << ',' << bytes;
+          total += bytes;
+        }
+        file << ',' << total << '\n';
+      }
+    });
+  file.close();
 }
 
 // Of variants in the order of the rows, as JSON and as a table. `based`: the first is the unit.
@@ -402,7 +436,15 @@ void bench_step(const BenchArguments& arguments) {
   }
   bench.rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
   for (Variant& v : variants) prepare(v, bench);
+  std::ofstream csv;
+  if (!arguments.trace.empty()) csv.open(arguments.trace);  // before the work: it may fail
+  const auto check_csv = [&] {
+    if (!csv) throw Error(fmt::format("--trace: cannot write {}", in_quotes(arguments.trace)));
+  };
+  check_csv();
   measure(variants, bench, repeats);
+  if (!arguments.trace.empty()) trace(variants, bench, csv);
+  check_csv();
   if (std::all_of(variants.begin(), variants.end(),
                   [](const Variant& v) { return !v.failed.empty(); }))
     throw Error(variants.back().failed);

@@ -196,6 +196,10 @@ void add_bench(CLI::App& app) {
                             "A row beside L0 without recipes, instead of the usual ones, such as "
                             "\"adaptive: compression.level=L2\"; repeatable")
                ->type_name("NAME: PATH=VALUE ..."));
+  step->add_option("--trace", a.trace,
+                   "Write live bytes after each allocation and release of one more step, CSV")
+      ->type_name("FILE")
+      ->check(check_named);
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });

@@ -77,6 +77,7 @@ struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
   std::vector<std::string> sets;
   int64_t mebibytes = 256, channels = 64;  // quantizer: size of the tensor, and its last axis
   std::vector<std::string> variants;       // step: "NAME: path=value path=value"
+  std::string trace;                       // step: a CSV file for the memory over one step
   bool only = false;                       // step: not beside "L0 without recipes"
   bool json = false;
 };

@@ -1,6 +1,12 @@
 // What the process takes beside what tensors take.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "apps/json.h"
 #include "tests/apps/run.h"
 
@@ -48,6 +54,35 @@ TEST_CASE("bench step and a run say what the process takes, and what that counts
 }
 
 #endif
+
+TEST_CASE("bench step --trace writes the memory over one step, whose highest total is the peak") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string csv = folder / "trace.csv";
+  const Ran bench = frugal(
+      "bench step --json --only --repeats 1 --variant 'four bits: compression.level=L1' --trace " +
+      csv + " " + folder / "c.json");
+  REQUIRE_MESSAGE(bench.status == 0, bench.err);
+  std::ifstream file(csv);
+  std::string line;
+  REQUIRE(std::getline(file, line));
+  CHECK(line.rfind("variant,event,milliseconds,phase,parameter,", 0) == 0);
+  int64_t highest = 0;
+  std::vector<std::string> phases;
+  while (std::getline(file, line)) {
+    CHECK(line.rfind("\"four bits\",", 0) == 0);
+    std::istringstream fields(line);
+    std::string field;
+    for (int i = 0; i < 4; ++i) std::getline(fields, field, ',');
+    if (phases.empty() || phases.back() != field) phases.push_back(field);
+    highest = std::max<int64_t>(highest, std::stoll(line.substr(line.rfind(',') + 1)));
+  }
+  CHECK(phases == std::vector<std::string>{"forward", "backward"});  // SGD updates in place
+  const Json memory = Json::parse(bench.out)["variants"][0]["memory"];
+  CHECK(highest == memory["peak_bytes"].get<int64_t>());
+  CHECK(frugal("bench step --repeats 1 --trace " + folder / "none/t.csv " + folder / "c.json")
+            .status == 1);
+}
 
 }  // namespace
 }  // namespace frugal::apps
