@@ -9,9 +9,8 @@ namespace frugal {
 constexpr size_t kShown = 100;  // bytes of such a text that a message shows
 
 // At most `limit` bytes of `text`, followed by "..." if the text is longer. A character that is not
-// printable UTF-8 becomes
-// , \t or one \xHH for each byte. These are control characters, characters that change the
-// direction of text or have no width, and bytes that are not UTF-8.
+// printable UTF-8 becomes \n, \t or one \xHH for each byte. These are control characters,
+// characters that change the direction of text or have no width, and bytes that are not UTF-8.
 std::string printable(std::string_view text, size_t limit = kShown);
 
 // printable() in quotes. Quotes and backslashes get a backslash before them.
