@@ -11,6 +11,9 @@
 #include "train/statistics.h"
 
 namespace frugal::apps {
+
+using namespace train;
+
 namespace {
 
 constexpr const char* kConfig = R"({

@@ -1,5 +1,10 @@
 // What a configuration becomes, and that the library's defaults are those of the program.
 #include "apps/config/train_options.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
 
 #include <doctest/doctest.h>
 

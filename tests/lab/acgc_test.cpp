@@ -7,11 +7,12 @@
 #include <cmath>
 #include <map>
 
-#include "apps/bench/gradient_bench.h"
 #include "apps/config/resolve.h"
+#include "lab/gradient_bench.h"
 
 using namespace frugal;
 using namespace frugal::apps;
+using namespace frugal::lab;
 using compress::AcgcOptions;
 using compress::AcgcPolicy;
 using compress::acgc::Count;
