@@ -84,27 +84,6 @@ Field bytes_field(S Config::*section, const char* key, int64_t S::*member, const
   return f;
 }
 
-// The name of a convention. true and false mean auto and none.
-Field normalize_field(DataConfig Config::*section) {
-  Field f = field(
-      section, "normalize", &DataConfig::normalize,
-      {{"type", {"string", "boolean"}},
-       {"enum",
-        {"auto", "none", "imagenet", "cifar10", "cifar100", "mnist", "fashion_mnist", "half", true,
-         false}}},
-      "Subtract each channel's mean and divide by its standard deviation. auto: those of the "
-      "data set (of picture files: imagenet); half: both are 0.5. Graphs: auto scales rows of "
-      "features.",
-      {"images and graphs in files, but for ogbn_arxiv", {"data.name"}, [](const Config& c) {
-         return traits(c).normalizes;
-       }});
-  f.set = [](Config& c, const Json& json) {
-    c.data.normalize =
-        json.is_boolean() ? (json.get<bool>() ? "auto" : "none") : json.get<std::string>();
-  };
-  return f;
-}
-
 Reader picture_files() {
   return {"image_folder and image_list", {"data.name"}, [](const Config& c) {
             return traits(c).of_picture_files;
@@ -221,7 +200,15 @@ Section data() {
        field(s, "cutout", &C::cutout, integer(0, 4096),
              "Augmentation: blank a square of this side; 0: off.",
              with_data(BatchSpec::Kind::images)),
-       normalize_field(s),
+       field(s, "normalize", &C::normalize,
+             choice({"auto", "none", "imagenet", "cifar10", "cifar100", "mnist", "fashion_mnist",
+                     "half"}),
+             "Subtract each channel's mean and divide by its standard deviation. auto: those of "
+             "the data set (of picture files: imagenet); half: both are 0.5. Graphs: auto scales "
+             "rows of features.",
+             {"images and graphs in files, but for ogbn_arxiv",
+              {"data.name"},
+              [](const Config& c) { return traits(c).normalizes; }}),
        field(s, "mean", &C::mean, or_null(list(number(-1e6, 1e6), 1, 4096)),
              "Images: subtract these from the channels instead. Values are in [0, 1].",
              with_data(BatchSpec::Kind::images)),

@@ -26,9 +26,7 @@ int main(int argc, char** argv) {
 
   models::Init init;
   models::Mlp net(init, {.in_features = 784, .hidden = {256, 128}, .num_classes = 10});
-  ParameterGroup all;
-  for (const auto& p : net.parameters()) all.parameters.emplace_back(p.name, *p.parameter);
-  optim::Sgd sgd({all}, {.momentum = 0.9});
+  optim::Sgd sgd(net.parameters(), {.momentum = 0.9});
 
   const auto last = train::fit(net, sgd, optim::constant_schedule(0.02), images,
                                {.epochs = 2, .test = &unseen, .compression = {.bits = 4}});

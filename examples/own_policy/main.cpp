@@ -99,7 +99,7 @@ struct Result {
   double accuracy = 0;
 };
 
-Result train(SavePolicy* policy) {
+Result train_with(SavePolicy* policy) {
   models::Sequential net = make_net();
   optim::Sgd sgd(net.parameters(), {.momentum = 0.9, .weight_decay = 1e-4});
   Context context;
@@ -126,7 +126,7 @@ int main(int, char** argv) {
   limit_spinning(argv);  // waiting threads leave the core to other processes
   compress::FixedPolicy four_bits({.bits = 4, .min_elements = 1024});
   FirstInBf16 own(2);
-  const Result raw = train(nullptr), four = train(&four_bits), mixed = train(&own);
+  const Result raw = train_with(nullptr), four = train_with(&four_bits), mixed = train_with(&own);
   std::printf("raw: %lld bytes kept, accuracy %.2f\n", (long long)raw.kept, raw.accuracy);
   std::printf("4 bits: %lld bytes kept, accuracy %.2f\n", (long long)four.kept, four.accuracy);
   std::printf("own policy: %lld bytes kept, accuracy %.2f\n", (long long)mixed.kept,

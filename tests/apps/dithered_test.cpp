@@ -43,7 +43,7 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   config["data"]["train_samples"] = 768;
   config["train"]["epochs"] = 1;
   config["train"]["checkpoint_interval"] = 0;
-  config["compression"]["rounding"] = "dithered";
+  config["compression"]["advanced"]["rounding"] = "dithered";
   config["compression"]["advanced"]["min_elements"] = 96;
   write_file(folder / "c.json", config.dump());
   const std::string train = fmt::format("train {} {} --resume --out ", folder / "c.json", keep);

@@ -109,7 +109,7 @@ TEST_CASE("the guard steers ActNN's average and AC-GC's growth, and goes on afte
 
 TEST_CASE(
     "a budget takes less than it has where that adds little, and says where it forbids more") {
-  Guarded roomy(R"({"policy": "budget", "memory_budget": "1/3 activations", "guard": 0.5})");
+  Guarded roomy(R"({"memory_budget": "1/3 activations", "guard": 0.5})");
   auto& policy = *find_in<compress::BudgetPolicy>(*roomy.policy);
   REQUIRE(policy.plan()->mode == compress::BudgetPlan::mixed);
   const double start = policy.fineness();
@@ -118,7 +118,7 @@ TEST_CASE(
   CHECK(policy.bits() != policy.plan()->bits);
   for (const auto& [seq, bits] : policy.bits()) CHECK(bits <= policy.plan()->bits.at(seq));
 
-  Guarded tight(R"({"policy": "budget", "memory_budget": "1/8 activations", "guard": 1e-7})");
+  Guarded tight(R"({"memory_budget": "1/8 activations", "guard": 1e-7})");
   const auto& held = *find_in<compress::BudgetPolicy>(*tight.policy);
   REQUIRE(held.plan()->mode == compress::BudgetPlan::mixed);
   for (int64_t i = 1; i <= 8; ++i) tight.step(i);
@@ -128,7 +128,7 @@ TEST_CASE(
 
 TEST_CASE("a budget that is guarded goes on after a stop as if there was none") {
   const char* compression =
-      R"({"policy": "budget", "memory_budget": "1/3 activations", "guard": 0.5})";
+      R"({"memory_budget": "1/3 activations", "guard": 0.5})";
   Guarded p(compression);
   std::optional<Guarded> other(compression);
   const auto& policy = *find_in<compress::BudgetPolicy>(*p.policy);

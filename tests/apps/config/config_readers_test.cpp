@@ -72,7 +72,7 @@ const std::map<std::string, Row>& rows() {
       {"data.crop_padding", {4, images, gcn}},
       {"data.flip", {true, images, text}},
       {"data.cutout", {4, images, glue}},
-      {"data.normalize", {false, cora, random}},
+      {"data.normalize", {"none", cora, random}},
       {"data.mean", {{0.5}, images, gcn}},
       {"data.std", {{0.5}, images, gcn}},
       {"data.image_size", {32, folder, images}},
@@ -253,7 +253,7 @@ TEST_CASE("--set is held to what the run reads, and may leave the file's keys wi
   CHECK_THROWS_WITH_AS(load("{}", {R"(data={"split": [0.5, 0.2]})"}),
                        doctest::Contains("data.split: expected null, the default, since nothing "
                                          "reads it with data.name=fashion_mnist; it is read by "
-                                         "graphs; got [0.5,0.2]"),
+                                         "graphs, image_folder and image_list; got [0.5,0.2]"),
                        ConfigError);
 }
 

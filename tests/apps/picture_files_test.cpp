@@ -1,0 +1,109 @@
+// Runs on picture files, as their owner has them.
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "data/image/picture.h"
+#include "tests/apps/run.h"
+#include "tests/data/image/picture_files.h"
+
+#ifdef FRUGAL_TEST_PICTURES
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Plain pictures, dark in class "a" and bright in class "b", of changing shapes.
+void make_pictures(const std::string& folder, int64_t of_each) {
+  for (int64_t i = 0; i < 2 * of_each; ++i) {
+    const bool bright = i % 2 == 1;
+    const int64_t height = 20 + i % 7, width = 18 + i % 5;
+    const data::Picture picture{
+        height, width, 3,
+        std::vector<uint8_t>(size_t(3 * height * width), uint8_t((bright ? 170 : 60) + i % 20))};
+    const std::string path = fmt::format("{}/{}/{}.jpg", folder, bright ? "b" : "a", i);
+    fs::create_directories(fs::path(path).parent_path());
+    const data::FileBytes bytes = data::jpeg_file(picture);
+    write_file(path, std::string(bytes.begin(), bytes.end()));
+  }
+}
+
+struct Pictures {
+  TempFolder folder;
+  std::string config;
+  Pictures() {
+    make_pictures(folder / "data/train", 24);
+    make_pictures(folder / "data/val", 6);
+    config = folder / "c.json";
+    write_file(config, fmt::format(R"({{"model": {{"name": "mlp", "hidden": [16]}},
+        "data": {{"name": "image_folder", "dir": "{}", "image_size": 8, "batch_size": 10,
+                  "test_batch_size": 8, "flip": true, "color_jitter": [0.1, 0.1, 0.1, 0.1]}},
+        "compression": {{"advanced": {{"min_elements": 64}}}},
+        "optim": {{"lr": 0.1}}, "train": {{"epochs": 3}}, "threads": 1}})",
+                                   folder / "data"));
+  }
+  Ran train(const std::string& name, const std::string& sets = "") const {
+    return frugal("train " + config + " --out " + (folder / name) + sets);
+  }
+  Json summary(const std::string& name) const {
+    return Json::parse(read_file(folder / (name + "/summary.json")));
+  }
+};
+
+TEST_CASE_FIXTURE(Pictures, "a folder of pictures is learned, whatever the number of workers") {
+  const Ran one = train("one", " --set data.workers=0");
+  REQUIRE_MESSAGE(one.status == 0, one.err);
+  CHECK(summary("one")["final"]["test_accuracy"] == 1.0);
+  REQUIRE(train("three", " --set data.workers=3").status == 0);
+  CHECK(read_file(folder / "one/checkpoint/last.safetensors") ==
+        read_file(folder / "three/checkpoint/last.safetensors"));
+}
+
+TEST_CASE_FIXTURE(Pictures, "pictures without parts are split with the seed") {
+  const std::string flat = " --set data.dir=" + (folder / "data/train");
+  REQUIRE(train("flat", flat + " --set 'data.split=[0.5, 0.25]'").status == 0);
+  CHECK(summary("flat")["final"]["validation"]["samples"] == 12);
+  const Ran ran = train("wrong", flat + " --set 'data.split=[0.9, 0.25]'");
+  CHECK(ran.status == 2);
+  CHECK(ran.err.find("data.split") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Pictures, "a bad picture stops a run by name, or does not count") {
+  write_file(folder / "data/train/a/0.jpg", "no picture");
+  const Ran stopped = train("stopped");
+  CHECK(stopped.status == 1);
+  CHECK(stopped.err.find("train/a/0.jpg") != std::string::npos);
+  const Ran skipped = train("skipped", " --set data.skip_bad=true");
+  REQUIRE_MESSAGE(skipped.status == 0, skipped.err);
+  CHECK(summary("skipped")["final"]["test_accuracy"] == 1.0);
+  fs::remove_all(folder / "data/val/b");
+  fs::create_directories(folder / "data/val/c");
+  const Ran unknown = train("unknown");
+  CHECK(unknown.status == 1);
+  CHECK(unknown.err.find("\"c\"") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Pictures, "a list of pictures, and means by name or by number") {
+  std::string lines = "path,label\n";
+  for (int i = 0; i < 48; ++i)
+    lines += fmt::format("train/{}/{}.jpg,{}\n", i % 2 == 1 ? "b" : "a", i, i % 2);
+  write_file(folder / "data/train.csv", lines);
+  const std::string list = " --set data.name=image_list";
+  REQUIRE(train("list", list).status == 0);
+  CHECK(summary("list")["final"]["test_accuracy"] == 1.0);
+  REQUIRE(train("named", list + " --set data.normalize=imagenet").status == 0);
+  CHECK(read_file(folder / "list/checkpoint/last.safetensors") ==
+        read_file(folder / "named/checkpoint/last.safetensors"));
+  const std::string numbers =
+      " --set 'data.mean=[0.485, 0.456, 0.406]' --set 'data.std=[0.229, 0.224, 0.225]'";
+  REQUIRE(train("numbers", list + numbers).status == 0);
+  CHECK(read_file(folder / "list/checkpoint/last.safetensors") ==
+        read_file(folder / "numbers/checkpoint/last.safetensors"));
+  REQUIRE(train("none", list + " --set data.normalize=none").status == 0);
+  CHECK(read_file(folder / "list/checkpoint/last.safetensors") !=
+        read_file(folder / "none/checkpoint/last.safetensors"));
+  CHECK(train("half", list + numbers + " --set data.normalize=half").status == 2);
+}
+
+}  // namespace
+}  // namespace frugal::apps
+#endif
