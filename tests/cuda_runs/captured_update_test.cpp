@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "apps/config/make_optimizer.h"
 #include "ops/dense/copy.h"
 #include "optim/clip.h"
 #include "optim/schedule.h"
