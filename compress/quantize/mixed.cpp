@@ -122,8 +122,8 @@ class Mixed final : public Grouped {
     });
   }
 
-  void run(const MixedLayout::Segment& segment, int64_t begin, int64_t end, void* x,
-           bool sign) const {
+  void run_segment(const MixedLayout::Segment& segment, int64_t begin, int64_t end, void* x,
+                   bool sign) const {
     UnpackJob job;
     job.payload = static_cast<const uint8_t*>(payload_.raw()) + segment.offset;
     job.x = x;
@@ -168,15 +168,15 @@ class Mixed final : public Grouped {
     const auto size = static_cast<int64_t>(size_of(dtype_));
     if (direct) {
       for (const Piece& piece : pieces)
-        run(segment, piece.at, piece.at + piece.count,
-            out + (sign ? piece.to / 8 : piece.to * size), sign);
+        run_segment(segment, piece.at, piece.at + piece.count,
+                    out + (sign ? piece.to / 8 : piece.to * size), sign);
       return;
     }
     CategoryScope scope(Category::workspace);
     const int64_t base = pieces.front().at / block * block;
     const int64_t end = pieces.back().at + pieces.back().count;
     const Tensor staged = Tensor::empty({end - base}, dtype_, payload_.device());
-    run(segment, base, end, staged.raw(), false);
+    run_segment(segment, base, end, staged.raw(), false);
     for (const Piece& piece : pieces)
       copy_bytes(out + piece.to * size, staged.device(),
                  static_cast<const char*>(staged.raw()) + (piece.at - base) * size, staged.device(),
