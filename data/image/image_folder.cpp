@@ -8,10 +8,11 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
-#include "data/formats/table.h"
 #include "data/formats/file_bytes.h"
+#include "data/formats/table.h"
 #include "data/image/draws.h"
 #include "data/image/picture.h"
 #include "data/loader.h"
@@ -272,6 +273,22 @@ void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
   resize_into(picture, box, height, width, out);
 }
 
+int64_t PictureFiles::bad() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(bad_.size());
+}
+
+void PictureFiles::note_bad(int64_t index, const std::string& why) const {
+  constexpr int64_t kListed = 10;  // files that are named; beyond, each tenth power is told
+  const std::lock_guard lock(mutex_);
+  if (!bad_.insert(index).second) return;
+  const auto count = static_cast<int64_t>(bad_.size());
+  if (count <= kListed)
+    log().warn("{}; the sample does not count (bad files so far: {})", why, count);
+  else if (count == 100 || count == 1000 || count % 10000 == 0)
+    log().warn("[pictures] bad files so far: {}", count);
+}
+
 int64_t PictureFiles::get_into(int64_t index, RngKey key, float* out) const {
   if (!options_.skip_bad) {
     read_into(index, key, out);
@@ -281,8 +298,8 @@ int64_t PictureFiles::get_into(int64_t index, RngKey key, float* out) const {
     const int64_t at = (index + i) % size();
     try {
       read_into(at, key, out);
-    } catch (const Error&) {
-      if (i == 0) ++bad_;
+    } catch (const Error& error) {
+      note_bad(at, error.what());
       continue;
     }
     return i == 0 ? list_.files[static_cast<size_t>(at)].label : kIgnored;

@@ -1,7 +1,8 @@
 // Data sets of picture files: folders of classes, lists, and what makes samples of one size.
 #pragma once
-#include <atomic>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,8 +58,8 @@ struct PictureOptions {
   // Evaluation: the shorter side is resized to `resize` pixels and the centre is cut out. 0: the
   // shorter side becomes the sample's.
   int64_t resize = 0;
-  // A file that is missing or damaged: an error that names it, or (true) a sample that does not
-  // count: its label is kIgnored, and its pixels are those of the next good file.
+  // A file that is missing or damaged: an error that names it, or (true) a warning and a sample
+  // that does not count: its label is kIgnored, and its pixels are those of the next good file.
   bool skip_bad = false;
 };
 
@@ -76,14 +77,16 @@ class PictureFiles : public Dataset {
   int64_t get_into(int64_t index, RngKey key, float* out) const override;
 
   const PictureList& list() const { return list_; }
-  int64_t bad() const { return bad_; }  // samples so far that do not count
+  int64_t bad() const;  // files found so far that are missing or damaged
 
  private:
   void read_into(int64_t index, RngKey key, float* out) const;
+  void note_bad(int64_t index, const std::string& why) const;
 
   PictureList list_;
   PictureOptions options_;
-  mutable std::atomic<int64_t> bad_{0};
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::set<int64_t> bad_;
 };
 
 }  // namespace frugal::data

@@ -74,6 +74,8 @@ TEST_CASE_FIXTURE(Pictures, "a bad picture stops a run by name, or does not coun
   CHECK(stopped.err.find("train/a/0.jpg") != std::string::npos);
   const Ran skipped = train("skipped", " --set data.skip_bad=true");
   REQUIRE_MESSAGE(skipped.status == 0, skipped.err);
+  CHECK(skipped.err.find("train/a/0.jpg") != std::string::npos);
+  CHECK(skipped.err.find("bad files so far: 1") != std::string::npos);
   CHECK(summary("skipped")["final"]["test_accuracy"] == 1.0);
   fs::remove_all(folder / "data/val/b");
   fs::create_directories(folder / "data/val/c");
