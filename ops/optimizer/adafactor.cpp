@@ -93,7 +93,12 @@ void update(T* p, const T* g, const std::vector<T>& of_row, const std::vector<T>
 }
 
 void update(const AdafactorUpdate& all) {
-  const auto& [parameter, gradient, r, c, step] = all;
+  // Not a structured binding: Clang 16 captures none in a parallel loop.
+  const auto& parameter = all.parameter;
+  const auto& gradient = all.gradient;
+  const auto& r = all.r;
+  const auto& c = all.c;
+  const auto& step = all.step;
   const int64_t n = parameter.numel();
   if (n == 0) return;
   double squares = 0;
@@ -129,7 +134,11 @@ void update(const AdafactorUpdate& all) {
 }
 
 void check(const AdafactorUpdate& all, Device device) {
-  const auto& [parameter, gradient, r, c, step] = all;
+  const auto& parameter = all.parameter;
+  const auto& gradient = all.gradient;
+  const auto& r = all.r;
+  const auto& c = all.c;
+  const auto& step = all.step;
   check_trained("adafactor", parameter, device);
   check_shape("adafactor", "the gradient", gradient, parameter.shape());
   if (r.defined()) {

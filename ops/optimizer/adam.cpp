@@ -47,7 +47,13 @@ void adam_steps_kernel(Cpu, const std::vector<AdamUpdate>& updates) {
 namespace {
 
 void update(const LambUpdate& all) {
-  const auto& [parameter, gradient, m, v, step, adapt] = all;
+  // Not a structured binding: Clang 16 captures none in a parallel loop.
+  const auto& parameter = all.parameter;
+  const auto& gradient = all.gradient;
+  const auto& m = all.m;
+  const auto& v = all.v;
+  const auto& step = all.step;
+  const bool adapt = all.adapt;
   const int64_t n = parameter.numel(), chunks = (n + kChunk - 1) / kChunk;
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -26,7 +26,13 @@ void check_state(const char* name, const BlockwiseState& state, StateMap map, in
 }
 
 void update(const Adam8bitUpdate& all) {
-  const auto& [parameter, gradient, m, v, step, key] = all;
+  // Not a structured binding: Clang 16 captures none in a parallel loop.
+  const auto& parameter = all.parameter;
+  const auto& gradient = all.gradient;
+  const auto& m = all.m;
+  const auto& v = all.v;
+  const auto& step = all.step;
+  const auto& key = all.key;
   const int64_t n = parameter.numel();
   with_real(parameter.dtype(), [&](auto zero) {
     using T = decltype(zero);

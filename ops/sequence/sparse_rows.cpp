@@ -41,11 +41,8 @@ SparseRows merge_rows(const SparseRows& a, const SparseRows& b) {
     return {Tensor::empty({n}, DType::i64, device),
             Tensor::empty({n, width}, a.rows.dtype(), device), a.size};
   }
-  const auto ids_of = [](const SparseRows& s) {
-    return std::pair(s.ids.data<int64_t>(), s.ids.data<int64_t>() + s.ids.numel());
-  };
-  const auto [a_begin, a_end] = ids_of(a);
-  const auto [b_begin, b_end] = ids_of(b);
+  const int64_t *const a_begin = a.ids.data<int64_t>(), *const a_end = a_begin + a.ids.numel();
+  const int64_t *const b_begin = b.ids.data<int64_t>(), *const b_end = b_begin + b.ids.numel();
   std::vector<int64_t> ids;
   std::set_union(a_begin, a_end, b_begin, b_end, std::back_inserter(ids));
   const auto n = static_cast<int64_t>(ids.size());
