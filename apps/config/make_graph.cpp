@@ -179,6 +179,9 @@ std::vector<std::string> marks(const std::string& name) {
 }
 
 void check(const Config& config) {
+  if (config.data.normalize != "auto" && config.data.normalize != "none")
+    throw ConfigError("data.normalize", fmt::format("expected auto or none with a graph, got {}",
+                                                    config.data.normalize));
   const DataConfig& c = config.data;
   if (c.name == "random_graph" && c.edges > c.nodes * c.nodes)
     throw ConfigError("data.edges",

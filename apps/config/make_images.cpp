@@ -339,6 +339,10 @@ void check_images(const Config& config) {
   if (channels != 3 && (colours || c.grayscale > 0))
     throw ConfigError(colours ? "data.color_jitter" : "data.grayscale",
                       fmt::format("expected images of 3 channels, got {}", channels));
+  for (const auto& [key, numbers] : {std::pair{"data.mean", &c.mean}, {"data.std", &c.std}})
+    if (*numbers && static_cast<int64_t>((*numbers)->size()) != channels)
+      throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
+                                         channels, (*numbers)->size()));
   if (!of_files) return;
   if (c.channels != 1 && c.channels != 3)
     throw ConfigError("data.channels", fmt::format("expected 1 or 3, got {}", c.channels));

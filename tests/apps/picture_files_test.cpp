@@ -103,6 +103,7 @@ TEST_CASE_FIXTURE(Pictures, "a list of pictures, and means by name or by number"
   REQUIRE(train("none", list + " --set data.normalize=none").status == 0);
   CHECK(read_file(folder / "list/checkpoint/last.safetensors") !=
         read_file(folder / "none/checkpoint/last.safetensors"));
+  CHECK(train("two", list + " --set 'data.mean=[0, 0]' --set 'data.std=[1, 1]'").status == 2);
   CHECK(train("half", list + numbers + " --set data.normalize=half").status == 2);
 }
 

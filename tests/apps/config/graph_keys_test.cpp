@@ -113,6 +113,12 @@ TEST_CASE("gat's last layer has the heads that it is told") {
   }
 }
 
+TEST_CASE("a graph knows no convention of images") {
+  CHECK_THROWS_WITH_AS(
+      resolved(kGraph, {"data.name=cora", "data.dir=d", "data.normalize=imagenet"}),
+      doctest::Contains("data.normalize: expected auto or none"), ConfigError);
+}
+
 TEST_CASE("each graph network trains with norms, shortcuts and jumping knowledge") {
   const TempFolder folder;
   write_file(folder / "c.json", kGraph);
