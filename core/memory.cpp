@@ -6,7 +6,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/integers.h"
 #include "core/memory_trace.h"
 #include "core/page_pool.h"

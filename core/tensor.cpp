@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/dtype_switch.h"
 #include "core/parallel.h"
 

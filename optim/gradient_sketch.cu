@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "optim/sketch_signs.h"
 
 namespace frugal::optim {

@@ -57,7 +57,7 @@ class Optimizer {
   virtual void load_state(const NamedTensors& state) = 0;
 
   // For steps that are recorded (train/captured_step.h). Whether, once its state exists, step() is
-  // the same work at every call but for what its kernels take late (core/cuda_late_kernel.h).
+  // the same work at every call but for what its kernels take late (core/cuda/cuda_late_kernel.h).
   virtual bool recordable() const { return false; }
   // Takes back what the last step() counted, because its work was not done.
   // REQUIRES: recordable(); the gradients that step() found are still there.

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
-#include "core/cuda_graph.h"
-#include "core/cuda_late.h"
+#include "core/cuda/cuda_graph.h"
+#include "core/cuda/cuda_late.h"
 #include "core/log.h"
 #include "ops/dense/copy.h"
 #include "ops/optimizer/clip.h"

@@ -5,9 +5,10 @@
 // for error bounds, counts and lengths of an entropy stage) is an obstacle.
 //
 // Recorded are forward, backward and what follows the gradients: their norm, clipping, and the
-// optimizer's step, whose rates and counts are sent anew (core/cuda_late.h). Forward and backward
-// alone, with the update left to the caller, where no update is given and where the optimizer is
-// not recordable(). Accumulated gradients and updates in backward are not recorded at all.
+// optimizer's step, whose rates and counts are sent anew (core/cuda/cuda_late.h). Forward and
+// backward alone, with the update left to the caller, where no update is given and where the
+// optimizer is not recordable(). Accumulated gradients and updates in backward are not recorded at
+// all.
 //
 // Graphs: those that their source holds, of which each is work of its own; what is sampled anew at
 // each step is run. Addresses of what the model made of a graph are recorded, so a graph that it

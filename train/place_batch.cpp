@@ -4,7 +4,7 @@
 #include <array>
 #include <tuple>
 
-#include "core/cuda_staging.h"
+#include "core/cuda/cuda_staging.h"
 #include "core/tensor_identity.h"
 #include "ops/dense/copy.h"
 #include "train/targets.h"

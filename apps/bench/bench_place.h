@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/dtype.h"
 
 namespace frugal::apps {

@@ -18,7 +18,7 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/learner.h"
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/memory_trace.h"
 #include "core/parallel.h"
 #include "core/quoted.h"

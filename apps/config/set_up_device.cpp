@@ -1,7 +1,7 @@
 #include "apps/config/set_up_device.h"
 
 #include "apps/config/config_error.h"
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "ops/precision.h"

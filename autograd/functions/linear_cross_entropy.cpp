@@ -6,11 +6,11 @@
 #include "ops/checks.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
-#include "ops/dense/cross_entropy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"
 #include "ops/dense/reduce.h"
+#include "ops/loss/cross_entropy.h"
 
 namespace frugal {
 namespace {

@@ -1,9 +1,9 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
-#include "ops/dense/binary_cross_entropy.h"
-#include "ops/dense/cross_entropy.h"
 #include "ops/dense/elementwise.h"
-#include "ops/dense/mse.h"
+#include "ops/loss/binary_cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
+#include "ops/loss/mse.h"
 
 namespace frugal {
 

@@ -3,7 +3,7 @@
 // order. All lanes of a warp take part in every step, also those without a byte. For .cu files.
 #pragma once
 #include "compress/entropy/rans.h"
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::compress::cuda {
 

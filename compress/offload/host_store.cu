@@ -5,9 +5,9 @@
 #include <map>
 #include <mutex>
 
-#include "core/cuda.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/pinned_pool.h"
 #include "core/integers.h"
-#include "core/pinned_pool.h"
 
 namespace frugal::compress {
 namespace {

@@ -1,6 +1,6 @@
 #include "compress/policies/actnn_ranges.h"
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "core/finite.h"
 
 namespace frugal::compress {

@@ -3,8 +3,8 @@
 #pragma once
 #include "compress/quantize/quantize_kernels.h"
 #include "compress/quantize/quantize_units.h"
-#include "core/cuda_kernel.h"
-#include "core/cuda_random.h"
+#include "core/cuda/cuda_kernel.h"
+#include "core/cuda/cuda_random.h"
 #include "ops/cuda/cuda_vector.h"
 
 namespace frugal::compress::cuda {

@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/cuda_graph.h"
-#include "core/cuda_kernel.h"
-#include "core/cuda_staging.h"
+#include "core/cuda/cuda_graph.h"
+#include "core/cuda/cuda_kernel.h"
+#include "core/cuda/cuda_staging.h"
 
 namespace frugal::compress::cuda {
 

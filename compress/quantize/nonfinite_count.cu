@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/cuda_graph.h"
 
 namespace frugal::compress {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "core/cuda.h"
+#include "core/cuda/cuda.h"
 #include "core/memo.h"
 #include "ops/precision.h"
 

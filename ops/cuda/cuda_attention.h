@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cuda_random.h"
+#include "core/cuda/cuda_random.h"
 #include "ops/cuda/cuda_attention_tiles.h"
 #include "ops/precision.h"
 #include "ops/sequence/attention.h"

@@ -1,6 +1,6 @@
 #include "ops/cuda/cuda_cast.h"
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::ops::cuda {
 namespace {

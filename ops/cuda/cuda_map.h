@@ -1,7 +1,7 @@
 // Elementwise loops on CUDA, 16 bytes at a time where the addresses allow it. Values are stored as
 // f32 or bf16 and computed in f32. For .cu files.
 #pragma once
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::ops::cuda {
 

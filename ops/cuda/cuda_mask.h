@@ -1,7 +1,7 @@
 // Loops over 1-bit masks (ops/dense/bitmask.h) on CUDA. A thread works on eight rows of a few
 // columns, so it owns whole bytes. A warp lies across columns. For .cu files.
 #pragma once
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "ops/dense/bitmask.h"
 
 namespace frugal::ops::cuda {

@@ -8,7 +8,7 @@
 //   of both: c [16, 8]:  row g at columns 2t, 2t + 1, then row g + 8
 // For .cu files; sm_80 and later.  Ref: PTX ISA, mma.m16n8k16, mma.m16n8k8 and ldmatrix.
 #pragma once
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::cuda {
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <limits>
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::ops::cuda {
 

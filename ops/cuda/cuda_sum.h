@@ -4,7 +4,7 @@
 #pragma once
 #include <algorithm>
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::ops::cuda {
 

@@ -2,14 +2,14 @@
 //
 // The argument of the kernel lists the tensors, so nothing is copied to the device before. The
 // argument has up to 32,764 bytes, which needs CUDA 12.1. In recorded updates, whose factors change
-// from step to step, the argument is late (core/cuda_late_kernel.h). A block takes a chunk of
+// from step to step, the argument is late (core/cuda/cuda_late_kernel.h). A block takes a chunk of
 // kTensorChunk elements.
 #pragma once
 #include <algorithm>
 #include <vector>
 
-#include "core/cuda_kernel.h"
-#include "core/cuda_late_kernel.h"
+#include "core/cuda/cuda_kernel.h"
+#include "core/cuda/cuda_late_kernel.h"
 
 namespace frugal::ops::cuda {
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <initializer_list>
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "core/integers.h"
 
 namespace frugal::ops::cuda {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <set>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/cuda_graph.h"
 #include "core/log.h"
 #include "core/memo.h"
 #include "ops/autotune.h"

@@ -1,7 +1,7 @@
 #include "ops/dense/dropout.h"
 
-#include "core/cuda_kernel.h"
-#include "core/cuda_random.h"
+#include "core/cuda/cuda_kernel.h"
+#include "core/cuda/cuda_random.h"
 #include "ops/dense/elementwise_loops.h"
 
 namespace frugal::ops {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cuda_random.h"
+#include "core/cuda/cuda_random.h"
 #include "ops/cuda/cuda_rows.h"
 
 // The dot product of a node's features with those at the other end of an edge is a sum of products.

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::ops {

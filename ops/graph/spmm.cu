@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cuda_random.h"
+#include "core/cuda/cuda_random.h"
 #include "core/finite.h"
 #include "ops/cuda/cuda_rows.h"
 

@@ -1,6 +1,6 @@
 #include "ops/image/conv2d.h"
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "ops/cuda/cuda_cast.h"
 #include "ops/cuda/cudnn.h"
 #include "ops/dense/copy.h"

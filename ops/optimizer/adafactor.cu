@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "core/cuda_kernel.h"
-#include "core/cuda_late_kernel.h"
+#include "core/cuda/cuda_kernel.h"
+#include "core/cuda/cuda_late_kernel.h"
 #include "core/finite.h"
 
 namespace frugal::ops {

@@ -1,6 +1,6 @@
 // One element of Adam's update, as ops/optimizer/adam_loops.h computes it. For .cu files.
 #pragma once
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "ops/optimizer/adam_loops.h"
 
 namespace frugal::ops {

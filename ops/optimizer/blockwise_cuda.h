@@ -3,7 +3,7 @@
 #pragma once
 #include <limits>
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 #include "core/finite.h"
 #include "core/philox.h"
 #include "ops/optimizer/blockwise.h"

@@ -1,6 +1,6 @@
 #include "ops/sequence/rotary.h"
 
-#include "core/cuda_kernel.h"
+#include "core/cuda/cuda_kernel.h"
 
 namespace frugal::ops {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "compress/bounded/bounded_fixed.h"
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda_graph.h"
 #include "tests/compress/quantize/samples.h"
 #include "tests/cuda/packing.h"
 

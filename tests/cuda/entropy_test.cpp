@@ -6,7 +6,7 @@
 
 #include "compress/offload/offload.h"
 #include "compress/quantize/mixed.h"
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda_graph.h"
 #include "ops/dense/bitmask.h"
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/compress/quantize/samples.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <doctest/doctest.h>
 
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "ops/precision.h"
 
 namespace emulator {

@@ -1,7 +1,7 @@
 // Late arguments: recorded updates take the rates and counts of each replay, and a guard holds them
 // back.
-#include "core/cuda_graph.h"
-#include "core/cuda_late.h"
+#include "core/cuda/cuda_graph.h"
+#include "core/cuda/cuda_late.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "optim/adafactor.h"

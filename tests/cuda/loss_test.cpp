@@ -1,7 +1,7 @@
 // Softmax and cross-entropy on CUDA beside the CPU's, where the op table does not reach: rows of
 // every width, several blocks, values that are no numbers, and targets out of range.
-#include "ops/dense/cross_entropy.h"
 #include "ops/dense/softmax.h"
+#include "ops/loss/cross_entropy.h"
 #include "tests/cuda/compare.h"
 
 namespace frugal::ops {

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "core/rng.h"
-#include "ops/dense/binary_cross_entropy.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
-#include "ops/dense/mse.h"
 #include "ops/dense/reduce.h"
 #include "ops/graph/segment.h"
 #include "ops/image/pool2d.h"
+#include "ops/loss/binary_cross_entropy.h"
+#include "ops/loss/mse.h"
 #include "ops/optimizer/sgd.h"
 #include "tests/cuda/gpu.h"
 

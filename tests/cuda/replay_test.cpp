@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "compress/quantize/mixed.h"
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda_graph.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "tests/cuda/packing.h"

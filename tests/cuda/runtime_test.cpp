@@ -1,8 +1,8 @@
 // Memory, transfers, recorded work.
 #include "compress/quantize/nonfinite_count.h"
-#include "core/cuda_graph.h"
-#include "core/cuda_staging.h"
-#include "core/pinned_pool.h"
+#include "core/cuda/cuda_graph.h"
+#include "core/cuda/cuda_staging.h"
+#include "core/cuda/pinned_pool.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"

@@ -46,7 +46,7 @@ declare -A libraries=(
   [omp.h]="core/parallel.cpp"
   [cublas]="ops/cuda/cublas."
   [cudnn]="ops/cuda/cudnn_"
-  [cuda_]="core/cuda ops/ compress/ optim/"
+  [cuda_]="core/cuda/ ops/ compress/ optim/"
   [doctest]=""
 )
 

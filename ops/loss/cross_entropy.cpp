@@ -1,4 +1,4 @@
-#include "ops/dense/cross_entropy.h"
+#include "ops/loss/cross_entropy.h"
 
 #include <algorithm>
 #include <array>

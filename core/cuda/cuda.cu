@@ -1,9 +1,9 @@
-#include "core/cuda.h"
+#include "core/cuda/cuda.h"
 
 #include <mutex>
 #include <vector>
 
-#include "core/cuda_late_kernel.h"
+#include "core/cuda/cuda_late_kernel.h"
 #include "core/log.h"
 
 namespace frugal::cuda {

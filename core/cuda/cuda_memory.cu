@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda_kernel.h"
-#include "core/cuda_random.h"
+#include "core/cuda/cuda_kernel.h"
+#include "core/cuda/cuda_random.h"
 #include "core/private_pool.h"
 #include "core/segment_pool.h"
 

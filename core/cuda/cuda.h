@@ -9,7 +9,7 @@
 
 #include <utility>
 
-#include "core/cuda_memory.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/tensor.h"
 
 namespace frugal::cuda {

@@ -1,8 +1,8 @@
 // Random streams in kernels. A kernel takes a DeviceKey instead of an RngKey: while recorded work
-// is replayed (core/cuda_graph.h), its arguments are those of the recorded step, and the device
-// itself holds how far the streams have moved on since. For .cu files.
+// is replayed (core/cuda/cuda_graph.h), its arguments are those of the recorded step, and the
+// device itself holds how far the streams have moved on since. For .cu files.
 #pragma once
-#include "core/cuda.h"
+#include "core/cuda/cuda.h"
 #include "core/philox.h"
 
 namespace frugal::cuda {

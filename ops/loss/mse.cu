@@ -1,4 +1,4 @@
-#include "ops/dense/mse.h"
+#include "ops/loss/mse.h"
 
 #include "ops/cuda/cuda_map.h"
 #include "ops/cuda/cuda_sum.h"

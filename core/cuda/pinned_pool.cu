@@ -1,6 +1,6 @@
-#include "core/pinned_pool.h"
+#include "core/cuda/pinned_pool.h"
 
-#include "core/cuda.h"
+#include "core/cuda/cuda.h"
 
 namespace frugal::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "ops/dense/binary_cross_entropy.h"
+#include "ops/loss/binary_cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

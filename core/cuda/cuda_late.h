@@ -1,10 +1,10 @@
-// Late arguments: arguments of recorded kernels (core/cuda_graph.h) that get new values before each
-// replay, such as learning rates. The class is for code without CUDA's headers, too.
+// Late arguments: arguments of recorded kernels (core/cuda/cuda_graph.h) that get new values before
+// each replay, such as learning rates. The class is for code without CUDA's headers, too.
 //
 // The host's own code gives the values, for example an optimizer's step(). record() runs that code
 // while work is recorded. renew() runs it once more before each replay; then nothing is queued and
 // only the arguments are sent to the device. That code needs no change, except that its kernels get
-// their tables through with_late() (core/cuda_late_kernel.h) and are launched only inside
+// their tables through with_late() (core/cuda/cuda_late_kernel.h) and are launched only inside
 // with_late().
 #pragma once
 #include <functional>

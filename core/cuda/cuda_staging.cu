@@ -1,4 +1,4 @@
-#include "core/cuda_staging.h"
+#include "core/cuda/cuda_staging.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,11 +6,11 @@
 #include <map>
 #include <mutex>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/cuda_graph.h"
+#include "core/cuda/pinned_pool.h"
 #include "core/log.h"
 #include "core/parallel.h"
-#include "core/pinned_pool.h"
 
 namespace frugal::cuda {
 namespace {

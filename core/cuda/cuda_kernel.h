@@ -3,7 +3,7 @@
 #pragma once
 #include <type_traits>
 
-#include "core/cuda.h"
+#include "core/cuda/cuda.h"
 #include "core/dtype.h"
 #include "core/finite.h"
 

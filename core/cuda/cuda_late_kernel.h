@@ -1,4 +1,4 @@
-// How a kernel takes an argument that may be late (core/cuda_late.h). For .cu files.
+// How a kernel takes an argument that may be late (core/cuda/cuda_late.h). For .cu files.
 //
 //   template <class Argument>
 //   __global__ void update_kernel(const Argument argument) {
@@ -9,8 +9,8 @@
 //     cuda::launch(update_kernel<Argument>, grid, argument);
 //   });
 #pragma once
-#include "core/cuda.h"
-#include "core/cuda_late.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/cuda_late.h"
 
 namespace frugal::cuda {
 

@@ -1,12 +1,12 @@
-#include "core/cuda_late.h"
+#include "core/cuda/cuda_late.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/cuda.h"
-#include "core/cuda_graph.h"
-#include "core/cuda_late_kernel.h"
-#include "core/cuda_staging.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/cuda_graph.h"
+#include "core/cuda/cuda_late_kernel.h"
+#include "core/cuda/cuda_staging.h"
 
 namespace frugal::cuda {
 namespace {

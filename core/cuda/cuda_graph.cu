@@ -1,7 +1,7 @@
-#include "core/cuda_graph.h"
+#include "core/cuda/cuda_graph.h"
 
-#include "core/cuda.h"
-#include "core/cuda_random.h"
+#include "core/cuda/cuda.h"
+#include "core/cuda/cuda_random.h"
 #include "core/private_pool.h"
 
 namespace frugal::cuda {

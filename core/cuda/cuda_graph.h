@@ -6,7 +6,7 @@
 // are written into the tensors that the recorded work read, and results are read from the tensors
 // that it wrote. Memory taken while recording stays reserved for the graph. Tensors that outlive
 // the work keep their addresses. The host says how far random streams have moved on
-// (core/cuda_random.h), so that a replay draws what the same work would have drawn.
+// (core/cuda/cuda_random.h), so that a replay draws what the same work would have drawn.
 #pragma once
 #include <cstdint>
 #include <functional>
