@@ -5,18 +5,6 @@
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
-namespace {
-
-// Runs until the metrics have more than `bytes`, and then is told to end.
-Ran cut(const std::string& arguments, const std::string& metrics, uintmax_t bytes) {
-  return shell(
-      fmt::format("FRUGAL {0} & pid=$!; while kill -0 $pid && [ \"$(cat {1} | wc -c)\" -le "
-                  "{2} ]; do sleep 0.01; done; kill -TERM $pid; wait $pid",
-                  arguments, metrics, bytes));
-}
-
-}  // namespace
-
 TEST_CASE("a dithered run that is ended and resumed gives the bits of one that was not") {
   std::string keep = "--set compression.level=L1";
   SUBCASE("of one width") {}
@@ -46,18 +34,18 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
   config["compression"]["advanced"]["rounding"] = "dithered";
   config["compression"]["advanced"]["min_elements"] = 96;
   write_file(folder / "c.json", config.dump());
-  const std::string train = fmt::format("train {} {} --resume --out ", folder / "c.json", keep);
-  const Ran whole = frugal(train + folder / "whole");
+  const std::string train = fmt::format("train {} {} --resume", folder / "c.json", keep);
+  const Ran whole = frugal(train + " --out " + folder / "whole");
   REQUIRE_MESSAGE(whole.status == 0, whole.err);
   const std::string metrics = folder / "cut/metrics.jsonl";
   for (int times = 0; times < 2; ++times) {
     std::error_code none;
     const uintmax_t before = std::filesystem::file_size(metrics, none);
-    CHECK(cut(train + folder / "cut", metrics, none ? 0 : before).status == 143);
+    CHECK(cut_run(train, folder / "cut", "metrics.jsonl", none ? 0 : before, SIGTERM) == 143);
     CHECK(std::filesystem::exists(folder / "cut/checkpoint/state.safetensors"));
     CHECK(!std::filesystem::exists(folder / "cut/summary.json"));
   }
-  REQUIRE(frugal(train + folder / "cut").status == 0);
+  REQUIRE(frugal(train + " --out " + folder / "cut").status == 0);
   for (const char* name : {"/metrics.jsonl", "/checkpoint/last.safetensors",
                            "/checkpoint/best.safetensors", "/checkpoint/state.safetensors"}) {
     CAPTURE(name);
@@ -66,8 +54,8 @@ TEST_CASE("a dithered run that is ended and resumed gives the bits of one that w
     CHECK((a == b));
   }
   // Dither is in these bits.
-  const Ran plain =
-      frugal(train + folder / "plain" + " --set compression.advanced.rounding=stochastic");
+  const Ran plain = frugal(train + " --out " + folder / "plain" +
+                           " --set compression.advanced.rounding=stochastic");
   REQUIRE_MESSAGE(plain.status == 0, plain.err);
   CHECK(read_file(folder / "plain/checkpoint/last.safetensors") !=
         read_file(folder / "whole/checkpoint/last.safetensors"));

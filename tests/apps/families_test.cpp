@@ -90,14 +90,10 @@ TEST_CASE("a run on sequences or a graph goes on where a signal ended it, to the
   for (const char* config : {kBert, kGraph}) {
     const TempFolder folder;
     write_file(folder / "c.json", config);
-    const std::string train = "train " + folder / "c.json" + " --out ";
-    REQUIRE(frugal(train + folder / "whole").status == 0);
-    const Ran cut = shell(fmt::format(
-        "FRUGAL {}{} & child=$!; while [ ! -f {}/checkpoint/state.safetensors ]; do sleep 0.01; "
-        "done; kill -TERM $child; wait $child",
-        train, folder / "cut", folder / "cut"));
-    CHECK(cut.status == 128 + 15);
-    REQUIRE(frugal(train + folder / "cut" + " --resume").status == 0);
+    const std::string train = "train " + folder / "c.json";
+    REQUIRE(frugal(train + " --out " + folder / "whole").status == 0);
+    CHECK(cut_run(train, folder / "cut", "checkpoint/state.safetensors", 0, SIGTERM) == 143);
+    REQUIRE(frugal(train + " --out " + folder / "cut" + " --resume").status == 0);
     for (const char* name : {"metrics.jsonl", "checkpoint/last.safetensors",
                              "checkpoint/best.safetensors", "checkpoint/state.safetensors"}) {
       CAPTURE(name);

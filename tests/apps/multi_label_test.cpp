@@ -101,15 +101,11 @@ TEST_CASE("several labels a node: a run goes on where a signal ended it; the bes
   const TempFolder folder;
   write_graph(folder);
   write_file(folder / "c.json", config_of(folder));
-  const std::string train = "train " + folder / "c.json" +
-                            " --set data.sampler=random_walk --set data.sampler_batches=4 --out ";
-  REQUIRE(frugal(train + folder / "whole").status == 0);
-  const Ran cut = shell(fmt::format(
-      "FRUGAL {}{} & child=$!; while [ ! -f {}/checkpoint/state.safetensors ]; do sleep 0.01; "
-      "done; kill -TERM $child; wait $child",
-      train, folder / "cut", folder / "cut"));
-  CHECK(cut.status == 128 + 15);
-  REQUIRE(frugal(train + folder / "cut" + " --resume").status == 0);
+  const std::string train =
+      "train " + folder / "c.json" + " --set data.sampler=random_walk --set data.sampler_batches=4";
+  REQUIRE(frugal(train + " --out " + folder / "whole").status == 0);
+  CHECK(cut_run(train, folder / "cut", "checkpoint/state.safetensors", 0, SIGTERM) == 143);
+  REQUIRE(frugal(train + " --out " + folder / "cut" + " --resume").status == 0);
   for (const char* name : {"metrics.jsonl", "checkpoint/last.safetensors",
                            "checkpoint/best.safetensors", "checkpoint/state.safetensors"}) {
     CAPTURE(name);

@@ -64,10 +64,10 @@ TEST_CASE("runs within error bounds or a budget do not depend on threads") {
   config["data"]["batch_size"] = 128;
   config["data"]["shape"] = {16, 16, 1};
   write_file(folder / "c.json", config.dump());
-  const std::string train = fmt::format("train {} {} --out ", folder / "c.json", keep);
-  const Ran one = frugal(train + folder / "1");
+  const std::string train = fmt::format("train {} {}", folder / "c.json", keep);
+  const Ran one = frugal(train + " --out " + folder / "1");
   REQUIRE_MESSAGE(one.status == 0, one.err);
-  REQUIRE(frugal(train + folder / "3" + " --set threads=3").status == 0);
+  REQUIRE(frugal(train + " --out " + folder / "3" + " --set threads=3").status == 0);
   check_equal(folder / "1", folder / "3");
   // The policy is in these bits.
   REQUIRE(
@@ -92,21 +92,16 @@ TEST_CASE("a run within error bounds that is ended or killed goes on to the same
   config["data"]["shape"] = {8, 8, 3};
   config["data"]["train_samples"] = 768;
   write_file(folder / "c.json", config.dump());
-  const std::string train = fmt::format("train {} {} --resume --out ", folder / "c.json", keep);
-  const Ran whole = frugal(train + folder / "whole");
+  const std::string train = fmt::format("train {} {} --resume", folder / "c.json", keep);
+  const Ran whole = frugal(train + " --out " + folder / "whole");
   REQUIRE_MESSAGE(whole.status == 0, whole.err);
-  const std::string metrics = folder / "cut/metrics.jsonl";
   uintmax_t bytes = 0;
   for (const int signal : {SIGKILL, SIGTERM, SIGKILL}) {
     bytes += std::filesystem::file_size(folder / "whole/metrics.jsonl") / 4;
-    const Ran cut = shell(
-        fmt::format("FRUGAL {0} & pid=$!; while kill -0 $pid && [ \"$(cat {1} | wc -c)\" -le {2} "
-                    "]; do sleep 0.01; done; kill -{3} $pid; wait $pid",
-                    train + folder / "cut", metrics, bytes, signal));
-    CHECK(cut.status == 128 + signal);
+    CHECK(cut_run(train, folder / "cut", "metrics.jsonl", bytes, signal) == 128 + signal);
     CHECK(!std::filesystem::exists(folder / "cut/summary.json"));
   }
-  REQUIRE(frugal(train + folder / "cut").status == 0);
+  REQUIRE(frugal(train + " --out " + folder / "cut").status == 0);
   check_equal(folder / "whole", folder / "cut");
 }
 

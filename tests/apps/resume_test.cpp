@@ -276,27 +276,18 @@ TEST_CASE("a process killed after its first checkpoint goes on to the same bits"
     CAPTURE(std::string(data));
     Json config = to_json(config_of(folder, data, kVariants[variant], 24));
     write_file(folder / "c.json", config.dump());
-    const auto train = [&](const std::string& out) {
-      return fmt::format("train {} --resume --out {}", folder / "c.json", folder / out);
-    };
-    REQUIRE(frugal(train("whole")).status == 0);
-    int killed = 0;
-    for (int attempt = 0; attempt < 20 && killed == 0; ++attempt) {
-      fs::remove_all(folder / "cut");
-      const Ran cut = shell(fmt::format(
-          "FRUGAL {} & pid=$!; while kill -0 $pid && ! test -e {}; do sleep 0.002; done; kill -9 "
-          "$pid; wait $pid",
-          train("cut"), folder / "cut/checkpoint/state.safetensors"));
-      killed = cut.status == 128 + SIGKILL ? 1 : 0;
-    }
-    REQUIRE(killed == 1);
+    const std::string train = fmt::format("train {} --resume", folder / "c.json");
+    REQUIRE(frugal(train + " --out " + folder / "whole").status == 0);
+    REQUIRE(cut_run(train, folder / "cut", "checkpoint/state.safetensors", 0, SIGKILL) ==
+            128 + SIGKILL);
     CHECK(!fs::exists(folder / "cut/summary.json"));
-    REQUIRE(frugal(train("cut")).status == 0);
+    REQUIRE(frugal(train + " --out " + folder / "cut").status == 0);
     const auto left = [&](const std::string& out) {
       return left_by(folder / out, Json::parse(read_file(folder / out + "/summary.json")),
                      kVariants[variant].offload);
     };
     CHECK((left("cut") == left("whole")));
+    fs::remove_all(folder / "cut");
     fs::remove_all(folder / "whole");
   }
 }

@@ -1,14 +1,18 @@
 // Runs the real binary, and folders that vanish.
 #pragma once
+#include <fcntl.h>
+#include <signal.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 
 namespace frugal::apps {
 
@@ -65,6 +69,53 @@ inline Ran frugal(const std::string& arguments) { return shell("FRUGAL " + argum
 
 inline Ran frugal_lab(const std::string& arguments) {
   return run_shell(FRUGAL_LAB_BINARY " " + arguments);
+}
+
+// Starts the binary in the background. It prints nowhere.
+inline pid_t start(const std::string& arguments) {
+  const std::string command = "exec " FRUGAL_BINARY " " + arguments;
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const int nowhere = open("/dev/null", O_WRONLY);  // not freopen: that would flush our own output
+  dup2(nowhere, STDOUT_FILENO);
+  dup2(nowhere, STDERR_FILENO);
+  unsetenv("FRUGAL_DATA");
+  execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+  _exit(99);
+}
+
+// The exit status, or 128 and the number of the signal that ended the process.
+inline int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Trains with `arguments` into `out` until `file`, relative to `out`, has more than `bytes`, and
+// sends `signal`. Returns the exit status. On a busy machine the run may end before the signal
+// comes: then `out` is put back as it was, and the run begins again.
+inline int cut_run(const std::string& arguments, const std::string& out, const std::string& file,
+                   uintmax_t bytes, int signal) {
+  namespace fs = std::filesystem;
+  const TempFolder before;
+  if (fs::exists(out)) fs::copy(out, before / "out", fs::copy_options::recursive);
+  int status = 0;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const pid_t child = start(arguments + " --out " + out);
+    siginfo_t ended = {};
+    while (waitid(P_PID, child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0) {
+      std::error_code none;
+      const uintmax_t size = fs::file_size(out + "/" + file, none);
+      if (!none && size > bytes) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    kill(child, signal);
+    status = wait_for(child);
+    if (status != 0) break;
+    fs::remove_all(out);
+    if (fs::exists(before / "out")) fs::copy(before / "out", out, fs::copy_options::recursive);
+  }
+  return status;
 }
 
 // A run of milliseconds that uses every part: dropout, augmentation, momentum, compression.
