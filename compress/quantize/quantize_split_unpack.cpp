@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 
 // Scalable vectors cannot be array elements; aarch64 runs NEON.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_split_unpack.cpp"
 #include <hwy/foreach_target.h>
@@ -45,7 +45,7 @@ HWY_INLINE void Map(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
   }
 }
 
-HWY_INLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
+HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
   const DF d;
   const DU du;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
