@@ -20,6 +20,7 @@
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/entropy_policy.h"
 #include "compress/policies/fixed_policy.h"
+#include "compress/policies/make_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/quantize/codec_table.h"
 #include "compress/quantize/quantize.h"

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "compress/policies/entropy_policy.h"
-#include "compress/policies/fixed_policy.h"
+#include "compress/policies/make_policy.h"
 #include "core/stopwatch.h"
 #include "train/option_error.h"
 
@@ -18,35 +17,21 @@ std::unique_ptr<SavePolicy> made(const CompressionOptions& options, Device devic
 
 std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
                                         uint64_t seed) {
-  // Kernels on 8 MiB last about as long as it takes to launch them.
-  constexpr int64_t kCudaSliceBytes = int64_t{64} << 20;
   const double bits = options.bits;
   if (!(bits == 0 || (bits >= 1 && bits <= 16)))
     throw OptionError("compression.bits", fmt::format("expected 0, or 1 to 16, got {}", bits));
-  const bool cuda = device.type == DeviceType::cuda;
-  compress::FixedPolicyOptions keep;
+  compress::FixedPolicyOptions keep = compress::defaults_on(device);
   keep.bits = static_cast<int>(bits);
   keep.recipes = options.recipes;
   keep.min_elements = options.min_elements;
-  // On CUDA, drawing the dither again would bound the time of unpacking.
-  keep.rounding = cuda ? compress::Rounding::stochastic : compress::Rounding::dithered;
-  if (cuda) keep.slice_bytes = kCudaSliceBytes;
   keep.seed = seed;
-  std::unique_ptr<SavePolicy> policy;
-  if (bits == std::floor(bits)) {
-    policy = std::make_unique<compress::FixedPolicy>(keep);
-  } else {
-    compress::AdaptiveOptions adaptive;
-    adaptive.keep = keep;
-    adaptive.average = bits;
-    policy = std::make_unique<compress::AdaptivePolicy>(adaptive);
-  }
-  if (options.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
-  if (options.offload.empty()) return policy;
-  compress::OffloadOptions file;
-  file.directory = options.offload;
-  file.window = options.offload_window;
-  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, options.min_elements);
+  compress::PolicyOptions policy{.policy = keep, .entropy = options.entropy};
+  if (bits != std::floor(bits))
+    policy.policy = compress::AdaptiveOptions{.keep = keep, .average = bits};
+  if (!options.offload.empty())
+    policy.offload =
+        compress::OffloadOptions{.directory = options.offload, .window = options.offload_window};
+  return compress::make_policy(policy);
 }
 
 Compression::Compression(Module& model, const CompressionOptions& options, uint64_t seed)

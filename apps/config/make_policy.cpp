@@ -1,34 +1,30 @@
 #include "apps/config/make_policy.h"
 
 #include "apps/config/config_error.h"
-#include "compress/policies/acgc_policy.h"
-#include "compress/policies/actnn_policy.h"
-#include "compress/policies/adaptive_policy.h"
-#include "compress/policies/budget_policy.h"
-#include "compress/policies/entropy_policy.h"
 #include "compress/policies/levels.h"
-#include "compress/policies/offload_policy.h"
 
 namespace frugal::apps {
 namespace {
 
-compress::Rounding parse_rounding(const std::string& name) {
-  if (name == "nearest") return compress::Rounding::nearest;
-  return name == "dithered" ? compress::Rounding::dithered : compress::Rounding::stochastic;
+// An unresolved configuration (`auto`) gets what the CPU takes.
+compress::Rounding parse_rounding(const CompressionConfig& config) {
+  if (config.rounding == "auto" && config.policy != "acgc")
+    return compress::defaults_on(kCpu).rounding;
+  if (config.rounding == "nearest") return compress::Rounding::nearest;
+  return config.rounding == "dithered" ? compress::Rounding::dithered
+                                       : compress::Rounding::stochastic;
 }
 
 // The fixed and the adaptive levels.
-std::unique_ptr<SavePolicy> make_gact(const CompressionConfig& config, uint64_t seed) {
+compress::PolicyOptions gact_options(const CompressionConfig& config, uint64_t seed) {
   const compress::FixedPolicyOptions keep = keep_options(config, seed);
   const compress::Level& level = compress::level(config.level);
-  if (!level.adaptive) return std::make_unique<compress::FixedPolicy>(keep);
-  compress::AdaptiveOptions adaptive;
-  adaptive.keep = keep;
-  adaptive.average = config.average_bits > 0 ? config.average_bits : level.bits;
-  return std::make_unique<compress::AdaptivePolicy>(adaptive);
+  if (!level.adaptive) return {.policy = keep};
+  const double average = config.average_bits > 0 ? config.average_bits : level.bits;
+  return {.policy = compress::AdaptiveOptions{.keep = keep, .average = average}};
 }
 
-std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t seed) {
+compress::ActnnOptions actnn_options(const CompressionConfig& config, uint64_t seed) {
   compress::ActnnOptions options;
   options.keep = keep_options(config, seed);
   const compress::Level& level = compress::level(config.level, compress::LevelsOf::actnn);
@@ -39,10 +35,10 @@ std::unique_ptr<SavePolicy> make_actnn(const CompressionConfig& config, uint64_t
   if (!level.adaptive && level.bits > 0 && config.bits > 0)
     options.average = static_cast<double>(config.bits);
   options.interval = config.actnn_interval;
-  return std::make_unique<compress::ActnnPolicy>(options);
+  return options;
 }
 
-std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t seed) {
+compress::AcgcOptions acgc_options(const CompressionConfig& config, uint64_t seed) {
   if (config.rounding == "dithered")
     throw ConfigError("compression.advanced.rounding",
                       "expected stochastic or nearest with policy acgc, got dithered");
@@ -58,13 +54,15 @@ std::unique_ptr<SavePolicy> make_acgc(const CompressionConfig& config, uint64_t 
     options.rounding = compress::Rounding::nearest;
     options.keep.recipes = false;
   }
-  return std::make_unique<compress::AcgcPolicy>(options);
+  return options;
 }
 
-std::unique_ptr<SavePolicy> make_budget(const CompressionConfig& config, uint64_t seed) {
-  compress::BudgetPolicyOptions options;
-  options.keep = keep_options(config, seed);
-  return std::make_unique<compress::BudgetPolicy>(options);
+compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t seed) {
+  if (config.policy == "budget")
+    return {.policy = compress::BudgetPolicyOptions{.keep = keep_options(config, seed)}};
+  if (config.policy == "actnn") return {.policy = actnn_options(config, seed)};
+  if (config.policy == "acgc") return {.policy = acgc_options(config, seed)};
+  return gact_options(config, seed);
 }
 
 // `draft`: the policy only sees steps on meta, so its file needs no buffers in memory.
@@ -72,17 +70,15 @@ std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed,
   if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
     throw ConfigError("compression.advanced.group_axis",
                       fmt::format("expected column with policy {}, got row", config.policy));
-  std::unique_ptr<SavePolicy> policy = config.policy == "budget"  ? make_budget(config, seed)
-                                       : config.policy == "actnn" ? make_actnn(config, seed)
-                                       : config.policy == "acgc"  ? make_acgc(config, seed)
-                                                                  : make_gact(config, seed);
-  if (config.entropy) policy = std::make_unique<compress::EntropyPolicy>(std::move(policy));
-  if (config.offload.empty()) return policy;
-  compress::OffloadOptions file;
-  file.directory = config.offload;
-  file.window = config.offload_window;
-  file.direct = !draft;
-  return std::make_unique<compress::OffloadPolicy>(std::move(policy), file, config.min_elements);
+  compress::PolicyOptions options = policy_options(config, seed);
+  options.entropy = config.entropy;
+  if (!config.offload.empty()) {
+    options.offload.emplace();
+    options.offload->directory = config.offload;
+    options.offload->window = config.offload_window;
+    options.offload->direct = !draft;
+  }
+  return compress::make_policy(options);
 }
 
 }  // namespace
@@ -98,14 +94,9 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   options.min_elements = config.min_elements;
   options.group = config.group_size;
   if (config.group_axis == "row") options.axis = compress::GroupAxis::row;
-  options.rounding = parse_rounding(rounding_of(config));
+  options.rounding = parse_rounding(config);
   options.seed = seed;
   return options;
-}
-
-std::string rounding_of(const CompressionConfig& config) {
-  if (config.rounding != "auto") return config.rounding;
-  return config.policy == "acgc" ? "stochastic" : "dithered";
 }
 
 std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed) {

@@ -4,9 +4,7 @@
 #include <string>
 
 #include "apps/config/config.h"
-#include "compress/policies/budget_policy.h"
-#include "compress/policies/fixed_policy.h"
-#include "compress/policies/wrapping_policy.h"
+#include "compress/policies/make_policy.h"
 
 namespace frugal::apps {
 
@@ -21,19 +19,6 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
 // As resolve() left them, or what the CPU takes.
 inline int64_t slice_bytes_of(const CompressionConfig& config) {
   return config.slice_bytes.value_or(SavePolicy::kSliceBytes);
-}
-std::string rounding_of(const CompressionConfig& config);
-
-// The P that `policy` is or wraps, or nullptr. A budget policy has an adaptive policy of its own,
-// which holds its widths and sensitivities.
-template <class P>
-P* find_in(SavePolicy& policy) {
-  if (auto* found = dynamic_cast<P*>(&policy)) return found;
-  if (auto* around = dynamic_cast<compress::WrappingPolicy*>(&policy))
-    return find_in<P>(around->inner());
-  if constexpr (std::is_same_v<P, compress::AdaptivePolicy>)
-    if (auto* budget = dynamic_cast<compress::BudgetPolicy*>(&policy)) return &budget->adaptive();
-  return nullptr;
 }
 
 }  // namespace frugal::apps

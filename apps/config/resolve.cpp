@@ -8,18 +8,12 @@
 #include "train/planner.h"
 
 namespace frugal::apps {
-namespace {
-
-// Kernels on 8 MiB last about as long as it takes to launch them, and a large activation has a
-// hundred of such slices. On 64 MiB they last ten times as long, at a thousandth of a GPU's memory.
-constexpr int64_t kCudaSliceBytes = int64_t{64} << 20;
-
-}  // namespace
-
 void resolve_rounding(CompressionConfig& config, const std::string& device) {
-  if (config.rounding == "auto")  // on CUDA drawing again would bound unpacking
-    config.rounding =
-        Device::parse(device).type == DeviceType::cuda ? "stochastic" : rounding_of(config);
+  if (config.rounding != "auto") return;
+  const bool dithered =
+      config.policy != "acgc" &&
+      compress::defaults_on(Device::parse(device)).rounding == compress::Rounding::dithered;
+  config.rounding = dithered ? "dithered" : "stochastic";
 }
 
 namespace {
@@ -35,10 +29,6 @@ void resolve_published(CompressionConfig& config) {
   config.rounding = "nearest";
   config.recipes = false;
 }
-
-}  // namespace
-
-namespace {
 
 void check_widths(const CompressionConfig& config) {
   const bool adaptive = has_adaptive_widths(config);
@@ -59,9 +49,8 @@ void resolve(Config& config) {
   resolve_data(config);
   resolve_model(config, batch_spec(config));
   if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
-    config.compression.slice_bytes = Device::parse(config.run.device).type == DeviceType::cuda
-                                         ? kCudaSliceBytes
-                                         : SavePolicy::kSliceBytes;
+    config.compression.slice_bytes =
+        compress::defaults_on(Device::parse(config.run.device)).slice_bytes;
   if (family_of(config.model.name) == Family::graph && config.data.sampler == "full" &&
       (config.compression.track_interval > 0 || config.compression.guard > 0))
     throw ConfigError("compression.advanced.track_interval",

@@ -5,6 +5,7 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/actnn_policy.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {

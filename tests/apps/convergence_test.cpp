@@ -12,6 +12,7 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"
 #include "train/gradient_noise.h"

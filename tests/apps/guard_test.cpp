@@ -9,6 +9,7 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 #include "train/convergence.h"
 #include "train/planner.h"
@@ -127,8 +128,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a budget that is guarded goes on after a stop as if there was none") {
-  const char* compression =
-      R"({"memory_budget": "1/3 activations", "guard": 0.5})";
+  const char* compression = R"({"memory_budget": "1/3 activations", "guard": 0.5})";
   Guarded p(compression);
   std::optional<Guarded> other(compression);
   const auto& policy = *find_in<compress::BudgetPolicy>(*p.policy);

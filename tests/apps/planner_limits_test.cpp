@@ -6,6 +6,7 @@
 
 #include "apps/config/make_policy.h"
 #include "apps/config/train_options.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/planned.h"
 
 using namespace frugal;

@@ -8,6 +8,7 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/planned.h"
 #include "tests/apps/run.h"
 #include "train/bisect.h"

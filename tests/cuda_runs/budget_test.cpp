@@ -9,6 +9,7 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/budget_policy.h"
+#include "tests/apps/find_in.h"
 #include "tests/cuda/gpu.h"
 #include "train/planner.h"
 

@@ -2,6 +2,7 @@
 #include "train/captured_step.h"
 #include "compress/policies/fixed_policy.h"
 #include "ops/dense/copy.h"
+#include "tests/apps/find_in.h"
 #include "tests/cuda_runs/side.h"
 #include "train/place_batch.h"
 

@@ -13,6 +13,7 @@
 #include "compress/policies/adaptive_policy.h"
 #include "lab/rebuilt_signs.h"
 #include "models/layers.h"
+#include "tests/apps/find_in.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
 #include "train/gradient_noise.h"

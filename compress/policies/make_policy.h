@@ -1,0 +1,30 @@
+// A policy with all that wraps it, from options: the way that the library and the program share.
+#pragma once
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "compress/policies/acgc_policy.h"
+#include "compress/policies/actnn_policy.h"
+#include "compress/policies/adaptive_policy.h"
+#include "compress/policies/budget_policy.h"
+#include "compress/policies/fixed_policy.h"
+#include "compress/policies/offload_policy.h"
+
+namespace frugal::compress {
+
+struct PolicyOptions {
+  std::variant<FixedPolicyOptions, AdaptiveOptions, ActnnOptions, AcgcOptions, BudgetPolicyOptions>
+      policy;
+  bool entropy = false;                        // packed bytes are coded without loss
+  std::optional<OffloadOptions> offload = {};  // packed bytes are moved to a file
+};
+
+// Errors: those of the policy, and of its file.
+std::unique_ptr<SavePolicy> make_policy(const PolicyOptions& options);
+
+// The defaults of the program `frugal` for what depends on the device: `rounding` and
+// `slice_bytes`.
+FixedPolicyOptions defaults_on(Device device);
+
+}  // namespace frugal::compress
