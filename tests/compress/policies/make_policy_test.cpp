@@ -1,0 +1,49 @@
+#include "compress/policies/make_policy.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "compress/policies/entropy_policy.h"
+#include "core/error.h"
+
+namespace frugal::compress {
+namespace {
+
+template <class Policy, class Options>
+bool makes(const Options& options) {
+  const auto policy = make_policy({.policy = options});
+  return dynamic_cast<Policy*>(policy.get()) != nullptr;
+}
+
+TEST_CASE("options of a policy make that policy") {
+  CHECK(makes<FixedPolicy>(FixedPolicyOptions{}));
+  CHECK(makes<AdaptivePolicy>(AdaptiveOptions{}));
+  CHECK(makes<ActnnPolicy>(ActnnOptions{}));
+  CHECK(makes<AcgcPolicy>(AcgcOptions{}));
+  CHECK(makes<BudgetPolicy>(BudgetPolicyOptions{}));
+}
+
+TEST_CASE("entropy coding wraps the policy, and a file wraps both") {
+  PolicyOptions options{.policy = AdaptiveOptions{}, .entropy = true};
+  options.offload = OffloadOptions{.directory = std::filesystem::temp_directory_path().string()};
+  const auto policy = make_policy(options);
+  auto* offload = dynamic_cast<OffloadPolicy*>(policy.get());
+  REQUIRE(offload != nullptr);
+  auto* entropy = dynamic_cast<EntropyPolicy*>(&offload->inner());
+  REQUIRE(entropy != nullptr);
+  CHECK(dynamic_cast<AdaptivePolicy*>(&entropy->inner()) != nullptr);
+  options.offload->directory = "/nowhere";
+  CHECK_THROWS_AS(make_policy(options), Error);
+}
+
+TEST_CASE("a device decides rounding and slices") {
+  CHECK(defaults_on(kCpu).rounding == Rounding::dithered);
+  CHECK(defaults_on(kCpu).slice_bytes == SavePolicy::kSliceBytes);
+  const FixedPolicyOptions cuda = defaults_on({DeviceType::cuda, 0});
+  CHECK(cuda.rounding == Rounding::stochastic);
+  CHECK(cuda.slice_bytes > SavePolicy::kSliceBytes);
+}
+
+}  // namespace
+}  // namespace frugal::compress
