@@ -24,7 +24,7 @@ To convert(From value) {
     return static_cast<To>(value);
 }
 
-// Does a number of `dtype` equal `value`, but for rounding of floating ones?
+// Can a number of `dtype` equal `value`? A floating-point number may differ by rounding.
 bool holds(DType dtype, double value) {
   switch (dtype) {
     case DType::i64:  // 2^63 is the first number beyond

@@ -85,8 +85,8 @@ class ConvergenceTracker {
   double mean_gradient_square() const;                          // mean over the run
   double minibatch_variance() const { return minibatch_.value(); }
   double added_variance() const { return added_.value(); }
-  double added_share() const;  // added variance over minibatch variance; 0 if the latter is not
-                               // above 0
+  // Added variance over minibatch variance; 0 if the minibatch variance is not above 0.
+  double added_share() const;
   // beta along the steps taken: sqrt(mean |d|^2 / mean |w1 - w0|^2). The curvature of the loss may
   // be larger in other directions. The curvature for a part of the batch is larger than for the
   // mean over all.

@@ -56,8 +56,9 @@ class Optimizer {
   // Errors: unexpected names or wrong shapes; then the optimizer is unchanged.
   virtual void load_state(const NamedTensors& state) = 0;
 
-  // For steps that are recorded (train/captured_step.h). Whether, once its state exists, step() is
-  // the same work at every call but for what its kernels take late (core/cuda/cuda_late_kernel.h).
+  // For steps that are recorded (train/captured_step.h): does step() do the same work at every call
+  // once its state exists? Arguments that kernels take late (core/cuda/cuda_late_kernel.h) may
+  // differ.
   virtual bool recordable() const { return false; }
   // Takes back what the last step() counted, because its work was not done.
   // REQUIRES: recordable(); the gradients that step() found are still there.

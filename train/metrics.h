@@ -26,7 +26,7 @@ class Confusion {
   int64_t correct() const;
 
   double accuracy() const;  // NaN of nothing
-  // 2 tp / (2 tp + fp + fn) of one class; 0 where it neither is nor was predicted.
+  // 2 tp / (2 tp + fp + fn) of one class; 0 if the class is neither a target nor a prediction.
   double f1(int64_t positive = 1) const;
   double macro_f1() const;  // the mean over classes
   // Matthews' correlation; for more than two classes Gorodkin's R_K. 0 where predictions or targets

@@ -1,21 +1,28 @@
 // Planner: from a number of bytes to a plan of how each saved tensor is kept.
 //
-// A forward and a backward pass on `meta` gives the peak of any plan in about a millisecond,
-// exactly but for what kernels take for themselves, for which reserve() is left. So plans are
-// tried. From the fastest kind of plan to the smallest, the first that fits is taken:
-//   everything raw; raw and recipes; recipes and, for each tensor, raw or 1 to 16 bits, or 1 to 8
-//   in a file (compression.offload).
-// Where none fits, or none with good widths, the same with blocks recomputed
-// (compression.budget.recompute): the first ones, as few as let the widths be good, or all.
-// Widths are those of least predicted variance (compress/policies/allocate.h) for a number of kept
-// bytes, the largest whose peak fits. Then what is not alive at the peak takes what room it has:
-// tensors that cannot have a bit more are settled, the others share what is left, and so on.
-// Smaller slices (compression.advanced.slice_bytes, to a sixteenth) and a file for the tensors that
-// wait longest are used where they lower the variance by much, since they cost time. Then recipes
-// that fit are kept raw and not rebuilt, lossy ones first, then those that rebuild most for their
-// bytes. Until sensitivities are measured, each element counts alike. What an entropy stage saves
-// counts as far as it was seen (compress/policies/budget_policy.h), so the first plan counts on
-// nothing, and later ones code nothing where that predicts less variance.
+// A forward and a backward pass on `meta` tells the peak of any plan in about a millisecond. The
+// peak is exact, except for the memory that kernels take for themselves; reserve() leaves room for
+// that. So the planner tries plans. It takes the first kind of plan that fits, from the fastest to
+// the smallest:
+//   1. everything is raw;
+//   2. tensors are raw or rebuilt by recipes;
+//   3. as 2, but each tensor is raw or packed in 1 to 16 bits, or in 1 to 8 bits in a file
+//      (compression.offload).
+// If no plan fits, or the widths of the one that fits are poor, the planner recomputes blocks
+// (compression.budget.recompute): the first blocks, as few as give good widths, or all of them.
+//
+// For a number of kept bytes, widths are those of least predicted variance
+// (compress/policies/allocate.h). The planner takes the largest number of bytes whose peak fits.
+// Tensors that are not alive at the peak then get more bits: a tensor that cannot have one more bit
+// is settled, the others share the room that is left, and so on.
+// Smaller slices (compression.advanced.slice_bytes, down to a sixteenth) and a file for the tensors
+// that wait longest cost time. They are used where they lower the variance by much.
+// Last, results of recipes for which there is room are kept raw and not rebuilt: lossy ones first,
+// then those that rebuild most for their bytes.
+//
+// Until sensitivities are measured, each element counts alike. An entropy stage counts with the
+// bytes that it was seen to save (compress/policies/budget_policy.h). So the first plan counts on no
+// saved bytes, and a later plan codes a tensor only if that predicts less variance.
 //
 // With equal configurations, sensitivities and steps so far, plans are equal.
 #pragma once

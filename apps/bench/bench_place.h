@@ -19,8 +19,8 @@ struct BenchPlace {
   DType dtype;
   int64_t repeats;
 };
-// Sets the device up. `repeats`: unless the arguments say how many.
-// Errors: as set_up_device(); bf16 on the CPU, but for codecs.
+// Sets the device up. `repeats`: the number of repeats if the arguments give none. Errors: those of
+// set_up_device(); bf16 on the CPU, unless `codecs` is true.
 BenchPlace bench_place(const PlaceArguments& arguments, int64_t repeats, bool codecs = false);
 
 // Seconds that f() takes, until the device has done it; on average over `times` in a row, so that

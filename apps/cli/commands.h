@@ -58,7 +58,7 @@ void plan_command(const PlanArguments& arguments);
 // The usual datasets below `dir`, or in data::data_folders().
 struct DataArguments {
   std::vector<std::string> names;  // check: all where there are none
-  std::string dir, url, sha256;    // fetch: the latter two instead of what the table has
+  std::string dir, url, sha256;    // fetch: url and sha256 replace those of the table
   bool json = false;
 };
 void data_list_command(const DataArguments& arguments);

@@ -18,7 +18,7 @@ constexpr int64_t kSharedRows = 256;  // fewer: one range for all channels
 constexpr int64_t kChunk = 1 << 16;   // elements of a chunk of a reduction
 constexpr float kHuge = std::numeric_limits<float>::max();
 
-// Extremes of columns; `probe` is NaN where a value is not finite.
+// Minima and maxima of columns. `probe` is NaN if a value of the column is not finite.
 struct Extremes {
   explicit Extremes(int64_t cols)
       : min(static_cast<size_t>(cols), kHuge),
@@ -99,7 +99,7 @@ std::vector<Range> ranges_of(const float* x, const View& view, bool zeros) {
 Code tight_code(float min, float max, double bound, const ErrorBoundedOptions& options) {
   if (min >= max) return {min, 0, 0};
   const double lo = min, range = static_cast<double>(max) - lo;
-  // What f32 adds when it computes lo + code * step.
+  // The rounding error of lo + code * step in f32.
   const double ulp = std::max(std::fabs(lo), std::fabs(static_cast<double>(max))) * 0x1p-22;
   const bool nearest = options.rounding == Rounding::nearest;
   const auto middle = static_cast<float>(lo + range / 2);

@@ -25,14 +25,15 @@ constexpr int64_t kChunk = 32768;  // elements, about
 constexpr int kMaxWidth = 16;
 constexpr double kMostSteps = 65536;  // from zero: beyond, f32 cannot tell them apart well enough
 
-// `lo` is the least q, or where the width is 0 the value.
+// In the result `lo` is the least q. If the width is 0, `lo` is the value itself.
 Code step_code(const Range& range, double bound, const ErrorBoundedOptions& options) {
   const double min = range.min, max = range.max, most = std::max(std::fabs(min), std::fabs(max));
   if (!range.finite) return {0, 0, kRaw};
   if (min == max) return {range.min, 0, 0};
   const bool nearest = options.rounding == Rounding::nearest;
   if (nearest && options.min_bits == 0 && most <= bound) return {0, 0, 0};
-  // The roundings of f32: of x / step, up to 2^-6 for 2^16 steps, and of the result.
+  // Leaves room for two rounding errors of f32: of x / step, up to 2^-6 for 2^16 steps, and of the
+  // result.
   const double room = std::min(bound, 2 * most) - most * 0x1p-22;
   double widest = room / ((nearest ? 0.5 : 1.0) + 0x1p-6);
   if (options.min_bits > 0)
@@ -43,14 +44,14 @@ Code step_code(const Range& range, double bound, const ErrorBoundedOptions& opti
     return {0, 0, kRaw};
   const double half = nearest ? 0.5 : 0, s = static_cast<double>(step);
   const double least = std::floor(min / s + half);
-  // One more above: of stochastic rounding, or of f32's.
+  // One level more, because stochastic rounding, or the rounding of f32, may go up.
   const double levels = std::floor(max / s + half) - least + 1;
   const int width = 1 + std::ilogb(levels);
   if (width > kMaxWidth) return {0, 0, kRaw};
   return {static_cast<float>(least), step, width};
 }
 
-// Where the symbols of a chunk lie: for each run of a width, planes of bytes.
+// Where the symbols of a chunk lie: each run of columns of one width has planes of bytes.
 struct Layout {
   struct Plane {
     const Lanes::Run* run;
@@ -83,7 +84,7 @@ struct Layout {
   int64_t per_chunk = 1, block_bytes = 0;  // blocks; bytes of symbols of a block
 };
 
-// The symbols of one chunk to `to`, and the columns kept as they are to `raw`.
+// Writes the symbols of one chunk to `to`, and the columns that are kept raw to `raw`.
 void symbols_of(const float* x, const Lanes& lanes, const Layout& layout, int64_t chunk,
                 const CodeStream* stream, uint8_t* to, uint8_t* raw) {
   const View& view = layout.view;
@@ -264,7 +265,7 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
     if (plans[p].kind == Kind::coded) tables[p].emplace(plans[p].frequencies);
     size += plans[p].table_bytes();
   }
-  // What each chunk becomes.
+  // The coded bytes of each chunk.
   std::vector<Tensor> streams(static_cast<size_t>(chunks));
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
     const CategoryScope inner(Category::workspace);

@@ -33,7 +33,8 @@ double code_bits(const Code& code, int64_t values) {
 
 int published_width(double max_abs, double bound) {
   const double bits = std::trunc(std::log2(max_abs) - std::log2(bound) - 1);
-  // A bound of 0 or infinity makes it infinite; 0 over 0, or the like, NaN: the widest.
+  // A bound of 0 or infinity makes `bits` infinite. If `bits` is NaN, as for 0 / 0, the width is
+  // the largest.
   return 1 + (bits >= 1  ? static_cast<int>(std::min<double>(bits, kMaxFraction))
               : bits < 1 ? 1
                          : kMaxFraction);

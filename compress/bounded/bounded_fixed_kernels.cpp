@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kGrain = 8;  // blocks for a thread at least
 
-// Everything a block needs, reused from block to block.
+// The buffers for a block. All blocks of a thread use the same ones.
 struct Scratch {
   explicit Scratch(int64_t cols)
       : staged(static_cast<size_t>(8 * cols)),

@@ -28,9 +28,10 @@ namespace {
 using bounded::Payload;
 
 constexpr int64_t kChunk = 4096;  // elements of a channel at least
-// What zfp loses to its common exponents, of a block's largest value.
+// zfp stores a block with one common exponent. The least error, relative to the block's largest
+// value:
 constexpr double kLeastTolerance = 0x1p-22;
-// It scales blocks by powers of two that f32 does not have for values much smaller than this.
+// zfp scales blocks by powers of two. For values much smaller than this, f32 has no such power.
 constexpr double kLeastBound = 0x1p-90;
 
 enum Mode : uint8_t { kCoded, kPlain, kZero };
@@ -97,7 +98,7 @@ class Stream {
   zfp_field* field_ = nullptr;
 };
 
-// The tolerance is part of the stream's mode, so that it is not asked for again.
+// The mode of the stream holds the tolerance, so decoding needs no other source for it.
 constexpr int64_t kToleranceBytes = 8;
 
 class PackedZfp final : public Payload {

@@ -104,7 +104,7 @@ bool EntropyCoded::run(PackedPass& pass) const {
   if (!pass.is_variance()) return decoded().run(pass);
   if (!knows_variance()) return false;
   if (decoded_ || plain_->parts().size() > 1) return decoded().run(pass);
-  // The variance needs the metadata alone, which lies where it does in a plain payload of one part.
+  // The variance needs the metadata alone. They lie where a plain payload of one part has them.
   plain_->put_payload(payload_);
   const bool done = plain_->run(pass);
   plain_->take_payload();

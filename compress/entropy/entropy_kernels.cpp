@@ -41,8 +41,8 @@ void copy_metadata(const uint8_t* payload, const CodeMap& map, uint8_t* to) {
                 static_cast<size_t>(place.codes - place.offset));
 }
 
-// Moves the codes of all parts together. Returns where they begin; of more than one part, the
-// metadata are lost.
+// Moves the codes of all parts together, and returns where they begin. With more than one part this
+// overwrites the metadata.
 uint8_t* close_up(uint8_t* payload, const CodeMap& map) {
   const std::vector<Place>& places = map.places();
   uint8_t* const begin = payload + places.front().codes;
@@ -54,7 +54,8 @@ uint8_t* close_up(uint8_t* payload, const CodeMap& map) {
   return begin;
 }
 
-// Replaces the codes of each block by its stream, at its beginning. Returns their lengths.
+// Replaces the codes of each block by its stream, which begins where the block began. Returns the
+// lengths of the streams.
 std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vector<Plan>& plans) {
   std::vector<std::optional<rans::EncodeTable>> tables;
   for (const Plan& plan : plans) {
@@ -89,7 +90,7 @@ std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vecto
         lengths[b] = block.bytes;
         continue;
       }
-      // Raw planes close up: they only move down.
+      // Moves the raw planes together. They only move to lower addresses.
       uint8_t* to = codes + block.at;
       for (const Segment& segment : segments) {
         if (plans[static_cast<size_t>(segment.table)].kind != Kind::raw) continue;

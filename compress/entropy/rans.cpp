@@ -11,7 +11,8 @@
 namespace frugal::compress::rans {
 
 void count_bytes(const uint8_t* bytes, size_t size, Histogram& histogram) {
-  // Runs of one byte would wait for their own counter: four take turns.
+  // Four counters take turns. With one, each byte of a run of equal bytes would wait for the
+  // increment before it.
   std::array<std::array<uint32_t, 256>, 4> counts;
   constexpr size_t kMost = size_t{1} << 31;
   for (size_t done = 0; done < size;) {
@@ -47,8 +48,9 @@ Frequencies frequencies(const Histogram& histogram) {
     shares[b] = static_cast<uint16_t>(std::max(std::floor(share), 1.0));
     left -= shares[b];
   }
-  // What rounding left over, and what rare bytes took, goes one by one to and from those that gain
-  // most or lose least: n log((f +- 1) / f), about n / (f +- 1/2).
+  // The shares must add up. The difference comes from rounding and from rare bytes, which get at
+  // least 1. It is given out one by one to the bytes that gain most, or taken from those that lose
+  // least. The gain is n log((f +- 1) / f), about n / (f +- 1/2).
   std::vector<std::pair<double, size_t>> order;
   while (left != 0) {
     order.clear();
@@ -102,11 +104,12 @@ Encoder::Encoder(uint8_t* end) : at_(end) { states_.fill(kLow); }
 
 namespace {
 
-// All bits if a < b, else none. No branch, which would be taken at random. REQUIRES: below 2^31.
+// All bits are 1 if a < b, and 0 otherwise. A branch would be mispredicted often. REQUIRES: a and b
+// below 2^31.
 inline uint32_t mask_less(uint32_t a, uint32_t b) { return 0u - ((a - b) >> 31); }
 
 inline uint32_t encode(uint32_t x, const EncodeTable::Entry& entry, uint8_t*& at) {
-  // The word is always written, and counts if the state was too large.
+  // Always writes the word. It becomes part of the stream only if the state was too large.
   const auto word = static_cast<uint16_t>(x);
   std::memcpy(at - 2, &word, 2);
   const uint32_t large = ~mask_less(x, entry.limit);
@@ -154,7 +157,8 @@ Decoder::Decoder(const uint8_t* stream) : at_(stream + sizeof states_) {
 }
 
 void Decoder::get(uint8_t* bytes, size_t size, const DecodeTable& table) {
-  // In memory: eight states and what a step needs are more than the registers of x86-64.
+  // The states stay in memory. Eight states and the values of a step do not fit into the registers
+  // of x86-64.
   uint32_t* const x = states_.data();
   const uint8_t* at = at_;
   const uint32_t* of = table.of.data();

@@ -136,7 +136,7 @@ void FileStore::transfer(bool writing, char* data, int64_t bytes, int64_t offset
     const ssize_t moved = writing ? pwrite(file_, data, n, offset) : pread(file_, data, n, offset);
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && errno == EINVAL && direct()) {
-      // Taken at open and refused at use: some file systems do so.
+      // Some file systems accept O_DIRECT when the file is opened, and refuse it when it is used.
       if (fcntl(file_, F_SETFL, O_RDWR) == 0) {
         direct_ = false;
         continue;
@@ -151,7 +151,7 @@ void FileStore::transfer(bool writing, char* data, int64_t bytes, int64_t offset
   }
 }
 
-// What is not needed soon should not push what is out of the page cache.
+// Bytes that are not needed soon should not push others out of the page cache.
 void FileStore::settle(const Region& region, bool written) const {
   if (direct() || region.capacity == 0) return;
 #ifdef SYNC_FILE_RANGE_WRITE
@@ -187,7 +187,7 @@ FileStore::Region FileStore::take(int64_t bytes) {
   region.capacity = whole_blocks(bytes);
   if (bytes == 0) return region;
   std::unique_lock lock(mutex_);
-  // The smallest that fits, so that large ones stay whole.
+  // Takes the smallest region that fits, so that large regions stay whole.
   auto best = free_.end();
   for (auto it = free_.begin(); it != free_.end(); ++it)
     if (it->second >= region.capacity && (best == free_.end() || it->second < best->second))

@@ -11,7 +11,7 @@
 namespace frugal::compress {
 namespace {
 
-// As the allocator counts.
+// The bytes that the allocator counts for a tensor.
 int64_t accounted(const Tensor& tensor) { return round_up(tensor.nbytes(), 64); }
 
 }  // namespace
@@ -19,8 +19,8 @@ int64_t accounted(const Tensor& tensor) { return round_up(tensor.nbytes(), 64); 
 PayloadStore::PayloadStore(const OffloadOptions& options)
     : options_(options), file_({options.directory, options.max_bytes, options.direct}) {
   FRUGAL_CHECK(options.window >= 0, "[offload] expected window >= 0, got {}", options.window);
-  // Signals are for the other threads. One of them, SIGXFSZ, would end the process where a write
-  // that fails is to be an error.
+  // This thread blocks all signals, so that other threads handle them. SIGXFSZ would end the
+  // process, but a write that fails must be an error.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -55,8 +55,9 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
   Lock lock(mutex_);
   const int64_t bytes = accounted(payload);
   full_ = false;  // something may have been released since
-  // On `meta` no thread ends a read, so nothing is waited for: what was asked for ahead is here,
-  // and goes again like what a disk has just read. What is pinned stays beside the window.
+  // On `meta` there is no thread that reads, so nobody waits. Tensors that were asked for ahead
+  // count as read, and may leave the window again. Pinned tensors stay, and do not count against
+  // the window.
   if (payload.device() == kMeta && !fits(bytes)) {
     for (auto& [id, item] : items_)
       if (item.device == kMeta) item.transfer = Transfer::none;
@@ -139,7 +140,7 @@ void PayloadStore::unpin(Id id) noexcept {
 void PayloadStore::prefetch(Id id) noexcept {
   if ((id & kOnHost) != 0) return host_->prefetch(id & ~kOnHost);
   const std::lock_guard lock(mutex_);
-  // The first call after payloads were used: backward has come to the next node.
+  // This is the first call after payloads were used, so backward has come to the next node.
   if (used_since_wish_) ++walk_;
   used_since_wish_ = false;
   Item& item = items_.at(id);
@@ -182,7 +183,8 @@ bool PayloadStore::may_go(const Item& item) const {
          item.pins == 0;
 }
 
-// For `prefetched`, only what was used by a node that is done, or is older and thus needed later.
+// To make room for `prefetched`, a payload may leave only if a node that is done used it, or if it
+// is older and is therefore needed later.
 std::map<PayloadStore::Id, PayloadStore::Item>::iterator PayloadStore::first_to_go(Id prefetched) {
   using Rank = std::tuple<int, uint64_t>;
   auto best = items_.end();
@@ -193,7 +195,7 @@ std::map<PayloadStore::Id, PayloadStore::Item>::iterator PayloadStore::first_to_
     if (prefetched != 0 &&
         (item.ahead || (item.used > 0 ? item.walk == walk_ : it->first > prefetched)))
       continue;
-    // Of those asked for, the oldest are needed last.
+    // Of the payloads that were asked for, the oldest are needed last.
     const Rank rank = item.ahead      ? Rank{2, it->first}
                       : item.used > 0 ? Rank{0, item.used}
                                       : Rank{1, it->first};
@@ -214,7 +216,7 @@ bool PayloadStore::make_room(int64_t bytes, Id prefetched) {
   return true;
 }
 
-// Asked on the threads that call: the one that writes to the file reads no versions.
+// Only the calling threads ask this. The thread that writes to the file reads no versions.
 bool PayloadStore::was_changed(const Item& item) {
   return item.changed ||
          (item.payload.defined() && item.payload.storage()->version() != item.version);

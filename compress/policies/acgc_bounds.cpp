@@ -13,11 +13,11 @@ namespace frugal::compress::acgc {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-// Variance of stochastic rounding with a step of B: at most a quarter of its square.
+// Stochastic rounding with a step of B has a variance of at most B^2 / 4.
 constexpr double kVariance = 0.25;
 constexpr double kFloor = 0x1p-16;  // of the published bounds of normalizations, squared
 
-// The root of a b + c b^2 = e, infinity where nothing is lost.
+// Returns the positive b with a b + c b^2 = e, or infinity if a and c are 0.
 double root(double a, double c, double e) {
   if (a == 0 && c == 0) return kInf;
   if (!std::isfinite(e)) return kInf;
@@ -32,7 +32,8 @@ struct Pair {
 
 constexpr int64_t kSamples = 4096;
 constexpr size_t kBins = 64;
-// Of g's variance, what may be left within bins of equal x: functions are smooth.
+// g counts as a smooth function of x if the scatter within bins of similar x is at most this share
+// of g's variance.
 constexpr double kScatter = 0.05;
 constexpr double kSafety = 2;  // slopes between the samples
 
@@ -109,7 +110,7 @@ std::optional<double> elementwise_slope(const Tensor& x, const Tensor& dy, const
   std::vector<Pair> pairs;
   for (int64_t i = 0; i < n; ++i) {
     const double of = b.item(i);
-    // Quotients by almost nothing are noise.
+    // A quotient with a divisor near 0 is noise, so it is left out.
     if (std::fabs(of) > 1e-4 * most) pairs.push_back({a.item(i), c.item(i) / of});
   }
   if (pairs.size() < 4 * kBins) return {};
@@ -124,7 +125,7 @@ std::optional<double> elementwise_slope(const Tensor& x, const Tensor& dy, const
   for (size_t bin = 0; bin < kBins; ++bin) {
     const size_t begin = bin * pairs.size() / kBins, end = (bin + 1) * pairs.size() / kBins;
     const auto count = static_cast<double>(end - begin);
-    // A line through the bin's pairs: what it leaves over is scatter.
+    // Fits a line through the pairs of the bin. The distance from the line is scatter.
     double sx = 0, sg = 0, sxx = 0, sxg = 0, sgg = 0;
     for (size_t i = begin; i < end; ++i) sx += pairs[i].x / count, sg += pairs[i].g / count;
     for (size_t i = begin; i < end; ++i) {

@@ -24,14 +24,14 @@
 // the sum of bits least, and the same share of |dw|^2. Expected, for variance v:
 //   |w|^2 r^4 v / m ((1 + r^2 v) |dy|^2 + (1 + 2 / m) dw^2),   and r^2 v |dy|^2 for dw.
 //
-// Normalization of rows (layer, RMS and group norm: D elements share r and, but for RMS norm, a
-// mean; g = w dy and t = sum g x^ over them). d makes x^ off by r d, t by s with |s| <= r B |g|_1,
-// and
+// Normalization of rows (layer, RMS and group norm: D elements share r and, except in
+// RMS norm, a mean; g = w dy and t = sum g x^ over them). d makes x^ off by r d, t by s with |s| <=
+// r B |g|_1, and
 //   |error of dx| = r / D |x^ s + r d t + r d s| <= r^2 B (|g|_1 + |t| + r B |g|_1) / sqrt(D)
 // in a row, since |x^|^2 <= D. Codecs have no bounds by row, so one B holds for all rows:
 //   |error of dx| <= a B + c B^2,   a^2 = sum r^4 (|g|_1 + |t|)^2 / D,   c^2 = sum r^6 |g|_1^2 / D
 //   |error of dw|^2 <= B^2 sum (sum r |dy|)^2,   the outer sum over channels, the inner over rows,
-// the latter with equality where d = B sign(dy). Expected, for variance v:
+// the last one with equality where d = B sign(dy). Expected, for variance v:
 //   v sum r^4 / D ((1 + r^2 v) |g|^2 + (1 + 2 / D) t^2),   and v sum r^2 |dy|^2 for dw.
 // The paper has no bounds for these. Both rules take the ones above.
 //

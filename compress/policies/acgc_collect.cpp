@@ -37,7 +37,8 @@ double at(const std::vector<double>& values, size_t channel) {
   return values.size() == 1 ? values[0] : values[channel];
 }
 
-// Channel by channel where both have as many, else by the worst of one.
+// Combines channel by channel if a and b have equally many channels, or one of them has one.
+// Otherwise each channel of a is combined with the worst of b.
 template <class F>
 std::vector<double> combine(const std::vector<double>& a, const std::vector<double>& b,
                             double worst_b, F f) {
@@ -76,7 +77,7 @@ void Collector::before(const BackwardStep& step, const Tensor& dy) {
   for (int i = 0; i < step.slots.size(); ++i)
     reads = reads || (step.slots[i].defined() && step.slots[i].role() == Role::activation);
   if (!reads) return;
-  // Backward may write over dy: what is needed of it is taken now.
+  // Backward may write over dy, so everything that is needed of dy is computed now.
   dy2_ = squares(dy);
   bool by_channel = false;
   for (int i = 0; i < step.slots.size(); ++i)
@@ -182,7 +183,8 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   reader.cap = {normalized_rows_bound2(sums, is_known(dx) ? e2 * squares(dx) : kInf,
                                        is_known(dw) ? e2 * squares(dw) : kInf, options_.count)};
   add(slot, reader);
-  // What is rebuilt from it beside the normalization, as a sum, may have its errors as they are.
+  // Sums that are rebuilt from this tensor, beside the normalization, have its errors with a factor
+  // of 1.
   for (double& each : sums.slope) each = std::max(each, 1.0);
   scales(slot, std::move(sums.slope));
 }
@@ -220,8 +222,8 @@ void Collector::add(const SavedTensor& slot, const Reader& reader) {
   if (through) {
     if (sources.size() > 1) chain_ = sources;
   } else if (sources.size() == 1 && waits_(sources.front())) {
-    // A tensor that an earlier rebuild passed through rests on those of its sources that were saved
-    // before it.
+    // An earlier rebuild passed through this tensor. The tensor rests on the sources of that
+    // rebuild that were saved before it.
     const uint64_t own = sources.front();
     through = true;
     sources = chain_;

@@ -129,7 +129,8 @@ std::unique_ptr<Packed> AcgcPolicy::pack(const Tensor& tensor, const SaveInfo& i
   SaveInfo plain = info;
   plain.sign = nullptr;  // masks are kept
   const auto decided = decisions_.find(info.seq);
-  // What a rebuild passes through waits in the first width.
+  // A rebuild also gives tensors between its source and its result. They wait, packed in the first
+  // width.
   if (decided == decisions_.end() || decided->second != Decision::pack)
     return start_.pack(tensor, plain);
   std::vector<double> bounds = bounds2(info.seq);
@@ -166,8 +167,8 @@ double AcgcPolicy::average_bits() const {
   return elements > 0 ? 8 * bytes / elements : 0;
 }
 
-// An allowance that is linear and quadratic in bounds gives, for e times r, at least r times the
-// bounds where r < 1 and the root of r times where r > 1.
+// The error is a sum of a linear and a quadratic function of the bound. If e is multiplied by r,
+// the bound may be multiplied by at least r if r < 1, and by at least sqrt(r) if r > 1.
 void AcgcPolicy::set_e(double e) {
   FRUGAL_CHECK(e > 0 && std::isfinite(e), "[acgc] expected a positive and finite e, got {}", e);
   settle();

@@ -17,8 +17,8 @@ constexpr int kMaxBits = 16;
 constexpr double kMomentum = 0.5;  // of the moving average. Ref: Chen et al. 2021, section 4.2
 constexpr int kGrid = 8;           // averages per bit that a tensor can have
 
-// In the written form of ActnnState: what each tensor has one number of, and the two lists of which
-// a tensor has as many numbers as the former say.
+// The lists in the written form of ActnnState. In all lists but the last two, each tensor has one
+// number. In "extents" and "ranges" it has as many as "dims" and "samples" say.
 constexpr const char* kTensorLists[] = {"tensors",  "bits",   "sensitivities", "in_last_step",
                                         "has_sign", "slopes", "dims",          "samples",
                                         "extents",  "ranges"};
@@ -49,13 +49,13 @@ MixedOptions mixed_of(const FixedPolicyOptions& keep) {
   return {keep.group, keep.rounding, keep.seed};
 }
 
-// The squared norm of what it knows how to add up, in an order that threads do not change.
+// The squared norm of x, if x is f32 or f64. The order of additions does not depend on threads.
 std::optional<double> squares(const Tensor& x) {
   if (x.dtype() != DType::f32 && x.dtype() != DType::f64) return {};
   return x.device() == kMeta ? 0 : ops::sum_of_squares(ops::contiguous(x));
 }
 
-// Normalizations of rows count as any other op: their factor is another one in each row.
+// A normalization of rows counts as `other`, because its factor differs from row to row.
 bool is_other(const Use& use) {
   return use.kind == Use::Kind::other || use.kind == Use::Kind::normalized_rows;
 }
@@ -102,12 +102,13 @@ void ActnnPolicy::set_average(double average) {
   settle();
   average_ = average;
   keep_.set_bits(static_cast<int>(average));
-  // Until something is measured, as a new tensor.
+  // Until the next measurement, each tensor has the width of a new tensor.
   for (auto& [seq, item] : items_) item.bits = average_;
   allocate();
 }
 
-// Early on things change fast.
+// Ranges change fast in the first steps, so the policy looks at steps 1, 2, 4, 8, ... of the first
+// interval.
 bool ActnnPolicy::due(uint64_t step) const {
   return step % static_cast<uint64_t>(options_.interval) == 0 ||
          (step < static_cast<uint64_t>(options_.interval) && std::has_single_bit(step));
@@ -153,7 +154,8 @@ std::vector<double> ActnnPolicy::weights_of(const Item& item, int64_t count) con
 
 std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& info) const {
   const auto decided = decisions_.find(info.seq);
-  // What a rebuild passes through waits in the average width.
+  // A rebuild also gives tensors between its source and its result. They wait, packed in the
+  // average width.
   const bool waits = decided == decisions_.end() || decided->second != Decision::pack;
   if (!options_.mixed || waits)
     return quantizer_.uniform(static_cast<int>(std::ceil(average_))).pack(tensor, info);
@@ -198,8 +200,8 @@ void ActnnPolicy::read(const SavedTensor& slot, double amount) {
   if (through) {
     if (sources.size() > 1) chain_ = sources;
   } else if (sources.size() == 1) {
-    // A tensor that an earlier rebuild passed through rests on those of its sources that were saved
-    // before it.
+    // An earlier rebuild passed through this tensor. The tensor rests on the sources of that
+    // rebuild that were saved before it.
     const uint64_t own = sources.front();
     const auto decided = decisions_.find(own);
     if (decided != decisions_.end() && decided->second == Decision::replay) {
@@ -216,7 +218,8 @@ void ActnnPolicy::read(const SavedTensor& slot, double amount) {
   }
 }
 
-// Of x to normalized values: how much larger squared errors become, in the mean over channels.
+// Multiplies the sensitivity of x by the factor by which a normalization enlarges squared errors,
+// as a mean over channels.
 void ActnnPolicy::scale_errors(const SavedTensor& slot, const Slots& slots) {
   const std::vector<uint64_t> own = slot.rests_on();
   Item* const item = slot.is_recipe() || own.size() != 1 ? nullptr : find(own.front());
@@ -258,7 +261,7 @@ void ActnnPolicy::after(const BackwardStep& step, const Grads& gradients) {
     if (!is_activation(slot) || !is_other(slot.use()) || slot.is_recipe()) continue;
     const std::vector<uint64_t> own = slot.rests_on();
     Item* const item = own.size() == 1 ? find(own.front()) : nullptr;
-    // Slots that only a recipe needs were saved by others.
+    // Another op saved the slots that only a recipe needs.
     if (item == nullptr || item->op != step.op || item->slot != i || item->mean_square <= 0)
       continue;
     double sum = 0;
@@ -286,7 +289,7 @@ void ActnnPolicy::settle() const {
 }
 
 void ActnnPolicy::allocate() const {
-  // A tensor with a sensitivity, and those that follow it.
+  // A tensor that has a sensitivity, and the tensors after it that have none.
   struct Group {
     std::vector<Item*> items;
     std::vector<double> averages;
@@ -454,7 +457,7 @@ void ActnnPolicy::restore(const ActnnState& state) {
                raw ? "0" : "1 to 16", state.average);
   std::map<uint64_t, Item> items;
   for (const ActnnState::Tensor& tensor : state.tensors) {
-    // What is of one pass alone, and not in the state, is written by the next pass.
+    // The next pass writes the members that belong to one pass. The state does not have them.
     const auto known = items_.find(tensor.seq);
     Item item = known != items_.end() ? known->second : Item();
     item.seq = tensor.seq;

@@ -30,8 +30,8 @@ float value_of(const T& x) {
   return static_cast<float>(x);
 }
 
-// Extremes of `rows` rows of `columns` columns. The bound of the inner loop is a constant for whole
-// strips, so that the compiler keeps them in registers.
+// Finds the minima and maxima of `rows` rows of `columns` columns. For whole strips the inner loop
+// has a constant bound, so that the compiler keeps the extremes in registers.
 template <bool kWhole, class T>
 void extremes(const T* x, int64_t stride, int64_t rows, size_t columns, Strip& strip) {
   strip.mn.fill(kInfinity);
@@ -103,13 +103,14 @@ void add_ranges(const T* x, const RangeJob& job, double* sums) {
   });
 }
 
-// One more bit for a sample, and what it takes away.
+// One more bit for a sample, and the variance that the bit removes.
 struct Step {
   double gain;
   int32_t sample;
   int bits;  // before it
 };
-// The most useful first; ties by bits, then samples, so that the order is one.
+// Orders by gain, the largest first. Ties are ordered by bits, then by sample, so that the order is
+// unique.
 bool before(const Step& a, const Step& b) {
   if (a.gain != b.gain) return a.gain > b.gain;
   if (a.bits != b.bits) return a.bits < b.bits;
@@ -180,8 +181,8 @@ std::vector<int> spread_bits(std::span<const double> weights, int64_t extra, int
   std::vector<int> bits(weights.size(), min_bits);
   if (extra == 0) return bits;
   if (extra == n * (max_bits - min_bits)) return std::vector<int>(weights.size(), max_bits);
-  // S is convex: a sample's steps lose value in their order, so the best of all are a choice that
-  // keeps it.
+  // S is convex, so each further bit of a sample gains less than the one before. Therefore the
+  // `extra` best steps never contain a step without the earlier steps of its sample.
   std::vector<Step> steps = steps_of(weights, variances(min_bits, max_bits, variance), min_bits);
   std::nth_element(steps.begin(), steps.begin() + extra, steps.end(), before);
   for (int64_t i = 0; i < extra; ++i)
@@ -200,7 +201,7 @@ std::vector<double> spread_costs(std::span<const double> weights, std::span<cons
   size_t taken = 0;
   for (const int64_t extra : extras) {
     for (; taken < static_cast<size_t>(extra); ++taken) cost -= steps[taken].gain;
-    // What cancels is lost in rounding, never below nothing.
+    // Rounding may make the difference negative. The cost is at least 0.
     costs.push_back(std::max(cost, 0.0) / static_cast<double>(std::max<size_t>(weights.size(), 1)));
   }
   return costs;

@@ -26,7 +26,7 @@ FixedPolicyOptions at_average(const AdaptiveOptions& options) {
   return keep;
 }
 
-// `apart`: each width has a seed of its own.
+// One quantizer for each width. `apart`: each of them has its own seed.
 std::deque<Quantizer> quantizers(const FixedPolicyOptions& options, uint64_t seed,
                                  bool apart = false) {
   std::deque<Quantizer> all;  // codecs do not move
@@ -57,7 +57,7 @@ Decision AdaptivePolicy::decide(const SaveInfo& info, const Tensor& value) {
     const auto found = decisions_.find(info.seq);
     if (found != decisions_.end()) {
       Decision& decision = found->second;
-      // Since that step, the width may have become raw, or no longer be.
+      // The width may have changed since that step, from raw or to raw.
       if (known != items_.end() && known->second.bits == kRaw && decision.what == Decision::pack)
         decision = {Decision::raw};
       if (known != items_.end() && known->second.bits != kRaw && decision.what == Decision::raw &&
@@ -233,7 +233,7 @@ void AdaptivePolicy::set_average(double average) {
                options_.max_bits, average);
   options_.average = average;
   keep_.set_bits(static_cast<int>(average));
-  // Until something is measured, as a new tensor.
+  // Until the next measurement, each tensor has the width of a new tensor.
   for (auto& [seq, item] : items_)
     if (!item.sensitivity) item.bits = std::max(keep_.bits(), least_bits(item));
   allocate();
@@ -259,7 +259,8 @@ void AdaptivePolicy::restore(const State& state) {
     FRUGAL_CHECK(!item.sensitivity || (*item.sensitivity >= 0 && std::isfinite(*item.sensitivity)),
                  "[compression] expected a finite sensitivity of at least 0 for tensor {}, got {}",
                  item.seq, *item.sensitivity);
-    // One that only a plan gave a width has neither shape nor elements yet.
+    // A tensor whose width comes from a plan, and that no step has packed yet, has no shape and no
+    // elements.
     double elements = item.shape.dim() == 0 && item.elements == 0 ? 0 : 1;
     bool possible =
         item.raw_bytes >= 0 && item.measured >= -1 && item.slope >= 0 && std::isfinite(item.slope);

@@ -16,7 +16,7 @@ constexpr int64_t kMaxBytes = int64_t{1} << 44;
 constexpr size_t kMaxItems = size_t{1} << 18;  // so that no sum of bytes overflows
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// More than what sums of some thousand costs lose to rounding, as a share.
+// A relative error above the rounding error of sums of some thousand costs.
 constexpr double kRounding = 0x1p-42;
 
 struct Point {
@@ -25,7 +25,7 @@ struct Point {
   int option;
 };
 
-// An item's undominated options: bytes rise, costs fall.
+// The options of an item that no other option beats. Bytes rise and costs fall along the list.
 using Frontier = std::vector<Point>;
 
 // A step up along the lower convex hull of an item's frontier.
@@ -35,13 +35,13 @@ struct Step {
   int from, to;
 };
 
-// What each item takes, as points of its frontier.
+// The chosen point on the frontier of each item.
 struct Selection {
   std::vector<int> point;
   int64_t bytes = 0;
 };
 
-// Takes the first point of each.
+// Chooses the first point of each item.
 Selection smallest(const std::vector<Frontier>& items) {
   Selection selection{std::vector<int>(items.size(), 0), 0};
   for (const Frontier& item : items) selection.bytes += item.front().bytes;
@@ -107,7 +107,8 @@ double cost_of(const std::vector<Frontier>& items, const Selection& selection) {
   return cost;
 }
 
-// What every choice's bytes differ by is a multiple of this; 0 if nothing differs.
+// The bytes of two choices differ by a multiple of this number. It is 0 if all choices have equal
+// bytes.
 int64_t grain_of_bytes(const std::vector<Frontier>& items) {
   int64_t grain = 0;
   for (const Frontier& item : items)
@@ -115,7 +116,7 @@ int64_t grain_of_bytes(const std::vector<Frontier>& items) {
   return grain;
 }
 
-// Of all items, the greatest gain first. Those of one item are in order.
+// The steps of all items, the greatest gain first. The steps of one item stay in their order.
 std::vector<Step> hull_steps(const std::vector<Frontier>& items) {
   std::vector<Step> steps;
   std::vector<std::pair<size_t, double>> hull;  // points and the gain of the step that led there
@@ -123,8 +124,7 @@ std::vector<Step> hull_steps(const std::vector<Frontier>& items) {
     const Frontier& item = items[i];
     hull.assign(1, {0, kInfinity});
     for (size_t k = 1; k < item.size(); ++k) {
-      // Gains are compared as they are kept, so that they fall along the hull whatever the
-      // rounding.
+      // The comparison uses the rounded gains that are stored, so that these fall along the hull.
       while (hull.size() > 1 && gain(item[hull.back().first], item[k]) >= hull.back().second)
         hull.pop_back();
       hull.emplace_back(k, gain(item[hull.back().first], item[k]));
@@ -138,7 +138,7 @@ std::vector<Step> hull_steps(const std::vector<Frontier>& items) {
   return steps;
 }
 
-// Takes every step that fits, the best first.
+// Takes the steps in order, and skips a step that does not fit.
 void fill(const std::vector<Frontier>& items, std::span<const Step> steps, int64_t budget,
           Selection& selection) {
   for (const Step& step : steps) {
@@ -153,10 +153,11 @@ void fill(const std::vector<Frontier>& items, std::span<const Step> steps, int64
   }
 }
 
-// Lists of partial choices are thinned above this length.
+// A list of partial choices that is longer than this is thinned.
 constexpr size_t kLong = 2048;
 
-// The linear relaxation of the items that are not decided yet: steps in order, the last in part.
+// The linear relaxation for the items that are not decided yet: it takes their steps in order, and
+// a part of the last one.
 class Relaxation {
  public:
   struct Value {
@@ -165,7 +166,8 @@ class Relaxation {
     size_t steps = 0;          // so many
   };
 
-  // Of the steps of items with `open`; `least` is what those items cost with all steps taken.
+  // Takes the steps of the items that are `open`. `least` is the cost of these items with all steps
+  // taken.
   void set(const std::vector<Frontier>& items, std::span<const Step> steps,
            const std::vector<bool>& open, double least) {
     bytes_.assign(1, 0);
@@ -177,13 +179,14 @@ class Relaxation {
       bytes_.push_back(bytes_.back() + to.bytes - from.bytes);
       drops_.push_back(from.cost - to.cost);
     }
-    // Summed from the end, where costs are small: no difference of large numbers.
+    // Sums from the end, where costs are small, so that no small number is a difference of large
+    // ones.
     costs_.resize(bytes_.size());
     costs_.back() = least;
     for (size_t k = drops_.size(); k-- > 0;) costs_[k] = costs_[k + 1] + drops_[k];
   }
 
-  // With so many bytes, at least 0, above those of the smallest points.
+  // The value for `bytes` more bytes than the smallest points take. REQUIRES: bytes >= 0.
   Value at(int64_t bytes) const {
     const auto next = std::upper_bound(bytes_.begin(), bytes_.end(), bytes);
     Value value;
@@ -202,15 +205,15 @@ class Relaxation {
   std::vector<double> drops_, costs_;
 };
 
-// Decides items one by one.
+// A search that decides the items one by one.
 class Search {
  public:
   Search(const std::vector<Frontier>& items, std::vector<Step> steps, int64_t budget,
          double tolerance)
       : items_(items), steps_(std::move(steps)), budget_(budget), share_(0.4 * tolerance) {}
 
-  // Improves on `selection`, which costs `cost` and keeps the budget, until it costs at most 1 +
-  // tolerance times what is returned: a lower bound, up to rounding.
+  // Improves `selection`, which costs `cost` and keeps the budget. Returns a lower bound of the
+  // cost, up to rounding. At the end the selection costs at most 1 + tolerance times this bound.
   double run(Selection& selection, double cost) {
     improve(cost, {});
     start();
@@ -282,8 +285,8 @@ class Search {
       state.cost += base.cost;
     }
     states_.push_back(state);
-    // The largest steps first: what is left then fills the budget well, and its relaxation is
-    // nearly exact. Alike items side by side.
+    // Decides the items with the largest steps first. The small steps that are left then fill the
+    // budget well, so their relaxation is nearly exact. Similar items are neighbours.
     std::stable_sort(order_.begin(), order_.end(),
                      [&](size_t a, size_t b) { return size[a] > size[b]; });
     std::erase_if(steps_, [&](const Step& step) { return !open_[step.item]; });
@@ -294,7 +297,7 @@ class Search {
     }
   }
 
-  // What any other point of the item than the base's adds to the relaxation, at least.
+  // The least that the relaxation grows if the item takes another point than the base has.
   double loss(size_t i, double price) const {
     const Frontier& item = items_[i];
     const auto at = static_cast<size_t>(base_.point[i]);
@@ -342,8 +345,8 @@ class Search {
     std::swap(states_, next_);
   }
 
-  // Drops dominated states, then, in a long list, those that another within a share of the
-  // tolerance stands for.
+  // Drops dominated states. From a long list it also drops a state if another one costs nearly as
+  // little: the difference is a share of the tolerance.
   void thin() {
     std::sort(states_.begin(), states_.end(), [](const State& a, const State& b) {
       return std::tie(a.bytes, a.cost, a.link.parent, a.link.point) <
@@ -368,7 +371,8 @@ class Search {
     slop_ += step;
   }
 
-  // The best choice: the base of fixed items, what led to it, and the whole steps of the rest.
+  // The best choice: the base's points for fixed items, the decisions that led to the best state,
+  // and the whole steps for the other items.
   Selection trace() const {
     Selection selection = base_;
     std::vector<bool> open(items_.size(), false);
@@ -419,7 +423,8 @@ Allocation allocate(std::span<const std::vector<Option>> items, int64_t budget, 
   const std::vector<Frontier> points = frontiers_of(items);
   const Selection least = smallest(points);
   if (least.bytes > budget) return to_allocation(points, least, budget, kInfinity);
-  // Nothing can use the last part of a grain: without it the relaxation is often exact.
+  // No choice can use a part of a grain. Without that part of the budget the relaxation is often
+  // exact.
   if (const int64_t grain = grain_of_bytes(points); grain > 0)
     budget -= (budget - least.bytes) % grain;
   std::vector<Step> steps = hull_steps(points);

@@ -12,14 +12,15 @@ using Item = AdaptivePolicy::Item;
 constexpr int kRaw = AdaptivePolicy::kRaw;
 constexpr int kMaxBits = 16;
 constexpr int kAverage = 4;  // bits of tensors that no plan knows yet
-// What is moved costs no memory, and from here on more bits hardly lower the variance.
+// A tensor that is moved to a file costs no memory. It gets this width, above which more bits
+// hardly lower the variance.
 constexpr int kMovedBits = 8;
-// Packing costs time, which counts after variance: as much as so many bits add to an average
-// element.
+// Packing costs time. In the sum to minimize, each packed element costs as much as the variance of
+// an average element at this width, so that a tensor is raw where there is room.
 constexpr int kTimeBits = 16;
-// Of a tensor's bytes, what codes may take beyond what was seen.
+// Codes may take more bytes than in the last step, by the tensor's bytes divided by this number.
 constexpr int64_t kHeadroom = 64;
-// In the written form of BudgetState: lists that may be empty.
+// The lists in the written form of BudgetState. Each may be empty.
 constexpr const char* kLists[] = {"tensors",     "plan_bits",   "bits",  "coded",
                                   "coded_bytes", "kept",        "sizes", "sizes_bits",
                                   "sizes_now",   "sizes_before"};
@@ -39,7 +40,8 @@ AdaptiveOptions adaptive_of(const BudgetPolicyOptions& options) {
 
 constexpr double kFinest = 16;
 
-// From sum c S(b_l), S(b) = 1 / (2^b - 1)^2, and sum c to the b of all that gives the same.
+// variance is sum c_l S(b_l) with S(b) = 1 / (2^b - 1)^2, and sensitivity is sum c_l. Returns the
+// one b for all tensors that gives the same variance.
 double fineness_of(double variance, double sensitivity) {
   if (!(variance > 0)) return kFinest;
   return std::min(std::log2(1 + std::sqrt(sensitivity / variance)), kFinest);
@@ -87,7 +89,7 @@ PackPlan::Keeping BudgetPolicy::keeping(uint64_t seq) const {
   const auto most = plan_->coded.find(seq);
   if (most == plan_->coded.end()) return keeping;
   keeping.coded = most->second > 0;
-  // A probe packs a part of the batch, which the plan says nothing about.
+  // A probe packs a part of the batch. The plan has no bytes for that.
   if (!adaptive_.is_probed()) keeping.most_bytes = most->second;
   return keeping;
 }
@@ -173,7 +175,8 @@ std::map<uint64_t, int> BudgetPolicy::coarser(const std::vector<Item>& items,
   for (const Item& item : items) {
     const auto found = bits.find(item.seq);
     if (found == bits.end()) continue;
-    // What is moved takes no memory; unpacking what was raw would take more than the plan has.
+    // A tensor that is moved takes no memory. A raw tensor stays raw, because unpacking it would
+    // take memory that the plan does not have.
     if (item.seq < plan_->moved || found->second == kRaw) continue;
     free.push_back(item);
     auto& each = options.emplace_back();
@@ -185,7 +188,7 @@ std::map<uint64_t, int> BudgetPolicy::coarser(const std::vector<Item>& items,
     }
     most += each.back().bytes;
   }
-  // Fewer bytes as long as the variance is low enough.
+  // Searches the fewest bytes whose variance is low enough.
   constexpr int64_t kParts = 256;
   int64_t low = 0, high = most;
   while (high - low > std::max<int64_t>(most / kParts, 1)) {

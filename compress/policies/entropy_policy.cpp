@@ -3,7 +3,7 @@
 namespace frugal::compress {
 namespace {
 
-// Codes within the limits of a plan.
+// Entropy coding that keeps the limits of a plan.
 class PlannedEntropy final : public Codec {
  public:
   PlannedEntropy(const Codec& inner, const EntropyOptions& options, PackPlan& plan)

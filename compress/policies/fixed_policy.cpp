@@ -3,7 +3,7 @@
 namespace frugal::compress {
 
 namespace {
-// From where on what a correction of second order leaves of the bias is lost in the noise.
+// From this width on, the bias that a correction of second order leaves is small beside the noise.
 constexpr int kCorrectedBits = 4;
 
 QuantizeOptions codec_options(const FixedPolicyOptions& wanted) {

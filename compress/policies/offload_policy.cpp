@@ -3,7 +3,7 @@
 namespace frugal::compress {
 namespace {
 
-// The tensor itself, with no copy on either way: like what is kept raw, it is only read.
+// The tensor itself. It is not copied, because nobody writes to it before backward has used it.
 class Raw final : public Movable {
  public:
   explicit Raw(Tensor payload) : payload_(std::move(payload)) {}

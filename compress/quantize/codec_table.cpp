@@ -26,8 +26,9 @@ double half_step_bound(double min, double max, double bits) {
   return (step_bound(min, max, bits) - magnitude * 0x1p-22) / 2 + magnitude * 0x1p-22;
 }
 
-// Half a step, but for groups that return without their dither taken away: steps near the ends of
-// f32 and groups without negative values that begin near zero (takes_dither_away).
+// Half a step where the dither is taken away, and a whole step elsewhere. The dither stays where
+// steps are near the ends of f32's range, and in groups without negative values that begin near
+// zero (takes_dither_away).
 double dithered_bound(double min, double max, double bits) {
   const double step = step_bound(min, max, bits);
   const bool taken = step > 0x1p-120 && step < 0x1p120 && (min < 0 || min > step);
@@ -48,7 +49,7 @@ std::unique_ptr<Codec> make_quantizer(const CodecRow& row, uint64_t seed) {
   return std::make_unique<Quantizer>(options);
 }
 
-// Codes whatever it costs, so that those who walk the table see the coder.
+// Codes even where that saves nothing, so that the tests that walk the table test the coder.
 std::unique_ptr<Codec> make_entropy(const CodecRow& row, uint64_t seed) {
   return std::make_unique<Entropy>(make_quantizer(row, seed),
                                    EntropyOptions{-std::numeric_limits<double>::infinity(), 0});

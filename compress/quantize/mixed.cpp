@@ -20,8 +20,8 @@ constexpr int64_t kAlign = 16;
 constexpr int64_t kSignRows = 64;  // fewer would lie on the row axis, which carries no sign
 constexpr int kMaxBits = 16;
 
-// f(segment) for each, in parallel where that keeps all threads busy; within a segment else, as on
-// other devices.
+// Calls f for each segment. Segments run in parallel if there are enough of them to keep all
+// threads busy. Otherwise, and on other devices, f itself runs in parallel.
 template <class F>
 void for_segments(const MixedLayout& layout, Device device, const F& f) {
   const auto n = static_cast<int64_t>(layout.segments.size());
@@ -34,7 +34,7 @@ void for_segments(const MixedLayout& layout, Device device, const F& f) {
     run(0, n);
 }
 
-// How many samples from order[first] on are neighbours in the tensor.
+// The number of samples from order[first] on that lie one after the other in the tensor.
 int64_t neighbours(const std::vector<int32_t>& order, int64_t first) {
   const auto from = order.begin() + first;
   const auto end =
@@ -114,7 +114,7 @@ class Mixed final : public Grouped {
     return shape;
   }
 
-  // Elements [from, to) of the tensor, or their bits, to `out`.
+  // Writes elements [from, to) of the tensor, or their signs, to `out`.
   void read(int64_t from, int64_t to, void* out, bool sign) const {
     if (payload_.device() == kMeta || from >= to) return;
     for_segments(layout_, payload_.device(), [&](size_t i) {
@@ -160,7 +160,7 @@ class Mixed final : public Grouped {
       p = q;
     }
     if (pieces.empty()) return;
-    // Kernels begin at a block of 8 rows; what begins elsewhere goes through a buffer.
+    // Kernels begin at a block of 8 rows. A piece that begins elsewhere goes through a buffer.
     const int64_t block = 8 * segment.layout.cols;
     const bool direct = std::all_of(pieces.begin(), pieces.end(),
                                     [&](const Piece& piece) { return piece.at % block == 0; });
@@ -191,8 +191,8 @@ class Mixed final : public Grouped {
   SplitWeights weights_;
 };
 
-// Bytes of samples [first, last) of the order, one after the other; the tensor's own where they
-// lie so.
+// The values of the samples of a segment, one after the other. If they lie so in x, no copy is
+// made.
 const void* gather(const Tensor& x, int64_t unit, const MixedLayout& layout,
                    const MixedLayout::Segment& segment, Tensor& staged) {
   const auto* from = static_cast<const char*>(x.raw());
@@ -275,7 +275,7 @@ MixedLayout MixedQuantizer::layout_of(const Shape& shape, std::span<const int> w
   const auto width = [&](int32_t n) { return widths[static_cast<size_t>(n)]; };
   std::stable_sort(layout.order.begin(), layout.order.end(),
                    [&](int32_t a, int32_t b) { return width(a) < width(b); });
-  // Samples that make whole row groups together.
+  // So many samples together make whole row groups.
   const int64_t whole =
       options_.group / std::gcd(options_.group, std::max<int64_t>(samples.rows(), 1));
   const int64_t chunk =
@@ -289,10 +289,11 @@ MixedLayout MixedQuantizer::layout_of(const Shape& shape, std::span<const int> w
     while (first < last) {
       int64_t take = std::min(chunk, last - first);
       if (last - first - take < chunk / 2) take = last - first;
-      // Samples of whole row groups need not lie together: neighbours are packed where they are.
+      // If one sample makes whole row groups, a segment has only samples that are neighbours in the
+      // tensor. They are packed without a copy.
       if (whole == 1) take = std::min(take, neighbours(layout.order, first));
       const int32_t end = layout.order[static_cast<size_t>(first + take - 1)];
-      // The last sample of all is the last of its segment, and may be larger.
+      // The last sample of the tensor is the last one of its segment, and may be larger.
       const int64_t numel = (take - 1) * samples.size() + samples.end(end) - samples.begin(end);
       const Shape view = samples.cols > 0 && numel % samples.cols == 0
                              ? Shape{numel / samples.cols, samples.cols}
@@ -343,7 +344,8 @@ std::unique_ptr<Packed> MixedQuantizer::pack(const Tensor& tensor, const SaveInf
   const double slope = layout.split ? info.sign->slope : 0;
   const bool runs = tensor.device() != kMeta;
   const int64_t unit = 8 * static_cast<int64_t>(size_of(tensor.dtype()));
-  // No two segments share a stream, nor one with the tensor packed at one width.
+  // Each segment draws from a stream of its own, which is also not the stream of a tensor packed at
+  // one width.
   for (size_t i = 0; i < layout.segments.size(); ++i)
     layout.segments[i].stream = code_stream(streams::rounding_of_part(options_.seed, i), info);
   if (runs) {

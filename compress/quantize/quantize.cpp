@@ -175,7 +175,8 @@ Tensor Quantized::unpack_range(const Range& range, const Tensor& affine) const {
   if (range.begin == range.end) return out;
   auto* x = static_cast<char*>(out.raw());
   const int64_t block = 8 * layout_.cols, size = static_cast<int64_t>(size_of(dtype_));
-  // Kernels begin at a block: an earlier beginning goes through a buffer.
+  // Kernels begin at a block of 8 rows. The elements before the first whole block go through a
+  // buffer.
   int64_t direct = range.begin;
   if (direct % block != 0) {
     direct = std::min(round_up(direct, block), range.end);
@@ -211,7 +212,7 @@ Tensor Quantized::unpack_sign_rows(int64_t begin, int64_t end) const {
     read(range.begin, range.end, mask.raw(), true);
     return mask;
   }
-  // The blocks around the range, then bit for bit to where the narrowed shape has them.
+  // Reads the blocks around the range. Then each bit is moved to its place in the narrowed shape.
   const int64_t from = range.begin / block * block, numel = range.end - range.begin;
   const int64_t until = round_up(range.end, block);
   const Tensor whole = Tensor::empty({(until - from) / 8}, DType::u8, payload_.device());

@@ -8,7 +8,7 @@ namespace {
 
 bool is_cuda(const Tensor& x) { return kHasCuda && x.device().type == DeviceType::cuda; }
 
-// What a pass reads or writes beside x.
+// Can a pass read or write this tensor beside x?
 bool fits(const Tensor& other, int64_t numel, DType dtype) {
   return !other.defined() ||
          (other.numel() == numel && other.dtype() == dtype && other.is_contiguous());
@@ -18,7 +18,8 @@ const uint8_t* bytes_of(const Tensor& mask) {
   return mask.defined() ? mask.data<uint8_t>() : nullptr;
 }
 
-// Groups of more rows are read twice, and the second time y may have taken the residual's place.
+// Groups of more rows are read twice, and before the second time y may have been written over the
+// residual.
 constexpr int64_t kMappedRows = 256;
 
 }  // namespace

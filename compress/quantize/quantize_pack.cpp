@@ -62,7 +62,8 @@ HWY_INLINE void Extremes(const float* HWY_RESTRICT x, int64_t stride, int64_t ro
       const VF b = hn::LoadU(d, row + stride + static_cast<size_t>(v) * lanes);
       mn[v] = hn::Min(hn::Min(mn[v], a), b);
       mx[v] = hn::Max(hn::Max(mx[v], a), b);
-      // A product is not finite if a factor is not; that finite ones may overflow costs only time.
+      // If a value is not finite, neither is a product with it. A product of finite values may
+      // overflow too, which costs only time.
       probe[v] = hn::MulAdd(a, b, probe[v]);
     }
   }
@@ -80,7 +81,7 @@ HWY_INLINE void Extremes(const float* HWY_RESTRICT x, int64_t stride, int64_t ro
   }
 }
 
-// Lanes past `cols` or `limit` repeat the value `other` of the group.
+// Lanes beyond `cols` or `limit` have the value `other`, which is in the group.
 template <class T>
 void StagedExtremes(const T* x, int64_t stride, int64_t rows, int64_t cols, int64_t limit,
                     float other, size_t j, Columns& columns) {

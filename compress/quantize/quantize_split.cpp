@@ -13,7 +13,7 @@ uint16_t to_bf16(float value) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
 }
 
-// One group as the metadata tells it.
+// One group as its metadata describe it.
 struct Classes {
   ClassRange of[2];
   SplitCodes codes;
@@ -81,7 +81,7 @@ double split_variance(double slope, int bits) {
 
 SplitCodes split_codes(float range0, float range1, const SplitWeights& weights, int bits) {
   const int all = 1 << bits;
-  // A class that does not spread: NaN and one value take one code.
+  // A class of equal values, or with NaN, takes one code.
   const int few0 = std::bit_cast<uint32_t>(range0) == uint32_t{kEmptyRangeBits} << 16 ? 0 : 1;
   const int few1 = std::bit_cast<uint32_t>(range1) == uint32_t{kEmptyRangeBits} << 16 ? 0 : 1;
   if (!(range0 > 0)) return {{few0, range1 > 0 ? all - few0 : few1}};

@@ -40,7 +40,8 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
-// In the lanes of `mask`, elsewhere `a`; one instruction where there are mask registers.
+// The minimum of a and b in the lanes of `mask`, and a in the others. It is one instruction on
+// machines with mask registers.
 HWY_INLINE VF MaskedMin(MF mask, VF a, VF b) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   return VF{_mm512_mask_min_ps(a.raw, mask.raw, a.raw, b.raw)};
@@ -95,7 +96,8 @@ struct Extremes {
         mx[0][v] = MaskedMax(b0, MaskedMax(a0, mx[0][v], a), b);
         mn[1][v] = MaskedMin(b1, MaskedMin(a1, mn[1][v], a), b);
         mx[1][v] = MaskedMax(b1, MaskedMax(a1, mx[1][v], a), b);
-        // Not finite if a factor is not; that finite ones may overflow costs only time.
+        // If a value is not finite, neither is a product with it. A product of finite values may
+        // overflow too, which costs only time.
         probe[v] = hn::MulAdd(a, b, probe[v]);
       }
     }
@@ -174,7 +176,7 @@ HWY_INLINE void StoreRange(int k, size_t j, SplitColumns& columns) {
   hn::Store(hn::BitCast(du, range), du, columns.range[k] + j);
 }
 
-// Looks at a unit that may hold NaN, infinities or large values; those change extremes.
+// Looks at a unit that may hold NaN, infinities or large values, and corrects its extremes.
 template <class T>
 bool FindNonfinite(const SplitSource<T>& from, size_t cols, SplitColumns& columns) {
   bool all = true;

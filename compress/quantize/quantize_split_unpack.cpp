@@ -1,5 +1,5 @@
-// Unpack of split groups, and their bits alone: one pass, bound by the writes; of dithered rounding
-// by Philox.
+// Unpacks split groups, or their signs alone, in one pass. Memory writes bound its time, or Philox
+// if rounding is dithered.
 #include <cstring>
 
 #include "compress/quantize/quantize_kernels.h"
@@ -27,7 +27,7 @@ struct SplitSteps {
   alignas(64) uint32_t first[kStrip];  // codes of class 0
 };
 
-// Codes of class 1 stand for the mapped values, those of class 0 for 0.
+// Codes of class 1 unpack to mapped values, and codes of class 0 to 0.
 HWY_INLINE void Map(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
   const DF d;
   const DU du;
@@ -69,7 +69,7 @@ HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& 
   if (job.affine != nullptr) Map(job, unit, steps);
 }
 
-// Codes are below 2^16, so that signed comparisons, which every machine has, do.
+// Codes are below 2^16, so a signed comparison is right, and every machine has one.
 HWY_INLINE MF IsClass0(VU code, VU first) {
   return hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), first), hn::BitCast(DI(), code)));
 }
@@ -167,7 +167,7 @@ void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
   });
 }
 
-// Bits have no element type.
+// Signs are bits, so one element type serves for all.
 void SplitSignUnits(const UnpackJob& job, int64_t begin, int64_t end) {
   WithKernel<2, 3, 4, 5, 6, 7, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
     for (int64_t i = begin; i < end; ++i)

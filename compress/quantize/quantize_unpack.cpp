@@ -1,4 +1,4 @@
-// Unpack: one pass, bound by the writes; of dithered rounding by Philox.
+// Unpacks in one pass. Memory writes bound its time, or Philox if rounding is dithered.
 #include <cstring>
 
 #include "compress/quantize/quantize_kernels.h"

@@ -1,5 +1,5 @@
-// The variance of what unpack() gives: one number per group, spread over its elements; and
-// estimates that take it into account, in slices that stay in a cache.
+// The variance of the values that unpack() gives: one number per group, for each of its elements.
+// Estimates that use the variance run in slices that stay in a cache.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -68,8 +68,8 @@ bool Quantized::run(const PackedPass::Variance&, PackedPass& pass) const {
   return true;
 }
 
-// Lanes, each a share of the tensor, go through it in slices: between unpacking and use neither x
-// nor its variance leaves a core's cache, and threads meet once.
+// Each lane goes through its share of the tensor in slices. A slice of x and of its variance stays
+// in a core's cache between unpacking and use. Threads synchronize once.
 bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   if (!knows_variance() || layout_.numel == 0) return false;
   if (dtype_ == DType::bf16 && payload_.device() == kCpu) return false;
@@ -78,8 +78,8 @@ bool Quantized::map_in_slices(const PackedPass::Map& map, Tensor& out) const {
   const int64_t block_bytes = block * static_cast<int64_t>(size_of(dtype_));
   int64_t step = std::min(std::max<int64_t>(kBytes / block_bytes, 1) * block, all);
   int64_t slices = (all + step - 1) / step, lanes = std::min(slices, kLanes);
-  // Plans count these bytes on other machines, so they do not depend on the number of threads. More
-  // threads share them in smaller slices; no element depends on where its slice begins.
+  // The number of bytes does not depend on the number of threads, because plans count it for other
+  // machines. More threads have smaller slices. No element depends on where its slice begins.
   const int64_t room = lanes * step;
   if (num_threads() > lanes && room > block) {
     step = std::max<int64_t>(room / block / num_threads(), 1) * block;
