@@ -8,7 +8,7 @@ namespace {
 
 thread_local int recomputations = 0;
 
-// Puts `rng` back to `state` and, at the end, where it was.
+// Sets `rng` to `state`, and restores it in the destructor.
 class RngReplay {
  public:
   RngReplay(Rng* rng, RngKey state) : rng_(rng) {
@@ -42,8 +42,8 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
     NoGrad no_grad;
     output = f(inputs).value();
   }
-  // What f makes of its inputs is not linear in them: batch statistics, relus and attention made
-  // again from rounded inputs would be others.
+  // f is not linear in its inputs. Batch statistics, relus and attention that are computed again
+  // from rounded inputs would differ.
   std::vector<Save> saves;
   for (const Variable& x : inputs) {
     saves.push_back(save(x));

@@ -79,7 +79,8 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
     observer->after({node.op, node.slots}, grads);
   }
   node.slots.clear();
-  // Only the next node to run takes slices: what they are made from is not to be held for longer.
+  // Only the next node to run may take slices. For all others the gradient is made whole now, so
+  // that the tensors it is made from are freed.
   for (size_t i = 0; i < grads.size(); ++i)
     if (node.inputs[i].wanted() && node.inputs[i].node.get() != next &&
         !grads[i].sparse().defined())
@@ -94,7 +95,7 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
   }
 }
 
-// Edges to each leaf that are still to be walked.
+// Counts the edges to each leaf that are still to be walked.
 class PendingLeaves {
  public:
   explicit PendingLeaves(const std::vector<std::shared_ptr<Node>>& nodes) {

@@ -51,7 +51,7 @@ void add_to(Tensor& sum, Tensor term) {
     sum = std::move(term);
     return;
   }
-  // What is also somebody else's gradient is not to be written.
+  // The sum may also be the gradient of another variable. Then it must not be written to.
   if (!is_sole_owner(sum)) sum = ops::clone(sum);
   ops::accumulate(sum, term);
 }

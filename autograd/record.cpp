@@ -107,7 +107,7 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
     slots.push_back(request.kept.defined() ? request.kept
                                            : keep(op, static_cast<int>(slots.size()), request));
   for (size_t i = 0; i < saves.size(); ++i) {
-    // A recipe that lacks a source is none.
+    // A recipe needs all of its sources.
     if (saves[i].only_for_replay && !slots[i].defined()) node->replay = {};
     if (saves[i].is_output_sign && slots[i].defined()) node->sign_slot = static_cast<int>(i);
   }

@@ -19,8 +19,8 @@ struct ReplayScope {
 
 thread_local uint64_t position = 0;  // of backward, in nodes
 
-// A rebuilt tensor of so few bytes waits raw for consumers that run next: packing it and unpacking
-// it again would take longer, and lose more.
+// A rebuilt tensor of at most this many bytes waits raw if its consumers run next. Packing and
+// unpacking would take longer, and lose more.
 constexpr int64_t kWaitsRaw = SavePolicy::kSliceBytes;
 
 }  // namespace
@@ -60,7 +60,7 @@ Tensor SavedEntry::rebuild() {
   return value;
 }
 
-// Outside of a replay one of the claims is the caller's.
+// Outside a replay one of the claims belongs to the caller.
 bool SavedEntry::others_claim() const { return claims_ > (replays == 0 ? 1 : 0); }
 
 void SavedEntry::expect() const {
@@ -82,8 +82,8 @@ bool SavedEntry::has_rows(const Rows& rows) const {
   return true;
 }
 
-// Bytes of a mask hold eight rows of elements; of those that do not go by rows there is one row,
-// which nothing but the whole begins and ends at.
+// A byte of a mask holds elements of eight rows, so a range of rows must begin and end at whole
+// bytes. A mask in another layout has one row, so only the whole mask is such a range.
 bool SavedEntry::has_mask_rows(const Rows& rows) const {
   if (recipe() != nullptr || shape_.dim() != 2 || rows.of == 0) return false;
   const int64_t elements = 8 * shape_[0];
@@ -110,11 +110,11 @@ Tensor SavedEntry::unpack_rows(const Rows& rows) {
   if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_))
     return (*packed)->unpack_rows(rows.begin, rows.end);
   const Recipe* now = recipe();
-  // A tensor that waits raw is needed whole.
+  // A tensor that waits raw has to be whole.
   const bool whole = rows.begin == 0 && rows.end == rows.of;
   if (now->parts.empty() && (whole || (others_claim() && now->codec == nullptr)))
     return unpack().slice(0, rows.begin, rows.end);
-  // What waits already, and what lies between.
+  // Takes the parts that are rebuilt already, and rebuilds the rows between them.
   std::vector<Tensor> found;
   int64_t row = rows.begin;
   const std::vector<PackedPart> parts = now->parts;
@@ -189,7 +189,7 @@ void SavedEntry::collect_sources(std::vector<uint64_t>& seqs) const {
 }
 
 void SavedEntry::prefetch() const {
-  // Prefetching changes where a payload lies, not what it is.
+  // Prefetching moves a payload and does not change it, so this function may be const.
   if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_)) (*packed)->prefetch();
   if (recipe() != nullptr)
     for (int i = 0; i < recipe()->sources.size(); ++i) recipe()->sources[i].prefetch();

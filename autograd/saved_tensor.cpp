@@ -45,7 +45,7 @@ Key key_of(const SavePolicy* policy, const Tensor& dense) {
 
 }  // namespace
 
-// What saving needs to know, per thread.
+// The state of saving, one object for each thread.
 class SaveContext {
  public:
   SavePolicy* policy = nullptr;
@@ -59,7 +59,7 @@ class SaveContext {
     next_step = new_step + 1;
     begun = true;
     seq_ = 0;
-    // What an older graph keeps was rounded as of its own step.
+    // Entries of an older graph were rounded in an earlier step, so they are not shared.
     entries_.clear();
   }
 
@@ -193,7 +193,8 @@ class SaveContext {
     return pack(decision, request, info, raw.tensor, carried);
   }
 
-  // Null where the codec has no kernel, or the codes are to carry a mask that is kept already.
+  // Returns null if the codec has no kernel for the pass, or if the codes shall carry a mask that
+  // is kept already.
   std::shared_ptr<Packed> pack_and_run(const Decision& decision, const Save& request, SaveInfo info,
                                        const Tensor& tensor, Fusion& fusion) {
     const bool makes_mask = fusion.pass.rectifies();
@@ -216,16 +217,16 @@ class SaveContext {
     return packed;
   }
 
-  // Where the codes carry a mask, the mask's entry becomes what they carry.
+  // If the codes carry a mask, the entry of the mask refers to the codes from then on.
   SavedEntry::Content pack(const Decision& decision, const Save& request, SaveInfo info,
                            const Tensor& tensor, std::shared_ptr<SavedEntry>& carried) {
     Sign sign = request.sign;
     std::shared_ptr<SavedEntry> kept_mask;
-    // Codes that carry a sign do not tell their variance.
+    // The variance of codes that carry a sign is not known.
     const bool carry_sign = decision.carry_sign && !request.curved;
     if (!sign.mask.defined() && carry_sign) {
       kept_mask = kept_sign_of(request.producer.get());
-      // Of an output, all elements matter alike to its consumer.
+      // All elements of an output matter equally to its consumer.
       if (kept_mask != nullptr) sign = {kept_mask->unpack(), 1};
     }
     if (sign.mask.defined() && carry_sign) info.sign = &sign;
@@ -283,7 +284,7 @@ Tensor SavedTensor::unpack() const {
 bool SavedTensor::has_rows(const Rows& rows) const {
   if (!defined() || role_ == Role::weight || role_ == Role::whole) return true;
   if (role_ == Role::mask) return entry_->has_mask_rows(rows);
-  // Of an entry in another layout the rows lie apart.
+  // In another layout the elements of a row are not neighbours.
   return shape_.dim() > 0 && shape_[0] == rows.of && strides_ == contiguous_strides(shape_) &&
          entry_->has_rows(rows);
 }
@@ -312,7 +313,7 @@ bool SavedTensor::run(PackedPass& pass, const SavedTensor& mask) const {
   if (!defined()) return false;
   const Rows& rows = pass.rows;
   if (pass.is_variance() && rows.of == 0) {
-    // Needs no operand, so the entry's layout will do.
+    // The pass has no operand, so it may run in the layout of the entry.
     if (!entry_->run(pass, nullptr)) return false;
     pass.out = pass.out.as_strided(shape_, strides_, pass.out.offset());
     return true;
@@ -332,7 +333,7 @@ Replay SavedTensor::quality() const { return defined() ? entry_->quality() : Rep
 bool SavedTensor::knows_variance() const { return !defined() || entry_->knows_variance(); }
 bool SavedTensor::is_raw() const { return defined() && entry_->is_raw(); }
 bool SavedTensor::is_sole_owner() const {
-  // The entry's own handle and the one that is looked at.
+  // The two handles are the entry's own and the temporary one in this expression.
   return is_raw() && entry_.use_count() == 1 && entry_->unpack().storage().use_count() == 2;
 }
 void SavedTensor::prefetch() const {

@@ -1,5 +1,5 @@
-// Error-bounded codecs on the activations of a network in training, at AC-GC's bounds: what they
-// take and how fast they are; and whether the gradient stays within what was allowed.
+// A study of error-bounded codecs on activations of a network in training, with the bounds of
+// AC-GC: the bytes of each codec, its speed, and whether the error of the gradient keeps the bound.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ using compress::AcgcPolicy;
 using compress::acgc::Count;
 using compress::acgc::Rule;
 
-// Keeps what another policy would pack.
+// Records the tensors that another policy packs.
 class Capture final : public SavePolicy {
  public:
   explicit Capture(SavePolicy& policy) : policy_(policy) {}
@@ -133,7 +133,7 @@ void study_bounds(const LabArguments& arguments) {
     const auto number = static_cast<uint64_t>(step);
     const std::vector<float> exact = bench.gradient(batch, nullptr, number, key);
     for (size_t i = 0; i < rows.size(); ++i) {
-      // The first step is the one that is observed.
+      // The policy observes the first step.
       const std::vector<float> packed = bench.gradient(batch, policies[i].get(), number, key);
       if (step > 0) check_bound(rows[i], exact, packed, bench.model());
     }

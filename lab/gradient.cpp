@@ -1,5 +1,5 @@
-// Bias and variance of the gradient under each way to keep activations, beside the variance that
-// the choice of the minibatch has anyway.
+// A study of the bias and the variance that each way to keep activations adds to the gradient,
+// compared with the variance from the choice of the minibatch.
 #include <cstdio>
 
 #include "apps/cli/progress.h"
@@ -31,7 +31,7 @@ constexpr Scheme kSchemes[] = {{"every tensor packed, masks", false, "masks"},
                                {"recipes, signs in codes", true, "codes"},
                                {"the same with checkpoints", true, "codes", true}};
 
-// `given`: the rounding before resolve(). Errors: one that the scheme does not bear.
+// `given`: the rounding before resolve(). Errors: a rounding that the scheme cannot use.
 CompressionConfig compression_of(const Scheme& scheme, const Config& config,
                                  const std::string& given) {
   CompressionConfig compression = config.compression;

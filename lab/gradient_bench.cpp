@@ -42,7 +42,7 @@ void GradientBench::train(int64_t steps) {
 
 Batch GradientBench::next() {
   std::optional<Batch> batch = batches_->next();
-  // The end of an epoch, or its short last batch.
+  // The epoch has ended, or this is its short last batch.
   while (!batch || batch->input.size(0) != config_.data.batch_size) batch = batches_->next();
   return *batch;
 }

@@ -32,8 +32,8 @@ struct Setting {
   uint64_t seed() const { return static_cast<uint64_t>(config.run.seed); }
 };
 
-// As published: every tensor packed, signs in masks. Rounded as the configuration says, like all
-// rows but acgc's.
+// As published: every tensor is packed, and signs are in masks. Rounding is that of the
+// configuration, as in all rows except acgc's.
 compress::FixedPolicyOptions packed(const Setting& s) {
   compress::FixedPolicyOptions options = keep_options(s.config.compression, s.seed());
   options.bits = static_cast<int>(s.bits);
@@ -77,7 +77,8 @@ PolicyPtr budget(const Setting& s) { return make_policy(budgeted(s).compression,
 struct Row {
   const char* name;
   PolicyPtr (*make)(const Setting&);
-  // Not 0: groups of so many neighbours. Elements lie as [N, H, W, C], so they mix channels.
+  // If not 0, a group has this many neighbours in memory. Elements lie as [N, H, W, C], so such
+  // groups mix channels.
   int64_t neighbours = 0;
 };
 // 65536 is the largest group that codes have; it stands for a range of the whole tensor.
@@ -93,7 +94,7 @@ constexpr Row kRows[] = {
     {"budget, the bytes of groups in a channel", budget},
 };
 
-// Counts what another policy packs, and may cut its groups along the other axis.
+// Counts the tensors that another policy packs, and may form groups along the other axis.
 class CountingPolicy final : public compress::WrappingPolicy {
  public:
   CountingPolicy(PolicyPtr inner, const Row& row, const Setting& setting)
@@ -122,7 +123,7 @@ class CountingPolicy final : public compress::WrappingPolicy {
   int64_t elements_ = 0;
 };
 
-// What it decides by, from steps like those of training.
+// Steps like those of training give the policy what it decides by.
 void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting, RngKey key) {
   constexpr int64_t kSteps = 16;
   const PolicyParts parts(policy);

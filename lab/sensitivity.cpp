@@ -1,5 +1,5 @@
-// How well sensitivities are measured: GACT's algorithm 1 on whole batches, beside the estimate
-// from a few samples that training uses; and what either predicts of the gradient's variance.
+// A study of measured sensitivities: GACT's algorithm 1 on whole batches, the estimate from a few
+// samples that training uses, and the variance of the gradient that each of them predicts.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -35,7 +35,7 @@ double predicted(const std::vector<Item>& items, const std::vector<double>& c) {
   return sum;
 }
 
-// The variance of the gradient at the policy's widths, as it is.
+// Measures the variance of the gradient at the widths of the policy.
 Estimate drawn(GradientBench& bench, const Batch& batch, compress::AdaptivePolicy& policy,
                RngKey key, int64_t draws) {
   GradientNoise noise(bench.gradient(batch, nullptr, 0, key));
@@ -77,7 +77,8 @@ void study_sensitivity(const LabArguments& arguments) {
     return measure_sensitivity(bench.model(), adaptive, by, n,
                                {number, key, config.train.label_smoothing, false}, seqs);
   };
-  // One pair of gradients estimates c_l up to a few percent; the mean of some serves as the truth.
+  // One pair of gradients estimates c_l with an error of a few percent. The mean of several pairs
+  // counts as exact.
   std::vector<double> reference(items.size(), 0.0);
   for (int64_t r = 0; r < arguments.references; ++r) {
     const std::vector<double> each = measure(batch, static_cast<uint64_t>(r));

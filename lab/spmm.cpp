@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kWidths[] = {40, 128, 256};
 constexpr double kDegree = 1166243.0 / 169343;  // ogbn-arxiv's
 
-// With both directions of each edge and a loop at each node.
+// The graph has both directions of each edge and a loop at each node.
 ops::Graph random_graph(int64_t nodes, Device device) {
   const int64_t edges =
       std::max<int64_t>(1, static_cast<int64_t>(kDegree * static_cast<double>(nodes)));

@@ -15,7 +15,7 @@
 namespace frugal::train {
 namespace {
 
-// f(name, tensor) for each of a batch.
+// Calls f(name, tensor) for each tensor of a batch.
 template <class F>
 void for_tensors(Batch& batch, const F& f) {
   f("input", batch.input);
@@ -23,12 +23,13 @@ void for_tensors(Batch& batch, const F& f) {
   for (auto& [name, tensor] : batch.extras) f(name, tensor);
 }
 
-// Is it a graph of its own at each step?
+// Does each step have a graph of its own?
 bool is_sampled(const Batch& batch) {
   return !batch.held && find_tensor(batch.extras, "edge_index").defined();
 }
 
-// What one recorded work serves: batches of these shapes, or one batch that is held.
+// The key of a recording. A recording serves all batches of equal shapes, or one batch that is
+// held.
 std::string key_of(Batch& batch, const StepUpdate* update) {
   std::string text;
   if (update != nullptr) text += fmt::format("update {} {};", update->norm, update->clip_norm);
@@ -49,7 +50,7 @@ void copy_batch(Batch& to, const Batch& from) {
     ops::copy_into(to.extras[i].second, from.extras[i].second);
 }
 
-// What the host counts in a forward pass.
+// The counters that a forward pass increments on the host.
 std::vector<Tensor> counters_of(Module& model) {
   std::vector<Tensor> counters;
   for (const auto& b : model.buffers())
@@ -113,7 +114,7 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOption
       begin_step(number);
       return {forward_backward(model_, std::move(batch), context, policy_, options)};
     }
-    // Recording ran nothing; its keys and counts are those of this step.
+    // Recording ran no kernels, so its random keys and its counts are those of this step.
     context.rng->restore(before);
     const std::vector<Tensor> counters = counters_of(model_);
     for (size_t i = 0; i < counters.size(); ++i) {
@@ -135,11 +136,12 @@ void CapturedStep::record_passes(Entry& entry, Context& context, const StepOptio
     entry.pass = forward_pass(model_, taken, context, loss_options, false);
   }
   measure_saved(model_.device(), entry.memory.memory);
-  // What is read after each replay stays, without its graph.
+  // The loss is read after each replay, so its value stays. Its graph does not.
   const Tensor value = entry.pass.loss.value();
   backward(std::exchange(entry.pass.loss, Variable(value)));
   for (const auto& p : model_.parameters()) {
-    // Rows that were asked for are others at each replay; on CUDA there are no such gradients.
+    // A sparse gradient would have other rows at each replay. On CUDA there are no sparse
+    // gradients.
     FRUGAL_ASSERT(!p.parameter->has_grad() || !optim::has_sparse_grad(*p.parameter));
     entry.grads.push_back(p.parameter->grad());
   }
@@ -166,13 +168,14 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
           ops::may_step(entry.pass.loss.value(), entry.pass.target, kIgnored, entry.norm);
       stepped = true;
       entry.late.record(guard, step);
-      // What makes state in a replay makes it anew in each.
+      // An optimizer that makes state in a recorded step would make it again in each replay.
       FRUGAL_CHECK(update->optimizer.state().size() == before.size(),
                    "[cuda] expected an optimizer that has its state before a step is recorded "
                    "(captured)");
     });
     if (stepped) {
-      // Recording counted, and did nothing. Whether a step can be renewed shows here.
+      // Recording only counted the step and updated nothing, so the count is taken back. renew()
+      // fails here if the step cannot be renewed.
       update->optimizer.take_back();
       entry.late.renew(step);
       update->optimizer.take_back();

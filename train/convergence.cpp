@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kKeysOfPass = 1 << 20;  // more than a pass takes
 constexpr int kOwnNumbers = 5;             // of state(), before the tracker's
 
-// Decides for a part of a batch what the policy would for all of it: thresholds
-// of size would keep more of a part raw. Nobody is shown the gradients.
+// Decides for a part of a batch as the policy decides for the whole batch. Otherwise more tensors
+// of a part would be below the size from which tensors are packed. No observer sees the gradients.
 class PartPolicy final : public SavePolicy {
  public:
   PartPolicy(SavePolicy& policy, int64_t samples, int64_t of)
@@ -89,7 +89,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   if (policy_.adaptive != nullptr) probe.emplace(*policy_.adaptive);
   const compress::Learned learned =
       policy_.learner != nullptr ? policy_.learner->learned() : compress::Learned{};
-  // Other samples drop other units.
+  // The samples of this measurement are others, so dropout draws from another stream.
   Rng stream;
   stream.restore(streams::kTrackingDropout.key(
       options_.seed, static_cast<uint64_t>(2 * step + (draw == kOther)) * kKeysOfPass));
@@ -130,7 +130,7 @@ void Tracking::before(const Batch& batch, int64_t step) {
     return found.has_value();
   };
   if (!draw(samples.first, pending.part, kFirst)) return;
-  // Where nothing is packed nothing is rounded.
+  // If no tensor is packed, rounding changes nothing.
   if (packed_ == 0)
     samples.second = samples.first;
   else if (!draw(samples.second, pending.part, kSecond))
@@ -209,7 +209,7 @@ void Tracking::restore(const std::vector<double>& numbers) {
   FRUGAL_CHECK(finite, "[tracking] expected finite numbers, got one that is not");
   FRUGAL_CHECK(numbers[1] >= 0, "[tracking] expected bits of the last measurement, got {}",
                numbers[1]);
-  // A policy that keeps a state of its own has its width there.
+  // A policy with a state of its own restores its width from that state.
   const bool set =
       guard_ && policy_.adaptive == nullptr && policy_.learner == nullptr && numbers[0] != bits();
   if (guard_) {

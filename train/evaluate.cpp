@@ -15,7 +15,8 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   context.training = false;
   Totals totals;
   const bool counts = spec.metric == "f1" || spec.metric == "matthews";
-  // A table of classes * classes, so not of a vocabulary.
+  // The table has classes * classes numbers, so it is made only if the metric needs it. A
+  // vocabulary would be too large.
   Confusion confusion(counts ? std::max<int64_t>(spec.classes, 1) : 1);
   MultiLabelCounts answers;
   const bool keep_output = needs_output(spec);
@@ -23,7 +24,7 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   while (std::optional<Batch> batch = batches.next()) {
     if (stop && stop()) return std::nullopt;
     const Outcome outcome = run_forward(model, *batch, context, {}, keep_output);
-    // As JSON such a loss would be null, and no state could hold it.
+    // JSON has no such number, so neither the metrics nor a checkpoint could hold the loss.
     FRUGAL_CHECK(
         std::isfinite(outcome.result.loss),
         "[evaluate] expected a finite loss, got {} behind {} samples: are the weights those "

@@ -49,7 +49,7 @@ Estimate GradientNoise::squared_bias() const {
       product /= static_cast<double>(counts_[a] * counts_[b]);
       total += product, of_group[a] += product, of_group[b] += product;
     }
-  // Products share groups: the jackknife's error counts that.
+  // The products share groups, so they are not independent. The jackknife accounts for that.
   double square = 0;
   for (const double sum : of_group) {
     const double deviation = (total - sum) / left - total / pairs;

@@ -14,7 +14,7 @@ constexpr double kRate = 1e-3;  // of updates, which compute nothing
 
 int64_t live(Device device) { return allocator(device).report().live_total; }
 
-// The peak of what is done while it lives, without what was alive before beyond `own`.
+// Measures the peak during its lifetime. Bytes that were live before count only up to `own`.
 class Peak {
  public:
   Peak(Device device, int64_t own) : device_(device), foreign_(live(device) - own) {
@@ -45,7 +45,7 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
 
 Batch MetaStep::batch(int64_t samples) const { return run_.make_batch(samples, device_); }
 
-// What is prepared ahead.
+// The batches that the loader prepares ahead.
 std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
   std::vector<Batch> all;
   if (run_.ahead)
@@ -99,7 +99,7 @@ StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpoin
   options.weight = 1.0 / static_cast<double>(run_.gradient_accumulation);
   if (run_.in_backward) options.leaf_done = update.leaf_done();
   StepMemory memory;
-  // From the second part on, every one finds gradients.
+  // The second part, and each later one, begins with gradients.
   for (int64_t part = 0; part < std::min<int64_t>(run_.gradient_accumulation, 2); ++part) {
     begin_step(0);
     const Batch kept = batch(samples);
@@ -124,7 +124,7 @@ int64_t MetaStep::evaluation(int64_t samples) {
     Batch now = batch(samples);
     run_forward(*model_, now, context, {}, run_.evaluates_outputs);
   }
-  // The last step's gradients are still there.
+  // The gradients of the last step still exist.
   return peak.end().peak + (run_.in_backward ? 0 : parameter_bytes());
 }
 

@@ -31,7 +31,7 @@ void check_logits(const Tensor& logits) {
                describe(logits));
 }
 
-// Above `limit`, of each element.
+// For each element: is it above `limit`?
 std::vector<bool> above(const Tensor& tensor, double limit) {
   const Tensor dense = to_device(ops::contiguous(tensor), kCpu);
   std::vector<bool> yes(static_cast<size_t>(tensor.numel()));
@@ -135,7 +135,7 @@ double Confusion::matthews() const {
     of_predictions += predictions * predictions;
   }
   const double covariance = as_double(correct()) * all - product;
-  // Apart, since the product of both could overflow where each does not.
+  // Two square roots, because the product of both numbers could overflow.
   return ratio(covariance,
                std::sqrt(all * all - of_targets) * std::sqrt(all * all - of_predictions), 0);
 }

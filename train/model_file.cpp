@@ -24,7 +24,7 @@ LoadedNames load(Module& model, const std::string& path, const LoadOptions& opti
     models::load_state_dict(model, file.read_all(), path);
     return {};
   }
-  // The model's own values take the places of missing ones.
+  // A value that is missing in the file is taken from the model.
   LoadedNames names;
   const models::NamedTensors own = models::state_dict(model);
   std::set<std::string> wanted, found;

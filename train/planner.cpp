@@ -20,11 +20,10 @@ using compress::AdaptivePolicy;
 using compress::BudgetPlan;
 using compress::BudgetPolicy;
 constexpr int kRaw = AdaptivePolicy::kRaw;
-// Smaller slices are not tried where the variance is no more than so many bits everywhere would
-// add.
+// Smaller slices are not tried if the variance is at most that of this width for all tensors.
 constexpr int kEnoughBits = 8;
-// Tensors go to a file, and blocks are recomputed, while widths that fit add more than so many bits
-// would.
+// Tensors go to a file, or blocks are recomputed, only if the widths that fit add more variance
+// than this width for all tensors.
 constexpr int kGoodBits = 4;
 constexpr int kMovedBits = 8;
 constexpr int kRounds = 4;
@@ -39,7 +38,7 @@ double average_bits(const std::vector<AdaptivePolicy::Item>& items, const Budget
   return elements > 0 ? bits / elements : kRaw;
 }
 
-// What waits in the midst of a rebuild has about the width of what is packed.
+// The width of tensors that wait during a rebuild: about the average width of packed tensors.
 int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPlan& plan) {
   std::vector<AdaptivePolicy::Item> packed;
   for (const auto& item : items)
@@ -48,11 +47,11 @@ int waiting_bits(const std::vector<AdaptivePolicy::Item>& items, const BudgetPla
 }
 
 constexpr const char* kPath = "compression.memory_budget";
-// What kernels take for themselves: partial sums of a weight's gradient, and less. It depends on
-// the machine and its threads; the plan must not.
+// Memory that kernels take for themselves: partial sums of a weight's gradient, and a little more.
+// The real number depends on the machine and its threads. The plan must not, so it takes this one.
 constexpr int64_t kWeights = 2, kLittle = int64_t{128} << 10;
 constexpr int64_t kLeastSamples = 2;  // that measure sensitivities
-// CUDA's libraries may take this share of a peak for themselves.
+// The libraries of CUDA may take 1 / kLibraries of the peak for themselves.
 constexpr int64_t kLibraries = 16;
 }  // namespace
 
@@ -109,8 +108,8 @@ void Planner::recompute(int64_t blocks) {
   learn_items();
 }
 
-// The fewest blocks that leave room for good widths. Where not even all do: all if that is needed
-// or lowers the variance by much, else none.
+// Recomputes the fewest blocks that leave room for good widths. If not even all blocks do, it
+// recomputes all if no other plan fits or if that lowers the variance by much, and otherwise none.
 void Planner::recompute_fewest() {
   const bool needed = blocks_ > 0;
   std::optional<Planned> found;
@@ -210,8 +209,8 @@ std::vector<int64_t> Planner::slices() const {
   return all;
 }
 
-// The tensors that a mixed plan has widths for. All are packed at first: what raw ones would be
-// is known then.
+// Finds the tensors for which a mixed plan has widths. The trial packs them all, so that each is
+// known with its bytes as a raw tensor.
 void Planner::learn_items() {
   BudgetPlan plan;
   plan.mode = BudgetPlan::mixed;
@@ -302,7 +301,7 @@ double Planner::variance_at(int bits) const {
   return BudgetPolicy::variance(items_, plan);
 }
 
-// The fewest tensors in the file with which widths as good as kGoodBits fit, or all of them.
+// Moves the fewest tensors to the file with which widths as good as kGoodBits fit, or all tensors.
 std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
   const double enough = good_variance();
   if (items_.empty() || (unmoved != nullptr && unmoved->variance <= enough)) return {};
@@ -326,7 +325,8 @@ std::optional<Planned> Planner::find_moved(const Planned* unmoved) {
   return {};
 }
 
-// Once it is known what codes take, they may be worth less than the room that decoding takes.
+// When the bytes of codes are known, coding may save fewer bytes than decoding takes. Then the plan
+// has no codes.
 std::optional<Planned> Planner::find() {
   std::optional<Planned> best = find_plan();
   const bool known = !draft_->sizes().empty();
@@ -355,7 +355,7 @@ std::optional<Planned> Planner::find_plan() {
     std::optional<Planned> found = find_mixed({slice, 0});
     if (found && (!best || found->variance <= kWorthwhile * best->variance))
       best = std::move(found);
-    // Slices are of the time after forward.
+    // Slices matter only after the forward pass. A budget of activations ends there.
     if (best && (budget_.activations || best->variance <= variance_at(kEnoughBits))) break;
   }
   if (draft_->can_move())
@@ -364,7 +364,8 @@ std::optional<Planned> Planner::find_plan() {
   return best;
 }
 
-// The lossy ones first, then those that save the most time for their bytes.
+// Keeps results of recipes raw where they fit: lossy ones first, then those that save most time for
+// their bytes.
 void Planner::keep_recipes(Planned& found) {
   run(found.plan);
   std::vector<BudgetPolicy::Recipe> recipes = draft_->recipes();

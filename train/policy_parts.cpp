@@ -5,7 +5,7 @@
 namespace frugal::train {
 namespace {
 
-// Of several policies that play a role, the outermost counts.
+// If several policies play a role, the outermost one counts.
 template <class Role>
 void note(Role*& role, SavePolicy* policy) {
   if (role == nullptr) role = dynamic_cast<Role*>(policy);

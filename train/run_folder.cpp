@@ -26,8 +26,8 @@ constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kState = "state.safetensors";
 const std::set<std::string> kNames = {"config.json", "metrics.jsonl", "summary.json", "checkpoint"};
 
-// What a process that was killed left of a file that it was writing. Versions before 2 of the state
-// wrote to NAME.tmp.
+// Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
+// state, such a file was NAME.tmp.
 bool is_leftover(const std::string& name, const std::string& file) {
   return name == file + ".tmp" || data::is_temporary_of(name, file);
 }
@@ -43,13 +43,13 @@ bool is_leftover_of_checkpoint(const std::string& name) {
   throw Error(fmt::format("[output] cannot {} {}: {}", doing, path, std::strerror(errno)));
 }
 
-// Why the folder cannot serve; empty: it can.
+// Returns the reason why the run cannot use the folder. Empty: it can.
 std::string objection(const std::string& path, bool resume) {
   if (!fs::exists(path)) return "";
   if (!fs::is_directory(path)) return "is not a folder";
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
-    // All that a process leaves that was killed before it had started.
+    // A process that is killed early leaves an empty folder of checkpoints and nothing else.
     const bool bare = name == "checkpoint" && entry.is_directory() && fs::is_empty(entry.path());
     if (!resume && !bare)
       return "is not empty; --resume continues the run in it, another --out starts anew";
@@ -57,7 +57,7 @@ std::string objection(const std::string& path, bool resume) {
       return fmt::format("holds {}, which is no file of a run; nothing was changed", name);
   }
   if (fs::exists(path + "/checkpoint/" + kState)) return "";
-  // Both are written after the state.
+  // A run writes both files after its state.
   for (const char* name : {"checkpoint/last.safetensors", "summary.json"})
     if (fs::exists(path + "/" + name))
       return fmt::format(
@@ -117,7 +117,7 @@ void RunFolder::make_folders() {
   }
 }
 
-// REQUIRES: the lock, so that nobody else writes here.
+// REQUIRES: the lock, so that no other process writes here.
 void RunFolder::remove_leftovers() const {
   const auto remove = [](const std::string& folder, bool (*is_leftover)(const std::string&)) {
     std::vector<fs::path> all;

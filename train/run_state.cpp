@@ -136,7 +136,7 @@ Json items_json(const std::vector<AdaptivePolicy::Item>& items) {
   return all;
 }
 
-// What the values may be, AdaptivePolicy::restore() checks.
+// AdaptivePolicy::restore() checks the values.
 std::vector<AdaptivePolicy::Item> items_from(const Json& json) {
   std::vector<AdaptivePolicy::Item> items;
   for (const Json& entry : json) {
@@ -226,7 +226,7 @@ Json to_json(const compress::Learned& learned) {
   return {{"policy", learned.policy}, {"version", learned.version}, {"lists", learned.lists}};
 }
 
-// What the lists may hold, Learner::restore_learned() checks.
+// Learner::restore_learned() checks the contents of the lists.
 compress::Learned learned_from(const Json& json) {
   compress::Learned learned;
   if (json.is_null()) return learned;

@@ -11,7 +11,7 @@
 namespace frugal::train {
 namespace {
 
-// The gradient of `batch`, which leaves the parameters.
+// Computes the gradient of `batch` and takes it away from the parameters.
 std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& batch,
                              const StepReplay& step) {
   RecomputeScope no_trace;
@@ -99,8 +99,8 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   std::erase_if(items,
                 [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
   if (items.empty()) return;
-  // The last batch of an epoch may be shorter: sensitivities stay those of whole ones.
-  // A graph stays whole, which costs as much as a step.
+  // The last batch of an epoch may be shorter. Sensitivities are those of a whole batch all the
+  // same. A graph cannot be divided, so measuring with it costs as much as a step.
   const bool whole = !is_divisible(batch);
   const int64_t n = whole || options_.batch == 0 ? batch.input.size(0) : options_.batch;
   const int64_t most = options_.most ? options_.most() : batch.input.size(0);
@@ -111,7 +111,7 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   const bool started = std::any_of(items.begin(), items.end(),
                                    [](const auto& item) { return item.sensitivity.has_value(); });
   if (started) {
-    // One pass more for the gradient that the others are compared with.
+    // One pass more computes the gradient that the others are compared with.
     const double passes =
         options_.share * static_cast<double>(options_.interval * n) / static_cast<double>(samples);
     const auto affordable = std::max<int64_t>(static_cast<int64_t>(passes) - 1, 1);

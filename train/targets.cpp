@@ -7,7 +7,7 @@
 namespace frugal::train {
 namespace {
 
-// The rows whose targets count, of which the first tells.
+// The rows whose targets count. The first target of a row tells whether they do.
 Tensor counted_rows(const Tensor& target) {
   std::vector<int64_t> rows;
   const int64_t width = target.numel() / std::max<int64_t>(target.size(0), 1);

@@ -18,13 +18,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The averages of parameters that are evaluated; nullptr where the optimizer keeps none.
+// The averages of parameters, which are evaluated in their place. nullptr: the optimizer keeps
+// none.
 optim::Ema* average_of(Optimizer& optimizer) {
   auto* const averaged = dynamic_cast<optim::Averaged*>(&optimizer);
   return averaged != nullptr ? &averaged->average() : nullptr;
 }
 
-// What a plan asks for, and what compression must know of the steps.
+// Adds the settings of the plan, and the options of steps that compression must know.
 TrainerOptions completed(TrainerOptions options, Device device) {
   CompressionOptions& compression = options.compression;
   int64_t most_reserved = 0;
@@ -32,7 +33,7 @@ TrainerOptions completed(TrainerOptions options, Device device) {
     const PlannedSettings planned = compression.planner->settings();
     options.checkpointed_blocks = planned.checkpointed_blocks;
     ops::set_convolution_workspace(planned.workspace_limit);
-    // A budget of the peak is one of the memory that is held, too.
+    // A budget of the peak also limits the memory that the allocator holds.
     if (!compression.planner->of_activations()) most_reserved = compression.planner->limit();
   }
   allocator(device).set_most_reserved(most_reserved);
@@ -46,7 +47,7 @@ TrainerOptions completed(TrainerOptions options, Device device) {
 
 }  // namespace
 
-// What one step holds while it runs.
+// The state of one step while it runs.
 struct Trainer::Step {
   Step(int64_t batches, Optimizer& optimizer, double rate)
       : lr(rate), parts(batches), weights(batches), in_backward(optimizer, rate) {}
@@ -163,7 +164,8 @@ void Trainer::step() {
 }
 
 void Trainer::start(Step& step) {
-  // So that a step takes the same memory in a run that was cut before it.
+  // Graphs that are not in use are dropped, so that a step takes the same memory in a run that was
+  // resumed before it.
   if (auto* graph = dynamic_cast<models::GraphModule*>(&model_)) graph->forget_idle();
   step.watched = compression_.adaptation_seconds() + compression_.tracking_seconds();
   begin_peak(device_);
@@ -293,7 +295,7 @@ bool Trainer::finish_epoch() {
   if (options_.test != nullptr && (report.last || report.epoch % options_.eval_interval == 0) &&
       !evaluate_epoch(report))
     return false;
-  // At epochs with an evaluation alone, so that the last weights are those that it judges.
+  // Only at epochs with an evaluation, so that the evaluation judges the last weights.
   report.out_of_patience = report.result && options_.patience > 0 && state_.best &&
                            report.epoch - state_.best->epoch >= options_.patience;
   if (options_.on_epoch && !options_.on_epoch(report)) stopped_ = true;

@@ -71,22 +71,22 @@ void measure_saved(Device device, StepMemory& memory) {
 
 namespace {
 
-// How many targets count, and how many of them are the classes `top`.
+// Counts the targets that count, and those of them that equal the class in `top`.
 void count_classes(const Tensor& target, const Tensor& top, BatchResult& result) {
   const auto *wanted = target.data<int64_t>(), *given = top.data<int64_t>();
   result.counted = counted_targets(target);
   for (int64_t i = 0; i < target.numel(); ++i) result.correct += given[i] == wanted[i] ? 1 : 0;
 }
 
-// What a loss is made of. Of a graph's nodes, those that count alone, where the others are most:
-// then nothing is kept of those.
+// The tensors that a loss is computed from. If most nodes of a graph have no target, these are the
+// rows of the nodes with a target alone, and nothing is saved for the others.
 struct Judged {
   Variable output;
   Tensor target, weights;
 };
 
-// How many yes-or-no questions count, and how many of them `yes` answers right: bits, laid out as
-// ops/dense/bitmask.h says.
+// Counts the yes-or-no questions that count, and those of them that `yes` answers right. `yes`
+// holds bits in the layout of ops/dense/bitmask.h.
 void count_answers(const Tensor& target, const Tensor& yes, BatchResult& result) {
   const int64_t cols = ops::bitmask_layout(target.shape()).cols;
   for (int64_t i = 0; i < target.numel(); ++i) {
@@ -99,9 +99,11 @@ void count_answers(const Tensor& target, const Tensor& yes, BatchResult& result)
   }
 }
 
-// The positions of rows that a source holds, by node: made once, on the host.
+// The positions of `rows` grouped by node. They are made once for tensors that a source holds, on
+// the host.
 std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
-  // Static, because forward passes of training and of evaluations share no object but the model.
+  // The memo is static, because the model is the only object that forward passes of training and of
+  // evaluation share.
   static Memo<std::tuple<TensorIdentity>, std::shared_ptr<const ops::Csr>> kept(2);
   forget_gone(kept);
   const auto groups = kept.find_or_make({TensorIdentity(rows)}, [&] {
@@ -112,7 +114,7 @@ std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
   return groups;
 }
 
-// gather_rows(), whose backward pass does not wait for the host to group the rows.
+// gather_rows() with a backward pass that does not wait until the host has grouped the rows.
 Variable gather_grouped(const Variable& x, const Tensor& rows,
                         const std::shared_ptr<const ops::Csr>& groups) {
   return record("gather_rows", {x}, ops::gather_rows(x.value(), rows), {},
@@ -134,18 +136,18 @@ Variable loss_of(Judged judged, CrossEntropyOptions options) {
   return binary_cross_entropy(judged.output, judged.target, answers, weights);
 }
 
-// Logits of more bytes are made in parts; each reads the whole weight, which so many rows are
-// worth.
+// Logits of more than kLogitBytes are made in parts. Each part reads the whole weight, so it has at
+// least kLeastRows rows.
 constexpr int64_t kLogitBytes = int64_t{64} << 20, kLeastRows = 512;
 
-// How many of a head's rows to make at once: all, or parts of one size.
+// The number of rows of a head to make at once: all of them, or parts of equal size.
 int64_t rows_at_once(const HeadedModule::Head& head, int64_t rows) {
   const auto row_bytes = head.weight.size(0) * static_cast<int64_t>(size_of(head.x.dtype()));
   const int64_t most = std::max(kLeastRows, kLogitBytes / row_bytes);
   return ceil_div(rows, std::max<int64_t>(ceil_div(rows, most), 1));
 }
 
-// What read() needs, which the loss may write over.
+// Computes what read() needs, before the loss may write over the output.
 void judge(const Judged& judged, ForwardPass& pass) {
   const CategoryScope scope(Category::workspace);
   const Tensor& output = judged.output.value();
@@ -165,7 +167,7 @@ void judge(const Judged& judged, ForwardPass& pass) {
 
 }  // namespace
 
-// The input leaves the batch, so that its bytes go as soon as no layer needs them.
+// The input is moved out of the batch, so that its bytes are freed as soon as no layer needs them.
 ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
                          const CrossEntropyOptions& options, bool keep_output) {
   batch = placed(std::move(batch), model);
@@ -179,7 +181,8 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   const Tensor weights = context.extra("node_weight");
   const Tensor counted = context.extra("counted_target"), rows = context.extra("counted_rows"),
                counted_weights = context.extra("counted_weight");
-  // Of a graph always: saved tensors are numbered as in the planner's steps, whose graph is whole.
+  // The features of a graph are always constant. So saved tensors have the same numbers as in the
+  // planner's steps, whose graph is whole.
   Variable input = batch.held || graph ? Variable::constant(std::move(batch.input))
                                        : Variable(std::move(batch.input));
   Variable output;
@@ -249,8 +252,8 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
   }
   batch = {};
   measure_saved(device, pass.result.memory);
-  // CUDA goes on while the host prepares the backward pass; a loss that is not finite is seen
-  // behind it.
+  // CUDA works while the host prepares the backward pass, so a loss that is not finite is noticed
+  // after that pass.
   const bool later = device.type == DeviceType::cuda;
   if (!later) {
     pass.result = read(pass);

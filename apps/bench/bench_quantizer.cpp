@@ -16,9 +16,10 @@
 namespace frugal::apps {
 namespace {
 
-// What a row measures: a width, without or with a bit in the codes (half of them set, slope 0),
-// whether rounding is dithered, and whether codes are entropy coded: those of values whose
-// distribution has a peak and tails, since of uniform ones nothing would shrink.
+// The setting of a row: the width; whether codes carry a sign (half of the signs are set, the slope
+// is 0); whether rounding is dithered; whether codes are entropy coded. Rows with entropy coding
+// take values whose distribution has a peak and tails, because codes of uniform values would not
+// shrink.
 struct Format {
   int bits;
   bool sign = false, dithered = false, coded = false;
@@ -68,7 +69,7 @@ Tensor random_values(int64_t rows, int64_t channels, Device device) {
   return to_device(values, device);
 }
 
-// A rate, as it is printed, and over that of copying.
+// A rate as text, and its ratio to the rate of copying.
 struct Rate {
   double gb_per_s, over_copy;
   std::string rate() const { return fmt::format("{:.2f} GB/s", gb_per_s); }
@@ -146,7 +147,7 @@ void bench_quantizer(const BenchArguments& arguments) {
                                                   "sign alone", over}};
   for (const Row& row : results) {
     const int64_t size = values.nbytes(), mask = row.format.sign ? sign.mask.nbytes() : 0;
-    // On the CPU bytes of the tensor, on CUDA those that are read and written.
+    // On the CPU the bytes of the tensor, on CUDA the bytes that are read and written.
     const auto rate_of = [&](int64_t moved, const std::vector<double>& taken) {
       return static_cast<double>(on_cuda ? moved : size) / median(taken) / 1e9;
     };

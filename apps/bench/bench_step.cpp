@@ -40,10 +40,11 @@ const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.r
                                          "L1.2: compression.level=L1.2 compression.recipes=true"};
 
 constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
-// The steps that count begin here: far from the first, in which policies look more often.
+// Measured steps have numbers from here on, because policies look at gradients more often in the
+// first steps of a run.
 constexpr uint64_t kFirstStep = 1'000'001;
 
-// A row of the table: the benchmark's configuration with some keys of its own.
+// A row of the table: the configuration of the benchmark, with keys that the row changes.
 struct Variant {
   std::string name;
   std::vector<std::string> sets;
@@ -59,14 +60,14 @@ struct Variant {
   std::string failed;   // why memory did not suffice, or empty
 };
 
-// A field of a CSV file: in quotes, with quotes doubled.
+// A field of a CSV file, in quotes. Quotes in the text are doubled.
 std::string in_csv(const std::string& text) {
   std::string field = "\"";
   for (const char c : text) field += c == '"' ? std::string("\"\"") : std::string(1, c);
   return field + '"';
 }
 
-// Separated by spaces outside of double quotes, as JSON's texts are.
+// Splits at spaces, except those inside double quotes, which JSON texts have.
 std::vector<std::string> words(const std::string& text) {
   std::vector<std::string> all;
   bool quoted = false, inside = false;
@@ -83,7 +84,7 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
-// Errors: other keys than those that say how activations are kept and steps are run.
+// Errors: a key that does not say how activations are kept or how steps are run.
 Variant parse_variant(const std::string& text, const Json& document) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos)
@@ -103,7 +104,7 @@ Variant parse_variant(const std::string& text, const Json& document) {
   apply_sets(own, variant.sets);
   variant.config = parse_config(own);
   variant.unread = unread_keys(variant.config);
-  // The rows that come by themselves may leave the configuration's own keys without a reader.
+  // In rows that the user did not name, keys of the configuration may have no reader.
   if (text != kBase && std::find(kUsual.begin(), kUsual.end(), text) == kUsual.end())
     check_set_keys(variant.config, variant.sets);
   resolve(variant.config);
@@ -135,10 +136,10 @@ Json workload(const std::string& name) {
                   "data": {"name": "random", "batch_size": 32, "shape": [32, 32, 3]}})"},
       {"r50", R"({"model": {"name": "resnet50"},
                   "data": {"name": "random", "batch_size": 4, "shape": [224, 224, 3], "classes": 1000}})"},
-      // Of the layers as torch.nn.TransformerEncoder has them.
+      // The layers are those of torch.nn.TransformerEncoder.
       {"bert", R"({"model": {"name": "encoder"}, "optim": {"name": "adamw"},
                    "data": {"name": "random_tokens", "batch_size": 32, "max_length": 128}})"},
-      // As large as ogbn-arxiv.
+      // A random graph of the size of ogbn-arxiv.
       {"gcn", R"({"model": {"name": "gcn", "layers": 3, "width": 256, "batch_norm": true},
                   "data": {"name": "random_graph", "nodes": 169343, "edges": 1166243, "features": 128}})"}};
   const auto found = known.find(name);
@@ -155,8 +156,9 @@ double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Gives an adaptive policy its widths. Returns what that takes of each step of an interval: the
-// second refresh, since the first is one of its own. REQUIRES: the policy decided step 0.
+// Gives an adaptive policy its widths. Returns the time of a refresh, divided by the steps of an
+// interval. It measures the second refresh, because the first one does more. REQUIRES: the policy
+// decided step 0.
 double adapt(Variant& v, const Batch& batch) {
   const SensitivityOptions options = sensitivity_options(v.config);
   const StepReplay replay{0, v.context.rng->state(), 0, v.context.checkpointed_blocks};
@@ -178,7 +180,7 @@ Batch first_batch(const Config& config, Device device) {
   return batch;
 }
 
-// What all variants run on.
+// The network and the batch, which all variants share.
 struct Bench {
   Config config;
   Device device;
@@ -202,7 +204,7 @@ void prepare(Variant& v, Bench& bench) {
                                                      : checkpointed_blocks(v.config.train);
 }
 
-// Forward, backward and update.
+// Runs the forward pass, the backward pass and the update.
 BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint64_t number) {
   CapturedResult result;
   bool recorded = false;
@@ -223,7 +225,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
   return result.batch;
 }
 
-// A step and what it took: milliseconds, bytes.
+// Runs a step and returns its milliseconds and bytes.
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
   const auto begin = Clock::now();
   MemoryTrace::mark("forward");
@@ -240,14 +242,14 @@ std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number
   return {milliseconds_since(begin), result.memory};
 }
 
-// Lets the system count the process's highest memory anew. False: it does not.
+// Makes the system count the highest memory of the process from now on. Returns false if it cannot.
 bool reset_process_peak() {
   std::ofstream file("/proc/self/clear_refs");
   file << '5' << std::flush;
   return file.good();
 }
 
-// A step of a process that holds no free pages, so that what earlier steps needed does not count.
+// Runs a step after free pages were given back, so that the memory of earlier steps does not count.
 StepMemory run_weighed_step(Variant& v, Bench& bench, uint64_t number) {
   allocator(bench.device).trim();
   bench.process = std::max(bench.process, host_peak_rss());  // the system is about to forget it
@@ -259,7 +261,7 @@ StepMemory run_weighed_step(Variant& v, Bench& bench, uint64_t number) {
   return memory;
 }
 
-// Libraries of NVIDIA's have messages of their own.
+// NVIDIA's libraries have their own messages.
 bool is_out_of_memory(const Error& error) {
   const std::string text = error.what();
   return dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
@@ -268,7 +270,7 @@ bool is_out_of_memory(const Error& error) {
          text.find("out of memory") != std::string::npos;
 }
 
-// Runs `work` for a variant, which is out of the race if memory does not suffice.
+// Runs `work` for a variant. If memory does not suffice, the variant takes part no more.
 template <class F>
 void attempt(Variant& v, Bench& bench, F&& work) {
   if (!v.failed.empty()) return;
@@ -287,9 +289,9 @@ void attempt(Variant& v, Bench& bench, F&& work) {
   allocator(bench.device).trim();
 }
 
-// Alternating, so that a slow moment of the machine meets every variant. Rounds below 0 warm up:
-// the first makes the optimizer's state and widths, the next is run by all, and recording begins
-// with the third.
+// The variants take turns, so that a slow moment of the machine meets each of them. Rounds below 0
+// warm up. The first one makes the optimizer's state and the widths, all variants run the second,
+// and recording begins with the third.
 void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
   const bool runs = bench.device.type != DeviceType::meta;
   const bool recorded = std::any_of(variants.begin(), variants.end(),
@@ -309,14 +311,15 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
             if (v.captured != nullptr) v.captured->forget();
           return;
         }
-        // What recorded steps hold would count in everybody's.
+        // The memory of recorded steps would count for every variant.
         if (!recorded || round == 1 - warm) v.memory.raise(memory);
         if (round >= 0) v.milliseconds.push_back(took);
       });
     }
 }
 
-// Writes one more step of each variant to `file`, as CSV: a line for each allocation and release.
+// Runs one more step of each variant and writes its allocations and releases to `file`: CSV, a line
+// for each.
 void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
   file << "variant,event,milliseconds,phase";
   for (size_t i = 0; i < kCategories; ++i) file << ',' << name_of(static_cast<Category>(i));
@@ -340,7 +343,8 @@ void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
   file.close();
 }
 
-// Of variants in the order of the rows, as JSON and as a table. `based`: the first is the unit.
+// Prints the variants in the order of the rows, as JSON or as a table. `based`: ratios are those to
+// the first variant.
 struct Results {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows = {
@@ -367,7 +371,7 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
       results.rows.push_back({v.name, "out of memory", "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
-    // Of a, in b; nothing where either is unknown.
+    // a / b as text; empty if a or b is unknown.
     const auto over = [&](double a, double b) {
       return compared && b > 0 ? std::optional(a / b) : std::nullopt;
     };

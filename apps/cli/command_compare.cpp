@@ -11,7 +11,7 @@ namespace {
 
 void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_str()); }
 
-// Where configurations differ: a row for each key.
+// A row for each key in which the configurations differ.
 std::string differences(const std::vector<std::string>& names, const std::vector<Config>& configs) {
   std::vector<std::vector<std::string>> rows = {{"differs"}};
   rows[0].insert(rows[0].end(), names.begin(), names.end());
@@ -30,7 +30,7 @@ std::string differences(const std::vector<std::string>& names, const std::vector
   return rows.size() == 1 ? "" : table(rows);
 }
 
-// Runs that did not train equally long say little about each other's losses.
+// Losses of runs that trained for different times cannot be compared.
 std::string length_note(const std::vector<Json>& summaries) {
   std::vector<int64_t> steps;
   for (const Json& summary : summaries) steps.push_back(summary.at("steps").get<int64_t>());

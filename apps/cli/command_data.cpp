@@ -18,7 +18,7 @@ namespace {
 using data::FileState;
 using data::Source;
 
-// Where downloads are looked for, the first being where they are put.
+// The folders that may hold downloads. New downloads go to the first one.
 std::vector<std::string> folders_of(const DataArguments& arguments) {
   if (!arguments.dir.empty()) return {arguments.dir};
   std::vector<std::string> all = data::data_folders(false);
@@ -26,7 +26,7 @@ std::vector<std::string> folders_of(const DataArguments& arguments) {
   return all;
 }
 
-// The sources of these names; a wrong one is a mistake of the command line.
+// The sources with these names. Errors: an unknown name is a mistake of the command line.
 std::vector<Source> named(const std::vector<std::string>& names) {
   std::vector<Source> found;
   for (const std::string& name : names) {
@@ -51,7 +51,7 @@ bool has_sums(const Source& source) {
                      [](const auto& file) { return !file.sha256.empty(); });
 }
 
-// How much of a source a folder has, by names alone, which takes no time.
+// Tells how much of a source a folder has. It looks at the names of files only, so it is fast.
 struct Presence {
   std::string folder;     // the first that has all, or else the first that has some
   const char* word = "";  // "there", "in parts" or ""
@@ -90,7 +90,7 @@ const char* word(FileState state) {
   return "";
 }
 
-// The bar of a download: redrawn in place on a terminal, nothing elsewhere.
+// The progress bar of a download. It is drawn on a terminal only.
 class Bar {
  public:
   Bar() : live_(isatty(STDERR_FILENO) != 0) {}

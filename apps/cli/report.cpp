@@ -16,7 +16,7 @@ constexpr const char* kProcessNote =
     "the data set, buffers of loading, evaluation and checkpoints, and freed memory kept for "
     "reuse\n";
 
-// This run's as a multiple of the first's: below 1 is less, of memory and of time.
+// A value of this run divided by the value of the first run. Below 1 is less memory or less time.
 std::string ratio(const Json& summary, const Json& first, const Json::json_pointer& key) {
   const double a = first.at(key).get<double>(), b = summary.at(key).get<double>();
   return &summary == &first || a <= 0 ? "" : fmt::format(" ({:.2f}x)", b / a);
@@ -284,7 +284,8 @@ std::string compress_more(const CompressionConfig& config) {
 std::string explain(const OutOfMemory& error, const Config& config) {
   std::string text = error.what();
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  // What helps against the largest part; the batch helps against all but the weights'.
+  // Names a remedy for the largest part. A smaller batch helps against all parts except those of
+  // the weights.
   const MemoryReport& held = error.report;
   const int64_t weights =
       held.of(Category::parameter) + held.of(Category::gradient) + held.of(Category::optimizer);

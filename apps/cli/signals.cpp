@@ -20,7 +20,7 @@ void catch_signals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  // The terminal is gone. Under nohup the signal is ignored, and stays so.
+  // The terminal was closed. Under nohup this signal is ignored, and it stays ignored.
   struct sigaction before = {};
   sigaction(SIGHUP, nullptr, &before);
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
