@@ -9,6 +9,7 @@
 #include "autograd/operators.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
+#include "autograd/trace.h"
 #include "autograd/transformer_functions.h"
 #include "autograd/variable.h"
 #include "compress/bounded/error_bounded.h"

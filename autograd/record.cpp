@@ -117,10 +117,20 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
   return node;
 }
 
-Variable record(const char* op, const Variables& inputs, Tensor output,
+void tell(Trace& trace, const OpName& op, const Variables& inputs, const Tensor& output) {
+  TracedOp traced;
+  traced.name = op.name();
+  for (const Variable& x : inputs) traced.inputs.push_back(x.defined() ? x.value() : Tensor());
+  traced.output = output;
+  op.describe(traced);
+  trace.add(std::move(traced));
+}
+
+Variable record(const OpName& op, const Variables& inputs, Tensor output,
                 const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay) {
+  if (Trace* trace = active_trace(); trace != nullptr) tell(*trace, op, inputs, output);
   if (!recording(inputs)) return Variable(std::move(output));
-  auto node = make_node(op, inputs, output, saves, std::move(backward), std::move(replay));
+  auto node = make_node(op.name(), inputs, output, saves, std::move(backward), std::move(replay));
   return make_output(std::move(output), std::move(node));
 }
 

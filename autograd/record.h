@@ -27,6 +27,7 @@
 #pragma once
 #include "autograd/gradient.h"
 #include "autograd/packed_pass.h"
+#include "autograd/trace.h"
 #include "autograd/variable.h"
 
 namespace frugal {
@@ -159,8 +160,8 @@ inline ReplaySpec linear_replay(ReplayFn fn, bool by_rows = false) {
 inline ReplaySpec smooth_replay(ReplayFn fn) { return {std::move(fn), Replay::corrected}; }
 
 // The output as a Variable. If an input requires a gradient and grad mode is on, the Variable has a
-// Node that keeps `saves`.
-Variable record(const char* op, const Variables& inputs, Tensor output,
+// Node that keeps `saves`. An active trace is told of the op.
+Variable record(const OpName& op, const Variables& inputs, Tensor output,
                 const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay = {});
 
 // An input x that an op saves as slot 0, and what the op makes of x: y and, where the pass

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "autograd/record.h"
 #include "models/checkpointed.h"
 
 namespace frugal::models {
@@ -31,6 +32,12 @@ class PartsNorm : public Module {
     }
     BatchNormOptions options;
     options.training = context.training;
+    if (!context.training && !grad_enabled()) {
+      // Nothing is saved, so one norm of the whole does.
+      const BatchNormStats all{running_mean_, running_var_};
+      return batch_norm_relu(parts.size() == 1 ? parts[0] : concat(parts, -1), weight_, bias_, all,
+                             options);
+    }
     Variables normed;
     int64_t begin = 0;
     for (const Variable& part : parts) {

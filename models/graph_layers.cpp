@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "autograd/trace.h"
+
 namespace frugal::models {
 namespace {
 
@@ -9,6 +11,18 @@ namespace {
 template <class T>
 T on(Device device, T made) {
   return device.type == DeviceType::cuda ? ops::to_device(made, device) : made;
+}
+
+// A graph is no tensor, so a trace learns of it here.
+void tell(Trace& trace, const Tensor& edges, const ops::GraphOptions& options,
+          const GraphPtr& graph) {
+  TracedOp op;
+  op.name = "make_graph";
+  op.inputs = {edges, options.edge_weight};
+  op.graph = graph.get();
+  op.set("self_loops", options.self_loops);
+  op.set("norm", static_cast<int64_t>(options.norm));
+  trace.add(std::move(op));
 }
 
 // The largest of the elements at equal positions.
@@ -56,11 +70,13 @@ GraphPtr GraphInputs::graph(const Context& context, int64_t nodes,
   FRUGAL_CHECK(edges.defined(), "[graph] expected a batch with edge_index [2, E], got none");
   FRUGAL_CHECK(!norm.defined() || !context.extra("edge_weight").defined(),
                "[graph] expected edge_weight or edge_norm, got both");
-  return find(graphs_, {edges, weight, norm}, nodes, context.training, [&] {
-    ops::GraphOptions all = norm.defined() ? ops::GraphOptions{} : options;
-    all.edge_weight = weight;
+  ops::GraphOptions all = norm.defined() ? ops::GraphOptions{} : options;
+  all.edge_weight = weight;
+  const GraphPtr graph = find(graphs_, {edges, weight, norm}, nodes, context.training, [&] {
     return on(context.device, ops::make_graph(edges, nodes, all));
   });
+  if (Trace* trace = active_trace(); trace != nullptr) tell(*trace, edges, all, graph);
+  return graph;
 }
 
 NodeFeatures GraphInputs::features(const char* model, const Variable& x, const Context& context,

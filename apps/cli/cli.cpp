@@ -126,6 +126,37 @@ void add_generate(CLI::App& app) {
   sub->callback([] { generate_command(a); });
 }
 
+void add_export(CLI::App& app) {
+  static ExportArguments a;
+  CLI::App* sub = command(app, "export", "A network for other programs: ONNX or safetensors");
+  sub->add_option("RUN", a.source, "Folder of a run, or a configuration with --checkpoint")
+      ->required()
+      ->check(check_named);
+  sub->add_option("--format", a.format, "onnx or safetensors; default: by the ending of --output")
+      ->check(CLI::IsMember({"onnx", "safetensors"}));
+  sub->add_option("--output", a.output, "Default: MODEL.onnx or MODEL.safetensors, here")
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->add_option("--weights", a.weights, "Of a run: best or last")
+      ->check(CLI::IsMember({"best", "last"}))
+      ->capture_default_str();
+  sub->add_option("--checkpoint", a.checkpoint, "Other weights, safetensors")
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->add_option("--dtype", a.dtype, "Of safetensors: f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+  sub->add_option("--example", a.example,
+                  "Of ONNX: write random inputs and what the network makes of them, safetensors")
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->add_flag("--random", a.random, "Export random weights of a configuration");
+  sub->add_flag("--overwrite", a.overwrite, "Replace files that exist");
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print what was written as JSON");
+  sub->callback([] { export_command(a); });
+}
+
 void add_data(CLI::App& app) {
   static DataArguments a;
   CLI::App* data = command(app, "data", "Get the usual datasets, and check them");
@@ -217,6 +248,7 @@ int run_cli(int argc, char** argv) {
     add_grad(all);
     add_plan(all);
     add_generate(all);
+    add_export(all);
     add_files(all);
     add_data(all);
     add_bench(all);

@@ -47,6 +47,20 @@ struct GenerateArguments {
 };
 void generate_command(const GenerateArguments& arguments);
 
+// A network for other programs: its weights (safetensors), or all of its evaluation (ONNX).
+struct ExportArguments {
+  std::string source;            // the folder of a run, or a configuration
+  std::string checkpoint;        // weights; empty: those of the run
+  std::string weights = "best";  // of a run: best or last
+  std::string format;            // onnx or safetensors; empty: by the ending of `output`
+  std::string output;            // empty: MODEL.onnx or MODEL.safetensors in the current folder
+  std::string dtype = "f32";     // of safetensors: f32, f16 or bf16
+  std::string example;           // of ONNX: gets inputs, and what the network makes of them
+  std::vector<std::string> sets;
+  bool random = false, overwrite = false, json = false;
+};
+void export_command(const ExportArguments& arguments);
+
 // How each saved tensor would be kept within CONFIG's memory_budget, before anything is measured.
 struct PlanArguments {
   std::string config;

@@ -16,6 +16,13 @@ enum PackedSlot { kQkv, kPackedY, kPackedLse, kPackedMask, kPackedBias };
 
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
 
+void describe(TracedOp& op, const Tensor& mask, const AttentionOptions& options) {
+  op.tensor(mask);
+  op.set("causal", options.causal);
+  op.set("scale", options.scale);
+  op.set("dropout", options.dropout);
+}
+
 // Heads [part heads, (part + 1) heads) of x [N, T, 3 heads, D].
 Tensor part_of(const Tensor& x, int64_t part) {
   const int64_t heads = x.size(2) / 3;
@@ -53,7 +60,7 @@ Variable scaled_dot_product_attention(const Variable& q, const Variable& k, cons
   const ops::AttentionOutput out =
       ops::attention({q.value(), k.value(), v.value(), mask, value_of(bias)}, options);
   return record(
-      "attention", {q, k, v, bias}, out.y,
+      {"attention", [&](TracedOp& t) { describe(t, mask, options); }}, {q, k, v, bias}, out.y,
       {save(q), save(k), save(v), save_output(out.y), save_whole(out.lse), save_exact(mask),
        save(bias)},
       [options](const Backward& b) {
@@ -75,22 +82,22 @@ Variable qkv_attention(const Variable& qkv, const Tensor& mask, const Variable& 
   const Tensor& x = qkv.value();
   const ops::AttentionOutput out =
       ops::attention({part_of(x, 0), part_of(x, 1), part_of(x, 2), mask, value_of(bias)}, options);
-  return record("qkv_attention", {qkv, bias}, out.y,
-                {save(qkv), save_output(out.y), save_whole(out.lse), save_exact(mask), save(bias)},
-                [options](const Backward& b) {
-                  const Tensor all = b.saved(kQkv);
-                  const ops::AttentionInputs in{part_of(all, 0), part_of(all, 1), part_of(all, 2),
-                                                b.saved(kPackedMask), b.saved(kPackedBias)};
-                  const Tensor dqkv = gradient_like(all, b.needs(0));
-                  ops::AttentionGradients g;
-                  if (b.needs(0)) g = {part_of(dqkv, 0), part_of(dqkv, 1), part_of(dqkv, 2), {}};
-                  if (b.needs(1)) g.dbias = gradient_like(in.bias, true);
-                  ops::attention_backward(
-                      b.dy(), in,
-                      output_of(b, in, options, {kQkv, kPackedBias}, kPackedY, kPackedLse), options,
-                      g);
-                  return Grads{dqkv, g.dbias};
-                });
+  return record(
+      {"qkv_attention", [&](TracedOp& t) { describe(t, mask, options); }}, {qkv, bias}, out.y,
+      {save(qkv), save_output(out.y), save_whole(out.lse), save_exact(mask), save(bias)},
+      [options](const Backward& b) {
+        const Tensor all = b.saved(kQkv);
+        const ops::AttentionInputs in{part_of(all, 0), part_of(all, 1), part_of(all, 2),
+                                      b.saved(kPackedMask), b.saved(kPackedBias)};
+        const Tensor dqkv = gradient_like(all, b.needs(0));
+        ops::AttentionGradients g;
+        if (b.needs(0)) g = {part_of(dqkv, 0), part_of(dqkv, 1), part_of(dqkv, 2), {}};
+        if (b.needs(1)) g.dbias = gradient_like(in.bias, true);
+        ops::attention_backward(
+            b.dy(), in, output_of(b, in, options, {kQkv, kPackedBias}, kPackedY, kPackedLse),
+            options, g);
+        return Grads{dqkv, g.dbias};
+      });
 }
 
 }  // namespace frugal

@@ -181,8 +181,14 @@ Variable normalize(const char* op, const Variable& x, const Variable& residual,
         made.kept = apply.mask;
       },
       needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
+  const auto describe = [&](TracedOp& t) {
+    t.tensor(stats.running_mean);
+    t.tensor(stats.running_var);
+    t.set("eps", options.eps);
+    t.set("training", options.training);
+  };
   const Variable y = record(
-      op, inputs, out.y,
+      {op, describe}, inputs, out.y,
       {out.x, save(weight), save(bias), save_whole(moments.mean), save_whole(moments.invstd),
        out.sign, residual_form && needs_x ? for_replay(residual) : Save{}},
       [training = options.training, residual_form](const Backward& b) {

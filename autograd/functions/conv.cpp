@@ -91,8 +91,14 @@ Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
   const Use use = Use::product({.input = 1,
                                 .gain = window(w) / area(options.stride),
                                 .fan = window(w) * static_cast<double>(w[3])});
+  const auto describe = [&](TracedOp& t) {
+    t.set("stride", options.stride);
+    t.set("padding", options.padding);
+    t.set("dilation", options.dilation);
+    t.set("groups", options.groups);
+  };
   return record(
-      "conv2d", {x, weight, bias}, y,
+      {"conv2d", describe}, {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
         return backward(b, x_shape, w_shape, options);
@@ -109,8 +115,15 @@ Variable conv_transpose2d(const Variable& x, const Variable& weight, const Varia
       {.input = 1,
        .gain = window(w),
        .fan = window(w) / area(options.stride) * static_cast<double>(w[0] / options.groups)});
+  const auto describe = [&](TracedOp& t) {
+    t.set("stride", options.stride);
+    t.set("padding", options.padding);
+    t.set("output_padding", options.output_padding);
+    t.set("dilation", options.dilation);
+    t.set("groups", options.groups);
+  };
   return record(
-      "conv_transpose2d", {x, weight, bias}, y,
+      {"conv_transpose2d", describe}, {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
         Grads grads(3);

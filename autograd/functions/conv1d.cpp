@@ -32,8 +32,14 @@ Variable conv1d(const Variable& x, const Variable& weight, const Variable& bias,
   const Use use = Use::product({.input = 1,
                                 .gain = window / static_cast<double>(stride),
                                 .fan = window * static_cast<double>(weight.size(2))});
+  const auto describe = [&](TracedOp& t) {
+    t.set("stride", stride);
+    t.set("padding", padding);
+    t.set("dilation", dilation);
+    t.set("groups", groups);
+  };
   return record(
-      "conv1d", {x, weight, bias}, y,
+      {"conv1d", describe}, {x, weight, bias}, y,
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [options, x_shape = x.shape(), w_shape = weight.shape()](const Backward& b) {
         const Shape wide{x_shape[0], 1, x_shape[1], x_shape[2]};

@@ -17,8 +17,8 @@ Tensor drop(Tensor x, double p, RngKey key) {
 
 Variable dropout(const Variable& x, double p, RngKey key) {
   return record(
-      "dropout", {x}, ops::dropout(x.value(), p, key), {for_replay(x)},
-      [p, key](const Backward& b) { return Grads{drop(b.take_dy(), p, key)}; },
+      {"dropout", [&](TracedOp& t) { t.set("p", p); }}, {x}, ops::dropout(x.value(), p, key),
+      {for_replay(x)}, [p, key](const Backward& b) { return Grads{drop(b.take_dy(), p, key)}; },
       linear_replay([p, key](const Slots& s) { return drop(s.unpack(0), p, key); }));
 }
 

@@ -34,14 +34,15 @@ Variable from_output(Unary op, const Variable& x) {
 // from the input. Noise in the input would bias both, so its variance is used to correct them.
 // Where nobody knows the variance, the factor f'(x) is saved instead.
 Variable from_input(Unary op, const Variable& x) {
+  const auto describe = [&](TracedOp& t) { t.set("tanh", op == Unary::gelu_tanh); };
   Save input = save(x);
   input.curved = true;
   PassedSave out = save_and_run(ops::name_of(op), {x}, std::move(input), {PackedPass::Map{op}},
                                 [&](PackedPass& pass) { pass.out = ops::unary(op, x.value()); });
   if (!keeps_known_noise(ops::name_of(op), {x}, out.x))
-    return record_factor(ops::name_of(op), x, out.y, unary_factor(op, x.value()));
+    return record_factor({ops::name_of(op), describe}, x, out.y, unary_factor(op, x.value()));
   return record(
-      ops::name_of(op), {x}, out.y, {out.x},
+      {ops::name_of(op), describe}, {x}, out.y, {out.x},
       [op](const Backward& b) {
         const Tensor dx = run_over(b.slot(0), {PackedPass::Map{op, b.dy()}});
         if (dx.defined()) return Grads{dx};
@@ -63,7 +64,8 @@ Variable from_input(Unary op, const Variable& x) {
 Variable rectifier(const char* op, const Variable& x, double slope) {
   const ops::Rectified out = ops::rectify(x.value(), slope, recording({x}));
   return record(
-      op, {x}, out.y, {save_sign(out.mask), for_replay(x)},
+      {op, [&](TracedOp& t) { t.set("slope", slope); }}, {x}, out.y,
+      {save_sign(out.mask), for_replay(x)},
       [slope](const Backward& b) { return Grads{ops::select_by_mask(b.dy(), b.saved(0), slope)}; },
       linear_replay(
           [slope](const Slots& s) { return ops::select_by_mask(s.unpack(1), s.unpack(0), slope); },
@@ -141,7 +143,8 @@ Variable div(const Variable& a, const Variable& b) {
 
 Variable scale(const Variable& x, double factor) {
   return record(
-      "scale", {x}, ops::affine(x.value(), factor, 0), {for_replay(x)},
+      {"scale", [&](TracedOp& t) { t.set("factor", factor); }}, {x},
+      ops::affine(x.value(), factor, 0), {for_replay(x)},
       [factor](const Backward& b) { return Grads{ops::affine(b.dy(), factor, 0)}; },
       linear_replay([factor](const Slots& s) { return ops::affine(s.unpack(0), factor, 0); },
                     true));
@@ -149,7 +152,8 @@ Variable scale(const Variable& x, double factor) {
 
 Variable add_scalar(const Variable& x, double term) {
   return record(
-      "add_scalar", {x}, ops::affine(x.value(), 1, term), {for_replay(x)},
+      {"add_scalar", [&](TracedOp& t) { t.set("term", term); }}, {x},
+      ops::affine(x.value(), 1, term), {for_replay(x)},
       [](const Backward& b) { return Grads{b.dy()}; },
       linear_replay([term](const Slots& s) { return ops::affine(s.unpack(0), 1, term); }, true));
 }
@@ -184,7 +188,11 @@ Variable leaky_relu(const Variable& x, double slope) { return rectifier("leaky_r
 
 Variable clamp(const Variable& x, double lo, double hi) {
   const ops::Rectified out = ops::clamp(x.value(), lo, hi, recording({x}));
-  return record("clamp", {x}, out.y, {save_mask(out.mask)}, [](const Backward& b) {
+  const auto describe = [&](TracedOp& t) {
+    t.set("lo", lo);
+    t.set("hi", hi);
+  };
+  return record({"clamp", describe}, {x}, out.y, {save_mask(out.mask)}, [](const Backward& b) {
     return Grads{ops::select_by_mask(b.dy(), b.saved(0), 0)};
   });
 }

@@ -29,7 +29,8 @@ Variable relu_dropout(const Variable& x, double p, RngKey key) {
     return kept;
   };
   return record(
-      "relu_dropout", {x}, out.y, {save_sign(out.mask), for_replay(x)},
+      {"relu_dropout", [&](TracedOp& t) { t.set("p", p); }}, {x}, out.y,
+      {save_sign(out.mask), for_replay(x)},
       [pass](const Backward& b) { return Grads{pass(b.dy(), b.saved(0))}; },
       linear_replay([pass](const Slots& s) { return pass(s.unpack(1), s.unpack(0)); }, true));
 }

@@ -11,8 +11,8 @@ namespace frugal {
 // memory of their own.
 Variable embedding(const Tensor& ids, const Variable& weight, int64_t padding_idx) {
   return record(
-      "embedding", {weight}, ops::embedding(ids, weight.value()),
-      {save_exact(ids), for_replay(weight)},
+      {"embedding", [&](TracedOp& t) { t.tensor(ids); }}, {weight},
+      ops::embedding(ids, weight.value()), {save_exact(ids), for_replay(weight)},
       [vocabulary = weight.size(0), padding_idx](const Backward& b) {
         const Tensor at = b.saved(0);
         if (2 * at.numel() <= vocabulary && at.device().type != DeviceType::cuda)

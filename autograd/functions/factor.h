@@ -15,7 +15,7 @@ inline Tensor unary_factor(ops::Unary op, const Tensor& saved) {
 
 // Records y with dx = dy factor. The gradient is linear in the factor, and only the factor is
 // saved. For ops whose gradient is not linear in x or y, where a policy may make these lossy.
-inline Variable record_factor(const char* op, const Variable& x, Tensor y, const Tensor& factor) {
+inline Variable record_factor(const OpName& op, const Variable& x, Tensor y, const Tensor& factor) {
   return record(op, {x}, std::move(y), {save_output(factor)},
                 [](const Backward& b) { return Grads{ops::mul(b.dy(), b.saved(0))}; });
 }

@@ -20,7 +20,12 @@ Variable graph_attention(const GraphPtr& graph, const Variable& h, const Variabl
   const ops::GraphAttentionSettings settings{options.slope, options.dropout, options.key};
   const Tensor y = ops::graph_attention(*graph, h.value(), a_src.value(), a_dst.value(), settings);
   const bool narrow = h.size(1) * h.size(2) <= kNarrow;
-  return record("graph_attention", {h, a_src, a_dst}, y,
+  const auto describe = [&](TracedOp& t) {
+    t.graph = graph.get();
+    t.set("slope", options.slope);
+    t.set("dropout", options.dropout);
+  };
+  return record({"graph_attention", describe}, {h, a_src, a_dst}, y,
                 {narrow ? save_whole(h.value()) : save(h), save_whole(a_src.value()),
                  save_whole(a_dst.value())},
                 [graph, settings](const Backward& b) {

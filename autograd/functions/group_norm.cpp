@@ -17,8 +17,12 @@ Variable group_norm(const Variable& x, int64_t groups, const Variable& weight, c
   // The bias's gradient alone needs neither x nor its statistics.
   const bool needs_x = x.requires_grad() || weight.requires_grad();
   const auto moments = [&](const Tensor& m) { return needs_x ? save_exact(m) : Save{}; };
+  const auto describe = [&](TracedOp& t) {
+    t.set("groups", groups);
+    t.set("eps", eps);
+  };
   return record(
-      "group_norm", {x, weight, bias}, out.y,
+      {"group_norm", describe}, {x, weight, bias}, out.y,
       {save_if(needs_x, x).with_use(use), save(weight), save(bias), moments(out.moments.mean),
        moments(out.moments.invstd)},
       [](const Backward& back) {

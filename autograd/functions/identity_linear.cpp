@@ -27,7 +27,7 @@ Variable identity_linear(const Variable& x, const Variable& weight, double beta)
   const Use use = Use::product(
       {.input = 1, .gain = beta * beta, .fan = beta * beta * static_cast<double>(x.size(1))});
   return record(
-      "identity_linear", {x, weight},
+      {"identity_linear", [&](TracedOp& t) { t.set("beta", beta); }}, {x, weight},
       ops::matmul(x.value(), mixed(weight.value(), beta, x.dtype())),
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
       [beta, dtype = weight.dtype()](const Backward& b) {

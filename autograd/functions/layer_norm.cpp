@@ -44,7 +44,8 @@ Grads backward(const Backward& b) {
 Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
 
 Variable record_norm(const char* op, const Variable& x, const Variable& weight,
-                     const Variable& bias, const ops::LayerNormOutput& out, const Tensor& mask) {
+                     const Variable& bias, double eps, const ops::LayerNormOutput& out,
+                     const Tensor& mask) {
   // Slices of rows take the statistics of their rows. The bias's gradient alone needs neither x nor
   // the statistics.
   const bool needs_x = x.requires_grad() || weight.requires_grad();
@@ -54,7 +55,7 @@ Variable record_norm(const char* op, const Variable& x, const Variable& weight,
     kept.sign = {mask, 0};
     sign = save_sign(mask, needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
   }
-  return record(op, {x, weight, bias}, out.y,
+  return record({op, [&](TracedOp& t) { t.set("eps", eps); }}, {x, weight, bias}, out.y,
                 {kept, save(weight), save(bias), moments(out.moments.mean),
                  moments(out.moments.invstd), sign},
                 backward, needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
@@ -63,13 +64,13 @@ Variable record_norm(const char* op, const Variable& x, const Variable& weight,
 }  // namespace
 
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps) {
-  return record_norm("layer_norm", x, weight, bias,
+  return record_norm("layer_norm", x, weight, bias, eps,
                      ops::layer_norm(x.value(), value_of(weight), value_of(bias), eps), {});
 }
 
 Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
-  return record_norm("rms_norm", x, weight, {}, ops::rms_norm(x.value(), value_of(weight), eps),
-                     {});
+  return record_norm("rms_norm", x, weight, {}, eps,
+                     ops::rms_norm(x.value(), value_of(weight), eps), {});
 }
 
 // Where relu gave 0, x matters only through the statistics of its row.
@@ -78,7 +79,7 @@ Variable layer_norm_relu(const Variable& x, const Variable& weight, const Variab
   ops::LayerNormOutput out = ops::layer_norm(x.value(), value_of(weight), value_of(bias), eps);
   const ops::Rectified y = ops::rectify(out.y, 0, recording({x, weight, bias}));
   out.y = y.y;
-  return record_norm("layer_norm_relu", x, weight, bias, out, y.mask);
+  return record_norm("layer_norm_relu", x, weight, bias, eps, out, y.mask);
 }
 
 }  // namespace frugal

@@ -103,6 +103,7 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
                             {save_if(weight.requires_grad(), x).with_use(use_of(weight)),
                              save_if(x.requires_grad(), weight)},
                             [](const Backward& b) { return linear_gradients(b, b.dy()); });
+  const auto describe = [&](TracedOp& t) { t.set("tanh", kind == Gelu::tanh); };
   Save input = save(h);
   input.curved = true;
   PassedSave out{made.y, input, {}};
@@ -110,9 +111,9 @@ Variable linear_gelu(const Variable& x, const Variable& weight, const Variable& 
     out = save_and_run("linear_gelu", {h}, std::move(input), {PackedPass::Map{gelu}},
                        [&](PackedPass& pass) { pass.out = ops::unary(gelu, h.value()); });
   if (!keeps_known_noise("linear_gelu", {h}, out.x))
-    return record_factor("linear_gelu", h, out.y, unary_factor(gelu, h.value()));
+    return record_factor({"linear_gelu", describe}, h, out.y, unary_factor(gelu, h.value()));
   return record(
-      "linear_gelu", {h}, out.y, {out.x},
+      {"linear_gelu", describe}, {h}, out.y, {out.x},
       [kind](const Backward& b) { return Grads{gelu_gradient(b, kind)}; },
       smooth_replay([kind](const Slots& s) { return rebuild_gelu(s, kind); }));
 }

@@ -4,17 +4,29 @@
 #include "autograd/record.h"
 
 namespace frugal {
+namespace {
+
+auto describer(const Pool2dOptions& options) {
+  return [&options](TracedOp& t) {
+    t.set("kernel", options.kernel);
+    t.set("stride", options.stride);
+    t.set("padding", options.padding);
+    t.set("count_include_pad", options.count_include_pad);
+  };
+}
+
+}  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
   const ops::MaxPooled out = ops::max_pool2d(x.value(), options);
-  return record("max_pool2d", {x}, out.y, {save_exact(out.index)},
+  return record({"max_pool2d", describer(options)}, {x}, out.y, {save_exact(out.index)},
                 [x_shape = x.shape(), options](const Backward& b) {
                   return Grads{ops::max_pool2d_backward(b.dy(), b.saved(0), x_shape, options)};
                 });
 }
 
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options) {
-  return record("avg_pool2d", {x}, ops::avg_pool2d(x.value(), options), {},
+  return record({"avg_pool2d", describer(options)}, {x}, ops::avg_pool2d(x.value(), options), {},
                 [x_shape = x.shape(), options](const Backward& b) {
                   return Grads{ops::avg_pool2d_backward(b.dy(), x_shape, options)};
                 });

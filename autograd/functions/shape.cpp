@@ -29,13 +29,22 @@ Variable reshape(const Variable& x, const Shape& shape) {
 }
 
 Variable transpose(const Variable& x, int a, int b) {
+  const auto describe = [&](TracedOp& t) {
+    t.set("a", a);
+    t.set("b", b);
+  };
   return as_view(x,
-                 record("transpose", {x}, x.value().transpose(a, b), {},
+                 record({"transpose", describe}, {x}, x.value().transpose(a, b), {},
                         [a, b](const Backward& back) { return Grads{back.dy().transpose(a, b)}; }));
 }
 
 Variable slice(const Variable& x, int axis, int64_t begin, int64_t end) {
-  return as_view(x, record("slice", {x}, x.value().slice(axis, begin, end), {},
+  const auto describe = [&](TracedOp& t) {
+    t.set("axis", axis);
+    t.set("begin", begin);
+    t.set("end", end);
+  };
+  return as_view(x, record({"slice", describe}, {x}, x.value().slice(axis, begin, end), {},
                            [shape = x.shape(), axis, begin](const Backward& b) {
                              return Grads{ops::slice_backward(b.dy(), shape, axis, begin)};
                            }));
@@ -53,7 +62,7 @@ Variable concat(const Variables& xs, int axis) {
   const Tensor y = ops::concat(values, axis);
   for (const Variable& x : xs) extents.push_back(x.size(axis));
   return record(
-      "concat", xs, y, saves,
+      {"concat", [&](TracedOp& t) { t.set("axis", axis); }}, xs, y, saves,
       [axis, extents](const Backward& b) {
         Grads grads;
         int64_t begin = 0;
@@ -73,8 +82,18 @@ Variable concat(const Variables& xs, int axis) {
 
 Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& padding,
              double value) {
+  const auto describe = [&](TracedOp& t) {
+    std::vector<int64_t> before, after;
+    for (const auto& [first, last] : padding) {
+      before.push_back(first);
+      after.push_back(last);
+    }
+    t.set("before", before);
+    t.set("after", after);
+    t.set("value", value);
+  };
   return record(
-      "pad", {x}, ops::pad(x.value(), padding, value), {for_replay(x)},
+      {"pad", describe}, {x}, ops::pad(x.value(), padding, value), {for_replay(x)},
       [padding](const Backward& b) { return Grads{ops::pad_backward(b.dy(), padding)}; },
       linear_replay(
           [padding, value](const Slots& s) { return ops::pad(s.unpack(0), padding, value); }));

@@ -6,8 +6,14 @@
 namespace frugal {
 
 Variable subsample_pad(const Variable& x, int64_t stride, int64_t before, int64_t after) {
+  const auto describe = [&](TracedOp& t) {
+    t.set("stride", stride);
+    t.set("before", before);
+    t.set("after", after);
+  };
   return record(
-      "subsample_pad", {x}, ops::subsample_pad(x.value(), stride, before, after), {for_replay(x)},
+      {"subsample_pad", describe}, {x}, ops::subsample_pad(x.value(), stride, before, after),
+      {for_replay(x)},
       [x_shape = x.shape(), stride, before](const Backward& b) {
         return Grads{ops::subsample_pad_backward(b.dy(), x_shape, stride, before)};
       },

@@ -18,8 +18,14 @@ Variable aggregate(const char* op, bool mean, const GraphPtr& graph, const Varia
   options.addend_factor = terms.addend_factor;
   if (terms.bias.defined()) options.bias = terms.bias.value();
   if (terms.addend.defined()) options.addend = terms.addend.value();
+  const auto describe = [&](TracedOp& t) {
+    t.graph = graph.get();
+    t.set("factor", terms.factor);
+    t.set("addend_factor", terms.addend_factor);
+  };
   return record(
-      op, {x, terms.bias, terms.addend}, ops::spmm(graph->edges.by_row, x.value(), options), {},
+      {op, describe}, {x, terms.bias, terms.addend},
+      ops::spmm(graph->edges.by_row, x.value(), options), {},
       [graph, mean, factor = terms.factor, addend_factor = terms.addend_factor](const Backward& b) {
         Grads grads(3);
         if (b.needs(0)) {
@@ -59,9 +65,10 @@ Variable neighbour_mean(const GraphPtr& graph, const Variable& x, const SpmmTerm
 Variable neighbour_max(const GraphPtr& graph, const Variable& x) {
   check_graph("neighbour_max", graph);
   const ops::RowMax out = ops::spmm_max(graph->edges.by_row, x.value());
-  return record("neighbour_max", {x}, out.y, {save_exact(out.index)}, [graph](const Backward& b) {
-    return Grads{ops::spmm_max_backward(graph->edges, b.dy(), b.saved(0))};
-  });
+  return record({"neighbour_max", [&](TracedOp& t) { t.graph = graph.get(); }}, {x}, out.y,
+                {save_exact(out.index)}, [graph](const Backward& b) {
+                  return Grads{ops::spmm_max_backward(graph->edges, b.dy(), b.saved(0))};
+                });
 }
 
 // Recipe: the op itself, exact, if rows have few entries.

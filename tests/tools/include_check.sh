@@ -5,7 +5,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$1"
 
-folders="core ops autograd compress optim models data train apps bench lab"
+folders="core ops autograd compress optim models data train export apps bench lab"
 # Folders and files of ours that each folder may include.
 declare -A ours=(
   [core]="core/"
@@ -16,7 +16,8 @@ declare -A ours=(
   [models]="models/ autograd/ ops/ core/"
   [data]="data/ core/"
   [train]="train/ autograd/ compress/ core/ data/ models/ ops/ optim/"
-  [apps]="apps/ train/ autograd/ compress/ core/ data/ models/ ops/ optim/ bench/op_table/"
+  [export]="export/ models/ data/formats/ autograd/ ops/ core/"
+  [apps]="apps/ train/ export/ autograd/ compress/ core/ data/ models/ ops/ optim/ bench/op_table/"
   [bench]="bench/ autograd/ ops/ core/"
   [lab]="lab/ apps/ train/ autograd/ compress/ core/ data/ models/ ops/ optim/"
 )
@@ -43,6 +44,8 @@ declare -A libraries=(
   [png.h]="data/image/picture.cpp"
   [webp/]="data/image/picture.cpp"
   [libexif/]="data/image/picture.cpp"
+  [onnx/]="export/onnx_file.cpp"
+  [google/protobuf]="export/onnx_file.cpp"
   [omp.h]="core/parallel.cpp"
   [cublas]="ops/cuda/cublas."
   [cudnn]="ops/cuda/cudnn_"

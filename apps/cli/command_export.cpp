@@ -1,0 +1,244 @@
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/export_inputs.h"
+#include "apps/cli/report.h"
+#include "apps/config/make_model.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "core/quoted.h"
+#include "data/formats/safetensors.h"
+#include "export/onnx_file.h"
+#include "export/recording.h"
+#include "models/state.h"
+#include "ops/dense/copy.h"
+#include "train/bytes.h"
+#include "train/weights.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- the network and its weights
+
+struct Source {
+  Config config;
+  BatchSpec spec;
+  std::shared_ptr<Module> model;
+  std::string weights;  // the file; empty: random
+};
+
+bool is_run(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// The file of a run's best or last weights. With optim.ema the last ones are averages, too.
+std::string weights_of_run(const std::string& run, const std::string& which) {
+  std::vector<std::string> names = {"last_average.safetensors", "last.safetensors"};
+  if (which == "best") names.insert(names.begin(), "best.safetensors");
+  std::error_code ignored;
+  for (const std::string& name : names) {
+    const std::string path = run + "/checkpoint/" + name;
+    if (fs::is_regular_file(path, ignored)) return path;
+  }
+  throw ConfigError(
+      "", fmt::format("expected a run that has written a checkpoint, got {}, which has no file "
+                      "checkpoint/last.safetensors; go on with the training, or give the weights "
+                      "with --checkpoint FILE",
+                      in_quotes(run)));
+}
+
+Source open_source(const ExportArguments& arguments) {
+  Source source;
+  const bool run = is_run(arguments.source);
+  const std::string config = run ? arguments.source + "/config.json" : arguments.source;
+  std::error_code ignored;
+  if (run && !fs::is_regular_file(config, ignored))
+    throw ConfigError("", fmt::format("expected the folder of a run, which has config.json; got "
+                                      "{} without it",
+                                      in_quotes(arguments.source)));
+  source.config = load_config(config, arguments.sets);
+  source.config.run.device = "cpu";  // of the run; the file holds numbers only
+  source.config.run.precision = "f32";
+  source.config.run.cuda_graphs = false;
+  resolve(source.config);
+  if (!arguments.checkpoint.empty())
+    source.weights = arguments.checkpoint;
+  else if (run)
+    source.weights = weights_of_run(arguments.source, arguments.weights);
+  else if (!arguments.random)
+    throw ConfigError("",
+                      "expected the folder of a run, or a configuration with --checkpoint "
+                      "FILE; --random exports random weights");
+  const Device device = set_up_computing_device(source.config.run, "exported");
+  source.spec = batch_spec(source.config);
+  source.model = make_model(source.config, source.spec, device);
+  if (!source.weights.empty())
+    train::load_weights(*source.model, data::SafetensorsFile::open(source.weights));
+  return source;
+}
+
+// ---- what the file says of itself
+
+using Notes = std::vector<std::pair<std::string, std::string>>;
+
+Notes notes_of(const Source& source) {
+  return {{"model", source.config.model.name},
+          {"data", source.config.data.name},
+          {"config", config_text(source.config)}};
+}
+
+// ---- formats
+
+std::string format_of(const ExportArguments& arguments) {
+  if (!arguments.format.empty()) return arguments.format;
+  for (const char* format : {"onnx", "safetensors"})
+    if (arguments.output.ends_with(std::string(".") + format)) return format;
+  throw ConfigError("", "export: expected --format onnx or --format safetensors");
+}
+
+// "f32 [batch, 10]"
+std::string shown(const exports::OnnxValue& value) {
+  std::vector<std::string> extents;
+  for (const exports::OnnxExtent& extent : value.shape)
+    extents.push_back(!extent.name.empty() ? extent.name
+                      : extent.size >= 0   ? std::to_string(extent.size)
+                                           : "?");
+  return fmt::format("{} [{}]", name_of(value.dtype), fmt::join(extents, ", "));
+}
+
+Json values_json(const std::vector<exports::OnnxValue>& values) {
+  Json all = Json::array();
+  for (const exports::OnnxValue& value : values) {
+    Json shape = Json::array();
+    for (const exports::OnnxExtent& extent : value.shape)
+      if (!extent.name.empty())
+        shape.push_back(extent.name);
+      else if (extent.size >= 0)
+        shape.push_back(extent.size);
+      else
+        shape.push_back(nullptr);
+    all.push_back(
+        {{"name", value.name}, {"dtype", std::string(name_of(value.dtype))}, {"shape", shape}});
+  }
+  return all;
+}
+
+// Inputs and what the network makes of them, in sizes that the export did not see.
+void write_example(const std::string& path, Module& model, const exports::OnnxInputs& inputs,
+                   const exports::OnnxGraph& graph) {
+  std::vector<int64_t> sizes;
+  for (const exports::FreeSize& size : inputs.sizes)
+    sizes.push_back(size.name == "sequence" ? size.other : size.other + 2);
+  const NamedTensors made = inputs.make(sizes);
+  NamedTensors example;
+  for (const auto& [name, tensor] : as_in_file(made))
+    for (const exports::OnnxValue& value : graph.inputs)
+      if (value.name == name) example.emplace_back(name, tensor);
+  example.emplace_back(graph.outputs[0].name, exports::evaluate(model, made));
+  data::write_safetensors(path, example);
+}
+
+Json export_onnx(const ExportArguments& arguments, const std::string& output,
+                 const Source& source) {
+  const exports::OnnxInputs inputs = export_inputs(source.spec);
+  exports::OnnxGraph graph = exports::to_onnx(*source.model, inputs);
+  graph.metadata = notes_of(source);
+  exports::write_onnx(output, graph);
+  if (!arguments.example.empty()) write_example(arguments.example, *source.model, inputs, graph);
+  int64_t elements = 0;
+  for (const auto& [name, tensor] : graph.initializers) elements += tensor.numel();
+  if (!arguments.json) {
+    std::printf("%s: ONNX, opset %lld, %zu nodes, %lld weights\n", output.c_str(),
+                static_cast<long long>(exports::kOpset), graph.nodes.size(),
+                static_cast<long long>(elements));
+    std::vector<std::vector<std::string>> rows;
+    for (const exports::OnnxValue& value : graph.inputs)
+      std::printf("  input  %-16s %s\n", value.name.c_str(), shown(value).c_str());
+    for (const exports::OnnxValue& value : graph.outputs)
+      std::printf("  output %-16s %s\n", value.name.c_str(), shown(value).c_str());
+  }
+  return {{"format", "onnx"},
+          {"opset", exports::kOpset},
+          {"nodes", graph.nodes.size()},
+          {"weights", elements},
+          {"inputs", values_json(graph.inputs)},
+          {"outputs", values_json(graph.outputs)}};
+}
+
+DType dtype_named(const std::string& name) {
+  return name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32;
+}
+
+Json export_safetensors(const ExportArguments& arguments, const std::string& output,
+                        const Source& source) {
+  const DType dtype = dtype_named(arguments.dtype);
+  models::NamedTensors tensors = models::state_dict(*source.model);
+  int64_t elements = 0;
+  for (auto& [name, tensor] : tensors) {
+    elements += tensor.numel();
+    if (!is_floating(tensor.dtype())) continue;
+    tensor = ops::cast(tensor, dtype);
+    if (dtype != DType::f16) continue;
+    for (const float value : tensor.to_vector<float>())
+      if (!std::isfinite(value))
+        throw ConfigError("", fmt::format("--dtype: expected bf16 or f32, because {} has values "
+                                          "beyond the range of f16",
+                                          in_quotes(name)));
+  }
+  data::Metadata metadata{{"format", "pt"}};  // PyTorch's names and layouts
+  for (const auto& [key, value] : notes_of(source)) metadata[key] = value;
+  data::write_safetensors(output, tensors, metadata);
+  if (!arguments.json)
+    std::printf("%s: safetensors, %s, %zu tensors, %lld elements\n", output.c_str(),
+                arguments.dtype.c_str(), tensors.size(), static_cast<long long>(elements));
+  return {{"format", "safetensors"},
+          {"dtype", arguments.dtype},
+          {"tensors", tensors.size()},
+          {"elements", elements}};
+}
+
+}  // namespace
+
+void export_command(const ExportArguments& arguments) {
+  const std::string format = format_of(arguments);
+  if (format == "onnx" && arguments.dtype != "f32")
+    throw ConfigError(
+        "", fmt::format("--dtype: expected f32 with --format onnx, got {}", arguments.dtype));
+  if (format != "onnx" && !arguments.example.empty())
+    throw ConfigError("", "--example: expected --format onnx, got safetensors");
+  if (format == "onnx" && !exports::can_write_onnx())
+    throw ConfigError("",
+                      "expected a build with libonnx for --format onnx; install libonnx-dev "
+                      "and libprotobuf-dev and build again (docs/guide/install.md)");
+  const auto check_free = [&](const std::string& path) {
+    std::error_code ignored;
+    if (!arguments.overwrite && fs::exists(path, ignored))
+      throw ConfigError("", fmt::format("expected a new file, and {} exists; --overwrite replaces "
+                                        "it",
+                                        in_quotes(path)));
+  };
+  if (!arguments.output.empty()) check_free(arguments.output);
+  if (!arguments.example.empty()) check_free(arguments.example);
+  Source source = open_source(arguments);
+  std::string output = arguments.output;
+  if (output.empty()) {
+    output = source.config.model.name + "." + format;
+    check_free(output);
+  }
+  Json said = format == "onnx" ? export_onnx(arguments, output, source)
+                               : export_safetensors(arguments, output, source);
+  said["file"] = output;
+  said["checkpoint"] = source.weights;
+  if (arguments.json)
+    std::printf("%s\n", said.dump(2).c_str());
+  else
+    std::printf("  weights of %s\n",
+                source.weights.empty() ? "nobody: random" : source.weights.c_str());
+}
+
+}  // namespace frugal::apps

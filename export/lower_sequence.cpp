@@ -1,0 +1,151 @@
+// Embeddings, norms over the last axis, attention, rotary positions.
+#include <cmath>
+
+#include "export/lowering.h"
+
+namespace frugal::exports {
+namespace {
+
+using Op = Lowering::Op;
+
+// Below every score, and finite: infinities would make NaN of a row whose keys are all hidden.
+constexpr double kHidden = -1e30;
+
+void embedding(Lowering& l, const Op& op) {
+  l.set(op.output(),
+        l.emit("Gather", {l.plain(op.input(0)), l.plain(op.input(1))}, {{"axis", int64_t{0}}}));
+}
+
+// ---- norms over the last axis; opset 13 has no node for them
+
+std::string last_mean(Lowering& l, const std::string& x) {
+  return l.emit("ReduceMean", {x}, {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}});
+}
+
+// x / sqrt(mean(x^2) + eps), times the weight, plus the bias.
+std::string normalized(Lowering& l, const Op& op, const std::string& x) {
+  const std::string square = last_mean(l, l.emit("Pow", {x, l.scalar(2)}));
+  const std::string root = l.emit("Sqrt", {l.emit("Add", {square, l.scalar(op.number("eps"))})});
+  std::string y = l.emit("Div", {x, root});
+  if (op.has(1)) y = l.emit("Mul", {y, l.plain(op.input(1))});
+  if (op.has(2)) y = l.emit("Add", {y, l.plain(op.input(2))});
+  return y;
+}
+
+std::string layer_norm_of(Lowering& l, const Op& op) {
+  const std::string x = l.plain(op.input(0));
+  return normalized(l, op, l.emit("Sub", {x, last_mean(l, x)}));
+}
+void layer_norm(Lowering& l, const Op& op) { l.set(op.output(), layer_norm_of(l, op)); }
+void layer_norm_relu(Lowering& l, const Op& op) {
+  l.set(op.output(), lower_relu(l, layer_norm_of(l, op)));
+}
+void rms_norm(Lowering& l, const Op& op) {
+  l.set(op.output(), normalized(l, op, l.plain(op.input(0))));
+}
+
+// ---- attention
+
+// The parts of a score: q [N, heads, T, D], k [N, heads, D, S], v [N, heads, S, D].
+struct Parts {
+  std::string q, k, v;
+  std::string t, s;  // scalars i64
+  int64_t width;     // D
+};
+
+std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask) {
+  if (op.number("dropout") != 0) l.fail("expected evaluation, got dropout");
+  const double given = op.number("scale");
+  const double scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(p.width));
+  std::string scores = l.emit("Mul", {l.emit("MatMul", {p.q, p.k}), l.scalar(scale)});
+  if (op.has(bias)) scores = l.emit("Add", {scores, l.plain(op.input(bias))});
+  std::string seen;  // f32, 1 for the keys that are not padding; "": all
+  if (op.has(mask) && l.dim(op.input(mask)) == 2) {
+    // [N, S] as [N, 1, 1, S]
+    const std::string wide = l.emit("Unsqueeze", {l.plain(op.input(mask)), l.ints({1, 2})});
+    const std::string hidden = l.emit("Equal", {wide, l.scalar(0, DType::i64)});
+    scores = l.emit("Where", {hidden, l.scalar(kHidden), scores});
+    seen = l.to(l.emit("Not", {hidden}), DType::f32);
+  } else if (op.has(mask)) {
+    scores = l.emit("Add", {scores, l.plain(op.input(mask))});
+  }
+  if (op.integer("causal") != 0) {
+    const auto count = [&](const std::string& to) {
+      return l.emit("Range", {l.scalar(0, DType::i64), to, l.scalar(1, DType::i64)});
+    };
+    // Query t sees the keys up to t + S - T.
+    const std::string rows = l.emit("Add", {count(p.t), l.emit("Sub", {p.s, p.t})});
+    const std::string later =
+        l.emit("Less", {l.emit("Unsqueeze", {rows, l.ints({1})}), count(p.s)});
+    scores = l.emit("Where", {later, l.scalar(kHidden), scores});
+  }
+  std::string shares = l.emit("Softmax", {scores}, {{"axis", int64_t{3}}});
+  // A row whose keys are all hidden gives zeros.
+  if (!seen.empty()) shares = l.emit("Mul", {shares, seen});
+  return l.emit("MatMul", {shares, p.v});
+}
+
+constexpr int kHeadsOrder[] = {0, 2, 1, 3};
+
+void attention(Lowering& l, const Op& op) {
+  const int q = op.input(0), k = op.input(1), v = op.input(2);
+  const Order heads(std::begin(kHeadsOrder), std::end(kHeadsOrder));
+  const Parts parts{l.in_order(q, heads), l.in_order(k, {0, 2, 3, 1}),
+                    l.in_order(v, heads), l.extent(q, 1),
+                    l.extent(k, 1),       l.fixed(q, 3)};
+  l.set(op.output(), attend(l, op, parts, 3, 4), heads);
+}
+
+// qkv [N, T, 3 heads, D]
+void qkv_attention(Lowering& l, const Op& op) {
+  const int qkv = op.input(0);
+  const Order heads(std::begin(kHeadsOrder), std::end(kHeadsOrder));
+  const int64_t third = l.fixed(qkv, 2) / 3;
+  const std::vector<std::string> split = l.emit_many(
+      "Split", {l.in_order(qkv, heads), l.ints({third, third, third})}, 3, {{"axis", int64_t{1}}});
+  const std::string k =
+      l.emit("Transpose", {split[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  const std::string t = l.extent(qkv, 1);
+  l.set(op.output(), attend(l, op, {split[0], k, split[2], t, t, l.fixed(qkv, 3)}, 1, 2), heads);
+}
+
+// Pairs (i, i + D/2) of x [N, T, heads, D] are turned by position * base^(-2i/D).
+void rotary_embedding(Lowering& l, const Op& op) {
+  const int x = op.input(0);
+  const int64_t width = l.fixed(x, 3), half = width / 2;
+  const Tensor speeds = Tensor::empty({1, 1, half});
+  for (int64_t i = 0; i < half; ++i)
+    speeds.mut<float>()[i] = static_cast<float>(
+        std::pow(op.number("base"), -2 * static_cast<double>(i) / static_cast<double>(width)));
+  const std::string at =
+      op.has(1)
+          ? l.plain(op.input(1))
+          : l.emit("Range", {l.scalar(0, DType::i64), l.extent(x, 1), l.scalar(1, DType::i64)});
+  const std::string rows = l.emit("Unsqueeze", {l.to(at, DType::f32), l.ints({1, 2})});
+  const std::string angles = l.emit("Mul", {rows, l.initializer("speeds", speeds)});
+  const std::string c = l.emit("Cos", {angles}), s = l.emit("Sin", {angles});
+  const std::vector<std::string> parts =
+      l.emit_many("Split", {l.plain(x), l.ints({half, half})}, 2, {{"axis", int64_t{3}}});
+  const std::string first =
+      l.emit("Sub", {l.emit("Mul", {parts[0], c}), l.emit("Mul", {parts[1], s})});
+  const std::string second =
+      l.emit("Add", {l.emit("Mul", {parts[1], c}), l.emit("Mul", {parts[0], s})});
+  l.set(op.output(), l.emit("Concat", {first, second}, {{"axis", int64_t{3}}}));
+}
+
+}  // namespace
+
+const LowerTable& sequence_lowerings() {
+  static const LowerTable table = {
+      {"embedding", embedding},
+      {"layer_norm", layer_norm},
+      {"layer_norm_relu", layer_norm_relu},
+      {"rms_norm", rms_norm},
+      {"attention", attention},
+      {"qkv_attention", qkv_attention},
+      {"rotary_embedding", rotary_embedding},
+  };
+  return table;
+}
+
+}  // namespace frugal::exports
