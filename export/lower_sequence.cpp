@@ -78,6 +78,10 @@ std::string attend(Lowering& l, const Op& op, const Parts& p, int bias, int mask
     const std::string later =
         l.emit("Less", {l.emit("Unsqueeze", {rows, l.ints({1})}), count(p.s)});
     scores = l.emit("Where", {later, l.scalar(kHidden), scores});
+    if (p.t != p.s || !seen.empty()) {  // a query may see no key at all
+      const std::string before = l.to(l.emit("Not", {later}), DType::f32);
+      seen = seen.empty() ? before : l.emit("Mul", {seen, before});
+    }
   }
   std::string shares = l.emit("Softmax", {scores}, {{"axis", int64_t{3}}});
   // A row whose keys are all hidden gives zeros.

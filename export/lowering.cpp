@@ -36,6 +36,8 @@ Order positions_in(const Order& from, const Order& order) {
   return at;
 }
 
+bool is_image(const Shape& shape, DType dtype) { return shape.dim() == 4 && is_floating(dtype); }
+
 std::vector<int64_t> wide(const Order& order) { return {order.begin(), order.end()}; }
 
 }  // namespace
@@ -391,8 +393,8 @@ OnnxGraph Lowering::run(const std::vector<std::string>& inputs, const std::strin
   const Recording& first = passes_[0];
   for (size_t i = 0; i < first.inputs.size(); ++i) {
     const int value = first.inputs[i];
-    const bool image = dim(value) == 4 && is_floating(dtype(value));
-    const Order order = image ? channels_first(4) : natural(dim(value));
+    const Order order =
+        is_image(shape(value), dtype(value)) ? channels_first(4) : natural(dim(value));
     set(value, unique(inputs[i]), order);
     graph_.inputs.push_back(described(inputs[i], value, order));
   }
@@ -439,6 +441,15 @@ OnnxGraph to_onnx(Module& module, const OnnxInputs& inputs, const std::string& o
     for (const auto& [name, tensor] : made) names.push_back(name);
   }
   return Lowering(module, std::move(passes), inputs.sizes).run(names, output);
+}
+
+NamedTensors as_in_onnx(const NamedTensors& inputs) {
+  NamedTensors out;
+  for (const auto& [name, tensor] : inputs)
+    out.emplace_back(name, is_image(tensor.shape(), tensor.dtype())
+                               ? ops::contiguous(tensor.permute({0, 3, 1, 2}))
+                               : tensor);
+  return out;
 }
 
 std::vector<std::string> onnx_ops() {

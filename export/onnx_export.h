@@ -38,6 +38,9 @@ struct OnnxInputs {
 // ops; a shape that depends on `sizes` in a way that ONNX cannot say.
 OnnxGraph to_onnx(Module& module, const OnnxInputs& inputs, const std::string& output = "logits");
 
+// Inputs as the file wants them: NHWC becomes NCHW.
+NamedTensors as_in_onnx(const NamedTensors& inputs);
+
 // Names of the ops that to_onnx() can write, sorted.
 std::vector<std::string> onnx_ops();
 

@@ -136,7 +136,7 @@ void write_example(const std::string& path, Module& model, const exports::OnnxIn
     sizes.push_back(size.name == "sequence" ? size.other : size.other + 2);
   const NamedTensors made = inputs.make(sizes);
   NamedTensors example;
-  for (const auto& [name, tensor] : as_in_file(made))
+  for (const auto& [name, tensor] : exports::as_in_onnx(made))
     for (const exports::OnnxValue& value : graph.inputs)
       if (value.name == name) example.emplace_back(name, tensor);
   example.emplace_back(graph.outputs[0].name, exports::evaluate(model, made));
@@ -156,7 +156,6 @@ Json export_onnx(const ExportArguments& arguments, const std::string& output,
     std::printf("%s: ONNX, opset %lld, %zu nodes, %lld weights\n", output.c_str(),
                 static_cast<long long>(exports::kOpset), graph.nodes.size(),
                 static_cast<long long>(elements));
-    std::vector<std::vector<std::string>> rows;
     for (const exports::OnnxValue& value : graph.inputs)
       std::printf("  input  %-16s %s\n", value.name.c_str(), shown(value).c_str());
     for (const exports::OnnxValue& value : graph.outputs)
@@ -237,8 +236,7 @@ void export_command(const ExportArguments& arguments) {
   if (arguments.json)
     std::printf("%s\n", said.dump(2).c_str());
   else
-    std::printf("  weights of %s\n",
-                source.weights.empty() ? "nobody: random" : source.weights.c_str());
+    std::printf("  weights: %s\n", source.weights.empty() ? "random" : source.weights.c_str());
 }
 
 }  // namespace frugal::apps

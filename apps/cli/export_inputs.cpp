@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "core/rng.h"
-#include "ops/dense/copy.h"
 
 namespace frugal::apps {
 namespace {
@@ -80,15 +79,6 @@ exports::OnnxInputs export_inputs(const BatchSpec& spec) {
       return of_graphs(spec);
   }
   return {};
-}
-
-NamedTensors as_in_file(const NamedTensors& inputs) {
-  NamedTensors out;
-  for (const auto& [name, tensor] : inputs) {
-    const bool image = tensor.dim() == 4 && is_floating(tensor.dtype());
-    out.emplace_back(name, image ? ops::contiguous(tensor.permute({0, 3, 1, 2})) : tensor);
-  }
-  return out;
 }
 
 }  // namespace frugal::apps

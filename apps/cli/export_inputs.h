@@ -13,7 +13,4 @@ namespace frugal::apps {
 // Every call draws other values.
 exports::OnnxInputs export_inputs(const BatchSpec& spec);
 
-// Floating tensors of 4 axes as files hold them: NHWC becomes NCHW.
-NamedTensors as_in_file(const NamedTensors& inputs);
-
 }  // namespace frugal::apps

@@ -182,7 +182,7 @@ def integer_safe_div(a, b):
 OPS = {
     'Add': binary(np.add), 'Sub': binary(np.subtract), 'Mul': binary(np.multiply), 'Div': binary(integer_safe_div),
     'Neg': np.negative, 'Exp': np.exp, 'Log': np.log, 'Sqrt': np.sqrt, 'Tanh': np.tanh, 'Cos': np.cos, 'Sin': np.sin,
-    'Sigmoid': lambda x: 1 / (1 + np.exp(-x)), 'Relu': lambda x: np.maximum(x, 0), 'Pow': pow_,
+    'Sigmoid': lambda x: (1 / (1 + np.exp(-x))).astype(x.dtype), 'Relu': lambda x: np.maximum(x, 0), 'Pow': pow_,
     'LeakyRelu': lambda x, alpha: np.where(x > 0, x, np.float32(alpha) * x),
     'Elu': lambda x, alpha: np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1)).astype(x.dtype),
     'Erf': lambda x: erf(x).astype(x.dtype), 'Clip': lambda x, lo, hi: np.clip(x, lo, hi),

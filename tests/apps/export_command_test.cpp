@@ -1,0 +1,117 @@
+// `frugal export`: what it writes and prints, and what it refuses.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+#include "apps/json.h"
+#include "data/formats/safetensors.h"
+#include "export/onnx_file.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+// A run of a second, with a checkpoint.
+std::string trained(const TempFolder& folder) {
+  write_file(folder / "config.json", kTinyConfig);
+  const std::string run = folder / "run";
+  const Ran ran = frugal("train " + folder / "config.json" + " --set train.epochs=1 --out " + run);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  return run;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Lines of messages and tables fit a terminal, but for paths.
+size_t longest_line(const std::string& text) {
+  std::stringstream lines(text);
+  size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST_CASE("a run's weights come back from safetensors in every dtype") {
+  const TempFolder folder;
+  const std::string run = trained(folder);
+  const std::string eval = "eval " + run + "/config.json --json --checkpoint ";
+  const Ran whole = frugal(eval + run + "/checkpoint/last.safetensors");
+  REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  for (const std::string dtype : {"f32", "f16", "bf16"}) {
+    CAPTURE(dtype);
+    const std::string out = folder / dtype + ".safetensors";
+    const Ran ran =
+        frugal("export " + run + " --weights last --dtype " + dtype + " --output " + out);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    CHECK(contains(ran.out, "safetensors, " + dtype + ", 6 tensors"));
+    CHECK(contains(ran.out, "checkpoint/last.safetensors"));
+    const auto file = data::SafetensorsFile::open(out);
+    CHECK(name_of(file.info("fc1.weight").dtype) == dtype);
+    CHECK(file.metadata().at("format") == "pt");
+    CHECK(file.metadata().at("model") == "mlp");
+    const Ran again = frugal(eval + out);
+    REQUIRE_MESSAGE(again.status == 0, again.err);
+    const double before = Json::parse(whole.out)["loss"], after = Json::parse(again.out)["loss"];
+    CHECK(after == doctest::Approx(before).epsilon(dtype == "f32" ? 1e-12 : 0.02));
+  }
+}
+
+TEST_CASE("export says what it wrote") {
+  const TempFolder folder;
+  const std::string run = trained(folder);
+  const Ran ran = shell("cd " + folder / "" + " && FRUGAL export run --json --format safetensors");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Json said = Json::parse(ran.out);
+  CHECK(said["file"] == "mlp.safetensors");
+  CHECK(said["checkpoint"] == "run/checkpoint/best.safetensors");
+  CHECK(said["tensors"] == 6);
+  if (!exports::can_write_onnx()) {
+    MESSAGE("left out: this build has no ONNX library");
+    return;
+  }
+  const Ran onnx =
+      shell("cd " + folder / "" + " && FRUGAL export run --output a.onnx --example b.st");
+  REQUIRE_MESSAGE(onnx.status == 0, onnx.err);
+  CHECK(contains(onnx.out, "a.onnx: ONNX, opset 13, 6 nodes"));
+  CHECK(contains(onnx.out, "input  input            f32 [batch, 1, 6, 6]"));
+  CHECK(contains(onnx.out, "output logits           f32 [batch, 3]"));
+  CHECK(longest_line(onnx.out) <= 80);
+  const auto example = data::SafetensorsFile::open(folder / "b.st");
+  CHECK(example.info("input").shape == Shape{5, 1, 6, 6});
+  CHECK(example.info("logits").shape == Shape{5, 3});
+}
+
+TEST_CASE("export refuses what would surprise") {
+  const TempFolder folder;
+  const std::string run = trained(folder), config = folder / "config.json";
+  const std::string here = "cd " + folder / "" + " && FRUGAL export ";
+  const auto refused = [&](const std::string& arguments, const std::string& why) {
+    CAPTURE(arguments);
+    const Ran ran = shell(here + arguments);
+    CHECK(ran.status == 2);
+    CHECK_MESSAGE(contains(ran.err, why), ran.err);
+    CHECK(ran.out == "");
+  };
+  refused("run --format onxx", "onnx");
+  refused("run", "expected --format onnx or --format safetensors");
+  refused("run --output a.pt", "expected --format onnx or --format safetensors");
+  refused("config.json --format safetensors", "--random exports random weights");
+  refused("run --format onnx --dtype f16", "--dtype: expected f32 with --format onnx, got f16");
+  refused("run --format safetensors --example a", "--example: expected --format onnx");
+  refused("run --format safetensors --dtype f8", "f16");
+  write_file(folder / "mine.safetensors", "precious");
+  refused("run --output mine.safetensors", "--overwrite replaces it");
+  CHECK(read_file(folder / "mine.safetensors") == "precious");
+  CHECK(shell(here + "run --output mine.safetensors --overwrite").status == 0);
+  CHECK(read_file(folder / "mine.safetensors") != "precious");
+  REQUIRE(run_shell("mkdir " + folder / "empty").status == 0);
+  refused("empty --format safetensors", "config.json");
+  REQUIRE(run_shell("rm -r " + run + "/checkpoint").status == 0);
+  refused("run --format safetensors --output b.safetensors", "checkpoint");
+  CHECK(shell(here + "config.json --random --format safetensors").status == 0);
+  CHECK(shell(here + "run --output none/a.safetensors --random").status != 0);
+}
+
+}  // namespace
+}  // namespace frugal::apps

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Every network of the zoo as ONNX, against Frugal's own outputs: onnx_test.py FRUGAL TEST_EXPORT [--whole] [NAME ...]
+
+Weights and statistics are random, so that nothing cancels. --whole takes the networks in their own sizes and those that
+the quick run leaves out (minutes). Exits with 77, and says why, where Python's onnx package is missing."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import numpy as np
+    import onnx  # noqa: F401
+
+    import check_onnx
+except ImportError as missing:
+    print(f'left out: {missing} (Debian: python3-onnx)')
+    sys.exit(77)
+try:
+    import cv2
+except ImportError:
+    cv2 = None
+
+PICTURES, SMALL = {'name': 'random', 'shape': [32, 32, 3]}, {'layers': 2, 'width': 32, 'heads': 4}
+SMALL_VOCABULARY = {'vocab_size': 50}
+TOKENS = {'name': 'random_tokens', 'max_length': 16}
+GRAPH = {'name': 'random_graph'}
+
+
+def networks(whole):
+    """NAME -> (model, data, does OpenCV read it?)"""
+    cnn = {n: ({'name': n}, PICTURES, True) for n in ['resnet20', 'preact_resnet56', 'resnet18', 'densenet121']}
+    if whole:
+        more = ('resnet32 resnet44 resnet56 resnet110 resnet34 resnet50 resnet101 resnet152 wide_resnet50_2 '
+                'wide_resnet101_2 densenet161 densenet169 densenet201').split()
+        cnn |= {n: ({'name': n}, PICTURES, True) for n in more}
+        cnn['resnet50_224'] = ({'name': 'resnet50'}, {'name': 'random', 'shape': [224, 224, 3]}, True)
+    all_ = dict(cnn)
+    all_['resnet20_b'] = ({'name': 'resnet20', 'shortcut': 'B'}, PICTURES, True)
+    all_['resnet18_cifar'] = ({'name': 'resnet18', 'stem': 'cifar'}, PICTURES, True)
+    for n in ['vgg11', 'vgg16_bn'] + ('vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg19_bn'.split() if whole else []):
+        all_[n] = ({'name': n, 'width': 64}, PICTURES, True)
+    all_['vgg11_64'] = ({'name': 'vgg11', 'width': 32}, {'name': 'random', 'shape': [64, 96, 1]}, True)
+    all_['mlp'] = ({'name': 'mlp'}, PICTURES, True)
+    for n in ['vit_b_16'] + ('vit_b_32 vit_l_16 vit_l_32'.split() if whole else []):
+        all_[n] = ({'name': n} | SMALL, PICTURES, False)
+    if whole:
+        all_['vit_h_14'] = ({'name': 'vit_h_14'} | SMALL, {'name': 'random', 'shape': [56, 56, 3]}, False)
+        all_['vit_b_16_whole'] = ({'name': 'vit_b_16'}, {'name': 'random', 'shape': [224, 224, 3]}, False)
+    for n in ['swin_t'] + ('swin_s swin_b'.split() if whole else []):
+        all_[n] = ({'name': n}, PICTURES, False)
+    all_['swin_t_72'] = ({'name': 'swin_t'}, {'name': 'random', 'shape': [72, 72, 3]}, False)
+    for n in ['bert_tiny', 'encoder'] + ('bert_mini bert_small bert_medium bert_base bert_large'.split() if whole else []):
+        all_[n] = ({'name': n} | SMALL_VOCABULARY, TOKENS, False)
+    for n in ['gpt2'] + ('gpt2_medium gpt2_large gpt2_xl'.split() if whole else []):
+        all_[n] = ({'name': n} | SMALL | SMALL_VOCABULARY, TOKENS, False)
+    if whole:
+        all_['gpt2_whole'] = ({'name': 'gpt2'}, TOKENS, False)
+    for n in ['gcn', 'sage', 'gat', 'gcnii']:
+        all_[n] = ({'name': n} | ({'layers': 4} if n == 'gcnii' else {}), GRAPH, False)
+    all_['sage_max'] = ({'name': 'sage', 'aggregation': 'max'}, GRAPH, False)
+    all_['gcn_cat'] = ({'name': 'gcn', 'jump': 'cat', 'batch_norm': True, 'residual': True, 'layers': 3}, GRAPH, False)
+    all_['gat_max'] = ({'name': 'gat', 'jump': 'max', 'out_heads': 3}, GRAPH, False)
+    return all_
+
+
+def run(*command, **environment):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=os.environ | environment)
+    if done.returncode != 0:
+        raise RuntimeError(f'{" ".join(str(c) for c in command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}')
+    return done.stdout
+
+
+def shaken(source, target):
+    """Weights near their own size, and biases and statistics that are neither 0 nor 1."""
+    rng = np.random.default_rng(3)
+    tensors = check_onnx.read_safetensors(source)
+    header, parts, at = {}, [], 0
+    for name, value in tensors.items():
+        if value.dtype == np.float32:
+            if name.endswith('running_var'):
+                value = rng.uniform(0.5, 2, value.shape)
+            elif value.ndim == 1 or not value.any():
+                value = value + rng.uniform(-0.1, 0.1, value.shape)
+            value = value.astype(np.float32)
+        data = value.tobytes()
+        header[name] = {'dtype': 'F32' if value.dtype == np.float32 else 'I64', 'shape': list(value.shape),
+                        'data_offsets': [at, at + len(data)]}
+        at += len(data)
+        parts.append(data)
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    target.write_bytes(len(text).to_bytes(8, 'little') + text + b''.join(parts))
+
+
+def check_network(frugal, folder, name, model, data, by_opencv):
+    config, path = folder / f'{name}.json', folder / name
+    config.write_text(json.dumps({'model': model, 'data': data}))
+    run(frugal, 'export', config, '--random', '--output', f'{path}.safetensors')
+    shaken(f'{path}.safetensors', folder / f'{name}_shaken.safetensors')
+    run(frugal, 'export', config, '--checkpoint', folder / f'{name}_shaken.safetensors', '--output', f'{path}.onnx',
+        '--example', f'{path}_example.safetensors')
+    said = check_onnx.check(f'{path}.onnx', f'{path}_example.safetensors', by_opencv and cv2 is not None)
+    for file in folder.glob(f'{name}*'):
+        file.unlink()
+    return said
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != '--whole']
+    frugal, test_export, wanted = arguments[0], arguments[1], arguments[2:]
+    if cv2 is None:
+        print('without OpenCV (Debian: python3-opencv): numpy alone')
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for name, (model, data, by_opencv) in networks('--whole' in sys.argv).items():
+            if wanted and name not in wanted:
+                continue
+            try:
+                print(f'{name}: {check_network(frugal, folder, name, model, data, by_opencv)}', flush=True)
+            except Exception as e:
+                bad += 1
+                print(f'{name}: {type(e).__name__}: {e}', flush=True)
+        if not wanted:
+            run(test_export, FRUGAL_EXPORT_DIR=str(folder))
+            files = sorted(folder.glob('*.onnx'))
+            print(f'{len(files)} files of single ops')
+            for file in files:
+                try:
+                    check_onnx.check(str(file), str(file.with_suffix('.safetensors')), False)
+                except Exception as e:
+                    bad += 1
+                    print(f'{file.name}: {type(e).__name__}: {e}')
+    print(f'{bad} failed' if bad else 'all are equal')
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
