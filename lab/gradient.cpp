@@ -71,7 +71,7 @@ void study_gradient(const LabArguments& arguments) {
   std::vector<std::vector<std::string>> rows = {
       {"", "bits", "activations", "L0's over these", "variance", "squared bias", "unbiased"}};
   for (const Scheme& scheme : kSchemes) {
-    if (scheme.checkpoints && family_of(config.model.name) == Family::graph) continue;  // has none
+    if (scheme.checkpoints && family_of(config.model) == Family::graph) continue;  // has none
     const int64_t blocks = scheme.checkpoints ? kAllBlocks : 0;
     for (const int64_t bits : arguments.bits) {
       CompressionConfig compression = compression_of(scheme, config, rounding);

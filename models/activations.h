@@ -34,6 +34,7 @@ class Gelu : public Module {
  public:
   explicit Gelu(frugal::Gelu kind = frugal::Gelu::exact) : kind_(kind) {}
   Variable forward(Variable x, Context& context) override;
+  frugal::Gelu kind() const { return kind_; }
 
  private:
   frugal::Gelu kind_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/transformer_functions.h"
 #include "models/activations.h"
 #include "models/checkpointed.h"
 
@@ -19,17 +20,17 @@ Tensor conv_weight(Init& init, const Shape& shape, ConvInit kind) {
 
 }  // namespace
 
-Conv2d::Conv2d(Init& init, int64_t in, int64_t out, int64_t kernel, const Conv2dOptions& options,
+Conv2d::Conv2d(Init& init, int64_t in, int64_t out, Pair kernel, const Conv2dOptions& options,
                bool bias, ConvInit weights)
     : options_(options) {
   FRUGAL_CHECK(options.groups >= 1 && in % options.groups == 0 && out % options.groups == 0,
                "[conv2d] expected groups that divide {} and {} channels, got {}", in, out,
                options.groups);
-  const Shape shape{out, kernel, kernel, in / options.groups};
+  const Shape shape{out, kernel[0], kernel[1], in / options.groups};
   weight_ = register_parameter("weight", conv_weight(init, shape, weights), Layout::conv_weight);
   if (bias)
     bias_ = register_parameter(
-        "bias", uniform(init, {out}, bound_of(kernel * kernel * in / options.groups)));
+        "bias", uniform(init, {out}, bound_of(kernel[0] * kernel[1] * in / options.groups)));
 }
 
 Variable Conv2d::forward(Variable x, Context&) { return conv2d(x, weight_, bias_, options_); }
@@ -72,11 +73,77 @@ Variable BatchNorm2d::forward_add_relu(const Variable& x, Variable residual, Con
   return batch_norm_add_relu(x, std::move(residual), weight_, bias_, stats(), prepare(context));
 }
 
-Linear::Linear(Init& init, int64_t in, int64_t out)
-    : weight_(register_parameter("weight", uniform(init, {out, in}, bound_of(in)))),
-      bias_(register_parameter("bias", uniform(init, {out}, bound_of(in)))) {}
+GroupNorm::GroupNorm(Init& init, int64_t groups, int64_t channels, double eps)
+    : groups_(groups),
+      eps_(eps),
+      weight_(register_parameter("weight", constant(init, {channels}, 1))),
+      bias_(register_parameter("bias", constant(init, {channels}, 0))) {
+  FRUGAL_CHECK(groups >= 1 && channels % groups == 0,
+               "[group_norm] expected groups that divide {} channels, got {}", channels, groups);
+}
+
+Variable GroupNorm::forward(Variable x, Context&) {
+  return group_norm(x, groups_, weight_, bias_, eps_);
+}
+
+Linear::Linear(Init& init, int64_t in, int64_t out, bool bias)
+    : weight_(register_parameter("weight", uniform(init, {out, in}, bound_of(in)))) {
+  if (bias) bias_ = register_parameter("bias", uniform(init, {out}, bound_of(in)));
+}
 
 Variable Linear::forward(Variable x, Context&) { return linear(x, weight_, bias_); }
+
+namespace {
+
+using Child = std::shared_ptr<Module>;
+
+template <class M>
+M* as(const Child& module) {
+  return dynamic_cast<M*>(module.get());
+}
+
+// Do the two run as one function?
+bool are_fused(const Child& first, const Child& second) {
+  if (as<Gelu>(second) != nullptr) return as<Linear>(first) != nullptr;
+  if (as<Relu>(second) == nullptr) return false;
+  if (const auto* residual = as<Residual>(first)) return residual->ends_in_norm();
+  return as<BatchNorm2d>(first) != nullptr;
+}
+
+// `second` may be null; else the two are fused.
+Variable run_step(const Child& first, const Child& second, Variable x, Context& context) {
+  if (second == nullptr) return first->forward(std::move(x), context);
+  if (const auto* gelu = as<Gelu>(second)) {
+    const auto* dense = as<Linear>(first);
+    return linear_gelu(x, dense->weight(), dense->bias(), gelu->kind());
+  }
+  if (auto* residual = as<Residual>(first)) return residual->forward_relu(std::move(x), context);
+  return as<BatchNorm2d>(first)->forward_relu(x, context);
+}
+
+// The child behind `at` if the two are fused, or null.
+Child fused_with(const std::vector<Child>& children, size_t at, size_t end) {
+  return at + 1 < end && are_fused(children[at], children[at + 1]) ? children[at + 1] : nullptr;
+}
+
+Variable run_all(const std::vector<Child>& children, size_t begin, size_t end, Variable x,
+                 Context& context) {
+  for (size_t i = begin; i < end; ++i) {
+    const Child second = fused_with(children, i, end);
+    x = run_step(children[i], second, std::move(x), context);
+    if (second != nullptr) ++i;
+  }
+  return x;
+}
+
+// A context in which no layer is checkpointed.
+Context without_blocks(const Context& context) {
+  Context inner = context;
+  inner.checkpointed_blocks = 0;
+  return inner;
+}
+
+}  // namespace
 
 void Sequential::append_module(std::shared_ptr<Module> module) {
   FRUGAL_CHECK(module != nullptr, "[sequential] expected a module, got a null pointer");
@@ -89,23 +156,79 @@ Module& Sequential::operator[](size_t index) const {
   return *modules_[index];
 }
 
+void Sequential::set_blocks(std::vector<Block> blocks) {
+  size_t last = 0;
+  for (const Block& block : blocks) {
+    FRUGAL_CHECK(last <= block.begin && block.begin < block.end && block.end <= size(),
+                 "[sequential] expected blocks in order within {} children, got one from {} to {}",
+                 size(), block.begin, block.end);
+    last = block.end;
+  }
+  blocks_ = std::move(blocks);
+}
+
+Variable Sequential::run(Variable x, Context& context, size_t begin, size_t end) const {
+  if (context.checkpointed_blocks == 0) return run_all(modules_, begin, end, std::move(x), context);
+  Context inner = without_blocks(context);
+  return run_all(modules_, begin, end, std::move(x), inner);
+}
+
 Variable Sequential::forward(Variable x, Context& context) {
-  for (size_t i = 0; i < size(); ++i) {
-    const std::shared_ptr<Module>& module = modules_[i];
-    const auto norm = std::dynamic_pointer_cast<BatchNorm2d>(module);
-    if (norm != nullptr && i + 1 < size() &&
-        dynamic_cast<Relu*>(modules_[i + 1].get()) != nullptr) {
-      ++i;
-      x = checkpointed(context, std::move(x), [norm](const Variable& in, Context& inner) {
-        return norm->forward_relu(in, inner);
+  if (blocks_) {
+    size_t at = 0;
+    for (const Block& block : *blocks_) {
+      x = run(std::move(x), context, at, block.begin);
+      const std::vector<Child> children(modules_.begin() + static_cast<ptrdiff_t>(block.begin),
+                                        modules_.begin() + static_cast<ptrdiff_t>(block.end));
+      x = checkpointed(context, std::move(x), [children](Variable in, Context& around) {
+        Context inner = without_blocks(around);
+        return run_all(children, 0, children.size(), std::move(in), inner);
       });
-    } else {
-      x = checkpointed(context, std::move(x), [module](Variable in, Context& inner) {
-        return module->forward(std::move(in), inner);
-      });
+      at = block.end;
     }
+    return run(std::move(x), context, at, size());
+  }
+  for (size_t i = 0; i < size(); ++i) {
+    const Child module = modules_[i], second = fused_with(modules_, i, size());
+    if (second != nullptr) ++i;
+    x = checkpointed(context, std::move(x), [module, second](Variable in, Context& inner) {
+      return run_step(module, second, std::move(in), inner);
+    });
   }
   return x;
+}
+
+Residual::Residual(const std::vector<std::shared_ptr<Module>>& branch,
+                   std::shared_ptr<Sequential> shortcut)
+    : shortcut_(std::move(shortcut)) {
+  for (const std::shared_ptr<Module>& module : branch) append_module(module);
+  if (shortcut_ != nullptr) register_module("shortcut", shortcut_);
+}
+
+bool Residual::ends_in_norm() const {
+  return size() >= 2 && dynamic_cast<BatchNorm2d*>(&(*this)[size() - 1]) != nullptr;
+}
+
+Variable Residual::around(Variable x, Context& context) const {
+  if (shortcut_ == nullptr) return x;
+  Context inner = without_blocks(context);
+  return shortcut_->forward(std::move(x), inner);
+}
+
+Variable Residual::forward(Variable x, Context& context) {
+  Variable y = run(x, context, 0, size());
+  x = around(std::move(x), context);
+  return add(y, x);
+}
+
+Variable Residual::forward_relu(Variable x, Context& context) {
+  Variable y = run(x, context, 0, size() - 2);
+  Variable side = around(std::move(x), context);
+  // The layer before the norm comes last, so that it runs first in the backward pass and takes the
+  // norm's gradient in slices.
+  y = run(std::move(y), context, size() - 2, size() - 1);
+  auto& norm = dynamic_cast<BatchNorm2d&>((*this)[size() - 1]);
+  return norm.forward_add_relu(y, std::move(side), context);
 }
 
 }  // namespace frugal::models

@@ -2,6 +2,7 @@
 // without an Init draws from default_init(). Layers without parameters: models/activations.h.
 #pragma once
 #include <concepts>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -18,8 +19,11 @@ enum class ConvInit : uint8_t { pytorch, kaiming_fan_in, kaiming_fan_out };
 // asked.
 class Conv2d : public Module {
  public:
-  Conv2d(Init& init, int64_t in, int64_t out, int64_t kernel, const Conv2dOptions& options = {},
+  Conv2d(Init& init, int64_t in, int64_t out, Pair kernel, const Conv2dOptions& options = {},
          bool bias = false, ConvInit weights = ConvInit::pytorch);
+  Conv2d(Init& init, int64_t in, int64_t out, int64_t kernel, const Conv2dOptions& options = {},
+         bool bias = false, ConvInit weights = ConvInit::pytorch)
+      : Conv2d(init, in, out, Pair{kernel, kernel}, options, bias, weights) {}
   Conv2d(int64_t in, int64_t out, int64_t kernel, const Conv2dOptions& options = {},
          bool bias = false)
       : Conv2d(default_init(), in, out, kernel, options, bias) {}
@@ -53,12 +57,29 @@ class BatchNorm2d : public Module {
   Tensor &running_mean_, &running_var_, &batches_;
 };
 
-// [..., in] -> [..., out]. Parameters: weight [out, in], bias [out].
+// [N, ..., C] -> the same shape. Statistics of a sample's positions and a group's channels.
+// Parameters: weight, bias [C]. Errors: groups that do not divide the channels.
+class GroupNorm : public Module {
+ public:
+  GroupNorm(Init& init, int64_t groups, int64_t channels, double eps = 1e-5);
+  GroupNorm(int64_t groups, int64_t channels, double eps = 1e-5)
+      : GroupNorm(default_init(), groups, channels, eps) {}
+  Variable forward(Variable x, Context& context) override;
+
+ private:
+  int64_t groups_;
+  double eps_;
+  Variable weight_, bias_;
+};
+
+// [..., in] -> [..., out]. Parameters: weight [out, in], bias [out] unless told otherwise.
 class Linear : public Module {
  public:
-  Linear(Init& init, int64_t in, int64_t out);
-  Linear(int64_t in, int64_t out) : Linear(default_init(), in, out) {}
+  Linear(Init& init, int64_t in, int64_t out, bool bias = true);
+  Linear(int64_t in, int64_t out, bool bias = true) : Linear(default_init(), in, out, bias) {}
   Variable forward(Variable x, Context& context) override;
+  const Variable& weight() const { return weight_; }
+  const Variable& bias() const { return bias_; }  // undefined: there is none
 
  private:
   Variable weight_, bias_;
@@ -68,7 +89,9 @@ class Linear : public Module {
 //
 //   Sequential net{Linear(784, 128), Relu(), Linear(128, 10)};
 //
-// A BatchNorm2d with a Relu behind it runs as one function, which keeps fewer bytes for backward.
+// Some pairs run as one function, which keeps fewer bytes for backward: a BatchNorm2d with a Relu
+// behind it, a Residual whose branch ends in a BatchNorm2d with a Relu behind it, and a Linear with
+// a Gelu behind it.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -84,14 +107,43 @@ class Sequential : public Module {
   requires(std::derived_from<M, Module> && !std::is_reference_v<M>) void append(M&& module) {
     append_module(std::make_shared<M>(std::move(module)));
   }
+  // Which children are blocks that may be checkpointed: those from `begin` to before `end` are one.
+  // Others never are. Without this call, each child is a block.
+  // Errors: blocks that are empty, overlap, are not in order or end behind the last child.
+  struct Block {
+    size_t begin, end;
+  };
+  void set_blocks(std::vector<Block> blocks);
   Variable forward(Variable x, Context& context) override;
   bool empty() const { return modules_.empty(); }
   size_t size() const { return modules_.size(); }
   Module& operator[](size_t index) const;  // Errors: no such child
 
- private:
+ protected:
+  // Runs the children from `begin` to before `end`, without checkpoints of their own.
+  Variable run(Variable x, Context& context, size_t begin, size_t end) const;
   void append_module(std::shared_ptr<Module> module);  // Errors: null
+
+ private:
   std::vector<std::shared_ptr<Module>> modules_;
+  std::optional<std::vector<Block>> blocks_;
+};
+
+// y = x + branch(x), or shortcut(x) + branch(x). Children: the branch's, named "0", "1", ..., and
+// "shortcut" if there is one. A block of its own: within it nothing is checkpointed.
+class Residual : public Sequential {
+ public:
+  explicit Residual(const std::vector<std::shared_ptr<Module>>& branch,
+                    std::shared_ptr<Sequential> shortcut = nullptr);
+  Variable forward(Variable x, Context& context) override;
+  // relu(forward(x)) in one function. REQUIRES: ends_in_norm().
+  Variable forward_relu(Variable x, Context& context);
+  bool ends_in_norm()
+      const;  // Is the branch's last child a BatchNorm2d with another one before it?
+
+ private:
+  Variable around(Variable x, Context& context) const;
+  std::shared_ptr<Sequential> shortcut_;
 };
 
 }  // namespace frugal::models

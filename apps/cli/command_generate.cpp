@@ -18,7 +18,7 @@ void generate_command(const GenerateArguments& arguments) {
   resolve(config);
   const Device device = set_up_computing_device(config.run, "generated");
   const auto tokenizer = tokenizer_of(config);
-  if (family_of(config.model.name) != Family::decoder || tokenizer == nullptr)
+  if (family_of(config.model) != Family::decoder || tokenizer == nullptr)
     throw ConfigError("model.name", fmt::format("expected a language model and text, got {} and {}",
                                                 config.model.name, config.data.name));
   const auto file = data::SafetensorsFile::open(arguments.checkpoint);

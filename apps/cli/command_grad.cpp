@@ -32,7 +32,7 @@ void grad_command(const GradArguments& arguments) {
   StepMemory memory;
   double loss_value = 0;
   try {
-    Batch batch = read_grad_batch(arguments.batch, family_of(config.model.name));
+    Batch batch = read_grad_batch(arguments.batch, family_of(config.model));
     const auto model = make_model(config, spec_of_batch(batch, weights, config), device);
     load_weights(*model, weights);
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));

@@ -135,7 +135,7 @@ Batch read_grad_batch(const std::string& path, Family family) {
 BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Config& config) {
   ModelConfig& model = config.model;
   BatchSpec spec;
-  const Family family = family_of(model.name);
+  const Family family = family_of(model);
   if (family == Family::encoder || family == Family::decoder) {
     spec.kind = BatchSpec::Kind::sequences;
     spec.sample = {batch.input.size(1)};

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
+#include "apps/config/nearest.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/fetch/sources.h"
@@ -20,22 +20,6 @@ namespace {
 constexpr size_t kMaxFile = size_t{64} << 20;
 constexpr const char* kSchemaKey = "$schema";  // editors put it there; it means nothing to us
 
-// Levenshtein's distance.
-int64_t distance(const std::string& a, const std::string& b) {
-  std::vector<int64_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), int64_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    int64_t diagonal = row[0];
-    row[0] = static_cast<int64_t>(i) + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const int64_t above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
 std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
 // The valid path closest to `path`: by its whole text, or by its last part alone at a small
@@ -45,7 +29,7 @@ std::string nearest(const std::string& path) {
   int64_t lowest = INT64_MAX;
   auto offer = [&](const std::string& candidate) {
     const int64_t d =
-        std::min(distance(path, candidate), distance(leaf(path), leaf(candidate)) + 1);
+        std::min(edit_distance(path, candidate), edit_distance(leaf(path), leaf(candidate)) + 1);
     if (d < lowest) {
       lowest = d;
       best = candidate;
@@ -187,14 +171,46 @@ Config parse_config(const Json& given) {
   return config;
 }
 
+namespace {
+
+// model.modules[3].dropout, as messages name entries of lists, is model.modules.3.dropout.
+std::string with_dots(const std::string& path) {
+  std::string text;
+  for (const char c : path)
+    if (c == '[')
+      text += '.';
+    else if (c != ']')
+      text += c;
+  return text;
+}
+
+// The entry of a list that a part of a path names.
+Json& element(Json& list, const std::string& part, const std::string& path) {
+  const bool number = !part.empty() && part.size() < 10 &&
+                      part.find_first_not_of("0123456789") == std::string::npos;
+  const size_t index = number ? std::stoul(part) : list.size();
+  if (index >= list.size())
+    throw ConfigError(printable(path),
+                      fmt::format("expected the number of one of {} entries, from 0, got {}",
+                                  list.size(), in_quotes(part)));
+  return list[index];
+}
+
+}  // namespace
+
 void apply_set(Json& document, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw ConfigError("", fmt::format("--set: expected path=value, got {}", in_quotes(text)));
   const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
   Json* node = &document;
-  std::stringstream parts(path);
+  std::stringstream parts(with_dots(path));
   for (std::string part; std::getline(parts, part, '.');) {
+    if (node->is_array()) {
+      node = &element(*node, part, path);
+      if (node->is_string() && !parts.eof()) *node = Json({{node->get<std::string>(), nullptr}});
+      continue;
+    }
     if (!node->is_object()) unknown(path);
     node = &(*node)[part];
     if (node->is_null() && !parts.eof()) *node = Json::object();

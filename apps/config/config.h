@@ -17,6 +17,7 @@ struct ModelConfig {
   std::string name = "resnet20";
   std::optional<int64_t> num_classes;
   std::optional<int64_t> in_channels;
+  Json modules = Json::array();  // of sequential (sequential_config.h)
   std::string shortcut = "A";
   std::string stem = "imagenet";
   std::vector<int64_t> hidden{256, 128};
@@ -181,7 +182,9 @@ Config parse_config(const Json& document);
 Config load_config(const std::string& path, const std::vector<std::string>& sets = {},
                    const std::string& chosen = {});
 Json read_json(const std::string& path);
-void apply_set(Json& document, const std::string& assignment);  // one "path=value"
+// One "path=value". A path may go through a list, by the number of an entry:
+// model.modules.3.dropout.p or model.modules[3].dropout.p.
+void apply_set(Json& document, const std::string& assignment);
 // Each of `sets`. Of a compression.level among them: the keys that levels set leave the document
 // first, so that the level counts, and what `sets` gives beside it.
 void apply_sets(Json& document, const std::vector<std::string>& sets);

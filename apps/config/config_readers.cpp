@@ -22,7 +22,7 @@ Reader every_run() {
 }
 
 Reader networks(const char* key, const char* who) {
-  return {who, {"model.name"}, [key](const Config& c) { return network_reads(c.model.name, key); }};
+  return {who, {"model.name"}, [key](const Config& c) { return network_reads(c.model, key); }};
 }
 
 // Data.
@@ -34,7 +34,7 @@ bool is_glue(const Config& c) {
 // Windows of one long text, not samples of their own.
 bool makes_windows(const Config& c) {
   return traits(c).is_text ||
-         (c.data.name == "random_tokens" && family_of(c.model.name) == Family::decoder);
+         (c.data.name == "random_tokens" && family_of(c.model) == Family::decoder);
 }
 bool has_samples(const Config& c) {
   const DataTraits t = traits(c);

@@ -6,6 +6,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
+#include "apps/config/sequential_config.h"
 #include "compress/bounded/error_bounded.h"
 
 namespace frugal::apps {
@@ -97,6 +98,15 @@ constexpr int64_t kBatch = 1 << 20;
 Section model() {
   constexpr auto s = &Config::model;
   using C = ModelConfig;
+  Field modules =
+      field(s, "modules", &C::modules, modules_schema(),
+            "sequential: its layers in order, each a name and its keys, such as "
+            "{\"linear\": {\"out_features\": 10}}; docs/guide/own_network.md lists them.",
+            networks("modules", "sequential"));
+  modules.set = [](Config& c, const Json& json) {
+    check_modules(json, "model.modules");
+    c.model.modules = json;
+  };
   return {"model",
           "The network.",
           {field(s, "name", &C::name, choice(model_names()), "Which network.", every_run()),
@@ -105,6 +115,7 @@ Section model() {
            field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
                  "Input channels; null: as many as the images have.",
                  with_data(BatchSpec::Kind::images)),
+           std::move(modules),
            field(s, "shortcut", &C::shortcut, choice({"A", "B"}),
                  "CIFAR ResNets: A pads with zero channels, B projects.",
                  networks("shortcut", "the CIFAR ResNets")),
@@ -140,7 +151,7 @@ Section model() {
                  networks("max_positions", "BERT and GPT-2")),
            field(s, "vocab_size", &C::vocab_size, or_null(integer(1, 1 << 24)),
                  "Transformers: token ids are below; null: as many as the data has.",
-                 networks("vocab_size", "BERT and GPT-2")),
+                 networks("vocab_size", "BERT, GPT-2 and a sequential network of tokens")),
            field(s, "batch_norm", &C::batch_norm, boolean(),
                  "Graph networks: batch norm after each hidden layer.",
                  networks("batch_norm", "graph networks")),
@@ -644,7 +655,8 @@ Section train() {
        field(s, "checkpointing", &C::checkpointing, boolean(),
              "Keep only the inputs of residual blocks, whole, and recompute the rest in backward.",
              networks("checkpointing",
-                      "networks of blocks, which are all but mlp and graph networks")),
+                      "networks of blocks, which are all but mlp, graph networks and a sequential "
+                      "network without residuals and pools")),
        field(s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
              "checkpointing: only of so many blocks, from the first; 0: of all.",
              {"train.checkpointing", {"train.checkpointing"}, checkpoints})}};

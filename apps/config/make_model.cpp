@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/config/sequential_config.h"
 #include "core/random_streams.h"
 #include "models/bert.h"
 #include "models/densenet.h"
@@ -228,6 +229,7 @@ constexpr ModelRow kModels[] = {
     {"sage", Family::graph, make_sage},
     {"gat", Family::graph, make_gat},
     {"gcnii", Family::graph, make_gcnii},
+    {kSequential, Family::images, make_sequential},  // or another family: family_of()
 };
 
 // The schema lets no other name through.
@@ -263,6 +265,7 @@ const std::vector<KeyRow>& key_rows() {
     return some;
   };
   static const std::vector<KeyRow> rows = {
+      {"modules", {make_sequential}},
       {"shortcut", {make_cifar_resnet}},
       {"stem", {make_resnet}},
       {"hidden", {make_mlp}},
@@ -305,7 +308,9 @@ void check_maximum(const Config& config, const BatchSpec& spec) {
 std::string readers_of(const BatchSpec& spec) {
   std::vector<std::string> names;
   for (const ModelRow& row : kModels)
-    if (reads(row.family, spec)) names.emplace_back(row.name);
+    if (reads(row.family, spec) ||
+        (row.name == std::string_view(kSequential) && spec.kind != BatchSpec::Kind::graph))
+      names.emplace_back(row.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -317,10 +322,17 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-Family family_of(const std::string& model) { return model_row(model).family; }
+Family family_of(const ModelConfig& model) {
+  return model.name == kSequential ? family_of_modules(model.modules)
+                                   : model_row(model.name).family;
+}
 
-bool network_reads(const std::string& model, const std::string& key) {
-  const ModelMaker make = model_row(model).make;
+bool network_reads(const ModelConfig& model, const std::string& key) {
+  const ModelMaker make = model_row(model.name).make;
+  if (make == make_sequential) {
+    if (key == "checkpointing") return modules_have_blocks(model.modules);
+    return key == "modules" || (key == "vocab_size" && family_of(model) != Family::images);
+  }
   for (const auto& [name, makers] : key_rows())
     if (key == name) return std::find(makers.begin(), makers.end(), make) != makers.end();
   FRUGAL_ASSERT(false);  // a key of the table without a row here
@@ -330,7 +342,8 @@ bool network_reads(const std::string& model, const std::string& key) {
 void resolve_model(Config& config, const BatchSpec& spec) {
   ModelConfig& model = config.model;
   const std::string& data = config.data.name;
-  if (!reads(family_of(model.name), spec))
+  const bool sequential = model.name == kSequential && spec.kind != BatchSpec::Kind::graph;
+  if (!sequential && !reads(family_of(model), spec))
     throw ConfigError("model.name",
                       fmt::format("expected a network for the data {}, one of {}; got "
                                   "{}",
@@ -365,6 +378,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                         fmt::format("expected at least data.max_length, {}, got {}", spec.sample[0],
                                     *model.max_positions));
   }
+  if (sequential) check_sequential(model, spec);
 }
 
 ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {

@@ -10,16 +10,18 @@
 
 namespace frugal::apps {
 
+constexpr const char* kSequential = "sequential";  // the network that model.modules lists
+
 std::vector<std::string> model_names();
 
 // What a network reads: images; sequences, as a whole (encoder) or up to each token (decoder);
 // graphs.
 enum class Family : uint8_t { images, encoder, decoder, graph };
-Family family_of(const std::string& model);
+Family family_of(const ModelConfig& model);
 
 // Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it
 // have blocks? REQUIRES: a key that only some networks read.
-bool network_reads(const std::string& model, const std::string& key);
+bool network_reads(const ModelConfig& model, const std::string& key);
 
 // Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
 // Errors (ConfigError): values that do not fit the data; a network for other data.

@@ -73,7 +73,8 @@ std::vector<std::string> names() {
 
 bool is_stream(const std::string& name) { return name == "tiny_shakespeare" || name == "text"; }
 bool hides_tokens(const Config& config) {
-  return is_stream(config.data.name) && family_of(config.model.name) == Family::encoder;
+  return is_stream(config.data.name) && config.model.name != kSequential &&
+         family_of(config.model) == Family::encoder;
 }
 
 void check(const Config& config) {
@@ -131,7 +132,7 @@ BatchSpec spec_of(const Config& config) {
   spec.sample = {config.data.max_length};
   if (config.data.name == "random_tokens") {
     spec.vocabulary = config.model.vocab_size.value_or(kUsualVocabulary);
-    spec.target_of_each_token = family_of(config.model.name) == Family::decoder;
+    spec.target_of_each_token = family_of(config.model) == Family::decoder;
     spec.classes = spec.target_of_each_token ? spec.vocabulary : config.data.classes.value_or(2);
     if (!spec.target_of_each_token) spec.token_extras = {kMask, kTypes};
   } else if (is_stream(config.data.name)) {

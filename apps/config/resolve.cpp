@@ -51,7 +51,7 @@ void resolve(Config& config) {
   if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
     config.compression.slice_bytes =
         compress::defaults_on(Device::parse(config.run.device)).slice_bytes;
-  if (family_of(config.model.name) == Family::graph && config.data.sampler == "full" &&
+  if (family_of(config.model) == Family::graph && config.data.sampler == "full" &&
       (config.compression.track_interval > 0 || config.compression.guard > 0))
     throw ConfigError("compression.advanced.track_interval",
                       "expected 0, as the guard, with the data.sampler full: batches are all the "

@@ -50,7 +50,7 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.guard = c.guard;
   options.least_bits = static_cast<double>(c.guard_min_bits);
-  if (family_of(config.model.name) == Family::graph) {
+  if (family_of(config.model) == Family::graph) {
     options.batch = config.train.gradient_accumulation;
     options.other = batches_apart(config);
   }
@@ -70,7 +70,7 @@ MetaRun meta_run(const Config& config) {
     run.tracked = [tracked](int64_t samples) {
       return tracked->other != nullptr ? samples : tracked->held(samples);
     };
-  run.has_blocks = family_of(config.model.name) != Family::graph;
+  run.has_blocks = family_of(config.model) != Family::graph;
   run.evaluates_outputs = needs_output(spec);
   run.gradient_accumulation = config.train.gradient_accumulation;
   run.label_smoothing = config.train.label_smoothing;
