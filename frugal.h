@@ -72,6 +72,7 @@
 #include "models/resnet.h"
 #include "models/resnet_cifar.h"
 #include "models/sage.h"
+#include "models/sequential_parts.h"
 #include "models/state.h"
 #include "models/swin.h"
 #include "models/transformer_layers.h"

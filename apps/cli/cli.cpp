@@ -78,8 +78,12 @@ void add_grad(CLI::App& app) {
 
 void add_plan(CLI::App& app) {
   static PlanArguments a;
-  CLI::App* sub = command(app, "plan", "How tensors are kept within compression.memory_budget");
+  CLI::App* sub = command(
+      app, "plan", "Which preset fits the memory, and the plan of compression.memory_budget");
   sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sub->add_option("--memory", a.memory,
+                  "What tensors may take, such as \"2 GiB\", instead of the free memory")
+      ->type_name("BYTES");
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print the plan as JSON");
   sub->callback([] { plan_command(a); });

@@ -5,6 +5,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/config/config_table.h"
+#include "core/quoted.h"
 
 namespace frugal::apps {
 namespace {
@@ -23,7 +24,7 @@ std::string differences(const std::vector<std::string>& names, const std::vector
       std::vector<std::string> row = {section.path(field)};
       for (const Config& config : configs) {
         const Json value = field.get(config);
-        row.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+        row.push_back(value.is_string() ? value.get<std::string>() : printable(value.dump(), 40));
       }
       rows.push_back(row);
     }

@@ -1,27 +1,50 @@
 #include <chrono>
 #include <cstdio>
+#include <optional>
+#include <regex>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
+#include "apps/cli/recommend.h"
 #include "apps/cli/report.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
+#include "core/quoted.h"
+#include "train/bytes.h"
 #include "train/planner.h"
 
 namespace frugal::apps {
+namespace {
+
+int64_t bytes_of_memory(const std::string& text) {
+  if (!std::regex_match(text.substr(0, 64), std::regex(kBytesPattern)))
+    throw ConfigError(
+        "", fmt::format("--memory: expected bytes such as \"2 GiB\", got {}", in_quotes(text)));
+  return parse_bytes(text, "--memory");
+}
+
+}  // namespace
 
 void plan_command(const PlanArguments& arguments) {
   using compress::AdaptivePolicy;
   Config config = load_config(arguments.config, arguments.sets);
+  std::optional<int64_t> memory;
+  if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);
+  const bool has_budget = !config.compression.memory_budget.empty();
+  std::optional<Recommendation> found;
+  // A plan for a GPU says enough where its memory is not given.
+  if (!has_budget || memory || config.run.device != "cuda" || config.run.memory_limit > 0)
+    found = recommend(config, memory);
   resolve(config);
   set_up_threads(config.run);
-  if (config.compression.policy != "budget")
-    throw ConfigError(
-        "compression.memory_budget",
-        "expected a budget to plan for, such as --set 'compression.memory_budget=2 "
-        "GiB' or 1/6; without one `frugal bench step CONFIG --set device=meta` counts "
-        "the memory of a step at each level");
+  if (config.compression.policy != "budget") {
+    if (arguments.json)
+      std::printf("%s\n", Json({{"recommended", to_json(*found)}}).dump(2).c_str());
+    else
+      std::printf("%s", text_of(*found).c_str());
+    return;
+  }
   const auto begin = std::chrono::steady_clock::now();
   const Planner planner(planner_options(config));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -47,6 +70,7 @@ void plan_command(const PlanArguments& arguments) {
     report["plan_seconds"] = took.count();
     report["meta_steps"] = planner.meta_steps();
     report["plan"] = tensors;
+    if (found) report["recommended"] = to_json(*found);
     std::printf("%s\n", report.dump(2).c_str());
     return;
   }
@@ -69,6 +93,7 @@ void plan_command(const PlanArguments& arguments) {
                 static_cast<unsigned long long>(planned.plan.moved));
   std::printf("%lld steps on meta, %.2f s\n", static_cast<long long>(planner.meta_steps()),
               took.count());
+  if (found) std::printf("%s", text_of(*found).c_str());
 }
 
 }  // namespace frugal::apps

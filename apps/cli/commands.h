@@ -61,9 +61,11 @@ struct ExportArguments {
 };
 void export_command(const ExportArguments& arguments);
 
-// How each saved tensor would be kept within CONFIG's memory_budget, before anything is measured.
+// Which preset fits the memory at hand (`memory`, such as "2 GiB", or what the machine has free);
+// and with a memory_budget how each saved tensor would be kept within it, before anything is
+// measured.
 struct PlanArguments {
-  std::string config;
+  std::string config, memory;
   std::vector<std::string> sets;
   bool json = false;
 };

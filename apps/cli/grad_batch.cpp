@@ -1,6 +1,7 @@
 #include "apps/cli/grad_batch.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/quoted.h"
 #include "ops/dense/copy.h"
@@ -115,6 +116,21 @@ int64_t rows_of(const SafetensorsFile& weights, std::string_view ending) {
   return rows;
 }
 
+// The rows of the last of a sequential network's parameters "3.weight", "4.0.weight", ... of two
+// axes; with `first` of "0.weight" alone. 0: there is none.
+int64_t rows_by_position(const SafetensorsFile& weights, bool first) {
+  int64_t rows = 0, last = -1;
+  for (const std::string& name : weights.names()) {
+    const Shape& shape = weights.info(name).shape;
+    if (shape.dim() != 2 || (first && name != "0.weight")) continue;
+    const int64_t at = std::strtoll(name.c_str(), nullptr, 10);
+    if (at < last) continue;
+    last = at;
+    rows = shape[0];
+  }
+  return rows;
+}
+
 }  // namespace
 
 Batch read_grad_batch(const std::string& path, Family family) {
@@ -141,7 +157,9 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
     spec.sample = {batch.input.size(1)};
     spec.target_of_each_token = batch.target.defined() && batch.target.dim() == 2;
     spec.vocabulary =
-        std::max(rows_of(weights, "word_embeddings.weight"), rows_of(weights, "wte.weight"));
+        model.name == kSequential
+            ? rows_by_position(weights, true)
+            : std::max(rows_of(weights, "word_embeddings.weight"), rows_of(weights, "wte.weight"));
     FRUGAL_CHECK(spec.vocabulary > 0, "[grad] expected a token embedding [vocabulary, width] in {}",
                  weights.path());
     if (!model.vocab_size) model.vocab_size = spec.vocabulary;
@@ -157,7 +175,9 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
   }
   if (!model.num_classes) {
     const int64_t classifier = rows_of(weights, "classifier.weight");
-    model.num_classes = classifier > 0 ? classifier : rows_of(weights, "weight");
+    model.num_classes = model.name == kSequential ? rows_by_position(weights, false)
+                        : classifier > 0          ? classifier
+                                                  : rows_of(weights, "weight");
     FRUGAL_CHECK(*model.num_classes > 0,
                  "[grad] expected a classifier's weight [classes, features] in {}", weights.path());
   }

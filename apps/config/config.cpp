@@ -9,6 +9,7 @@
 #include "apps/config/config_table.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/nearest.h"
+#include "apps/config/sequential_config.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
 #include "data/fetch/sources.h"
@@ -153,6 +154,7 @@ Config parse_config(const Json& given) {
   if (!given.is_object())
     throw ConfigError("", fmt::format("expected an object of sections, got {}", given.type_name()));
   Json document = given;
+  expand_preset(document);
   expand_level(document);
   const auto& sections = config_sections();
   for (const auto& [key, value] : document.items()) {
@@ -205,12 +207,18 @@ void apply_set(Json& document, const std::string& text) {
   const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
   Json* node = &document;
   std::stringstream parts(with_dots(path));
-  for (std::string part; std::getline(parts, part, '.');) {
+  bool in_list = false;
+  std::string above;  // the part before
+  for (std::string part; std::getline(parts, part, '.'); above = part) {
     if (node->is_array()) {
       node = &element(*node, part, path);
       if (node->is_string() && !parts.eof()) *node = Json({{node->get<std::string>(), nullptr}});
+      in_list = true;
       continue;
     }
+    // A layer's value that stands for its first key: {"dropout": 0.1}.
+    const std::string first = in_list && !node->is_object() ? first_key_of(above) : "";
+    if (!first.empty() && !node->is_null()) *node = Json({{first, *node}});
     if (!node->is_object()) unknown(path);
     node = &(*node)[part];
     if (node->is_null() && !parts.eof()) *node = Json::object();
@@ -231,7 +239,9 @@ std::string level_set_by(const std::string& set) {
 
 void apply_sets(Json& document, const std::vector<std::string>& sets) {
   for (const std::string& set : sets)
-    if (const std::string level = level_set_by(set); !level.empty())
+    if (set.starts_with("compression.preset=") && !set.ends_with("=null"))
+      remove_keys_of_presets(document);
+    else if (const std::string level = level_set_by(set); !level.empty())
       remove_keys_of_levels(document, level);
   for (const std::string& set : sets) apply_set(document, set);
 }

@@ -416,6 +416,17 @@ Section compression() {
   level.get = [](const Config&) { return Json(nullptr); };
   level.set = [](Config&, const Json&) {};
   level.reader = every_run();
+  // The same of a preset.
+  std::vector<std::string> names;
+  Field preset = level;
+  preset.key = "preset";
+  preset.doc = "A set of the other keys, chosen by measured accuracy and memory; null: none.";
+  for (const Preset& each : presets()) {
+    names.emplace_back(each.name);
+    preset.doc += fmt::format(" {}: {}.", each.name, each.what);
+  }
+  preset.doc += " Keys beside it stay as they are given.";
+  preset.schema = or_null(choice(names));
   Field policy = field(
       s, "policy", &C::policy, choice({"gact", "actnn", "acgc"}),
       "Who decides how each tensor is kept. gact: one width, or widths by measured sensitivity. "
@@ -446,7 +457,7 @@ Section compression() {
             [](const Config& c) {
               return c.compression.policy == "gact" || c.compression.policy == "budget";
             }}),
-       std::move(policy), std::move(level),
+       std::move(policy), std::move(preset), std::move(level),
        field(s, "recipes", &C::recipes, boolean(),
              "Rebuild cheap tensors from what is kept anyway, instead of keeping them.",
              {"policies gact and acgc, and actnn without products_only",

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "apps/config/config_error.h"
+#include "apps/config/nearest.h"
 #include "compress/policies/levels.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
@@ -13,6 +14,9 @@ namespace frugal::apps {
 namespace {
 
 constexpr const char* kLevel = "compression.level";
+constexpr const char* kPreset = "compression.preset";
+constexpr const char* kPolicy = "compression.policy";
+constexpr const char* kBudget = "compression.memory_budget";
 constexpr const char* kBits = "compression.bits";
 constexpr const char* kCheckpointing = "train.checkpointing";
 constexpr const char* kFlags[] = {"compression.gact.adaptive", "compression.actnn.adaptive",
@@ -142,9 +146,75 @@ void expand_level(Json& document) {
 }
 
 void remove_keys_of_levels(Json& document, const std::string& level) {
+  remove(document, kPreset);
   remove(document, kBits);
   for (const char* flag : kFlags) remove(document, flag);
   if (level.starts_with("CB")) remove(document, kCheckpointing);
+}
+
+const std::vector<Preset>& presets() {
+  const auto packed = [](double bits) {
+    return std::vector<std::pair<std::string, Json>>{{kPolicy, "gact"},
+                                                     {kBits, bits},
+                                                     {"compression.gact.adaptive", true},
+                                                     {"compression.recipes", true},
+                                                     {"compression.entropy", true}};
+  };
+  static const std::vector<Preset> all = {
+      {"lossless",
+       "no change of results",
+       {{kPolicy, "gact"}, {kBits, 0}, {"compression.recipes", true}}},
+      {"safe", "no loss of accuracy in our tables", packed(4)},
+      {"small", "less memory, with little or no loss of accuracy", packed(3)},
+      {"smallest", "the least memory, with a loss of accuracy where data are hard", packed(2)},
+  };
+  return all;
+}
+
+void expand_preset(Json& document) {
+  const Json* given = value_at(document, kPreset);
+  if (given == nullptr || !given->is_string()) return;
+  const std::string written = given->get<std::string>();
+  const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
+    return data::same_name(preset.name, written);
+  });
+  if (found == presets().end()) {
+    std::vector<std::string> names;
+    for (const Preset& preset : presets()) names.emplace_back(preset.name);
+    throw ConfigError(kPreset,
+                      fmt::format("expected one of {}, or null, got {}; the nearest is '{}'",
+                                  fmt::join(names, ", "), in_quotes(written),
+                                  nearest_name(printable(written), names)));
+  }
+  for (const char* other : {kLevel, kBudget}) {
+    const Json* value = value_at(document, other);
+    if (value != nullptr && value->is_string() && *value != "")
+      throw ConfigError(kPreset, fmt::format("expected null with {}, which chooses widths, too; "
+                                             "got {}",
+                                             other, found->name));
+  }
+  for (const auto& [path, value] : found->keys) {
+    const Json* own = value_at(document, path);
+    if (own == nullptr) {
+      put(document, path, value);
+    } else if (path == kPolicy && own->is_string() &&
+               !data::same_name(own->get<std::string>(), "gact")) {
+      throw ConfigError(path, fmt::format("expected gact with compression.preset {}, got {}",
+                                          found->name, own->dump()));
+    } else if (path == kBits && own->is_number() && (*own == 0) != (value == 0)) {
+      throw ConfigError(path,
+                        fmt::format("expected {} with compression.preset {}, got {}",
+                                    value == 0 ? "0" : "at least 1", found->name, own->dump()));
+    }
+  }
+  remove(document, kPreset);
+}
+
+void remove_keys_of_presets(Json& document) {
+  for (const Preset& preset : presets())
+    for (const auto& each : preset.keys) remove(document, each.first);
+  for (const char* flag : kFlags) remove(document, flag);
+  for (const char* other : {kLevel, kBudget, kPreset}) remove(document, other);
 }
 
 bool has_adaptive_widths(const CompressionConfig& config) {

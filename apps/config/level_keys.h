@@ -1,5 +1,5 @@
-// The levels of the papers, as names for sets of other keys; and the keys' spellings of earlier
-// versions, which errors answer with the present ones.
+// Names for sets of other keys: the levels of the papers, and the presets, chosen by our tables;
+// and the keys' spellings of earlier versions, which errors answer with the present ones.
 #pragma once
 #include <string>
 #include <utility>
@@ -21,8 +21,26 @@ std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& polic
 // activations to a file, without compression.offload.
 void expand_level(Json& document);
 
-// Removes from a document what a level would set, so that a level chosen later counts.
+// Removes from a document what a level would set, and a preset, so that a level chosen later
+// counts.
 void remove_keys_of_levels(Json& document, const std::string& level);
+
+// Presets, from no change of results to the least memory.
+struct Preset {
+  const char* name;
+  const char* what;  // what it is for, in a few words
+  std::vector<std::pair<std::string, Json>> keys;
+};
+const std::vector<Preset>& presets();
+
+// Replaces compression.preset of a document by the keys that it sets. A key that the document gives
+// itself stays. Errors (ConfigError): an unknown preset; bits of another kind (whole or packed); a
+// level, a memory budget or another policy beside it.
+void expand_preset(Json& document);
+
+// Removes from a document what a preset would set or contradict, so that a preset chosen later
+// counts.
+void remove_keys_of_presets(Json& document);
 
 // Fills level, bits and average_bits from the keys that users write.
 void name_level(CompressionConfig& config);

@@ -111,7 +111,7 @@ struct Layer {
   Json values;       // every key
   bool is_short = false;
 
-  std::string path_of(const char* key) const { return is_short ? path : path + "." + key; }
+  std::string path_of(const char* key) const;
   [[noreturn]] void fail(const char* key, const std::string& what) const {
     throw ConfigError(key == nullptr ? path : path_of(key), what);
   }
@@ -145,6 +145,10 @@ struct Entry {
 };
 
 const std::vector<Entry>& entries();
+
+std::string Layer::path_of(const char* key) const {
+  return is_short && entry->keys[0].name == key ? path : path + "." + key;
+}
 
 const Entry* find_entry(const std::string& name) {
   for (const Entry& entry : entries())
@@ -200,22 +204,19 @@ Layer read_layer(const Json& given, const std::string& place) {
       }
       layer.values[key] = value;
     }
-    for (const Key& key : keys)
-      if (key.required && !own.contains(key.name))
-        throw ConfigError(layer.path + "." + key.name,
-                          fmt::format("expected {}, got none", describe_schema(key.schema)));
   } else if (!own.is_null()) {
     if (keys.empty())
       throw ConfigError(layer.path,
                         fmt::format("expected no value, got {}", printable(own.dump())));
-    layer.is_short = true;
     layer.values[keys[0].name] = own;
   }
-  if (own.is_null())
-    for (const Key& key : keys)
-      if (key.required)
-        throw ConfigError(layer.path + "." + key.name,
-                          fmt::format("expected {}, got none", describe_schema(key.schema)));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const bool there = own.is_object() ? own.contains(keys[i].name) : i == 0 && !own.is_null();
+    if (keys[i].required && !there)
+      throw ConfigError(layer.path + "." + keys[i].name,
+                        fmt::format("expected {}, got none", describe_schema(keys[i].schema)));
+  }
+  layer.is_short = !own.is_object() && !own.is_null();
   return layer;
 }
 
@@ -778,6 +779,11 @@ Json modules_schema() {
   schema["minItems"] = 0;
   schema["maxItems"] = kMostModules;
   return schema;
+}
+
+std::string first_key_of(const std::string& layer) {
+  const Entry* entry = find_entry(layer);
+  return entry == nullptr || entry->keys.empty() ? "" : entry->keys[0].name;
 }
 
 void check_modules(const Json& modules, const std::string& path) {

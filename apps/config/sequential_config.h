@@ -17,6 +17,9 @@ namespace frugal::apps {
 
 Json modules_schema();  // of the list, for validation and editors
 
+// The key that a value stands for, "p" of "dropout"; empty: an unknown layer, or one without keys.
+std::string first_key_of(const std::string& layer);
+
 // Names, keys and values. Errors: an unknown layer or key, a key that is missing, a value out of
 // range, an empty list within a list, lists too deep or too long.
 void check_modules(const Json& modules, const std::string& path);

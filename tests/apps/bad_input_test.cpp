@@ -85,7 +85,7 @@ TEST_CASE_FIXTURE(BadInput, "configuration") {
 TEST_CASE_FIXTURE(BadInput, "--set takes one value, before CONFIG as after it") {
   const std::string steps = " --set train.steps=1 ";
   CHECK(frugal("train" + steps + config).status == 0);
-  check_fails(frugal("plan" + steps + config), 2, {"expected a budget to plan for"});
+  CHECK(frugal("plan" + steps + config).status == 0);
   const std::string weights = folder / "run/checkpoint/last.safetensors";
   REQUIRE(frugal("train" + steps + config + " --out " + folder / "run").status == 0);
   CHECK(frugal("eval --checkpoint " + weights + steps + config).status == 0);

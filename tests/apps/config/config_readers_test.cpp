@@ -46,6 +46,7 @@ const std::map<std::string, Row>& rows() {
                                  cuda = {"device=cuda"};
   static const std::map<std::string, Row> all = {
       {"model.in_channels", {3, images, gcn}},
+      {"model.modules", {{"flatten"}, {"model.name=sequential"}, images}},
       {"model.shortcut", {"B", images, mlp}},
       {"model.stem", {"cifar", {"model.name=resnet18"}, images}},
       {"model.hidden", {{3}, mlp, images}},

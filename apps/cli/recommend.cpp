@@ -1,0 +1,141 @@
+#include "apps/cli/recommend.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "apps/cli/report.h"
+#include "apps/config/level_keys.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/resolve.h"
+#include "apps/config/train_options.h"
+#include "train/bytes.h"
+#include "train/meta_step.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr int64_t kProgram = int64_t{64} << 20, kShareOfProgram = 16;
+
+// A number of bytes in a file of the system; 0: there is none.
+int64_t bytes_in(const char* path) {
+  std::ifstream file(path);
+  int64_t bytes = 0;
+  return file >> bytes ? bytes : 0;
+}
+
+std::string set_text(const Recommendation& found) {
+  return "--set compression.preset=" + found.preset +
+         (found.test_batch ? fmt::format(" --set data.test_batch_size={}", *found.test_batch) : "");
+}
+
+std::string reason(const Recommendation& found) {
+  const auto& row =
+      *std::find_if(found.rows.begin(), found.rows.end(),
+                    [&](const Recommendation::Row& each) { return each.preset == found.preset; });
+  const std::string memory = fmt::format("{} ({})", readable_bytes(found.memory), found.from);
+  if (found.fits)
+    return fmt::format("{}: its peak, {}, fits into {}", row.what, readable_bytes(row.peak),
+                       memory);
+  return fmt::format(
+      "no preset fits into {}: a step of this one takes {}{}. A smaller data.batch_size or "
+      "train.checkpointing=true takes less",
+      memory, readable_bytes(row.peak),
+      row.peak <= found.memory ? ", but evaluations take more" : ", the least");
+}
+
+// The text in lines of at most 80 columns.
+std::string wrapped(const std::string& text) {
+  std::istringstream words(text);
+  std::string all, line;
+  for (std::string word; words >> word; line += (line.empty() ? "" : " ") + word)
+    if (line.size() + 1 + word.size() > 80) {
+      all += line + "\n";
+      line.clear();
+    }
+  return all + line;
+}
+
+}  // namespace
+
+int64_t free_memory() {
+  std::ifstream file("/proc/meminfo");
+  int64_t bytes = 0;
+  for (std::string word; file >> word;)
+    if (word == "MemAvailable:") {
+      file >> bytes;
+      bytes *= 1024;
+      break;
+    }
+  const int64_t limit = bytes_in("/sys/fs/cgroup/memory.max");
+  if (limit > 0)
+    bytes =
+        std::min(bytes, std::max<int64_t>(limit - bytes_in("/sys/fs/cgroup/memory.current"), 0));
+  return bytes;
+}
+
+Recommendation recommend(const Config& config, std::optional<int64_t> memory) {
+  Recommendation found;
+  if (memory) {
+    found.memory = *memory;
+    found.from = "--memory";
+  } else if (config.run.memory_limit > 0) {
+    found.memory = config.run.memory_limit;
+    found.from = "memory_limit";
+  } else {
+    const int64_t free = free_memory();
+    if (config.run.device == "cuda" || free == 0)
+      throw ConfigError("", fmt::format("--memory: expected the memory of the {}, such as --memory "
+                                        "\"24 GiB\"",
+                                        config.run.device == "cuda" ? "GPU" : "machine"));
+    found.memory = std::max<int64_t>(free - free / kShareOfProgram - kProgram, 0);
+    found.from = "free memory";
+  }
+  const Json document = to_json(config);
+  for (const Preset& preset : presets()) {
+    Json own = document;
+    apply_sets(own, {fmt::format("compression.preset={}", preset.name)});
+    Config with = parse_config(own);
+    resolve(with);
+    with.compression.entropy = false;  // what it saves depends on values, and meta has none
+    MetaStep meta(meta_run(with), with.data.batch_size);
+    const auto policy = make_draft_policy(with.compression, static_cast<uint64_t>(with.run.seed));
+    const StepMemory step =
+        meta.step(policy.get(), with.data.batch_size, checkpointed_blocks(with.train));
+    found.rows.push_back({preset.name, preset.what, step.saved(), step.peak});
+    // An evaluation packs nothing. It takes less with a smaller batch.
+    int64_t test_batch = with.data.test_batch_size;
+    while (test_batch > 1 && meta.evaluation(test_batch) > found.memory) test_batch /= 2;
+    const bool fits = step.peak <= found.memory && meta.evaluation(test_batch) <= found.memory;
+    if (!fits || found.fits) continue;
+    found.fits = true;
+    found.preset = preset.name;
+    if (test_batch < with.data.test_batch_size) found.test_batch = test_batch;
+  }
+  if (!found.fits)  // the lowest peak; of equal ones the first
+    found.preset =
+        std::min_element(found.rows.begin(), found.rows.end(), [](const auto& a, const auto& b) {
+          return a.peak < b.peak;
+        })->preset;
+  return found;
+}
+
+std::string text_of(const Recommendation& found) {
+  std::vector<std::vector<std::string>> rows = {{"preset", "activations", "peak"}};
+  for (const Recommendation::Row& row : found.rows)
+    rows.push_back({row.preset, readable_bytes(row.activations), readable_bytes(row.peak)});
+  return table(rows) +
+         fmt::format("recommended: {}\n{}\n", set_text(found), wrapped(reason(found)));
+}
+
+Json to_json(const Recommendation& found) {
+  Json rows = Json::array();
+  for (const Recommendation::Row& row : found.rows)
+    rows.push_back(
+        {{"preset", row.preset}, {"activation_bytes", row.activations}, {"peak_bytes", row.peak}});
+  return {{"preset", found.preset},  {"fits", found.fits},           {"set", set_text(found)},
+          {"reason", reason(found)}, {"memory_bytes", found.memory}, {"memory_from", found.from},
+          {"presets", rows}};
+}
+
+}  // namespace frugal::apps

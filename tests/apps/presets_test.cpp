@@ -1,0 +1,150 @@
+// Presets: names for sets of keys, and `frugal plan`, which recommends one.
+#include <doctest/doctest.h>
+
+#include "apps/cli/recommend.h"
+#include "apps/config/level_keys.h"
+#include "apps/config/resolve.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+std::string complaint(const std::string& compression) {
+  try {
+    parse_config(Json::parse(fmt::format(R"({{"compression": {}}})", compression)));
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+constexpr const char* kFile = R"({"model": {"name": "resnet20"}, "data": {"name": "random"},
+    "compression": {"bits": 8, "policy": "actnn", "level": null, "recipes": false}})";
+
+}  // namespace
+
+TEST_CASE("a preset is a set of other keys, and keys beside it stay") {
+  const auto keys = [](const std::string& compression) {
+    const Config c =
+        parse_config(Json::parse(fmt::format(R"({{"compression": {}}})", compression)));
+    CHECK(to_json(parse_config(to_json(c))) == to_json(c));
+    CHECK(to_json(c)["compression"]["preset"].is_null());
+    return c.compression;
+  };
+  for (const auto& [name, bits, entropy] :
+       std::initializer_list<std::tuple<const char*, int, bool>>{
+           {"lossless", 0, false}, {"safe", 4, true}, {"small", 3, true}, {"smallest", 2, true}}) {
+    const CompressionConfig c = keys(fmt::format(R"({{"preset": "{}"}})", name));
+    CHECK(c.width == bits);
+    CHECK(c.entropy == entropy);
+    CHECK(has_adaptive_widths(c) == (bits > 0));
+    CHECK(c.recipes);
+  }
+  CHECK(keys(R"({"preset": "Small", "bits": 2.5, "entropy": false})").width == 2.5);
+  CHECK_FALSE(keys(R"({"preset": "small", "bits": 2.5, "entropy": false})").entropy);
+  CHECK(keys(R"({"preset": null})").width == 4);
+}
+
+TEST_CASE("what contradicts a preset is an error") {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"preset": "smal"})",
+       "compression.preset: expected one of lossless, safe, small, smalle"},
+      {R"({"preset": "smal"})", "the nearest is 'small'"},
+      {R"({"preset": 3})", "compression.preset: expected one of"},
+      {R"({"preset": "small", "level": "L1"})",
+       "compression.preset: expected null with compression.l"},
+      {R"({"preset": "small", "memory_budget": "1/4"})",
+       "expected null with compression.memory_budg"},
+      {R"({"preset": "small", "policy": "acgc"})", "compression.policy: expected gact with"},
+      {R"({"preset": "small", "bits": 0})", "compression.bits: expected at least 1 with"},
+      {R"({"preset": "lossless", "bits": 4})", "compression.bits: expected 0 with"},
+  };
+  for (const auto& [text, what] : rows) {
+    const std::string said = complaint(text);
+    CHECK_MESSAGE(said.find(what) != std::string::npos, text, ": ", said);
+  }
+}
+
+TEST_CASE("--set with a preset replaces what the file says, and other --set stay") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kFile);
+  const auto load = [&](const std::vector<std::string>& sets) {
+    return load_config(folder / "c.json", sets).compression;
+  };
+  const CompressionConfig c = load({"compression.preset=small"});
+  CHECK(c.policy == "gact");
+  CHECK(c.width == 3);
+  CHECK(c.recipes);
+  CHECK(c.entropy);
+  CHECK(load({"compression.bits=5", "compression.preset=small"}).width == 5);
+  CHECK(load({"compression.preset=null"}).width == 8);
+  write_file(folder / "c.json", R"({"compression": {"preset": "small"}})");
+  CHECK(load({}).width == 3);
+  CHECK(load({"compression.level=L1.1"}).width == 8);
+  CHECK_FALSE(load({"compression.level=L1.1"}).entropy);
+  write_file(folder / "c.json", R"({"compression": {"memory_budget": "1/4"}})");
+  CHECK(load({"compression.preset=lossless"}).memory_budget.empty());
+}
+
+TEST_CASE("the first preset that fits is recommended, and evaluations are made to fit") {
+  Config small = parse_config(
+      Json::parse(R"({"data": {"name": "random", "batch_size": 32, "test_batch_size": 256}})"));
+  const auto of = [&](int64_t memory) { return recommend(small, memory); };
+  const Recommendation all = of(int64_t{1} << 40);
+  REQUIRE(all.rows.size() == 4);
+  CHECK(all.preset == "lossless");
+  CHECK(all.fits);
+  CHECK_FALSE(all.test_batch);
+  CHECK(all.from == "--memory");
+  for (size_t i = 0; i + 1 < all.rows.size(); ++i) {
+    CHECK(all.rows[i].activations > all.rows[i + 1].activations);
+    CHECK(all.rows[i].peak >= all.rows[i + 1].peak);
+  }
+  const Recommendation less = of(all.rows[0].peak - 1);
+  CHECK(less.preset == "safe");
+  CHECK(less.fits);
+  const Recommendation tight = of(all.rows[1].peak);
+  CHECK(tight.preset == "safe");
+  REQUIRE(tight.test_batch);
+  CHECK(*tight.test_batch < 256);
+  const Recommendation none = of(1 << 20);
+  CHECK_FALSE(none.fits);
+  CHECK(text_of(none).find("no preset fits into 1.0 MiB (--memory)") != std::string::npos);
+  small.run.memory_limit = int64_t{1} << 40;
+  CHECK(recommend(small, std::nullopt).from == "memory_limit");
+  small.run.memory_limit = 0;
+  CHECK(free_memory() > 0);
+  CHECK(recommend(small, std::nullopt).from == "free memory");
+  small.run.device = "cuda";
+  CHECK_THROWS_WITH_AS(recommend(small, std::nullopt), doctest::Contains("--memory: expected"),
+                       ConfigError);
+}
+
+TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kFile);
+  const std::string plan = "plan " + folder / "c.json";
+  const Ran ran = frugal(plan + " --memory '60 MiB'");
+  CHECK_MESSAGE(ran.status == 0, ran.err);
+  CHECK(ran.out.find("recommended: --set compression.preset=safe") != std::string::npos);
+  const Ran none = frugal(plan + " --memory '5 MiB'");
+  CHECK(none.out.find("no preset fits into 5.0 MiB (--memory)") != std::string::npos);
+  std::istringstream lines(ran.out + none.out);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
+  const Json found = Json::parse(frugal(plan + " --memory 5TiB --json").out).at("recommended");
+  CHECK(found["set"] == "--set compression.preset=lossless");
+  CHECK(found["presets"].size() == 4);
+  const Ran planned = frugal(plan +
+                             " --set compression.policy=gact --set "
+                             "compression.memory_budget=1/3 --set compression.recipes=true");
+  CHECK_MESSAGE(planned.status == 0, planned.err);
+  CHECK(planned.out.find("bits on average") != std::string::npos);
+  CHECK(planned.out.find("recommended: --set") != std::string::npos);
+  for (const char* wrong : {"much", "-1", "5 Mi", "99999999 TiB"}) {
+    const Ran failed = frugal(plan + " --memory='" + wrong + "'");
+    CHECK(failed.status == 2);
+    CHECK_MESSAGE(failed.err.find("--memory") != std::string::npos, failed.err);
+  }
+}
+
+}  // namespace frugal::apps
