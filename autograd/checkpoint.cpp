@@ -38,10 +38,16 @@ Variable checkpoint(const std::function<Variable(const Variables&)>& f, const Va
   if (!grad_enabled()) return f(inputs);
   const RngKey start = rng != nullptr ? rng->state() : RngKey{};
   Tensor output;
+  bool wanted = false;  // does anything in f need a gradient, or an input?
   {
+    const GradientProbe probe;
     NoGrad no_grad;
-    output = f(inputs).value();
+    const Variable y = f(inputs);
+    output = y.value();
+    wanted = probe.found() || y.requires_grad();
   }
+  for (const Variable& x : inputs) wanted = wanted || (x.defined() && x.requires_grad());
+  if (!wanted) return Variable(std::move(output));
   // f is not linear in its inputs. Batch statistics, relus and attention that are computed again
   // from rounded inputs would differ.
   std::vector<Save> saves;

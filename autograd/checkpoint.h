@@ -8,8 +8,9 @@
 
 namespace frugal {
 
-// f(inputs), which backward computes again. Inputs may be undefined. The result is recorded even if
-// no input needs a gradient, because parameters inside f may need one. If f draws from `rng`, the
+// f(inputs), which backward computes again. Inputs may be undefined. The result is recorded if an
+// input needs a gradient, or an op inside f got something that does, such as a parameter. Else
+// nothing is saved. If f draws from `rng`, the
 // recomputation draws the same numbers; afterwards `rng` is in the state that it had before.
 // Saves: the inputs, without loss, through the policy, which may move them. What the recomputation
 // saves is kept raw.

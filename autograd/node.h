@@ -37,6 +37,22 @@ struct Node {
 };
 
 std::vector<Edge> edges_to(const Variables& inputs);
+// While it lives, notes whether an op got an input that requires a gradient, also where gradients
+// are off.
+class GradientProbe {
+ public:
+  GradientProbe();
+  ~GradientProbe();
+  GradientProbe(const GradientProbe&) = delete;
+  GradientProbe& operator=(const GradientProbe&) = delete;
+  bool found() const { return found_; }
+
+ private:
+  friend bool recording(const Variables& inputs);
+  bool found_ = false;
+  GradientProbe* outer_;
+};
+
 std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const Tensor& output,
                                 const std::vector<Save>& saves, BackwardFn backward,
                                 ReplaySpec replay);

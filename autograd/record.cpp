@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "autograd/node.h"
 
@@ -9,6 +10,7 @@ namespace frugal {
 namespace {
 
 thread_local bool grad_mode = true;
+thread_local GradientProbe* probe = nullptr;
 std::atomic<uint64_t> next_node_number{1};
 
 }  // namespace
@@ -19,9 +21,18 @@ NoGrad::~NoGrad() { grad_mode = previous_; }
 EnableGrad::EnableGrad() : previous_(grad_mode) { grad_mode = true; }
 EnableGrad::~EnableGrad() { grad_mode = previous_; }
 
+GradientProbe::GradientProbe() : outer_(std::exchange(probe, this)) {}
+GradientProbe::~GradientProbe() {
+  probe = outer_;
+  if (outer_ != nullptr) outer_->found_ = outer_->found_ || found_;
+}
+
 bool recording(const Variables& inputs) {
-  return grad_mode && std::any_of(inputs.begin(), inputs.end(),
+  if (!grad_mode && probe == nullptr) return false;
+  const bool wanted = std::any_of(inputs.begin(), inputs.end(),
                                   [](const Variable& x) { return x.requires_grad(); });
+  if (probe != nullptr && wanted) probe->found_ = true;
+  return grad_mode && wanted;
 }
 
 Save save(const Variable& x) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/functions.h"
+#include "ops/dense/dropout.h"
 
 namespace frugal::models {
 
@@ -35,6 +36,20 @@ Variable drop(const Variable& x, double p, Context& context) {
   if (p == 0 || !context.training) return x;
   FRUGAL_CHECK(context.rng != nullptr, "[dropout] expected a random stream, got none");
   return dropout(x, p, context.rng->next());
+}
+
+Variable drop_samples(const Variable& x, double p, Context& context) {
+  if (p == 0 || !context.training) return x;
+  FRUGAL_CHECK(context.rng != nullptr, "[dropout] expected a random stream, got none");
+  CategoryScope scope(Category::activation);
+  Shape each = x.shape();
+  for (int axis = 1; axis < each.dim(); ++axis) each[axis] = 1;
+  const Tensor ones = Tensor::full(each, 1, x.dtype(), x.device());
+  return mul(x, Variable(ops::dropout(ones, p, context.rng->next())));
+}
+
+double depth_rate(double last, int64_t block, int64_t blocks) {
+  return last * static_cast<double>(block) / static_cast<double>(std::max<int64_t>(blocks - 1, 1));
 }
 
 }  // namespace frugal::models

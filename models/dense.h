@@ -42,5 +42,11 @@ std::shared_ptr<Dense> xavier_dense(Init& init, int64_t in, int64_t out);
 // Dropout with probability p in training; x itself otherwise, and if p is 0. Errors: no random
 // stream in training.
 Variable drop(const Variable& x, double p, Context& context);
+// Stochastic depth: the same for whole samples of a branch's output x [N, ...], which the others
+// scale by 1 / (1 - p). Ref: Huang et al. 2016.
+Variable drop_samples(const Variable& x, double p, Context& context);
+// Its probability in block `block` of `blocks`: it grows linearly from 0 at the first block to
+// `last` at the last one.
+double depth_rate(double last, int64_t block, int64_t blocks);
 
 }  // namespace frugal::models

@@ -26,14 +26,14 @@ class PartsNorm : public Module {
   }
 
   Variable forward_relu(const Variables& parts, Context& context) {
-    if (context.training && !recomputing() && batches_.raw() != nullptr) {
+    BatchNormOptions options;
+    options.training = norms_by_batch(context, weight_);
+    if (options.training && !recomputing() && batches_.raw() != nullptr) {
       ++*batches_.mut<int64_t>();
       batches_.bump_version();
     }
-    BatchNormOptions options;
-    options.training = context.training;
-    if (!context.training && !grad_enabled()) {
-      // Nothing is saved, so one norm of the whole does.
+    if (!options.training && !grad_enabled()) {
+      // Nothing is saved, so one norm of the whole concatenation suffices.
       const BatchNormStats all{running_mean_, running_var_};
       return batch_norm_relu(parts.size() == 1 ? parts[0] : concat(parts, -1), weight_, bias_, all,
                              options);

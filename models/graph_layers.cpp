@@ -177,6 +177,10 @@ void GraphNetwork::add_norms_and_head(Init& init, int64_t width) {
                             std::make_shared<Linear>(init, joined(width), options().num_classes));
 }
 
+std::string GraphNetwork::head_prefix() {
+  return joins() ? "lin." : fmt::format("convs.{}.", options().layers - 1);
+}
+
 Variable GraphNetwork::forward(Variable x, Context& context) {
   const GraphPtr graph = graph_of(x, context);
   NodeFeatures features = features_of(x, context, options().input_dropout);

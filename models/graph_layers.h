@@ -120,6 +120,7 @@ class GraphModule : public Module {
 class GraphNetwork : public GraphModule {
  public:
   Variable forward(Variable x, Context& context) override;
+  std::string head_prefix() override;
 
  protected:
   using GraphModule::GraphModule;

@@ -44,6 +44,10 @@ std::shared_ptr<Conv2d> conv_same(Init& init, int64_t in, int64_t out, int64_t k
   return std::make_shared<Conv2d>(init, in, out, kernel, options, false, weights);
 }
 
+bool norms_by_batch(const Context& context, const Variable& weight) {
+  return context.training && (weight.requires_grad() || !context.keeps_frozen_statistics);
+}
+
 BatchNorm2d::BatchNorm2d(Init& init, int64_t channels, double eps, double momentum)
     : eps_(eps),
       momentum_(momentum),
@@ -54,11 +58,12 @@ BatchNorm2d::BatchNorm2d(Init& init, int64_t channels, double eps, double moment
       batches_(register_buffer("num_batches_tracked", batch_counter(init))) {}
 
 BatchNormOptions BatchNorm2d::prepare(const Context& context) {
-  if (context.training && !recomputing() && batches_.raw() != nullptr) {
+  const bool training = norms_by_batch(context, weight_);
+  if (training && !recomputing() && batches_.raw() != nullptr) {
     ++*batches_.mut<int64_t>();
     batches_.bump_version();
   }
-  return {context.training, momentum_, eps_};
+  return {training, momentum_, eps_};
 }
 
 Variable BatchNorm2d::forward(Variable x, Context& context) {

@@ -38,6 +38,9 @@ class Conv2d : public Module {
 std::shared_ptr<Conv2d> conv_same(Init& init, int64_t in, int64_t out, int64_t kernel,
                                   int64_t stride, ConvInit weights, int64_t groups = 1);
 
+// Does a batch norm with this weight use, and move, the statistics of the batch?
+bool norms_by_batch(const Context& context, const Variable& weight);
+
 // [..., C] -> [..., C]. Parameters: weight, bias [C]; buffers: running_mean, running_var [C],
 // num_batches_tracked [] i64.
 class BatchNorm2d : public Module {

@@ -41,6 +41,17 @@ Device Module::device() const {
   return kCpu;
 }
 
+std::string Module::head_prefix() {
+  const std::vector<NamedParameter> all = parameters();
+  if (all.empty()) return "";
+  const std::string& last = all.back().name;
+  const std::string prefix = last.substr(0, last.rfind('.') + 1);
+  for (const NamedParameter& p : all)
+    if (!prefix.empty() && p.name == prefix + "weight" && p.parameter->value().dim() == 2)
+      return prefix;
+  return "";
+}
+
 void Module::zero_grad() {
   for (NamedParameter& p : parameters()) p.parameter->zero_grad();
 }

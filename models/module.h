@@ -27,6 +27,7 @@ struct Context {
   int64_t block = 0;         // of this pass, the next; counted where any is checkpointed
   Device device = kCpu;      // the model's
   DType dtype = DType::f32;  // of activations: f32, or bf16 on CUDA
+  bool keeps_frozen_statistics = false;  // the model's, see Module
   NamedTensors extras = {};
   Tensor extra(std::string_view name) const { return find_tensor(extras, name); }  // or undefined
 };
@@ -67,6 +68,14 @@ class Module {
   void set_activations(DType dtype) { activations_ = dtype; }
   std::vector<NamedBuffer> buffers();  // running_mean, running_var, num_batches_tracked
   void zero_grad();                    // drops all gradients
+  // What the names of the last layer's parameters begin with, such as "fc.". That layer has an
+  // output for each class. Empty: there is no such layer, as in a network whose outputs share the
+  // weights of an embedding. Here: the layer of the last parameter, if its weight is a matrix.
+  virtual std::string head_prefix();
+  // Do norms whose parameters require no gradient use their running statistics, unchanged, also in
+  // training? No: they use the batch's, as in PyTorch. freeze() (models/freeze.h) sets it.
+  bool keeps_frozen_statistics() const { return keeps_frozen_statistics_; }
+  void keep_frozen_statistics(bool keep) { keeps_frozen_statistics_ = keep; }
 
  protected:
   Variable& register_parameter(const std::string& name, Tensor value,
@@ -92,6 +101,7 @@ class Module {
   std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   DType activations_ = DType::f32;
+  bool keeps_frozen_statistics_ = false;
 };
 
 // A module whose outputs are linear(x, weight, bias): a loss may take them in parts and never hold

@@ -1,5 +1,6 @@
 #include "models/state.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/quoted.h"
@@ -9,13 +10,14 @@
 namespace frugal::models {
 namespace {
 
-constexpr size_t kListed = 20;  // names that a message lists for each kind of mismatch
+constexpr size_t kListed = 10;  // names that a message lists for each kind of mismatch
+constexpr const char* kPooler = "bert.pooler.";  // which files of masked language models lack
 
 std::string list(const char* title, const std::vector<std::string>& names) {
   if (names.empty()) return "";
   std::string text = fmt::format("\n  {} ({}):", title, names.size());
   for (size_t i = 0; i < std::min(names.size(), kListed); ++i) text += "\n    " + names[i];
-  if (names.size() > kListed) text += "\n    ...";
+  if (names.size() > kListed) text += fmt::format("\n    and {} more", names.size() - kListed);
   return text;
 }
 
@@ -95,18 +97,57 @@ bool converts(DType from, DType to) {
   return from != DType::bool_ && to != DType::bool_ && size_of(from) <= size_of(to);
 }
 
-NamedTensors fitting(const std::map<std::string, Target>& targets, const NamedTensors& published,
-                     const std::string& from) {
-  NamedTensors state =
-      as_named_today(published, [&](const std::string& name) { return targets.contains(name); });
+struct Fitting {
+  NamedTensors state;
+  StateNotes notes;
+};
+
+// The rows of a matrix; 0: there is none of this name.
+int64_t rows_of(const std::map<std::string, const Tensor*>& given, const std::string& name) {
+  const auto found = given.find(name);
+  return found != given.end() && found->second->dim() > 0 ? found->second->size(0) : 0;
+}
+
+Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
+                const NamedTensors& published, const std::string& from,
+                const StateOptions& options) {
+  const auto has = [&](const std::string& name) { return targets.contains(name); };
+  const std::string head = module.head_prefix();
+  const auto in_head = [&](const std::string& name) {
+    return !head.empty() && name.starts_with(head);
+  };
+  FRUGAL_CHECK(!options.reset_head || !head.empty(),
+               "[load_state_dict] expected model.head keep, since this network has no head of its "
+               "own{}",
+               from.empty() ? "" : "; the weights are those of " + from);
+  Fitting fit;
+  StateNotes& notes = fit.notes;
+  NamedTensors state = as_named_today(published, has, &notes.ignored);
   std::map<std::string, const Tensor*> given;
   for (const auto& [name, tensor] : state) given[name] = &tensor;
+  const std::string head_weight = head + "weight";
+  const int64_t classes = has(head_weight) ? targets.at(head_weight).tensor.size(0) : 0;
+  const int64_t classes_of_file = rows_of(given, head_weight);
+  if (options.reset_head) {
+    notes.classes = classes;
+    notes.classes_of_file = classes_of_file;
+    for (const auto& [name, tensor] : state)
+      if (in_head(name) || (!has(name) && names_a_head(name))) notes.left_out.push_back(name);
+    for (const std::string& name : notes.left_out) given.erase(name);
+  }
+  const auto pooled = [&](const auto& entry) { return entry.first.starts_with(kPooler); };
+  const bool has_pooler = std::any_of(given.begin(), given.end(), pooled);
   std::vector<std::string> missing, unexpected, wrong, dtypes;
   for (const auto& [name, target] : targets) {
     const auto found = given.find(name);
-    // Older files have no batch counter, and no result depends on it.
     if (found == given.end()) {
-      if (!name.ends_with("num_batches_tracked")) missing.push_back(name);
+      // Older files have no batch counter, and no result depends on it.
+      if (name.ends_with("num_batches_tracked"))
+        notes.uncounted.push_back(name);
+      else if (options.reset_head && (in_head(name) || (!has_pooler && name.starts_with(kPooler))))
+        notes.reset.push_back(name);
+      else
+        missing.push_back(name);
       continue;
     }
     const Shape expected = as_file(target.tensor, target.layout).shape();
@@ -121,23 +162,44 @@ NamedTensors fitting(const std::map<std::string, Target>& targets, const NamedTe
   }
   for (const auto& [name, tensor] : given)
     if (!targets.contains(name)) unexpected.push_back(printable(name));
+  const auto beside_head = [&](const std::vector<std::string>& names) {
+    return !std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return in_head(name) || names_a_head(name) || name.starts_with(kPooler);
+    });
+  };
+  const bool other_than_head =
+      !dtypes.empty() || beside_head(missing) || beside_head(unexpected) || beside_head(wrong);
+  const bool wrong_head = std::any_of(missing.begin(), missing.end(), in_head) ||
+                          std::any_of(wrong.begin(), wrong.end(), in_head);
+  const std::string of = from.empty() ? "" : " of " + from;
+  FRUGAL_CHECK(
+      !wrong_head || other_than_head,
+      "[load_state_dict] expected weights of a last layer with {} classes, as the network "
+      "has, got {}{}. model.head=reset (in C++: LoadOptions::reset_head) takes all other "
+      "weights and starts that layer anew{}{}{}",
+      classes, classes_of_file > 0 ? std::to_string(classes_of_file) : std::string("no such layer"),
+      of, list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong));
   FRUGAL_CHECK(missing.empty() && unexpected.empty() && wrong.empty() && dtypes.empty(),
-               "[load_state_dict] the weights{} do not fit the model{}{}{}{}",
-               from.empty() ? "" : " of " + from, list("missing", missing),
-               list("unexpected", unexpected), list("wrong shape", wrong),
+               "[load_state_dict] the weights{} do not fit the model{}{}{}{}", of,
+               list("missing", missing), list("unexpected", unexpected), list("wrong shape", wrong),
                list("wrong dtype", dtypes));
-  return state;
+  for (auto& entry : state)
+    if (given.contains(entry.first)) fit.state.push_back(std::move(entry));
+  return fit;
 }
 
 }  // namespace
 
-void check_state_dict(Module& module, const NamedTensors& state, const std::string& from) {
-  fitting(targets_of(module), state, from);
+StateNotes check_state_dict(Module& module, const NamedTensors& state, const std::string& from,
+                            const StateOptions& options) {
+  return fitting(module, targets_of(module), state, from, options).notes;
 }
 
-void load_state_dict(Module& module, const NamedTensors& published, const std::string& from) {
+StateNotes load_state_dict(Module& module, const NamedTensors& published, const std::string& from,
+                           const StateOptions& options) {
   const std::map<std::string, Target> targets = targets_of(module);
-  for (const auto& [name, tensor] : fitting(targets, published, from)) {
+  Fitting fit = fitting(module, targets, published, from, options);
+  for (const auto& [name, tensor] : fit.state) {
     const Target& target = targets.at(name);
     const Tensor given_here = from_file(tensor, target.layout);
     ops::copy_into(target.tensor,
@@ -146,6 +208,7 @@ void load_state_dict(Module& module, const NamedTensors& published, const std::s
                        : given_here);
     target.tensor.bump_version();
   }
+  return std::move(fit.notes);
 }
 
 void to_dtype(Module& module, DType dtype) {

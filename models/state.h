@@ -22,15 +22,32 @@ NamedTensors state_dict(Module& module);
 // The same as views of the module's own tensors on their device, for writing files without a copy.
 NamedTensors state_views(Module& module);
 
+struct StateOptions {
+  // The last layer (Module::head_prefix) keeps its values, and that of the file is left out: for a
+  // network with other classes. A pooler that the file lacks keeps its values, too.
+  bool reset_head = false;
+};
+// What was not filled, and what was not taken.
+struct StateNotes {
+  std::vector<std::string> reset;      // of the module, with reset_head
+  std::vector<std::string> left_out;   // of the file: its last layer, with reset_head
+  std::vector<std::string> ignored;    // of the file: no result depends on them
+  std::vector<std::string> uncounted;  // of the module: counters of batches that the file lacks
+  int64_t classes = 0, classes_of_file = 0;  // of the last layers, with reset_head; 0: unknown
+};
+
 // Fills every parameter and buffer in place. bf16, f16 and f64 are cast to the dtype of the module,
 // and narrower integers to wider ones; no other casts are made. Names of published files are
 // understood (models/published_names.h). `from` names the file in messages. Errors: one message
-// that lists missing and unexpected names, and wrong shapes and dtypes; the module is then
-// unchanged.
-void load_state_dict(Module& module, const NamedTensors& state, const std::string& from = "");
+// with counts that lists the first ten of the missing and of the unexpected names, and of the wrong
+// shapes and dtypes; where only the classes differ, both numbers of them; reset_head for a module
+// without a head. The module is then unchanged.
+StateNotes load_state_dict(Module& module, const NamedTensors& state, const std::string& from = "",
+                           const StateOptions& options = {});
 
 // Only the checks of load_state_dict(). The tensors may be on `meta`.
-void check_state_dict(Module& module, const NamedTensors& state, const std::string& from = "");
+StateNotes check_state_dict(Module& module, const NamedTensors& state, const std::string& from = "",
+                            const StateOptions& options = {});
 
 // Casts parameters and floating-point buffers. f64 serves gradient checks.
 void to_dtype(Module& module, DType dtype);

@@ -6,23 +6,12 @@
 #include "autograd/functions.h"
 #include "models/checkpointed.h"
 #include "models/swin_window.h"
-#include "ops/dense/dropout.h"
 
 namespace frugal::models {
 namespace {
 
 constexpr double kEps = 1e-5;
 constexpr double kDeviation = 0.02;  // standard deviation of initial weights
-
-// Stochastic depth: leaves out a branch for whole samples, and scales it for the others. Ref: Huang
-// et al. 2016.
-Variable drop_samples(const Variable& x, double p, Context& context) {
-  if (p == 0 || !context.training) return x;
-  FRUGAL_CHECK(context.rng != nullptr, "[dropout] expected a random stream, got none");
-  CategoryScope scope(Category::activation);
-  const Tensor ones = Tensor::full({x.size(0), 1, 1, 1}, 1, x.dtype(), x.device());
-  return mul(x, Variable(ops::dropout(ones, p, context.rng->next())));
-}
 
 }  // namespace
 
@@ -153,8 +142,7 @@ Swin::Swin(Init& init, const SwinOptions& options) : options_(options) {
   for (size_t s = 0; s < blocks_.size(); ++s) {
     check_heads("swin", width, options.heads[s]);
     for (int64_t i = 0; i < options.depths[s]; ++i, ++block) {
-      const double p = options.stochastic_depth * static_cast<double>(block) /
-                       static_cast<double>(std::max<int64_t>(blocks - 1, 1));
+      const double p = depth_rate(options.stochastic_depth, block, blocks);
       const int64_t shift = i % 2 == 0 ? 0 : options.window / 2;
       blocks_[s].push_back(register_module(
           fmt::format("features.{}.{}", 2 * s + 1, i),

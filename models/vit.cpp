@@ -23,8 +23,9 @@ double xavier(int64_t in, int64_t out) { return std::sqrt(6.0 / static_cast<doub
 // Each norm precedes its branch: x = x + attention(norm(x)), x = x + mlp(norm(x)).
 class Vit::Layer : public Module {
  public:
-  Layer(Init& init, const VitOptions& options)
+  Layer(Init& init, const VitOptions& options, double stochastic_depth)
       : options_(options),
+        stochastic_depth_(stochastic_depth),
         norm1_(norm(init, "ln_1")),
         qkv_weight_(register_parameter("self_attention.in_proj_weight",
                                        uniform(init, {3 * options.hidden, options.hidden},
@@ -56,11 +57,14 @@ class Vit::Layer : public Module {
               : self_attention(y, attention, {}, {}, context);
     if (first) x = first_token(x);
     y = projection_->forward(std::move(y), context);
-    x = add(drop(y, options_.dropout, context), x);
+    x = add(branch(y, context), x);
     y = {};  // nobody saves it, so its memory is released here
     y = drop(dense_gelu(*up_, norm2_->forward(x, context)), options_.dropout, context);
     y = down_->forward(std::move(y), context);
-    return add(drop(y, options_.dropout, context), x);
+    return add(branch(y, context), x);
+  }
+  Variable branch(const Variable& y, Context& context) const {
+    return drop_samples(drop(y, options_.dropout, context), stochastic_depth_, context);
   }
 
   std::shared_ptr<Dense> dense(Init& init, const char* name, int64_t in, int64_t out) {
@@ -73,6 +77,7 @@ class Vit::Layer : public Module {
   }
 
   VitOptions options_;
+  double stochastic_depth_;
   std::shared_ptr<LayerNorm> norm1_;
   Variable qkv_weight_, qkv_bias_;
   std::shared_ptr<Dense> projection_;
@@ -110,8 +115,10 @@ Vit::Vit(Init& init, const VitOptions& options) : options_(options) {
   positions_ =
       register_parameter("encoder.pos_embedding", normal(init, {1, side * side + 1, width}, 0.02));
   for (int64_t i = 0; i < options.layers; ++i)
-    layers_.push_back(register_module("encoder.layers.encoder_layer_" + std::to_string(i),
-                                      std::make_shared<Layer>(init, options)));
+    layers_.push_back(register_module(
+        "encoder.layers.encoder_layer_" + std::to_string(i),
+        std::make_shared<Layer>(init, options,
+                                depth_rate(options.stochastic_depth, i, options.layers))));
   norm_ = register_module("encoder.ln", std::make_shared<LayerNorm>(init, width, kEps));
   head_ = register_module("heads.head",
                           std::make_shared<Dense>(constant(init, {options.num_classes, width}, 0),

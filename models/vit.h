@@ -18,6 +18,9 @@ struct VitOptions {
   int64_t num_classes = 1000;
   double dropout = 0;  // after the embeddings, after the two branches of a block, and after gelu
   double attention_dropout = 0;
+  // Probability that the last block leaves out a branch for a sample, as drop_path of timm; it
+  // grows linearly from 0 at the first block.
+  double stochastic_depth = 0;
 };
 
 // The options of "vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32", "vit_h_14".

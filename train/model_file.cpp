@@ -5,6 +5,7 @@
 #include "data/formats/safetensors.h"
 #include "models/published_names.h"
 #include "models/state.h"
+#include "train/weights.h"
 
 namespace frugal {
 
@@ -13,28 +14,28 @@ void save(Module& model, const std::string& path) {
 }
 
 LoadedNames load(Module& model, const std::string& path, const LoadOptions& options) {
-  const auto file = data::SafetensorsFile::open(path);
+  const auto weights = train::open_weights(path);
+  const models::StateOptions how{options.reset_head};
   if (options.strict) {
-    models::NamedTensors described;  // wrong files are found before their values are read
-    for (const std::string& name : file.names()) {
-      const data::SafetensorsInfo& info = file.info(name);
-      described.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
-    }
-    models::check_state_dict(model, described, path);
-    models::load_state_dict(model, file.read_all(), path);
-    return {};
+    models::StateNotes notes = train::load_weights(model, weights, how);
+    return {std::move(notes.reset), std::move(notes.left_out)};
   }
   // A value that is missing in the file is taken from the model.
   LoadedNames names;
   const models::NamedTensors own = models::state_dict(model);
+  const std::string head = options.reset_head ? model.head_prefix() : "";
+  const auto is_reset = [&](const std::string& name) {
+    return !head.empty() && name.starts_with(head);
+  };
   std::set<std::string> wanted, found;
   for (const auto& [name, tensor] : own) wanted.insert(name);
   models::NamedTensors state;
   for (auto& entry : models::as_named_today(
-           file.read_all(), [&](const std::string& name) { return wanted.contains(name); })) {
-    if (!wanted.contains(entry.first)) {
+           weights.read_all(), [&](const std::string& name) { return wanted.contains(name); })) {
+    if (!wanted.contains(entry.first) || is_reset(entry.first)) {
       names.unexpected.push_back(entry.first);
     } else {
+      train::check_finite(path, entry.first, entry.second);
       found.insert(entry.first);
       state.push_back(std::move(entry));
     }

@@ -175,6 +175,7 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   pass.result.samples = batch.input.size(0);
   context.device = model.device();
   context.dtype = model.activations();
+  context.keeps_frozen_statistics = model.keeps_frozen_statistics();
   context.block = 0;
   context.extras = std::move(batch.extras);
   const bool graph = context.extra("edge_index").defined();
@@ -317,6 +318,7 @@ std::string find_nonfinite(Module& model, const Batch& batch, Context& context) 
   Batch here = placed(batch, model);
   context.device = model.device();
   context.dtype = model.activations();
+  context.keeps_frozen_statistics = model.keeps_frozen_statistics();
   context.extras = std::move(here.extras);
   const Variable output = model.forward(Variable(std::move(here.input)), context);
   context.extras.clear();

@@ -21,7 +21,7 @@ void generate_command(const GenerateArguments& arguments) {
   if (family_of(config.model) != Family::decoder || tokenizer == nullptr)
     throw ConfigError("model.name", fmt::format("expected a language model and text, got {} and {}",
                                                 config.model.name, config.data.name));
-  const auto file = data::SafetensorsFile::open(arguments.checkpoint);
+  const auto file = open_weights(arguments.checkpoint);
   try {
     const auto model = std::dynamic_pointer_cast<models::LanguageModel>(
         make_model(config, batch_spec(config), device));

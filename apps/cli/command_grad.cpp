@@ -57,6 +57,7 @@ void grad_command(const GradArguments& arguments) {
         batch = placed(std::move(batch), *model);
         context.device = model->device();
         context.dtype = model->activations();
+        context.keeps_frozen_statistics = model->keeps_frozen_statistics();
         context.extras = std::move(batch.extras);
         output = model->forward(batch.held ? Variable::constant(std::move(batch.input))
                                            : Variable(std::move(batch.input)),

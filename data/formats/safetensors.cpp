@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -170,6 +171,29 @@ void write_tensor(AtomicFile& file, const Tensor& tensor) {
   file.write(piece.data(), piece.size());
 }
 
+// The text as one word of a shell.
+std::string in_shell_quotes(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// Is this the beginning of what torch.save() writes: a zip archive, or before PyTorch 1.6 a pickle
+// of protocol 2 or later whose first value is a long number, as no length of a header begins?
+bool begins_as_pickle(const char (&first)[8]) {
+  const std::string_view text(first, sizeof(first));
+  const bool zip =
+      text.starts_with("PK\x03\x04") && text.substr(4) != std::string_view("\0\0\0\0", 4);
+  return zip || text.starts_with(std::string_view("\x80\x02\x8a\x0a", 4));
+}
+
+// How it becomes safetensors. Tensors that share memory are written once each.
+constexpr const char* kConversion =
+    "python3 -c 'import sys, torch, safetensors.torch as s; w = torch.load(sys.argv[1], "
+    "map_location=\"cpu\", weights_only=True); w = w.get(\"state_dict\", w); "
+    "s.save_file({k: v.clone().contiguous() for k, v in w.items() if hasattr(v, \"shape\")}, "
+    "sys.argv[2])'";
+
 }  // namespace
 
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
@@ -177,10 +201,19 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   file.path_ = path;
   file.file_ = open_file("safetensors", path);
   const int64_t size = file_size("safetensors", path);
-  uint64_t length = 0;
-  FRUGAL_CHECK(size >= 8 && std::fread(&length, 1, 8, file.file_.get()) == 8,
+  char first[8] = {};
+  FRUGAL_CHECK(size >= 8 && std::fread(first, 1, 8, file.file_.get()) == 8,
                "[safetensors] expected at least 8 bytes in {}, got {}: the file is truncated", path,
                size);
+  FRUGAL_CHECK(
+      !begins_as_pickle(first),
+      "[safetensors] expected safetensors, got a pickle of PyTorch in {}. A pickle may run "
+      "any program when it is read, so it is not read here. This makes safetensors of "
+      "it:\n  {} {} {}",
+      path, kConversion, in_shell_quotes(path),
+      in_shell_quotes(path.substr(0, path.rfind('.')) + ".safetensors"));
+  uint64_t length = 0;
+  std::memcpy(&length, first, sizeof(length));
   FRUGAL_CHECK(length <= kMaxHeader && length <= static_cast<uint64_t>(size) - 8,
                "[safetensors] expected a header of at most {} bytes in {}, got a length of {}; is "
                "the file truncated or another format?",

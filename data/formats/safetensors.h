@@ -24,8 +24,9 @@ struct SafetensorsInfo {
 // An open file. open() checks the whole header; tensors are read one by one.
 class SafetensorsFile {
  public:
-  // Errors (each with the path, and with the tensor's name if it concerns one): an unreadable or
-  // truncated file; a header longer than the file or than 100 MB; invalid JSON or UTF-8; a name
+  // Errors (each with the path, and with the tensor's name if it concerns one): a pickle of PyTorch
+  // (.pth, .pt, .bin), with the command that makes safetensors of it; an unreadable or truncated
+  // file; a header longer than the file or than 100 MB; invalid JSON or UTF-8; a name
   // given twice; unknown keys or dtypes; shapes that overflow or do not match their bytes; offsets
   // that are out of range, overlap or leave gaps.
   static SafetensorsFile open(const std::string& path);

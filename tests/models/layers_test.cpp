@@ -205,7 +205,7 @@ TEST_CASE("a long list of mismatches is shortened") {
   init.device = kMeta;
   ResNet net(init, resnet_options("resnet50"));
   CHECK_THROWS_WITH_AS(load_state_dict(net, {}), doctest::Contains("missing (267):"), Error);
-  CHECK_THROWS_WITH_AS(load_state_dict(net, {}), doctest::Contains("..."), Error);
+  CHECK_THROWS_WITH_AS(load_state_dict(net, {}), doctest::Contains("and 257 more"), Error);
 }
 
 TEST_CASE("an mlp flattens images in the order C, H, W") {

@@ -1,0 +1,35 @@
+// Weights in one safetensors file, or in several with an index: NAME.safetensors.index.json, as
+// Hugging Face's libraries write it.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/formats/safetensors.h"
+
+namespace frugal::data {
+
+// The open files of one set of weights, read as one. open() checks all headers.
+class SafetensorsShards {
+ public:
+  // `path`: a file; an index; a folder with one index, or with one file and no index.
+  // Errors (each with the path): those of SafetensorsFile; an index that is not JSON, without a
+  // weight_map, that names a file outside of its folder, a file that is missing, or a tensor that
+  // its file lacks; a folder with none of these files, or with several.
+  static SafetensorsShards open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::vector<std::string>& names() const { return names_; }
+  const SafetensorsInfo& info(const std::string& name) const;    // REQUIRES: one of names()
+  std::vector<std::pair<std::string, Tensor>> read_all() const;  // see SafetensorsFile::read
+
+ private:
+  void read_index(const std::string& path);
+  std::string path_;
+  std::vector<SafetensorsFile> files_;
+  std::vector<std::string> names_;
+  std::map<std::string, size_t> file_of_;
+};
+
+}  // namespace frugal::data

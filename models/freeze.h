@@ -1,0 +1,32 @@
+// Frozen parameters: they require no gradient, so no step changes them, and nothing is saved for
+// them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/module.h"
+
+namespace frugal {
+
+// The entry of freeze() that stands for every parameter but those of the last layer.
+constexpr const char* kAllButHead = "all but head";
+
+struct FreezeOptions {
+  // Batch norms whose parameters are frozen use their running statistics, unchanged. False: they
+  // use the batch's, and their running statistics move.
+  bool keep_statistics = true;
+};
+
+// Freezes the parameters that fit one of the patterns (models/name_pattern.h). A pattern behind "!"
+// takes parameters out again: {"all but head", "!layer4."} trains layer4 and the head. Later
+// entries go before earlier ones. Returns the names of what is frozen.
+//   freeze(model, {kAllButHead});
+// Errors: a pattern that fits no parameter; kAllButHead for a network without a head
+// (Module::head_prefix); nothing is left to train.
+std::vector<std::string> freeze(Module& model, const std::vector<std::string>& patterns,
+                                const FreezeOptions& options = {});
+
+// Trains all parameters again.
+void thaw(Module& model);
+
+}  // namespace frugal
