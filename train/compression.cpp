@@ -35,21 +35,43 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Devic
 }
 
 Compression::Compression(Module& model, const CompressionOptions& options, uint64_t seed)
-    : policy_(made(options, model.device(), seed)), parts_(*policy_), planner_(options.planner) {
+    : model_(model),
+      options_(options),
+      seed_(seed),
+      policy_(made(options, model.device(), seed)),
+      parts_(*policy_),
+      planner_(options.planner) {
+  make();
+}
+
+void Compression::start_anew() {
+  if (const auto stats = offload_stats()) offload_before_ = *stats;
+  tracking_seconds_before_ = tracking_seconds();
+  adaptation_.reset();
+  tracking_.reset();
+  kept_ = {};
+  policy_ = made(options_, model_.device(), seed_);
+  parts_ = PolicyParts(*policy_);
+  make();
+  anew_ = true;
+}
+
+// What steers the policy.
+void Compression::make() {
   if (planner_ != nullptr) {
     FRUGAL_CHECK(parts_.budget != nullptr,
                  "[compression] expected a budget policy beside a planner, got another policy");
     planner_->adopt(*parts_.budget);
   }
   if (parts_.adaptive != nullptr) {
-    SensitivityOptions measuring = options.adaptation;
+    SensitivityOptions measuring = options_.adaptation;
     if (planner_ != nullptr) {
       measuring.allocate = [this] { planner_->plan_again(*parts_.budget); };
       measuring.most = [this] { return planner_->most_samples(); };
     }
-    adaptation_.emplace(model, parts_, measuring);
+    adaptation_.emplace(model_, parts_, measuring);
   }
-  if (options.tracking) tracking_.emplace(model, parts_, *options.tracking);
+  if (options_.tracking) tracking_.emplace(model_, parts_, *options_.tracking);
 }
 
 void Compression::begin_step(int64_t step) {

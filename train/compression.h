@@ -93,14 +93,24 @@ class Compression {
   State state() const;
   void restore(const State& state);  // Errors: a state of other options; values that no run has
 
+  // Forgets the policy and all that was learned, because the network saves other tensors from now
+  // on: frozen parameters are trained again. Counts of the run go on.
+  void start_anew();
+
   // Of the whole run; empty: nothing is moved to a file.
   std::optional<compress::OffloadStats> offload_stats() const;
   std::optional<PlanReport> plan() const;
   std::optional<Convergence> convergence() const;
   double adaptation_seconds() const { return adaptation_seconds_; }
-  double tracking_seconds() const { return tracking_ ? tracking_->seconds() : 0; }
+  double tracking_seconds() const {
+    return tracking_seconds_before_ + (tracking_ ? tracking_->seconds() : 0);
+  }
 
  private:
+  void make();
+  Module& model_;
+  CompressionOptions options_;
+  uint64_t seed_;
   std::unique_ptr<SavePolicy> policy_;
   PolicyParts parts_;
   std::shared_ptr<Planner> planner_;
@@ -113,6 +123,7 @@ class Compression {
   Batch kept_;  // of a step that adapts, the last batch and its pass
   StepReplay pass_;
   double adaptation_seconds_ = 0;
+  double tracking_seconds_before_ = 0;  // of trackers that were replaced
 };
 
 }  // namespace frugal::train

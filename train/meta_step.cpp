@@ -53,9 +53,11 @@ std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
   return all;
 }
 
+// Of parameters that have gradients.
 int64_t MetaStep::parameter_bytes() const {
   int64_t bytes = 0;
-  for (const auto& p : model_->parameters()) bytes += p.parameter->value().nbytes();
+  for (const auto& p : model_->parameters())
+    if (p.parameter->requires_grad()) bytes += p.parameter->value().nbytes();
   return bytes;
 }
 

@@ -1,10 +1,12 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "core/integers.h"
 #include "core/random_streams.h"
+#include "models/freeze.h"
 #include "models/graph_layers.h"
 #include "ops/precision.h"
 #include "optim/averaged.h"
@@ -74,6 +76,10 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
       device_(model.device()),
       compression_(model, options_.compression, options_.seed),
       rng_(streams::kDropout.rng(options_.seed)) {
+  if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
+    throw OptionError("train.freeze_epochs",
+                      "expected 0 with a memory budget: a plan for what is trained at first does "
+                      "not fit all of the network");
   if (options_.patience > 0 && options_.validation == nullptr)
     throw OptionError("train.patience", "expected 0 without a validation set");
   if constexpr (kHasCuda)
@@ -120,7 +126,31 @@ void Trainer::restore(int64_t per_epoch) {
                "expected a stream of the seed {}, got one of {} at {}", options_.seed,
                state_.rng.seed, state_.rng.offset);
   rng_.restore(state_.rng);
+  thaw_if_due();
   compression_.restore(state_.compression);
+  if (!options_.extend || !state_.finished || state_.step >= steps_) return;
+  // Else run() would end the last epoch a second time.
+  state_.finished = false;
+  if (batches_.state().next_batch == batches_.batches()) next_epoch();
+}
+
+void Trainer::next_epoch() {
+  batches_.next();  // the end of the epoch: moves on to the next
+  thaw_if_due();
+}
+
+// At the beginning of an epoch and before its checkpoint, so that the epoch alone says what is
+// frozen.
+void Trainer::thaw_if_due() {
+  if (options_.freeze_epochs == 0 || batches_.state().epoch < options_.freeze_epochs) return;
+  if (std::all_of(parameters_.begin(), parameters_.end(),
+                  [](const Variable& p) { return p.requires_grad(); }))
+    return;
+  thaw(model_);
+  compression_.start_anew();
+  if constexpr (kHasCuda)
+    if (captured_ != nullptr)
+      captured_ = std::make_shared<CapturedStep>(model_, compression_.policy());
 }
 
 bool Trainer::epoch_over() const {
@@ -301,7 +331,7 @@ bool Trainer::finish_epoch() {
   if (options_.on_epoch && !options_.on_epoch(report)) stopped_ = true;
   state_.epoch = {};
   state_.finished = report.last || report.out_of_patience;
-  if (!state_.finished) batches_.next();  // the end of the epoch: moves on to the next
+  if (!state_.finished) next_epoch();
   return true;
 }
 

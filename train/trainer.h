@@ -49,6 +49,11 @@ struct TrainerOptions {
   double clip_norm = 0;             // the most that a gradient's norm may be; 0: no limit
   bool in_backward = false;         // parameters are updated in the backward pass
   int64_t checkpointed_blocks = 0;  // that are recomputed; a planner may raise this
+  // After so many epochs parameters that freeze() (models/freeze.h) froze before the trainer was
+  // made are trained; 0: never. What compression has learned then starts anew.
+  int64_t freeze_epochs = 0;
+  // A run in options.folder that has ended goes on, if there are more epochs or steps now.
+  bool extend = false;
   int64_t log_interval = 50;        // steps
   int64_t eval_interval = 1;        // epochs
   int64_t checkpoint_interval = 0;  // steps; 0: after each epoch only
@@ -111,6 +116,8 @@ class Trainer {
  private:
   struct Step;
   void restore(int64_t per_epoch);
+  void next_epoch();  // REQUIRES: all batches of the epoch are done
+  void thaw_if_due();
   void step();
   void start(Step& step);
   void add_batch(Step& step, int64_t part);

@@ -25,6 +25,16 @@ void add_train(CLI::App& app) {
         return out.empty() ? "expected a folder, got an empty name" : "";
       });
   sub->add_flag("--resume", a.resume, "Continue the run in --out from its last checkpoint");
+  sub->add_option("--extend", a.extend,
+                  "With --resume: let the run, also one that has ended, go on until it has so many "
+                  "epochs in all (steps, if train.steps says when to stop)")
+      ->type_name("EPOCHS")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  sub->add_option("--init-from", a.init_from,
+                  "Start from these weights, such as the folder of another run: the same as "
+                  "--set model.weights=PATH")
+      ->type_name("PATH")
+      ->check(check_named);
   sub->add_flag("--json", a.json, "Print the summary as JSON instead of a table");
   sub->add_flag("--print-config", print_config,
                 "Print the configuration with all defaults, and stop");

@@ -23,12 +23,22 @@ void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_s
 void train_command(const TrainArguments& arguments) {
   if (arguments.resume && arguments.out.empty())
     throw ConfigError("", "--resume: expected --out with the folder of the run");
-  Config config = load_config(arguments.config, arguments.sets);
+  if (arguments.extend > 0 && !arguments.resume)
+    throw ConfigError("",
+                      "--extend: expected --resume, since it lets a run go on; a new run takes "
+                      "train.epochs");
+  std::vector<std::string> sets = arguments.sets;
+  if (!arguments.init_from.empty())
+    sets.push_back("model.weights=" + Json(arguments.init_from).dump());
+  Config config = load_config(arguments.config, sets);
+  if (arguments.extend > 0)
+    (config.train.steps > 0 ? config.train.steps : config.train.epochs) = arguments.extend;
   resolve(config);
   catch_signals();
   TrainOptions options;
   options.out = arguments.out;
   options.resume = arguments.resume;
+  options.extend = arguments.extend > 0;
   try {
     const Json summary = TrainingRun(config, options).run();
     if (arguments.json)
@@ -44,7 +54,7 @@ void eval_command(const EvalArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
   resolve(config);
   const Device device = set_up_computing_device(config.run, "evaluated");
-  const auto file = data::SafetensorsFile::open(arguments.checkpoint);
+  const auto file = open_weights(arguments.checkpoint);
   const auto batches = make_batches(config, Split::test);
   try {
     const auto model = make_model(config, batch_spec(config), device);

@@ -12,6 +12,8 @@ struct TrainArguments {
   std::string config;
   std::vector<std::string> sets;
   std::string out;
+  std::string init_from;  // the same as model.weights
+  int64_t extend = 0;     // epochs (or train.steps) of the whole run; 0: as the configuration says
   bool resume = false, json = false;
 };
 void train_command(const TrainArguments& arguments);

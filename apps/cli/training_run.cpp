@@ -10,6 +10,7 @@
 #include "apps/config/train_options.h"
 #include "core/integers.h"
 #include "data/formats/json_strict.h"
+#include "train/weights.h"
 
 namespace frugal::apps {
 namespace {
@@ -17,8 +18,22 @@ namespace {
 std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config& config) {
   if (options.out.empty()) return nullptr;
   auto folder = std::make_shared<RunFolder>(options.out, options.resume);
-  folder->describe(to_json(config).dump(), [config, out = options.out](const std::string& text) {
-    const Config before = parse_config(data::parse_json<Json>(text));
+  folder->describe(to_json(config).dump(), [config, options,
+                                            out = options.out](const std::string& text) {
+    Config before = parse_config(data::parse_json<Json>(text));
+    if (options.extend) {
+      const auto raise = [&](const char* path, int64_t& from, int64_t to) {
+        if (to < from)
+          throw ConfigError(path, fmt::format("--extend: expected at least the {} of the run in "
+                                              "{}, got {}",
+                                              from, out, to));
+        from = to;
+      };
+      if (config.train.steps > 0)
+        raise("train.steps", before.train.steps, config.train.steps);
+      else
+        raise("train.epochs", before.train.epochs, config.train.epochs);
+    }
     const std::string difference = first_difference(before, config);
     if (!difference.empty())
       throw ConfigError(difference,
@@ -53,6 +68,11 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
                       fmt::format("expected 0, since {} has no validation set, got {}",
                                   config.data.name, config.train.patience));
   model_ = make_model(config, spec_, device_);
+  if (config.model.weights && (folder_ == nullptr || !folder_->has_checkpoint())) {
+    const auto weights = open_weights(*config.model.weights);
+    started_from_ =
+        describe(weights, load_weights(*model_, weights, {config.model.head == "reset"}));
+  }
   optimizer_ = make_optimizer(config, *model_);
   const int64_t per_epoch = ceil_div(train_->batches(), config.train.gradient_accumulation);
   const auto schedule = make_schedule(config, per_epoch, steps_of(config.train, per_epoch));
@@ -60,13 +80,27 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
                    with_reports(trainer_options(config, planner_)));
   const RunState& state = trainer_->state();
   // The configuration after all that can fail: a start that fails leaves nothing.
-  if (folder_ != nullptr && !folder_->has_checkpoint())
+  if (folder_ != nullptr && (options.extend || !folder_->has_checkpoint()))
     folder_->write("config.json", to_json(config).dump(2) + "\n");
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet) progress_ = std::make_unique<Progress>();
+  if (progress_ != nullptr && !started_from_.empty()) progress_->say(started_from_);
+  if (progress_ != nullptr && !config.train.freeze.empty()) progress_->say(frozen_text());
   if (progress_ != nullptr && state.step > 0)
     progress_->say(fmt::format("resumed at step {} of {}", state.step, trainer_->steps()));
+}
+
+std::string TrainingRun::frozen_text() const {
+  int64_t frozen = 0, all = 0;
+  for (const auto& p : model_->parameters()) {
+    all += p.parameter->value().numel();
+    if (!p.parameter->requires_grad()) frozen += p.parameter->value().numel();
+  }
+  const int64_t epochs = config_.train.freeze_epochs;
+  return fmt::format(
+      "frozen: {} of {} weights{}", frozen, all,
+      frozen > 0 && epochs > 0 ? fmt::format(", until epoch {} ends", epochs) : std::string());
 }
 
 TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
@@ -82,6 +116,7 @@ TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
     return true;
   };
   options.on_event = [this](const Compression::Event& event, int64_t step) { show(event, step); };
+  options.extend = options_.extend;
   options.on_checkpoint = options_.saved;
   options.stop = [] { return signal_received() != 0; };
   return options;

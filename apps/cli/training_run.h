@@ -18,6 +18,8 @@ struct TrainOptions {
   std::string out;      // empty: nothing is written
   bool resume = false;  // continue what `out` holds, from the start if it holds nothing yet
   bool quiet = false;   // no progress
+  // What `out` holds may be a run of fewer epochs, or steps, than the configuration has.
+  bool extend = false;
   // Called after each checkpoint of a run that goes on, with the steps done.
   std::function<void(int64_t step)> saved = {};
 };
@@ -39,6 +41,7 @@ class TrainingRun {
   void show(const EpochReport& report);
   void show(const Compression::Event& event, int64_t step);
   void append(const char* type, int64_t step, const Json& values);
+  std::string frozen_text() const;
   ProgressLine progress_line(const StepReport& report) const;
 
   Config config_;
@@ -50,6 +53,7 @@ class TrainingRun {
   BatchSpec spec_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::string started_from_;  // what was read of model.weights, for people
   std::unique_ptr<Progress> progress_;
   std::optional<Trainer> trainer_;
 };

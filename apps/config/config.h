@@ -21,7 +21,9 @@ struct ModelConfig {
   std::string shortcut = "A";
   std::string stem = "imagenet";
   std::vector<int64_t> hidden{256, 128};
-  std::optional<double> dropout, attention_dropout, input_dropout;
+  std::optional<double> dropout, attention_dropout, input_dropout, stochastic_depth;
+  std::optional<std::string> weights;
+  std::string head = "keep";
   std::optional<int64_t> layers, width, heads, feed_forward, max_positions, vocab_size;
   bool batch_norm = false;
   bool residual = false;
@@ -75,6 +77,8 @@ struct OptimConfig {
   bool nesterov = false;
   double weight_decay = 1e-4;
   std::vector<std::string> weight_decay_of;
+  std::vector<std::string> lr_of;
+  double layer_decay = 1;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   double ema = 0;
@@ -147,6 +151,9 @@ struct TrainConfig {
   int64_t gradient_accumulation = 1;
   bool checkpointing = false;
   int64_t checkpointed_blocks = 0;
+  std::vector<std::string> freeze;
+  int64_t freeze_epochs = 0;
+  bool freeze_statistics = true;
 };
 
 struct RunConfig {

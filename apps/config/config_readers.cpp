@@ -106,5 +106,6 @@ bool measures(const Config& c) {
 }
 bool chooses_widths(const Config& c) { return has_adaptive_widths(c.compression); }
 bool checkpoints(const Config& c) { return c.train.checkpointing; }
+bool freezes(const Config& c) { return !c.train.freeze.empty(); }
 
 }  // namespace frugal::apps

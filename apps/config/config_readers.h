@@ -34,5 +34,6 @@ bool may_rebuild(const Config& c);     // would, with recipes
 bool measures(const Config& c);        // sensitivities, with a part of the batch
 bool chooses_widths(const Config& c);  // for each tensor
 bool checkpoints(const Config& c);
+bool freezes(const Config& c);
 
 }  // namespace frugal::apps

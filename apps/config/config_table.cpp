@@ -110,6 +110,17 @@ Section model() {
   return {"model",
           "The network.",
           {field(s, "name", &C::name, choice(model_names()), "Which network.", every_run()),
+           field(s, "weights", &C::weights, or_null(text()),
+                 "Start from these weights: a safetensors file, a folder with such files and their "
+                 "index, or the folder of a run (its best checkpoint). Names of torchvision, timm "
+                 "and Hugging Face are understood. A resumed run does not read them again.",
+                 every_run()),
+           field(s, "head", &C::head, choice({"keep", "reset"}),
+                 "reset: take all weights but those of the last layer, which starts anew: for "
+                 "other classes than the weights were trained on.",
+                 {"model.weights",
+                  {"model.weights"},
+                  [](const Config& c) { return c.model.weights.has_value(); }}),
            field(s, "num_classes", &C::num_classes, or_null(integer(1, 1 << 20)),
                  "Outputs; null: as many as the data has classes.", every_run()),
            field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
@@ -131,6 +142,10 @@ Section model() {
            field(s, "attention_dropout", &C::attention_dropout, or_null(below(0, 1)),
                  "Transformers and gat: the same of attention; null: the network's own.",
                  networks("attention_dropout", "transformers and gat")),
+           field(s, "stochastic_depth", &C::stochastic_depth, or_null(below(0, 1)),
+                 "ViT and Swin: probability that the last block leaves out a branch for a sample; "
+                 "it grows linearly from 0 at the first block. null: the network's own.",
+                 networks("stochastic_depth", "ViT and Swin")),
            field(s, "input_dropout", &C::input_dropout, or_null(below(0, 1)),
                  "gcn, sage and gat: the same of the features; null: the network's own.",
                  networks("input_dropout", "gcn, sage and gat")),
@@ -341,38 +356,48 @@ Section data() {
 Section optim() {
   constexpr auto s = &Config::optim;
   using C = OptimConfig;
-  return {"optim",
-          "The optimizer.",
-          {field(s, "name", &C::name, choice(optimizer_names()), "Which optimizer.", every_run()),
-           field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule.",
-                 every_run()),
-           field(s, "momentum", &C::momentum, below(0, 1), "sgd: momentum.", optimizers({"sgd"})),
-           field(s, "nesterov", &C::nesterov, boolean(), "sgd: Nesterov's momentum.",
-                 optimizers({"sgd"})),
-           field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean.",
-                 optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
-           field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square.",
-                 optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
-           field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square.",
-                 optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
-           field(s, "ema", &C::ema, below(0, 1),
-                 "Evaluate the mean of the weights over time, with this decay; 0: off. "
-                 "checkpoint/last_average.safetensors holds it, last.safetensors the weights "
-                 "themselves.",
-                 every_run()),
-           field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty.", every_run()),
-           field(s, "weight_decay_of", &C::weight_decay_of, list(text(), 0, 64),
-                 "Another weight decay for parameters by the beginning of their names, such as "
-                 "\"convs.=0.01\"; the first that fits counts.",
-                 every_run()),
-           field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
-                 "Leave biases and the norms' parameters without weight decay.", every_run()),
-           field(s, "clip_norm", &C::clip_norm, number(0, 1e12),
-                 "Scale gradients down to this global norm; 0: off.", every_run()),
-           field(s, "in_backward", &C::in_backward, boolean(),
-                 "Update each parameter as soon as its gradient is complete, so that gradients are "
-                 "never all in memory. Without clip_norm, gradient accumulation, checkpointing.",
-                 every_run())}};
+  return {
+      "optim",
+      "The optimizer.",
+      {field(s, "name", &C::name, choice(optimizer_names()), "Which optimizer.", every_run()),
+       field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule.",
+             every_run()),
+       field(s, "momentum", &C::momentum, below(0, 1), "sgd: momentum.", optimizers({"sgd"})),
+       field(s, "nesterov", &C::nesterov, boolean(), "sgd: Nesterov's momentum.",
+             optimizers({"sgd"})),
+       field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean.",
+             optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+       field(s, "beta2", &C::beta2, below(0, 1), "The same of the mean square.",
+             optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+       field(s, "eps", &C::eps, positive(1), "The same: added to the root of the mean square.",
+             optimizers({"adam", "adamw", "adamw_8bit", "lamb"})),
+       field(s, "ema", &C::ema, below(0, 1),
+             "Evaluate the mean of the weights over time, with this decay; 0: off. "
+             "checkpoint/last_average.safetensors holds it, last.safetensors the weights "
+             "themselves.",
+             every_run()),
+       field(s, "weight_decay", &C::weight_decay, number(0, 1e3), "L2 penalty.", every_run()),
+       field(s, "weight_decay_of", &C::weight_decay_of, list(text(), 0, 64),
+             "Another weight decay for parameters by a pattern or the beginning of their names, "
+             "such as \"convs.=0.01\" or \"*.bias=0\"; the first that fits counts.",
+             every_run()),
+       field(s, "lr_of", &C::lr_of, list(text(), 0, 64),
+             "Another learning rate for some parameters: a pattern or the beginning of their "
+             "names and a factor, such as \"*.bias=2\" or \"fc.=10\"; the first that fits "
+             "counts.",
+             every_run()),
+       field(s, "layer_decay", &C::layer_decay, positive(1),
+             "Each block has the learning rate of the next one times this, counted from the "
+             "last layer, whose factor is 1; 1: off.",
+             networks("layer_decay", "networks of blocks: transformers, Swin and ResNets")),
+       field(s, "no_decay_norms", &C::no_decay_norms, boolean(),
+             "Leave biases and the norms' parameters without weight decay.", every_run()),
+       field(s, "clip_norm", &C::clip_norm, number(0, 1e12),
+             "Scale gradients down to this global norm; 0: off.", every_run()),
+       field(s, "in_backward", &C::in_backward, boolean(),
+             "Update each parameter as soon as its gradient is complete, so that gradients are "
+             "never all in memory. Without clip_norm, gradient accumulation, checkpointing.",
+             every_run())}};
 }
 
 Section schedule() {
@@ -670,7 +695,19 @@ Section train() {
                       "network without residuals and pools")),
        field(s, "checkpointed_blocks", &C::checkpointed_blocks, integer(0, kMany),
              "checkpointing: only of so many blocks, from the first; 0: of all.",
-             {"train.checkpointing", {"train.checkpointing"}, checkpoints})}};
+             {"train.checkpointing", {"train.checkpointing"}, checkpoints}),
+       field(s, "freeze", &C::freeze, list(text(), 0, 64),
+             "Parameters that are not trained: patterns or beginnings of names, such as "
+             "\"layer1.\" or \"*.bias\"; \"all but head\": all but the last layer; \"!layer4.\": "
+             "trains these nevertheless. Later entries go before earlier ones.",
+             every_run()),
+       field(s, "freeze_epochs", &C::freeze_epochs, integer(0, 1'000'000),
+             "freeze: after so many epochs everything is trained; 0: never.",
+             {"train.freeze", {"train.freeze"}, freezes}),
+       field(s, "freeze_statistics", &C::freeze_statistics, boolean(),
+             "freeze: batch norms of frozen layers use their running statistics and leave them; "
+             "false: they use the batch's.",
+             {"train.freeze", {"train.freeze"}, freezes})}};
 }
 
 Section run() {

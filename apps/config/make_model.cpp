@@ -6,6 +6,7 @@
 #include "core/random_streams.h"
 #include "models/bert.h"
 #include "models/densenet.h"
+#include "models/freeze.h"
 #include "models/gat.h"
 #include "models/gcn.h"
 #include "models/gcnii.h"
@@ -81,6 +82,7 @@ ModelPtr make_vit(Init& init, const ModelConfig& config, const BatchSpec& spec) 
   take(options.mlp, config.feed_forward);
   take(options.dropout, config.dropout);
   take(options.attention_dropout, config.attention_dropout);
+  take(options.stochastic_depth, config.stochastic_depth);
   options.image = spec.sample[0];
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
@@ -91,6 +93,7 @@ ModelPtr make_swin(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::SwinOptions options = models::swin_options(config.name);
   take(options.dropout, config.dropout);
   take(options.attention_dropout, config.attention_dropout);
+  take(options.stochastic_depth, config.stochastic_depth);
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::Swin>(init, options);
@@ -271,6 +274,7 @@ const std::vector<KeyRow>& key_rows() {
       {"hidden", {make_mlp}},
       {"dropout", with({make_vgg, make_densenet, make_mlp, make_swin}, with(transformers, graphs))},
       {"attention_dropout", with({make_swin, make_gat}, transformers)},
+      {"stochastic_depth", {make_vit, make_swin}},
       {"layers", with(transformers, graphs)},
       {"width", with({make_vgg}, with(transformers, graphs))},
       {"heads", with({make_gat}, transformers)},
@@ -286,7 +290,9 @@ const std::vector<KeyRow>& key_rows() {
       {"aggregation", {make_sage}},
       {"out_heads", {make_gat}},
       {"slope", {make_gat}},
-      // Not of the network's section: what has blocks to recompute.
+      // Not of the network's section: what layer-wise decay knows, and what has blocks to
+      // recompute.
+      {"layer_decay", with({make_cifar_resnet, make_resnet, make_swin}, transformers)},
       {"checkpointing",
        with({make_cifar_resnet, make_resnet, make_vgg, make_densenet, make_swin}, transformers)},
   };
@@ -387,6 +393,12 @@ ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) 
   init.device = device;
   const ModelPtr model = model_row(config.model.name).make(init, config.model, spec);
   if (config.run.precision == "bf16") model->set_activations(DType::bf16);
+  try {
+    freeze(*model, config.train.freeze, {config.train.freeze_statistics});
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    throw ConfigError("train.freeze", what.substr(what.find(' ') + 1));  // without "[freeze]"
+  }
   return model;
 }
 

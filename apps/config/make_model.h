@@ -20,13 +20,15 @@ enum class Family : uint8_t { images, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
 
 // Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it
-// have blocks? REQUIRES: a key that only some networks read.
+// have blocks? Of optim.layer_decay: does layer_of() (models/layer_order.h) know its blocks?
+// REQUIRES: a key that only some networks read.
 bool network_reads(const ModelConfig& model, const std::string& key);
 
 // Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
 // Errors (ConfigError): values that do not fit the data; a network for other data.
 void resolve_model(Config& config, const BatchSpec& spec);
 
+// With initial weights; what train.freeze names is frozen. Errors (ConfigError): those of freeze().
 // REQUIRES: resolve_model(config, spec).
 std::shared_ptr<Module> make_model(const Config& config, const BatchSpec& spec, Device device);
 

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "apps/config/config_error.h"
 #include "core/quoted.h"
+#include "models/layer_order.h"
+#include "models/name_pattern.h"
 #include "optim/adafactor.h"
 #include "optim/adam.h"
 #include "optim/adam8bit.h"
@@ -73,31 +77,31 @@ std::vector<std::string> optimizer_names() {
 
 namespace {
 
-// "convs.=0.01". Errors: ConfigError.
-std::pair<std::string, double> parse_decay(const std::string& text) {
+// "convs.=0.01" of the key `path`, whose numbers are called `what`. Errors: ConfigError.
+std::pair<std::string, double> parse_entry(const char* path, const char* what,
+                                           const std::string& text) {
   const size_t equals = text.rfind('=');
-  double decay = -1;
+  double number = -1;
   if (equals != std::string::npos && equals > 0) {
     const char* end = text.data() + text.size();
-    const auto [stop, code] = std::from_chars(text.data() + equals + 1, end, decay);
-    if (code != std::errc() || stop != end) decay = -1;
+    const auto [stop, code] = std::from_chars(text.data() + equals + 1, end, number);
+    if (code != std::errc() || stop != end) number = -1;
   }
-  if (!(decay >= 0 && decay <= 1e3))
-    throw ConfigError(
-        "optim.weight_decay_of",
-        fmt::format("expected NAME=DECAY with a decay in [0, 1000], got {}", in_quotes(text)));
-  return {text.substr(0, equals), decay};
+  if (!(number >= 0 && number <= 1e3))
+    throw ConfigError(path, fmt::format("expected NAME={} with a number in [0, 1000], got {}", what,
+                                        in_quotes(text)));
+  return {text.substr(0, equals), number};
 }
 
-// Parameters whose names begin as one of `exceptions` says, in groups of their own.
+// Parameters whose names fit one of `exceptions`, in groups of their own.
 Groups with_exceptions(Groups groups, const std::vector<std::string>& exceptions) {
   Groups all;
   for (const std::string& text : exceptions) {
-    const auto [name, decay] = parse_decay(text);
+    const auto [name, decay] = parse_entry("optim.weight_decay_of", "DECAY", text);
     ParameterGroup own;
     own.weight_decay = decay;
     for (ParameterGroup& group : groups) {
-      const auto fits = [&](const auto& p) { return p.first.rfind(name, 0) == 0; };
+      const auto fits = [&pattern = name](const auto& p) { return models::fits(pattern, p.first); };
       for (const auto& p : group.parameters)
         if (fits(p)) own.parameters.push_back(p);
       std::erase_if(group.parameters, fits);
@@ -112,6 +116,54 @@ Groups with_exceptions(Groups groups, const std::vector<std::string>& exceptions
   return all;
 }
 
+// What multiplies the learning rate of each parameter. Errors: ConfigError.
+std::map<std::string, double> rate_factors(const OptimConfig& config, Module& model) {
+  std::map<std::string, double> factors;
+  const auto parameters = model.parameters();
+  const std::vector<double> by_layer = models::layer_decay_factors(model, config.layer_decay);
+  for (size_t i = 0; i < parameters.size(); ++i) factors[parameters[i].name] = by_layer[i];
+  std::set<std::string> found;
+  for (const std::string& text : config.lr_of) {
+    const auto [name, factor] = parse_entry("optim.lr_of", "FACTOR", text);
+    if (factor == 0)
+      throw ConfigError("optim.lr_of",
+                        fmt::format("expected a factor above 0, got {}; train.freeze leaves "
+                                    "parameters as they are",
+                                    in_quotes(text)));
+    bool fitted = false;
+    for (auto& [parameter, scale] : factors) {
+      if (!models::fits(name, parameter)) continue;
+      fitted = true;
+      if (found.insert(parameter).second) scale *= factor;
+    }
+    if (!fitted)
+      throw ConfigError(
+          "optim.lr_of",
+          fmt::format("expected the beginning of a parameter's name, or a pattern of names, got {}",
+                      in_quotes(name)));
+  }
+  return factors;
+}
+
+// The same groups, cut where factors differ.
+Groups with_factors(const Groups& groups, const std::map<std::string, double>& factors) {
+  Groups all;
+  for (const ParameterGroup& group : groups) {
+    const size_t first = all.size();
+    for (const auto& p : group.parameters) {
+      const double factor = factors.at(p.first);
+      const auto same = std::find_if(all.begin() + static_cast<std::ptrdiff_t>(first), all.end(),
+                                     [&](const auto& g) { return g.lr_scale == factor; });
+      if (same != all.end()) {
+        same->parameters.push_back(p);
+        continue;
+      }
+      all.push_back({{p}, factor, group.weight_decay});
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model) {
@@ -121,6 +173,7 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model) {
   Groups groups =
       with_exceptions(optim::decay_groups(parameters, config.weight_decay, !config.no_decay_norms),
                       config.weight_decay_of);
+  groups = with_factors(groups, rate_factors(config, model));
   for (const OptimizerRow& row : kOptimizers) {
     if (config.name != row.name) continue;
     auto optimizer = row.make(std::move(groups), config, static_cast<uint64_t>(all.run.seed));

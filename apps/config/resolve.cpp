@@ -63,6 +63,10 @@ void resolve(Config& config) {
   }
   resolve_published(config.compression);
   resolve_rounding(config.compression, config.run.device);
+  if (config.train.freeze_epochs > 0 && !config.compression.memory_budget.empty())
+    throw ConfigError("train.freeze_epochs",
+                      "expected 0 with compression.memory_budget: a plan for what is trained at "
+                      "first does not fit the whole network");
   if (config.optim.in_backward) {
     const char* other = config.optim.clip_norm > 0               ? "optim.clip_norm"
                         : config.train.gradient_accumulation > 1 ? "train.gradient_accumulation"

@@ -134,6 +134,7 @@ TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> pl
   options.eval_interval = config.train.eval_interval;
   options.checkpoint_interval = config.train.checkpoint_interval;
   options.patience = config.train.patience;
+  options.freeze_epochs = config.train.freeze_epochs;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.cuda_graphs = config.run.cuda_graphs;
   options.spec = batch_spec(config);

@@ -45,6 +45,7 @@ const std::map<std::string, Row>& rows() {
                                  budget = {"compression.memory_budget=1/6"}, cpu = {},
                                  cuda = {"device=cuda"};
   static const std::map<std::string, Row> all = {
+      {"model.head", {"reset", {"model.weights=w"}, images}},
       {"model.in_channels", {3, images, gcn}},
       {"model.modules", {{"flatten"}, {"model.name=sequential"}, images}},
       {"model.shortcut", {"B", images, mlp}},
@@ -53,6 +54,7 @@ const std::map<std::string, Row>& rows() {
       {"model.dropout", {0.5, mlp, images}},
       {"model.attention_dropout", {0.5, bert, mlp}},
       {"model.input_dropout", {0.5, gcn, gcnii}},
+      {"model.stochastic_depth", {0.5, {"model.name=swin_t"}, {"model.name=densenet121"}}},
       {"model.layers", {2, bert, images}},
       {"model.width", {32, gcn, mlp}},
       {"model.heads", {2, gat, gcn}},
@@ -110,6 +112,7 @@ const std::map<std::string, Row>& rows() {
       {"optim.beta1", {0.5, adam, sgd}},
       {"optim.beta2", {0.5, adam, sgd}},
       {"optim.eps", {0.5, adam, {"optim.name=adafactor"}}},
+      {"optim.layer_decay", {0.5, bert, mlp}},
       {"schedule.warmup_steps", {9, cosine, one_cycle}},
       {"schedule.warmup_epochs", {9, cosine, one_cycle}},
       {"schedule.milestones", {{1, 2}, step, cosine}},
@@ -147,6 +150,8 @@ const std::map<std::string, Row>& rows() {
       {"train.patience", {9, gcn, images}},
       {"train.checkpointing", {true, images, mlp}},
       {"train.checkpointed_blocks", {2, {"train.checkpointing=true"}, L1}},
+      {"train.freeze_epochs", {2, {R"(train.freeze=["fc1."])"}, images}},
+      {"train.freeze_statistics", {false, {R"(train.freeze=["fc1."])"}, mlp}},
       {"precision", {"tf32", cuda, cpu}},
       {"cuda_graphs", {true, cuda, cpu}},
       {"deterministic", {false, cuda, cpu}},
