@@ -19,7 +19,7 @@ Code published_code(const Range& range, double bound) {
   if (!range.finite) return {0, 0, kRaw};
   const float m = std::max(std::fabs(range.min), std::fabs(range.max));
   if (m == 0) return {0, 0, 0};
-  const int width = published_width(static_cast<double>(m), bound);
+  const int width = std::min(published_width(static_cast<double>(m), bound) + 1, kMaxFraction + 1);
   const float step = std::ldexp(m, 1 - width);
   if (!(m < 0x1p125f) || step < 0x1p-126f) return {0, 0, kRaw};
   return {-m, step, width};

@@ -4,10 +4,13 @@
 // Width rules:
 //   tight:      the narrowest codes over [min, max] that keep the bound. Where zeros have a mask,
 //               the range is that of the other values.
-//   published:  codes over [-m, m], m = max|x|, with f = clip(trunc(-log2 bound + log2 m - 1), 1,
-//               15) bits after the point and one for the sign. They do not keep the bound: trunc
-//               makes steps of up to 4 bounds, which are rounded by half a step, and m itself is
-//               off by a step.
+//   published:  codes over [-m, m), m = max|x|. The paper has f = clip(trunc(-log2 bound + log2 m -
+//               1), 1, 15) bits after the point and one for the sign. Its public program executes
+//               one bit more: the step is m 2^-(f+1), and codes have f + 2 bits here. The program
+//               counts f + 1 bits in its rates. Half a step is below the bound, with two
+//               exceptions: m itself is off by a step, because its code is clipped, and for f = 15
+//               the step may be too large. Codes end at 16 bits here, so f = 15 has the step of
+//               f = 14.
 //
 // Payload, u8: 9 bytes for each channel (f32 lo, f32 step, u8 width), and blocks of 8 rows of the
 // view (bounded_channels.h): codes, with columns sorted by width. With masks: the end of each block
@@ -21,7 +24,7 @@ namespace frugal::compress {
 
 enum class WidthRule : uint8_t { tight, published };
 
-// The width of the published rule.
+// The width f + 1 that the paper counts.
 int published_width(double max_abs, double bound);
 
 struct BoundedFixedOptions {

@@ -83,11 +83,15 @@ double normalized_rows_bound2(const RowSums& sums, double allowed_dx, double all
   return std::min(root(a, c, allowed_dx), ratio(allowed_dw, sums.dw_variance)) / kVariance;
 }
 
-double published_normalized_bound2(const Channel& c, double rows, double channels,
-                                   double allowed_dx, double max_dy2) {
+double published_normalized_price(const Channel& c, double rows, double channels) {
   const double r2 = c.invstd * c.invstd, half = c.max_x / 2;
-  const double g2 = c.dw * c.dw + r2 * c.nonzeros * c.nonzeros * max_dy2 * half * half;
-  return std::max(ratio(allowed_dx * rows, channels * c.weight * c.weight * r2 * r2 * g2), kFloor);
+  const double g2 = c.dw * c.dw + r2 * c.nonzeros * c.nonzeros * c.max_dy2 * half * half;
+  return channels * c.weight * c.weight * r2 * r2 * g2 / rows;
+}
+
+double published_normalized_bound2(const Channel& c, double rows, double channels,
+                                   double allowed_dx) {
+  return std::max(ratio(allowed_dx, published_normalized_price(c, rows, channels)), kFloor);
 }
 
 namespace {

@@ -67,16 +67,18 @@ double fast_price(double numel, double gain, double dy2);  // of the published c
 // One channel of a normalization.
 struct Channel {
   double weight = 1, invstd = 1;
-  double dy2 = 0;                  // |dy|^2
-  double dw = 0;                   // the gradient of the weight
-  double nonzeros = 0, max_x = 0;  // of dy; largest |x|: for the published rule
+  double dy2 = 0;  // |dy|^2
+  double dw = 0;   // the gradient of the weight
+  // For the published rule: how many dy are not 0, the largest |x| and the largest dy^2.
+  double nonzeros = 0, max_x = 0, max_dy2 = 0;
 };
 // `allowed`: of the whole dx and dw, e^2 |dx|^2 and e^2 |dw|^2; infinity: does not count.
 double normalized_bound2(const Channel& channel, double rows, double channels, double allowed_dx,
                          double allowed_dw, Count count);
-// `max_dy2`: of the whole dy. At least 2^-16.
+// allowed_dx over the price, but at least 2^-16.
 double published_normalized_bound2(const Channel& channel, double rows, double channels,
-                                   double allowed_dx, double max_dy2);
+                                   double allowed_dx);
+double published_normalized_price(const Channel& channel, double rows, double channels);
 
 // A normalization of rows: its rows (with groups of channels, several for each row), and the
 // squared error of dw that errors within a bound of 1 cause at worst, and for each unit of

@@ -33,35 +33,32 @@ Tensor gradient_of(const Grads& gradients, int input) {
   return input >= 0 && i < gradients.size() ? whole(gradients[i]) : Tensor();
 }
 
-double at(const std::vector<double>& values, size_t channel) {
-  return values.size() == 1 ? values[0] : values[channel];
-}
-
-// Combines channel by channel if a and b have equally many channels, or one of them has one.
-// Otherwise each channel of a is combined with the worst of b.
+// Calls f(channel of a, channel of b): channel by channel if a and b have equally many, or one of
+// them has one. Otherwise each channel of a is combined with channel `worst_b` of b.
 template <class F>
-std::vector<double> combine(const std::vector<double>& a, const std::vector<double>& b,
-                            double worst_b, F f) {
-  std::vector<double> out;
-  if (a.size() == b.size() || a.size() == 1 || b.size() == 1) {
-    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) out.push_back(f(at(a, i), at(b, i)));
-  } else {
-    for (const double each : a) out.push_back(f(each, worst_b));
-  }
-  return out;
-}
-
-double least(const std::vector<double>& values) {
-  return *std::min_element(values.begin(), values.end());
+void combine(size_t a, size_t b, size_t worst_b, F f) {
+  const bool by_channel = a == b || a == 1 || b == 1;
+  for (size_t i = 0; i < (by_channel ? std::max(a, b) : a); ++i)
+    f(a == 1 ? 0 : i, !by_channel ? worst_b : b == 1 ? 0 : i);
 }
 
 }  // namespace
 
-void Collector::Reader::cap_by(const std::vector<double>& other) {
-  if (other.empty()) return;
-  cap = cap.empty()
-            ? other
-            : combine(cap, other, least(other), [](double a, double b) { return std::min(a, b); });
+void Collector::Reader::cap_by(const Bounds& other) {
+  if (other.squares.empty()) return;
+  if (cap.squares.empty()) {
+    cap = other;
+    return;
+  }
+  const auto worst = std::min_element(other.squares.begin(), other.squares.end());
+  Bounds both;
+  combine(cap.squares.size(), other.squares.size(),
+          static_cast<size_t>(worst - other.squares.begin()), [&](size_t a, size_t b) {
+            const bool first = !(other.squares[b] < cap.squares[a]);
+            both.squares.push_back(first ? cap.squares[a] : other.squares[b]);
+            both.weights.push_back(first ? cap.weights[a] : other.weights[b]);
+          });
+  cap = std::move(both);
 }
 
 void Collector::clear() {
@@ -143,7 +140,6 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
   const double count = static_cast<double>(channels), e2 = options_.e * options_.e;
   const double allowed_dx = e2 * squares(dx);
   const double allowed_dw = is_known(dw) ? e2 * squares(dw) : kInf;
-  const double most = *std::max_element(dys.max.begin(), dys.max.end());
   if (is_known(dw)) dw = on_host(dw);
   Reader reader;
   std::vector<double> slope;
@@ -155,10 +151,16 @@ void Collector::normalized(const Slots& slots, const SavedTensor& slot, const Gr
     c.dy2 = dys.squares[k];
     c.dw = is_known(dw) ? dw.item(i) : std::sqrt(rows * c.dy2);  // what it can be at most
     c.nonzeros = dys.nonzeros[k];
-    if (published) c.max_x = xs.max[k];
-    reader.cap.push_back(
-        published ? published_normalized_bound2(c, rows, count, allowed_dx, most * most)
-                  : normalized_bound2(c, rows, count, allowed_dx, allowed_dw, options_.count));
+    if (published) {
+      c.max_x = xs.max[k];
+      c.max_dy2 = dys.max[k] * dys.max[k];
+      reader.cap.squares.push_back(published_normalized_bound2(c, rows, count, allowed_dx));
+      reader.cap.weights.push_back(published_normalized_price(c, rows, count));
+    } else {
+      reader.cap.squares.push_back(
+          normalized_bound2(c, rows, count, allowed_dx, allowed_dw, options_.count));
+      reader.cap.weights.push_back(1);
+    }
     slope.push_back(c.weight * c.weight * c.invstd * c.invstd);
   }
   add(slot, reader);
@@ -180,8 +182,9 @@ void Collector::normalized_rows(const Slots& slots, const SavedTensor& slot,
   }
   const double e2 = options_.e * options_.e;
   Reader reader;
-  reader.cap = {normalized_rows_bound2(sums, is_known(dx) ? e2 * squares(dx) : kInf,
-                                       is_known(dw) ? e2 * squares(dw) : kInf, options_.count)};
+  reader.cap = {{normalized_rows_bound2(sums, is_known(dx) ? e2 * squares(dx) : kInf,
+                                        is_known(dw) ? e2 * squares(dw) : kInf, options_.count)},
+                {1}};
   add(slot, reader);
   // Sums that are rebuilt from this tensor, beside the normalization, have its errors with a factor
   // of 1.
@@ -212,7 +215,7 @@ void Collector::other(const SavedTensor& slot, const Grads& gradients) {
   }
   if (!x.defined()) return;
   Reader reader;
-  reader.cap = {bound2};
+  reader.cap = {{bound2}, {1}};
   add(slot, reader);
 }
 
@@ -236,19 +239,19 @@ void Collector::add(const SavedTensor& slot, const Reader& reader) {
     Reader& to = through ? source.through : source.direct;
     to.allowed += reader.allowed;
     to.price += reader.price * (through ? share : 1);
-    std::vector<double> cap = reader.cap;
+    Bounds cap = reader.cap;
     if (through)
-      for (double& each : cap) each /= share;
+      for (double& each : cap.squares) each /= share;
     to.cap_by(cap);
   }
 }
 
-std::map<uint64_t, std::vector<double>> Collector::bounds2() const {
-  std::map<uint64_t, std::vector<double>> all;
+std::map<uint64_t, Bounds> Collector::bounds2() const {
+  std::map<uint64_t, Bounds> all;
   for (const auto& [seq, source] : sources_) {
     const std::vector<double> slope =
         source.slope.empty() ? std::vector<double>{kFunctionSlope2} : source.slope;
-    const double steepest = *std::max_element(slope.begin(), slope.end());
+    const auto steepest = std::max_element(slope.begin(), slope.end());
     Reader sum;
     const double allowed = source.direct.allowed + source.through.allowed;
     std::vector<double> prices{source.direct.price};
@@ -256,15 +259,30 @@ std::map<uint64_t, std::vector<double>> Collector::bounds2() const {
       prices = slope;
       for (double& each : prices) each = source.direct.price + each * source.through.price;
     }
-    for (double& each : prices) each = each > 0 ? allowed / each : kInf;
-    sum.cap_by(prices);
+    Bounds products;
+    for (const double each : prices) {
+      products.squares.push_back(each > 0 ? allowed / each : kInf);
+      products.weights.push_back(options_.rule == Rule::published ? each : 1);
+    }
+    sum.cap_by(products);
     sum.cap_by(source.direct.cap);
-    if (!source.through.cap.empty())
-      sum.cap_by(combine(source.through.cap, slope, steepest,
-                         [](double cap, double each) { return each > 0 ? cap / each : kInf; }));
-    if (std::none_of(sum.cap.begin(), sum.cap.end(), [](double b) { return std::isnan(b); }) &&
-        std::any_of(sum.cap.begin(), sum.cap.end(), [](double b) { return std::isfinite(b); })) {
-      for (double& each : sum.cap) each = std::min(each, kMost);
+    const Bounds& through = source.through.cap;
+    Bounds passed;
+    combine(through.squares.size(), slope.size(), static_cast<size_t>(steepest - slope.begin()),
+            [&](size_t a, size_t b) {
+              if (through.squares.empty()) return;
+              passed.squares.push_back(slope[b] > 0 ? through.squares[a] / slope[b] : kInf);
+              passed.weights.push_back(through.weights[a]);
+            });
+    sum.cap_by(passed);
+    std::vector<double>& bounds = sum.cap.squares;
+    if (std::none_of(bounds.begin(), bounds.end(), [](double b) { return std::isnan(b); }) &&
+        std::any_of(bounds.begin(), bounds.end(), [](double b) { return std::isfinite(b); })) {
+      for (size_t i = 0; i < bounds.size(); ++i) {
+        bounds[i] = std::min(bounds[i], kMost);
+        double& weight = sum.cap.weights[i];  // 0 where dy is 0, and the bound is kMost
+        weight = std::isfinite(weight) ? std::clamp(weight, 1 / kMost, kMost) : 1 / kMost;
+      }
       all[seq] = std::move(sum.cap);
     }
   }

@@ -14,6 +14,16 @@ namespace frugal::compress::acgc {
 // errors by |weight| invstd, channel by channel; a normalization of rows scales by the largest of
 // these. Without a normalization between them, activation functions are taken to double errors at
 // most. n sources share the bound: each gets 1/n of the bound, or of the variance.
+// Squared bounds of a tensor in one observed step: one, or one for each channel.
+struct Bounds {
+  std::vector<double> squares;
+  // What each bound counts for in the mean over steps. With the published rule it is the
+  // denominator of the bound, so that the weighted mean of bounds is the ratio of the means of
+  // numerators and denominators. With the derived rule it is 1.
+  std::vector<double> weights;
+  bool operator==(const Bounds&) const = default;
+};
+
 class Collector final : public BackwardObserver {
  public:
   struct Options {
@@ -30,15 +40,15 @@ class Collector final : public BackwardObserver {
 
   void clear();
   void set_e(double e) { options_.e = e; }
-  // By seq: one for the tensor, or one for each channel. What is not finite is left out.
-  std::map<uint64_t, std::vector<double>> bounds2() const;
+  // By seq. Bounds that are not finite are left out.
+  std::map<uint64_t, Bounds> bounds2() const;
 
  private:
   struct Reader {
     double allowed = 0, price = 0;  // sums over products
-    std::vector<double> cap;        // the least bound of all other readers; empty: none
+    Bounds cap;                     // the least bound of all other readers; empty: none
     bool operator==(const Reader&) const = default;
-    void cap_by(const std::vector<double>& other);
+    void cap_by(const Bounds& other);
   };
   struct Source {
     Reader direct, through;     // readers of it, and readers of what is rebuilt from it

@@ -107,7 +107,7 @@ void AcgcPolicy::settle() const {
   observed_ = false;
   for (auto& [seq, bounds] : collector_.bounds2()) {
     auto& history = seen_[seq];
-    if (!history.empty() && history.back().size() != bounds.size()) history.clear();
+    if (!history.empty() && history.back().squares.size() != bounds.squares.size()) history.clear();
     history.push_back(bounds);
     while (static_cast<int64_t>(history.size()) > options_.window) history.pop_front();
   }
@@ -118,10 +118,12 @@ std::vector<double> AcgcPolicy::bounds2(uint64_t seq) const {
   const auto found = seen_.find(seq);
   if (found == seen_.end()) return {};
   const auto& history = found->second;
-  std::vector<double> mean(history.front().size(), 0.0);
-  for (const std::vector<double>& each : history)
-    for (size_t i = 0; i < each.size(); ++i)
-      mean[i] += each[i] / static_cast<double>(history.size());
+  const size_t size = history.front().squares.size();
+  std::vector<double> mean(size, 0.0), weights(size, 0.0);
+  for (const acgc::Bounds& each : history)
+    for (size_t i = 0; i < size; ++i) weights[i] += each.weights[i];
+  for (const acgc::Bounds& each : history)
+    for (size_t i = 0; i < size; ++i) mean[i] += each.squares[i] * each.weights[i] / weights[i];
   return mean;
 }
 
@@ -176,7 +178,8 @@ void AcgcPolicy::set_e(double e) {
   for (auto& [seq, history] : seen_) {
     std::vector<double> mean = bounds2(seq);
     for (double& each : mean) each *= square;
-    history.assign(1, std::move(mean));
+    std::vector<double> ones(mean.size(), 1);
+    history.assign(1, {std::move(mean), std::move(ones)});
   }
   options_.e = e;
   collector_.set_e(e);
@@ -193,16 +196,21 @@ double AcgcPolicy::set_fineness(double bits) {
 
 Learned AcgcState::write() const {
   Learned learned{
-      "acgc", kVersion, {{"tensors", {}}, {"counts", {}}, {"channels", {}}, {"bounds2", {}}}};
+      "acgc",
+      kVersion,
+      {{"tensors", {}}, {"counts", {}}, {"channels", {}}, {"bounds2", {}}, {"weights", {}}}};
   learned.set("last_step", static_cast<double>(last_step));
   learned.set("e", e);
   learned.set("fineness", fineness);
-  std::vector<double>& all = learned.lists["bounds2"];
+  std::vector<double>&squares = learned.lists["bounds2"], &weights = learned.lists["weights"];
   for (const auto& [seq, history] : bounds2) {
     learned.add("tensors", static_cast<double>(seq));
     learned.add("counts", static_cast<double>(history.size()));
-    learned.add("channels", static_cast<double>(history.front().size()));
-    for (const std::vector<double>& each : history) all.insert(all.end(), each.begin(), each.end());
+    learned.add("channels", static_cast<double>(history.front().squares.size()));
+    for (const acgc::Bounds& each : history) {
+      squares.insert(squares.end(), each.squares.begin(), each.squares.end());
+      weights.insert(weights.end(), each.weights.begin(), each.weights.end());
+    }
   }
   return learned;
 }
@@ -219,12 +227,15 @@ AcgcState AcgcState::read(const Learned& learned) {
   const auto counts = reader.wholes("counts", 1, kWhole, tensors.size());
   const auto channels = reader.wholes("channels", 1, 0x1p31, tensors.size());
   ListParts bounds("acgc", "bounds2", reader.list("bounds2", 0, HUGE_VAL));
+  ListParts weights("acgc", "weights", reader.list("weights", kAboveZero, kMost));
   for (size_t i = 0; i < tensors.size(); ++i)
     for (int64_t k = 0; k < counts[i]; ++k) {
-      const auto each = bounds.next(channels[i]);
-      state.bounds2[tensors[i]].emplace_back(each.begin(), each.end());
+      const auto squares = bounds.next(channels[i]), each = weights.next(channels[i]);
+      state.bounds2[tensors[i]].push_back(
+          {{squares.begin(), squares.end()}, {each.begin(), each.end()}});
     }
   bounds.end();
+  weights.end();
   reader.end();
   return state;
 }

@@ -3,10 +3,11 @@
 // decide how many bits the bounds take.
 //
 // Every `interval` steps the backward pass is observed and gives bounds (acgc_bounds.h). The mean
-// square of the last `window` bounds counts. Before the first bounds, tensors take `start_bits`
-// bits. Tensors are packed by an error-bounded codec (error_bounded.h). As published, recipes are
-// off and masks take 1 bit. With recipes, the bounds of a rebuilt tensor become bounds of the
-// tensors that it is rebuilt from.
+// of the last `window` squared bounds counts. With the published rule it is a weighted mean, which
+// equals the ratio of the mean numerator and the mean denominator (acgc_collect.h). Before the
+// first bounds, tensors take `start_bits` bits. Tensors are packed by an error-bounded codec
+// (error_bounded.h). As published, recipes are off and masks take 1 bit. With recipes, the bounds
+// of a rebuilt tensor become bounds of the tensors that it is rebuilt from.
 //
 // The bounds hold op by op. They do not include what the errors of one op do to the gradients of
 // the ops before it. A test compares whole gradients with what is allowed.
@@ -30,8 +31,9 @@ namespace frugal::compress {
 
 struct AcgcOptions {
   double e = 1;
-  // Published: the bounds and the widths of the paper (AutoQuant; with fixed_z AutoQuantZ). These
-  // widths do not keep the bounds: see bounded_fixed.h.
+  // Published: the bounds and the widths of the paper (AutoQuant; with fixed_z AutoQuantZ), as its
+  // public program executes them (bounded_fixed.h). `e` is the paper's: e^2 |dW|^2 is allowed. The
+  // program allows e |dW|^2, which is equal at e = 1.
   acgc::Rule rule = acgc::Rule::derived;
   acgc::Count count = acgc::Count::worst;  // expected: with stochastic rounding
   std::string codec = "fixed_z";           // see error_bounded.h
@@ -44,10 +46,10 @@ struct AcgcOptions {
 
 // What decisions of later steps depend on.
 struct AcgcState {
-  static constexpr int kVersion = 1;  // of the written form
+  static constexpr int kVersion = 2;  // of the written form; 1 had no weights
   int64_t last_step = -1;             // that was observed; -1: none
   double e = 1, fineness = 0;
-  std::map<uint64_t, std::deque<std::vector<double>>> bounds2;  // squared, by seq, oldest first
+  std::map<uint64_t, std::deque<acgc::Bounds>> bounds2;  // by seq, oldest first
 
   Learned write() const;
   static AcgcState read(const Learned& learned);  // Errors: see Learner
@@ -106,8 +108,7 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   std::unique_ptr<ErrorBounded> codec_;
   std::map<uint64_t, Decision::What> decisions_;  // of this step, by seq
   mutable acgc::Collector collector_;
-  mutable std::map<uint64_t, std::deque<std::vector<double>>>
-      seen_;  // squared bounds, oldest first
+  mutable std::map<uint64_t, std::deque<acgc::Bounds>> seen_;  // oldest first
   mutable std::map<uint64_t, Item> items_;
   bool observing_ = false;
   mutable bool observed_ = false;  // there is an observed backward pass that is not in seen_ yet

@@ -210,14 +210,26 @@ TEST_CASE("widths are the narrowest that keep the bound, hand-worked") {
   CHECK(published_width(3, 0) == 16);
 }
 
-TEST_CASE("the published widths do not keep the bound, by up to four times") {
-  // m = 1, bound 0.126: f = trunc(2.99 - 1) = 1, so steps of 0.5: the code nearest to 0.75 is 0.25
-  // or 0.5 away, and 1 itself becomes 0.5.
+TEST_CASE("the published codes keep the bound, except at the largest value") {
   BoundedFixedOptions options;
   options.rule = WidthRule::published;
-  const Tensor x = Tensor::from(std::vector<float>{1, -1, 0.2f, -0.24f, 0}, {5, 1});
+  // m = 1, bound 0.126: f = trunc(2.99 - 1) = 1. The public program executes steps of 2^-2.
+  const Tensor x = Tensor::from(std::vector<float>{1, -1, 0.2f, -0.24f, 0.1f, 0}, {6, 1});
   const auto y = BoundedFixed(options).pack(x, 0.126, entry(0))->unpack().to_vector();
-  CHECK(y == std::vector<double>{0.5, -1, 0, 0, 0});
+  CHECK(y == std::vector<double>{0.75, -1, 0.25, -0.25, 0, 0});
+  std::vector<float> values = normals(4000, 5);
+  values[7] = 9;
+  const Tensor many = Tensor::from(values, {4000, 1});
+  for (const double bound : {0.5, 0.1, 0.03, 0.004, 0.0011}) {
+    CAPTURE(bound);
+    const auto back = BoundedFixed(options).pack(many, bound, entry(0))->unpack().to_vector();
+    double worst = 0;
+    for (size_t i = 0; i < values.size(); ++i)
+      if (i != 7) worst = std::max(worst, std::abs(back[i] - static_cast<double>(values[i])));
+    CHECK(worst <= bound);
+    CHECK(worst > bound / 5);  // half a step is between 1/4 and 1/1 of the bound
+    CHECK(9 - back[7] == doctest::Approx(std::ldexp(9, -published_width(9, bound))));
+  }
 }
 
 TEST_CASE("bytes do not depend on the number of threads") {

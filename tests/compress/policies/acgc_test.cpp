@@ -183,11 +183,11 @@ TEST_CASE("the bound of normalizations holds for errors of every kind") {
 }
 
 TEST_CASE("published bounds of normalizations, hand-worked") {
-  acgc::Channel c{2, 0.5, 3, 1.5, 10, 4};
+  acgc::Channel c{2, 0.5, 3, 1.5, 10, 4, 0.09};
   // g2 = 1.5^2 + 0.25 * 100 * 0.09 * 4 = 2.25 + 9 = 11.25;  B^2 = 0.5 * 40 / (4 * 4 * 0.0625 *
   // 11.25) = 20 / 11.25.
-  CHECK(acgc::published_normalized_bound2(c, 40, 4, 0.5, 0.09) == doctest::Approx(20 / 11.25));
-  CHECK(acgc::published_normalized_bound2(c, 40, 4, 1e-9, 0.09) == 0x1p-16);
+  CHECK(acgc::published_normalized_bound2(c, 40, 4, 0.5) == doctest::Approx(20 / 11.25));
+  CHECK(acgc::published_normalized_bound2(c, 40, 4, 1e-9) == 0x1p-16);
   // derived, worst: a = 2 * 0.25 * (2 + 3 / 6) = 1.25, c = 2 * 0.125 * 2 = 0.5, e = 0.5: B = 1 /
   // (1.25 + sqrt(1.5625 + 1)); of dw: 0.5 / (0.25 * 36 * 4).
   acgc::Channel d{-2, 0.5, 4, -3, 0, 0};
@@ -371,6 +371,69 @@ TEST_CASE("backward is observed every interval, and the mean of the window count
   CHECK(std::abs(seen[0] / seen[1] - 1) > 0.03);
 }
 
+TEST_CASE("the published rule divides the means of the window's numerators and denominators") {
+  AcgcOptions options = small();
+  options.rule = Rule::published;
+  options.codec = "fixed";
+  options.start_bits = 16;
+  options.interval = 1;
+  Graph graph;
+  const Tensor small_dy = randoms({400, 8}, 21), large_dy = randoms({400, 8}, 22, 100);
+  const auto bound = [&](AcgcPolicy& policy) {
+    policy.learned();
+    return policy.bounds2(policy.items().back().seq)[0];
+  };
+  const auto alone = [&](const Tensor& dy) {
+    AcgcPolicy policy(options);
+    graph.dy = dy;
+    graph.run(&policy, 0);
+    return bound(policy);
+  };
+  const double first = alone(small_dy), second = alone(large_dy);
+  AcgcPolicy both(options);
+  graph.dy = small_dy;
+  graph.run(&both, 0);
+  graph.dy = large_dy;
+  graph.run(&both, 1);
+  // The gradients of the second step are 10,000 times as large, squared, so only they count.
+  CHECK(std::abs(first / second - 1) > 0.02);
+  CHECK(bound(both) == doctest::Approx(second).epsilon(0.005));
+}
+
+TEST_CASE("the published bound of a normalization takes the largest dy of its channel") {
+  const Variable gamma = Variable::parameter(Tensor::from(std::vector<float>{1, 2, 0.5f, 1}, {4}));
+  const Variable beta = Variable::parameter(Tensor::zeros({4}));
+  const Variable x = Variable::parameter(randoms({40, 5, 5, 4}, 3));
+  AcgcOptions options = small();
+  options.rule = Rule::published;
+  options.codec = "fixed";
+  options.start_bits = 16;
+  const auto run = [&](float factor, double& dx2) {
+    Tensor dy = randoms({40, 5, 5, 4}, 4);
+    for (int64_t i = 0; i < dy.numel(); i += 4) dy.mut<float>()[i] *= factor;  // of channel 0
+    AcgcPolicy policy(options);
+    begin_step(0);
+    const Variable input = Variable::parameter(ops::clone(x.value()));
+    {
+      PolicyScope scope(&policy);
+      const Variable one(Tensor::full({1}, 1));
+      const Variable y = batch_norm(mul(input, one), gamma, beta, {}, {});
+      backward(y, dy, {}, policy.observer());
+    }
+    dx2 = squares(input.grad());
+    policy.learned();
+    for (const auto& item : policy.items())
+      if (policy.bounds2(item.seq).size() == 4) return policy.bounds2(item.seq);
+    return std::vector<double>();
+  };
+  double dx2 = 0, larger_dx2 = 0;
+  const std::vector<double> bounds = run(1, dx2), larger = run(3, larger_dx2);
+  REQUIRE(bounds.size() == 4);
+  REQUIRE(larger.size() == 4);
+  for (size_t k = 1; k < 4; ++k)
+    CHECK(larger[k] / bounds[k] == doctest::Approx(larger_dx2 / dx2).epsilon(0.001));
+}
+
 TEST_CASE("what was learned goes on bit for bit in another policy") {
   AcgcPolicy first(small()), second(small());
   Graph graph;
@@ -397,11 +460,12 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
                        {"tensors", {0, 3}},
                        {"counts", {2, 1}},
                        {"channels", {1, 2}},
-                       {"bounds2", {1, 2, 3, 4}}}};
+                       {"bounds2", {1, 2, 3, 4}},
+                       {"weights", {1, 3, 1, 1}}}};
   AcgcPolicy fourth(small());
   fourth.restore_learned(right);
   CHECK((fourth.learned() == right));
-  CHECK(fourth.bounds2(0) == std::vector<double>{1.5});
+  CHECK(fourth.bounds2(0) == std::vector<double>{1.75});  // (1 * 1 + 2 * 3) / 4
   CHECK(fourth.bounds2(3) == std::vector<double>{3, 4});
   const auto refuses = [&](const char* list, const std::vector<double>& numbers) {
     CAPTURE(std::string(list));
@@ -424,6 +488,8 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
   refuses("bounds2", {1, 2, 3, -1});
   refuses("bounds2", {1, 2, 3});
   refuses("bounds2", {1, 2, 3, 4, 5});
+  refuses("weights", {1, 3, 1, 0});
+  refuses("weights", {1, 3, 1});
   refuses("another", {});
   Learned wrong = right;
   wrong.policy = "actnn";
