@@ -108,6 +108,7 @@
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/mse.h"
+#include "ops/loss/soft_cross_entropy.h"
 #include "ops/optimizer/adafactor.h"
 #include "ops/optimizer/adam.h"
 #include "ops/optimizer/adam8bit.h"

@@ -101,6 +101,10 @@ LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weigh
 Variable binary_cross_entropy(const Variable& logits, const Tensor& target,
                               const BinaryCrossEntropyOptions& options = {},
                               const Tensor& row_weights = {});
+// logits and target of one shape [..., C] -> scalar: the mean cross-entropy with the shares of the
+// classes in target, over the rows whose first share is not below 0. Saves: d(loss)/d(logits).
+Variable soft_cross_entropy(const Variable& logits, const Tensor& target,
+                            double label_smoothing = 0);
 Variable mse_loss(const Variable& x, const Variable& target);  // scalar mean. Saves: the difference
 
 // ---- pooling (functions/pool.cpp), NHWC

@@ -44,6 +44,7 @@ inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657
     kFanOut{"sampled neighbours", 0x66616e6f75740000, 1},
     kLoader{"order and augmentation of images", 0x6c6f616465720000, 1},
     kMaskedTokens{"masked tokens", 0x6d61736b65640000, 1},
+    kMixedSamples{"mixed samples of a batch", 0x6d69786564000000, 1},
     kSeedNodeOrder{"order of the nodes whose neighbours are sampled", 0x6e65696768626f72, 1},
     kPictureSplit{"pictures to train, validate and test on", 0x7069637475726573, 1},
     kPartition{"partition of a graph", 0x706172746974696f, 1},
@@ -54,12 +55,31 @@ inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657
     kNodeSplit{"nodes to train, validate and test on", 0x73706c6974000000, 1},
     kTextWindows{"windows of a text", 0x77696e646f770000, 1};
 
-inline constexpr std::array kAll = {
-    kInitialWeights, kTrainImages,        kTestImages,     kImageClasses,  kGeneratedTokens,
-    kGraphEdges,     kGraphFeatures,      kTrainSequences, kTestSequences, kTrackingDropout,
-    kDropout,        kClusterOrder,       kFanOut,         kLoader,        kMaskedTokens,
-    kSeedNodeOrder,  kPartition,          kPictureSplit,   kSaintEstimate, kSaint,
-    kSequenceOrder,  kSequenceBatchOrder, kNodeSplit,      kTextWindows};
+inline constexpr std::array kAll = {kInitialWeights,
+                                    kTrainImages,
+                                    kTestImages,
+                                    kImageClasses,
+                                    kGeneratedTokens,
+                                    kGraphEdges,
+                                    kGraphFeatures,
+                                    kTrainSequences,
+                                    kTestSequences,
+                                    kTrackingDropout,
+                                    kDropout,
+                                    kClusterOrder,
+                                    kFanOut,
+                                    kLoader,
+                                    kMaskedTokens,
+                                    kMixedSamples,
+                                    kSeedNodeOrder,
+                                    kPartition,
+                                    kPictureSplit,
+                                    kSaintEstimate,
+                                    kSaint,
+                                    kSequenceOrder,
+                                    kSequenceBatchOrder,
+                                    kNodeSplit,
+                                    kTextWindows};
 
 // Streams of stochastic rounding need no offsets, because hashes seed them: for saved tensors a
 // hash of (seed, step, tensor), see compress/quantize/quantize.h; for the state of 8-bit AdamW a

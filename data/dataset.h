@@ -15,8 +15,17 @@ struct Sample {
   int64_t label = 0;
 };
 
-// A batch. All its tensors are in category `input`. The loss leaves out targets of kIgnored.
-//   images      input [N, H, W, C] f32, target [N] i64
+// What f32 targets are. (i64 targets are classes.)
+enum class FloatTargets : uint8_t {
+  answers,  // 0 or 1: each class is a yes-or-no question
+  shares,   // of the classes, 1 together: of samples that were mixed
+  values,   // numbers to predict
+};
+
+// A batch. All its tensors are in category `input`. The loss leaves out targets of kIgnored; of f32
+// targets, rows of kIgnored (values always count).
+//   images      input [N, H, W, C] f32, target [N] i64 or [N, classes] f32
+//   rows        input [N, F] f32, target as images'
 //   sequences   input [N, T] i64 (token ids), target [N] or [N, T] i64; extras attention_mask and
 //               token_type_ids [N, T] i64, if the source has them
 //   a graph     input [V, F] f32, target [V] i64; extras edge_index [2, E] i64 (from, to)
@@ -25,8 +34,15 @@ struct Batch {
   Tensor target;
   NamedTensors extras = {};
   bool held = false;  // the source keeps these tensors after the step
+  FloatTargets floats = FloatTargets::answers;
 };
 constexpr int64_t kIgnored = -100;
+
+// Targets that are no classes: a sample's label is the index of its row. rows [R, C] f32.
+struct TargetRows {
+  Tensor rows;  // undefined: labels are classes
+  FloatTargets kind = FloatTargets::answers;
+};
 
 // Thread safety: get() and get_into() may be called from several threads at once.
 class Dataset {
@@ -34,11 +50,12 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual int64_t classes() const = 0;
-  virtual Shape sample_shape() const = 0;  // [H, W, C]
+  virtual Shape sample_shape() const = 0;  // [H, W, C] or [F]
+  virtual TargetRows target_rows() const { return {}; }
 
   // Writes sample `index` to out, sample_shape().numel() floats in order H, W, C, and returns its
-  // label. Random decorators (augmentation) draw from `key`, so equal keys give equal samples.
-  // REQUIRES: index in [0, size()).
+  // label; kIgnored where it does not count. Random decorators (augmentation) draw from `key`, so
+  // equal keys give equal samples. REQUIRES: index in [0, size()).
   virtual int64_t get_into(int64_t index, RngKey key, float* out) const = 0;
 
   // Sample `index` as a tensor in category `input`. Errors: index outside [0, size()).

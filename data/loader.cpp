@@ -50,6 +50,10 @@ struct Loader::Impl {
     FRUGAL_CHECK(batches > 0,
                  "[loader] expected a batch_size of at most {} samples with drop_last, got {}",
                  size, options.batch_size);
+    targets = dataset->target_rows();
+    FRUGAL_CHECK(!options.mix.mixes() || !targets.rows.defined(),
+                 "[loader] expected samples of one class each to mix, got other targets");
+    if (options.mix.classes == 0) options.mix.classes = dataset->classes();
     for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
   }
 
@@ -77,6 +81,8 @@ struct Loader::Impl {
       std::iota(order.begin(), order.end(), int64_t{0});
     }
     sample_key = epoch_key(1);
+    mix_key = {word(streams::kMixedSamples.key(options.seed), 0),
+               static_cast<uint64_t>(state.epoch)};
     epoch_ready = true;
   }
 
@@ -86,18 +92,48 @@ struct Loader::Impl {
     Shape shape{count};
     for (int64_t extent : dataset->sample_shape()) shape.push_back(extent);
     const CategoryScope category(Category::input);
-    return {Tensor::empty(shape), Tensor::empty({count}, DType::i64)};
+    Batch made;
+    made.input = Tensor::empty(shape);
+    if (options.mix.mixes()) {
+      made.target = Tensor::empty({count, options.mix.classes});
+      made.floats = FloatTargets::shares;
+    } else if (targets.rows.defined()) {
+      made.target = Tensor::empty({count, targets.rows.size(1)});
+      made.floats = targets.kind;
+    } else {
+      made.target = Tensor::empty({count}, DType::i64);
+    }
+    return made;
   }
 
   void fill(int64_t batch, const Batch& out) const {
     const int64_t begin = batch * options.batch_size, count = out.target.size(0);
     const int64_t floats = out.input.numel() / count;
     float* input = out.input.mut<float>();
-    int64_t* target = out.target.mut<int64_t>();
+    std::vector<int64_t> labels(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = order[static_cast<size_t>(begin + i)];
       const RngKey key{word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
-      target[i] = dataset->get_into(index, key, input + i * floats);
+      labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
+    }
+    if (options.mix.mixes())
+      mix_samples(out, labels, options.mix,
+                  {word(mix_key, static_cast<uint64_t>(batch)), mix_key.offset});
+    else if (targets.rows.defined())
+      fill_rows(labels, out.target);
+    else
+      std::copy(labels.begin(), labels.end(), out.target.mut<int64_t>());
+  }
+
+  void fill_rows(const std::vector<int64_t>& labels, const Tensor& out) const {
+    const int64_t width = out.size(1);
+    float* to = out.mut<float>();
+    for (const int64_t label : labels) {
+      if (label == kIgnored)
+        std::fill_n(to, width, static_cast<float>(kIgnored));
+      else
+        std::copy_n(targets.rows.data<float>() + label * width, width, to);
+      to += width;
     }
   }
 
@@ -167,13 +203,14 @@ struct Loader::Impl {
 
   DatasetPtr dataset;
   LoaderOptions options;
+  TargetRows targets;
   int64_t batches = 0;
   LoaderState state;
 
   // Of the current epoch. Workers read these members, so they change only after drain().
   bool epoch_ready = false;
   std::vector<int64_t> order;
-  RngKey sample_key;
+  RngKey sample_key, mix_key;
 
   // Used by the consumer alone: the jobs from state.next_batch to `scheduled`, in order.
   std::deque<std::shared_ptr<Job>> in_flight;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/batch_source.h"
+#include "data/image/mix.h"
 
 namespace frugal::data {
 
@@ -17,6 +18,7 @@ struct LoaderOptions {
   uint64_t seed = 0;       // of the order and of augmentation
   int threads = 1;         // 0: next() makes the batch itself
   int prefetch = 2;        // with threads: batches that are made in advance
+  MixOptions mix = {};     // of the samples of a batch
 };
 
 // Thread safety: one consumer. The consumer's thread allocates all batches, so memory peaks do not
@@ -24,7 +26,7 @@ struct LoaderOptions {
 class Loader : public BatchSource {
  public:
   // Errors: an empty dataset, batch_size < 1, threads < 0, prefetch < 1, drop_last that
-  // leaves no batch.
+  // leaves no batch, mixing of samples whose labels are no classes.
   Loader(DatasetPtr dataset, const LoaderOptions& options = {});
   ~Loader() override;  // also in the middle of an epoch
   Loader(const Loader&) = delete;

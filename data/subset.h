@@ -19,6 +19,7 @@ class Subset : public Dataset {
   int64_t size() const override { return end_ - begin_; }
   int64_t classes() const override { return inner_->classes(); }
   Shape sample_shape() const override { return inner_->sample_shape(); }
+  TargetRows target_rows() const override { return inner_->target_rows(); }
   int64_t get_into(int64_t index, RngKey key, float* out) const override {
     return inner_->get_into(begin_ + index, key, out);
   }

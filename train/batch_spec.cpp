@@ -7,11 +7,16 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
   auto ids = [&](const Shape& shape) { return Tensor::empty(shape, DType::i64, device); };
   Batch batch;
   switch (spec.kind) {
-    case BatchSpec::Kind::images: {
+    case BatchSpec::Kind::images:
+    case BatchSpec::Kind::rows: {
       Shape shape{samples};
       for (const int64_t extent : spec.sample) shape.push_back(extent);
       batch.input = Tensor::empty(shape, DType::f32, device);
-      batch.target = ids({samples});
+      batch.target = spec.mixes || spec.has_several_labels() || spec.has_values()
+                         ? Tensor::empty({samples, spec.classes}, DType::f32, device)
+                         : ids({samples});
+      if (spec.mixes) batch.floats = FloatTargets::shares;
+      if (spec.has_values()) batch.floats = FloatTargets::values;
       break;
     }
     case BatchSpec::Kind::sequences: {
@@ -37,6 +42,7 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
 
 const char* unit_of(const BatchSpec& spec) {
   return spec.kind == BatchSpec::Kind::images  ? "images"
+         : spec.kind == BatchSpec::Kind::rows  ? "rows"
          : spec.kind == BatchSpec::Kind::graph ? "nodes"
                                                : "tokens";
 }
@@ -48,6 +54,7 @@ int64_t units_of(const BatchSpec& spec, const Batch& batch) {
 Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
   if (!is_divisible(batch)) return batch;
   Batch part{batch.input.slice(0, begin, end), batch.target.slice(0, begin, end)};
+  part.floats = batch.floats;
   for (const auto& [name, tensor] : batch.extras)
     part.extras.emplace_back(name, tensor.slice(0, begin, end));
   return part;

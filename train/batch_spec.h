@@ -9,11 +9,14 @@ namespace frugal::train {
 
 // What a batch of some data looks like (data/dataset.h).
 struct BatchSpec {
-  enum class Kind : uint8_t { images, sequences, graph };
-  Shape sample;  // images [H, W, C]; sequences [T]; a graph, whose nodes are samples, [V, F]
+  enum class Kind : uint8_t { images, rows, sequences, graph };
+  // images [H, W, C]; rows [F]; sequences [T]; a graph, whose nodes are samples, [V, F]
+  Shape sample;
   int64_t classes = 0;
   Kind kind = Kind::images;
-  std::string metric = {};  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity" or none
+  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity", "r2" or none
+  std::string metric = {};
+  bool mixes = false;  // training batches hold mixed samples, and targets are shares of classes
   // sequences
   int64_t vocabulary = 0;
   bool target_of_each_token = false;
@@ -21,10 +24,11 @@ struct BatchSpec {
   // graph
   NamedTensors extras = {};
   bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
+  bool has_values() const { return metric == "r2"; }                // the same: numbers to predict
   bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
 };
 
-// What speed counts: "images", "tokens" (padding is among them) or "nodes".
+// What speed counts: "images", "rows", "tokens" (padding is among them) or "nodes".
 const char* unit_of(const BatchSpec& spec);
 int64_t units_of(const BatchSpec& spec, const Batch& batch);
 // A batch of so many samples, not filled: for `meta`.

@@ -19,6 +19,7 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   // vocabulary would be too large.
   Confusion confusion(counts ? std::max<int64_t>(spec.classes, 1) : 1);
   MultiLabelCounts answers;
+  FitOfValues fit;
   const bool keep_output = needs_output(spec);
   batches.seek({0, 0});
   while (std::optional<Batch> batch = batches.next()) {
@@ -33,11 +34,13 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
     totals.add(outcome.result);
     if (counts) confusion.add(outcome.output.value(), batch->target);
     if (spec.metric == "micro_f1") answers.add(outcome.output.value(), batch->target);
+    if (spec.metric == "r2") fit.add(outcome.output.value(), batch->target);
   }
   Evaluation result{totals.mean_loss(), totals.accuracy(), totals.samples};
   if (spec.metric == "f1") result.metric = confusion.f1();
   if (spec.metric == "matthews") result.metric = confusion.matthews();
   if (spec.metric == "micro_f1") result.metric = answers.micro_f1();
+  if (spec.metric == "r2") result.metric = fit.r2();
   if (spec.metric == "perplexity") result.metric = std::exp(result.loss);
   return result;
 }

@@ -173,6 +173,37 @@ MultiLabelCounts& MultiLabelCounts::operator+=(const MultiLabelCounts& other) {
   return *this;
 }
 
+void FitOfValues::add(const Tensor& output, const Tensor& target) {
+  check_logits(output);
+  check_values("target", target);
+  FRUGAL_CHECK(output.dim() == 2 && target.shape() == output.shape(),
+               "[metrics] expected outputs and targets of one shape [N, C], got {} and {}",
+               describe(output), describe(target));
+  const CategoryScope scope(Category::workspace);
+  const auto numbers = [](const Tensor& tensor) {
+    return ops::cast(to_device(ops::contiguous(tensor), kCpu), DType::f64);
+  };
+  const Tensor given = numbers(output), wanted = numbers(target);
+  const int64_t width = output.size(1);
+  columns_.resize(static_cast<size_t>(width));
+  for (int64_t i = 0; i < output.numel(); ++i) {
+    Column& column = columns_[static_cast<size_t>(i % width)];
+    const double y = wanted.data<double>()[i], off = y - given.data<double>()[i];
+    const double from_mean = y - column.mean;
+    column.count += 1;
+    column.mean += from_mean / column.count;
+    column.spread += from_mean * (y - column.mean);
+    column.error += off * off;
+  }
+}
+
+double FitOfValues::r2() const {
+  double sum = 0;
+  for (const Column& column : columns_)
+    sum += column.spread > 0 ? 1 - column.error / column.spread : column.error == 0 ? 1 : 0;
+  return columns_.empty() ? kNan : sum / as_double(static_cast<int64_t>(columns_.size()));
+}
+
 double MultiLabelCounts::micro_f1() const {
   const int64_t twice = 2 * true_positives;
   return ratio(as_double(twice), as_double(twice + false_positives + false_negatives), 0);

@@ -55,4 +55,23 @@ class MultiLabelCounts {
   double accuracy() const;  // of single answers; NaN of nothing
 };
 
+// Regression: how much of the values' variance the outputs explain.
+class FitOfValues {
+ public:
+  // output and target [N, C] of any floating dtypes. Errors: shapes that do not fit.
+  void add(const Tensor& output, const Tensor& target);
+  // 1 - sum (y - output)^2 / sum (y - mean y)^2, the mean over the columns. 1: every output is
+  // right; 0: no better than the mean. A column whose values are all equal counts as 1 where the
+  // outputs are right, else as 0. NaN of nothing.
+  double r2() const;
+
+ private:
+  // Of a column: its rows so far, their mean, the sum of squares around it (Welford 1962), and the
+  // sum of squared errors.
+  struct Column {
+    double count = 0, mean = 0, spread = 0, error = 0;
+  };
+  std::vector<Column> columns_;
+};
+
 }  // namespace frugal::train

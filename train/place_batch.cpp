@@ -62,11 +62,20 @@ Targets targets_once(const Tensor& target, Device device) {
                            [&] { return targets_of(target, Tensor(), device); });
 }
 
-void count_nodes(Batch& batch, Device device) {
+// Has a sample answers of kIgnored? Those of the others make the loss.
+bool some_answers_ignored(const Batch& batch) {
+  if (!has_several_labels(batch.target) || batch.floats != FloatTargets::answers ||
+      batch.target.device() != kCpu || batch.target.dtype() != DType::f32)
+    return false;
+  const float* const all = batch.target.data<float>();
+  return std::any_of(all, all + batch.target.numel(), [](float answer) { return answer < 0; });
+}
+
+void count_rows(Batch& batch, Device device) {
   if (!batch.target.defined() || batch.target.device().type == DeviceType::meta ||
-      !find_tensor(batch.extras, "edge_index").defined() ||
       find_tensor(batch.extras, "counted_target").defined())
     return;
+  if (!find_tensor(batch.extras, "edge_index").defined() && !some_answers_ignored(batch)) return;
   const Tensor weights = find_tensor(batch.extras, "node_weight");
   const bool once = batch.held && device.type == DeviceType::cuda && !weights.defined();
   const Targets targets =
@@ -89,7 +98,7 @@ bool hides_nothing(const Tensor& mask) {
 
 Batch placed(Batch batch, const Module& model) {
   const Device device = model.device();
-  count_nodes(batch, device);
+  count_rows(batch, device);
   const DType dtype = model.activations();
   if (device.type == DeviceType::meta && is_floating(batch.input.dtype())) {
     const CategoryScope scope(Category::input);

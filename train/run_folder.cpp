@@ -24,7 +24,8 @@ constexpr const char* kVersion = FRUGAL_VERSION;
 constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kState = "state.safetensors";
-const std::set<std::string> kNames = {"config.json", "metrics.jsonl", "summary.json", "checkpoint"};
+const std::set<std::string> kNames = {"config.json",   "classes.json", "columns.json",
+                                      "metrics.jsonl", "summary.json", "checkpoint"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.
@@ -32,7 +33,8 @@ bool is_leftover(const std::string& name, const std::string& file) {
   return name == file + ".tmp" || data::is_temporary_of(name, file);
 }
 bool is_leftover_of_run(const std::string& name) {
-  return is_leftover(name, "config.json") || is_leftover(name, "summary.json");
+  return is_leftover(name, "config.json") || is_leftover(name, "classes.json") ||
+         is_leftover(name, "columns.json") || is_leftover(name, "summary.json");
 }
 bool is_leftover_of_checkpoint(const std::string& name) {
   return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||

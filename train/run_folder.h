@@ -1,6 +1,8 @@
 // The files of one run:
 //   config.json      the resolved configuration
 //   metrics.jsonl    a line per log interval and per epoch
+//   classes.json     names of the classes in the order of the outputs, where the data have them
+//   columns.json     of tables: how a row becomes an input
 //   summary.json     when the run has ended
 //   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names

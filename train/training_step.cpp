@@ -12,6 +12,7 @@
 #include "core/memory_trace.h"
 #include "core/tensor_identity.h"
 #include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/reduce.h"
 #include "ops/graph/segment.h"
@@ -83,7 +84,20 @@ void count_classes(const Tensor& target, const Tensor& top, BatchResult& result)
 struct Judged {
   Variable output;
   Tensor target, weights;
+  FloatTargets floats = FloatTargets::answers;
 };
+
+// How many samples count, and for how many of them the class `top` has the largest share.
+void count_shares(const Tensor& target, const Tensor& top, BatchResult& result) {
+  const int64_t classes = target.size(-1);
+  const float* shares = target.data<float>();
+  for (int64_t row = 0; row < target.size(0); ++row, shares += classes) {
+    if (shares[0] < 0) continue;
+    ++result.counted;
+    result.correct +=
+        top.data<int64_t>()[row] == std::max_element(shares, shares + classes) - shares ? 1 : 0;
+  }
+}
 
 // Counts the yes-or-no questions that count, and those of them that `yes` answers right. `yes`
 // holds bits in the layout of ops/dense/bitmask.h.
@@ -127,13 +141,24 @@ Variable loss_of(Judged judged, CrossEntropyOptions options) {
     options.sum = weighted;
     return cross_entropy(std::move(judged.output), judged.target, options, judged.weights);
   }
+  // Floating targets have the dtype that the loss computes with.
+  const auto in_dtype = [&](DType dtype) {
+    const CategoryScope input(Category::input);
+    return ops::cast(judged.target, dtype);
+  };
+  const DType dtype = judged.output.value().dtype();
+  if (judged.floats == FloatTargets::shares)
+    return soft_cross_entropy(judged.output, in_dtype(dtype == DType::bf16 ? DType::f32 : dtype),
+                              options.label_smoothing);
+  if (judged.floats == FloatTargets::values)
+    return mse_loss(judged.output, Variable::constant(in_dtype(dtype)));
   BinaryCrossEntropyOptions answers;
   answers.sum = weighted;
   const CategoryScope scope(Category::workspace);
   const auto labels = static_cast<double>(judged.target.size(1));
   const Tensor weights =
       weighted ? ops::affine(judged.weights, 1 / labels, 0) : Tensor();  // the mean over labels
-  return binary_cross_entropy(judged.output, judged.target, answers, weights);
+  return binary_cross_entropy(judged.output, in_dtype(dtype), answers, weights);
 }
 
 // Logits of more than kLogitBytes are made in parts. Each part reads the whole weight, so it has at
@@ -151,9 +176,11 @@ int64_t rows_at_once(const HeadedModule::Head& head, int64_t rows) {
 void judge(const Judged& judged, ForwardPass& pass) {
   const CategoryScope scope(Category::workspace);
   const Tensor& output = judged.output.value();
-  if (!has_several_labels(judged.target)) {
+  pass.floats = judged.floats;
+  const bool classes = !has_several_labels(judged.target) || judged.floats == FloatTargets::shares;
+  if (classes || judged.floats == FloatTargets::values) {
     pass.target = judged.target;
-    pass.top = ops::argmax(output, -1);
+    if (classes) pass.top = ops::argmax(output, -1);
   } else if (output.device().type == DeviceType::cuda) {
     pass.target = judged.target;
     pass.top = ops::rectify(output, 0, true).mask;
@@ -187,7 +214,8 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   Variable input = batch.held || graph ? Variable::constant(std::move(batch.input))
                                        : Variable(std::move(batch.input));
   Variable output;
-  if (auto* headed = dynamic_cast<HeadedModule*>(&model); headed != nullptr && !keep_output) {
+  auto* const headed = dynamic_cast<HeadedModule*>(&model);
+  if (headed != nullptr && !keep_output && !has_several_labels(batch.target)) {
     HeadedModule::Head head = headed->before_output(std::move(input), context);
     const int64_t rows_here = batch.target.numel();
     if (const int64_t part = rows_at_once(head, rows_here); part < rows_here) {
@@ -205,14 +233,14 @@ ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
   }
   context.extras.clear();
   if (keep_output) pass.output = output;
-  Judged judged{std::move(output), batch.target, weights};
+  Judged judged{std::move(output), batch.target, weights, batch.floats};
   if (rows.defined()) {
     const Variable all = std::move(judged.output);
     if (batch.held && grad_enabled() && model.device().type == DeviceType::cuda)
       pass.groups = groups_of(rows, all.size(0));
     judged = {
         pass.groups != nullptr ? gather_grouped(all, rows, pass.groups) : gather_rows(all, rows),
-        counted, counted_weights};
+        counted, counted_weights, batch.floats};
   }
   if (model.device().type != DeviceType::meta) judge(judged, pass);
   pass.loss = loss_of(std::move(judged), options);
@@ -224,11 +252,16 @@ BatchResult read(const ForwardPass& pass) {
   if (pass.loss.device().type == DeviceType::meta) return result;
   if (pass.target.defined()) {
     const CategoryScope scope(Category::workspace);
-    const Tensor target = to_device(pass.target, kCpu), top = to_device(pass.top, kCpu);
-    if (has_several_labels(target))
-      count_answers(target, top, result);
-    else
+    const Tensor target = to_device(pass.target, kCpu);
+    const Tensor top = pass.top.defined() ? to_device(pass.top, kCpu) : pass.top;
+    if (!has_several_labels(target))
       count_classes(target, top, result);
+    else if (pass.floats == FloatTargets::shares)
+      count_shares(target, top, result);
+    else if (pass.floats == FloatTargets::values)
+      result.counted = target.numel();
+    else
+      count_answers(target, top, result);
   }
   // A batch without targets that count has no loss, and no gradient.
   if (result.counted > 0) result.loss = pass.loss.value().item();
@@ -272,8 +305,15 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
   return later ? read(pass) : pass.result;
 }
 
-int64_t counted_targets(const Tensor& target) {
+int64_t counted_targets(const Tensor& target, FloatTargets floats) {
   const int64_t all = target.numel();
+  if (has_several_labels(target) && floats == FloatTargets::values) return all;
+  if (has_several_labels(target) && floats == FloatTargets::shares) {
+    const int64_t classes = target.size(-1);
+    int64_t counted = 0;
+    for (int64_t at = 0; at < all; at += classes) counted += target.data<float>()[at] >= 0 ? 1 : 0;
+    return counted;
+  }
   if (!has_several_labels(target)) {
     const auto* wanted = target.data<int64_t>();
     return all - std::count(wanted, wanted + all, kIgnored);
@@ -285,7 +325,8 @@ int64_t counted_targets(const Tensor& target) {
 double PartWeights::next(const Batch& batch) {
   if (parts_ == 1) return 1;
   const bool weighted = find_tensor(batch.extras, "node_weight").defined();
-  const double counted = weighted ? 1 : static_cast<double>(counted_targets(batch.target));
+  const double counted =
+      weighted ? 1 : static_cast<double>(counted_targets(batch.target, batch.floats));
   if (first_ == 0) first_ = counted;
   sum_ += counted;
   return first_ > 0 ? counted / first_ / static_cast<double>(parts_) : 0;

@@ -29,7 +29,7 @@ void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
   double loss = 0;  // mean over the targets that count
-  // Targets that are not kIgnored: of samples, tokens or nodes, or of each label of a node.
+  // Targets that are not kIgnored: of samples, tokens or nodes, or each answer or value.
   int64_t counted = 0;
   int64_t correct = 0;  // of them, those that are the highest output, or a label's right answer
   int64_t samples = 0;
@@ -43,9 +43,11 @@ struct StepOptions {
 };
 
 // The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss
-// is the cross-entropy, or of several labels the mean binary one; with an extra node_weight the
-// weighted sum of the nodes' losses. On meta the numbers are 0. Without keep_output there is no
-// output: that of a HeadedModule, where it is large, is made in parts.
+// is the cross-entropy, of several labels the mean binary one, of values the mean squared error;
+// with an extra node_weight the weighted sum of the nodes' losses. Of samples that were mixed, the
+// class with the larger share is the right one; no value is ever counted as right. On meta the
+// numbers are 0. Without keep_output there is no output: that of a HeadedModule, where it is large,
+// is made in parts.
 struct Outcome {
   Variable output, loss;
   BatchResult result;
@@ -58,7 +60,8 @@ struct ForwardPass {
   Variable output;  // where it is kept: a loss may write over one that is not
   Variable loss;
   Tensor target;  // of the rows that were judged
-  Tensor top;     // their highest outputs, i64; of several labels on CUDA, outputs above 0 as bits
+  FloatTargets floats = FloatTargets::answers;
+  Tensor top;  // their highest outputs, i64; of several labels on CUDA, outputs above 0 as bits
   BatchResult result;
   std::shared_ptr<const ops::Csr> groups;  // of the rows that were judged, for backward
 };
@@ -85,9 +88,8 @@ class UpdateInBackward {
   double lr_, squares_ = 0;
 };
 
-// Targets that count: of samples, tokens or nodes, or of each label of a node. `target` on the
-// host.
-int64_t counted_targets(const Tensor& target);
+// Targets that count: of samples, tokens or nodes, or each answer or value. `target` on the host.
+int64_t counted_targets(const Tensor& target, FloatTargets floats = FloatTargets::answers);
 
 // Weights of the batches of one accumulated step, so that its loss is the mean over all their
 // targets that count. How many these are is known when the last batch has come; so a batch weighs

@@ -169,8 +169,11 @@ double adapt(Variant& v, const Batch& batch) {
 }
 
 Batch first_batch(const Config& config, Device device) {
-  if (device.type == DeviceType::meta)  // shapes are enough
-    return shape_of_batch(batch_spec(config), config.data.batch_size, device);
+  if (device.type == DeviceType::meta) {  // shapes are enough
+    BatchSpec spec = batch_spec(config);
+    if (spec.mixes) spec.classes = *config.model.num_classes;  // of targets
+    return shape_of_batch(spec, config.data.batch_size, device);
+  }
   Batch batch = *make_batches(config, Split::train)->next();
   const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
   if (drawn && batch.input.size(0) != config.data.batch_size)

@@ -179,9 +179,12 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format(fmt::runtime(format), factor * s.at(pointer).get<double>());
     });
   };
-  number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
-  number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
-  for (const char* metric : {"f1", "micro_f1", "matthews", "perplexity"}) {
+  // Of numbers to predict, none is counted as right.
+  if (!summaries[0].contains(Pointer("/final/test_r2"))) {
+    number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
+    number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
+  }
+  for (const char* metric : {"f1", "micro_f1", "matthews", "perplexity", "r2"}) {
     const Pointer key(std::string("/final/test_") + metric);
     if (summaries[0].contains(key))
       add(std::string("test ") + metric, [&](const Json& s) {

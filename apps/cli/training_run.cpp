@@ -82,6 +82,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   // The configuration after all that can fail: a start that fails leaves nothing.
   if (folder_ != nullptr && (options.extend || !folder_->has_checkpoint()))
     folder_->write("config.json", to_json(config).dump(2) + "\n");
+  if (folder_ != nullptr && !folder_->has_checkpoint())
+    for (const auto& [name, text] : describing_files(config)) folder_->write(name, text);
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet) progress_ = std::make_unique<Progress>();
@@ -188,9 +190,13 @@ void TrainingRun::show(const EpochReport& report) {
                {"step", report.step},
                {"train_loss", report.train_loss},
                {"train_accuracy", report.train_accuracy}};
+  // Of numbers to predict, none is counted as right.
+  const auto accuracy = [&](double value) {
+    return spec_.has_values() ? std::string() : fmt::format("  acc {:.2f}%", 100 * value);
+  };
   std::string text =
-      fmt::format("epoch {}/{}  train loss {:.4f}  acc {:.2f}%", report.epoch, trainer_->epochs(),
-                  report.train_loss, 100 * report.train_accuracy);
+      fmt::format("epoch {}/{}  train loss {:.4f}{}", report.epoch, trainer_->epochs(),
+                  report.train_loss, accuracy(report.train_accuracy));
   if (report.result) {
     const Evaluation& test = report.result->test;
     const auto& validation = report.result->validation;
@@ -199,8 +205,11 @@ void TrainingRun::show(const EpochReport& report) {
     if (test.metric) line["test_" + spec_.metric] = *test.metric;
     if (test.metric) text += fmt::format("  {} {:.4f}", spec_.metric, *test.metric);
     if (validation) line["validation"] = to_json(*validation);
-    if (validation) text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
-    text += fmt::format("  test loss {:.4f}  acc {:.2f}%", test.loss, 100 * test.accuracy);
+    if (validation && spec_.has_values())
+      text += fmt::format("  val {} {:.4f}", spec_.metric, *validation->metric);
+    else if (validation)
+      text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
+    text += fmt::format("  test loss {:.4f}{}", test.loss, accuracy(test.accuracy));
   }
   if (folder_ != nullptr) folder_->append_metrics(line.dump());
   if (progress_ == nullptr) return;

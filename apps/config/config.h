@@ -50,7 +50,16 @@ struct DataConfig {
   std::string auto_augment = "none";
   std::vector<double> color_jitter;
   double grayscale = 0, blur = 0, erasing = 0;
+  double mixup = 0, cutmix = 0;
   bool skip_bad = false;
+  bool several_labels = false;
+  std::optional<std::string> class_names;
+  std::string layout = "nhwc";
+  std::optional<std::string> target;
+  std::vector<std::string> drop;
+  std::string task = "auto", categories = "one_hot", missing = "error";
+  std::string text = "text";
+  std::optional<std::string> second_text;
   int64_t workers = 1;
   int64_t train_samples = 0;
   int64_t test_samples = 0;

@@ -26,22 +26,28 @@ Reader networks(const char* key, const char* who) {
 }
 
 // Data.
-DataTraits traits(const Config& c) { return data_traits(c.data.name); }
+DataTraits traits(const Config& c) { return data_traits(c); }
 bool is_glue(const Config& c) {
   const DataTraits t = traits(c);
-  return t.kind == BatchSpec::Kind::sequences && t.reads_files && !t.is_text;
+  return t.kind == BatchSpec::Kind::sequences && t.reads_files && !t.is_text &&
+         c.data.name != "tensors";
+}
+bool has_array_stream(const Config& c) {
+  return c.data.name == "tensors" && c.data.layout == "tokens" &&
+         family_of(c.model) == Family::decoder;
 }
 // Windows of one long text, not samples of their own.
 bool makes_windows(const Config& c) {
-  return traits(c).is_text ||
+  return traits(c).is_text || has_array_stream(c) ||
          (c.data.name == "random_tokens" && family_of(c.model) == Family::decoder);
 }
 bool has_samples(const Config& c) {
   const DataTraits t = traits(c);
-  return t.kind != BatchSpec::Kind::graph && !t.is_text;
+  return t.kind != BatchSpec::Kind::graph && !t.is_text && !has_array_stream(c);
 }
 Reader with_data(BatchSpec::Kind kind) {
   const char* who = kind == BatchSpec::Kind::images  ? "images"
+                    : kind == BatchSpec::Kind::rows  ? "rows"
                     : kind == BatchSpec::Kind::graph ? "graphs"
                                                      : "text";
   return {who, {"data.name"}, [kind](const Config& c) { return traits(c).kind == kind; }};

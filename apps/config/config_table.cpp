@@ -90,6 +90,18 @@ Reader picture_files() {
             return traits(c).of_picture_files;
           }};
 }
+// What data::Loader makes batches of.
+Reader loaded() {
+  return {"images and rows", {"data.name"}, [](const Config& c) {
+            const BatchSpec::Kind kind = traits(c).kind;
+            return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
+          }};
+}
+Reader one_class_images() {
+  return {"images of one class each", {"data.name", "data.several_labels"}, [](const Config& c) {
+            return traits(c).kind == BatchSpec::Kind::images && !c.data.several_labels;
+          }};
+}
 
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr int64_t kBatch = 1 << 20;
@@ -230,9 +242,9 @@ Section data() {
              choice({"auto", "none", "imagenet", "cifar10", "cifar100", "mnist", "fashion_mnist",
                      "half"}),
              "Subtract each channel's mean and divide by its standard deviation. auto: those of "
-             "the data set (of picture files: imagenet); half: both are 0.5. Graphs: auto scales "
-             "rows of features.",
-             {"images and graphs in files, but for ogbn_arxiv",
+             "the data set (of picture files: imagenet; of tensors: none); half: both are 0.5. "
+             "Graphs: auto scales rows of features. csv: auto takes those of the training part.",
+             {"images, csv and graphs in files, but for ogbn_arxiv",
               {"data.name"},
               [](const Config& c) { return traits(c).normalizes; }}),
        field(s, "mean", &C::mean, or_null(list(number(-1e6, 1e6), 1, 4096)),
@@ -269,19 +281,72 @@ Section data() {
        field(s, "erasing", &C::erasing, number(0, 1),
              "Augmentation: probability that a random rectangle is blanked.",
              with_data(BatchSpec::Kind::images)),
+       field(s, "mixup", &C::mixup, number(0, 1e3),
+             "Augmentation: each batch is faded into itself, shifted by one sample, with a share "
+             "from Beta(mixup, mixup); 0: off. With cutmix too, each batch draws one of the two.",
+             one_class_images()),
+       field(s, "cutmix", &C::cutmix, number(0, 1e3),
+             "Augmentation: each sample gets a rectangle of the sample before it, with a share "
+             "from Beta(cutmix, cutmix); 0: off.",
+             one_class_images()),
        field(s, "skip_bad", &C::skip_bad, boolean(),
              "Picture files: a damaged or missing file becomes a sample that does not count, "
              "instead of an error.",
              picture_files()),
+       field(s, "several_labels", &C::several_labels, boolean(),
+             "image_list: a picture may have several labels, each a question of its own.",
+             data_named({"image_list"})),
+       field(s, "class_names", &C::class_names, or_null(text()),
+             "File with the names of the classes in the order of the outputs: a line each, a JSON "
+             "list, or ImageNet's class index; null: sorted names of folders or labels.",
+             {"image_folder, image_list and tensors with classes",
+              {"data.name"},
+              [](const Config& c) {
+                return traits(c).of_picture_files || c.data.name == "tensors";
+              }}),
+       field(s, "layout", &C::layout, choice({"nhwc", "nchw", "rows", "tokens"}),
+             "tensors: the axes of the inputs: pictures, rows of numbers, or token ids.",
+             data_named({"tensors"})),
+       field(s, "target", &C::target, or_null(text()),
+             "csv, jsonl: the column or field to predict; null: target or label.",
+             {"csv, and jsonl with encoders",
+              {"data.name", "model.name"},
+              [](const Config& c) {
+                return c.data.name == "csv" || (c.data.name == "jsonl" && !traits(c).is_text);
+              }}),
+       field(s, "task", &C::task, choice({"auto", "classes", "values", "labels"}),
+             "csv, tensors: whether targets are classes, numbers to predict (mean squared error), "
+             "or in tensors several labels (0 and 1); auto: by their type.",
+             {"csv and tensors but tokens",
+              {"data.name", "data.layout"},
+              [](const Config& c) {
+                return c.data.name == "csv" ||
+                       (c.data.name == "tensors" && c.data.layout != "tokens");
+              }}),
+       field(s, "drop", &C::drop, list(text(), 0, 4096), "csv: columns to leave out.",
+             data_named({"csv"})),
+       field(s, "categories", &C::categories, choice({"one_hot", "index"}),
+             "csv: a column of categories becomes an input for each, or one with their number.",
+             data_named({"csv"})),
+       field(s, "missing", &C::missing, choice({"error", "fill"}),
+             "csv: an empty cell stops the run, or counts as the column's mean, or as no category.",
+             data_named({"csv"})),
+       field(s, "text", &C::text, text(), "jsonl: the field with the text.", data_named({"jsonl"})),
+       field(s, "second_text", &C::second_text, or_null(text()),
+             "jsonl with encoders: the field with the second of two texts; null: there is one.",
+             {"jsonl with encoders",
+              {"data.name", "model.name"},
+              [](const Config& c) { return c.data.name == "jsonl" && !traits(c).is_text; }}),
        without_effect(field(s, "workers", &C::workers, integer(0, 256),
-                            "Threads that prepare batches ahead; 0: none.",
-                            with_data(BatchSpec::Kind::images))),
+                            "Threads that prepare batches ahead; 0: none.", loaded())),
        field(s, "train_samples", &C::train_samples, integer(0, kMany),
              "Use only the first so many training samples; 0: all.",
-             {"images, GLUE and random_tokens", {"data.name"}, has_samples}),
+             {"images, rows, GLUE, jsonl with encoders and random_tokens",
+              {"data.name"},
+              has_samples}),
        field(s, "test_samples", &C::test_samples, integer(0, kMany),
              "Use only the first so many test samples; 0: all.",
-             {"images, GLUE and random_tokens of encoders",
+             {"images, rows, GLUE, and jsonl and random_tokens with encoders",
               {"data.name", "model.name"},
               [](const Config& c) { return has_samples(c) && !makes_windows(c); }}),
        field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
@@ -299,15 +364,15 @@ Section data() {
                             "vocab.json and merges.txt); null: "
                             "text/bert-base-uncased-vocab.txt or text/gpt2 in the folders of the "
                             "data.",
-                            {"GLUE, and text whose tokenizer is not characters",
+                            {"GLUE, jsonl, and text whose tokenizer is not characters",
                              {"data.name", "data.tokenizer"},
                              [](const Config& c) {
                                return traits(c).is_text ? c.data.tokenizer != "characters"
                                                         : is_glue(c);
                              }})),
        field(s, "tokenizer", &C::tokenizer, choice({"characters", "wordpiece", "byte_bpe"}),
-             "text: what tokens are; GLUE takes wordpiece.",
-             {"tiny_shakespeare and text",
+             "text: what tokens are; GLUE and jsonl with encoders take wordpiece.",
+             {"tiny_shakespeare, text, and jsonl with decoders",
               {"data.name"},
               [](const Config& c) {
                 return traits(c).is_text || (is_glue(c) && c.data.tokenizer == "wordpiece");
@@ -318,13 +383,13 @@ Section data() {
              "text: share at the end that is tested on.",
              {"text that is cut into windows", {"data.name", "model.name"}, makes_windows}),
        field(s, "split", &C::split, or_null(list(positive(1), 2, 2)),
-             "Graphs and picture files: shares to train and to validate on, drawn with the seed; "
-             "the rest is tested on. null: the distribution's own, or [0.6, 0.2] of a graph and "
-             "[0.8, 0.1] of picture files.",
-             {"graphs, image_folder and image_list",
+             "Graphs and own files: shares to train and to validate on, drawn with the seed; the "
+             "rest is tested on. null: the distribution's own, or [0.6, 0.2] of a graph and "
+             "[0.8, 0.1] of own files.",
+             {"graphs, image_folder, image_list, tensors, csv, and jsonl with encoders",
               {"data.name"},
               [](const Config& c) {
-                return traits(c).kind == BatchSpec::Kind::graph || traits(c).of_picture_files;
+                return traits(c).kind == BatchSpec::Kind::graph || traits(c).splits;
               }}),
        field(s, "sparse_features", &C::sparse_features, boolean(),
              "Graphs: keep features of which most are 0 as a sparse matrix.",

@@ -10,7 +10,7 @@ namespace frugal::apps {
 
 struct DataKind {
   std::vector<std::string> (*names)();
-  DataTraits (*traits)(const std::string& name);
+  DataTraits (*traits)(const Config& config);  // before resolve()
   void (*check)(const Config& config);  // of keys that must be as they are; Errors: ConfigError
   // Files or folders below a folder of data, any of which says that it has this set; none: only
   // data.dir can name it.
@@ -19,13 +19,19 @@ struct DataKind {
   std::unique_ptr<data::BatchSource> (*open)(const Config& config, Split split);
   // See samples_ahead().
   std::vector<int64_t> (*ahead)(const Config& config, int64_t batch);
+  // The names of the classes, in the order of the outputs; empty: not known.
+  std::vector<std::string> (*class_names)(const Config& config);
 };
 
 // The first of these folders in `dir` that exists, or `dir`.
 std::string within(const std::string& dir, const std::vector<std::string>& folders);
 
 const DataKind& image_data();  // make_images.cpp
+const DataKind& row_data();    // make_rows.cpp
 const DataKind& text_data();   // make_text.cpp
 const DataKind& graph_data();  // make_graph.cpp
+
+// columns.json: see describing_files(). Of data.name csv.
+std::string csv_columns(const Config& config);
 
 }  // namespace frugal::apps

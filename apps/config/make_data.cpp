@@ -9,7 +9,7 @@
 namespace frugal::apps {
 namespace {
 
-const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data()};
+const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data(), &row_data()};
 
 // The schema lets no other name through.
 const DataKind& kind_of(const std::string& name) {
@@ -18,6 +18,14 @@ const DataKind& kind_of(const std::string& name) {
     if (std::find(names.begin(), names.end(), name) != names.end()) return *kind;
   }
   throw ConfigError("data.name", fmt::format("expected a known dataset, got '{}'", name));
+}
+
+// What arrays hold is what data.layout says.
+const DataKind& kind_of(const Config& config) {
+  if (config.data.name != "tensors") return kind_of(config.data.name);
+  return config.data.layout == "tokens" ? text_data()
+         : config.data.layout == "rows" ? row_data()
+                                        : image_data();
 }
 
 }  // namespace
@@ -36,9 +44,9 @@ std::vector<std::string> dataset_names() {
   return all;
 }
 
-BatchSpec batch_spec(const Config& config) { return kind_of(config.data.name).spec(config); }
+BatchSpec batch_spec(const Config& config) { return kind_of(config).spec(config); }
 
-DataTraits data_traits(const std::string& name) { return kind_of(name).traits(name); }
+DataTraits data_traits(const Config& config) { return kind_of(config).traits(config); }
 
 std::string find_data(const std::string& name) {
   namespace fs = std::filesystem;
@@ -60,11 +68,12 @@ std::string searched_folders() {
 
 void resolve_data(Config& config) {
   const std::string& name = config.data.name;
-  const DataKind& kind = kind_of(name);
-  kind.check(config);
-  if (config.data.dir || !kind.traits(name).reads_files) return;
-  if (kind.marks(name).empty())
+  const DataKind& kind = kind_of(config);
+  const bool reads_files = kind.traits(config).reads_files;
+  if (reads_files && !config.data.dir && kind.marks(name).empty())
     throw ConfigError("data.dir", fmt::format("expected where the files of {} are", name));
+  kind.check(config);
+  if (config.data.dir || !reads_files) return;
   const std::string found = find_data(name);
   if (found.empty())
     throw ConfigError("data.dir",
@@ -75,7 +84,7 @@ void resolve_data(Config& config) {
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split) {
-  return kind_of(config.data.name).open(config, split);
+  return kind_of(config).open(config, split);
 }
 
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,
@@ -85,8 +94,17 @@ std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split spli
   return make_batches(own, split);
 }
 
+std::map<std::string, std::string> describing_files(const Config& config) {
+  std::map<std::string, std::string> files;
+  const std::vector<std::string> names = kind_of(config).class_names(config);
+  if (!names.empty())
+    files["classes.json"] = Json(names).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (config.data.name == "csv") files["columns.json"] = csv_columns(config);
+  return files;
+}
+
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch) {
-  return kind_of(config.data.name).ahead(config, batch);
+  return kind_of(config).ahead(config, batch);
 }
 
 }  // namespace frugal::apps

@@ -1,5 +1,6 @@
 // From a configuration to its batches: the only table of datasets' names.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ namespace frugal::apps {
 
 std::vector<std::string> dataset_names();
 
-// What is known of a data set by its name: which keys it reads follows from that.
+// What is known of a data set before its files are read: which keys it reads follows from that.
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;
   bool reads_files = true;
@@ -20,8 +21,9 @@ struct DataTraits {
   bool sparse_features = false;   // can keep features as a sparse matrix
   bool is_text = false;           // one text, cut into windows
   bool of_picture_files = false;  // one file for each picture
+  bool splits = false;            // has no parts of its own, or may have none
 };
-DataTraits data_traits(const std::string& name);
+DataTraits data_traits(const Config& config);
 
 // The first folder of data_folders() that has the set; empty: none has.
 std::string find_data(const std::string& name);
@@ -40,6 +42,11 @@ std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split spli
 // With this in place of data.test_batch_size.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,
                                                 int64_t test_batch);
+// Files that describe the data to whoever uses the trained model, by name, for the run's folder:
+//   classes.json  the names of the classes, a JSON list in the order of the outputs
+//   columns.json  of csv: how a row becomes an input
+// REQUIRES: resolved.
+std::map<std::string, std::string> describing_files(const Config& config);
 // How many batches a source holds ahead of the one in use, and of how many samples.
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
 

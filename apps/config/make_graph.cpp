@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/make_model.h"
+#include "core/memo.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
 #include "data/graph/graph_batches.h"
@@ -112,13 +112,8 @@ const GraphRow& graph_row(const std::string& name) {
                        [&](const GraphRow& row) { return name == row.name; });
 }
 
-// The graph with its masks, read once for equal configurations.
-const GraphData& graph_of(const Config& config) {
-  static std::map<std::string, GraphData> read;
+GraphData read_graph(const Config& config) {
   const DataConfig& c = config.data;
-  const std::string key = to_json(config).at("data").dump() + std::to_string(config.run.seed);
-  const auto found = read.find(key);
-  if (found != read.end()) return found->second;
   const GraphRow& row = graph_row(c.name);
   GraphOptions options;
   options.normalize = c.normalize != "none";
@@ -142,7 +137,16 @@ const GraphData& graph_of(const Config& config) {
     split.seed = static_cast<uint64_t>(config.run.seed);
     data::random_split(graph, split);
   }
-  return read.emplace(key, std::move(graph)).first->second;
+  return graph;
+}
+
+// The graph with its masks, read once for equal configurations.
+const GraphData& graph_of(const Config& config) {
+  // Static: resolve(), the planner and each split ask for one graph, and share no object that could
+  // own it.
+  static Memo<std::string, GraphData> kept(2);
+  const std::string key = to_json(config).at("data").dump() + std::to_string(config.run.seed);
+  return kept.find_or_make(key, [&] { return read_graph(config); });
 }
 
 std::vector<std::string> names() {
@@ -151,7 +155,8 @@ std::vector<std::string> names() {
   return all;
 }
 
-DataTraits traits(const std::string& name) {
+DataTraits traits(const Config& config) {
+  const std::string& name = config.data.name;
   DataTraits traits;
   traits.kind = BatchSpec::Kind::graph;
   traits.reads_files = name != "random_graph";
@@ -268,10 +273,14 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
 }  // namespace
 
 const DataKind& graph_data() {
-  static const DataKind kind = {
-      names, traits, check, marks, spec_of, open, [](const Config&, int64_t) {
-        return std::vector<int64_t>{};
-      }};
+  static const DataKind kind = {names,
+                                traits,
+                                check,
+                                marks,
+                                spec_of,
+                                open,
+                                [](const Config&, int64_t) { return std::vector<int64_t>{}; },
+                                [](const Config&) { return std::vector<std::string>{}; }};
   return kind;
 }
 

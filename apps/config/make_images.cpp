@@ -3,9 +3,13 @@
 #include <filesystem>
 
 #include "apps/config/data_kinds.h"
+#include "apps/config/data_parts.h"
 #include "apps/config/random_dataset.h"
+#include "apps/config/tensor_data.h"
+#include "core/memo.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
+#include "data/class_names.h"
 #include "data/formats/idx.h"
 #include "data/image/augment.h"
 #include "data/image/cifar.h"
@@ -40,7 +44,10 @@ struct DataRow {
   const char* convention;          // of data.normalize "auto"; nullptr: values stay
   // nullptr: made in memory, or files of pictures
   DatasetPtr (*open)(const std::string& folder, bool train);
-  bool of_files = false;  // picture files, whose sizes and classes the configuration decides
+  // picture: files whose sizes and classes the configuration decides; arrays: of data.name tensors
+  enum class Files : uint8_t { own, pictures, arrays } files = Files::own;
+  bool of_files() const { return files == Files::pictures; }
+  bool of_arrays() const { return files == Files::arrays; }
 };
 
 const std::vector<DataRow>& data_rows() {
@@ -78,8 +85,9 @@ const std::vector<DataRow>& data_rows() {
          return data::open_cifar(folder, Cifar::c100, train);
        }},
       {"random", {{32, 32, 3}, 10}, {}, nullptr, nullptr},
-      {"image_folder", {}, {}, "imagenet", nullptr, true},
-      {"image_list", {}, {}, "imagenet", nullptr, true},
+      {"image_folder", {}, {}, "imagenet", nullptr, DataRow::Files::pictures},
+      {"image_list", {}, {}, "imagenet", nullptr, DataRow::Files::pictures},
+      {"tensors", {}, {}, "", nullptr, DataRow::Files::arrays},
   };
   return rows;
 }
@@ -124,10 +132,48 @@ std::filesystem::path training_path(const Config& config) {
   return *config.data.dir;
 }
 
-std::vector<std::string> class_names(const Config& config) {
+data::PictureList read_list(const Config& config, const std::filesystem::path& path,
+                            const std::vector<std::string>& classes) {
+  return config.data.several_labels ? data::read_several_labels(path.string(), classes)
+                                    : data::read_picture_list(path.string(), classes);
+}
+
+// ImageNet's own file of names, which says what people call the folders.
+std::optional<data::ClassNames> imagenet_names(const Config& config) {
+  const std::filesystem::path dir = *config.data.dir;
+  for (const char* file : {"imagenet_class_index.json", "LOC_synset_mapping.txt"}) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(dir / file, ignored))
+      return data::read_class_names((dir / file).string());
+  }
+  return std::nullopt;
+}
+
+data::ClassNames classes_found(const Config& config) {
   const std::filesystem::path path = training_path(config);
-  return config.data.name == "image_list" ? data::read_picture_list(path.string()).classes
-                                          : data::list_classes(path.string());
+  const std::vector<std::string> found = config.data.name == "image_list"
+                                             ? read_list(config, path, {}).classes
+                                             : data::list_classes(path.string());
+  if (const auto& file = config.data.class_names)
+    return data::order_of_classes(data::read_class_names(*file), found, *file);
+  data::ClassNames classes{found, found};
+  if (const auto known = imagenet_names(config))
+    for (size_t i = 0; i < found.size(); ++i) {
+      const auto at = std::find(known->ids.begin(), known->ids.end(), found[i]);
+      if (at != known->ids.end())
+        classes.names[i] = known->names[static_cast<size_t>(at - known->ids.begin())];
+    }
+  return classes;
+}
+
+// Static, as the memo of lists below: resolve(), the planner and each split ask for the same
+// folders, and share no object that could own it. A changed folder or file has another stamp.
+const data::ClassNames& class_names(const Config& config) {
+  static Memo<std::string, data::ClassNames> kept(4);
+  std::string key = config.data.name + (config.data.several_labels ? " several\n" : "\n") +
+                    stamp_of(training_path(config).string());
+  if (config.data.class_names) key += "\n" + stamp_of(*config.data.class_names);
+  return kept.find_or_make(key, [&] { return classes_found(config); });
 }
 
 // ImageNet's validation pictures lie in one folder; a file beside the data, or above it, has their
@@ -150,39 +196,52 @@ std::filesystem::path solution_of(const Config& config, const std::filesystem::p
                   in_quotes(part.string())));
 }
 
-data::PictureList list_part(const Config& config, const std::filesystem::path& path,
-                            const std::vector<std::string>& classes) {
-  if (config.data.name == "image_list") return data::read_picture_list(path.string(), classes);
-  if (!classes.empty() && !has_folders(path))
+data::PictureList list_files(const Config& config, const std::filesystem::path& path,
+                             const std::vector<std::string>& classes) {
+  if (config.data.name == "image_list") return read_list(config, path, classes);
+  if (!has_folders(path) && path != training_path(config))
     return data::list_imagenet_validation(path.string(), solution_of(config, path).string(),
                                           classes);
-  return data::list_class_folders(path.string(), classes);
+  data::PictureList list = data::list_class_folders(path.string(), classes);
+  std::vector<bool> found(classes.size());
+  for (const data::PictureFile& file : list.files) found[static_cast<size_t>(file.label)] = true;
+  if (path == training_path(config) && !config.data.class_names)
+    for (size_t i = 0; i < found.size(); ++i)
+      FRUGAL_CHECK(found[i],
+                   "[pictures] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
+                   in_quotes((path / classes[i]).string()));
+  return list;
 }
 
-// Shares of the pictures to train and to validate on, where the data has no such parts.
-constexpr double kTrainShare = 0.8, kValidationShare = 0.1;
+// The pictures of a part, with the classes of the training set.
+const data::PictureList& list_part(const Config& config, const std::filesystem::path& path) {
+  static Memo<std::string, data::PictureList> kept(3);  // the parts of one data set
+  const std::vector<std::string>& classes = class_names(config).ids;
+  const std::string key = fmt::format("{}\n{}\n{}", config.data.several_labels,
+                                      stamp_of(path.string()), fmt::join(classes, "\n"));
+  return kept.find_or_make(key, [&] { return list_files(config, path, classes); });
+}
 
 // The pictures of a split; none: there is no such split. Without a part to validate or to test on,
 // the training set is split with the seed. With one of the two, that one is tested on.
 data::PictureList pictures_of(const Config& config, Split split) {
   const auto validation = part_path(config, Split::validation),
              test = part_path(config, Split::test);
+  const data::PictureList& all = list_part(config, training_path(config));
   if (validation.empty() && test.empty()) {
-    const auto seed = static_cast<uint64_t>(config.run.seed);
-    const auto& c = config.data.split;
-    const double train = c ? (*c)[0] : kTrainShare, second = c ? (*c)[1] : kValidationShare;
-    data::PictureList all = list_part(config, training_path(config), {});
-    auto [rest, tested] = data::split_pictures(all, std::max(0.0, 1 - train - second), seed);
-    if (split == Split::test) return tested;
-    auto [trained, validated] = data::split_pictures(rest, second / (train + second), seed);
-    return split == Split::train ? trained : validated;
+    std::vector<int64_t> labels;
+    for (const data::PictureFile& file : all.files)
+      labels.push_back(all.answers.defined() ? 0 : file.label);
+    const data::SplitIndices parts = split_by(config, labels);
+    data::PictureList list{{}, all.classes, all.answers};
+    for (const int64_t index : part_of(parts, split))
+      list.files.push_back(all.files[static_cast<size_t>(index)]);
+    return list;
   }
-  if (split == Split::train) return list_part(config, training_path(config), {});
-  const std::vector<std::string> classes = class_names(config);
+  if (split == Split::train) return all;
   const bool both = !validation.empty() && !test.empty();
-  if (split == Split::validation)
-    return both ? list_part(config, validation, classes) : data::PictureList{};
-  return list_part(config, test.empty() ? validation : test, classes);
+  if (split == Split::validation) return both ? list_part(config, validation) : data::PictureList{};
+  return list_part(config, test.empty() ? validation : test);
 }
 
 DatasetPtr open_picture_files(const Config& config, Split split) {
@@ -214,10 +273,18 @@ BatchSpec image_spec(const Config& config) {
     if (config.data.shape) spec.sample = Shape(std::span<const int64_t>(*config.data.shape));
     if (config.data.classes) spec.classes = *config.data.classes;
   }
-  if (row.of_files) {
+  if (row.of_files()) {
     spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
-    spec.classes = static_cast<int64_t>(class_names(config).size());
+    spec.classes = static_cast<int64_t>(class_names(config).ids.size());
+    if (config.data.several_labels) spec.metric = "micro_f1";
   }
+  if (row.of_arrays()) {
+    const TensorParts& parts = tensor_parts(config);
+    spec.sample = parts.sample;
+    spec.classes = parts.train_targets.classes;
+    spec.metric = metric_of(parts.train_targets);
+  }
+  spec.mixes = config.data.mixup > 0 || config.data.cutmix > 0;
   return spec;
 }
 
@@ -284,9 +351,13 @@ DatasetPtr open_images(const Config& config, Split split) {
   const bool train = split == Split::train;
   const int64_t limit = train ? c.train_samples : c.test_samples;
   DatasetPtr dataset;
-  if (row.of_files) {
+  if (row.of_files()) {
     dataset = open_picture_files(config, split);
     if (dataset == nullptr) return nullptr;
+  } else if (row.of_arrays()) {
+    dataset = open_tensors(config, split);
+    if (dataset == nullptr) return nullptr;
+    if (limit > 0) dataset = data::first(dataset, limit);
   } else if (split == Split::validation) {
     return nullptr;
   } else if (row.open == nullptr) {
@@ -315,6 +386,8 @@ data::LoaderOptions loader_options(const Config& config, bool train) {
   options.shuffle = train;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.threads = static_cast<int>(config.data.workers);
+  if (train)
+    options.mix = {config.data.mixup, config.data.cutmix, config.model.num_classes.value_or(0)};
   return options;
 }
 
@@ -327,7 +400,7 @@ void check_images(const Config& config) {
       throw ConfigError(
           key, fmt::format("expected at most {} for random, got {}", kMostRandom, samples));
   const DataConfig& c = config.data;
-  const bool of_files = data_row(c.name).of_files;
+  const bool of_files = data_row(c.name).of_files();
   if (!c.color_jitter.empty() && c.color_jitter.size() != 4)
     throw ConfigError("data.color_jitter",
                       fmt::format("expected none or 4 strengths, got {}", c.color_jitter.size()));
@@ -343,6 +416,14 @@ void check_images(const Config& config) {
     if (*numbers && static_cast<int64_t>((*numbers)->size()) != channels)
       throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
                                          channels, (*numbers)->size()));
+  const bool mixes = c.mixup > 0 || c.cutmix > 0;
+  if (mixes && (c.several_labels || !image_spec(config).metric.empty()))
+    throw ConfigError(c.mixup > 0 ? "data.mixup" : "data.cutmix",
+                      fmt::format("expected 0 for {}, whose samples have several labels or values; "
+                                  "samples of one class each are mixed",
+                                  c.name));
+  if (mixes && c.batch_size == 1)
+    throw ConfigError("data.batch_size", "expected at least 2 to mix the samples of a batch");
   if (!of_files) return;
   if (c.channels != 1 && c.channels != 3)
     throw ConfigError("data.channels", fmt::format("expected 1 or 3, got {}", c.channels));
@@ -372,6 +453,42 @@ std::vector<int64_t> images_ahead(const Config& config, int64_t batch) {
   return all;
 }
 
+// Of the sets that come without a file of names.
+const std::vector<std::string>& known_classes(const std::string& name) {
+  static const std::vector<std::string> digits = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+                                        clothes = {"T-shirt/top", "Trouser", "Pullover",
+                                                   "Dress",       "Coat",    "Sandal",
+                                                   "Shirt",       "Sneaker", "Bag",
+                                                   "Ankle boot"},
+                                        cifar10 = {"airplane", "automobile", "bird", "cat",
+                                                   "deer",     "dog",        "frog", "horse",
+                                                   "ship",     "truck"},
+                                        none;
+  return name == "mnist"           ? digits
+         : name == "fashion_mnist" ? clothes
+         : name == "cifar10"       ? cifar10
+                                   : none;
+}
+
+std::vector<std::string> image_classes(const Config& config) {
+  namespace fs = std::filesystem;
+  const DataRow& row = data_row(config.data.name);
+  if (row.of_files()) return class_names(config).names;
+  if (row.of_arrays()) return tensor_classes(config);
+  if (config.data.name == "cifar10" || config.data.name == "cifar100") {
+    const bool ten = config.data.name == "cifar10";
+    const fs::path file =
+        fs::path(within(*config.data.dir, {"cifar-10-batches-bin", "cifar-100-binary"})) /
+        (ten ? "batches.meta.txt" : "fine_label_names.txt");
+    std::error_code ignored;
+    if (fs::is_regular_file(file, ignored)) {
+      std::vector<std::string> names = data::read_class_names(file.string()).names;
+      if (static_cast<int64_t>(names.size()) == row.spec.classes) return names;
+    }
+  }
+  return known_classes(config.data.name);
+}
+
 std::vector<std::string> image_names() {
   std::vector<std::string> names;
   for (const DataRow& row : data_rows()) names.emplace_back(row.name);
@@ -382,19 +499,21 @@ std::vector<std::string> image_names() {
 
 const DataKind& image_data() {
   static const DataKind kind = {image_names,
-                                [](const std::string& name) {
-                                  const DataRow& row = data_row(name);
+                                [](const Config& config) {
+                                  const DataRow& row = data_row(config.data.name);
                                   DataTraits traits;
-                                  traits.reads_files = row.open != nullptr || row.of_files;
+                                  traits.reads_files = row.open != nullptr || row.of_files();
                                   traits.normalizes = row.convention != nullptr;
-                                  traits.of_picture_files = row.of_files;
+                                  traits.of_picture_files = row.of_files();
+                                  traits.splits = row.of_files() || row.of_arrays();
                                   return traits;
                                 },
                                 check_images,
                                 [](const std::string& name) { return data_row(name).marks; },
                                 image_spec,
                                 open_image_batches,
-                                images_ahead};
+                                images_ahead,
+                                image_classes};
   return kind;
 }
 

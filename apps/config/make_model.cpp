@@ -242,10 +242,13 @@ const ModelRow& model_row(const std::string& name) {
   throw ConfigError("model.name", fmt::format("expected a known model, got '{}'", name));
 }
 
-bool reads(Family family, const BatchSpec& spec) {
+bool reads(const ModelRow& row, const BatchSpec& spec) {
+  const Family family = row.family;
   switch (spec.kind) {
     case BatchSpec::Kind::images:
       return family == Family::images;
+    case BatchSpec::Kind::rows:
+      return row.make == make_mlp;
     case BatchSpec::Kind::graph:
       return family == Family::graph;
     case BatchSpec::Kind::sequences:
@@ -314,7 +317,7 @@ void check_maximum(const Config& config, const BatchSpec& spec) {
 std::string readers_of(const BatchSpec& spec) {
   std::vector<std::string> names;
   for (const ModelRow& row : kModels)
-    if (reads(row.family, spec) ||
+    if (reads(row, spec) ||
         (row.name == std::string_view(kSequential) && spec.kind != BatchSpec::Kind::graph))
       names.emplace_back(row.name);
   return fmt::format("{}", fmt::join(names, ", "));
@@ -349,7 +352,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
   ModelConfig& model = config.model;
   const std::string& data = config.data.name;
   const bool sequential = model.name == kSequential && spec.kind != BatchSpec::Kind::graph;
-  if (!sequential && !reads(family_of(model), spec))
+  if (!sequential && !reads(model_row(model.name), spec))
     throw ConfigError("model.name",
                       fmt::format("expected a network for the data {}, one of {}; got "
                                   "{}",
@@ -360,13 +363,16 @@ void resolve_model(Config& config, const BatchSpec& spec) {
     throw ConfigError("model.num_classes",
                       fmt::format("expected at least {}, the classes of {}, got {}", spec.classes,
                                   data, *model.num_classes));
-  if (spec.has_several_labels() && *model.num_classes != spec.classes)
-    throw ConfigError("model.num_classes", fmt::format("expected {}, the labels of {}, got {}",
-                                                       spec.classes, data, *model.num_classes));
-  if (spec.has_several_labels() && config.train.label_smoothing > 0)
-    throw ConfigError("train.label_smoothing",
-                      fmt::format("expected 0 for {}, whose nodes have several labels, got {}",
-                                  data, config.train.label_smoothing));
+  const bool several = spec.has_several_labels();
+  if ((several || spec.has_values()) && *model.num_classes != spec.classes)
+    throw ConfigError("model.num_classes",
+                      fmt::format("expected {}, the {} of {}, got {}", spec.classes,
+                                  several ? "labels" : "values", data, *model.num_classes));
+  if ((several || spec.has_values()) && config.train.label_smoothing > 0)
+    throw ConfigError(
+        "train.label_smoothing",
+        fmt::format("expected 0 for {}, whose targets are {}, got {}", data,
+                    several ? "several labels" : "values", config.train.label_smoothing));
   if (spec.kind == BatchSpec::Kind::images) {
     if (!model.in_channels) model.in_channels = spec.sample[2];
     if (*model.in_channels != spec.sample[2])

@@ -2,11 +2,17 @@
 #include <filesystem>
 
 #include "apps/config/data_kinds.h"
+#include "apps/config/data_parts.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
+#include "apps/config/tensor_data.h"
+#include "core/memo.h"
+#include "core/quoted.h"
 #include "core/random_streams.h"
 #include "core/rng.h"
+#include "data/formats/file_bytes.h"
 #include "data/text/glue.h"
+#include "data/text/json_lines.h"
 #include "data/text/masked_batches.h"
 #include "data/text/sequence_batches.h"
 #include "data/text/text_batches.h"
@@ -67,13 +73,20 @@ std::vector<data::Sequence> random_sequences(const Config& config, int64_t vocab
 std::vector<std::string> names() {
   std::vector<std::string> all;
   for (const GlueRow& row : kGlue) all.emplace_back(row.name);
-  for (const char* other : {"tiny_shakespeare", "text", "random_tokens"}) all.emplace_back(other);
+  for (const char* other : {"tiny_shakespeare", "text", "jsonl", "random_tokens"})
+    all.emplace_back(other);
   return all;
 }
 
-bool is_stream(const std::string& name) { return name == "tiny_shakespeare" || name == "text"; }
+bool is_decoder(const Config& config) { return family_of(config.model) == Family::decoder; }
+// One text, which a tokenizer makes tokens of.
+bool is_stream(const Config& config) {
+  const std::string& name = config.data.name;
+  return name == "tiny_shakespeare" || name == "text" || (name == "jsonl" && is_decoder(config));
+}
+bool is_array(const Config& config) { return config.data.name == "tensors"; }
 bool hides_tokens(const Config& config) {
-  return is_stream(config.data.name) && config.model.name != kSequential &&
+  return is_stream(config) && config.model.name != kSequential &&
          family_of(config.model) == Family::encoder;
 }
 
@@ -82,12 +95,22 @@ void check(const Config& config) {
     throw ConfigError("data.tokenizer",
                       fmt::format("expected wordpiece for {}, which guesses hidden tokens, got {}",
                                   config.model.name, config.data.tokenizer));
+  if (config.data.name == "jsonl" && !is_decoder(config) &&
+      family_of(config.model) != Family::encoder)
+    throw ConfigError("model.name", fmt::format("expected a network for the data jsonl, an encoder "
+                                                "(classes) or a decoder (next tokens), got {}",
+                                                config.model.name));
   const int64_t most = kMostTokens / config.data.max_length;
   for (const bool train : {true, false})
     if (config.data.name == "random_tokens" && random_count(config.data, train) > most)
       throw ConfigError(train ? "data.train_samples" : "data.test_samples",
                         fmt::format("expected at most {} of data.max_length {}, got {}", most,
                                     config.data.max_length, random_count(config.data, train)));
+}
+
+const std::vector<std::string>& json_endings() {
+  static const std::vector<std::string> all = {".jsonl", ".jsonl.gz", ".json"};
+  return all;
 }
 
 constexpr const char* kShakespeare[] = {"tinyshakespeare.txt", "text/tinyshakespeare.txt",
@@ -103,27 +126,185 @@ std::vector<std::string> marks(const std::string& name) {
   return all;
 }
 
-DataTraits traits(const std::string& name) {
+DataTraits traits(const Config& config) {
   DataTraits traits;
   traits.kind = BatchSpec::Kind::sequences;
-  traits.reads_files = name != "random_tokens";
-  traits.is_text = is_stream(name);
+  traits.reads_files = config.data.name != "random_tokens";
+  traits.is_text = is_stream(config);
+  traits.splits = (config.data.name == "jsonl" || is_array(config)) && !is_decoder(config);
   return traits;
 }
 
-// The file, or the folder that has it.
-std::string text_file(const Config& config) {
+// The files of a text: one, or those of its parts.
+DataParts text_files(const Config& config) {
   namespace fs = std::filesystem;
   const fs::path dir = *config.data.dir;
+  if (config.data.name == "jsonl") return find_parts(config, json_endings());
   if (config.data.name == "text") {
-    if (!fs::is_regular_file(dir))
-      throw ConfigError("data.dir", fmt::format("expected a text file, got {}", dir.string()));
-    return dir.string();
+    if (fs::is_regular_file(dir)) return {dir.string(), "", ""};
+    if (fs::is_directory(dir)) return find_parts(config, {".txt"});
+    throw ConfigError("data.dir", fmt::format("expected a text file, or a folder with train.txt, "
+                                              "got {}",
+                                              in_quotes(dir.string())));
   }
   for (const char* file : kShakespeare)
-    if (fs::is_regular_file(dir / file)) return (dir / file).string();
+    if (fs::is_regular_file(dir / file)) return {(dir / file).string(), "", ""};
   throw ConfigError(
       "data.dir", fmt::format("expected a folder with tinyshakespeare.txt, got {}", dir.string()));
+}
+
+// The text of a file. Of JSON lines: the texts, with an empty line between them.
+std::string read_text(const Config& config, const std::string& path) {
+  if (config.data.name != "jsonl") {
+    const std::vector<uint8_t> bytes = data::read_file("text", path);
+    return {bytes.begin(), bytes.end()};
+  }
+  std::string text;
+  for (const data::JsonLine& line : data::read_json_lines(path, {config.data.text, "", ""}))
+    text += (text.empty() ? "" : "\n\n") + line.text;
+  return text;
+}
+
+struct StreamTokens {
+  DataParts files;
+  TextTokens tokens;  // of the parts that there are, in the order of DataParts
+  // Null: there is none of the split.
+  std::shared_ptr<const data::TokenIds> of(Split split) const {
+    size_t at = 0;
+    for (const std::string* path : {&files.train, &files.validation, &files.test}) {
+      if (path->empty()) continue;
+      if (*path == files.of(split)) return tokens.ids[at];
+      ++at;
+    }
+    return nullptr;
+  }
+};
+
+StreamTokens stream_tokens(const Config& config) {
+  StreamTokens stream;
+  stream.files = text_files(config);
+  std::vector<std::string> paths;
+  for (const std::string& path : {stream.files.train, stream.files.validation, stream.files.test})
+    if (!path.empty()) paths.push_back(path);
+  stream.tokens =
+      text_tokens(config, paths, [&](const std::string& path) { return read_text(config, path); });
+  return stream;
+}
+
+// ---- JSON lines with labels
+struct LabelledLines {
+  DataParts files;
+  std::vector<data::JsonLine> train;
+  std::vector<std::string> labels;
+  data::SplitIndices split;  // of one file
+};
+
+data::JsonLinesFields fields_of(const Config& config) {
+  const DataConfig& c = config.data;
+  return {c.text, c.second_text.value_or(""), c.target.value_or("label")};
+}
+
+std::vector<int64_t> labels_of(const std::vector<data::JsonLine>& lines,
+                               const std::vector<std::string>& names, const std::string& path) {
+  std::vector<int64_t> labels;
+  for (const data::JsonLine& line : lines) {
+    const auto at = std::find(names.begin(), names.end(), line.label);
+    FRUGAL_CHECK(at != names.end(),
+                 "[jsonl] {}: expected one of the {} labels of the training part, got {}",
+                 in_quotes(path), names.size(), in_quotes(line.label));
+    labels.push_back(at - names.begin());
+  }
+  return labels;
+}
+
+LabelledLines read_lines(const Config& config, const DataParts& files) {
+  constexpr size_t kMostLabels = 10000;
+  LabelledLines lines;
+  lines.files = files;
+  lines.train = data::read_json_lines(files.train, fields_of(config));
+  lines.labels = data::sorted_labels(lines.train);
+  FRUGAL_CHECK(lines.labels.size() <= kMostLabels,
+               "[jsonl] {}: expected at most {} different labels, got {}; is {} the field of the "
+               "label?",
+               in_quotes(files.train), kMostLabels, lines.labels.size(),
+               in_quotes(fields_of(config).label));
+  if (files.one_file())
+    lines.split = split_by(config, labels_of(lines.train, lines.labels, files.train));
+  return lines;
+}
+
+const LabelledLines& labelled_lines(const Config& config) {
+  // Static: resolve(), the planner and each split ask, and share no object that could own it.
+  static Memo<std::string, LabelledLines> kept(2);
+  const DataParts files = find_parts(config, json_endings());
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}", to_json(config).at("data").dump(), config.run.seed,
+                  stamp_of(files.train), files.validation + files.test);
+  return kept.find_or_make(key, [&] { return read_lines(config, files); });
+}
+
+std::vector<data::Sequence> labelled_sequences(const Config& config, Split split) {
+  const LabelledLines& lines = labelled_lines(config);
+  std::vector<data::JsonLine> own;
+  std::string path = lines.files.train;
+  if (lines.files.one_file()) {
+    for (const int64_t index : part_of(lines.split, split))
+      own.push_back(lines.train[static_cast<size_t>(index)]);
+  } else if (split == Split::train) {
+    own = lines.train;
+  } else {
+    path = lines.files.of(split);
+    if (!path.empty()) own = data::read_json_lines(path, fields_of(config));
+  }
+  const std::vector<int64_t> labels = labels_of(own, lines.labels, path);
+  std::vector<data::GlueExample> examples;
+  for (size_t i = 0; i < own.size(); ++i)
+    examples.push_back({std::move(own[i].text), std::move(own[i].second), labels[i]});
+  data::GlueTask task;
+  task.pair = config.data.second_text.has_value();
+  return data::encode_glue(examples, task, *word_pieces(config), config.data.max_length);
+}
+
+// ---- arrays of token ids
+std::shared_ptr<const data::TokenIds> stream_of(const TokenArray& array) {
+  if (!array.ids.defined()) return nullptr;
+  const auto* const ids = array.ids.data<int64_t>();
+  return std::make_shared<data::TokenIds>(ids, ids + array.ids.numel());
+}
+
+std::vector<data::Sequence> array_sequences(const Config& config, Split split) {
+  const TokenArray array = open_token_array(config, split);
+  if (!array.ids.defined()) return {};
+  FRUGAL_CHECK(
+      !array.labels.empty() && array.ids.dim() == 2,
+      "[tensors] expected token ids [N, T] and a target for each sequence, for the classes "
+      "of {}; a decoder predicts next tokens without targets",
+      config.model.name);
+  const int64_t length = array.ids.size(1);
+  if (length > config.data.max_length)
+    throw ConfigError("data.max_length",
+                      fmt::format("expected at least {}, the tokens of a sample, "
+                                  "got {}",
+                                  length, config.data.max_length));
+  std::vector<data::Sequence> all(array.labels.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto* const from = array.ids.data<int64_t>() + static_cast<int64_t>(i) * length;
+    all[i].ids.assign(from, from + length);
+    all[i].second = static_cast<int32_t>(length);
+    all[i].label = array.labels[i];
+  }
+  return all;
+}
+
+int64_t array_vocabulary(const Config& config) {
+  if (config.model.vocab_size) return *config.model.vocab_size;
+  int64_t most = 0;
+  for (const Split split : {Split::train, Split::validation, Split::test}) {
+    const TokenArray array = open_token_array(config, split);
+    for (int64_t i = 0; array.ids.defined() && i < array.ids.numel(); ++i)
+      most = std::max(most, array.ids.data<int64_t>()[i] + 1);
+  }
+  return most;
 }
 
 BatchSpec spec_of(const Config& config) {
@@ -135,8 +316,19 @@ BatchSpec spec_of(const Config& config) {
     spec.target_of_each_token = family_of(config.model) == Family::decoder;
     spec.classes = spec.target_of_each_token ? spec.vocabulary : config.data.classes.value_or(2);
     if (!spec.target_of_each_token) spec.token_extras = {kMask, kTypes};
-  } else if (is_stream(config.data.name)) {
-    spec.vocabulary = text_tokens(config, text_file(config)).tokenizer->size();
+  } else if (is_array(config)) {
+    spec.vocabulary = array_vocabulary(config);
+    spec.target_of_each_token = is_decoder(config);
+    if (is_decoder(config)) spec.metric = "perplexity";
+    spec.classes =
+        is_decoder(config) ? spec.vocabulary : tensor_parts(config).train_targets.classes;
+    if (!is_decoder(config)) spec.token_extras = {kMask, kTypes};
+  } else if (config.data.name == "jsonl" && !is_decoder(config)) {
+    spec.vocabulary = word_pieces(config)->size();
+    spec.classes = static_cast<int64_t>(labelled_lines(config).labels.size());
+    spec.token_extras = {kMask, kTypes};
+  } else if (is_stream(config)) {
+    spec.vocabulary = stream_tokens(config).tokens.tokenizer->size();
     spec.classes = spec.vocabulary;
     spec.target_of_each_token = true;
     spec.metric = "perplexity";
@@ -171,9 +363,10 @@ std::shared_ptr<const data::TokenIds> random_tokens(const Config& config) {
 
 std::unique_ptr<data::BatchSource> windows(const Config& config,
                                            const std::shared_ptr<const data::TokenIds>& ids,
-                                           bool train) {
+                                           bool train, bool whole = false) {
   const auto count = static_cast<int64_t>(ids->size());
-  const auto [first, last] = data::split_text(count, config.data.validation);
+  auto [first, last] = data::split_text(count, config.data.validation);
+  if (whole) first = last = {0, count};
   data::TextBatchOptions options;
   options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
   options.length = config.data.max_length;
@@ -190,11 +383,36 @@ std::unique_ptr<data::BatchSource> windows(const Config& config,
   return std::make_unique<data::MaskedBatches>(std::move(source), masks);
 }
 
+// Of parts in files of their own, each is read whole.
+std::unique_ptr<data::BatchSource> windows_of(const Config& config,
+                                              const std::shared_ptr<const data::TokenIds>& ids,
+                                              Split split, bool one_file) {
+  if (ids == nullptr || (one_file && split == Split::validation)) return nullptr;
+  return windows(config, ids, split == Split::train, !one_file);
+}
+
+std::unique_ptr<data::BatchSource> sequences_or_none(const Config& config,
+                                                     std::vector<data::Sequence> all, Split split,
+                                                     int64_t padding) {
+  if (all.empty()) return nullptr;
+  return sequences(config, std::move(all), split == Split::train, padding);
+}
+
 std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
-  if (split == Split::validation) return nullptr;
   const bool train = split == Split::train;
-  if (is_stream(config.data.name))
-    return windows(config, text_tokens(config, text_file(config)).ids, train);
+  if (is_stream(config)) {
+    const StreamTokens stream = stream_tokens(config);
+    return windows_of(config, stream.of(split), split, stream.files.one_file());
+  }
+  if (is_array(config) && is_decoder(config)) {
+    const TokenArray array = open_token_array(config, split);
+    return windows_of(config, stream_of(array), split, array.one_part);
+  }
+  if (is_array(config)) return sequences_or_none(config, array_sequences(config, split), split, 0);
+  if (config.data.name == "jsonl")
+    return sequences_or_none(config, labelled_sequences(config, split), split,
+                             word_pieces(config)->padding());
+  if (split == Split::validation) return nullptr;
   if (const data::GlueTask* task = glue_task(config.data.name)) {
     const auto words = word_pieces(config);
     const auto examples = data::read_glue(*config.data.dir, task->name,
@@ -210,20 +428,36 @@ std::unique_ptr<data::BatchSource> open(const Config& config, Split split) {
 
 }  // namespace
 
+namespace {
+
+std::vector<std::string> class_names(const Config& config) {
+  if (is_stream(config) || is_decoder(config)) return {};
+  if (is_array(config)) return tensor_classes(config);
+  if (config.data.name == "jsonl") return labelled_lines(config).labels;
+  const data::GlueTask* const task = glue_task(config.data.name);
+  return task != nullptr ? task->labels : std::vector<std::string>{};
+}
+
+}  // namespace
+
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config) {
   const std::vector<std::string> texts = names();
   if (std::find(texts.begin(), texts.end(), config.data.name) == texts.end() ||
       config.data.name == "random_tokens")
     return nullptr;
-  if (is_stream(config.data.name)) return text_tokens(config, text_file(config)).tokenizer;
+  if (is_stream(config)) return stream_tokens(config).tokens.tokenizer;
   return word_pieces(config);
 }
 
 const DataKind& text_data() {
-  static const DataKind kind = {
-      names, traits, check, marks, spec_of, open, [](const Config&, int64_t) {
-        return std::vector<int64_t>{};
-      }};
+  static const DataKind kind = {names,
+                                traits,
+                                check,
+                                marks,
+                                spec_of,
+                                open,
+                                [](const Config&, int64_t) { return std::vector<int64_t>{}; },
+                                class_names};
   return kind;
 }
 

@@ -1,9 +1,9 @@
 #include "apps/config/make_tokenizer.h"
 
 #include <filesystem>
-#include <map>
 
-#include "apps/config/make_data.h"
+#include "apps/config/data_parts.h"
+#include "core/memo.h"
 #include "data/fetch/sources.h"
 #include "data/formats/file_bytes.h"
 #include "data/text/byte_bpe.h"
@@ -15,7 +15,7 @@ namespace {
 std::string vocabulary_path(const Config& config) {
   if (config.data.vocabulary) return *config.data.vocabulary;
   // Where `frugal data fetch` puts it: a file, or of byte_bpe a folder of two.
-  const bool bytes = config.data.tokenizer == "byte_bpe" && data_traits(config.data.name).is_text;
+  const bool bytes = config.data.tokenizer == "byte_bpe" && data_traits(config).is_text;
   const std::string usual = bytes ? "text/gpt2" : "text/bert-base-uncased-vocab.txt";
   for (const std::string& folder : data::data_folders()) {
     std::error_code ignored;
@@ -29,36 +29,41 @@ std::string vocabulary_path(const Config& config) {
                                 bytes ? "folder" : "file"));
 }
 
-// What was made for a key, for as long as the program runs.
-template <class Value, class Make>
-const Value& once(const std::string& key, const Make& make) {
-  static std::map<std::string, Value> made;
-  const auto found = made.find(key);
-  return found != made.end() ? found->second : made.emplace(key, make()).first->second;
-}
-
 }  // namespace
 
+// The memos are static: resolve(), the planner, each split and generation ask for the same
+// tokenizer, and share no object that could own them. A changed file has another stamp.
 std::shared_ptr<const data::WordPiece> word_pieces(const Config& config) {
+  static Memo<std::string, std::shared_ptr<const data::WordPiece>> kept(2);
   const std::string path = vocabulary_path(config);
-  return once<std::shared_ptr<const data::WordPiece>>(
-      path, [&] { return std::make_shared<data::WordPiece>(data::read_vocabulary(path)); });
+  return kept.find_or_make(stamp_of(path), [&] {
+    return std::make_shared<const data::WordPiece>(data::read_vocabulary(path));
+  });
 }
 
-TextTokens text_tokens(const Config& config, const std::string& path) {
+TextTokens text_tokens(const Config& config, const std::vector<std::string>& paths,
+                       const std::function<std::string(const std::string&)>& read) {
+  static Memo<std::string, TextTokens> kept(2);
   const std::string& kind = config.data.tokenizer;
   const std::string by = kind == "characters" ? "" : vocabulary_path(config);
-  return once<TextTokens>(kind + "\n" + by + "\n" + path, [&] {
-    const std::vector<uint8_t> bytes = data::read_file("text", path);
-    const std::string text(bytes.begin(), bytes.end());
+  std::string key = kind + "\n" + config.data.name + "\n" + config.data.text + "\n" + by;
+  for (const std::string& path : paths) key += "\n" + stamp_of(path);
+  return kept.find_or_make(key, [&] {
+    std::vector<std::string> texts;
+    std::string all;
+    for (const std::string& path : paths) {
+      texts.push_back(read(path));
+      if (kind == "characters") all += texts.back();
+    }
     TextTokens made;
     if (kind == "characters")
-      made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(text));
+      made.tokenizer = std::make_shared<data::Characters>(data::Characters::of(all));
     else if (kind == "wordpiece")
       made.tokenizer = word_pieces(config);
     else
       made.tokenizer = std::make_shared<data::ByteBpe>(by + "/vocab.json", by + "/merges.txt");
-    made.ids = std::make_shared<data::TokenIds>(made.tokenizer->encode(text));
+    for (const std::string& text : texts)
+      made.ids.push_back(std::make_shared<data::TokenIds>(made.tokenizer->encode(text)));
     return made;
   });
 }

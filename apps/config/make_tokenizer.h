@@ -1,7 +1,9 @@
 // Tokenizers and token streams, read once however often they are asked for.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/config/config.h"
 #include "data/text/wordpiece.h"
@@ -13,12 +15,14 @@ std::shared_ptr<const data::WordPiece> word_pieces(const Config& config);
 
 struct TextTokens {
   std::shared_ptr<const data::Tokenizer> tokenizer;
-  std::shared_ptr<const data::TokenIds> ids;
+  std::vector<std::shared_ptr<const data::TokenIds>> ids;  // of each file
 };
 // Of the configured text; null where the data are none. Errors: as below.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config);
 
-// The file at `path` by data.tokenizer. Errors: those of the file and of the vocabulary.
-TextTokens text_tokens(const Config& config, const std::string& path);
+// The files at `paths` by data.tokenizer; read(path) is the text of one. Characters are those of
+// all files. Errors: those of read and of the vocabulary.
+TextTokens text_tokens(const Config& config, const std::vector<std::string>& paths,
+                       const std::function<std::string(const std::string&)>& read);
 
 }  // namespace frugal::apps

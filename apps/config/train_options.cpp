@@ -59,7 +59,8 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
 
 MetaRun meta_run(const Config& config) {
   MetaRun run;
-  const BatchSpec spec = batch_spec(config);
+  BatchSpec spec = batch_spec(config);
+  if (spec.mixes) spec.classes = *config.model.num_classes;  // of targets
   run.make_model = [config, spec](Device device) { return make_model(config, spec, device); };
   run.make_optimizer = [config](Module& model) { return make_optimizer(config, model); };
   run.make_batch = [spec](int64_t samples, Device device) {

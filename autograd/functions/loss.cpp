@@ -4,6 +4,7 @@
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/mse.h"
+#include "ops/loss/soft_cross_entropy.h"
 
 namespace frugal {
 
@@ -44,6 +45,17 @@ Variable binary_cross_entropy(const Variable& logits, const Tensor& target,
       ops::binary_cross_entropy(logits.value(), target, options, row_weights);
   return record("binary_cross_entropy", {logits}, result.loss, {save_output(result.gradient)},
                 [](const Backward& b) {
+                  return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
+                });
+}
+
+// dx = dy * gradient, linear in what is saved.  Saves: d(loss)/d(logits).
+Variable soft_cross_entropy(const Variable& logits, const Tensor& target, double label_smoothing) {
+  const ops::SoftCrossEntropyResult result =
+      ops::soft_cross_entropy(logits.value(), target, label_smoothing);
+  return record("soft_cross_entropy", {logits}, result.loss, {save_output(result.gradient)},
+                [](const Backward& b) {
+                  // The product with a number is the same as there.
                   return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
                 });
 }

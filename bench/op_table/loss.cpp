@@ -86,6 +86,27 @@ Case binary(const std::string& name, const Shape& shape, bool weighted,
           .saved = elements({shape.numel()})};
 }
 
+// Shares 0.25, 0.75, 0, ... of each row; `ignored` is a row that does not count, or -1.
+Case shared(const std::string& name, const Shape& shape, double smoothing, int64_t ignored) {
+  return {.name = name,
+          .inputs = {{shape, false, -3, 3}},
+          .run =
+              [=](const Variables& v) {
+                const int64_t classes = shape[shape.dim() - 1];
+                std::vector<double> shares(static_cast<size_t>(shape.numel()));
+                for (int64_t row = 0; row < shape.numel() / classes; ++row) {
+                  double* at = shares.data() + row * classes;
+                  at[row % classes] += 0.25;
+                  at[(row + 1) % classes] += 0.75;
+                  if (row == ignored) std::fill_n(at, classes, -100.0);
+                }
+                const Tensor target = Tensor::from(shares, shape);
+                return soft_cross_entropy(
+                    v[0], beside(v[0], ops::cast(target, parameter_dtype(v[0]))), smoothing);
+              },
+          .saved = elements({shape.numel()})};
+}
+
 }  // namespace
 
 void add_loss(std::vector<Op>& rows) {
@@ -172,6 +193,24 @@ void add_loss(std::vector<Op>& rows) {
                     {[] { binary_cross_entropy(leaf({}), f32({}), {}, f32({1})); },
                      "[binary_cross_entropy] expected logits with at least 1 axis"}},
        .bench = binary("8192 x 121", {8192, 121}, false, {})});
+  rows.push_back(
+      {.name = "soft_cross_entropy",
+       .cases = {shared("plain", {3, 5}, 0, -1), shared("smoothed", {4, 3}, 0.1, -1),
+                 shared("one ignored", {2, 3, 4}, 0.2, 1)},
+       .failures = {{[] {
+                       soft_cross_entropy(leaf({2, 3}), f32({3, 2}));
+                     },
+                     "[soft_cross_entropy] expected target of shape [2, 3]"},
+                    {[] {
+                       soft_cross_entropy(leaf({1, 2}), Tensor::from<float>({1, -1}, {1, 2}));
+                     },
+                     "[soft_cross_entropy] expected shares of at least 0, got -1 of class 1 in row "
+                     "0"},
+                    {[] {
+                       soft_cross_entropy(leaf({2, 3}), f32({2, 3}), 1.5);
+                     },
+                     "[soft_cross_entropy] expected label_smoothing in [0, 1]"}},
+       .bench = shared("1024 x 1000", {1024, 1000}, 0.1, -1)});
   auto mse = [](const Variables& v) { return mse_loss(v[0], v[1]); };
   rows.push_back(
       {.name = "mse_loss",

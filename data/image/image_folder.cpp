@@ -10,12 +10,11 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/quoted.h"
-#include "core/random_streams.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/table.h"
 #include "data/image/draws.h"
 #include "data/image/picture.h"
-#include "data/loader.h"
+#include "data/split.h"
 
 namespace frugal::data {
 namespace {
@@ -65,6 +64,33 @@ int64_t label_in(const Labels& labels, std::string_view name, const std::string&
 bool is_whole_number(std::string_view text) {
   return !text.empty() && text.size() <= 9 &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The classes that labels name: 0 to the highest where all are whole numbers, else the names that
+// occur, sorted. lines: of the list, one a label.
+std::vector<std::string> classes_of(const std::string& path, std::vector<std::string> names,
+                                    const std::vector<int64_t>& lines) {
+  if (!std::all_of(names.begin(), names.end(), is_whole_number)) {
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+  }
+  constexpr int64_t kMostClasses = 1'000'000;
+  int64_t most = -1;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const int64_t label = std::stoll(names[i]);
+    FRUGAL_CHECK(label < kMostClasses, "[pictures] {}, line {}: expected a label below {}, got {}",
+                 in_quotes(path), lines[i], kMostClasses, label);
+    most = std::max(most, label);
+  }
+  std::vector<std::string> classes;
+  for (int64_t label = 0; label <= most; ++label) classes.push_back(std::to_string(label));
+  return classes;
+}
+
+// 007 is 7.
+std::string plain(const std::string& name, const Labels& labels) {
+  return is_whole_number(name) && !labels.contains(name) ? std::to_string(std::stoll(name)) : name;
 }
 
 // The part of a picture that becomes a sample while training.
@@ -134,6 +160,10 @@ PictureList read_picture_list(const std::string& path, const std::vector<std::st
   std::vector<std::pair<std::string, std::string>> rows;  // path and class
   std::vector<int64_t> lines;
   while (csv.next()) {
+    FRUGAL_CHECK(csv.fields().size() <= 2,
+                 "[pictures] {}, line {}: expected a path and a class, got {} columns; "
+                 "data.several_labels=true reads several labels",
+                 in_quotes(path), csv.line(), csv.fields().size());
     csv.expect_fields(2);
     const std::string_view file = csv.fields()[0], name = csv.fields()[1];
     if (rows.empty() && lines.empty() && file == "path" && name == "label") continue;
@@ -148,32 +178,15 @@ PictureList read_picture_list(const std::string& path, const std::vector<std::st
   PictureList list;
   list.classes = classes;
   if (classes.empty()) {
-    const bool numbers = std::all_of(rows.begin(), rows.end(),
-                                     [](const auto& row) { return is_whole_number(row.second); });
-    if (numbers) {
-      constexpr int64_t kMostClasses = 1'000'000;
-      int64_t most = 0;
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const int64_t label = std::stoll(rows[i].second);
-        FRUGAL_CHECK(label < kMostClasses,
-                     "[pictures] {}, line {}: expected a label below {}, got {}", in_quotes(path),
-                     lines[i], kMostClasses, label);
-        most = std::max(most, label);
-      }
-      for (int64_t label = 0; label <= most; ++label) list.classes.push_back(std::to_string(label));
-    } else {
-      for (const auto& row : rows) list.classes.push_back(row.second);
-      std::sort(list.classes.begin(), list.classes.end());
-      list.classes.erase(std::unique(list.classes.begin(), list.classes.end()), list.classes.end());
-    }
+    std::vector<std::string> names;
+    for (const auto& row : rows) names.push_back(row.second);
+    list.classes = classes_of(path, names, lines);
   }
   const Labels labels = labels_of(list.classes);
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);
-    std::string name = rows[i].second;
-    // 007 is 7.
-    if (is_whole_number(name) && !labels.contains(name)) name = std::to_string(std::stoll(name));
-    list.files.push_back({(folder / rows[i].first).string(), label_in(labels, name, where)});
+    list.files.push_back({(folder / rows[i].first).string(),
+                          label_in(labels, plain(rows[i].second, labels), where)});
   }
   return list;
 }
@@ -207,25 +220,94 @@ PictureList list_imagenet_validation(const std::string& folder, const std::strin
   return list;
 }
 
+PictureList read_several_labels(const std::string& path, const std::vector<std::string>& classes) {
+  const fs::path folder = fs::path(path).parent_path();
+  TableReader csv("pictures", path);
+  std::vector<std::string> header, files;
+  std::vector<std::vector<std::string>> names;  // of each file
+  std::vector<int64_t> lines;
+  bool columns_are_classes = false;
+  while (csv.next()) {
+    const auto& cells = csv.fields();
+    if (header.empty() && files.empty() && cells[0] == "path") {
+      header.assign(cells.begin(), cells.end());
+      columns_are_classes =
+          header.size() > 2 && std::none_of(header.begin() + 1, header.end(), [](const auto& name) {
+            return name.starts_with("label");
+          });
+      continue;
+    }
+    FRUGAL_CHECK(!cells[0].empty(), "[pictures] {}, line {}: expected a path, got none",
+                 in_quotes(path), csv.line());
+    if (columns_are_classes) csv.expect_fields(header.size());
+    files.emplace_back(cells[0]);
+    lines.push_back(csv.line());
+    std::vector<std::string>& own = names.emplace_back();
+    for (size_t i = 1; i < cells.size(); ++i) {
+      if (columns_are_classes) {
+        FRUGAL_CHECK(cells[i] == "0" || cells[i] == "1",
+                     "[pictures] {}, line {}: expected 0 or 1 in column {}, got {}",
+                     in_quotes(path), csv.line(), in_quotes(header[i]), in_quotes(cells[i]));
+        if (cells[i] == "1") own.push_back(header[i]);
+        continue;
+      }
+      for (size_t begin = 0; begin <= cells[i].size();) {
+        const size_t end = std::min(cells[i].find('|', begin), cells[i].size());
+        if (end > begin) own.emplace_back(cells[i].substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
+  }
+  FRUGAL_CHECK(!files.empty(), "[pictures] {}: expected lines of a path and labels, got none",
+               in_quotes(path));
+  PictureList list;
+  list.classes = classes;
+  if (classes.empty() && columns_are_classes) list.classes.assign(header.begin() + 1, header.end());
+  if (list.classes.empty()) {
+    std::vector<std::string> all;
+    std::vector<int64_t> all_lines;
+    for (size_t i = 0; i < names.size(); ++i) {
+      all.insert(all.end(), names[i].begin(), names[i].end());
+      all_lines.resize(all.size(), lines[i]);
+    }
+    list.classes = classes_of(path, std::move(all), all_lines);
+  }
+  FRUGAL_CHECK(!list.classes.empty(), "[pictures] {}: expected labels, got none", in_quotes(path));
+  const Labels labels = labels_of(list.classes);
+  const size_t width = list.classes.size();
+  std::map<std::vector<int64_t>, int64_t> rows;  // of each set of labels that occurs
+  std::vector<float> values;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string where = fmt::format("{}, line {}", in_quotes(path), lines[i]);
+    std::vector<int64_t> own;
+    for (const std::string& name : names[i])
+      own.push_back(label_in(labels, plain(name, labels), where));
+    std::sort(own.begin(), own.end());
+    own.erase(std::unique(own.begin(), own.end()), own.end());
+    const auto [row, added] = rows.emplace(own, static_cast<int64_t>(rows.size()));
+    if (added) {
+      values.resize(values.size() + width);
+      for (const int64_t label : own)
+        values[values.size() - width + static_cast<size_t>(label)] = 1;
+    }
+    list.files.push_back({(folder / files[i]).string(), row->second});
+  }
+  const CategoryScope scope(Category::input);
+  list.answers = Tensor::from(
+      values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(list.classes.size())});
+  return list;
+}
+
 std::pair<PictureList, PictureList> split_pictures(const PictureList& list, double share,
                                                    uint64_t seed) {
-  FRUGAL_CHECK(share >= 0 && share < 1, "[pictures] expected a share in [0, 1), got {}", share);
-  std::vector<int64_t> of_class(list.classes.size()), taken(list.classes.size());
-  for (const PictureFile& file : list.files) ++of_class[static_cast<size_t>(file.label)];
-  std::vector<bool> second(list.files.size());
-  for (int64_t index :
-       shuffled(static_cast<int64_t>(list.files.size()), streams::kPictureSplit.key(seed))) {
-    const auto label = static_cast<size_t>(list.files[static_cast<size_t>(index)].label);
-    const int64_t count = of_class[label];
-    int64_t wanted = std::llround(share * static_cast<double>(count));
-    if (share > 0 && count > 1) wanted = std::clamp<int64_t>(wanted, 1, count - 1);
-    if (count == 1) wanted = 0;
-    if (taken[label] == wanted) continue;
-    ++taken[label];
-    second[static_cast<size_t>(index)] = true;
-  }
+  std::vector<int64_t> labels;
+  for (const PictureFile& file : list.files)
+    labels.push_back(list.answers.defined() ? 0 : file.label);
+  const std::vector<bool> second =
+      draw_share(labels, static_cast<int64_t>(list.classes.size()), share, seed);
   std::pair<PictureList, PictureList> parts;
   parts.first.classes = parts.second.classes = list.classes;
+  parts.first.answers = parts.second.answers = list.answers;
   for (size_t i = 0; i < list.files.size(); ++i)
     (second[i] ? parts.second : parts.first).files.push_back(list.files[i]);
   return parts;
@@ -246,16 +328,18 @@ PictureFiles::PictureFiles(PictureList list, const PictureOptions& options)
   FRUGAL_CHECK(options_.resize >= side,
                "[pictures] expected a resize of at least {}, the sample's size, got {}", side,
                options_.resize);
+  const int64_t most = list_.answers.defined() ? list_.answers.size(0) : classes();
   for (const PictureFile& file : list_.files)
-    FRUGAL_CHECK(file.label >= 0 && file.label < classes(),
-                 "[pictures] {}: expected a label below {}, got {}", in_quotes(file.path),
-                 classes(), file.label);
+    FRUGAL_CHECK(file.label >= 0 && file.label < most,
+                 "[pictures] {}: expected a label below {}, got {}", in_quotes(file.path), most,
+                 file.label);
 }
 
 void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
   const std::string& path = list_.files[static_cast<size_t>(index)].path;
   const std::vector<uint8_t> bytes = read_file("pictures", path);
-  const PictureInfo info = picture_info(bytes, path);
+  PictureReader reader(bytes, path);
+  const PictureInfo info = reader.info();
   const int64_t height = options_.height, width = options_.width;
   PictureBox box = options_.least_area > 0 ? random_part(info, options_.least_area, key)
                                            : central_part(info, options_.resize, height, width);
@@ -264,9 +348,8 @@ void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
     return static_cast<int64_t>(
         std::ceil(static_cast<double>(whole) * static_cast<double>(sample) / part));
   };
-  const Picture picture =
-      decode_picture(bytes, path, options_.channels, enough(info.height, box.height, height),
-                     enough(info.width, box.width, width));
+  const Picture picture = reader.decode(options_.channels, enough(info.height, box.height, height),
+                                        enough(info.width, box.width, width));
   const double down = static_cast<double>(picture.height) / static_cast<double>(info.height);
   const double across = static_cast<double>(picture.width) / static_cast<double>(info.width);
   box = {box.top * down, box.left * across, box.height * down, box.width * across};

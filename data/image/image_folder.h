@@ -19,6 +19,9 @@ struct PictureFile {
 struct PictureList {
   std::vector<PictureFile> files;
   std::vector<std::string> classes;
+  // Of pictures with several labels: [R, classes] f32 of 0 and 1. Then a label is the index of a
+  // row; pictures with the same labels share it.
+  Tensor answers = {};
 };
 
 // FOLDER/CLASS/.../NAME.jpg (also .jpeg, .png, .webp, .bmp): each folder in `folder` is a class.
@@ -39,14 +42,21 @@ std::vector<std::string> list_classes(const std::string& folder);
 PictureList read_picture_list(const std::string& path,
                               const std::vector<std::string>& classes = {});
 
+// The same where a picture has any number of labels. A line is a path and labels, each in a column
+// or with "|" between them; or, with a header "path,NAME,NAME,..." of which no name begins with
+// "label", a column of 0 and 1 for each class, in this order.
+PictureList read_several_labels(const std::string& path,
+                                const std::vector<std::string>& classes = {});
+
 // ImageNet's validation folder as it is unpacked: FOLDER/ILSVRC2012_val_*.JPEG, and the class of
 // each in `solution` (LOC_val_solution.csv: "ILSVRC2012_val_00048981,n03995372 85 1 499 272").
 // Errors: as above; a picture that the file does not name.
 PictureList list_imagenet_validation(const std::string& folder, const std::string& solution,
                                      const std::vector<std::string>& classes);
 
-// Splits a list at random, each class alike: `share` of the files, at least one of each class that
-// has two or more, are in the second list. Depends on the seed alone.
+// Splits a list at random, each class alike (of several labels, all alike): `share` of the files,
+// at least one of each class that has two or more, are in the second list. Depends on the seed
+// alone.
 std::pair<PictureList, PictureList> split_pictures(const PictureList& list, double share,
                                                    uint64_t seed);
 
@@ -74,6 +84,7 @@ class PictureFiles : public Dataset {
   Shape sample_shape() const override {
     return {options_.height, options_.width, options_.channels};
   }
+  TargetRows target_rows() const override { return {list_.answers, FloatTargets::answers}; }
   int64_t get_into(int64_t index, RngKey key, float* out) const override;
 
   const PictureList& list() const { return list_; }

@@ -114,16 +114,15 @@ void resize_into(const Picture& picture, const PictureBox& box, int64_t height, 
 #ifndef FRUGAL_PICTURES
 
 bool can_decode_pictures() { return false; }
-PictureInfo picture_info(std::span<const uint8_t>, const std::string& name) {
+struct PictureReader::Impl {};
+PictureReader::PictureReader(std::span<const uint8_t>, const std::string& name) {
   throw Error(fmt::format(
       "[picture] expected a build with TurboJPEG, libpng, libwebp and libexif to read {}",
       in_quotes(name)));
 }
-Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name, int64_t, int64_t,
-                       int64_t) {
-  picture_info(bytes, name);
-  return {};
-}
+PictureReader::~PictureReader() = default;
+PictureInfo PictureReader::info() const { return {}; }
+Picture PictureReader::decode(int64_t, int64_t, int64_t) { return {}; }
 
 #else
 
@@ -235,9 +234,8 @@ JpegHeader jpeg_header(Bytes bytes, const std::string& name) {
   return header;
 }
 
-Picture decode_jpeg(Bytes bytes, const std::string& name, int64_t channels, int64_t least_height,
-                    int64_t least_width) {
-  const JpegHeader header = jpeg_header(bytes, name);
+Picture decode_jpeg(const JpegHeader& header, Bytes bytes, const std::string& name,
+                    int64_t channels, int64_t least_height, int64_t least_width) {
   if (header.orientation >= 5) std::swap(least_height, least_width);
   int width = header.width, height = header.height;
   if (least_height > 0 && least_width > 0) {
@@ -334,9 +332,8 @@ PictureInfo png_size(PngReader& reader, Bytes bytes, const std::string& name) {
   return info;
 }
 
-Picture decode_png(Bytes bytes, const std::string& name) {
-  PngReader reader;
-  const PictureInfo info = png_size(reader, bytes, name);
+// `reader` is open, and `info` is its picture's size.
+Picture decode_png(PngReader& reader, const PictureInfo& info, const std::string& name) {
   Picture picture{info.height, info.width, 3, {}};
   const auto row_bytes = static_cast<size_t>(3 * info.width);
   picture.pixels.resize(static_cast<size_t>(info.height) * row_bytes);
@@ -357,8 +354,7 @@ PictureInfo webp_size(Bytes bytes, const std::string& name) {
   return {features.height, features.width};
 }
 
-Picture decode_webp(Bytes bytes, const std::string& name) {
-  const PictureInfo info = webp_size(bytes, name);
+Picture decode_webp(const PictureInfo& info, Bytes bytes, const std::string& name) {
   Picture picture{info.height, info.width, 3, {}};
   picture.pixels.resize(static_cast<size_t>(3 * info.height * info.width));
   if (WebPDecodeRGBInto(bytes.data(), bytes.size(), picture.pixels.data(), picture.pixels.size(),
@@ -411,8 +407,7 @@ BmpHeader bmp_header(Bytes bytes, const std::string& name) {
   return header;
 }
 
-Picture decode_bmp(Bytes bytes, const std::string& name) {
-  const BmpHeader header = bmp_header(bytes, name);
+Picture decode_bmp(const BmpHeader& header, Bytes bytes, const std::string& name) {
   Picture picture{header.height, header.width, 3, {}};
   picture.pixels.reserve(static_cast<size_t>(3 * header.height * header.width));
   for (int64_t y = 0; y < header.height; ++y) {
@@ -449,43 +444,67 @@ Format format_of(Bytes bytes, const std::string& name) {
 
 }  // namespace
 
-PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name) {
-  switch (format_of(bytes, name)) {
-    case Format::jpeg: {
-      const JpegHeader header = jpeg_header(bytes, name);
-      if (header.orientation >= 5) return {header.width, header.height};
-      return {header.height, header.width};
-    }
-    case Format::png: {
-      PngReader reader;
-      return png_size(reader, bytes, name);
-    }
+struct PictureReader::Impl {
+  Bytes bytes;
+  const std::string& name;
+  Format format;
+  PictureInfo info;
+  JpegHeader jpeg;
+  PngReader png;
+  BmpHeader bmp;
+};
+
+PictureReader::PictureReader(std::span<const uint8_t> bytes, const std::string& name)
+    : impl_(new Impl{bytes, name, format_of(bytes, name), {}, {}, {}, {}}) {
+  PictureInfo& info = impl_->info;
+  switch (impl_->format) {
+    case Format::jpeg:
+      impl_->jpeg = jpeg_header(bytes, name);
+      info = {impl_->jpeg.height, impl_->jpeg.width};
+      if (impl_->jpeg.orientation >= 5) std::swap(info.height, info.width);
+      break;
+    case Format::png:
+      info = png_size(impl_->png, bytes, name);
+      break;
     case Format::webp:
-      return webp_size(bytes, name);
+      info = webp_size(bytes, name);
+      break;
+    case Format::bmp:
+      impl_->bmp = bmp_header(bytes, name);
+      info = {impl_->bmp.height, impl_->bmp.width};
+      break;
+  }
+}
+PictureReader::~PictureReader() = default;
+
+PictureInfo PictureReader::info() const { return impl_->info; }
+
+Picture PictureReader::decode(int64_t channels, int64_t least_height, int64_t least_width) {
+  FRUGAL_CHECK(channels == 1 || channels == 3, "[picture] expected 1 or 3 channels, got {}",
+               channels);
+  const auto& [bytes, name, format, info, jpeg, png, bmp] = *impl_;
+  switch (format) {
+    case Format::jpeg:
+      return decode_jpeg(jpeg, bytes, name, channels, least_height, least_width);
+    case Format::png:
+      return with_channels(decode_png(impl_->png, info, name), channels);
+    case Format::webp:
+      return with_channels(decode_webp(info, bytes, name), channels);
     case Format::bmp:
       break;
   }
-  const BmpHeader header = bmp_header(bytes, name);
-  return {header.height, header.width};
+  return with_channels(decode_bmp(bmp, bytes, name), channels);
+}
+
+#endif
+
+PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name) {
+  return PictureReader(bytes, name).info();
 }
 
 Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name, int64_t channels,
                        int64_t least_height, int64_t least_width) {
-  FRUGAL_CHECK(channels == 1 || channels == 3, "[picture] expected 1 or 3 channels, got {}",
-               channels);
-  switch (format_of(bytes, name)) {
-    case Format::jpeg:
-      return decode_jpeg(bytes, name, channels, least_height, least_width);
-    case Format::png:
-      return with_channels(decode_png(bytes, name), channels);
-    case Format::webp:
-      return with_channels(decode_webp(bytes, name), channels);
-    case Format::bmp:
-      break;
-  }
-  return with_channels(decode_bmp(bytes, name), channels);
+  return PictureReader(bytes, name).decode(channels, least_height, least_width);
 }
-
-#endif
 
 }  // namespace frugal::data

@@ -1,6 +1,7 @@
 // Pictures from files: JPEG, PNG, WebP and BMP become rows of 8-bit values.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,22 @@ inline constexpr int64_t kMostPixels = int64_t{1} << 28;
 PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name);
 Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name,
                        int64_t channels = 3, int64_t least_height = 0, int64_t least_width = 0);
+
+// The same of one file, whose header is read once. REQUIRES: bytes and name outlive the reader.
+class PictureReader {
+ public:
+  PictureReader(std::span<const uint8_t> bytes, const std::string& name);
+  ~PictureReader();
+  PictureReader(const PictureReader&) = delete;
+  PictureReader& operator=(const PictureReader&) = delete;
+  PictureInfo info() const;
+  // REQUIRES: not called before.
+  Picture decode(int64_t channels, int64_t least_height = 0, int64_t least_width = 0);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // A part of a picture, in pixels; edges may lie between pixels.
 struct PictureBox {

@@ -15,6 +15,7 @@ class Transform : public Dataset {
   int64_t size() const override { return inner_->size(); }
   int64_t classes() const override { return inner_->classes(); }
   Shape sample_shape() const override { return shape_; }
+  TargetRows target_rows() const override { return inner_->target_rows(); }
 
  protected:
   DatasetPtr inner_;

@@ -107,6 +107,14 @@ Json images() {
           {"optim", {{"lr", 0.05}, {"clip_norm", 5}}}};
 }
 
+// The same, with samples of one batch mixed and two batches in a step.
+Json mixed_images() {
+  Json config = images();
+  config["data"]["mixup"] = 0.4;
+  config["data"]["cutmix"] = 1;
+  return config;
+}
+
 Json graph(const std::string& sampler) {
   Json data = {{"name", "random_graph"}, {"nodes", 2000}, {"edges", 6000},
                {"features", 32},         {"classes", 3},  {"sampler", sampler}};
@@ -145,7 +153,10 @@ const std::vector<std::string> kData = {"images",     "node",     "edge",     "r
 
 Config config_of(const TempFolder& folder, const std::string& data, const Variant& variant,
                  int64_t steps) {
-  Json config = data == "images" ? images() : data == "sentences" ? sentences(folder) : graph(data);
+  Json config = data == "images"      ? images()
+                : data == "mixed"     ? mixed_images()
+                : data == "sentences" ? sentences(folder)
+                                      : graph(data);
   Json compression = Json::parse(variant.keys);
   compression["advanced"]["min_elements"] = data == "images" ? 400 : data == "sentences" ? 96 : 512;
   // Masks and indices, which nothing makes smaller, are more of what other networks keep.
@@ -164,6 +175,7 @@ Config config_of(const TempFolder& folder, const std::string& data, const Varian
   }
   config["compression"] = compression;
   config["train"] = {{"steps", steps}, {"log_interval", 1}, {"checkpoint_interval", 1}};
+  if (data == "mixed") config["train"]["gradient_accumulation"] = 2;
   config["threads"] = 1;
   Config parsed = parse_config(config);
   resolve(parsed);
@@ -262,7 +274,7 @@ TEST_CASE("runs that are cut go on to the same bits, also where batches change i
     check(
         kData[i % kData.size()], kVariants[i], 12,
         [](int64_t step) { return step == 4 || step == 6 || step == 11; }, resumes, wrong);
-  for (const char* data : {"images", "sentences", "node"})  // what differed most often
+  for (const char* data : {"images", "mixed", "sentences", "node"})  // what differed most often
     check(
         data, kVariants[5], 12, [](int64_t step) { return step % 5 == 1; }, resumes, wrong);
   CHECK(resumes >= 3 * static_cast<int>(variants));

@@ -164,3 +164,17 @@ TEST_CASE("metrics: mistakes are named") {
   CHECK_THROWS_WITH_AS(m.add(x, x, Tensor::zeros({3})), doctest::Contains("a mask of shape [2]"),
                        Error);
 }
+
+TEST_CASE("r2 is the share of the values' variance that outputs explain, over all batches") {
+  FitOfValues fit;
+  CHECK(std::isnan(fit.r2()));
+  fit.add(Tensor::from<float>({1, 10, 2, 20}, {2, 2}), Tensor::from<float>({1, 10, 3, 20}, {2, 2}));
+  fit.add(Tensor::from<float>({5, 60}, {1, 2}), Tensor::from<float>({5, 30}, {1, 2}));
+  // Columns 1 3 5 and 10 20 30: errors 1 and 900, spreads 8 and 200.
+  CHECK(fit.r2() == doctest::Approx((1 - 1.0 / 8 + 1 - 900.0 / 200) / 2));
+  FitOfValues constant;
+  constant.add(Tensor::full({3, 1}, 2), Tensor::full({3, 1}, 2));
+  CHECK(constant.r2() == 1);
+  CHECK_THROWS_WITH_AS(fit.add(Tensor::zeros({2, 1}), Tensor::zeros({2})),
+                       doctest::Contains("of one shape [N, C]"), Error);
+}

@@ -30,7 +30,11 @@ const std::map<std::string, Row>& rows() {
                                  cora = {"model.name=gcn", "data.name=cora"}, images = {},
                                  folder = {"data.name=image_folder"},
                                  list = {"data.name=image_list"}, random = {"data.name=random"},
-                                 mlp = {"model.name=mlp"};
+                                 mlp = {"model.name=mlp"},
+                                 csv = {"model.name=mlp", "data.name=csv"},
+                                 tensors = {"data.name=tensors"},
+                                 jsonl = {"model.name=bert_tiny", "data.name=jsonl"},
+                                 jsonl_gpt = {"model.name=gpt2", "data.name=jsonl"};
   const auto with = [](std::vector<std::string> sets, const std::string& set) {
     sets.push_back(set);
     return sets;
@@ -87,8 +91,20 @@ const std::map<std::string, Row>& rows() {
       {"data.grayscale", {0.5, folder, text}},
       {"data.blur", {0.5, images, gcn}},
       {"data.erasing", {0.5, images, gcn}},
+      {"data.mixup", {0.2, images, csv}},
+      {"data.cutmix", {1, folder, with(list, "data.several_labels=true")}},
       {"data.skip_bad", {true, folder, images}},
-      {"data.workers", {2, images, text}},
+      {"data.several_labels", {true, list, folder}},
+      {"data.class_names", {"f", tensors, images}},
+      {"data.layout", {"nchw", tensors, csv}},
+      {"data.target", {"t", csv, jsonl_gpt}},
+      {"data.task", {"values", tensors, images}},
+      {"data.drop", {{"id"}, csv, tensors}},
+      {"data.categories", {"index", csv, tensors}},
+      {"data.missing", {"fill", csv, tensors}},
+      {"data.text", {"t", jsonl_gpt, text}},
+      {"data.second_text", {"t", jsonl, jsonl_gpt}},
+      {"data.workers", {2, csv, text}},
       {"data.train_samples", {9, glue, text}},
       {"data.test_samples", {9, bert, gpt2}},
       {"data.shape", {{8, 8, 3}, random, images}},
@@ -97,7 +113,7 @@ const std::map<std::string, Row>& rows() {
       {"data.tokenizer", {"byte_bpe", text, glue}},
       {"data.max_length", {64, glue, images}},
       {"data.validation", {0.25, text, glue}},
-      {"data.split", {{0.5, 0.25}, gcn, images}},
+      {"data.split", {{0.5, 0.25}, csv, jsonl_gpt}},
       {"data.sparse_features", {false, cora, gcn}},
       {"data.sampler", {"node", gcn, images}},
       {"data.sampler_batches", {9, with(gcn, "data.sampler=node"), gcn}},
@@ -259,7 +275,8 @@ TEST_CASE("--set is held to what the run reads, and may leave the file's keys wi
   CHECK_THROWS_WITH_AS(load("{}", {R"(data={"split": [0.5, 0.2]})"}),
                        doctest::Contains("data.split: expected null, the default, since nothing "
                                          "reads it with data.name=fashion_mnist; it is read by "
-                                         "graphs, image_folder and image_list; got [0.5,0.2]"),
+                                         "graphs, image_folder, image_list, tensors, csv, and "
+                                         "jsonl with encoders; got [0.5,0.2]"),
                        ConfigError);
 }
 

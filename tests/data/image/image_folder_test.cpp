@@ -199,6 +199,35 @@ TEST_CASE("a bad file is an error that names it, or a sample that does not count
   CHECK_THROWS_AS(lenient.get_into(1, {}, out.data()), Error);
 }
 
+TEST_CASE("a list with several labels: in one column, in several, or a column for each class") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& text) {
+    return read_several_labels(folder.write("train.csv", text));
+  };
+  const PictureList one = read("path,labels\n1.png,dog|cat\n2.png,\n3.png,cat|dog\n");
+  CHECK(one.classes == std::vector<std::string>{"cat", "dog"});
+  CHECK(one.answers.to_vector() == std::vector<double>{1, 1, 0, 0});
+  CHECK(one.files[0].label == one.files[2].label);
+  CHECK(one.files[1].label == 1);
+  CHECK(read("path,label,label2\n1.png,dog,cat\n2.png,bird,\n").answers.to_vector() ==
+        std::vector<double>{0, 1, 1, 1, 0, 0});
+  CHECK(read("1.png,2|0\n2.png,1\n").answers.to_vector() == std::vector<double>{1, 0, 1, 0, 1, 0});
+  const PictureList columns = read("path,dog,cat\n1.png,1,0\n2.png,1,1\n");
+  CHECK(columns.classes == std::vector<std::string>{"dog", "cat"});
+  CHECK(columns.answers.to_vector() == std::vector<double>{1, 0, 1, 1});
+  const auto refused = [&](const std::string& text, const char* message) {
+    CHECK_THROWS_WITH_AS(read(text), doctest::Contains(message), Error);
+  };
+  refused("path,dog,cat\n1.png,1,2\n", "line 2: expected 0 or 1 in column \"cat\", got \"2\"");
+  refused("path,dog,cat\n1.png,1\n", "line 2");
+  refused("path,labels\n", "expected lines of a path and labels, got none");
+  refused("path,labels\n1.png,\n", "expected labels, got none");
+  CHECK_THROWS_WITH_AS(read_several_labels(folder.write("val.csv", "1.png,cow\n"), {"cat"}),
+                       doctest::Contains("got \"cow\""), Error);
+  CHECK_THROWS_WITH_AS(read_picture_list(folder.write("val.csv", "1.png,cow,cat\n")),
+                       doctest::Contains("data.several_labels=true"), Error);
+}
+
 TEST_CASE("options of picture files that cannot be are errors") {
   const TemporaryFolder folder;
   const PictureList list = three_files(folder.path());

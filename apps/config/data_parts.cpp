@@ -1,0 +1,119 @@
+#include "apps/config/data_parts.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/quoted.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kTrainShare = 0.8, kValidationShare = 0.1;
+
+bool has_ending(const fs::path& path, const std::vector<std::string>& endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
+    return path.filename().string().ends_with(ending);
+  });
+}
+
+std::string find_part(const fs::path& dir, const std::vector<std::string>& names,
+                      const std::vector<std::string>& endings) {
+  std::error_code ignored;
+  for (const std::string& name : names)
+    for (const std::string& ending : endings)
+      if (fs::is_regular_file(dir / (name + ending), ignored))
+        return (dir / (name + ending)).string();
+  return "";
+}
+
+// The only file of these endings in the folder, or nothing.
+std::string only_file(const fs::path& dir, const std::vector<std::string>& endings) {
+  std::error_code ignored;
+  std::string found;
+  for (const auto& entry : fs::directory_iterator(dir, ignored)) {
+    if (!entry.is_regular_file(ignored) || !has_ending(entry.path(), endings)) continue;
+    if (!found.empty()) return "";
+    found = entry.path().string();
+  }
+  return found;
+}
+
+}  // namespace
+
+const std::string& DataParts::of(Split split) const {
+  static const std::string none;
+  if (split == Split::train || one_file()) return train;
+  if (split == Split::test) return test.empty() ? validation : test;
+  return test.empty() ? none : validation;
+}
+
+DataParts find_parts(const Config& config, const std::vector<std::string>& endings) {
+  const fs::path dir = *config.data.dir;
+  const std::string wanted = fmt::format("{}", fmt::join(endings, " or "));
+  std::error_code ignored;
+  if (fs::is_regular_file(dir, ignored)) {
+    if (!has_ending(dir, endings))
+      throw ConfigError("data.dir", fmt::format("expected a file {} for {}, got {}", wanted,
+                                                config.data.name, in_quotes(dir.string())));
+    return {dir.string(), "", ""};
+  }
+  if (!fs::is_directory(dir, ignored))
+    throw ConfigError("data.dir", fmt::format("expected a file {} or a folder, got {}, which is "
+                                              "not there",
+                                              wanted, in_quotes(dir.string())));
+  DataParts parts{find_part(dir, {"train"}, endings),
+                  find_part(dir, {"val", "valid", "validation"}, endings),
+                  find_part(dir, {"test"}, endings)};
+  if (parts.train.empty() && parts.one_file()) parts.train = only_file(dir, endings);
+  if (parts.train.empty())
+    throw ConfigError("data.dir", fmt::format("expected train{} in {}, got none", endings.front(),
+                                              in_quotes(dir.string())));
+  return parts;
+}
+
+const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part) {
+  return part == Split::train ? split.train : part == Split::test ? split.test : split.validation;
+}
+
+data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels) {
+  const auto& wanted = config.data.split;
+  const double train = wanted ? (*wanted)[0] : kTrainShare,
+               validation = wanted ? (*wanted)[1] : kValidationShare;
+  if (train + validation > 1)
+    throw ConfigError("data.split", fmt::format("expected shares of at most 1 together, got {}",
+                                                train + validation));
+  int64_t classes = 1;
+  for (const int64_t label : labels) classes = std::max(classes, label + 1);
+  data::SplitIndices split = data::split_samples(labels, classes, train, validation,
+                                                 static_cast<uint64_t>(config.run.seed));
+  // Of two shares that leave nothing, the second is tested on.
+  if (split.test.empty()) split.test = split.validation;
+  if (split.train.empty() || split.test.empty())
+    throw ConfigError("data.split", fmt::format("expected enough samples for parts to train and to "
+                                                "test on, got {}",
+                                                labels.size()));
+  return split;
+}
+
+std::string stamp_of(const std::string& path) {
+  std::error_code ignored;
+  const auto time_of = [&](const fs::path& each) {
+    return fs::last_write_time(each, ignored).time_since_epoch().count();
+  };
+  std::string stamp = fmt::format(
+      "{}\n{}\n{}", path, time_of(path),
+      fs::is_regular_file(path, ignored) ? static_cast<int64_t>(fs::file_size(path, ignored)) : 0);
+  if (!fs::is_directory(path, ignored)) return stamp;
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(path, ignored))
+    if (entry.is_directory(ignored))
+      folders.push_back(
+          fmt::format("{} {}", entry.path().filename().string(), time_of(entry.path())));
+  std::sort(folders.begin(), folders.end());
+  for (const std::string& folder : folders) stamp += "\n" + folder;
+  return stamp;
+}
+
+}  // namespace frugal::apps

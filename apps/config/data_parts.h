@@ -1,0 +1,30 @@
+// Own data in files: which of them are to train, to validate and to test on.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/config/make_data.h"
+#include "data/split.h"
+
+namespace frugal::apps {
+
+// Paths; empty: there is none.
+struct DataParts {
+  std::string train, validation, test;
+  bool one_file() const { return validation.empty() && test.empty(); }
+  // With one part beside the training's, that one is tested on; with none, the file is split.
+  const std::string& of(Split split) const;
+};
+
+// data.dir is a file, or a folder with train.ENDING, and perhaps val.ENDING (or valid, validation)
+// and test.ENDING; or a folder with one such file. Errors: ConfigError that names data.dir.
+DataParts find_parts(const Config& config, const std::vector<std::string>& endings);
+
+// The samples of a file that is split by data.split and the seed.
+const std::vector<int64_t>& part_of(const data::SplitIndices& split, Split part);
+data::SplitIndices split_by(const Config& config, const std::vector<int64_t>& labels);
+
+// Of a file, and of the folders in it: differs when it was changed. For keys of memos.
+std::string stamp_of(const std::string& path);
+
+}  // namespace frugal::apps

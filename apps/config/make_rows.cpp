@@ -1,0 +1,183 @@
+// Rows of numbers: tables in CSV files, and arrays whose layout is rows.
+#include <algorithm>
+
+#include "apps/config/data_kinds.h"
+#include "apps/config/data_parts.h"
+#include "apps/config/tensor_data.h"
+#include "core/memo.h"
+#include "core/quoted.h"
+#include "data/loader.h"
+#include "data/subset.h"
+#include "data/tables/csv_table.h"
+
+namespace frugal::apps {
+namespace {
+
+// A table with what its training part says of it.
+struct CsvData {
+  DataParts files;
+  std::shared_ptr<const data::CsvTable> table;  // of the training file
+  std::shared_ptr<const data::CsvEncoder> encoder;
+  data::SplitIndices split;  // of one file
+};
+
+data::CsvOptions csv_options(const Config& config) {
+  const DataConfig& c = config.data;
+  data::CsvOptions options;
+  options.target = c.target.value_or("");
+  options.drop = c.drop;
+  options.one_hot = c.categories == "one_hot";
+  options.fill_missing = c.missing == "fill";
+  options.standardize = c.normalize == "auto";
+  options.task = c.task == "classes"  ? data::CsvOptions::Task::classes
+                 : c.task == "values" ? data::CsvOptions::Task::values
+                                      : data::CsvOptions::Task::automatic;
+  return options;
+}
+
+CsvData read_csv(const Config& config, const DataParts& files) {
+  const data::CsvOptions options = csv_options(config);
+  CsvData csv;
+  csv.files = files;
+  csv.table = std::make_shared<const data::CsvTable>(files.train);
+  std::vector<int64_t> rows(static_cast<size_t>(csv.table->rows()));
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
+  if (files.one_file()) {
+    csv.split = split_by(config, data::csv_labels(*csv.table, options));
+    rows = csv.split.train;
+  }
+  csv.encoder = std::make_shared<const data::CsvEncoder>(*csv.table, options, rows);
+  return csv;
+}
+
+const CsvData& csv_data(const Config& config) {
+  // Static: resolve(), the planner and each split ask, and share no object that could own it.
+  static Memo<std::string, CsvData> kept(2);
+  const DataParts files = find_parts(config, {".csv", ".csv.gz"});
+  const std::string key = fmt::format("{}\n{}\n{}\n{}", to_json(config).at("data").dump(),
+                                      config.run.seed, stamp_of(files.train), files.test);
+  return kept.find_or_make(key, [&] { return read_csv(config, files); });
+}
+
+DatasetPtr open_csv(const Config& config, Split split) {
+  const CsvData& csv = csv_data(config);
+  if (csv.files.one_file()) {
+    const std::vector<int64_t>& own = part_of(csv.split, split);
+    if (own.empty()) return nullptr;
+    return std::make_shared<data::Selection>(
+        std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table)), own);
+  }
+  const std::string& path = csv.files.of(split);
+  if (path.empty()) return nullptr;
+  if (path == csv.files.train)
+    return std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table));
+  return std::make_shared<data::TensorDataset>(
+      csv.encoder->encode(data::CsvTable(path, csv.table.get())));
+}
+
+bool is_csv(const Config& config) { return config.data.name == "csv"; }
+
+BatchSpec row_spec(const Config& config) {
+  BatchSpec spec;
+  spec.kind = BatchSpec::Kind::rows;
+  if (!is_csv(config)) {
+    const TensorParts& parts = tensor_parts(config);
+    spec.sample = parts.sample;
+    spec.classes = parts.train_targets.classes;
+    spec.metric = metric_of(parts.train_targets);
+    return spec;
+  }
+  const data::CsvEncoder& encoder = *csv_data(config).encoder;
+  spec.sample = {encoder.width()};
+  const bool values = encoder.classes().empty();
+  spec.classes = values ? 1 : static_cast<int64_t>(encoder.classes().size());
+  if (values) spec.metric = "r2";
+  return spec;
+}
+
+void check_rows(const Config& config) {
+  const DataConfig& c = config.data;
+  if (!is_csv(config)) return;
+  if (c.normalize != "auto" && c.normalize != "none")
+    throw ConfigError("data.normalize",
+                      fmt::format("expected auto (columns of numbers less their mean, by their "
+                                  "deviation) or none for csv, got {}",
+                                  c.normalize));
+  if (c.task == "labels")
+    throw ConfigError("data.task",
+                      "expected auto, classes or values for csv, which has one column "
+                      "to predict; got labels");
+}
+
+std::unique_ptr<data::BatchSource> open_row_batches(const Config& config, Split split) {
+  const bool train = split == Split::train;
+  DatasetPtr rows = is_csv(config) ? open_csv(config, split) : open_tensors(config, split);
+  if (rows == nullptr) return nullptr;
+  const int64_t limit = train ? config.data.train_samples : config.data.test_samples;
+  if (limit > 0) rows = data::first(rows, limit);
+  data::LoaderOptions options;
+  options.batch_size = train ? config.data.batch_size : config.data.test_batch_size;
+  options.shuffle = train;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.threads = static_cast<int>(config.data.workers);
+  return std::make_unique<data::Loader>(rows, options);
+}
+
+std::vector<int64_t> rows_ahead(const Config& config, int64_t batch) {
+  if (config.data.workers == 0) return {};
+  return std::vector<int64_t>(static_cast<size_t>(data::LoaderOptions().prefetch), batch);
+}
+
+std::vector<std::string> row_classes(const Config& config) {
+  return is_csv(config) ? csv_data(config).encoder->classes() : tensor_classes(config);
+}
+
+}  // namespace
+
+std::string csv_columns(const Config& config) {
+  const data::CsvEncoder& encoder = *csv_data(config).encoder;
+  Json columns = Json::array();
+  for (const data::CsvEncoder::Input& input : encoder.inputs()) {
+    Json one = {{"name", input.name}};
+    if (input.is_number) {
+      one["mean"] = input.number.mean;
+      one["std"] = input.number.std;
+    } else {
+      one["categories"] = input.categories;
+    }
+    columns.push_back(one);
+  }
+  Json target = {{"name", encoder.target()}};
+  if (encoder.classes().empty()) {
+    target["mean"] = encoder.value().mean;
+    target["std"] = encoder.value().std;
+  } else {
+    target["classes"] = encoder.classes();
+  }
+  const Json all = {{"columns", columns},
+                    {"one_hot", encoder.options().one_hot},
+                    {"standardized", encoder.options().standardize},
+                    {"fills_missing", encoder.options().fill_missing},
+                    {"target", target}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+const DataKind& row_data() {
+  static const DataKind kind = {[] { return std::vector<std::string>{"csv"}; },
+                                [](const Config& config) {
+                                  DataTraits traits;
+                                  traits.kind = BatchSpec::Kind::rows;
+                                  traits.splits = true;
+                                  traits.normalizes = config.data.name == "csv";
+                                  return traits;
+                                },
+                                check_rows,
+                                [](const std::string&) { return std::vector<std::string>{}; },
+                                row_spec,
+                                open_row_batches,
+                                rows_ahead,
+                                row_classes};
+  return kind;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,208 @@
+#include "apps/config/tensor_data.h"
+
+#include <algorithm>
+
+#include "apps/config/make_model.h"
+#include "core/memo.h"
+#include "core/quoted.h"
+#include "data/class_names.h"
+#include "data/formats/npy.h"
+
+namespace frugal::apps {
+namespace {
+
+const std::vector<std::string>& endings() {
+  static const std::vector<std::string> all = {".npz", ".safetensors"};
+  return all;
+}
+
+// Where a split's arrays are: a file and what stands before their names.
+struct Place {
+  std::string file, before;
+};
+
+bool has_arrays(const std::string& path, const std::string& before) {
+  return data::TensorFile(path).contains(before + "input");
+}
+
+// The place of a split; an empty file: there is none, or the training arrays are split.
+struct Places {
+  Place train, validation, test;
+  bool split = false;
+};
+Places places_of(const DataParts& files) {
+  Places places;
+  places.train = {files.train, ""};
+  if (files.one_file()) {
+    for (const char* before : {"val_", "valid_", "validation_"})
+      if (has_arrays(files.train, before)) places.validation = {files.train, before};
+    if (has_arrays(files.train, "test_")) places.test = {files.train, "test_"};
+    if (!has_arrays(files.train, "") && has_arrays(files.train, "train_"))
+      places.train.before = "train_";
+    places.split = places.validation.file.empty() && places.test.file.empty();
+  } else {
+    places.validation = {files.validation, ""};
+    places.test = {files.test, ""};
+  }
+  if (!places.split && places.test.file.empty()) std::swap(places.test, places.validation);
+  return places;
+}
+
+Place place_of(const Places& places, Split split) {
+  if (split == Split::train || places.split) return places.train;
+  return split == Split::test ? places.test : places.validation;
+}
+
+// [H, W, C], [F] or [T] of an input array's shape.
+Shape sample_of(const Config& config, const Place& place, const Shape& shape) {
+  const std::string& layout = config.data.layout;
+  const bool pictures = layout == "nhwc" || layout == "nchw";
+  // One channel may be left out.
+  const bool fits = pictures ? shape.dim() == 4 || (layout == "nhwc" && shape.dim() == 3)
+                    : layout == "tokens" ? shape.dim() == 1 || shape.dim() == 2
+                                         : shape.dim() == 2;
+  if (!fits || shape.numel() == 0)
+    throw ConfigError(
+        "data.layout",
+        fmt::format("expected an input {} for {}, got {} in {}; the layouts are nhwc and nchw "
+                    "(pictures), rows and tokens",
+                    pictures             ? "[N, H, W, C] or [N, C, H, W]"
+                    : layout == "tokens" ? "[N, T] or [tokens]"
+                                         : "[N, F]",
+                    layout, shape, in_quotes(place.file)));
+  if (layout == "nhwc") return {shape[1], shape[2], shape.dim() == 4 ? shape[3] : 1};
+  if (layout == "nchw") return {shape[2], shape[3], shape[1]};
+  if (layout == "tokens") return {config.data.max_length};
+  return {shape[1]};
+}
+
+// Predicts next tokens, so targets are not read.
+bool is_decoder(const Config& config) { return family_of(config.model) == Family::decoder; }
+
+data::TargetTask task_of(const Config& config) {
+  const std::string& task = config.data.task;
+  return config.data.layout == "tokens" || task == "classes" ? data::TargetTask::classes
+         : task == "labels"                                  ? data::TargetTask::labels
+         : task == "values"                                  ? data::TargetTask::values
+                                                             : data::TargetTask::automatic;
+}
+
+TensorParts read_parts(const Config& config, const DataParts& files) {
+  TensorParts parts;
+  parts.files = files;
+  const Place place = places_of(files).train;
+  const data::TensorFile file(place.file);
+  parts.sample = sample_of(config, place, file.shape(place.before + "input"));
+  parts.has_targets = config.data.layout != "tokens" ||
+                      (!is_decoder(config) && file.contains(place.before + "target"));
+  if (parts.has_targets)
+    parts.train_targets = data::read_targets(file, place.before + "target", task_of(config));
+  return parts;
+}
+
+// What split_samples() keeps alike: classes.
+std::vector<int64_t> labels_to_split(const data::SampleTargets& targets) {
+  if (targets.rows.rows.defined()) return std::vector<int64_t>(targets.labels.size());
+  return targets.labels;
+}
+
+}  // namespace
+
+const TensorParts& tensor_parts(const Config& config) {
+  // Static: resolve(), the planner and each split ask, and share no object that could own it.
+  static Memo<std::string, TensorParts> kept(2);
+  const DataParts files = find_parts(config, endings());
+  const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", config.data.layout,
+                                      config.data.task, config.data.max_length, is_decoder(config),
+                                      stamp_of(files.train), files.validation, files.test);
+  return kept.find_or_make(key, [&] { return read_parts(config, files); });
+}
+
+DatasetPtr open_tensors(const Config& config, Split split) {
+  const TensorParts& parts = tensor_parts(config);
+  const Places places = places_of(parts.files);
+  const Place place = place_of(places, split);
+  if (place.file.empty()) return nullptr;
+  const data::TensorFile file(place.file);
+  Tensor input = file.read(place.before + "input");
+  const Shape sample = sample_of(config, place, input.shape());
+  FRUGAL_CHECK(sample == parts.sample,
+               "[tensors] {}: expected samples {}, as in the training part, got {}",
+               in_quotes(place.file), parts.sample, sample);
+  const bool pictures = config.data.layout != "rows";
+  if (!pictures || input.dtype() != DType::u8) input = data::to_f32(input);
+  if (config.data.layout == "nhwc")
+    input = input.view({input.size(0), sample[0], sample[1], sample[2]});
+  const bool first = split == Split::train || places.split;
+  data::SampleTargets targets =
+      first ? parts.train_targets
+            : data::read_targets(file, place.before + "target", data::TargetTask::automatic,
+                                 &parts.train_targets);
+  auto all = std::make_shared<data::TensorDataset>(place.file, input, std::move(targets),
+                                                   config.data.layout == "nchw");
+  if (!places.split) return all;
+  const data::SplitIndices indices = split_by(config, labels_to_split(parts.train_targets));
+  const std::vector<int64_t>& own = part_of(indices, split);
+  return own.empty() ? nullptr : std::make_shared<data::Selection>(all, own);
+}
+
+TokenArray open_token_array(const Config& config, Split split) {
+  const TensorParts& parts = tensor_parts(config);
+  const Places places = places_of(parts.files);
+  const Place place = place_of(places, split);
+  if (place.file.empty()) return {};
+  const data::TensorFile file(place.file);
+  TokenArray array;
+  array.one_part = places.split;
+  array.ids = data::to_i64(place.file, file.read(place.before + "input"));
+  sample_of(config, place, array.ids.shape());
+  const int64_t* const ids = array.ids.data<int64_t>();
+  for (int64_t i = 0; i < array.ids.numel(); ++i)
+    FRUGAL_CHECK(ids[i] >= 0 && ids[i] < (int64_t{1} << 31),
+                 "[tensors] {}: expected token ids of at least 0, got {} at position {}",
+                 in_quotes(place.file), ids[i], i);
+  if (!parts.has_targets) return array;
+  const bool first = split == Split::train || places.split;
+  array.labels = first ? parts.train_targets.labels
+                       : data::read_targets(file, place.before + "target",
+                                            data::TargetTask::classes, &parts.train_targets)
+                             .labels;
+  FRUGAL_CHECK(static_cast<int64_t>(array.labels.size()) == array.ids.size(0),
+               "[tensors] {}: expected {} targets, one a sample, got {}", in_quotes(place.file),
+               array.ids.size(0), array.labels.size());
+  if (!places.split || array.ids.dim() == 1) return array;
+  const data::SplitIndices indices = split_by(config, parts.train_targets.labels);
+  const std::vector<int64_t>& own = part_of(indices, split);
+  if (own.empty()) return {};
+  TokenArray some;
+  const int64_t width = array.ids.size(1);
+  some.ids = Tensor::empty({static_cast<int64_t>(own.size()), width}, DType::i64);
+  for (size_t i = 0; i < own.size(); ++i) {
+    std::copy_n(ids + own[i] * width, width,
+                some.ids.mut<int64_t>() + static_cast<int64_t>(i) * width);
+    some.labels.push_back(array.labels[static_cast<size_t>(own[i])]);
+  }
+  return some;
+}
+
+std::string metric_of(const data::SampleTargets& targets) {
+  if (!targets.rows.rows.defined()) return "";
+  return targets.rows.kind == FloatTargets::answers ? "micro_f1" : "r2";
+}
+
+std::vector<std::string> tensor_classes(const Config& config) {
+  const data::SampleTargets& targets = tensor_parts(config).train_targets;
+  const bool values = metric_of(targets) == "r2";
+  if (!config.data.class_names) return {};
+  if (values)
+    throw ConfigError("data.class_names",
+                      "expected null, since the targets are numbers, which have no classes");
+  std::vector<std::string> names = data::read_class_names(*config.data.class_names).names;
+  if (static_cast<int64_t>(names.size()) < targets.classes)
+    throw ConfigError("data.class_names", fmt::format("expected a name for each of {} classes, "
+                                                      "got {}",
+                                                      targets.classes, names.size()));
+  return names;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,30 @@
+// Mixing the samples of a batch, so that targets are shares of classes: Mixup and CutMix.
+#pragma once
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace frugal::data {
+
+// The strengths are the alphas of Beta(alpha, alpha), from which a batch's share is drawn; 0: off.
+// With both, each batch draws which of the two it gets.
+struct MixOptions {
+  double mixup = 0;     // both pictures everywhere, one faded into the other
+  double cutmix = 0;    // a rectangle of one picture in the other
+  int64_t classes = 0;  // columns of the targets; 0: the dataset's
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
+};
+
+// Mixes each sample of batch.input [N, ...] f32 with the sample before it, the first one with the
+// last, all with one share. CutMix takes samples [H, W, C]. Writes the shares of the classes to
+// batch.target [N, options.classes] f32; a sample that is mixed from one of kIgnored does not
+// count. All draws come from `key`. labels: N of them, below options.classes. Ref: Zhang et al.
+// 2018 (mixup); Yun et al. 2019 (CutMix).
+void mix_samples(const Batch& batch, const std::vector<int64_t>& labels, const MixOptions& options,
+                 RngKey key);
+
+// A draw from Beta(alpha, alpha), from the words of `key`. Errors: alpha that is not positive and
+// finite. Ref: Marsaglia and Tsang 2000.
+double draw_beta(RngKey key, double alpha);
+
+}  // namespace frugal::data

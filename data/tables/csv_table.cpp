@@ -1,0 +1,366 @@
+#include "data/tables/csv_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <unordered_map>
+
+#include "core/log.h"
+#include "core/quoted.h"
+#include "data/formats/table.h"
+
+namespace frugal::data {
+namespace {
+
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr size_t kMostOneHot = 1000;
+// Whole numbers with more different values are rather numbers to predict than classes.
+constexpr size_t kMostGuessedClasses = 100;
+
+std::string_view trimmed(std::string_view cell) {
+  const size_t begin = cell.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return cell.substr(begin, cell.find_last_not_of(" \t") - begin + 1);
+}
+
+bool is_missing(std::string_view cell) {
+  static constexpr std::array<std::string_view, 8> kNames = {"",    "NA",  "N/A",  "NaN",
+                                                             "nan", "NAN", "null", "NULL"};
+  return std::find(kNames.begin(), kNames.end(), cell) != kNames.end();
+}
+
+std::optional<double> number_in(std::string_view cell) {
+  if (cell.starts_with('+')) cell.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;
+  return value;
+}
+
+// Calls f(line, cells) for each line behind the header, cells without blanks around them.
+template <class F>
+void for_rows(const std::string& path, std::vector<std::string>& header, const F& f) {
+  TableReader table("csv", path);
+  table.read_header();
+  header = table.header();
+  std::vector<std::string_view> cells(header.size());
+  while (table.next()) {
+    table.expect_fields(header.size());
+    for (size_t i = 0; i < cells.size(); ++i) cells[i] = trimmed(table.fields()[i]);
+    f(table.line(), cells);
+  }
+}
+
+bool are_whole(const CsvTable::Column& column) { return column.is_number && column.all_whole; }
+
+std::string text_of(double whole) { return fmt::format("{:.0f}", whole); }
+
+}  // namespace
+
+const CsvTable::Column& CsvTable::column(const std::string& name) const {
+  const auto found = std::find_if(columns_.begin(), columns_.end(),
+                                  [&](const Column& column) { return column.name == name; });
+  if (found != columns_.end()) return *found;
+  std::vector<std::string> names;
+  for (const Column& column : columns_) names.push_back(column.name);
+  throw Error(fmt::format("[csv] expected a column {} in {}, got {}", in_quotes(name),
+                          in_quotes(path_),
+                          printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
+}
+
+// Reads the file twice: what kinds columns have, then their cells.
+CsvTable::CsvTable(const std::string& path, const CsvTable* like) : path_(path) {
+  std::vector<std::string> header;
+  std::vector<bool> are_numbers;
+  if (like == nullptr) {
+    bool first = true;
+    for_rows(path, header, [&](int64_t, const std::vector<std::string_view>& cells) {
+      if (first) are_numbers.assign(cells.size(), true);
+      first = false;
+      for (size_t i = 0; i < cells.size(); ++i)
+        if (are_numbers[i] && !is_missing(cells[i]) && !number_in(cells[i])) are_numbers[i] = false;
+    });
+  } else {
+    for_rows(path, header, [](int64_t, const std::vector<std::string_view>&) {});
+    for (const std::string& name : header) {
+      const auto& known = like->columns();
+      const auto found = std::find_if(known.begin(), known.end(),
+                                      [&](const Column& column) { return column.name == name; });
+      are_numbers.push_back(found != known.end() && found->is_number);
+    }
+  }
+  columns_.resize(header.size());
+  for (size_t i = 0; i < header.size(); ++i) {
+    columns_[i].name = header[i];
+    columns_[i].is_number = !are_numbers.empty() && are_numbers[i];
+  }
+  if (like != nullptr)
+    for (const Column& known : like->columns()) column(known.name);
+  std::vector<std::unordered_map<std::string, int32_t>> codes(header.size());
+  for_rows(path, header, [&](int64_t line, const std::vector<std::string_view>& cells) {
+    lines_.push_back(line);
+    for (size_t i = 0; i < cells.size(); ++i) {
+      Column& column = columns_[i];
+      if (!column.is_number) {
+        if (is_missing(cells[i])) {
+          column.codes.push_back(-1);
+          continue;
+        }
+        const auto next = static_cast<int32_t>(column.names.size());
+        const auto [entry, added] = codes[i].emplace(std::string(cells[i]), next);
+        if (added) column.names.emplace_back(cells[i]);
+        column.codes.push_back(entry->second);
+        continue;
+      }
+      if (is_missing(cells[i])) {
+        column.numbers.push_back(kMissing);
+        continue;
+      }
+      const auto value = number_in(cells[i]);
+      FRUGAL_CHECK(value && std::isfinite(*value) && std::isfinite(static_cast<float>(*value)),
+                   "[csv] {}, line {}: expected a finite number in column {}, got {}",
+                   in_quotes(path_), line, in_quotes(column.name), in_quotes(cells[i]));
+      column.all_whole = column.all_whole && *value == std::floor(*value);
+      column.numbers.push_back(static_cast<float>(*value));
+    }
+  });
+  FRUGAL_CHECK(!lines_.empty(), "[csv] {}: expected lines behind the header, got none",
+               in_quotes(path_));
+}
+
+namespace {
+
+std::string target_name(const CsvTable& table, const CsvOptions& options) {
+  if (!options.target.empty()) return table.column(options.target).name;
+  for (const char* name : {"target", "label"})
+    for (const CsvTable::Column& column : table.columns())
+      if (column.name == name) return name;
+  std::vector<std::string> names;
+  for (const CsvTable::Column& column : table.columns()) names.push_back(column.name);
+  throw Error(fmt::format(
+      "[csv] {}: expected a column target or label, or data.target with the "
+      "name of the column to predict; the columns are {}",
+      in_quotes(table.path()), printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
+}
+
+// Whether the target's cells are classes.
+bool has_classes(const CsvTable::Column& target, const CsvOptions& options,
+                 const std::string& path) {
+  if (!target.is_number) {
+    FRUGAL_CHECK(options.task != CsvOptions::Task::values,
+                 "[csv] {}: expected numbers to predict in column {}, got {}", in_quotes(path),
+                 in_quotes(target.name),
+                 target.names.empty() ? "none" : in_quotes(target.names.front()));
+    return true;
+  }
+  if (options.task == CsvOptions::Task::values) return false;
+  if (options.task == CsvOptions::Task::automatic) {
+    if (!target.all_whole) return false;
+    const std::set<float> values(target.numbers.begin(), target.numbers.end());
+    FRUGAL_CHECK(values.size() <= kMostGuessedClasses,
+                 "[csv] {}: column {} has {} different whole numbers; data.task says whether they "
+                 "are classes or values",
+                 in_quotes(path), in_quotes(target.name), values.size());
+    return true;
+  }
+  FRUGAL_CHECK(target.all_whole,
+               "[csv] {}: expected classes in column {}, names or whole numbers, got numbers with "
+               "fractions",
+               in_quotes(path), in_quotes(target.name));
+  return true;
+}
+
+// The class of a row as text; nothing: missing.
+std::optional<std::string> class_in(const CsvTable::Column& target, int64_t row) {
+  const auto at = static_cast<size_t>(row);
+  if (!target.is_number)
+    return target.codes[at] < 0
+               ? std::nullopt
+               : std::optional(target.names[static_cast<size_t>(target.codes[at])]);
+  const auto value = static_cast<double>(target.numbers[at]);
+  return std::isnan(value) ? std::nullopt : std::optional(text_of(value));
+}
+
+}  // namespace
+
+void CsvEncoder::missing(const CsvTable& table, int64_t row, const std::string& column) const {
+  const bool target = column == target_;
+  throw Error(fmt::format("[csv] {}, line {}: expected a {} in column {}, got an empty cell{}",
+                          in_quotes(table.path()), table.line(row), target ? "target" : "value",
+                          in_quotes(column),
+                          target ? ""
+                                 : "; data.missing=fill puts the column's mean, or no "
+                                   "category, in its place"));
+}
+
+CsvEncoder::Number CsvEncoder::number_of(const CsvTable::Column& column,
+                                         const std::vector<int64_t>& rows) const {
+  double count = 0, mean = 0, spread = 0;
+  for (const int64_t row : rows) {
+    const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
+    if (std::isnan(value)) continue;
+    count += 1;
+    const double off = value - mean;
+    mean += off / count;
+    spread += off * (value - mean);
+  }
+  if (count == 0) return {};
+  if (!options_.standardize) return {mean, 1};
+  const double std = std::sqrt(spread / count);
+  return {mean, std > 0 ? std : 1};  // a column of one value becomes 0
+}
+
+CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
+                       const std::vector<int64_t>& training_rows)
+    : options_(options), target_(target_name(table, options)) {
+  FRUGAL_CHECK(!training_rows.empty(), "[csv] {}: expected rows to train on, got none",
+               in_quotes(table.path()));
+  for (const std::string& name : options.drop)
+    FRUGAL_CHECK(table.column(name).name != target_,
+                 "[csv] expected other columns to leave out than the target, got {}",
+                 in_quotes(name));
+  for (const CsvTable::Column& column : table.columns()) {
+    if (column.name == target_ ||
+        std::find(options.drop.begin(), options.drop.end(), column.name) != options.drop.end())
+      continue;
+    Input input;
+    input.name = column.name;
+    input.is_number = column.is_number;
+    if (column.is_number) {
+      input.number = number_of(column, training_rows);
+      ++width_;
+    } else {
+      std::set<std::string> names;
+      for (const int64_t row : training_rows)
+        if (const int32_t code = column.codes[static_cast<size_t>(row)]; code >= 0)
+          names.insert(column.names[static_cast<size_t>(code)]);
+      input.categories.assign(names.begin(), names.end());
+      FRUGAL_CHECK(!options.one_hot || names.size() <= kMostOneHot,
+                   "[csv] {}: column {} has {} categories, above {}, which would be an input each; "
+                   "data.drop leaves it out, data.categories=index makes one input",
+                   in_quotes(table.path()), in_quotes(column.name), names.size(), kMostOneHot);
+      width_ += options.one_hot ? static_cast<int64_t>(names.size()) : 1;
+    }
+    inputs_.push_back(std::move(input));
+  }
+  FRUGAL_CHECK(width_ > 0, "[csv] {}: expected columns beside the target {}, got none",
+               in_quotes(table.path()), in_quotes(target_));
+  const CsvTable::Column& target = table.column(target_);
+  if (!has_classes(target, options, table.path())) {
+    value_ = number_of(target, training_rows);
+    if (!options.standardize) value_ = {};
+    return;
+  }
+  std::set<std::string> names;
+  for (const int64_t row : training_rows) {
+    const auto name = class_in(target, row);
+    if (!name) missing(table, row, target_);
+    names.insert(*name);
+  }
+  classes_.assign(names.begin(), names.end());
+  if (are_whole(target))
+    std::sort(classes_.begin(), classes_.end(), [](const std::string& a, const std::string& b) {
+      return *number_in(a) < *number_in(b);
+    });
+}
+
+// Writes the input's part of every row; `out` is that of the first.
+void CsvEncoder::encode_input(const CsvTable& table, const Input& input, float* out) const {
+  const CsvTable::Column& column = table.column(input.name);
+  if (input.is_number) {
+    for (int64_t row = 0; row < table.rows(); ++row, out += width_) {
+      const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
+      if (std::isnan(value) && !options_.fill_missing) missing(table, row, input.name);
+      const double known = std::isnan(value) ? input.number.mean : value;
+      *out = static_cast<float>(
+          options_.standardize ? (known - input.number.mean) / input.number.std : known);
+    }
+    return;
+  }
+  std::vector<int64_t> places;  // of the file's categories among the training part's; -1: none
+  int64_t unknown = 0;
+  for (const std::string& name : column.names) {
+    const auto at = std::lower_bound(input.categories.begin(), input.categories.end(), name);
+    const bool known = at != input.categories.end() && *at == name;
+    places.push_back(known ? at - input.categories.begin() : -1);
+    unknown += known ? 0 : 1;
+  }
+  if (unknown > 0)
+    log().warn(
+        "[csv] {}: {} categories of column {} do not occur in the training part; they count "
+        "as none",
+        in_quotes(table.path()), unknown, in_quotes(input.name));
+  const auto count = static_cast<int64_t>(input.categories.size());
+  for (int64_t row = 0; row < table.rows(); ++row, out += width_) {
+    const int32_t code = column.codes[static_cast<size_t>(row)];
+    if (code < 0 && !options_.fill_missing) missing(table, row, input.name);
+    const int64_t place = code < 0 ? -1 : places[static_cast<size_t>(code)];
+    if (!options_.one_hot)
+      *out = static_cast<float>(place + 1);
+    else
+      for (int64_t c = 0; c < count; ++c) out[c] = c == place ? 1.0f : 0.0f;
+  }
+}
+
+SampleTargets CsvEncoder::targets_of(const CsvTable& table) const {
+  const CsvTable::Column& column = table.column(target_);
+  SampleTargets targets;
+  if (classes_.empty()) {
+    targets.classes = 1;
+    std::vector<float> values;
+    for (int64_t row = 0; row < table.rows(); ++row) {
+      const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
+      if (std::isnan(value)) missing(table, row, target_);
+      values.push_back(static_cast<float>((value - value_.mean) / value_.std));
+      targets.labels.push_back(row);
+    }
+    const CategoryScope scope(Category::input);
+    targets.rows = {Tensor::from(values, {table.rows(), 1}), FloatTargets::values};
+    return targets;
+  }
+  targets.classes = static_cast<int64_t>(classes_.size());
+  std::map<std::string, int64_t, std::less<>> labels;
+  for (const std::string& name : classes_)
+    labels.emplace(name, static_cast<int64_t>(labels.size()));
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    const auto name = class_in(column, row);
+    if (!name) missing(table, row, target_);
+    const auto found = labels.find(*name);
+    FRUGAL_CHECK(found != labels.end(),
+                 "[csv] {}, line {}: expected one of the {} classes of the training part in column "
+                 "{}, got {}",
+                 in_quotes(table.path()), table.line(row), classes_.size(), in_quotes(target_),
+                 in_quotes(*name));
+    targets.labels.push_back(found->second);
+  }
+  return targets;
+}
+
+TensorDataset CsvEncoder::encode(const CsvTable& table) const {
+  const CategoryScope scope(Category::workspace);
+  const Tensor inputs = Tensor::empty({table.rows(), width_}, DType::f32);
+  float* out = inputs.mut<float>();
+  for (const Input& input : inputs_) {
+    encode_input(table, input, out);
+    out += input.is_number || !options_.one_hot ? 1 : static_cast<int64_t>(input.categories.size());
+  }
+  return TensorDataset(table.path(), inputs, targets_of(table));
+}
+
+std::vector<int64_t> csv_labels(const CsvTable& table, const CsvOptions& options) {
+  const CsvTable::Column& target = table.column(target_name(table, options));
+  std::vector<int64_t> labels(static_cast<size_t>(table.rows()));
+  if (!has_classes(target, options, table.path())) return labels;
+  std::map<std::string, int64_t> known;
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    const auto name = class_in(target, row);
+    labels[static_cast<size_t>(row)] =
+        known.emplace(name.value_or(""), static_cast<int64_t>(known.size())).first->second;
+  }
+  return labels;
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,106 @@
+// Tables of numbers and categories in CSV files, and the inputs that they become.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/tensor_dataset.h"
+
+namespace frugal::data {
+
+struct CsvOptions {
+  std::string target = {};             // empty: the column "target" or "label"
+  std::vector<std::string> drop = {};  // columns to leave out
+  // A column of categories becomes one input for each, which is 1 where it fits; or one input, the
+  // category's number from 1 on.
+  bool one_hot = true;
+  // An empty cell: an error, or (true) the mean of the column, or no category.
+  bool fill_missing = false;
+  bool standardize = true;  // columns and targets of numbers: less their mean, by their deviation
+  enum class Task : uint8_t { automatic, classes, values } task = Task::automatic;
+};
+
+// A table as its file has it. A column whose cells are all numbers or empty is one of numbers,
+// another one of categories. Cells that are empty, or say NA, N/A, NaN or null, are missing.
+class CsvTable {
+ public:
+  // Like `like`, where it is given, the training part's: with the same columns in any order, of the
+  // same kinds. Errors (with file, line and column): no header, no lines, a line with another
+  // number of cells, a column of the training part that is not there, a number that is not finite,
+  // text in a column of numbers; those of TableReader.
+  explicit CsvTable(const std::string& path, const CsvTable* like = nullptr);
+
+  struct Column {
+    std::string name;
+    bool is_number = true;
+    std::vector<float> numbers;      // NaN: missing
+    std::vector<int32_t> codes;      // of categories: the index of a name; -1: missing
+    std::vector<std::string> names;  // in the order in which they occur
+    bool all_whole = true;           // of numbers
+  };
+  const std::string& path() const { return path_; }
+  const std::vector<Column>& columns() const { return columns_; }
+  int64_t rows() const { return static_cast<int64_t>(lines_.size()); }
+  int64_t line(int64_t row) const { return lines_[static_cast<size_t>(row)]; }
+  // Errors: no such column, with a list of them.
+  const Column& column(const std::string& name) const;
+
+ private:
+  std::string path_;
+  std::vector<Column> columns_;
+  std::vector<int64_t> lines_;
+};
+
+// How a row becomes an input, as the training rows tell.
+class CsvEncoder {
+ public:
+  // Errors: those of the options' columns; no column beside the target; a missing target; a
+  // category column with more than 1000 categories that are to be one input each; a missing cell,
+  // unless they are filled.
+  CsvEncoder(const CsvTable& table, const CsvOptions& options,
+             const std::vector<int64_t>& training_rows);
+
+  struct Number {
+    double mean = 0, std = 1;
+  };
+  // A column that becomes part of an input.
+  struct Input {
+    std::string name;
+    bool is_number = true;
+    Number number;
+    std::vector<std::string> categories;  // sorted
+  };
+  const CsvOptions& options() const { return options_; }
+  const std::vector<Input>& inputs() const { return inputs_; }
+  const std::string& target() const { return target_; }
+  const Number& value() const { return value_; }  // of the target, where numbers are predicted
+  int64_t width() const { return width_; }        // of an input
+  // Names, or empty where numbers are predicted.
+  const std::vector<std::string>& classes() const { return classes_; }
+
+  // All rows of `table`, of which training_rows are a part or which is another one of the same
+  // columns. A category that training has not is none. Errors: a missing cell, unless they are
+  // filled; a missing target, or a class that training has not.
+  TensorDataset encode(const CsvTable& table) const;
+
+ private:
+  Number number_of(const CsvTable::Column& column, const std::vector<int64_t>& rows) const;
+  void encode_input(const CsvTable& table, const Input& input, float* out) const;
+  SampleTargets targets_of(const CsvTable& table) const;
+  [[noreturn]] void missing(const CsvTable& table, int64_t row, const std::string& column) const;
+
+  CsvOptions options_;
+  std::vector<Input> inputs_;
+  int64_t width_ = 0;
+  std::string target_;
+  std::vector<std::string> classes_;
+  Number value_;
+};
+
+// The classes of the rows, for splitting them: the target's categories or whole numbers, or 0 where
+// numbers are predicted.
+std::vector<int64_t> csv_labels(const CsvTable& table, const CsvOptions& options);
+
+}  // namespace frugal::data

@@ -1,0 +1,28 @@
+// Texts and their labels from files of JSON lines: an object in each line.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace frugal::data {
+
+struct JsonLinesFields {
+  std::string text = "text";
+  std::string second = {};  // of the second of two texts; empty: there is one
+  std::string label = {};   // empty: none is read
+};
+
+struct JsonLine {
+  std::string text, second;
+  std::string label;  // a text, or a whole number or boolean as JSON has it
+};
+
+// Empty lines are skipped; other fields are not looked at. Plain or gzipped. Errors (with file and
+// line): a line that is not a JSON object, or longer than 64 MiB; a field that is not there, with a
+// list of those that are; a text that is not a string; a label that is none of the above; a file
+// without lines.
+std::vector<JsonLine> read_json_lines(const std::string& path, const JsonLinesFields& fields);
+
+// The labels that occur, sorted: by number where all are whole numbers.
+std::vector<std::string> sorted_labels(const std::vector<JsonLine>& lines);
+
+}  // namespace frugal::data

@@ -1,0 +1,249 @@
+// Runs on own tables, arrays and texts, and on mixed pictures, as their owner would make them.
+#include <doctest/doctest.h>
+
+#include "apps/json.h"
+#include "core/rng.h"
+#include "data/formats/safetensors.h"
+#include "tests/apps/run.h"
+#include "tests/data/formats/arrays.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+double noise(uint64_t i) { return static_cast<double>(normal({6, 1}, i)); }
+
+struct Data {
+  TempFolder folder;
+  std::string config;
+  explicit Data(const Json& data, const Json& model = {{"name", "mlp"}, {"hidden", {16}}}) {
+    Json all = {{"model", model},
+                {"data", data},
+                {"optim", {{"name", "adamw"}, {"lr", 0.02}}},
+                {"schedule", {{"name", "constant"}}},
+                {"train", {{"epochs", 8}}},
+                {"threads", 1}};
+    all["data"]["dir"] = folder / "data";
+    config = folder / "c.json";
+    fs::create_directories(folder / "data");
+    write_file(config, all.dump());
+  }
+  Ran train(const std::string& name, const std::string& sets = "") const {
+    return frugal("train " + config + " --out " + (folder / name) + sets);
+  }
+  Json json(const std::string& name, const char* file = "summary.json") const {
+    return Json::parse(read_file(folder / (name + "/" + file)));
+  }
+  double accuracy(const std::string& name) const {
+    return json(name)["final"]["test_accuracy"].get<double>();
+  }
+};
+
+std::string table(int rows, bool values) {
+  std::string text = "id,size,colour,answer\n";
+  for (int i = 0; i < rows; ++i) {
+    const double size = 100 + 20 * noise(static_cast<uint64_t>(i));
+    const char* colour = i % 3 == 0 ? "red" : i % 3 == 1 ? "green" : "blue";
+    const std::string answer = values                     ? fmt::format("{:.3f}", 1000 + 3 * size)
+                               : size > 100 && i % 3 != 0 ? "yes"
+                                                          : "no";
+    text += fmt::format("{},{:.2f},{},{}\n", i, size, colour, answer);
+  }
+  return text;
+}
+
+TEST_CASE("a table is learned, whatever the number of workers, and a run tells its columns") {
+  const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}, {"batch_size", 16}});
+  write_file(data.folder / "data/train.csv", table(300, false));
+  const Ran ran = data.train("a", " --set data.workers=0");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(data.accuracy("a") > 0.9);
+  CHECK(data.json("a", "classes.json") == Json({"no", "yes"}));
+  const Json columns = data.json("a", "columns.json");
+  CHECK(columns["columns"][1]["categories"] == Json({"blue", "green", "red"}));
+  CHECK(columns["columns"][0]["mean"].get<double>() == doctest::Approx(100).epsilon(0.05));
+  REQUIRE(data.train("b", " --set data.workers=3").status == 0);
+  CHECK(read_file(data.folder / "a/checkpoint/last.safetensors") ==
+        read_file(data.folder / "b/checkpoint/last.safetensors"));
+  write_file(data.folder / "data/val.csv", table(40, false) + "9,100,red,perhaps\n");
+  const Ran unknown = data.train("c");
+  CHECK(unknown.status == 1);
+  CHECK(unknown.err.find("line 42") != std::string::npos);
+  CHECK(unknown.err.find("perhaps") != std::string::npos);
+}
+
+TEST_CASE("numbers are predicted from a table") {
+  const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}, {"batch_size", 16}});
+  write_file(data.folder / "data/train.csv", table(300, true));
+  const Ran ran = data.train("a");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(data.json("a")["final"]["test_r2"].get<double>() > 0.95);
+  CHECK(!fs::exists(data.folder / "a/classes.json"));
+  CHECK(ran.out.find("test r2") != std::string::npos);
+  CHECK(ran.out.find("accuracy") == std::string::npos);
+  const Ran smoothed = data.train("b", " --set train.label_smoothing=0.1");
+  CHECK(smoothed.status == 2);
+  CHECK(smoothed.err.find("train.label_smoothing") != std::string::npos);
+}
+
+TEST_CASE("arrays: rows, pictures and several labels") {
+  const Data data({{"name", "tensors"}, {"batch_size", 16}, {"layout", "rows"}});
+  std::vector<float> x, labels;
+  std::vector<int64_t> classes;
+  for (uint64_t i = 0; i < 200; ++i) {
+    for (uint64_t k = 0; k < 12; ++k) x.push_back(static_cast<float>(noise(12 * i + k)));
+    const float* row = x.data() + 12 * i;
+    classes.push_back(row[0] > 0 ? 1 : 0);
+    labels.insert(labels.end(), {row[0] > 0 ? 1.0f : 0.0f, row[1] > 0 ? 1.0f : 0.0f, 1.0f});
+  }
+  const Tensor rows = Tensor::from(x, {200, 12});
+  const auto write = [&](const Tensor& input, const Tensor& target) {
+    data::write_safetensors(data.folder / "data/a.safetensors",
+                            {{"input", input}, {"target", target}});
+  };
+  write(rows, Tensor::from(classes, {200}));
+  const Ran ran = data.train("rows");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(data.accuracy("rows") > 0.85);
+  CHECK(data.train("nhwc", " --set data.layout=nhwc").err.find("data.layout") != std::string::npos);
+  CHECK(data.train("cnn", " --set model.name=resnet20").status == 2);
+  write(rows, Tensor::from(labels, {200, 3}));
+  REQUIRE(data.train("labels").status == 0);
+  CHECK(data.json("labels")["final"]["test_micro_f1"].get<double>() > 0.85);
+  write(rows.view({200, 3, 2, 2}), Tensor::from(classes, {200}));
+  REQUIRE(data.train("pictures", " --set data.layout=nchw --set data.flip=true").status == 0);
+  write_file(data.folder / "names.txt", "small\nlarge\n");
+  const Ran named = data.train(
+      "names", " --set data.layout=nchw --set data.class_names=" + (data.folder / "names.txt"));
+  REQUIRE_MESSAGE(named.status == 0, named.err);
+  CHECK(data.json("names", "classes.json") == Json({"small", "large"}));
+  const Ran mixed =
+      data.train("mixed", " --set data.layout=nchw --set data.mixup=0.2 --set data.cutmix=1");
+  REQUIRE_MESSAGE(mixed.status == 0, mixed.err);
+  write(rows.view({200, 3, 2, 2}), Tensor::from(labels, {200, 3}));
+  const Ran refused = data.train("refused", " --set data.layout=nchw --set data.mixup=0.2");
+  CHECK(refused.status == 2);
+  CHECK(refused.err.find("data.mixup") != std::string::npos);
+}
+
+constexpr const char* kVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nfilm\n";
+
+TEST_CASE("JSON lines: classes for an encoder, next characters for a decoder") {
+  const Json bert = {
+      {"name", "bert_tiny"}, {"layers", 1}, {"width", 16}, {"heads", 2}, {"max_positions", 16}};
+  const Data data({{"name", "jsonl"},
+                   {"text", "review"},
+                   {"target", "stars"},
+                   {"max_length", 12},
+                   {"batch_size", 16}},
+                  bert);
+  std::string lines;
+  for (int i = 0; i < 120; ++i)
+    lines += fmt::format("{{\"review\": \"{} film\", \"stars\": \"{}\"}}\n",
+                         i % 2 == 0 ? "good" : "bad", i % 2 == 0 ? "five" : "one");
+  write_file(data.folder / "data/train.jsonl", lines);
+  write_file(data.folder / "vocab.txt", kVocabulary);
+  const std::string vocabulary = " --set data.vocabulary=" + (data.folder / "vocab.txt");
+  const Ran ran = data.train("a", vocabulary);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(data.accuracy("a") == 1.0);
+  CHECK(data.json("a", "classes.json") == Json({"five", "one"}));
+  const Ran typo = data.train("b", vocabulary + " --set data.text=reveiw");
+  CHECK(typo.status == 1);
+  CHECK(typo.err.find("got review, stars") != std::string::npos);
+  const std::string gpt =
+      " --set model.name=gpt2 --set data.target=null --set data.batch_size=4 --set train.steps=3";
+  const Ran decoder = data.train("c", gpt);
+  REQUIRE_MESSAGE(decoder.status == 0, decoder.err);
+  CHECK(data.json("c")["final"].contains("test_perplexity"));
+  write_file(data.folder / "data/test.jsonl", lines.substr(0, 400));
+  REQUIRE(data.train("d", gpt).status == 0);
+}
+
+TEST_CASE("a folder of texts, and token ids in arrays") {
+  const Json gpt = {
+      {"name", "gpt2"}, {"layers", 1}, {"width", 16}, {"heads", 2}, {"max_positions", 16}};
+  const Data data({{"name", "text"}, {"max_length", 8}, {"batch_size", 8}}, gpt);
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "abcd efgh ";
+  write_file(data.folder / "data/train.txt", text);
+  write_file(data.folder / "data/val.txt", "xyz abcd efgh abcd\n");
+  const Ran ran = data.train("a");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(data.json("a")["final"]["test_perplexity"].get<double>() < 5);
+  std::vector<int64_t> ids, classes;
+  for (int64_t i = 0; i < 60; ++i) {
+    classes.push_back(i % 2);
+    for (int64_t k = 0; k < 8; ++k) ids.push_back(5 * (i % 2) + k % 4);
+  }
+  data::write_safetensors(
+      data.folder / "data/a.safetensors",
+      {{"input", Tensor::from(ids, {60, 8})}, {"target", Tensor::from(classes, {60})}});
+  const std::string tokens = " --set data.name=tensors --set data.layout=tokens";
+  const Ran decoder = data.train("b", tokens);
+  REQUIRE_MESSAGE(decoder.status == 0, decoder.err);
+  const Ran encoder = data.train("c", tokens + " --set model.name=bert_tiny");
+  REQUIRE_MESSAGE(encoder.status == 0, encoder.err);
+  CHECK(data.accuracy("c") == 1.0);
+}
+
+TEST_CASE("mixed pictures are trained on, and none are where one is tested") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const auto train = [&](const std::string& name, const std::string& sets) {
+    return frugal("train " + (folder / "c.json") + " --out " + (folder / name) + sets);
+  };
+  const Ran ran = train("a",
+                        " --set data.mixup=0.3 --set data.cutmix=1 --set "
+                        "train.label_smoothing=0.1 --set train.gradient_accumulation=2 --set "
+                        "data.workers=0 --set model.num_classes=5");
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  REQUIRE(train("b",
+                " --set data.mixup=0.3 --set data.cutmix=1 --set train.label_smoothing=0.1 "
+                "--set train.gradient_accumulation=2 --set data.workers=3 --set "
+                "model.num_classes=5")
+              .status == 0);
+  CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
+        read_file(folder / "b/checkpoint/last.safetensors"));
+  const auto tested = [&](const std::string& name) {
+    return Json::parse(read_file(folder / (name + "/summary.json")))["final"]["test_loss"]
+        .get<double>();
+  };
+  const std::string still = " --set optim.lr=1e-9 --set train.steps=1";
+  REQUIRE(train("still", still).status == 0);
+  REQUIRE(train("still_mixed", still + " --set data.mixup=1").status == 0);
+  CHECK(tested("still_mixed") == doctest::Approx(tested("still")).epsilon(1e-5));
+  REQUIRE(train("plain", " --set data.workers=0 --set model.num_classes=5").status == 0);
+  CHECK(read_file(folder / "a/checkpoint/last.safetensors") !=
+        read_file(folder / "plain/checkpoint/last.safetensors"));
+  CHECK(train("graph", " --set data.name=random_graph --set model.name=gcn --set data.mixup=1")
+            .status == 2);
+  CHECK(train("one", " --set data.mixup=1 --set data.batch_size=1").status == 2);
+}
+
+TEST_CASE("own data that are not as they should be are errors that say what to do") {
+  const Json csv = {{"name", "csv"}};
+  const Data data(csv);
+  const auto refused = [&](const std::string& sets, int status, const char* message) {
+    const Ran ran = data.train("x", sets);
+    CHECK(ran.status == status);
+    CHECK_MESSAGE(ran.err.find(message) != std::string::npos, ran.err);
+  };
+  refused("", 2, "expected train.csv in");
+  refused(" --set data.dir=" + (data.folder / "none"), 2, "which is not there");
+  refused(" --set data.dir=null", 2, "data.dir");
+  write_file(data.folder / "data/train.csv", "");
+  refused("", 1, "expected a header");
+  write_file(data.folder / "data/train.csv", "a,b\n1,2\n");
+  refused("", 1, "the columns are a, b");
+  refused(" --set data.target=b", 2, "data.split");
+  write_file(data.folder / "data/train.csv", table(40, false));
+  refused(" --set data.target=answer --set model.name=resnet20", 2, "model.name");
+  refused(" --set data.target=answer --set data.normalize=imagenet", 2, "data.normalize");
+  refused(" --set data.target=answer --set data.flip=true", 2, "data.flip");
+  refused(" --set data.target=answer --set data.mixup=0.5", 2, "data.mixup");
+}
+
+}  // namespace
+}  // namespace frugal::apps

@@ -1,0 +1,156 @@
+#include "data/tables/csv_table.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "tests/data/files.h"
+
+using namespace frugal;
+using namespace frugal::data;
+using frugal_test::TemporaryFolder;
+
+namespace {
+
+std::vector<int64_t> all_rows(const CsvTable& table) {
+  std::vector<int64_t> rows(static_cast<size_t>(table.rows()));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return rows;
+}
+
+std::vector<double> sample(const Dataset& data, int64_t index) {
+  return data.get(index).input.to_vector();
+}
+
+constexpr const char* kPets =
+    "age,kind,weight,label\n"
+    "1,cat,3.5,yes\n"
+    "3,dog,4.5,no\n"
+    "5,cat,5.5,no\n";
+
+void refuses(const TemporaryFolder& folder, const std::string& text, const CsvOptions& options,
+             const char* message) {
+  const std::string path = folder.write("bad.csv", text);
+  const auto read = [&] {
+    const CsvTable table(path);
+    CsvEncoder(table, options, all_rows(table)).encode(table);
+  };
+  CHECK_THROWS_WITH_AS(read(), doctest::Contains(message), Error);
+}
+
+}  // namespace
+
+TEST_CASE("csv: numbers are standardized by the training rows, categories become one input each") {
+  const TemporaryFolder folder;
+  const CsvTable table(folder.write("a.csv", kPets));
+  const CsvEncoder encoder(table, {}, {0, 1});
+  CHECK(encoder.width() == 4);
+  CHECK(encoder.target() == "label");
+  CHECK(encoder.classes() == std::vector<std::string>{"no", "yes"});
+  const TensorDataset data = encoder.encode(table);
+  CHECK(data.size() == 3);
+  CHECK(sample(data, 0) == std::vector<double>{-1, 1, 0, -1});
+  CHECK(sample(data, 2) == std::vector<double>{3, 1, 0, 3});
+  CHECK(data.get(0).label == 1);
+  CsvOptions plain;
+  plain.standardize = false;
+  plain.one_hot = false;
+  plain.drop = {"weight"};
+  const TensorDataset other = CsvEncoder(table, plain, {0, 1}).encode(table);
+  CHECK(sample(other, 1) == std::vector<double>{3, 2});
+}
+
+TEST_CASE("csv: another file has the same columns in any order; new categories are none") {
+  const TemporaryFolder folder;
+  const CsvTable table(folder.write("a.csv", kPets));
+  const CsvEncoder encoder(table, {}, all_rows(table));
+  const auto encode = [&](const std::string& text) {
+    return encoder.encode(CsvTable(folder.write("b.csv", text), &table));
+  };
+  const TensorDataset other = encode("label,weight,extra,kind,age\nno,4.5,x,bird,3\n");
+  CHECK(sample(other, 0) == std::vector<double>{0, 0, 0, 0});
+  CHECK_THROWS_WITH_AS(encode("age,kind,label\n1,cat,no\n"),
+                       doctest::Contains("expected a column \"weight\""), Error);
+  CHECK_THROWS_WITH_AS(encode("age,kind,weight,label\nold,cat,1,no\n"),
+                       doctest::Contains("line 2: expected a finite number in column \"age\", got "
+                                         "\"old\""),
+                       Error);
+  CHECK_THROWS_WITH_AS(encode("age,kind,weight,label\n1,cat,1,maybe\n"),
+                       doctest::Contains("expected one of the 2 classes of the training part in "
+                                         "column \"label\", got \"maybe\""),
+                       Error);
+}
+
+TEST_CASE("csv: whole numbers are classes in their order, others are values") {
+  const TemporaryFolder folder;
+  const CsvTable whole(folder.write("a.csv", "x,target\n1,10\n2,9\n3,10\n"));
+  const CsvEncoder classes(whole, {}, all_rows(whole));
+  CHECK(classes.classes() == std::vector<std::string>{"9", "10"});
+  CHECK(classes.encode(whole).get(0).label == 1);
+  const CsvTable prices(folder.write("b.csv", "x,target\n1,1.5\n2,2.5\n3,3.5\n4,4.5\n"));
+  const CsvEncoder values(prices, {}, all_rows(prices));
+  CHECK(values.classes().empty());
+  const TensorDataset data = values.encode(prices);
+  CHECK(data.target_rows().kind == FloatTargets::values);
+  CHECK(data.target_rows().rows.to_vector()[3] == doctest::Approx(1.5 / std::sqrt(1.25)));
+  CsvOptions asked;
+  asked.task = CsvOptions::Task::values;
+  CHECK(CsvEncoder(whole, asked, all_rows(whole)).classes().empty());
+}
+
+TEST_CASE("csv: a missing cell is an error, or the mean, or no category") {
+  const TemporaryFolder folder;
+  const std::string text = "age,kind,label\n1,cat,a\n,dog,b\n5,NA,a\n";
+  refuses(folder, text, {},
+          "line 3: expected a value in column \"age\", got an empty cell; "
+          "data.missing=fill");
+  CsvOptions fill;
+  fill.fill_missing = true;
+  const CsvTable table(folder.write("a.csv", text));
+  const TensorDataset data = CsvEncoder(table, fill, all_rows(table)).encode(table);
+  CHECK(sample(data, 1) == std::vector<double>{0, 0, 1});
+  CHECK(sample(data, 2) == std::vector<double>{1, 0, 0});
+  refuses(folder, "x,label\n1,a\n2,\n", fill, "line 3: expected a target in column \"label\"");
+}
+
+TEST_CASE("csv: mistakes are named") {
+  const TemporaryFolder folder;
+  const auto with_target = [](const std::string& name) {
+    CsvOptions options;
+    options.target = name;
+    return options;
+  };
+  refuses(folder, "", {}, "expected a header");
+  refuses(folder, "a,label\n", {}, "expected lines behind the header, got none");
+  refuses(folder, "a,b\n1,2\n", {}, "the columns are a, b");
+  refuses(folder, kPets, with_target("lable"), "expected a column \"lable\"");
+  refuses(folder, "a,label\n1\n", {}, "line 2");
+  refuses(folder, "label\nx\ny\n", {}, "expected columns beside the target");
+  refuses(folder, "a,label\ninf,x\n1,y\n", {}, "line 2: expected a finite number in column \"a\"");
+  refuses(folder, "a,a\n1,2\n", {}, "expected columns of different names");
+  CsvOptions drop;
+  drop.drop = {"wieght"};
+  refuses(folder, kPets, drop, "expected a column \"wieght\"");
+  std::string wide = "name,label\n";
+  for (int i = 0; i < 1100; ++i) wide += fmt::format("n{},{}\n", i, i % 2 == 0 ? "a" : "b");
+  refuses(folder, wide, {}, "has 1100 categories");
+  std::string many = "x,target\n";
+  for (int i = 0; i < 200; ++i) many += fmt::format("1,{}\n", i);
+  refuses(folder, many, {}, "data.task says whether");
+}
+
+TEST_CASE("csv: 80 columns, quotes and Windows's line ends") {
+  const TemporaryFolder folder;
+  std::string text = "\xef\xbb\xbf", line;
+  for (int i = 0; i < 80; ++i) text += fmt::format("c{},", i);
+  text += "label\r\n";
+  for (int row = 0; row < 5; ++row) {
+    for (int i = 0; i < 80; ++i) text += fmt::format("{},", row * i);
+    text += row % 2 == 0 ? "\"a, b\"\r\n" : "c\r\n";
+  }
+  const CsvTable table(folder.write("a.csv", text));
+  const CsvEncoder encoder(table, {}, all_rows(table));
+  CHECK(encoder.width() == 80);
+  CHECK(encoder.classes() == std::vector<std::string>{"a, b", "c"});
+  CHECK(sample(encoder.encode(table), 2)[0] == 0);  // a column of one value
+}
