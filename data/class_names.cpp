@@ -108,6 +108,9 @@ ClassNames order_of_classes(const ClassNames& known, const std::vector<std::stri
   const auto unknown = missing_in(known.ids);
   if (unknown == found.end()) return known;
   if (missing_in(known.names) == found.end()) return {known.names, known.names};
+  ClassNames numbered{{}, known.names};  // labels that are the outputs' numbers
+  for (size_t i = 0; i < known.names.size(); ++i) numbered.ids.push_back(std::to_string(i));
+  if (missing_in(numbered.ids) == found.end()) return numbered;
   throw Error(
       fmt::format("[classes] {}: expected the classes of the data among its {}, got {} in "
                   "the data",

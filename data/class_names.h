@@ -19,8 +19,8 @@ struct ClassNames {
 // 0, 1, ...
 ClassNames read_class_names(const std::string& path);
 
-// The order of the classes `found` in the data. They may be ids or names; classes of the file that
-// are not found stay, without samples. Messages name the file `path`.
+// The order of the classes `found` in the data. They may be ids, names, or numbers of outputs;
+// classes of the file that are not found stay, without samples. Messages name the file `path`.
 // Errors: a class that the file has not.
 ClassNames order_of_classes(const ClassNames& known, const std::vector<std::string>& found,
                             const std::string& path);

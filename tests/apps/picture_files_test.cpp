@@ -84,6 +84,51 @@ TEST_CASE_FIXTURE(Pictures, "a bad picture stops a run by name, or does not coun
   CHECK(unknown.err.find("\"c\"") != std::string::npos);
 }
 
+TEST_CASE_FIXTURE(Pictures, "a file of names orders the classes, and a run tells them") {
+  REQUIRE(train("sorted").status == 0);
+  CHECK(Json::parse(read_file(folder / "sorted/classes.json")) == Json({"a", "b"}));
+  write_file(folder / "names.json",
+             R"({"0": ["b", "bright"], "1": ["c", "none"], "2": ["a", "dark"]})");
+  const std::string names = " --set data.class_names=" + (folder / "names.json");
+  const Ran ordered = train("ordered", names);
+  REQUIRE_MESSAGE(ordered.status == 0, ordered.err);
+  CHECK(Json::parse(read_file(folder / "ordered/classes.json")) ==
+        Json({"bright", "none", "dark"}));
+  CHECK(summary("ordered")["final"]["test_accuracy"] == 1.0);
+  write_file(folder / "names.json", R"(["a", "c"])");
+  const Ran unknown = train("unknown", names);
+  CHECK(unknown.status == 1);
+  CHECK(unknown.err.find("got \"b\" in the data") != std::string::npos);
+  // ImageNet's own file beside the pictures gives names, and leaves the order.
+  write_file(folder / "data/imagenet_class_index.json",
+             R"({"0": ["b", "bright"], "1": ["a", "dark"]})");
+  REQUIRE(train("index").status == 0);
+  CHECK(Json::parse(read_file(folder / "index/classes.json")) == Json({"dark", "bright"}));
+}
+
+TEST_CASE_FIXTURE(Pictures, "pictures with several labels") {
+  std::string lines = "path,labels\n";
+  for (int i = 0; i < 48; ++i)
+    lines += fmt::format("train/{}/{}.jpg,{}\n", i % 2 == 1 ? "b" : "a", i,
+                         i % 2 == 1 ? "bright|picture" : "picture");
+  write_file(folder / "data/train.csv", lines);
+  const std::string list = " --set data.name=image_list --set data.several_labels=true";
+  const Ran ran = train("labels", list);
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  CHECK(summary("labels")["final"]["test_micro_f1"] == 1.0);
+  CHECK(Json::parse(read_file(folder / "labels/classes.json")) == Json({"bright", "picture"}));
+  write_file(folder / "data/train/a/0.jpg", "no picture");
+  const Ran skipped = train("skipped", list + " --set data.skip_bad=true");
+  REQUIRE_MESSAGE(skipped.status == 0, skipped.err);
+  CHECK(skipped.err.find("bad files so far: 1") != std::string::npos);
+  CHECK(train("mixed", list + " --set data.mixup=1").status == 2);
+  // "bright|picture" is then the name of one class.
+  const Ran one = train("one",
+                        " --set data.name=image_list --set data.skip_bad=true --set data.mixup=0.2 "
+                        "--set data.cutmix=1");
+  CHECK_MESSAGE(one.status == 0, one.err);
+}
+
 TEST_CASE_FIXTURE(Pictures, "a list of pictures, and means by name or by number") {
   std::string lines = "path,label\n";
   for (int i = 0; i < 48; ++i)

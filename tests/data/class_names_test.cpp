@@ -27,6 +27,9 @@ TEST_CASE("names of classes: lists, ImageNet's class index and its synsets") {
   CHECK(read("n01440764 tench, Tinca tinca\n").names == Names{"tench, Tinca tinca"});
   CHECK(order_of_classes(index, {"n01443537"}, "f").names == index.names);
   CHECK(order_of_classes(index, {"goldfish", "tench"}, "f").ids == index.names);
+  CHECK(order_of_classes(index, {"1"}, "f").ids == Names{"0", "1"});
+  CHECK(order_of_classes(index, {"1"}, "f").names == index.names);
+  CHECK_THROWS_WITH_AS(order_of_classes(index, {"2"}, "f"), doctest::Contains("got \"2\""), Error);
   CHECK_THROWS_WITH_AS(order_of_classes(index, {"dog"}, "f"), doctest::Contains("got \"dog\""),
                        Error);
 }
