@@ -26,7 +26,8 @@ Tensor some_padding(int64_t batch, int64_t length, RngKey key) {
   return mask;
 }
 
-exports::OnnxInputs of_images(const BatchSpec& spec) {
+// Images and rows of numbers.
+exports::OnnxInputs of_arrays(const BatchSpec& spec) {
   exports::OnnxInputs inputs;
   inputs.sizes = {{"batch", 2, 3}};
   inputs.make = [sample = spec.sample, rng = std::make_shared<Rng>(1)](const auto& sizes) {
@@ -72,7 +73,8 @@ exports::OnnxInputs of_graphs(const BatchSpec& spec) {
 exports::OnnxInputs export_inputs(const BatchSpec& spec) {
   switch (spec.kind) {
     case BatchSpec::Kind::images:
-      return of_images(spec);
+    case BatchSpec::Kind::rows:
+      return of_arrays(spec);
     case BatchSpec::Kind::sequences:
       return of_sequences(spec);
     case BatchSpec::Kind::graph:
