@@ -154,8 +154,27 @@ void identity_linear(Lowering& l, const Op& op) {
 
 // ---- shapes
 
+// Whether the elements lie as in the natural order, because only axes of extent 1 moved.
+bool lies_naturally(const Lowering& l, int value, const Order& order) {
+  int last = -1;
+  for (const int axis : order) {
+    if (axis > 0 && !l.is_fixed(value, axis)) return false;
+    if (axis > 0 && l.shape(value)[axis] == 1) continue;
+    if (axis < last) return false;
+    last = axis;
+  }
+  return true;
+}
+
 void reshape(Lowering& l, const Op& op) {
-  l.set(op.output(), l.reshaped(l.plain(op.input(0)), op.input(0), op.output()));
+  const int x = op.input(0);
+  bool same = l.dim(x) == l.dim(op.output());
+  for (int axis = 0; same && axis < l.dim(x); ++axis)
+    same = l.extents(x, axis) == l.extents(op.output(), axis);
+  if (same) return l.set_permuted(op.output(), x, natural(l.dim(x)));
+  const Order held = l.order_of(x);
+  const std::string from = lies_naturally(l, x, held) ? l.in_order(x, held) : l.plain(x);
+  l.set(op.output(), l.reshaped(from, x, op.output()));
 }
 
 void transpose(Lowering& l, const Op& op) {

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -16,12 +18,17 @@
 #include "export/onnx_file.h"
 #include "export/recording.h"
 #include "models/bert.h"
+#include "models/densenet.h"
 #include "models/gcn.h"
 #include "models/gpt2.h"
 #include "models/layers.h"
+#include "models/resnet.h"
 #include "models/resnet_cifar.h"
 #include "models/sage.h"
 #include "models/state.h"
+#include "models/swin.h"
+#include "models/vgg.h"
+#include "models/vit.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 
@@ -197,6 +204,24 @@ TEST_CASE("a convolutional network looks as PyTorch writes it") {
   }
 }
 
+// Random weights, and statistics that are neither 0 nor 1.
+void shake(Module& network) {
+  Rng rng(9);
+  for (const Module::NamedParameter& p : network.parameters()) {
+    const Shape& shape = p.parameter->shape();
+    const double spread =
+        shape.dim() > 1 ? 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0])) : 0.1;
+    const bool factor = shape.dim() == 1 && p.name.ends_with("weight");  // of a norm
+    p.parameter->set_value(ops::affine(Tensor::randn(shape, rng.next()), spread, factor ? 1 : 0));
+  }
+  for (const Module::NamedBuffer& b : network.buffers())
+    if (is_floating(b.buffer->dtype()))
+      ops::copy_into(*b.buffer,
+                     b.name.ends_with("running_var")
+                         ? ops::affine(Tensor::rand(b.buffer->shape(), rng.next()), 1, 0.5)
+                         : ops::affine(Tensor::randn(b.buffer->shape(), rng.next()), 0.1, 0));
+}
+
 Tensor whole_numbers(const Shape& shape, uint64_t below, RngKey key) {
   const Tensor x = Tensor::empty(shape, DType::i64);
   for (int64_t i = 0; i < x.numel(); ++i)
@@ -224,6 +249,8 @@ TEST_CASE("heads, masks and weights of edges are written") {
   models::Gpt2Options gpt2{2, 16, 2};
   gpt2.vocab_size = 20;
   models::Gpt2 writes(init, gpt2);
+  shake(guesses);
+  shake(writes);
   for (const auto& [name, model] :
        {std::pair<const char*, Module*>{"masked_lm", &guesses}, {"gpt2_mask", &writes}}) {
     const OnnxGraph graph = to_onnx(*model, tokens);
@@ -261,6 +288,38 @@ TEST_CASE("heads, masks and weights of edges are written") {
     mean.in_features = 5;
     models::Sage sage(init, mean);
     leave_files(std::string("sage_") + weights, sage, to_onnx(sage, graphs), graphs.make({9, 30}));
+  }
+}
+
+// Small networks of each family of pictures. The Python test gives "cnn_" to OpenCV, too.
+TEST_CASE("networks for pictures are written") {
+  models::Init init;
+  const std::array<int64_t, 4> ones{1, 1, 1, 1};
+  models::DenseNetOptions densenet{{2, 2, 1, 1}, 4, 8};
+  models::SwinOptions swin{8, {2, 1, 1, 1}, {1, 2, 2, 2}};
+  models::VggOptions vgg{{1, 1, 1, 1, 1}, 4, true, 16};
+  models::ResNetOptions basic{ones}, wide{ones, true, 2};
+  models::VitOptions vit{8, 2, 2, 16};
+  vit.image = 32;
+  const std::vector<std::tuple<std::string, std::shared_ptr<Module>, Shape>> networks = {
+      {"cnn_densenet", std::make_shared<models::DenseNet>(init, densenet), {32, 64, 3}},
+      {"cnn_vgg_repeats", std::make_shared<models::Vgg>(init, vgg), {32, 32, 3}},
+      {"cnn_vgg_averages", std::make_shared<models::Vgg>(init, vgg), {64, 96, 3}},
+      {"cnn_vgg_whole", std::make_shared<models::Vgg>(init, vgg), {224, 224, 3}},
+      {"cnn_resnet", std::make_shared<models::ResNet>(init, basic), {48, 32, 3}},
+      {"cnn_resnet_wide", std::make_shared<models::ResNet>(init, wide), {32, 32, 3}},
+      {"swin", std::make_shared<models::Swin>(init, swin), {56, 56, 3}},
+      {"swin_padded", std::make_shared<models::Swin>(init, swin), {72, 32, 3}},
+      {"vit", std::make_shared<models::Vit>(init, vit), {32, 32, 3}},
+  };
+  for (const auto& [name, network, picture] : networks) {
+    CAPTURE(name);
+    shake(*network);
+    const OnnxInputs inputs = of_shape(picture);
+    const OnnxGraph graph = to_onnx(*network, inputs);
+    if (name.starts_with("cnn_"))
+      CHECK(count(graph, "Transpose") == (name == "cnn_vgg_averages" ? 2 : 0));
+    leave_files(name, *network, graph, inputs.make({4}));
   }
 }
 

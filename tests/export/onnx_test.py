@@ -31,27 +31,27 @@ GRAPH = {'name': 'random_graph'}
 
 def networks(whole):
     """NAME -> (model, data, does OpenCV read it?)"""
-    cnn = {n: ({'name': n}, PICTURES, True) for n in ['resnet20', 'preact_resnet56', 'resnet18', 'densenet121']}
+    cnn = {n: ({'name': n}, PICTURES, True) for n in ['resnet20']}
     if whole:
-        more = ('resnet32 resnet44 resnet56 resnet110 resnet34 resnet50 resnet101 resnet152 wide_resnet50_2 '
-                'wide_resnet101_2 densenet161 densenet169 densenet201').split()
+        more = ('resnet32 resnet44 resnet56 resnet110 preact_resnet56 resnet18 resnet34 resnet50 resnet101 resnet152 '
+                'wide_resnet50_2 wide_resnet101_2 densenet121 densenet161 densenet169 densenet201').split()
         cnn |= {n: ({'name': n}, PICTURES, True) for n in more}
         cnn['resnet50_224'] = ({'name': 'resnet50'}, {'name': 'random', 'shape': [224, 224, 3]}, True)
     all_ = dict(cnn)
-    all_['resnet20_b'] = ({'name': 'resnet20', 'shortcut': 'B'}, PICTURES, True)
-    all_['resnet18_cifar'] = ({'name': 'resnet18', 'stem': 'cifar'}, PICTURES, True)
-    for n in ['vgg11', 'vgg16_bn'] + ('vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg19_bn'.split() if whole else []):
-        all_[n] = ({'name': n, 'width': 64}, PICTURES, True)
-    all_['vgg11_64'] = ({'name': 'vgg11', 'width': 32}, {'name': 'random', 'shape': [64, 96, 1]}, True)
+    if whole:
+        all_['resnet20_b'] = ({'name': 'resnet20', 'shortcut': 'B'}, PICTURES, True)
+        all_['resnet18_cifar'] = ({'name': 'resnet18', 'stem': 'cifar'}, PICTURES, True)
+        for n in 'vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn'.split():
+            all_[n] = ({'name': n, 'width': 64}, PICTURES, True)
+        all_['vgg11_64'] = ({'name': 'vgg11', 'width': 32}, {'name': 'random', 'shape': [64, 96, 1]}, True)
     all_['mlp'] = ({'name': 'mlp'}, PICTURES, True)
     for n in ['vit_b_16'] + ('vit_b_32 vit_l_16 vit_l_32'.split() if whole else []):
         all_[n] = ({'name': n} | SMALL, PICTURES, False)
     if whole:
         all_['vit_h_14'] = ({'name': 'vit_h_14'} | SMALL, {'name': 'random', 'shape': [56, 56, 3]}, False)
         all_['vit_b_16_whole'] = ({'name': 'vit_b_16'}, {'name': 'random', 'shape': [224, 224, 3]}, False)
-    for n in ['swin_t'] + ('swin_s swin_b'.split() if whole else []):
+    for n in 'swin_t swin_s swin_b'.split() if whole else []:
         all_[n] = ({'name': n}, PICTURES, False)
-    all_['swin_t_72'] = ({'name': 'swin_t'}, {'name': 'random', 'shape': [72, 72, 3]}, False)
     for n in ['bert_tiny', 'encoder'] + ('bert_mini bert_small bert_medium bert_base bert_large'.split() if whole else []):
         all_[n] = ({'name': n} | SMALL_VOCABULARY, TOKENS, False)
     for n in ['gpt2'] + ('gpt2_medium gpt2_large gpt2_xl'.split() if whole else []):
@@ -74,7 +74,7 @@ def run(*command, **environment):
 
 
 def shaken(source, target):
-    """Weights near their own size, and biases and statistics that are neither 0 nor 1."""
+    """Random weights, and biases and statistics that are neither 0 nor 1."""
     rng = np.random.default_rng(3)
     tensors = check_onnx.read_safetensors(source)
     header, parts, at = {}, [], 0
@@ -82,8 +82,10 @@ def shaken(source, target):
         if value.dtype == np.float32:
             if name.endswith('running_var'):
                 value = rng.uniform(0.5, 2, value.shape)
-            elif value.ndim == 1 or not value.any():
+            elif value.ndim == 1:
                 value = value + rng.uniform(-0.1, 0.1, value.shape)
+            else:  # outputs are then near 1 and differ from sample to sample
+                value = rng.standard_normal(value.shape) / np.sqrt(np.prod(value.shape[1:]))
             value = value.astype(np.float32)
         data = value.tobytes()
         header[name] = {'dtype': 'F32' if value.dtype == np.float32 else 'I64', 'shape': list(value.shape),
@@ -95,14 +97,20 @@ def shaken(source, target):
     target.write_bytes(len(text).to_bytes(8, 'little') + text + b''.join(parts))
 
 
+def checked(model, example, by_opencv):
+    spread = np.std(check_onnx.read_safetensors(example)['logits'], axis=0) if '/op_' not in model else np.ones(1)
+    assert spread.max() >= 1e-3, f'the samples give outputs that are too alike to compare: {spread.max()}'
+    return check_onnx.check(model, example, by_opencv)
+
+
 def check_network(frugal, folder, name, model, data, by_opencv):
     config, path = folder / f'{name}.json', folder / name
-    config.write_text(json.dumps({'model': model, 'data': data}))
+    config.write_text(json.dumps({'model': model, 'data': data, 'threads': 1}))
     run(frugal, 'export', config, '--random', '--output', f'{path}.safetensors')
     shaken(f'{path}.safetensors', folder / f'{name}_shaken.safetensors')
     run(frugal, 'export', config, '--checkpoint', folder / f'{name}_shaken.safetensors', '--output', f'{path}.onnx',
         '--example', f'{path}_example.safetensors')
-    said = check_onnx.check(f'{path}.onnx', f'{path}_example.safetensors', by_opencv and cv2 is not None)
+    said = checked(f'{path}.onnx', f'{path}_example.safetensors', by_opencv and cv2 is not None)
     for file in folder.glob(f'{name}*'):
         file.unlink()
     return said
@@ -127,10 +135,13 @@ def main():
         if not wanted:
             run(test_export, FRUGAL_EXPORT_DIR=str(folder))
             files = sorted(folder.glob('*.onnx'))
-            print(f'{len(files)} files of single ops')
+            print(f'{len(files)} files of the C++ tests')
             for file in files:
                 try:
-                    check_onnx.check(str(file), str(file.with_suffix('.safetensors')), False)
+                    said = checked(str(file), str(file.with_suffix('.safetensors')),
+                                   cv2 is not None and file.name.startswith('cnn_'))
+                    if not file.name.startswith('op_'):
+                        print(f'{file.name}: {said}')
                 except Exception as e:
                     bad += 1
                     print(f'{file.name}: {type(e).__name__}: {e}')
