@@ -96,9 +96,18 @@ TEST_CASE("every network of the zoo has a form in ONNX") {
       {Family::graph, R"({"name": "random_graph"})"}};
   for (const std::string& name : model_names()) {
     CAPTURE(name);
+    ModelConfig model;
+    model.name = name;
+    std::string modules;
+    Family family = Family::images;
+    if (name == "sequential")
+      modules =
+          R"(, "modules": [{"conv2d": {"out_channels": 8, "kernel_size": 16, "stride": 16}}, "batch_norm", "relu", "flatten", {"linear": 10}])";
+    else
+      family = family_of(model);
     write_file(folder / "c.json",
-               fmt::format(R"({{"model": {{"name": "{}"}}, "data": {}, "device": "meta"}})", name,
-                           data.at(family_of(name))));
+               fmt::format(R"({{"model": {{"name": "{}"{}}}, "data": {}, "device": "meta"}})", name,
+                           modules, data.at(family)));
     Config config = load_config(folder / "c.json");
     resolve(config);
     const BatchSpec spec = batch_spec(config);

@@ -40,10 +40,15 @@ const std::map<std::string, std::string>& without_form() {
   static const std::string loss = "a loss, which evaluations of networks do not have",
                            training = "training alone has it";
   static const std::map<std::string, std::string> all = {
-      {"cross_entropy", loss},        {"linear_cross_entropy", loss},
-      {"binary_cross_entropy", loss}, {"mse_loss", loss},
-      {"dropout", training},          {"relu_dropout", training},
-      {"checkpoint", training},       {"sparse_linear", "features are dense in ONNX files"},
+      {"cross_entropy", loss},
+      {"linear_cross_entropy", loss},
+      {"soft_cross_entropy", loss},
+      {"binary_cross_entropy", loss},
+      {"mse_loss", loss},
+      {"dropout", training},
+      {"relu_dropout", training},
+      {"checkpoint", training},
+      {"sparse_linear", "features are dense in ONNX files"},
   };
   return all;
 }

@@ -23,6 +23,7 @@ try:
 except ImportError:
     cv2 = None
 
+CONFIGS = Path(__file__).resolve().parent.parent.parent / 'configs'
 PICTURES, SMALL = {'name': 'random', 'shape': [32, 32, 3]}, {'layers': 2, 'width': 32, 'heads': 4}
 SMALL_VOCABULARY = {'vocab_size': 50}
 TOKENS = {'name': 'random_tokens', 'max_length': 16}
@@ -44,6 +45,9 @@ def networks(whole):
         for n in 'vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn'.split():
             all_[n] = ({'name': n, 'width': 64}, PICTURES, True)
         all_['vgg11_64'] = ({'name': 'vgg11', 'width': 32}, {'name': 'random', 'shape': [64, 96, 1]}, True)
+    for n in ['lenet', 'mixer', 'vit_small'] + (['vgg_small'] if whole else []):
+        model = json.loads((CONFIGS / f'cifar10_{n}.json').read_text())['model']
+        all_[n] = (model, PICTURES, n in ('lenet', 'vgg_small'))
     all_['mlp'] = ({'name': 'mlp'}, PICTURES, True)
     for n in ['vit_b_16'] + ('vit_b_32 vit_l_16 vit_l_32'.split() if whole else []):
         all_[n] = ({'name': n} | SMALL, PICTURES, False)
