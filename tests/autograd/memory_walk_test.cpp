@@ -217,6 +217,7 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
                                     "log_softmax",
                                     "cross_entropy",
                                     "binary_cross_entropy",
+                                    "soft_cross_entropy",
                                     "linear_cross_entropy",
                                     "mse_loss",
                                     "max_pool2d",
