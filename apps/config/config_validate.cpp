@@ -3,6 +3,7 @@
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
+#include "apps/config/nearest.h"
 #include "core/quoted.h"
 
 namespace frugal::apps {
@@ -120,10 +121,23 @@ std::string describe_schema(const Json& schema) {
   return text;
 }
 
+namespace {
+
+// Of a long list of names the one that was meant.
+std::string hint(const Json& schema, const Json& value) {
+  constexpr size_t kLong = 8;
+  if (!schema.contains("enum") || schema["enum"].size() < kLong || !value.is_string()) return "";
+  return fmt::format("; the nearest one is '{}'",
+                     nearest_name(printable(value.get<std::string>()),
+                                  schema["enum"].get<std::vector<std::string>>()));
+}
+
+}  // namespace
+
 void validate(const Json& schema, const Json& value, const std::string& path) {
   if (!fits(schema, value))
-    throw ConfigError(path,
-                      fmt::format("expected {}, got {}", describe_schema(schema), shown(value)));
+    throw ConfigError(path, fmt::format("expected {}, got {}{}", describe_schema(schema),
+                                        shown(value), hint(schema, value)));
   if (!value.is_array() || !schema.contains("items")) return;
   for (size_t i = 0; i < value.size(); ++i)
     validate(schema["items"], value[i], fmt::format("{}[{}]", path, i));

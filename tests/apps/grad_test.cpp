@@ -108,6 +108,20 @@ TEST_CASE_FIXTURE(Grad, "without a target the loss is the sum of the output") {
   CHECK(out.at("grad/fc2.bias").to_vector() == std::vector<double>(10, 4.0));
 }
 
+TEST_CASE_FIXTURE(Grad, "of a list of layers, by position; the classes come from the last one") {
+  prepare(R"({"model": {"name": "sequential", "modules": [
+              {"conv2d": {"out_channels": 4, "kernel_size": 3}}, "batch_norm", "relu", "flatten",
+              {"linear": {}}]}})",
+          {5, 4, 3}, noise({4, 3, 5, 4}, 1), true);
+  const Ran ran = run();
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Tensors out = read(folder / "g");
+  CHECK(out.at("output").shape() == Shape{4, 10});
+  CHECK(out.at("grad/0.weight").shape() == Shape{4, 3, 3, 3});
+  CHECK(out.at("grad/4.weight").shape() == Shape{10, 24});
+  CHECK(out.at("buffer/1.num_batches_tracked").item() == 1);
+}
+
 TEST_CASE_FIXTURE(Grad, "bad batches and weights") {
   prepare(R"({"model": {"name": "mlp", "hidden": [5]}})", {2, 3, 1}, noise({4, 1, 2, 3}, 3), true);
   CHECK(run().status == 0);

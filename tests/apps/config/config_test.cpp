@@ -77,6 +77,7 @@ TEST_CASE("wrong types and values out of range say where and what was expected")
   CHECK(has(complaint(R"({"seed": 18446744073709551615})"), "seed: expected"));
   CHECK(has(complaint(R"({"seed": -1})"), "seed: expected"));
   CHECK(has(complaint(R"({"model": {"name": "resnet19"}})"), "expected one of resnet20"));
+  CHECK(has(complaint(R"({"model": {"name": "sequental"}})"), "the nearest one is 'sequential'"));
   CHECK(has(complaint(R"({"model": {"hidden": [3, "x"]}})"), "model.hidden[1]: expected"));
   CHECK(has(complaint(R"({"model": {"hidden": 3}})"), "a list of 0 to 64"));
   CHECK(has(complaint(R"({"model": null})"), "model: expected an object, got null"));

@@ -262,4 +262,27 @@ TEST_CASE("a run of a list of layers resumes to the same bits, under a plan and 
   CHECK(shown.out.find("\"kernel_size\": 3") != std::string::npos);
 }
 
+TEST_CASE("a list of layers for texts trains, as a whole and up to each token") {
+  const TempFolder folder;
+  const char* const ends[] = {R"("mean_pool", "linear")", R"("first_token", "linear")",
+                              R"("linear")"};
+  for (const char* end : ends) {
+    write_file(folder / "c.json",
+               fmt::format(R"({{"model": {{"name": "sequential", "vocab_size": 50,
+        "modules": [{{"embedding": {{"embedding_dim": 16, "padding_idx": 0}}}}, "position_embedding",
+          {{"repeat": {{"times": 2, "modules": [
+            {{"residual": ["layer_norm", {{"attention": {{"num_heads": 2, "dropout": 0.1,
+                           "is_causal": true}}}}]}},
+            {{"residual": ["layer_norm", {{"linear": 32}}, "gelu", {{"linear": 16}}]}}]}}}}, {}]}},
+        "data": {{"name": "random_tokens", "max_length": 12, "batch_size": 8, "train_samples": 64}},
+        "optim": {{"name": "adamw", "lr": 0.01}},
+        "compression": {{"preset": "small", "advanced": {{"min_elements": 64}}}},
+        "train": {{"steps": 3, "checkpointing": true}}, "threads": 1}})",
+                           end));
+    const Ran ran = frugal("train " + folder / "c.json" + " --json");
+    REQUIRE_MESSAGE(ran.status == 0, end, ": ", ran.err);
+    CHECK(Json::parse(ran.out)["memory"]["packed_bytes"].get<int64_t>() > 0);
+  }
+}
+
 }  // namespace frugal::apps
