@@ -318,6 +318,39 @@ TEST_CASE("rates by pattern and by layer multiply the schedule's") {
   CHECK(rates.at("conv1.weight") == std::pow(0.5, 10));
 }
 
+TEST_CASE("dropout and stochastic depth reach every network that has them, and 0 draws nothing") {
+  // How many random keys a forward pass of the network takes in training.
+  const auto draws = [](const char* name, const Json& keys) {
+    Json json = {{"model", keys},
+                 {"data", {{"name", "random"}, {"shape", {32, 32, 3}}}},
+                 {"compression", {{"bits", 0}}}};
+    json["model"]["name"] = name;
+    const Config config = resolved(json);
+    const BatchSpec spec = batch_spec(config);
+    const auto model = make_model(config, spec, kMeta);
+    Batch batch = shape_of_batch(spec, 2, kMeta);
+    Rng rng(1);
+    const uint64_t before = rng.state().offset;
+    Context context;
+    context.rng = &rng;
+    model->forward(Variable(std::move(batch.input)), context);
+    return rng.state().offset - before;
+  };
+  for (const char* name : {"vit_b_16", "swin_t"}) {
+    CAPTURE(name);
+    CHECK(draws(name, {{"stochastic_depth", 0}}) == 0);
+    CHECK(draws(name, {{"stochastic_depth", 0.1}}) == 2 * 11);
+    CHECK(draws(name, {{"stochastic_depth", 0}, {"attention_dropout", 0.1}}) == 12);
+    CHECK(draws(name, {{"stochastic_depth", 0}, {"dropout", 0.1}}) >= 36);
+  }
+  CHECK(draws("vit_b_16", Json::object()) == 0);
+  CHECK(draws("swin_t", Json::object()) == 2 * 11);
+  CHECK(draws("densenet121", Json::object()) == 0);
+  CHECK(draws("densenet121", {{"dropout", 0.1}}) == 58);
+  CHECK(draws("vgg11", {{"dropout", 0}}) == 0);
+  CHECK(draws("vgg11", Json::object()) == 2);
+}
+
 TEST_CASE("a run that has ended goes on, and ends as one that was longer from the start") {
   const TempFolder folder;
   Json config = small();

@@ -1,5 +1,6 @@
 #include "models/vit.h"
 
+#include "ops/dense/reduce.h"
 #include "tests/models/zoo.h"
 
 using namespace frugal;
@@ -55,6 +56,39 @@ TEST_CASE("vit: initial logits are 0, and they depend on where patches are") {
                rest = x.value().slice(2, 8, 12);
   const Variable swapped = concat({Variable(right), Variable(left), Variable(rest)}, 2);
   CHECK(largest_difference(y, net.forward(swapped, context).value()) > 1e-4);
+}
+
+TEST_CASE("vit: stochastic depth leaves out the last block for some samples, in training alone") {
+  VitOptions options;
+  options.image = 8;
+  options.patch = 4;
+  options.layers = 2;
+  options.hidden = 6;
+  options.heads = 2;
+  options.num_classes = 3;
+  options.stochastic_depth = 0.5;
+  Init init{Rng(1)};
+  Vit net(init, options);
+  Rng values(2);
+  for (const auto& p : net.parameters())  // the head begins with zeros
+    p.parameter->set_value(Tensor::randn(p.parameter->shape(), values.next()));
+  // The same sample eight times: where both branches of the last block are left out, where only one
+  // is, and where none is.
+  const Variable one = zoo::randn({1, 8, 8, 3}, 3);
+  const Variable x(ops::clone(ops::broadcast_to(one.value(), {8, 8, 8, 3})));
+  const auto outputs = [&](bool training) {
+    Rng rng(4);
+    Context context;
+    context.training = training;
+    context.rng = &rng;
+    const std::vector<double> y = net.forward(x, context).value().to_vector();
+    std::set<double> kinds;
+    for (size_t i = 0; i < y.size(); i += 3) kinds.insert(std::round(1e3 * y[i]));
+    return kinds.size();
+  };
+  CHECK(outputs(false) == 1);
+  CHECK(outputs(true) > 1);
+  CHECK(outputs(true) <= 4);
 }
 
 TEST_CASE("vit: steps learn, weights go out and in, checkpointing gives the same gradients") {
