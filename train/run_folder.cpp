@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -24,8 +25,9 @@ constexpr const char* kVersion = FRUGAL_VERSION;
 constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kState = "state.safetensors";
-const std::set<std::string> kNames = {"config.json",   "classes.json", "columns.json",
-                                      "metrics.jsonl", "summary.json", "checkpoint"};
+const std::set<std::string> kNames = {
+    "config.json",  "metrics.jsonl", "summary.json", "checkpoint",     "input.json",
+    "classes.json", "columns.json", "vocab.txt",     "vocab.json",   "characters.txt", "merges.txt"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.
@@ -33,8 +35,8 @@ bool is_leftover(const std::string& name, const std::string& file) {
   return name == file + ".tmp" || data::is_temporary_of(name, file);
 }
 bool is_leftover_of_run(const std::string& name) {
-  return is_leftover(name, "config.json") || is_leftover(name, "classes.json") ||
-         is_leftover(name, "columns.json") || is_leftover(name, "summary.json");
+  return std::any_of(kNames.begin(), kNames.end(),
+                     [&](const std::string& file) { return is_leftover(name, file); });
 }
 bool is_leftover_of_checkpoint(const std::string& name) {
   return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||

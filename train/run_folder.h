@@ -1,5 +1,8 @@
 // The files of one run:
 //   config.json      the resolved configuration
+//   input.json       what the network takes: shapes, the size and normalization of pictures
+//   classes.json     names of the classes, where the data have names
+//   characters.txt, vocab.txt, or vocab.json and merges.txt    the tokenizer of a network of text
 //   metrics.jsonl    a line per log interval and per epoch
 //   classes.json     names of the classes in the order of the outputs, where the data have them
 //   columns.json     of tables: how a row becomes an input

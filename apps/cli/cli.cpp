@@ -49,17 +49,57 @@ void add_train(CLI::App& app) {
   });
 }
 
+void add_weights(CLI::App* sub, std::string& weights) {
+  sub->add_option("--weights", weights, "Of a run: best, last or a safetensors file")
+      ->check(check_named)
+      ->capture_default_str();
+}
+void add_tta(CLI::App* sub, std::string& tta) {
+  sub->add_option("--tta", tta,
+                  "Average over views of a picture: none, flip (and its mirror image) or ten_crop "
+                  "(centre, corners, their mirror images)")
+      ->check(CLI::IsMember({"none", "flip", "ten_crop"}))
+      ->capture_default_str();
+}
+
 void add_eval(CLI::App& app) {
   static EvalArguments a;
-  CLI::App* sub = command(app, "eval", "Loss and accuracy of a checkpoint on the test images");
-  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  CLI::App* sub = command(app, "eval", "Loss and accuracy of a run's weights, or of others");
+  sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
+      ->required();
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
-      ->required()
       ->type_name("FILE")
       ->check(check_named);
+  add_weights(sub, a.weights);
+  sub->add_option("--split", a.split, "test or val")
+      ->check(CLI::IsMember({"test", "val"}))
+      ->capture_default_str();
+  add_tta(sub, a.tta);
   add_sets(sub, a.sets);
-  sub->add_flag("--json", a.json, "Print {\"loss\", \"accuracy\", \"samples\"}");
+  sub->add_flag("--json", a.json, "Print {\"loss\", \"accuracy\", \"samples\", \"weights\"}");
   sub->callback([] { eval_command(a); });
+}
+
+void add_predict(CLI::App& app) {
+  static PredictArguments a;
+  CLI::App* sub =
+      command(app, "predict", "Classes of pictures, texts or nodes, by a run's network");
+  sub->add_option("RUN", a.run, "Folder of a run")->required()->check(check_named);
+  sub->add_option("INPUT", a.inputs,
+                  "Pictures or folders of them; texts or files of one in each line; numbers of "
+                  "nodes")
+      ->required();
+  sub->add_option("--top", a.top, "How many classes to print")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--batch-size", a.batch_size, "Inputs at once")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  add_weights(sub, a.weights);
+  add_tta(sub, a.tta);
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print an object for each input, one in each line");
+  sub->callback([] { predict_command(a); });
 }
 
 void add_grad(CLI::App& app) {
@@ -122,11 +162,12 @@ void add_files(CLI::App& app) {
 void add_generate(CLI::App& app) {
   static GenerateArguments a;
   CLI::App* sub = command(app, "generate", "Text from a language model");
-  sub->add_option("CONFIG", a.config, "Configuration of its training, JSON")->required();
+  sub->add_option("RUN", a.config, "Folder of a run, or a configuration with --checkpoint")
+      ->required();
   sub->add_option("--checkpoint", a.checkpoint, "Weights, safetensors")
-      ->required()
       ->type_name("FILE")
       ->check(check_named);
+  add_weights(sub, a.weights);
   add_sets(sub, a.sets);
   sub->add_option("--prompt", a.prompt, "Text to continue");
   sub->add_option("--tokens", a.tokens, "How many to add")
@@ -259,6 +300,7 @@ int run_cli(int argc, char** argv) {
   return run_command_line(app, argc, argv, [](CLI::App& all) {
     add_train(all);
     add_eval(all);
+    add_predict(all);
     add_grad(all);
     add_plan(all);
     add_generate(all);

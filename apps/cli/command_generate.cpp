@@ -6,26 +6,40 @@
 #include "apps/config/make_tokenizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
-#include "data/formats/safetensors.h"
+#include "apps/config/stored_run.h"
 #include "models/generate.h"
-#include "models/state.h"
-#include "train/weights.h"
 
 namespace frugal::apps {
+namespace {
+
+// The run to continue texts with: its folder, or a configuration and weights.
+StoredRun run_of(const GenerateArguments& arguments) {
+  if (is_folder(arguments.config)) return read_run(arguments.config, arguments.sets);
+  StoredRun run;
+  run.config = load_config(arguments.config, arguments.sets);
+  resolve(run.config);
+  run.description.spec = batch_spec(run.config);
+  run.description.text.tokenizer = tokenizer_of(run.config);
+  return run;
+}
+
+}  // namespace
 
 void generate_command(const GenerateArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
-  resolve(config);
+  const StoredRun run = run_of(arguments);
+  const Config& config = run.config;
   const Device device = set_up_computing_device(config.run, "generated");
-  const auto tokenizer = tokenizer_of(config);
+  const auto tokenizer = run.description.text.tokenizer;
   if (family_of(config.model) != Family::decoder || tokenizer == nullptr)
     throw ConfigError("model.name", fmt::format("expected a language model and text, got {} and {}",
                                                 config.model.name, config.data.name));
-  const auto file = open_weights(arguments.checkpoint);
+  if (run.folder.empty() && arguments.checkpoint.empty())
+    throw ConfigError("",
+                      "generate: expected the folder of a run, or a configuration and "
+                      "--checkpoint with its weights");
   try {
-    const auto model = std::dynamic_pointer_cast<models::LanguageModel>(
-        make_model(config, batch_spec(config), device));
-    load_weights(*model, file);
+    const auto model = std::dynamic_pointer_cast<models::LanguageModel>(stored_network(
+        run, arguments.checkpoint.empty() ? arguments.weights : arguments.checkpoint, device));
     const data::TokenIds begin = tokenizer->encode(arguments.prompt);
     if (begin.empty()) throw ConfigError("", "--prompt: expected a text of at least one token");
     const std::vector<int64_t> ids(begin.begin(), begin.end());

@@ -4,14 +4,7 @@
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/training_run.h"
-#include "apps/config/config_table.h"
-#include "apps/config/make_data.h"
-#include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
-#include "apps/config/set_up_device.h"
-#include "data/formats/safetensors.h"
-#include "train/evaluate.h"
-#include "train/weights.h"
 
 namespace frugal::apps {
 namespace {
@@ -45,26 +38,6 @@ void train_command(const TrainArguments& arguments) {
       print_json(summary);
     else
       std::printf("%s", summary_table({run_title(config)}, {summary}).c_str());
-  } catch (const OutOfMemory& e) {
-    throw Error(explain(e, config));
-  }
-}
-
-void eval_command(const EvalArguments& arguments) {
-  Config config = load_config(arguments.config, arguments.sets);
-  resolve(config);
-  const Device device = set_up_computing_device(config.run, "evaluated");
-  const auto file = open_weights(arguments.checkpoint);
-  const auto batches = make_batches(config, Split::test);
-  try {
-    const auto model = make_model(config, batch_spec(config), device);
-    load_weights(*model, file);
-    const Evaluation result = *evaluate(*model, *batches, batch_spec(config));
-    if (arguments.json)
-      print_json(to_json(result));
-    else
-      std::printf("loss %.4f  accuracy %.2f %%  samples %lld\n", result.loss, 100 * result.accuracy,
-                  static_cast<long long>(result.samples));
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

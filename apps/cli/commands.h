@@ -5,8 +5,12 @@
 
 #include "apps/bench/bench_place.h"
 #include "apps/config/config.h"
+#include "data/image/views.h"
 
 namespace frugal::apps {
+
+// "none", "flip" or "ten_crop".
+data::Views views_named(const std::string& name);
 
 struct TrainArguments {
   std::string config;
@@ -18,12 +22,25 @@ struct TrainArguments {
 };
 void train_command(const TrainArguments& arguments);
 
+// Loss, accuracy and metric of a run's weights, or of other weights under a configuration.
 struct EvalArguments {
-  std::string config, checkpoint;
+  std::string config, checkpoint;  // config: the folder of a run, or a configuration
+  std::string weights = "last";    // of a run: best or last, where there is no checkpoint
+  std::string split = "test", tta = "none";
   std::vector<std::string> sets;
   bool json = false;
 };
 void eval_command(const EvalArguments& arguments);
+
+// The likeliest classes of pictures, texts or nodes, as they come. A broken input is named on
+// stderr, and the others are printed. Errors: any input was broken.
+struct PredictArguments {
+  std::string run, weights = "best", tta = "none";
+  std::vector<std::string> inputs, sets;
+  int64_t top = 5, batch_size = 64;
+  bool json = false;
+};
+void predict_command(const PredictArguments& arguments);
 
 // One training-mode forward and backward for comparison with other frameworks. All files are
 // safetensors with PyTorch's names and layouts (OIHW, NCHW):
@@ -41,7 +58,8 @@ void grad_command(const GradArguments& arguments);
 
 // Text from a language model of a run of `train`: continues `prompt`, and is printed as it comes.
 struct GenerateArguments {
-  std::string config, checkpoint, prompt = "\n";
+  std::string config, checkpoint, prompt = "\n";  // config: the folder of a run, or a configuration
+  std::string weights = "best";  // of a run: best or last, where there is no checkpoint
   std::vector<std::string> sets;
   int64_t tokens = 200, top_k = 0;
   double temperature = 1;

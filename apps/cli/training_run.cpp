@@ -7,6 +7,7 @@
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/stored_run.h"
 #include "apps/config/train_options.h"
 #include "core/integers.h"
 #include "data/formats/json_strict.h"
@@ -84,6 +85,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     folder_->write("config.json", to_json(config).dump(2) + "\n");
   if (folder_ != nullptr && !folder_->has_checkpoint())
     for (const auto& [name, text] : describing_files(config)) folder_->write(name, text);
+  if (folder_ != nullptr && !folder_->has_checkpoint()) write_input_files(*folder_, config, spec_);
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet) progress_ = std::make_unique<Progress>();

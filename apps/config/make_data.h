@@ -7,7 +7,9 @@
 
 #include "apps/config/config.h"
 #include "data/batch_source.h"
+#include "data/image/image_folder.h"
 #include "train/batch_spec.h"
+#include "train/model.h"
 
 namespace frugal::apps {
 
@@ -47,6 +49,14 @@ std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split spli
 //   columns.json  of csv: how a row becomes an input
 // REQUIRES: resolved.
 std::map<std::string, std::string> describing_files(const Config& config);
+// How the network's evaluations see pictures and texts. Reads no data. For data that are not
+// pictures, or no texts of classes, the result is empty.
+train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec);
+train::TextInput evaluated_texts(const Config& config);
+// The picture files of a split with their labels; empty: the data are no picture files, or there is
+// no such split.
+data::PictureList labelled_pictures(const Config& config, Split split);
+
 // How many batches a source holds ahead of the one in use, and of how many samples.
 std::vector<int64_t> samples_ahead(const Config& config, int64_t batch);
 

@@ -244,10 +244,15 @@ data::PictureList pictures_of(const Config& config, Split split) {
   return list_part(config, test.empty() ? validation : test);
 }
 
-DatasetPtr open_picture_files(const Config& config, Split split) {
+// The shorter side of an evaluated picture before its centre is cut out.
+int64_t resized_side(const DataConfig& c) {
+  constexpr double kMargin = 256.0 / 224;  // of the resized picture around the part that is seen
+  return c.resize.value_or(std::llround(static_cast<double>(c.image_size) * kMargin));
+}
+
+data::PictureList limited_pictures(const Config& config, Split split) {
   const DataConfig& c = config.data;
   data::PictureList list = pictures_of(config, split);
-  if (list.files.empty()) return nullptr;
   const int64_t limit = split == Split::train ? c.train_samples : c.test_samples;
   const auto count = static_cast<int64_t>(list.files.size());
   if (limit > 0 && limit < count) {  // evenly, since the files of a class lie together
@@ -256,13 +261,19 @@ DatasetPtr open_picture_files(const Config& config, Split split) {
       some.push_back(std::move(list.files[static_cast<size_t>(i * count / limit)]));
     list.files = std::move(some);
   }
+  return list;
+}
+
+DatasetPtr open_picture_files(const Config& config, Split split) {
+  const DataConfig& c = config.data;
+  data::PictureList list = limited_pictures(config, split);
+  if (list.files.empty()) return nullptr;
   data::PictureOptions options;
   options.height = options.width = c.image_size;
   options.channels = c.channels;
   options.skip_bad = c.skip_bad;
   if (split == Split::train) options.least_area = c.crop_area;
-  constexpr double kMargin = 256.0 / 224;  // of the resized picture around the part that is seen
-  options.resize = c.resize.value_or(std::llround(static_cast<double>(c.image_size) * kMargin));
+  options.resize = resized_side(c);
   return std::make_shared<data::PictureFiles>(std::move(list), options);
 }
 
@@ -289,7 +300,7 @@ BatchSpec image_spec(const Config& config) {
 }
 
 // The change that data.normalize, data.mean and data.std ask for; nullopt: none.
-std::optional<Convention> normalization(const Config& config) {
+std::optional<Convention> normalization(const Config& config, int64_t channels) {
   const DataConfig& c = config.data;
   const DataRow& row = data_row(c.name);
   if (c.mean || c.std) {
@@ -306,7 +317,6 @@ std::optional<Convention> normalization(const Config& config) {
   for (const Convention& convention : conventions()) {
     if (convention.name != name) continue;
     Convention found = convention;
-    const int64_t channels = image_spec(config).sample.back();
     const auto known = static_cast<int64_t>(found.mean.size());
     if (known == channels) return found;
     if (channels != 1)
@@ -372,7 +382,7 @@ DatasetPtr open_images(const Config& config, Split split) {
     if (limit > 0) dataset = data::first(dataset, limit);
   }
   if (train) dataset = with_changes(dataset, c);
-  if (const auto change = normalization(config))
+  if (const auto change = normalization(config, dataset->sample_shape().back()))
     dataset = std::make_shared<data::Normalize>(dataset, change->mean, change->std);
   // After normalization, so that the blank is the mean.
   if (train && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
@@ -496,6 +506,27 @@ std::vector<std::string> image_names() {
 }
 
 }  // namespace
+
+train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec) {
+  const std::string& name = config.data.name;
+  const auto& rows = data_rows();
+  const bool known =
+      std::any_of(rows.begin(), rows.end(), [&](const DataRow& row) { return name == row.name; });
+  if (!known || spec.kind != BatchSpec::Kind::images || spec.sample.dim() != 3) return {};
+  train::PictureInput input;
+  input.view = {spec.sample[0], spec.sample[1], spec.sample[2], 0};
+  if (data_row(name).of_files()) input.view.resize = resized_side(config.data);
+  if (const auto change = normalization(config, spec.sample[2])) {
+    input.mean = change->mean;
+    input.std = change->std;
+  }
+  return input;
+}
+
+data::PictureList labelled_pictures(const Config& config, Split split) {
+  if (!data_traits(config).of_picture_files) return {};
+  return limited_pictures(config, split);
+}
 
 const DataKind& image_data() {
   static const DataKind kind = {image_names,

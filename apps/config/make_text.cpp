@@ -449,6 +449,14 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config) {
   return word_pieces(config);
 }
 
+train::TextInput evaluated_texts(const Config& config) {
+  train::TextInput input;
+  input.max_length = config.data.max_length;
+  input.pair = config.data.second_text.has_value();
+  if (const data::GlueTask* task = glue_task(config.data.name)) input.pair = task->pair;
+  return input;
+}
+
 const DataKind& text_data() {
   static const DataKind kind = {names,
                                 traits,

@@ -29,7 +29,49 @@ std::string vocabulary_path(const Config& config) {
                                 bytes ? "folder" : "file"));
 }
 
+constexpr const char* kCharacters = "characters.txt";
+constexpr const char* kWordPieces = "vocab.txt";
+constexpr const char* kBytePairs = "vocab.json";
+constexpr const char* kMerges = "merges.txt";
+
+std::string text_of_file(const std::string& path) {
+  const std::vector<uint8_t> bytes = data::read_file("tokenizer", path);
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace
+
+const std::vector<std::string>& tokenizer_file_names() {
+  static const std::vector<std::string> names = {kCharacters, kWordPieces, kBytePairs, kMerges};
+  return names;
+}
+
+std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config) {
+  const auto tokenizer = tokenizer_of(config);
+  if (tokenizer == nullptr) return {};
+  if (dynamic_cast<const data::Characters*>(tokenizer.get()) != nullptr) {
+    data::TokenIds all;
+    for (int32_t id = 0; id < tokenizer->size(); ++id) all.push_back(id);
+    return {{kCharacters, tokenizer->decode(all)}};
+  }
+  const std::string path = vocabulary_path(config);
+  if (dynamic_cast<const data::ByteBpe*>(tokenizer.get()) != nullptr)
+    return {{kBytePairs, text_of_file(path + "/" + kBytePairs)},
+            {kMerges, text_of_file(path + "/" + kMerges)}};
+  return {{kWordPieces, text_of_file(path)}};
+}
+
+std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder) {
+  const auto path = [&](const char* name) { return folder + "/" + name; };
+  if (data::is_file(path(kCharacters)))
+    return std::make_shared<data::Characters>(
+        data::Characters::of(text_of_file(path(kCharacters))));
+  if (data::is_file(path(kWordPieces)))
+    return std::make_shared<data::WordPiece>(data::read_vocabulary(path(kWordPieces)));
+  if (data::is_file(path(kBytePairs)))
+    return std::make_shared<data::ByteBpe>(path(kBytePairs), path(kMerges));
+  return nullptr;
+}
 
 // The memos are static: resolve(), the planner, each split and generation ask for the same
 // tokenizer, and share no object that could own them. A changed file has another stamp.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/config/config.h"
@@ -19,6 +20,13 @@ struct TextTokens {
 };
 // Of the configured text; null where the data are none. Errors: as below.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const Config& config);
+
+// The tokenizer's files for a run folder, as names and contents; none where there is no tokenizer.
+std::vector<std::pair<std::string, std::string>> tokenizer_files(const Config& config);
+// The names that tokenizer_files() gives.
+const std::vector<std::string>& tokenizer_file_names();
+// The tokenizer of these files in `folder`; null: there are none. Errors: those of the files.
+std::shared_ptr<const data::Tokenizer> read_tokenizer(const std::string& folder);
 
 // The files at `paths` by data.tokenizer; read(path) is the text of one. Characters are those of
 // all files. Errors: those of read and of the vocabulary.

@@ -14,6 +14,7 @@
 #include "data/formats/table.h"
 #include "data/image/draws.h"
 #include "data/image/picture.h"
+#include "data/image/views.h"
 #include "data/split.h"
 
 namespace frugal::data {
@@ -105,19 +106,6 @@ PictureBox random_part(const PictureInfo& info, double least_area, RngKey key) {
   const double ratio = std::clamp(w / h, options.least_ratio, options.most_ratio);
   const double height = std::min(h, w / ratio), width = std::min(w, h * ratio);
   return {(h - height) / 2, (w - width) / 2, height, width};
-}
-
-// The part for evaluation: the shorter side would become `resize`, then the centre is cut out.
-// Sides and the cut's corner are whole pixels of the resized picture.
-PictureBox central_part(const PictureInfo& info, int64_t resize, int64_t height, int64_t width) {
-  const int64_t shorter = std::min(info.height, info.width);
-  const int64_t tall = info.height * resize / shorter, wide = info.width * resize / shorter;
-  const double down = static_cast<double>(info.height) / static_cast<double>(tall);
-  const double across = static_cast<double>(info.width) / static_cast<double>(wide);
-  const auto top = std::round(static_cast<double>(tall - height) / 2);
-  const auto left = std::round(static_cast<double>(wide - width) / 2);
-  return {top * down, left * across, static_cast<double>(height) * down,
-          static_cast<double>(width) * across};
 }
 
 }  // namespace
@@ -341,19 +329,10 @@ void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
   PictureReader reader(bytes, path);
   const PictureInfo info = reader.info();
   const int64_t height = options_.height, width = options_.width;
-  PictureBox box = options_.least_area > 0 ? random_part(info, options_.least_area, key)
-                                           : central_part(info, options_.resize, height, width);
-  // The smallest picture in which the part still has the sample's pixels.
-  const auto enough = [](int64_t whole, double part, int64_t sample) {
-    return static_cast<int64_t>(
-        std::ceil(static_cast<double>(whole) * static_cast<double>(sample) / part));
-  };
-  const Picture picture = reader.decode(options_.channels, enough(info.height, box.height, height),
-                                        enough(info.width, box.width, width));
-  const double down = static_cast<double>(picture.height) / static_cast<double>(info.height);
-  const double across = static_cast<double>(picture.width) / static_cast<double>(info.width);
-  box = {box.top * down, box.left * across, box.height * down, box.width * across};
-  resize_into(picture, box, height, width, out);
+  const ViewOptions view{height, width, options_.channels, options_.resize};
+  const PictureBox box = options_.least_area > 0 ? random_part(info, options_.least_area, key)
+                                                 : crop_box(info, view, Crop::centre);
+  decode_parts(reader, {&box, 1}, view, out);
 }
 
 int64_t PictureFiles::bad() const {

@@ -54,8 +54,8 @@ TEST_CASE_FIXTURE(BadInput, "command line") {
   check_fails(frugal("eval " + config), 2, {"--checkpoint"});
   check_fails(frugal("bench step --workload r9"), 2, {"r18"});
   CHECK(frugal("--version").out.starts_with("frugal "));
-  for (const char* command : {"", "train", "eval", "grad", "inspect", "compare", "schema", "bench",
-                              "bench quantizer", "bench step"}) {
+  for (const char* command : {"", "train", "eval", "predict", "grad", "inspect", "compare",
+                              "schema", "bench", "bench quantizer", "bench step"}) {
     const Ran help = frugal(std::string(command) + " --help");
     CHECK(help.status == 0);
     CHECK(help.out.find("--help") != std::string::npos);
@@ -216,6 +216,37 @@ TEST_CASE_FIXTURE(BadInput, "weights and checkpoints") {
   write_file(state, whole);
   write_file(folder / "run/metrics.jsonl", "");
   check_fails(frugal(resume), 1, {"metrics.jsonl"});
+}
+
+TEST_CASE_FIXTURE(BadInput, "using a run: what is no run, and runs that are not whole") {
+  REQUIRE(frugal("train " + config + " --out " + folder / "run").status == 0);
+  const std::string run = folder / "run";
+  check_fails(frugal("predict"), 2, {"RUN"});
+  check_fails(frugal("predict " + run), 2, {"INPUT"});
+  check_fails(frugal("predict " + config + " x.png"), 2, {"folder of a run", "is no folder"});
+  check_fails(frugal("predict " + folder / "" + " x.png"), 2, {"folder of a run", "has none"});
+  check_fails(frugal("predict '' x.png"), 2, {"empty"});
+  for (const char* wrong : {"--top 0", "--top many", "--batch-size 0", "--tta rotate"})
+    check_fails(frugal("predict " + run + " x.png " + wrong), 2, {"--"});
+  check_fails(frugal("predict " + run + " x.png --set optim.lrr=1"), 2, {"optim.lr"});
+  check_fails(frugal("predict " + run + " x.png --set device=meta"), 2, {"on meta"});
+  check_fails(frugal("predict " + run + " x.png --weights " + folder / "none"), 1, {"none"});
+  check_fails(frugal("eval " + run + " --split train"), 2, {"--split"});
+  check_fails(frugal("eval " + folder / ""), 2, {"folder of a run"});
+  check_fails(frugal("generate " + config), 2, {"language model"});
+  for (const char* content : {"{", "[]", R"({"version": 2})", R"({"version": 1, "kind": "sound"})",
+                              R"({"version": 1, "kind": "images", "sample": [6, 0, 1]})"}) {
+    write_file(run + "/input.json", content);
+    const Ran ran = frugal("predict " + run + " x.png");
+    CHECK(ran.status != 0);
+    CHECK_MESSAGE(ran.err.find("input.json") != std::string::npos, ran.err);
+  }
+  // A run of an earlier version has none: its configuration and data say the same.
+  std::filesystem::remove(run + "/input.json");
+  CHECK(frugal("eval " + run).status == 0);
+  check_fails(frugal("predict " + run + " x.png"), 1, {"x.png"});
+  std::filesystem::remove_all(run + "/checkpoint");
+  check_fails(frugal("eval " + run), 1, {"no checkpoint yet"});
 }
 
 TEST_CASE_FIXTURE(BadInput, "output folders") {

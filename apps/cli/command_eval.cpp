@@ -1,0 +1,176 @@
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/report.h"
+#include "apps/cli/signals.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "apps/config/stored_run.h"
+#include "core/quoted.h"
+#include "train/evaluate.h"
+
+namespace frugal::apps {
+namespace {
+
+// The run to evaluate: its folder, or a configuration and weights.
+StoredRun run_of(const EvalArguments& arguments) {
+  if (is_folder(arguments.config)) {
+    StoredRun run = read_run(arguments.config, arguments.sets);
+    resolve(run.config);
+    return run;
+  }
+  if (arguments.checkpoint.empty())
+    throw ConfigError("",
+                      "eval: expected the folder of a run, or a configuration and --checkpoint "
+                      "with its weights");
+  StoredRun run;
+  run.config = load_config(arguments.config, arguments.sets);
+  resolve(run.config);
+  run.description.spec = batch_spec(run.config);
+  run.description.pictures = evaluated_pictures(run.config, run.description.spec);
+  return run;
+}
+
+// Loss and accuracy of probabilities. Rows whose target is kIgnored do not count.
+struct Judge {
+  train::Totals totals;
+  void add(const float* probabilities, int64_t classes, int64_t target) {
+    if (target == kIgnored) return;
+    int64_t highest = 0;
+    for (int64_t i = 1; i < classes; ++i)
+      if (probabilities[i] > probabilities[highest]) highest = i;
+    constexpr double kLeast = 1e-12;  // of a probability that f32 made 0
+    totals.loss -= std::log(std::max(kLeast, static_cast<double>(probabilities[target])));
+    totals.correct += highest == target ? 1 : 0;
+    ++totals.samples;
+  }
+  Evaluation result() const { return {totals.mean_loss(), totals.accuracy(), totals.samples}; }
+};
+
+void stop_on_signal() {
+  if (signal_received() != 0) throw Interrupted(signal_received(), "while evaluating");
+}
+
+// Each picture of the files is judged by the mean over its views.
+Evaluation evaluate_files(const train::Model& model, const Config& config, Split split,
+                          data::Views views) {
+  const data::PictureList list = labelled_pictures(config, split);
+  std::vector<std::string> paths;
+  for (const auto& file : list.files) paths.push_back(file.path);
+  train::PredictOptions options;
+  options.top = *config.model.num_classes;
+  options.views = views;
+  options.batch_size = config.data.test_batch_size;
+  options.threads = std::max(1, static_cast<int>(config.data.workers));
+  Judge judge;
+  model.predict_each(paths, options, [&](int64_t index, const train::Answer& answer) {
+    stop_on_signal();
+    if (!answer.error.empty()) {
+      FRUGAL_CHECK(config.data.skip_bad, "{}", answer.error);
+      return true;
+    }
+    std::vector<float> row(answer.prediction.size());
+    for (const auto& guess : answer.prediction)
+      row[static_cast<size_t>(guess.index)] = static_cast<float>(guess.probability);
+    judge.add(row.data(), static_cast<int64_t>(row.size()),
+              list.files[static_cast<size_t>(index)].label);
+    return true;
+  });
+  return judge.result();
+}
+
+// Each picture in memory is judged by the mean over itself and its mirror image.
+Evaluation evaluate_mirrored(const train::Model& model, data::BatchSource& batches) {
+  Judge judge;
+  while (std::optional<Batch> batch = batches.next()) {
+    stop_on_signal();
+    Batch mirrored;
+    const Tensor target = batch->target;
+    {
+      const CategoryScope scope(Category::input);
+      mirrored.input =
+          Tensor::from(std::vector<float>(batch->input.data<float>(),
+                                          batch->input.data<float>() + batch->input.numel()),
+                       batch->input.shape());
+    }
+    const Shape& shape = mirrored.input.shape();
+    data::mirror(mirrored.input.mut<float>(), shape[0], shape[1], shape[2], shape[3]);
+    const Tensor one = model.probabilities(std::move(*batch)),
+                 other = model.probabilities(std::move(mirrored));
+    const int64_t classes = one.size(1);
+    std::vector<float> row(static_cast<size_t>(classes));
+    for (int64_t i = 0; i < one.size(0); ++i) {
+      for (int64_t c = 0; c < classes; ++c)
+        row[static_cast<size_t>(c)] =
+            (one.data<float>()[i * classes + c] + other.data<float>()[i * classes + c]) / 2;
+      judge.add(row.data(), classes, target.data<int64_t>()[i]);
+    }
+  }
+  return judge.result();
+}
+
+void check_tta(const EvalArguments& arguments, const StoredRun& run) {
+  const DataTraits traits = data_traits(run.config);
+  const BatchSpec& spec = run.description.spec;
+  if (spec.kind != BatchSpec::Kind::images || spec.has_several_labels())
+    throw ConfigError("",
+                      fmt::format("--tta: expected none with the data {}, which are no pictures "
+                                  "of one class each",
+                                  run.config.data.name));
+  if (arguments.tta == "ten_crop" && !traits.of_picture_files)
+    throw ConfigError("",
+                      fmt::format("--tta: expected none or flip with the data {}, whose pictures "
+                                  "have the network's size; ten crops need larger ones",
+                                  run.config.data.name));
+}
+
+}  // namespace
+
+void eval_command(const EvalArguments& arguments) {
+  const StoredRun run = run_of(arguments);
+  const Config& config = run.config;
+  if (arguments.tta != "none") check_tta(arguments, run);
+  const Device device = set_up_computing_device(config.run, "evaluated");
+  catch_signals();
+  const Split split = arguments.split == "val" ? Split::validation : Split::test;
+  const std::string weights =
+      arguments.checkpoint.empty() ? weights_file(run, arguments.weights) : arguments.checkpoint;
+  try {
+    const auto network = stored_network(run, weights, device);
+    const auto batches = make_batches(config, split);
+    if (batches == nullptr)
+      throw ConfigError("", fmt::format("--split: expected test, since {} has no validation set",
+                                        config.data.name));
+    Evaluation result;
+    if (arguments.tta == "none") {
+      const auto found =
+          evaluate(*network, *batches, run.description.spec, [] { return signal_received() != 0; });
+      stop_on_signal();
+      result = *found;
+    } else {
+      const train::Model model(network, run.description);
+      const bool files = data_traits(config).of_picture_files;
+      result = files ? evaluate_files(model, config, split, views_named(arguments.tta))
+                     : evaluate_mirrored(model, *batches);
+    }
+    if (arguments.json) {
+      Json json = to_json(result);
+      json["weights"] = weights;
+      std::printf("%s\n", json.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
+      return;
+    }
+    std::string text = fmt::format("loss {:.4f}  accuracy {:.2f} %  samples {}", result.loss,
+                                   100 * result.accuracy, result.samples);
+    if (result.metric)
+      text += fmt::format("  {} {:.4f}", run.description.spec.metric, *result.metric);
+    std::printf("%s\n", text.c_str());
+  } catch (const OutOfMemory& e) {
+    throw Error(explain(e, config));
+  }
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/report.h"
+#include "apps/cli/signals.h"
+#include "apps/config/make_data.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "apps/config/stored_run.h"
+#include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+#include "data/image/picture.h"
+
+namespace frugal::apps {
+
+data::Views views_named(const std::string& name) {
+  return name == "flip"       ? data::Views::flip
+         : name == "ten_crop" ? data::Views::ten_crop
+                              : data::Views::centre;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using train::Answer;
+using train::Prediction;
+
+constexpr size_t kColumns = 80;
+
+void add_pictures_in(const std::string& folder, std::vector<std::string>& inputs) {
+  std::vector<std::string> found;
+  try {
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.is_regular_file() && data::has_picture_name(entry.path().string()))
+        found.push_back(entry.path().string());
+  } catch (const fs::filesystem_error& e) {
+    throw Error(fmt::format("[predict] cannot read the folder {}: {}", in_quotes(folder),
+                            e.code().message()));
+  }
+  FRUGAL_CHECK(!found.empty(),
+               "[predict] expected pictures (.jpg, .jpeg, .png, .webp, .bmp) in {}, got none",
+               in_quotes(folder));
+  std::sort(found.begin(), found.end());
+  inputs.insert(inputs.end(), found.begin(), found.end());
+}
+
+void add_lines_of(const std::string& path, std::vector<std::string>& inputs) {
+  const std::vector<uint8_t> bytes = data::read_file("predict", path);
+  std::string line;
+  const auto end_line = [&] {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) inputs.push_back(line);
+    line.clear();
+  };
+  for (const uint8_t byte : bytes) {
+    if (byte == '\n')
+      end_line();
+    else
+      line += static_cast<char>(byte);
+  }
+  end_line();
+}
+
+// Files and texts in the order of the arguments: a folder is its pictures, a file of a network that
+// reads text is its lines.
+std::vector<std::string> inputs_of(const std::vector<std::string>& arguments,
+                                   BatchSpec::Kind kind) {
+  std::vector<std::string> inputs;
+  for (const std::string& argument : arguments) {
+    if (kind == BatchSpec::Kind::images && is_folder(argument))
+      add_pictures_in(argument, inputs);
+    else if (kind == BatchSpec::Kind::sequences && data::is_file(argument))
+      add_lines_of(argument, inputs);
+    else
+      inputs.push_back(argument);
+  }
+  if (inputs.empty()) throw ConfigError("", "predict: expected inputs, got an empty file");
+  return inputs;
+}
+
+// Its end, which tells files apart.
+std::string shortened(const std::string& text, size_t most) {
+  const std::string shown = printable(text, 4096);
+  if (shown.size() <= most) return shown;
+  size_t at = shown.size() - (most - 3);
+  while (at < shown.size() && (static_cast<unsigned char>(shown[at]) & 0xC0) == 0x80) ++at;
+  return "..." + shown.substr(at);
+}
+
+std::string guess_text(const train::Guess& guess) {
+  return fmt::format("{:6.2f} %  {}", 100 * guess.probability,
+                     shortened(guess.name, kColumns - 14));
+}
+
+Json answer_json(const std::string& input, const Answer& answer) {
+  if (!answer.error.empty()) return {{"input", input}, {"error", answer.error}};
+  Json top = Json::array();
+  for (const auto& guess : answer.prediction)
+    top.push_back(
+        {{"class", guess.index}, {"name", guess.name}, {"probability", guess.probability}});
+  return {{"input", input}, {"top", top}};
+}
+
+// Prints answers as they come, and counts.
+class Printer {
+ public:
+  Printer(const PredictArguments& arguments, size_t count) : json_(arguments.json), count_(count) {}
+
+  void print(const std::string& input, const Answer& answer) {
+    ++done_;
+    if (!answer.error.empty()) {
+      ++failed_;
+      std::fflush(stdout);
+      // The message names the input.
+      std::fprintf(stderr, "error: %s\n", without_controls(answer.error).c_str());
+    }
+    if (json_) {
+      // A name that is not UTF-8 gets U+FFFD in place of what is not.
+      std::printf(
+          "%s\n",
+          answer_json(input, answer).dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
+      return;
+    }
+    if (!answer.error.empty()) return;
+    std::printf("%s\n", shortened(input, kColumns).c_str());
+    for (const auto& guess : answer.prediction) std::printf("  %s\n", guess_text(guess).c_str());
+  }
+
+  // Between two answers. Errors: Interrupted.
+  void look_at_signals() const {
+    if (signal_received() != 0)
+      throw Interrupted(signal_received(), fmt::format("behind {} of {} inputs", done_, count_));
+  }
+  void check_all_read() const {
+    FRUGAL_CHECK(failed_ == 0, "[predict] {} of {} inputs have no prediction; each is named above",
+                 failed_, count_);
+  }
+
+ private:
+  bool json_;
+  size_t count_, done_ = 0, failed_ = 0;
+};
+
+// Nodes of the run's own graph, by their numbers.
+void predict_nodes(const PredictArguments& arguments, StoredRun run, const train::Model& model) {
+  if (arguments.tta != "none")
+    throw ConfigError("", "--tta: expected none with a network that reads a graph");
+  resolve(run.config);
+  const auto batches = make_batches(run.config, Split::test);
+  const Tensor found = model.probabilities(*batches->next());
+  Printer printer(arguments, arguments.inputs.size());
+  for (const std::string& input : arguments.inputs) {
+    printer.look_at_signals();
+    int64_t node = -1;
+    const auto [end, problem] = std::from_chars(input.data(), input.data() + input.size(), node);
+    Answer answer;
+    if (problem != std::errc() || end != input.data() + input.size() || node < 0 ||
+        node >= found.size(0))
+      answer.error = fmt::format("[predict] expected the number of a node, 0 to {}, got {}",
+                                 found.size(0) - 1, in_quotes(input));
+    else
+      answer.prediction =
+          model.best_of(found.data<float>() + node * found.size(1), found.size(1), arguments.top);
+    printer.print(input, answer);
+  }
+  printer.check_all_read();
+}
+
+}  // namespace
+
+void predict_command(const PredictArguments& arguments) {
+  const StoredRun run = read_run(arguments.run, arguments.sets);
+  catch_signals();
+  const Device device = set_up_computing_device(run.config.run, "predicted");
+  try {
+    const train::Model model(stored_network(run, arguments.weights, device), run.description);
+    const BatchSpec::Kind kind = run.description.spec.kind;
+    if (kind == BatchSpec::Kind::graph) return predict_nodes(arguments, run, model);
+    if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
+      throw ConfigError("", "--tta: expected none with a network that reads text");
+    const std::vector<std::string> inputs = inputs_of(arguments.inputs, kind);
+    train::PredictOptions options;
+    options.top = arguments.top;
+    options.views = views_named(arguments.tta);
+    options.batch_size = arguments.batch_size;
+    options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    Printer printer(arguments, inputs.size());
+    model.predict_each(inputs, options, [&](int64_t index, const Answer& answer) {
+      printer.look_at_signals();
+      printer.print(inputs[static_cast<size_t>(index)], answer);
+      return true;
+    });
+    printer.check_all_read();
+  } catch (const OutOfMemory& e) {
+    throw Error(fmt::format("{}\nto need less, give a smaller --batch-size (now {})", e.what(),
+                            arguments.batch_size));
+  }
+}
+
+}  // namespace frugal::apps

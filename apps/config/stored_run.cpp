@@ -1,0 +1,199 @@
+#include "apps/config/stored_run.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_tokenizer.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "core/quoted.h"
+#include "data/formats/safetensors.h"
+#include "train/weights.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kInput = "input.json";
+constexpr const char* kClasses = "classes.json";
+constexpr int64_t kVersion = 1;  // of input.json
+constexpr int64_t kMost = int64_t{1} << 40;
+
+using Kind = BatchSpec::Kind;
+
+const char* name_of_kind(Kind kind) {
+  return kind == Kind::images ? "images" : kind == Kind::graph ? "graph" : "sequences";
+}
+
+Json input_json(const Config& config, const BatchSpec& spec) {
+  Json json = {{"version", kVersion},
+               {"kind", name_of_kind(spec.kind)},
+               {"sample", std::vector<int64_t>(spec.sample.begin(), spec.sample.end())},
+               {"classes", spec.classes},
+               {"metric", spec.metric}};
+  if (spec.kind == Kind::images) {
+    const train::PictureInput pictures = evaluated_pictures(config, spec);
+    if (pictures.view.height > 0)
+      json["pictures"] = {
+          {"resize", pictures.view.resize}, {"mean", pictures.mean}, {"std", pictures.std}};
+  }
+  if (spec.kind == Kind::sequences) {
+    json["vocabulary"] = spec.vocabulary;
+    json["target_of_each_token"] = spec.target_of_each_token;
+    const train::TextInput text = evaluated_texts(config);
+    json["text"] = {{"max_length", text.max_length}, {"pair", text.pair}};
+  }
+  return json;
+}
+
+int64_t whole(const Json& json, const char* key, int64_t least = 0) {
+  const Json& value = json.at(key);
+  FRUGAL_CHECK(value.is_number_integer() && value >= least && value <= kMost,
+               "expected a whole number of at least {} as \"{}\", got {}", least, key,
+               value.dump());
+  return value.get<int64_t>();
+}
+
+std::vector<double> numbers(const Json& json, const char* key) {
+  auto all = json.at(key).get<std::vector<double>>();
+  for (const double value : all)
+    FRUGAL_CHECK(std::isfinite(value), "expected finite numbers as \"{}\"", key);
+  return all;
+}
+
+// Errors: whatever does not fit; the caller names the file.
+train::ModelDescription description_from(const Json& json) {
+  FRUGAL_CHECK(whole(json, "version") == kVersion, "expected version {}, got {}", kVersion,
+               whole(json, "version"));
+  train::ModelDescription found;
+  BatchSpec& spec = found.spec;
+  const auto kind = json.at("kind").get<std::string>();
+  FRUGAL_CHECK(kind == "images" || kind == "graph" || kind == "sequences",
+               "expected images, sequences or graph as \"kind\", got {}", in_quotes(kind));
+  spec.kind = kind == "images" ? Kind::images : kind == "graph" ? Kind::graph : Kind::sequences;
+  const Json& sample = json.at("sample");
+  const size_t axes = spec.kind == Kind::images ? 3 : spec.kind == Kind::graph ? 2 : 1;
+  FRUGAL_CHECK(sample.is_array() && sample.size() == axes,
+               "expected {} numbers as \"sample\", got {}", axes, sample.dump());
+  for (const Json& extent : sample) spec.sample.push_back(whole({{"sample", extent}}, "sample", 1));
+  spec.classes = whole(json, "classes", 1);
+  spec.metric = json.at("metric").get<std::string>();
+  if (const auto pictures = json.find("pictures"); pictures != json.end()) {
+    found.pictures.view = {spec.sample[0], spec.sample[1], spec.sample[2],
+                           whole(*pictures, "resize")};
+    found.pictures.mean = numbers(*pictures, "mean");
+    found.pictures.std = numbers(*pictures, "std");
+  }
+  if (spec.kind == Kind::sequences) {
+    spec.vocabulary = whole(json, "vocabulary", 1);
+    spec.target_of_each_token = json.at("target_of_each_token").get<bool>();
+    found.text.max_length = whole(json.at("text"), "max_length", 1);
+    found.text.pair = json.at("text").at("pair").get<bool>();
+  }
+  return found;
+}
+
+// Reads one of the run's own JSON files.
+template <class Read>
+auto read_own(const std::string& path, const Read& read) {
+  const Json json = read_json(path);
+  try {
+    return read(json);
+  } catch (const std::exception& e) {
+    throw Error(fmt::format("[run] {} is damaged: {}", in_quotes(path), e.what()));
+  }
+}
+
+std::vector<std::string> names_from(const Json& json) {
+  return json.get<std::vector<std::string>>();
+}
+
+// As earlier versions need it: from the data.
+train::ModelDescription description_of(const Config& config) {
+  train::ModelDescription found;
+  found.spec = batch_spec(config);
+  found.pictures = evaluated_pictures(config, found.spec);
+  found.text = evaluated_texts(config);
+  found.text.tokenizer = tokenizer_of(config);
+  return found;
+}
+
+}  // namespace
+
+void write_input_files(RunFolder& folder, const Config& config, const BatchSpec& spec) {
+  folder.write(kInput, input_json(config, spec).dump(2) + "\n");
+  for (const auto& [name, content] : tokenizer_files(config)) folder.write(name, content);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+StoredRun read_run(const std::string& folder, const std::vector<std::string>& sets) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const auto has = [&](const char* name) {
+    return fs::is_regular_file(fs::path(folder) / name, ignored);
+  };
+  if (!has("config.json"))
+    throw ConfigError(
+        "", fmt::format("expected the folder of a run, which holds config.json; {} {}",
+                        in_quotes(folder), is_folder(folder) ? "has none" : "is no folder"));
+  StoredRun run;
+  run.folder = folder;
+  run.config = load_config(folder + "/config.json", sets);
+  RunConfig& place = run.config.run;
+  if (place.device == "cpu") {  // a run on CUDA may be used here
+    place.precision = "f32";
+    place.cuda_graphs = false;
+  }
+  if (has(kInput)) {
+    run.description = read_own(folder + "/" + kInput, description_from);
+    run.description.text.tokenizer = read_tokenizer(folder);
+  } else {
+    resolve(run.config);
+    run.description = description_of(run.config);
+  }
+  if (has(kClasses)) run.description.classes = read_own(folder + "/" + kClasses, names_from);
+  if (!run.config.model.num_classes) run.config.model.num_classes = run.description.spec.classes;
+  return run;
+}
+
+std::string weights_file(const StoredRun& run, const std::string& which) {
+  if (which != "best" && which != "last") return which;
+  const std::string folder = run.folder + "/checkpoint/";
+  std::vector<std::string> names = {"last.safetensors"};
+  if (run.config.optim.ema > 0) names.insert(names.begin(), "last_average.safetensors");
+  if (which == "best") names.insert(names.begin(), "best.safetensors");
+  std::error_code ignored;
+  for (const std::string& name : names)
+    if (std::filesystem::exists(folder + name, ignored)) return folder + name;
+  throw Error(
+      fmt::format("[run] expected weights in {}, got none: the run has written no "
+                  "checkpoint yet",
+                  in_quotes(folder)));
+}
+
+std::shared_ptr<Module> stored_network(const StoredRun& run, const std::string& weights,
+                                       Device device) {
+  const auto tensors = open_weights(weights_file(run, weights));
+  const auto network = make_model(run.config, run.description.spec, device);
+  load_weights(*network, tensors);
+  return network;
+}
+
+}  // namespace frugal::apps
+
+namespace frugal::train {
+
+Model load(const std::string& folder, const LoadRunOptions& options) {
+  std::vector<std::string> sets;
+  if (!options.device.empty()) sets.push_back("device=" + options.device);
+  const apps::StoredRun run = apps::read_run(folder, sets);
+  const Device device = apps::set_up_computing_device(run.config.run, "predicted");
+  return {apps::stored_network(run, options.weights, device), run.description};
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,119 @@
+// Model: a trained network with what turns pictures and texts into its batches.
+//
+//   auto model = frugal::train::load("runs/a");
+//   auto top = model.predict("cat.jpg");   // the likeliest classes first
+//   std::cout << top[0].name << ' ' << top[0].probability << '\n';
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/image/views.h"
+#include "data/text/tokenizer.h"
+#include "models/module.h"
+#include "train/batch_spec.h"
+
+namespace frugal::train {
+
+// How pictures become samples: as in the evaluations of the training run.
+struct PictureInput {
+  data::ViewOptions view;
+  std::vector<double> mean, std;  // of each channel, of values in [0, 1]; empty: values stay
+};
+
+// How texts become samples. A classifier of texts needs a data::WordPiece.
+struct TextInput {
+  std::shared_ptr<const data::Tokenizer> tokenizer = {};
+  int64_t max_length = 128;  // tokens; the rest of a text is cut off
+  bool pair = false;         // a text is two sentences with a tab between them
+};
+
+// What a network takes and what its outputs mean.
+struct ModelDescription {
+  BatchSpec spec;
+  PictureInput pictures = {};
+  TextInput text = {};
+  std::vector<std::string> classes = {};  // names in the order of the outputs; may be fewer or none
+};
+
+// One class. Without a name of its own it is named by its number.
+struct Guess {
+  int64_t index = 0;
+  std::string name;
+  double probability = 0;
+};
+using Prediction = std::vector<Guess>;  // the highest probability first
+
+struct PredictOptions {
+  int64_t top = 5;                          // guesses; fewer where there are fewer classes
+  data::Views views = data::Views::centre;  // of a picture; probabilities are averaged over them
+  int64_t batch_size = 64;                  // inputs of one forward pass
+  int threads = 2;                          // that decode picture files
+};
+
+// Of one input among several: a prediction, or why there is none.
+struct Answer {
+  Prediction prediction;
+  std::string error;
+};
+
+// Thread safety: none.
+class Model {
+ public:
+  // Errors: no network; pictures without sizes; means and deviations of another number of channels.
+  Model(std::shared_ptr<Module> network, ModelDescription description);
+
+  // A picture as a tensor: [H, W, C] f32 in [0, 1], of the network's size.
+  // Errors, all three: another shape or dtype; a network of other inputs.
+  Prediction predict(const Tensor& image, const PredictOptions& options = {}) const;
+  // A decoded picture of any size: it is resized and cut as in evaluations.
+  Prediction predict(const data::Picture& picture, const PredictOptions& options = {}) const;
+  // The path of a picture file, or a text where the network reads text. Errors also: those of the
+  // file; an empty text.
+  Prediction predict(const std::string& input, const PredictOptions& options = {}) const;
+
+  // Several inputs, in their order. `on_answer` gets each answer and ends the work by returning
+  // false. Files of the next batch are decoded while the network computes. An input that cannot be
+  // read is an answer with an error. Errors: a network of other inputs; views of a text.
+  void predict_each(
+      const std::vector<std::string>& inputs, const PredictOptions& options,
+      const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
+
+  // The probabilities of a batch as the network's data give it: [N, classes] f32 on the host. Of
+  // several labels each has its own probability; otherwise a row sums to 1.
+  Tensor probabilities(Batch batch) const;
+  // The best of one row of probabilities.
+  Prediction best_of(const float* probabilities, int64_t count, int64_t top) const;
+
+  Module& network() const { return *network_; }
+  const ModelDescription& description() const { return description_; }
+
+ private:
+  Tensor of_pixels(std::vector<float> pixels, int64_t count) const;
+  Tensor of_views(const std::vector<const float*>& views, size_t crops, data::Views how) const;
+  void check_pictures() const;
+  void check_texts() const;
+  void each_picture(const std::vector<std::string>& inputs, const PredictOptions& options,
+                    const std::function<bool(int64_t, const Answer&)>& on_answer) const;
+  void each_text(const std::vector<std::string>& inputs, const PredictOptions& options,
+                 const std::function<bool(int64_t, const Answer&)>& on_answer) const;
+  Prediction only_answer(const std::vector<const float*>& views,
+                         const PredictOptions& options) const;
+
+  std::shared_ptr<Module> network_;
+  ModelDescription description_;
+};
+
+struct LoadRunOptions {
+  std::string weights = "best";  // "best", "last", or a safetensors file
+  std::string device = "";       // "cpu" or "cuda"; empty: where the run was trained
+};
+
+// The network of a run of `frugal train`. The folder is enough: it holds the configuration, what
+// the network takes, names of classes, the tokenizer and the weights. "last" are the weights of the
+// run's last evaluation. Defined in the library Frugal::run, which reads configurations.
+// Errors: a folder that is no run; those of its files; a device that is not there.
+Model load(const std::string& folder, const LoadRunOptions& options = {});
+
+}  // namespace frugal::train
