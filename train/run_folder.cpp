@@ -38,7 +38,10 @@ bool is_leftover_of_run(const std::string& name) {
   return std::any_of(kNames.begin(), kNames.end(),
                      [&](const std::string& file) { return is_leftover(name, file); });
 }
+constexpr const char* kKept = "best_step_";
+constexpr const char* kWeights = ".safetensors";
 bool is_leftover_of_checkpoint(const std::string& name) {
+  if (name.starts_with(kKept) && !name.ends_with(kWeights)) return true;
   return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||
          is_leftover(name, "last_average.safetensors") || is_leftover(name, "best.safetensors");
 }
@@ -170,6 +173,7 @@ RunState RunFolder::load(Module& model, Optimizer& optimizer) {
   models::load_state_dict(model, weights, path);
   optimizer.load_state(slots);
   save_last(state, model);
+  remove_unkept(state);
   return state;
 }
 
@@ -186,6 +190,28 @@ void RunFolder::save(RunState& state, Module& model, const Optimizer& optimizer)
       path_ + "/checkpoint/state.safetensors", tensors,
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
   save_last(state, model);
+  remove_unkept(state);
+}
+
+std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }
+
+void RunFolder::save_kept(const RunState& state, Module& model, bool averaged) {
+  CategoryScope scope(Category::workspace);
+  data::write_safetensors(path_ + "/checkpoint/" + kept_name(state.step),
+                          models::state_views(model), metadata(state, averaged));
+}
+
+void RunFolder::remove_unkept(const RunState& state) const {
+  std::set<std::string> kept;
+  for (const EpochResult& result : state.kept) kept.insert(kept_name(result.step));
+  std::vector<fs::path> others;
+  for (const auto& entry : fs::directory_iterator(path_ + "/checkpoint")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kKept) && name.ends_with(kWeights) && !kept.contains(name))
+      others.push_back(entry.path());
+  }
+  std::error_code ignored;  // a file that stays takes room and does no harm
+  for (const fs::path& path : others) fs::remove(path, ignored);
 }
 
 void RunFolder::save_last(const RunState& state, Module& model) {

@@ -10,6 +10,7 @@
 //   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
 //   checkpoint/last_average.safetensors  with optim.ema: the averages of the weights
+//   checkpoint/best_step_N.safetensors  with train.keep_best: weights of the best evaluations
 //   checkpoint/best.safetensors    the weights with the best test accuracy, or their averages
 //
 // With optim.ema evaluations use the averages: `final` in summary.json is measured on
@@ -59,6 +60,11 @@ class RunFolder {
   RunState load(Module& model, Optimizer& optimizer);
   void save(RunState& state, Module& model, const Optimizer& optimizer);
   void save_best(const RunState& state, Module& model, bool averaged);
+  // The file of weights that are kept for step `step`, below checkpoint/.
+  static std::string kept_name(int64_t step);
+  // As save_best(), under the name of the state's step. save() and load() remove the files of steps
+  // that state.kept does not have: until then a run that is cut finds all it needs.
+  void save_kept(const RunState& state, Module& model, bool averaged);
   // While the averages are the model's weights.
   void save_average(const RunState& state, Module& model);
 
@@ -71,6 +77,7 @@ class RunFolder {
   void remove_leftovers() const;
   void sync_metrics();
   void save_last(const RunState& state, Module& model);
+  void remove_unkept(const RunState& state) const;
   std::string path_, description_;
   std::function<void(const std::string&)> check_;
   int lock_ = -1;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "data/formats/json_strict.h"
 
@@ -97,6 +98,44 @@ std::optional<EpochResult> result_from(const Json& json) {
   if (const auto found = json.find("validation"); found != json.end())
     result.validation = evaluation_from(*found);
   return result;
+}
+
+Json results_json(const std::vector<EpochResult>& results) {
+  Json all = Json::array();
+  for (const EpochResult& result : results) all.push_back(to_json(result));
+  return all;
+}
+
+std::vector<EpochResult> results_from(const Json& json) {
+  FRUGAL_CHECK(json.is_array(), "expected a list as \"kept\", got {}", json.dump());
+  std::vector<EpochResult> results;
+  for (const Json& entry : json) {
+    const auto result = result_from(entry);
+    FRUGAL_CHECK(result, "expected an evaluation in \"kept\", got null");
+    results.push_back(*result);
+  }
+  return results;
+}
+
+Json to_json(const EarlyStopState& state) {
+  return {{"best", state.best ? Json(*state.best) : Json(nullptr)}, {"waited", state.waited}};
+}
+
+EarlyStopState early_stop_from(const Json& json) {
+  EarlyStopState state;
+  if (!json.at("best").is_null()) state.best = number(json, "best");
+  state.waited = whole(json, "waited");
+  return state;
+}
+
+std::string ended_from(const Json& json, bool finished) {
+  const Json& value = json.at("ended");
+  const std::set<std::string> all = {"", "epochs", "steps", "patience", "early_stop"};
+  FRUGAL_CHECK(value.is_string() && all.contains(value.get<std::string>()) &&
+                   value.get<std::string>().empty() != finished,
+               "expected why training ended as \"ended\", or nothing before that, got {}",
+               value.dump());
+  return value.get<std::string>();
 }
 
 Json to_json(const StepMemory& memory) {
@@ -256,6 +295,8 @@ std::string text_of(const RunState& s) {
       {"epoch", to_json(s.epoch)},
       {"last", optional_json(s.last)},
       {"best", optional_json(s.best)},
+      {"kept", results_json(s.kept)},
+      {"early_stop", to_json(s.early_stop)},
       {"memory", to_json(s.memory)},
       {"adaptive", s.compression.adaptive ? to_json(*s.compression.adaptive) : Json(nullptr)},
       {"learned", to_json(s.compression.learned)},
@@ -263,7 +304,8 @@ std::string text_of(const RunState& s) {
       {"planner", s.compression.planner ? to_json(*s.compression.planner) : Json(nullptr)},
       {"offload", to_json(s.compression.offload)},
       {"metrics_bytes", s.metrics_bytes},
-      {"finished", s.finished}};
+      {"finished", s.finished},
+      {"ended", s.ended}};
   return json.dump();
 }
 
@@ -287,6 +329,11 @@ RunState run_state_from(const std::string& text) {
   s.epoch = totals_from(json.at("epoch"));
   s.last = result_from(json.at("last"));
   s.best = result_from(json.at("best"));
+  s.kept = results_from(json.at("kept"));
+  for (const EpochResult& result : s.kept)
+    FRUGAL_CHECK(result.step <= s.step, "expected weights of step {} at the most, got of step {}",
+                 s.step, result.step);
+  s.early_stop = early_stop_from(json.at("early_stop"));
   for (const auto* result : {&s.last, &s.best})
     FRUGAL_CHECK(!*result || (*result)->step <= s.step,
                  "expected an evaluation of step {} at the most, got one of step {}", s.step,
@@ -299,6 +346,7 @@ RunState run_state_from(const std::string& text) {
   s.compression.offload = offload_from(json.at("offload"));
   s.metrics_bytes = whole(json, "metrics_bytes");
   json.at("finished").get_to(s.finished);
+  s.ended = ended_from(json, s.finished);
   return s;
 }
 

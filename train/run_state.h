@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/batch_source.h"
 #include "train/compression.h"
@@ -34,19 +35,29 @@ struct EpochResult {
   std::optional<Evaluation> validation;  // of data that have nodes or samples for it
 };
 
+// How long an EarlyStop has waited (train/early_stop.h).
+struct EarlyStopState {
+  std::optional<double> best = {};  // the best measure so far; higher is better
+  int64_t waited = 0;               // evaluations since then
+};
+
 // Everything that later steps depend on, beside tensors: with it a run goes on to the same bits.
 struct RunState {
-  static constexpr int64_t kVersion = 3;  // of how it is written; raised when that changes
+  static constexpr int64_t kVersion = 4;  // of how it is written; raised when that changes
   int64_t step = 0;                       // optimizer steps done
   int64_t batches = 0;  // forward passes done: numbers the streams of stochastic rounding
   data::LoaderState loader;
   RngKey rng;  // of dropout
   Totals interval, epoch;
   std::optional<EpochResult> last, best;
+  std::vector<EpochResult> kept;  // whose weights are kept (keep_best above 1), the best first
+  EarlyStopState early_stop;
   StepMemory memory;
   Compression::State compression;
   int64_t metrics_bytes = 0;  // of metrics.jsonl that belong to this state
   bool finished = false;
+  // Why it finished: "epochs", "steps", "patience" or "early_stop"; empty: it has not.
+  std::string ended;
 };
 
 // As text, in JSON, that a checkpoint's metadata hold.

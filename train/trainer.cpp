@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "core/integers.h"
 #include "core/random_streams.h"
@@ -51,13 +52,20 @@ TrainerOptions completed(TrainerOptions options, Device device) {
 
 // The state of one step while it runs.
 struct Trainer::Step {
-  Step(int64_t batches, Optimizer& optimizer, double rate)
-      : lr(rate), parts(batches), weights(batches), in_backward(optimizer, rate) {}
+  Step(int64_t batches, Optimizer& optimizer, double rate, bool measured)
+      : lr(rate),
+        parts(batches),
+        weights(batches),
+        in_backward(optimizer, rate, measured ? &squares : nullptr),
+        measures_norms(measured) {}
   Clock::time_point begin = Clock::now();
   double lr;
   int64_t parts, samples = 0, units = 0;
   PartWeights weights;
+  UpdateInBackward::Squares squares;  // of gradients that in_backward dropped
   UpdateInBackward in_backward;
+  bool measures_norms;
+  LayerNorms layer_norms;
   Context context;
   StepOptions how;
   StepMemory memory;
@@ -82,6 +90,17 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
                       "not fit all of the network");
   if (options_.patience > 0 && options_.validation == nullptr)
     throw OptionError("train.patience", "expected 0 without a validation set");
+  if (options_.keep_best < 1)
+    throw OptionError("train.keep_best",
+                      fmt::format("expected at least 1, got {}", options_.keep_best));
+  if (options_.early_stop) {
+    if (options_.patience > 0)
+      throw OptionError("train.early_stop.patience",
+                        "expected 0 with train.patience, which ends training itself");
+    if (options_.test == nullptr)
+      throw OptionError("train.early_stop.patience", "expected 0 without a test set");
+    early_stop_.emplace(*options_.early_stop, options_.spec);
+  }
   if constexpr (kHasCuda)
     if (options_.cuda_graphs) {
       if (options_.in_backward || compression_.offload_stats() ||
@@ -91,7 +110,11 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
                           "train.gradient_accumulation");
       captured_ = std::make_shared<CapturedStep>(model_, compression_.policy());
     }
-  for (const auto& p : model_.parameters()) parameters_.push_back(*p.parameter);
+  for (const auto& p : model_.parameters()) {
+    parameters_.push_back(*p.parameter);
+    const size_t dot = p.name.rfind('.');
+    layers_.push_back(dot == std::string::npos ? p.name : p.name.substr(0, dot));
+  }
   const int64_t per_epoch = ceil_div(batches_.batches(), options_.gradient_accumulation);
   steps_ = options_.steps > 0 ? options_.steps : options_.epochs * per_epoch;
   epochs_ = ceil_div(steps_, per_epoch);
@@ -128,9 +151,11 @@ void Trainer::restore(int64_t per_epoch) {
   rng_.restore(state_.rng);
   thaw_if_due();
   compression_.restore(state_.compression);
+  if (early_stop_) early_stop_->restore(state_.early_stop);
   if (!options_.extend || !state_.finished || state_.step >= steps_) return;
   // Else run() would end the last epoch a second time.
   state_.finished = false;
+  state_.ended.clear();
   if (batches_.state().next_batch == batches_.batches()) next_epoch();
 }
 
@@ -178,7 +203,8 @@ bool Trainer::run() {
 
 void Trainer::step() {
   const int64_t left = batches_.batches() - batches_.state().next_batch;
-  Step step(std::min(options_.gradient_accumulation, left), optimizer_, schedule_->lr(state_.step));
+  Step step(std::min(options_.gradient_accumulation, left), optimizer_, schedule_->lr(state_.step),
+            measures_norms());
   start(step);
   compression_.begin_step(state_.step + 1);
   for (int64_t part = 0; part < step.parts; ++part) add_batch(step, part);
@@ -230,7 +256,7 @@ void Trainer::add_batch(Step& step, int64_t part) {
 BatchResult Trainer::pass(Batch batch, Step& step) {
   if constexpr (kHasCuda)
     if (captured_ != nullptr) {
-      if (compression_.is_usual()) {
+      if (compression_.is_usual() && !step.measures_norms) {
         const StepUpdate update{optimizer_, step.lr, true, options_.clip_norm};
         const CapturedResult result =
             captured_->run(std::move(batch), step.context, step.how,
@@ -249,12 +275,38 @@ void Trainer::update(Step& step) {
     optim::scale_grads(parameters_, factor);
     step.loss *= factor;
   }
+  if (step.measures_norms) step.layer_norms = layer_norms(step);
   if (!step.updated)
     step.norm = options_.in_backward     ? step.in_backward.norm()
                 : options_.clip_norm > 0 ? optim::clip_grad_norm(parameters_, options_.clip_norm)
                                          : optim::grad_norm(parameters_);
   check_finite(step.norm, "gradient norm");
   if (!step.updated) optimizer_.step(step.lr);
+}
+
+bool Trainer::measures_norms() const {
+  return options_.grad_norms > 0 && (state_.step + 1) % options_.grad_norms == 0;
+}
+
+// Layers in the order of their first parameters.
+LayerNorms Trainer::layer_norms(const Step& step) const {
+  LayerNorms norms;  // sums of squares until the end
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const GradAccumulator* const leaf = parameters_[i].accumulator().get();
+    double squares = 0;
+    if (const auto found = step.squares.find(leaf); found != step.squares.end())
+      squares = found->second;
+    else if (parameters_[i].has_grad())
+      squares = std::pow(optim::grad_norm({parameters_[i]}), 2);
+    else
+      continue;
+    const auto [place, added] = known.emplace(layers_[i], norms.size());
+    if (added) norms.emplace_back(layers_[i], 0);
+    norms[place->second].second += squares;
+  }
+  for (auto& [name, value] : norms) value = std::sqrt(value);
+  return norms;
 }
 
 void Trainer::finish(Step& step) {
@@ -267,6 +319,7 @@ void Trainer::finish(Step& step) {
   report.step = state_.step;
   report.lr = step.lr;
   report.gradient_norm = step.norm;
+  report.layer_norms = std::move(step.layer_norms);
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();
   report.accuracy = recent.accuracy();
@@ -282,7 +335,7 @@ void Trainer::check_finite(double value, const char* what) {
   Context context;
   context.rng = &rng_;
   const std::string where = find_nonfinite(model_, *batches_.next(), context);
-  throw Error(
+  throw NotFinite(
       fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
                   "is kept. Try a lower optim.lr (this step's rate is {}), optim.clip_norm, or a "
                   "longer warm-up",
@@ -291,6 +344,10 @@ void Trainer::check_finite(double value, const char* what) {
 }
 
 bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
+  if (early_stop_) {
+    const std::string& metric = options_.early_stop->metric;
+    return measure_of(a, metric, options_.spec) > measure_of(b, metric, options_.spec);
+  }
   if (options_.patience > 0) return a.validation->loss < b.validation->loss;
   return score_of(a, options_.spec) > score_of(b, options_.spec);
 }
@@ -309,10 +366,22 @@ bool Trainer::evaluate_epoch(EpochReport& report) {
   state_.last = {report.epoch, state_.step, state_.epoch.mean_loss(), state_.epoch.accuracy(),
                  *test,        validation};
   report.result = state_.last;
+  keep(*state_.last, average.has_value());
   if (state_.best && !is_better(*state_.last, *state_.best)) return true;
   state_.best = state_.last;
   if (options_.folder != nullptr) options_.folder->save_best(state_, model_, average.has_value());
   return true;
+}
+
+void Trainer::keep(const EpochResult& result, bool averaged) {
+  if (options_.keep_best == 1) return;
+  std::vector<EpochResult>& kept = state_.kept;
+  const auto place = std::find_if(
+      kept.begin(), kept.end(), [&](const EpochResult& other) { return is_better(result, other); });
+  if (place - kept.begin() >= options_.keep_best) return;
+  kept.insert(place, result);
+  if (static_cast<int64_t>(kept.size()) > options_.keep_best) kept.pop_back();
+  if (options_.folder != nullptr) options_.folder->save_kept(state_, model_, averaged);
 }
 
 bool Trainer::finish_epoch() {
@@ -328,9 +397,17 @@ bool Trainer::finish_epoch() {
   // Only at epochs with an evaluation, so that the evaluation judges the last weights.
   report.out_of_patience = report.result && options_.patience > 0 && state_.best &&
                            report.epoch - state_.best->epoch >= options_.patience;
+  if (report.result && early_stop_) {
+    report.stopped_early = early_stop_->add(*report.result);
+    state_.early_stop = early_stop_->state();
+  }
   if (options_.on_epoch && !options_.on_epoch(report)) stopped_ = true;
   state_.epoch = {};
-  state_.finished = report.last || report.out_of_patience;
+  state_.finished = report.last || report.out_of_patience || report.stopped_early;
+  state_.ended = report.last              ? (options_.steps > 0 ? "steps" : "epochs")
+                 : report.stopped_early   ? "early_stop"
+                 : report.out_of_patience ? "patience"
+                                          : "";
   if (!state_.finished) next_epoch();
   return true;
 }

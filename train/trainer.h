@@ -15,6 +15,7 @@
 #include "optim/schedule.h"
 #include "train/batch_spec.h"
 #include "train/compression.h"
+#include "train/early_stop.h"
 #include "train/run_folder.h"
 #include "train/run_state.h"
 #include "train/step_times.h"
@@ -24,12 +25,22 @@ namespace frugal::train {
 
 class CapturedStep;
 
+// A loss or a gradient that is not finite.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
+// The 2-norm of the gradient of each layer, by the layer's name: of its weight and its bias.
+using LayerNorms = std::vector<std::pair<std::string, double>>;
+
 // A step that has ended.
 struct StepReport {
   int64_t epoch = 0, step = 0;       // from 1
   double lr = 0, gradient_norm = 0;  // the norm before clipping
   double loss = 0, accuracy = 0;     // over the steps since the last one with `logs`
   bool logs = false;                 // the log_interval ends with this step
+  LayerNorms layer_norms = {};       // of gradients before clipping, at steps that measure them
 };
 
 // An epoch that has ended.
@@ -38,6 +49,7 @@ struct EpochReport {
   double train_loss = 0, train_accuracy = 0;
   std::optional<EpochResult> result = {};  // of an epoch that was evaluated
   bool last = false;
+  bool stopped_early = false;    // early_stop says so: training ends
   bool out_of_patience = false;  // so many epochs had no lower validation loss: training ends
 };
 
@@ -58,8 +70,13 @@ struct TrainerOptions {
   int64_t eval_interval = 1;        // epochs
   int64_t checkpoint_interval = 0;  // steps; 0: after each epoch only
   int64_t patience = 0;             // epochs without a lower validation loss; 0: no end by it
+  int64_t keep_best = 1;            // evaluations whose weights are kept, see RunFolder
+  int64_t grad_norms = 0;           // steps between norms of each layer's gradient; 0: never
   uint64_t seed = 0;                // of dropout and of rounding
   bool cuda_graphs = false;         // steps are recorded and replayed
+
+  // Ends training, and says which evaluation is the best one: by its metric.
+  std::optional<EarlyStopOptions> early_stop = {};
 
   // Both may be null, and must outlive the trainer. Without `test` nothing is evaluated.
   data::BatchSource* test = nullptr;
@@ -102,8 +119,8 @@ class Trainer {
 
   // Trains until the last step, or until a callback ends the run; then a checkpoint is written and
   // another trainer can go on from it. True: the run has come to its end.
-  // Errors: a loss or gradient that is not finite, naming the step and the first such tensor (the
-  // last checkpoint stays); OutOfMemory.
+  // Errors: NotFinite for a loss or gradient that is not finite, naming the step and the first such
+  // tensor (the last checkpoint stays); OutOfMemory.
   bool run();
 
   int64_t steps() const { return steps_; }    // of the whole run
@@ -128,6 +145,9 @@ class Trainer {
   bool finish_epoch();  // false: options_.stop said so during the evaluation
   bool evaluate_epoch(EpochReport& report);
   bool is_better(const EpochResult& a, const EpochResult& b) const;
+  void keep(const EpochResult& result, bool averaged);
+  bool measures_norms() const;  // in the step that runs
+  LayerNorms layer_norms(const Step& step) const;
   void checkpoint();
   void save_average();  // where the optimizer keeps averages
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
@@ -142,6 +162,8 @@ class Trainer {
   Compression compression_;
   std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
   std::vector<Variable> parameters_;
+  std::vector<std::string> layers_;  // of each parameter
+  std::optional<EarlyStop> early_stop_;
   Rng rng_;
   RunState state_;
   data::LoaderState last_batch_;  // where the last batch came from, and rng_ before it

@@ -338,8 +338,11 @@ double PartWeights::factor() const {
 
 LeafFn UpdateInBackward::leaf_done() {
   return [this](GradAccumulator& leaf) {
-    if (leaf.values().device().type != DeviceType::meta)
-      squares_ += ops::sum_of_squares(leaf.values());
+    if (leaf.values().device().type != DeviceType::meta) {
+      const double squares = ops::sum_of_squares(leaf.values());
+      squares_ += squares;
+      if (each_ != nullptr) (*each_)[&leaf] += squares;
+    }
     if (std::isfinite(squares_) && optimizer_.step_leaf(leaf, lr_)) leaf.set({});
   };
 }

@@ -1,5 +1,7 @@
 // One batch forward and backward, in the order that keeps memory low.
 #pragma once
+#include <map>
+
 #include "autograd/engine.h"
 #include "autograd/saved_tensor.h"
 #include "core/memory.h"
@@ -79,13 +81,17 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
 // finite.
 class UpdateInBackward {
  public:
-  UpdateInBackward(Optimizer& optimizer, double lr) : optimizer_(optimizer), lr_(lr) {}
+  // `squares`, where it is not null, gets the sum of squares of each gradient.
+  using Squares = std::map<const GradAccumulator*, double>;
+  UpdateInBackward(Optimizer& optimizer, double lr, Squares* squares = nullptr)
+      : optimizer_(optimizer), lr_(lr), each_(squares) {}
   LeafFn leaf_done();   // REQUIRES: this outlives the backward pass
   double norm() const;  // of the whole gradient
 
  private:
   Optimizer& optimizer_;
   double lr_, squares_ = 0;
+  Squares* each_;
 };
 
 // Targets that count: of samples, tokens or nodes, or each answer or value. `target` on the host.

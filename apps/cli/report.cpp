@@ -111,10 +111,20 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
                     {"tracking_share", speed.tracking_share}}},
                   {"steps", state.step},
                   {"epochs", last.epoch},
+                  {"ended", state.ended},
                   {"seed", config.run.seed},
                   {"config_sha256", config_sha256(config)},
                   {"version", kVersion}};
   if (config.optim.ema > 0) summary["final"]["weights"] = "last_average.safetensors";
+  if (!state.kept.empty()) {
+    summary["kept"] = Json::array();
+    for (const EpochResult& kept : state.kept)
+      summary["kept"].push_back({{"file", "checkpoint/" + RunFolder::kept_name(kept.step)},
+                                 {"epoch", kept.epoch},
+                                 {"step", kept.step},
+                                 {"test_loss", kept.test.loss},
+                                 {"test_accuracy", kept.test.accuracy}});
+  }
   if (last.test.metric) {
     const std::string name = "test_" + batch_spec(config).metric;
     summary["final"][name] = *last.test.metric;
@@ -217,6 +227,11 @@ std::string summary_table(const std::vector<std::string>& names,
     return value < 10 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
   });
   number("steps", "/steps", "{:.0f}", 1);
+  const Pointer ended("/ended");  // summaries of earlier versions have none
+  if (summaries[0].contains(ended))
+    add("ended by", [&](const Json& s) {
+      return s.contains(ended) ? s.at(ended).get<std::string>() : std::string("-");
+    });
   const auto tracks = [](const Json& s) {
     return s.contains("convergence") && !s["convergence"].is_null();
   };

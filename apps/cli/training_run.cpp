@@ -45,6 +45,11 @@ std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config
   return folder;
 }
 
+std::string stopping_metric(const Config& config, const BatchSpec& spec) {
+  const std::string& metric = config.train.stop_metric;
+  return metric == "metric" ? spec.metric : metric;
+}
+
 int64_t steps_of(const TrainConfig& config, int64_t per_epoch) {
   return config.steps > 0 ? config.steps : config.epochs * per_epoch;
 }
@@ -156,6 +161,11 @@ void TrainingRun::append(const char* type, int64_t step, const Json& values) {
 
 void TrainingRun::show(const StepReport& report) {
   if (progress_ != nullptr && progress_->live()) progress_->show(progress_line(report));
+  if (folder_ != nullptr && !report.layer_norms.empty()) {
+    Json norms = Json::object();
+    for (const auto& [layer, norm] : report.layer_norms) norms[layer] = norm;
+    append("grad_norms", report.step, {{"norms", norms}});
+  }
   if (!report.logs) return;
   if (folder_ != nullptr)
     folder_->append_metrics(Json({{"type", "step"},
@@ -216,6 +226,10 @@ void TrainingRun::show(const EpochReport& report) {
   if (folder_ != nullptr) folder_->append_metrics(line.dump());
   if (progress_ == nullptr) return;
   progress_->say(text);
+  if (report.stopped_early && !report.last)
+    progress_->say(fmt::format("stopped: {} evaluations without a better {} than epoch {}'s",
+                               config_.train.stop_patience, stopping_metric(config_, spec_),
+                               trainer_->state().best->epoch));
   if (report.out_of_patience && !report.last)
     progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
                                config_.train.patience, trainer_->state().best->epoch));

@@ -156,6 +156,12 @@ struct TrainConfig {
   int64_t checkpoint_interval = 0;
   int64_t eval_interval = 1;
   int64_t patience = 0;
+  int64_t keep_best = 1;
+  // train.early_stop
+  int64_t stop_patience = 0;
+  double stop_min_delta = 0;
+  std::string stop_metric = "loss";
+  int64_t grad_norms = 0;
   double label_smoothing = 0;
   int64_t gradient_accumulation = 1;
   bool checkpointing = false;

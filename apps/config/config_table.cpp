@@ -748,6 +748,14 @@ Section train() {
              "Stop after so many epochs without a lower validation loss, whose epoch is the best "
              "one; 0: never, and the best is that of the highest accuracy or other metric.",
              with_data(BatchSpec::Kind::graph)),
+       field(s, "keep_best", &C::keep_best, integer(1, 1000),
+             "Keep the weights of so many best evaluations, as checkpoint/best_step_N.safetensors; "
+             "1: only the best, as checkpoint/best.safetensors.",
+             every_run()),
+       field(
+           s, "grad_norms", &C::grad_norms, integer(0, kMany),
+           "Steps between lines of metrics.jsonl with the norm of each layer's gradient; 0: none.",
+           every_run()),
        field(s, "label_smoothing", &C::label_smoothing, below(0, 1),
              "Weight of the uniform distribution in the target.", every_run()),
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
@@ -773,6 +781,25 @@ Section train() {
              "freeze: batch norms of frozen layers use their running statistics and leave them; "
              "false: they use the batch's.",
              {"train.freeze", {"train.freeze"}, freezes})}};
+}
+
+Section early_stop() {
+  constexpr auto s = &Config::train;
+  using C = TrainConfig;
+  const Reader stopping = {"train.early_stop.patience",
+                           {"train.early_stop.patience"},
+                           [](const Config& c) { return c.train.stop_patience > 0; }};
+  return {"train.early_stop",
+          "Ends training when evaluations get no better: on the validation set where there is one, "
+          "else on the test set.",
+          {field(s, "patience", &C::stop_patience, integer(0, 1'000'000),
+                 "Stop after so many evaluations in a row without a better one; 0: never. The best "
+                 "weights are then those of the best metric.",
+                 every_run()),
+           field(s, "min_delta", &C::stop_min_delta, number(0, 1e9),
+                 "An evaluation is better if its metric is better by more than this.", stopping),
+           field(s, "metric", &C::stop_metric, choice({"loss", "accuracy", "metric"}),
+                 "What gets better; metric: the data's own, such as f1 or perplexity.", stopping)}};
 }
 
 Section run() {
@@ -813,9 +840,9 @@ Section run() {
 }  // namespace
 
 const std::vector<Section>& config_sections() {
-  static const std::vector<Section> sections = {model(),       data(),     optim(), schedule(),
-                                                compression(), gact(),     actnn(), acgc(),
-                                                budget(),      advanced(), train(), run()};
+  static const std::vector<Section> sections = {
+      model(), data(),   optim(),    schedule(), compression(), gact(), actnn(),
+      acgc(),  budget(), advanced(), train(),    early_stop(),  run()};
   return sections;
 }
 

@@ -136,6 +136,11 @@ TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> pl
   options.checkpoint_interval = config.train.checkpoint_interval;
   options.patience = config.train.patience;
   options.freeze_epochs = config.train.freeze_epochs;
+  if (config.train.stop_patience > 0)
+    options.early_stop = EarlyStopOptions{config.train.stop_patience, config.train.stop_min_delta,
+                                          config.train.stop_metric};
+  options.keep_best = config.train.keep_best;
+  options.grad_norms = config.train.grad_norms;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.cuda_graphs = config.run.cuda_graphs;
   options.spec = batch_spec(config);

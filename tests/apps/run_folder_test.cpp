@@ -134,14 +134,14 @@ TEST_CASE("what a killed process left of a file is removed, what others put ther
   TrainingRun(config, options).run();
   const std::string random = ".0123456789abcdef.tmp";
   for (const char* name : {"/checkpoint/state.safetensors", "/checkpoint/best.safetensors",
-                           "/summary.json", "/config.json"})
+                           "/summary.json", "/config.json", "/input.json"})
     write_file(options.out + name + random, "half of a file");
   write_file(folder / "secret", "mine");
   fs::create_symlink(folder / "secret", options.out + "/checkpoint/state.safetensors.tmp");
   write_file(options.out + "/checkpoint/notes.tmp", "mine");
   TrainingRun(config, options).run();
-  CHECK(names_in(options.out) ==
-        std::set<std::string>{"checkpoint", "config.json", "metrics.jsonl", "summary.json"});
+  CHECK(names_in(options.out) == std::set<std::string>{"checkpoint", "config.json", "input.json",
+                                                       "metrics.jsonl", "summary.json"});
   CHECK(names_in(options.out + "/checkpoint") ==
         std::set<std::string>{"best.safetensors", "last.safetensors", "notes.tmp",
                               "state.safetensors"});
@@ -236,9 +236,9 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
   const auto without = [](const char* key) { return [=](Json& run) { run.erase(key); }; };
   refuse(
       {{"level", "L1"}, {"advanced", {{"min_elements", 96}}}},
-      {{"version 3, got one of version 1", without("version")},
-       {"version of frugal that wrote it", set("/version", 4)},
-       {"version of frugal that wrote it", set("/version", 2)},
+      {{"version 4, got one of version 1", without("version")},
+       {"version of frugal that wrote it", set("/version", 5)},
+       {"version of frugal that wrote it", set("/version", 3)},
        {"\"step\"", set("/step", -1)},
        {"\"step\"", set("/step", large)},
        {"\"step\"", set("/step", 1.5)},
@@ -259,6 +259,11 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
        {"\"samples\"", set("/interval/samples", -1)},
        {"\"peak\"", set("/memory/peak", -1)},
        {"\"at_peak\"", set("/memory/at_peak", {1, 2})},
+       {"\"kept\"", set("/kept", 3)},
+       {"in \"kept\"", set("/kept", {nullptr})},
+       {"\"waited\"", set("/early_stop/waited", -1)},
+       {"\"ended\"", set("/ended", "rain")},
+       {"\"ended\"", set("/finished", true)},
        {"\"metrics_bytes\"", set("/metrics_bytes", -1)},
        {"\"written\"", set("/offload/written", -1)},
        {"no numbers of a policy that learns",

@@ -164,6 +164,8 @@ const std::map<std::string, Row>& rows() {
       {"compression.advanced.offload_window", {9, with(L0, "compression.offload=d"), L1}},
       {"compression.advanced.track_samples", {9, {"compression.guard=0.1"}, L2}},
       {"train.patience", {9, gcn, images}},
+      {"train.early_stop.min_delta", {0.1, {"train.early_stop.patience=3"}, images}},
+      {"train.early_stop.metric", {"accuracy", {"train.early_stop.patience=3"}, images}},
       {"train.checkpointing", {true, images, mlp}},
       {"train.checkpointed_blocks", {2, {"train.checkpointing=true"}, L1}},
       {"train.freeze_epochs", {2, {R"(train.freeze=["fc1."])"}, images}},
