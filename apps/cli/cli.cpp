@@ -139,6 +139,36 @@ void add_plan(CLI::App& app) {
   sub->callback([] { plan_command(a); });
 }
 
+void add_lr_find(CLI::App& app) {
+  static LrFindArguments a;
+  CLI::App* sub = command(app, "lr-find", "Suggest a learning rate: train at rising rates");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sub->add_option("--from", a.from, "The first step's rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  sub->add_option("--to", a.to, "The last step's rate")
+      ->check(CLI::Range(1e-30, 1e6))
+      ->capture_default_str();
+  sub->add_option("--steps", a.steps, "How many steps")
+      ->check(CLI::Range(10, 100000))
+      ->capture_default_str();
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print JSON, with each step's rate and loss");
+  sub->callback([] { lr_find_command(a); });
+}
+
+void add_curve(CLI::App& app) {
+  static CurveArguments a;
+  CLI::App* sub = command(app, "curve", "Draw the loss or accuracy of runs over their steps");
+  sub->add_option("RUN", a.folders, "Folders given to train --out")->required()->check(check_named);
+  sub->add_option("--of", a.of, "loss, accuracy, lr or grad_norm")
+      ->check(CLI::IsMember({"loss", "accuracy", "lr", "grad_norm"}))
+      ->capture_default_str();
+  sub->add_option("--svg", a.svg, "Also write an SVG file")->type_name("FILE")->check(check_named);
+  sub->add_flag("--json", a.json, "Print the points as JSON");
+  sub->callback([] { curve_command(a); });
+}
+
 void add_files(CLI::App& app) {
   static std::string file;
   static std::vector<std::string> folders;
@@ -303,6 +333,8 @@ int run_cli(int argc, char** argv) {
     add_predict(all);
     add_grad(all);
     add_plan(all);
+    add_lr_find(all);
+    add_curve(all);
     add_generate(all);
     add_export(all);
     add_files(all);

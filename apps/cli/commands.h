@@ -67,6 +67,24 @@ struct GenerateArguments {
 };
 void generate_command(const GenerateArguments& arguments);
 
+// The learning-rate range test: a curve of the loss over rising rates, and a rate. Writes nothing.
+struct LrFindArguments {
+  std::string config;
+  std::vector<std::string> sets;
+  double from = 1e-6, to = 10;
+  int64_t steps = 100;
+  bool json = false;
+};
+void lr_find_command(const LrFindArguments& arguments);
+
+// The loss, or another measure, of runs over their steps.
+struct CurveArguments {
+  std::vector<std::string> folders;
+  std::string of = "loss", svg;  // svg: a file to write
+  bool json = false;
+};
+void curve_command(const CurveArguments& arguments);
+
 // A network for other programs: its weights (safetensors), or all of its evaluation (ONNX).
 struct ExportArguments {
   std::string source;            // the folder of a run, or a configuration

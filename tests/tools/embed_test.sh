@@ -10,11 +10,17 @@ trap 'rm -rf "$work"' EXIT
 "$cmake" --install "$build" --prefix "$work/prefix" >"$work/install.log" || { tail -n 20 "$work/install.log"; exit 1; }
 [ -x "$work/prefix/bin/frugal" ] || { echo "bin/frugal was not installed"; exit 1; }
 "$work/prefix/bin/frugal" --help >/dev/null
+# A run for the example that predicts.
+echo '{"model": {"name": "mlp", "hidden": [8]}, "data": {"name": "random", "shape": [6, 6, 1], "classes": 3,
+       "train_samples": 256, "test_samples": 64}, "train": {"steps": 2}}' >"$work/config.json"
+"$work/prefix/bin/frugal" train "$work/config.json" --out "$work/run" >/dev/null 2>&1 || { echo "no run was made"; exit 1; }
 for example; do
   name=$(basename "$example")
   "$cmake" -S "$example" -B "$work/$name" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_COMPILER=$compiler" \
     "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
   "$cmake" --build "$work/$name" >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
   echo "== $name"
-  "$work/$name/$name"
+  arguments=()
+  [ "$name" != predict ] || arguments=("$work/run")
+  "$work/$name/$name" "${arguments[@]}"
 done

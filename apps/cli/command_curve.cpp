@@ -1,0 +1,91 @@
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/plot.h"
+#include "apps/cli/report.h"
+#include "core/quoted.h"
+#include "data/formats/atomic_file.h"
+#include "data/formats/file_bytes.h"
+#include "data/formats/json_strict.h"
+
+namespace frugal::apps {
+namespace {
+
+// The measurements of a run in their order. The last line of a run at work may not be whole.
+std::vector<Json> metrics_of(const std::string& folder) {
+  const std::string path = folder + "/metrics.jsonl";
+  const std::vector<uint8_t> bytes = data::read_file("curve", path);
+  const std::string text(bytes.begin(), bytes.end());
+  std::vector<Json> lines;
+  int64_t number = 0;
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    ++number;
+    try {
+      lines.push_back(data::parse_json<Json>(std::string_view(text).substr(begin, end - begin)));
+    } catch (const data::JsonError& e) {
+      throw Error(fmt::format("[curve] {}, line {}: {}", in_quotes(path), number, e.what()));
+    }
+  }
+  return lines;
+}
+
+// The values at `pointer` of the lines of a type, over the steps.
+Curve curve_of(const std::vector<Json>& lines, const std::string& name, const std::string& type,
+               const std::string& pointer) {
+  Curve curve;
+  curve.name = name;
+  const Json::json_pointer at(pointer);
+  for (const Json& line : lines) {
+    if (!line.is_object() || line.value("type", Json()) != type || !line.contains("step") ||
+        !line["step"].is_number() || !line.contains(at) || !line.at(at).is_number())
+      continue;
+    const auto value = line.at(at).get<double>();
+    if (std::isfinite(value)) curve.points.emplace_back(line["step"].get<double>(), value);
+  }
+  return curve;
+}
+
+// The curves of one run. `only`: the one that runs are compared by.
+std::vector<Curve> curves_of(const std::vector<Json>& lines, const std::string& what, bool only) {
+  if (what == "lr" || what == "grad_norm") return {curve_of(lines, "train", "step", "/" + what)};
+  std::vector<Curve> all = {curve_of(lines, "test", "epoch", "/test_" + what),
+                            curve_of(lines, "validation", "epoch", "/validation/" + what),
+                            curve_of(lines, "train", "step", "/" + what)};
+  std::erase_if(all, [](const Curve& curve) { return curve.points.empty(); });
+  if (only && all.size() > 1) all.resize(1);
+  return all;
+}
+
+}  // namespace
+
+void curve_command(const CurveArguments& arguments) {
+  std::vector<Curve> curves;
+  Json document = Json::object();
+  for (const std::string& folder : arguments.folders) {
+    FRUGAL_CHECK(data::is_file(folder + "/metrics.jsonl"),
+                 "[curve] expected the folder of a run, which holds metrics.jsonl; {} has none",
+                 in_quotes(folder));
+    const std::vector<Json> lines = metrics_of(folder);
+    const bool several = arguments.folders.size() > 1;
+    for (Curve& curve : curves_of(lines, arguments.of, several)) {
+      document[folder][curve.name] = curve.points;
+      if (several) curve.name = fmt::format("{}: {}", curve.name, folder);
+      curves.push_back(std::move(curve));
+    }
+  }
+  PlotOptions options;
+  options.x = "step";
+  options.y = arguments.of;
+  const std::string text = plot(curves, options);
+  FRUGAL_CHECK(!text.empty(), "[curve] the runs have measured no {} yet", arguments.of);
+  if (!arguments.svg.empty()) data::atomic_write(arguments.svg, svg_plot(curves, options));
+  if (arguments.json)
+    std::printf("%s\n", document.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
+  else
+    std::printf("%s", text.c_str());
+}
+
+}  // namespace frugal::apps

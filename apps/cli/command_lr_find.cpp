@@ -1,0 +1,88 @@
+#include <cmath>
+#include <cstdio>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/plot.h"
+#include "apps/cli/report.h"
+#include "apps/cli/signals.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "apps/config/train_options.h"
+#include "train/rate_range.h"
+
+namespace frugal::apps {
+namespace {
+
+Json to_json(const RateRange& found) {
+  Json points = Json::array();
+  for (const auto& point : found.points)
+    points.push_back({{"lr", point.rate}, {"loss", point.loss}, {"smoothed", point.smoothed}});
+  return {{"suggested", found.suggested ? Json(*found.suggested) : Json(nullptr)},
+          {"lowest_at", found.lowest_at ? Json(*found.lowest_at) : Json(nullptr)},
+          {"diverged", found.diverged},
+          {"points", points}};
+}
+
+std::string curve_of(const RateRange& found) {
+  Curve curve;
+  curve.name = "loss";
+  PlotOptions options;
+  options.log_x = true;
+  options.x = "learning rate";
+  options.y = "loss, smoothed";
+  options.most = 1.5 * found.points.front().smoothed;  // where it diverges, the rest is small
+  for (const auto& point : found.points) curve.points.emplace_back(point.rate, point.smoothed);
+  return plot({curve}, options);
+}
+
+std::string verdict(const RateRange& found) {
+  if (!found.suggested)
+    return "no rate is suggested: the loss never fell. Try a lower --from, or more --steps\n";
+  std::string text = fmt::format("optim.lr {:.2g}: a tenth of {:.2g}, where the loss is lowest\n",
+                                 *found.suggested, *found.lowest_at);
+  if (!found.diverged && *found.lowest_at >= 0.9 * found.points.back().rate)
+    text += "The loss still fell at the highest rate; a higher --to may suggest a higher one.\n";
+  return text;
+}
+
+}  // namespace
+
+void lr_find_command(const LrFindArguments& arguments) {
+  if (!(arguments.to > arguments.from))
+    throw ConfigError("", fmt::format("--to: expected a rate above --from, {}, got {}",
+                                      arguments.from, arguments.to));
+  Config config = load_config(arguments.config, arguments.sets);
+  resolve(config);
+  const Device device = set_up_computing_device(config.run, "trained");
+  const auto planner = make_planner(config);
+  const auto batches = make_batches(config, Split::train);
+  catch_signals();
+  try {
+    const auto model = make_model(config, batch_spec(config), device);
+    const auto optimizer = make_optimizer(config, *model);
+    TrainerOptions options = trainer_options(config, planner);
+    options.stop = [] { return signal_received() != 0; };
+    RateRangeOptions range;
+    range.first = arguments.from;
+    range.last = arguments.to;
+    range.steps = arguments.steps;
+    const RateRange found = find_rate(*model, *optimizer, *batches, options, range);
+    if (found.interrupted)
+      throw Interrupted(signal_received(),
+                        fmt::format("at step {} of {}", found.points.size(), range.steps));
+    FRUGAL_CHECK(!found.points.empty(),
+                 "[lr-find] the loss is not finite at the first rate, {}; try a lower --from",
+                 range.first);
+    if (arguments.json)
+      std::printf("%s\n", to_json(found).dump(2).c_str());
+    else
+      std::printf("%s%s", curve_of(found).c_str(), verdict(found).c_str());
+  } catch (const OutOfMemory& e) {
+    throw Error(explain(e, config));
+  }
+}
+
+}  // namespace frugal::apps

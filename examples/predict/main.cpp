@@ -1,0 +1,33 @@
+// Predicts with the network of a run of `frugal train`.
+// usage: predict RUN [PICTURE...]   without pictures, a grey one stands in.
+#include <frugal/frugal.h>
+
+#include <cstdio>
+
+using namespace frugal;
+
+void print(const std::string& name, const train::Prediction& top) {
+  std::printf("%s\n", name.c_str());
+  for (const train::Guess& guess : top)
+    std::printf("  %5.1f %%  %s\n", 100 * guess.probability, guess.name.c_str());
+}
+
+int main(int argc, char** argv) {
+  limit_spinning(argv);
+  if (argc < 2) {
+    std::printf("usage: predict RUN [PICTURE...]\n");
+    return 2;
+  }
+  const std::string run = argv[1];
+  const train::Model model = train::load(run);
+  for (int i = 2; i < argc; ++i) {
+    const std::string picture = argv[i];
+    auto top = model.predict(picture);
+    print(picture, top);
+  }
+  if (argc == 2) {
+    const Tensor grey = Tensor::full(model.description().spec.sample, 0.5);  // [H, W, C] in [0, 1]
+    print("a grey picture", model.predict(grey, {.top = 3}));
+  }
+  return 0;
+}
