@@ -59,7 +59,7 @@ void judge(RateRange& found, const RateRangeOptions& range) {
                        [](const auto& a, const auto& b) { return a.smoothed < b.smoothed; });
   if (lowest == found.points.begin()) return;
   found.lowest_at = lowest->rate;
-  found.suggested = lowest->rate / 10;
+  found.suggested = lowest->rate / 3;  // docs/guide/using.md has the measurements
 }
 
 }  // namespace

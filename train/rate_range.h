@@ -22,7 +22,7 @@ struct RateRange {
   bool diverged = false;            // the loss rose to `divergence`, or was not finite
   bool interrupted = false;         // by TrainerOptions::stop
   std::optional<double> lowest_at;  // the rate with the lowest smoothed loss
-  std::optional<double> suggested;  // a tenth of it; nothing: the loss never fell
+  std::optional<double> suggested;  // a third of it; nothing: the loss never fell
 };
 
 // Trains as `options` say, but without evaluations, checkpoints and ends of their own, with rates

@@ -41,7 +41,7 @@ std::string curve_of(const RateRange& found) {
 std::string verdict(const RateRange& found) {
   if (!found.suggested)
     return "no rate is suggested: the loss never fell. Try a lower --from, or more --steps\n";
-  std::string text = fmt::format("optim.lr {:.2g}: a tenth of {:.2g}, where the loss is lowest\n",
+  std::string text = fmt::format("optim.lr {:.2g}: a third of {:.2g}, where the loss is lowest\n",
                                  *found.suggested, *found.lowest_at);
   if (!found.diverged && *found.lowest_at >= 0.9 * found.points.back().rate)
     text += "The loss still fell at the highest rate; a higher --to may suggest a higher one.\n";

@@ -22,13 +22,28 @@ constexpr int64_t kMost = int64_t{1} << 40;
 
 using Kind = BatchSpec::Kind;
 
-const char* name_of_kind(Kind kind) {
-  return kind == Kind::images ? "images" : kind == Kind::graph ? "graph" : "sequences";
+// Its name in input.json, and how many axes a sample has.
+std::pair<std::string, size_t> name_and_axes(Kind kind) {
+  switch (kind) {
+    case Kind::images:
+      return {"images", 3};
+    case Kind::sequences:
+      return {"sequences", 1};
+    case Kind::graph:
+      return {"graph", 2};
+  }
+  return {};
+}
+
+Kind kind_named(const std::string& name) {
+  for (const Kind kind : {Kind::images, Kind::sequences, Kind::graph})
+    if (name == name_and_axes(kind).first) return kind;
+  throw Error(fmt::format("expected a kind of data as \"kind\", got {}", in_quotes(name)));
 }
 
 Json input_json(const Config& config, const BatchSpec& spec) {
   Json json = {{"version", kVersion},
-               {"kind", name_of_kind(spec.kind)},
+               {"kind", name_and_axes(spec.kind).first},
                {"sample", std::vector<int64_t>(spec.sample.begin(), spec.sample.end())},
                {"classes", spec.classes},
                {"metric", spec.metric}};
@@ -68,12 +83,9 @@ train::ModelDescription description_from(const Json& json) {
                whole(json, "version"));
   train::ModelDescription found;
   BatchSpec& spec = found.spec;
-  const auto kind = json.at("kind").get<std::string>();
-  FRUGAL_CHECK(kind == "images" || kind == "graph" || kind == "sequences",
-               "expected images, sequences or graph as \"kind\", got {}", in_quotes(kind));
-  spec.kind = kind == "images" ? Kind::images : kind == "graph" ? Kind::graph : Kind::sequences;
+  spec.kind = kind_named(json.at("kind").get<std::string>());
   const Json& sample = json.at("sample");
-  const size_t axes = spec.kind == Kind::images ? 3 : spec.kind == Kind::graph ? 2 : 1;
+  const size_t axes = name_and_axes(spec.kind).second;
   FRUGAL_CHECK(sample.is_array() && sample.size() == axes,
                "expected {} numbers as \"sample\", got {}", axes, sample.dump());
   for (const Json& extent : sample) spec.sample.push_back(whole({{"sample", extent}}, "sample", 1));
@@ -192,7 +204,11 @@ Model load(const std::string& folder, const LoadRunOptions& options) {
   std::vector<std::string> sets;
   if (!options.device.empty()) sets.push_back("device=" + options.device);
   const apps::StoredRun run = apps::read_run(folder, sets);
-  const Device device = apps::set_up_computing_device(run.config.run, "predicted");
+  // The program's own threads and limit stay as they are.
+  apps::RunConfig place = run.config.run;
+  place.threads = 0;
+  if (place.device == "cpu") place.memory_limit = allocator(kCpu).report().limit;
+  const Device device = apps::set_up_computing_device(place, "predicted");
   return {apps::stored_network(run, options.weights, device), run.description};
 }
 

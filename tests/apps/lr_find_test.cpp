@@ -66,7 +66,7 @@ TEST_CASE(
     for (const Json& point : found["points"])
       if (point["smoothed"].get<double>() < lowest)
         lowest = point["smoothed"].get<double>(), at = point["lr"].get<double>();
-    CHECK(suggested == doctest::Approx(at / 10));
+    CHECK(suggested == doctest::Approx(at / 3));
     CHECK(entries(folder / "") == before);
   }
   const Ran drawn = frugal("lr-find " + folder / "images.json" + " --steps 40 --to 100");

@@ -100,7 +100,7 @@ TEST_CASE("the range test finds where the loss is lowest, and ends where it dive
   CHECK(found.diverged);
   CHECK(found.points.size() < 90);
   REQUIRE(found.suggested);
-  CHECK(*found.suggested == doctest::Approx(*found.lowest_at / 10));
+  CHECK(*found.suggested == doctest::Approx(*found.lowest_at / 3));
   CHECK(*found.lowest_at > 1e-3);
   CHECK(*found.lowest_at < 10);
   Net other;
