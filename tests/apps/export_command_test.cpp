@@ -111,7 +111,7 @@ TEST_CASE("every network of the zoo has a form in ONNX") {
     Config config = load_config(folder / "c.json");
     resolve(config);
     const BatchSpec spec = batch_spec(config);
-    const auto model = make_model(config, spec, kMeta);
+    const auto network = make_model(config, spec, kMeta);
     const exports::OnnxInputs real = export_inputs(spec);
     const exports::OnnxInputs inputs{real.sizes, [&](const std::vector<int64_t>& sizes) {
                                        NamedTensors all = real.make(sizes);
@@ -120,14 +120,14 @@ TEST_CASE("every network of the zoo has a form in ONNX") {
                                              Tensor::empty(tensor.shape(), tensor.dtype(), kMeta);
                                        return all;
                                      }};
-    const exports::OnnxGraph graph = exports::to_onnx(*model, inputs);
+    const exports::OnnxGraph graph = exports::to_onnx(*network, inputs);
     CHECK(graph.nodes.size() > 3);
     CHECK(graph.outputs.at(0).shape.back().size == *config.model.num_classes);
     // All weights are there, but for those of which only others were made.
     std::set<std::string> written;
     for (const auto& [initializer, tensor] : graph.initializers) written.insert(initializer);
     int64_t missing = 0;
-    for (const Module::NamedParameter& p : model->parameters())
+    for (const Module::NamedParameter& p : network->parameters())
       missing += !written.contains(p.name);
     const bool makes_others = name.starts_with("vit") || name.starts_with("swin");
     CHECK((missing == 0 || (makes_others && missing < 30)));
