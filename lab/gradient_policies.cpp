@@ -14,7 +14,7 @@
 #include "lab/commands.h"
 #include "lab/gradient_bench.h"
 #include "lab/gradient_report.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 #include "train/sensitivity.h"
 
 namespace frugal::lab {

@@ -18,7 +18,7 @@
 
 #include "compress/offload/payload_store.h"
 #include "train/convergence.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 #include "train/policy_parts.h"
 #include "train/sensitivity.h"
 

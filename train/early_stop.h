@@ -4,7 +4,7 @@
 #include <string>
 
 #include "train/batch_spec.h"
-#include "train/run_state.h"
+#include "train/run/run_state.h"
 
 namespace frugal::train {
 

@@ -6,7 +6,7 @@
 #include "data/batch_source.h"
 #include "models/module.h"
 #include "train/batch_spec.h"
-#include "train/run_state.h"
+#include "train/run/run_state.h"
 
 namespace frugal::train {
 

@@ -16,8 +16,8 @@
 #include "train/batch_spec.h"
 #include "train/compression.h"
 #include "train/early_stop.h"
-#include "train/run_folder.h"
-#include "train/run_state.h"
+#include "train/run/run_folder.h"
+#include "train/run/run_state.h"
 #include "train/step_times.h"
 #include "train/training_step.h"
 

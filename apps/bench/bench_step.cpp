@@ -26,7 +26,7 @@
 #include "train/captured_step.h"
 #include "train/compression.h"
 #include "train/place_batch.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
 #include "train/training_step.h"

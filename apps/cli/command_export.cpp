@@ -14,8 +14,8 @@
 #include "export/recording.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
-#include "train/bytes.h"
-#include "train/weights.h"
+#include "train/planning/bytes.h"
+#include "train/run/weights.h"
 
 namespace frugal::apps {
 namespace {

@@ -16,8 +16,8 @@
 #include "models/state.h"
 #include "ops/dense/copy.h"
 #include "train/place_batch.h"
+#include "train/run/weights.h"
 #include "train/training_step.h"
-#include "train/weights.h"
 
 namespace frugal::apps {
 

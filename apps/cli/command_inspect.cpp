@@ -5,7 +5,7 @@
 #include "apps/json.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors.h"
-#include "train/bytes.h"
+#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 namespace {

@@ -11,8 +11,8 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "core/quoted.h"
-#include "train/bytes.h"
-#include "train/planner.h"
+#include "train/planning/bytes.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/quoted.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/shape.h"
-#include "train/weights.h"
+#include "train/run/weights.h"
 
 namespace frugal::apps {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "train/bytes.h"
+#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 

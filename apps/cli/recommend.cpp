@@ -9,8 +9,8 @@
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
-#include "train/bytes.h"
-#include "train/meta_step.h"
+#include "train/planning/bytes.h"
+#include "train/planning/meta_step.h"
 
 namespace frugal::apps {
 namespace {

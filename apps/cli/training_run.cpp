@@ -11,7 +11,7 @@
 #include "apps/config/train_options.h"
 #include "core/integers.h"
 #include "data/formats/json_strict.h"
-#include "train/weights.h"
+#include "train/run/weights.h"
 
 namespace frugal::apps {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "apps/config/config.h"
-#include "train/bytes.h"
+#include "train/planning/bytes.h"
 
 namespace frugal::apps {
 

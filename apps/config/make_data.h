@@ -9,7 +9,7 @@
 #include "data/batch_source.h"
 #include "data/image/image_folder.h"
 #include "train/batch_spec.h"
-#include "train/model.h"
+#include "train/run/model.h"
 
 namespace frugal::apps {
 

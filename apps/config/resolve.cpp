@@ -5,7 +5,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 void resolve_rounding(CompressionConfig& config, const std::string& device) {

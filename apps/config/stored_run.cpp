@@ -10,7 +10,7 @@
 #include "apps/config/set_up_device.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors.h"
-#include "train/weights.h"
+#include "train/run/weights.h"
 
 namespace frugal::apps {
 namespace {

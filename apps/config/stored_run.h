@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "train/model.h"
-#include "train/run_folder.h"
+#include "train/run/model.h"
+#include "train/run/run_folder.h"
 
 namespace frugal::apps {
 

@@ -5,7 +5,7 @@
 #include "apps/config/train_options.h"
 #include "apps/json.h"
 #include "tests/apps/run.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 namespace {

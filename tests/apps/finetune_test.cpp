@@ -10,11 +10,11 @@
 #include "apps/config/train_options.h"
 #include "core/random_streams.h"
 #include "data/formats/safetensors.h"
-#include "models/resnet_cifar.h"
 #include "models/state.h"
+#include "models/zoo/resnet_cifar.h"
 #include "optim/sgd.h"
 #include "tests/apps/run.h"
-#include "train/model_file.h"
+#include "train/run/model_file.h"
 
 namespace frugal::apps {
 namespace {

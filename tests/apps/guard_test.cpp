@@ -12,7 +12,7 @@
 #include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
 #include "train/convergence.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 
 using namespace frugal;
 using namespace frugal::apps;

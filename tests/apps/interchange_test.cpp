@@ -7,10 +7,10 @@
 
 #include "autograd/record.h"
 #include "data/formats/safetensors.h"
-#include "models/bert.h"
-#include "models/densenet.h"
-#include "models/gpt2.h"
 #include "models/state.h"
+#include "models/zoo/bert.h"
+#include "models/zoo/densenet.h"
+#include "models/zoo/gpt2.h"
 #include "tests/apps/run.h"
 
 using namespace frugal;

@@ -7,7 +7,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 
 namespace frugal::apps {
 

@@ -1,4 +1,4 @@
-#include "train/planner.h"
+#include "train/planning/planner.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include "tests/apps/find_in.h"
 #include "tests/apps/planned.h"
 #include "tests/apps/run.h"
-#include "train/bisect.h"
+#include "train/planning/bisect.h"
 
 using namespace frugal;
 using namespace frugal::apps;

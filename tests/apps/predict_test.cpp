@@ -7,7 +7,7 @@
 #include "data/image/picture.h"
 #include "tests/apps/run.h"
 #include "tests/data/image/picture_files.h"
-#include "train/model.h"
+#include "train/run/model.h"
 
 namespace frugal::apps {
 namespace {

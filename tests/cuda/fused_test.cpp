@@ -11,8 +11,8 @@
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
-#include "models/bert.h"
-#include "models/resnet_cifar.h"
+#include "models/zoo/bert.h"
+#include "models/zoo/resnet_cifar.h"
 #include "tests/cuda/seen_policy.h"
 
 using namespace frugal;

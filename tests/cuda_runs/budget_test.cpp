@@ -11,7 +11,7 @@
 #include "compress/policies/budget_policy.h"
 #include "tests/apps/find_in.h"
 #include "tests/cuda/gpu.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -9,7 +9,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/levels.h"
 #include "core/rng.h"
-#include "models/resnet_cifar.h"
+#include "models/zoo/resnet_cifar.h"
 #include "ops/dense/bitmask.h"
 #include "ops/image/batch_norm.h"
 #include "optim/sgd.h"

@@ -5,18 +5,18 @@
 
 #include <cmath>
 
-#include "models/bert.h"
-#include "models/densenet.h"
-#include "models/gcn.h"
-#include "models/gpt2.h"
 #include "models/layer_order.h"
-#include "models/mlp.h"
 #include "models/name_pattern.h"
-#include "models/resnet.h"
-#include "models/resnet_cifar.h"
-#include "models/swin.h"
-#include "models/vgg.h"
-#include "models/vit.h"
+#include "models/zoo/bert.h"
+#include "models/zoo/densenet.h"
+#include "models/zoo/gcn.h"
+#include "models/zoo/gpt2.h"
+#include "models/zoo/mlp.h"
+#include "models/zoo/resnet.h"
+#include "models/zoo/resnet_cifar.h"
+#include "models/zoo/swin.h"
+#include "models/zoo/vgg.h"
+#include "models/zoo/vit.h"
 #include "tests/models/zoo.h"
 
 using namespace frugal;

@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-#include "models/gpt2.h"
+#include "models/zoo/gpt2.h"
 #include "tests/models/zoo.h"
 
 using namespace frugal;

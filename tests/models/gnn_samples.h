@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "models/gat.h"
-#include "models/gcn.h"
-#include "models/gcnii.h"
-#include "models/sage.h"
 #include "models/state.h"
+#include "models/zoo/gat.h"
+#include "models/zoo/gcn.h"
+#include "models/zoo/gcnii.h"
+#include "models/zoo/sage.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::models::gnn {

@@ -2,8 +2,8 @@
 #include <map>
 #include <sstream>
 
-#include "models/bert.h"
-#include "models/gpt2.h"
+#include "models/zoo/bert.h"
+#include "models/zoo/gpt2.h"
 #include "ops/dense/copy.h"
 #include "tests/models/zoo.h"
 

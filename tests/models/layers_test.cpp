@@ -8,10 +8,10 @@
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "core/parallel.h"
-#include "models/mlp.h"
-#include "models/resnet.h"
-#include "models/resnet_cifar.h"
 #include "models/state.h"
+#include "models/zoo/mlp.h"
+#include "models/zoo/resnet.h"
+#include "models/zoo/resnet_cifar.h"
 #include "ops/dense/copy.h"
 
 using namespace frugal;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "models/resnet.h"
-#include "models/resnet_cifar.h"
 #include "models/state.h"
+#include "models/zoo/resnet.h"
+#include "models/zoo/resnet_cifar.h"
 
 using namespace frugal;
 using namespace frugal::models;

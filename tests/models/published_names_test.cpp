@@ -6,13 +6,13 @@
 #include <functional>
 
 #include "core/rng.h"
-#include "models/bert.h"
-#include "models/densenet.h"
-#include "models/gpt2.h"
-#include "models/resnet.h"
-#include "models/resnet_cifar.h"
 #include "models/state.h"
-#include "models/vit.h"
+#include "models/zoo/bert.h"
+#include "models/zoo/densenet.h"
+#include "models/zoo/gpt2.h"
+#include "models/zoo/resnet.h"
+#include "models/zoo/resnet_cifar.h"
+#include "models/zoo/vit.h"
 #include "ops/dense/copy.h"
 
 using namespace frugal;

@@ -23,7 +23,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ lab/ train/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json"
+  [nlohmann/]="apps/ lab/ train/run/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json"
   [CLI/]="apps/ lab/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."

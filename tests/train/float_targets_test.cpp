@@ -1,7 +1,7 @@
 // Training on targets that are shares of classes, answers or values.
 #include <doctest/doctest.h>
 
-#include "models/mlp.h"
+#include "models/zoo/mlp.h"
 #include "train/batch_spec.h"
 #include "train/training_step.h"
 

@@ -4,8 +4,8 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
-#include "models/bert.h"
-#include "models/gpt2.h"
+#include "models/zoo/bert.h"
+#include "models/zoo/gpt2.h"
 #include "train/evaluate.h"
 #include "train/training_step.h"
 

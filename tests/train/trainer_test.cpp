@@ -7,7 +7,7 @@
 
 #include "data/loader.h"
 #include "data/memory_dataset.h"
-#include "models/mlp.h"
+#include "models/zoo/mlp.h"
 #include "optim/sgd.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"

@@ -17,7 +17,7 @@
 #include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
 #include "train/gradient_noise.h"
-#include "train/planner.h"
+#include "train/planning/planner.h"
 #include "train/sensitivity.h"
 
 using namespace frugal;

@@ -7,7 +7,7 @@
 #include "apps/config/train_options.h"
 #include "models/sequential_parts.h"
 #include "tests/apps/run.h"
-#include "train/meta_step.h"
+#include "train/planning/meta_step.h"
 
 namespace frugal::apps {
 namespace {

@@ -1,0 +1,138 @@
+#include "models/zoo/resnet_cifar.h"
+
+#include <map>
+
+namespace frugal::models {
+namespace {
+
+constexpr ConvInit kInit = ConvInit::kaiming_fan_in;
+
+// The shortcut, which both kinds of blocks share.
+class ShortcutPath {
+ public:
+  ShortcutPath(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind, bool norm)
+      : stride_(stride), extra_(out - in) {
+    if (identity() || kind == Shortcut::A) return;
+    projection_ = std::make_shared<Sequential>();
+    projection_->append(conv_same(init, in, out, 1, stride, kInit));
+    if (norm) projection_->append(std::make_shared<BatchNorm2d>(init, out));
+  }
+
+  const std::shared_ptr<Sequential>& projection() const { return projection_; }
+
+  Variable forward(Variable x, Context& context) const {
+    if (projection_ != nullptr) return projection_->forward(x, context);
+    if (identity()) return x;
+    return subsample_pad(x, stride_, extra_ / 2, extra_ - extra_ / 2);
+  }
+
+ private:
+  bool identity() const { return stride_ == 1 && extra_ == 0; }
+  int64_t stride_, extra_;
+  std::shared_ptr<Sequential> projection_;
+};
+
+class Block : public Module {
+ public:
+  Block(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind)
+      : conv1_(register_module("conv1", conv_same(init, in, out, 3, stride, kInit))),
+        bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, out))),
+        conv2_(register_module("conv2", conv_same(init, out, out, 3, 1, kInit))),
+        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
+        shortcut_(init, in, out, stride, kind, true) {
+    if (shortcut_.projection() != nullptr) register_module("shortcut", shortcut_.projection());
+  }
+
+  Variable forward(Variable x, Context& context) override {
+    Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
+    x = shortcut_.forward(std::move(x), context);
+    // Called last, so that it runs first in the backward pass and takes the norm's gradient in
+    // slices.
+    y = conv2_->forward(y, context);
+    return bn2_->forward_add_relu(y, std::move(x), context);
+  }
+
+ private:
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm2d> bn1_;
+  std::shared_ptr<Conv2d> conv2_;
+  std::shared_ptr<BatchNorm2d> bn2_;
+  ShortcutPath shortcut_;
+};
+
+class PreactBlock : public Module {
+ public:
+  PreactBlock(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind)
+      : bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, in))),
+        conv1_(register_module("conv1", conv_same(init, in, out, 3, stride, kInit))),
+        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
+        conv2_(register_module("conv2", conv_same(init, out, out, 3, 1, kInit))),
+        shortcut_(init, in, out, stride, kind, false) {
+    if (shortcut_.projection() != nullptr) register_module("shortcut", shortcut_.projection());
+  }
+
+  Variable forward(Variable x, Context& context) override {
+    Variable y = conv1_->forward(bn1_->forward_relu(x, context), context);
+    y = conv2_->forward(bn2_->forward_relu(y, context), context);
+    return add(y, shortcut_.forward(x, context));
+  }
+
+ private:
+  std::shared_ptr<BatchNorm2d> bn1_;
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm2d> bn2_;
+  std::shared_ptr<Conv2d> conv2_;
+  ShortcutPath shortcut_;
+};
+
+}  // namespace
+
+CifarResNetOptions cifar_resnet_options(const std::string& name) {
+  static const std::map<std::string, std::pair<int64_t, bool>> known = {
+      {"resnet20", {3, false}}, {"resnet32", {5, false}},   {"resnet44", {7, false}},
+      {"resnet56", {9, false}}, {"resnet110", {18, false}}, {"preact_resnet56", {9, true}},
+  };
+  const auto found = known.find(name);
+  if (found == known.end()) {
+    std::string names;
+    for (const auto& [each, blocks] : known) names += (names.empty() ? "" : ", ") + each;
+    throw Error(fmt::format("[resnet] expected one of {}, got '{}'", names, name));
+  }
+  CifarResNetOptions options;
+  options.blocks = found->second.first;
+  options.preact = found->second.second;
+  return options;
+}
+
+CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact_(options.preact) {
+  int64_t channels = 16;
+  conv1_ = register_module("conv1", conv_same(init, options.in_channels, channels, 3, 1, kInit));
+  if (!preact_) bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, channels));
+  for (size_t s = 0; s < 3; ++s) {
+    layers_[s] = register_module("layer" + std::to_string(s + 1), std::make_shared<Sequential>());
+    const int64_t width = int64_t{16} << s;
+    for (int64_t i = 0; i < options.blocks; ++i) {
+      const int64_t stride = s > 0 && i == 0 ? 2 : 1;
+      if (preact_)
+        layers_[s]->append(
+            std::make_shared<PreactBlock>(init, channels, width, stride, options.shortcut));
+      else
+        layers_[s]->append(
+            std::make_shared<Block>(init, channels, width, stride, options.shortcut));
+      channels = width;
+    }
+  }
+  if (preact_) bn1_ = register_module("bn", std::make_shared<BatchNorm2d>(init, channels));
+  linear_ =
+      register_module("linear", std::make_shared<Linear>(init, channels, options.num_classes));
+}
+
+Variable CifarResNet::forward(Variable x, Context& context) {
+  Variable y = conv1_->forward(std::move(x), context);
+  if (!preact_) y = bn1_->forward_relu(y, context);
+  for (const auto& layer : layers_) y = layer->forward(std::move(y), context);
+  if (preact_) y = bn1_->forward_relu(y, context);
+  return linear_->forward(global_avg_pool2d(y), context);
+}
+
+}  // namespace frugal::models

@@ -1,0 +1,153 @@
+#include "train/planning/meta_step.h"
+
+#include <algorithm>
+
+#include "autograd/checkpoint.h"
+#include "autograd/record.h"
+#include "train/convergence.h"
+#include "train/evaluate.h"
+
+namespace frugal::train {
+namespace {
+
+constexpr double kRate = 1e-3;  // of updates, which compute nothing
+
+int64_t live(Device device) { return allocator(device).report().live_total; }
+
+// Measures the peak during its lifetime. Bytes that were live before count only up to `own`.
+class Peak {
+ public:
+  Peak(Device device, int64_t own) : device_(device), foreign_(live(device) - own) {
+    begin_peak(device);
+  }
+  StepMemory end() const {
+    StepMemory memory;
+    end_peak(device_, memory);
+    memory.peak -= foreign_;
+    return memory;
+  }
+
+ private:
+  Device device_;
+  int64_t foreign_;
+};
+
+}  // namespace
+
+MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta) {
+  const int64_t before = live(device_);
+  model_ = run_.make_model(device_);
+  optimizer_ = run_.make_optimizer(*model_);
+  own_ = live(device_) - before;
+  step(nullptr, batch, 0);  // makes the optimizer's state
+  own_ = live(device_) - before;
+}
+
+Batch MetaStep::batch(int64_t samples) const { return run_.make_batch(samples, device_); }
+
+// The batches that the loader prepares ahead.
+std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
+  std::vector<Batch> all;
+  if (run_.ahead)
+    for (const int64_t ahead : run_.ahead(samples)) all.push_back(batch(ahead));
+  return all;
+}
+
+// Of parameters that have gradients.
+int64_t MetaStep::parameter_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& p : model_->parameters())
+    if (p.parameter->requires_grad()) bytes += p.parameter->value().nbytes();
+  return bytes;
+}
+
+int64_t MetaStep::blocks() {
+  if (!run_.has_blocks) return 0;
+  ++steps_;
+  NoGrad no_grad;
+  Rng rng(0);
+  Context context;
+  context.rng = &rng;
+  context.checkpointed_blocks = kAllBlocks;
+  Batch one = batch(1);
+  run_forward(*model_, one, context);
+  return context.block;
+}
+
+int64_t MetaStep::largest_parameter() const {
+  int64_t bytes = 0;
+  for (const auto& p : model_->parameters()) bytes = std::max(bytes, p.parameter->value().nbytes());
+  return bytes;
+}
+
+bool MetaStep::convolves() const {
+  const auto all = model_->parameters();
+  return std::any_of(all.begin(), all.end(),
+                     [](const auto& p) { return p.parameter->value().dim() == 4; });
+}
+
+StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
+  ++steps_;
+  const Peak peak(device_, own_);
+  std::vector<Batch> ahead = in_flight(samples);
+  if (run_.tracked) ahead.push_back(batch(run_.tracked(samples)));
+  Rng rng(0);
+  Context context;
+  context.rng = &rng;
+  context.checkpointed_blocks = checkpointed_blocks;
+  UpdateInBackward update(*optimizer_, kRate);
+  StepOptions options;
+  options.label_smoothing = run_.label_smoothing;
+  options.weight = 1.0 / static_cast<double>(run_.gradient_accumulation);
+  if (run_.in_backward) options.leaf_done = update.leaf_done();
+  StepMemory memory;
+  // The second part, and each later one, begins with gradients.
+  for (int64_t part = 0; part < std::min<int64_t>(run_.gradient_accumulation, 2); ++part) {
+    begin_step(0);
+    const Batch kept = batch(samples);
+    memory.raise(forward_backward(*model_, kept, context, policy, options).memory);
+  }
+  optimizer_->step(kRate);
+  const StepMemory highest = peak.end();
+  memory.peak = highest.peak;
+  memory.at_peak = highest.at_peak;
+  model_->zero_grad();
+  return memory;
+}
+
+int64_t MetaStep::evaluation(int64_t samples) {
+  ++steps_;
+  const Peak peak(device_, own_);
+  const std::vector<Batch> ahead = in_flight(samples);
+  {
+    NoGrad no_grad;
+    Context context;
+    context.training = false;
+    Batch now = batch(samples);
+    run_forward(*model_, now, context, {}, run_.evaluates_outputs);
+  }
+  // The gradients of the last step still exist.
+  return peak.end().peak + (run_.in_backward ? 0 : parameter_bytes());
+}
+
+int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
+                            int64_t whole, int64_t checkpointed_blocks) {
+  ++steps_;
+  const Peak peak(device_, own_);
+  std::vector<Batch> held = in_flight(whole);
+  held.push_back(batch(whole));
+  {
+    const compress::AdaptivePolicy::Probe probe(adaptive);
+    RecomputeScope no_trace;
+    Rng rng(0);
+    Context context;
+    context.rng = &rng;
+    context.checkpointed_blocks = checkpointed_blocks;
+    begin_step(0);
+    forward_backward(*model_, batch(samples), context, &policy, {});
+  }
+  model_->zero_grad();
+  return peak.end().peak + parameter_bytes();  // the gradient to compare with
+}
+
+}  // namespace frugal::train

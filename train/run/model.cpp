@@ -1,0 +1,340 @@
+#include "train/run/model.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <future>
+#include <numeric>
+#include <thread>
+
+#include "autograd/record.h"
+#include "core/quoted.h"
+#include "data/text/wordpiece.h"
+#include "ops/dense/copy.h"
+#include "train/place_batch.h"
+
+namespace frugal::train {
+namespace {
+
+using Kind = BatchSpec::Kind;
+
+// Row by row: softmax, or the logistic function of each output.
+void to_probabilities(const float* outputs, float* out, int64_t rows, int64_t count, bool each) {
+  for (int64_t row = 0; row < rows; ++row, outputs += count, out += count) {
+    const double highest = *std::max_element(outputs, outputs + count);
+    double sum = 0;
+    for (int64_t i = 0; i < count && !each; ++i) sum += std::exp(outputs[i] - highest);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = static_cast<float>(each ? 1 / (1 + std::exp(-static_cast<double>(outputs[i])))
+                                       : std::exp(outputs[i] - highest) / sum);
+  }
+}
+
+// Picture files of one batch, decoded by several threads: the crops of each file in turn.
+struct Decoded {
+  int64_t begin = 0;
+  std::vector<float> pixels;
+  std::vector<std::string> errors;  // of each file; empty: it was read
+};
+
+Decoded decode(const std::vector<std::string>& paths, int64_t begin, int64_t count,
+               const data::ViewOptions& view, const std::vector<data::Crop>& crops, int threads) {
+  Decoded decoded;
+  decoded.begin = begin;
+  const auto each = static_cast<size_t>(view.height * view.width * view.channels) * crops.size();
+  decoded.pixels.resize(each * static_cast<size_t>(count));
+  decoded.errors.resize(static_cast<size_t>(count));
+  std::atomic<int64_t> next{0};
+  const auto work = [&] {
+    for (int64_t i = next++; i < count; i = next++) {
+      const auto at = static_cast<size_t>(i);
+      try {
+        data::read_views(paths[static_cast<size_t>(begin) + at], view, crops,
+                         decoded.pixels.data() + at * each);
+      } catch (const std::exception& e) {
+        decoded.errors[at] = e.what();
+        if (decoded.errors[at].empty()) decoded.errors[at] = "cannot be read";
+      }
+    }
+  };
+  std::vector<std::jthread> helpers;
+  for (int64_t i = 1; i < std::min<int64_t>(threads, count); ++i) helpers.emplace_back(work);
+  work();
+  helpers.clear();  // joins them
+  return decoded;
+}
+
+}  // namespace
+
+Model::Model(std::shared_ptr<Module> network, ModelDescription description)
+    : network_(std::move(network)), description_(std::move(description)) {
+  FRUGAL_CHECK(network_ != nullptr, "[model] expected a network, got none");
+  const PictureInput& pictures = description_.pictures;
+  FRUGAL_CHECK(pictures.mean.size() == pictures.std.size() &&
+                   (pictures.mean.empty() ||
+                    static_cast<int64_t>(pictures.mean.size()) == pictures.view.channels),
+               "[model] expected a mean and a std for each of {} channels, got {} and {}",
+               pictures.view.channels, pictures.mean.size(), pictures.std.size());
+}
+
+Tensor Model::probabilities(Batch batch) const {
+  const NoGrad no_grad;
+  batch = placed(std::move(batch), *network_);
+  Context context;
+  context.training = false;
+  context.device = network_->device();
+  context.dtype = network_->activations();
+  context.extras = std::move(batch.extras);
+  const Variable output = network_->forward(Variable(std::move(batch.input)), context);
+  const CategoryScope scope(Category::workspace);
+  const Tensor logits = ops::contiguous(to_device(ops::cast(output.value(), DType::f32), kCpu));
+  const int64_t classes = logits.shape().back(), rows = logits.numel() / classes;
+  Tensor out = Tensor::empty({rows, classes});
+  to_probabilities(logits.data<float>(), out.mut<float>(), rows, classes,
+                   description_.spec.has_several_labels());
+  return out;
+}
+
+Prediction Model::best_of(const float* probabilities, int64_t count, int64_t top) const {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  const int64_t shown = std::clamp<int64_t>(top, 0, count);
+  std::partial_sort(order.begin(), order.begin() + shown, order.end(), [&](int64_t a, int64_t b) {
+    return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
+  });
+  Prediction best;
+  for (int64_t i = 0; i < shown; ++i) {
+    const int64_t index = order[static_cast<size_t>(i)];
+    const auto& names = description_.classes;
+    best.push_back({index,
+                    index < static_cast<int64_t>(names.size()) ? names[static_cast<size_t>(index)]
+                                                               : std::to_string(index),
+                    static_cast<double>(probabilities[index])});
+  }
+  return best;
+}
+
+void Model::check_pictures() const {
+  const data::ViewOptions& view = description_.pictures.view;
+  FRUGAL_CHECK(description_.spec.kind == Kind::images,
+               "[predict] expected a network that reads pictures; this one reads {}",
+               unit_of(description_.spec));
+  FRUGAL_CHECK(view.height > 0 && view.width > 0 && (view.channels == 1 || view.channels == 3),
+               "[predict] expected a network of pictures of 1 or 3 channels; the samples of this "
+               "one are {}",
+               description_.spec.sample.str());
+}
+
+void Model::check_texts() const {
+  const BatchSpec& spec = description_.spec;
+  FRUGAL_CHECK(spec.kind == Kind::sequences,
+               "[predict] expected a network that reads text; this one reads {}", unit_of(spec));
+  FRUGAL_CHECK(!spec.target_of_each_token,
+               "[predict] expected a classifier of texts; this network gives an output for each "
+               "token: `frugal generate` continues a text with it");
+  FRUGAL_CHECK(dynamic_cast<const data::WordPiece*>(description_.text.tokenizer.get()) != nullptr,
+               "[predict] expected a tokenizer of word pieces; the run has none, because its data "
+               "are not texts");
+}
+
+// [count, H, W, C] of normalized values.
+Tensor Model::of_pixels(std::vector<float> pixels, int64_t count) const {
+  const PictureInput& input = description_.pictures;
+  const auto channels = static_cast<size_t>(input.view.channels);
+  if (!input.mean.empty()) {
+    std::vector<float> mean, scale;
+    for (size_t c = 0; c < channels; ++c) {
+      mean.push_back(static_cast<float>(input.mean[c]));
+      scale.push_back(static_cast<float>(1 / input.std[c]));
+    }
+    for (size_t i = 0; i < pixels.size(); i += channels)
+      for (size_t c = 0; c < channels; ++c) pixels[i + c] = (pixels[i + c] - mean[c]) * scale[c];
+  }
+  const CategoryScope scope(Category::input);
+  Batch batch;
+  batch.input =
+      Tensor::from(pixels, {count, input.view.height, input.view.width, input.view.channels});
+  return probabilities(std::move(batch));
+}
+
+// `views`: of each picture its crops, one behind the other. The mean over crops and mirror images.
+Tensor Model::of_views(const std::vector<const float*>& views, size_t crops,
+                       data::Views how) const {
+  const data::ViewOptions& view = description_.pictures.view;
+  const auto one = static_cast<size_t>(view.height * view.width * view.channels);
+  const auto count = static_cast<int64_t>(views.size());
+  Tensor sum;
+  int64_t parts = 0;
+  for (size_t crop = 0; crop < crops; ++crop) {
+    std::vector<float> pixels;
+    pixels.reserve(one * views.size());
+    for (const float* each : views)
+      pixels.insert(pixels.end(), each + crop * one, each + (crop + 1) * one);
+    for (const bool mirrored : {false, true}) {
+      if (mirrored && !data::mirrors(how)) continue;
+      std::vector<float> own = pixels;
+      if (mirrored) data::mirror(own.data(), count, view.height, view.width, view.channels);
+      const Tensor found = of_pixels(std::move(own), count);
+      ++parts;
+      if (!sum.defined()) {
+        sum = found;
+        continue;
+      }
+      for (int64_t i = 0; i < sum.numel(); ++i) sum.mut<float>()[i] += found.data<float>()[i];
+    }
+  }
+  for (int64_t i = 0; i < sum.numel(); ++i) sum.mut<float>()[i] /= static_cast<float>(parts);
+  return sum;
+}
+
+Prediction Model::only_answer(const std::vector<const float*>& views,
+                              const PredictOptions& options) const {
+  const Tensor found = of_views(views, data::crops_of(options.views).size(), options.views);
+  return best_of(found.data<float>(), found.size(1), options.top);
+}
+
+Prediction Model::predict(const Tensor& image, const PredictOptions& options) const {
+  check_pictures();
+  const data::ViewOptions& view = description_.pictures.view;
+  FRUGAL_CHECK(image.defined() && image.dtype() == DType::f32 &&
+                   image.shape() == Shape({view.height, view.width, view.channels}),
+               "[predict] expected a picture [{}, {}, {}] f32, got {}", view.height, view.width,
+               view.channels,
+               image.defined() ? image.shape().str() + " " + std::string(name_of(image.dtype()))
+                               : "an undefined tensor");
+  FRUGAL_CHECK(options.views != data::Views::ten_crop,
+               "[predict] expected a decoded picture or a file for ten crops, got a tensor");
+  const Tensor here = ops::contiguous(to_device(image, kCpu));
+  return only_answer({here.data<float>()}, options);
+}
+
+Prediction Model::predict(const data::Picture& picture, const PredictOptions& options) const {
+  check_pictures();
+  const data::ViewOptions& view = description_.pictures.view;
+  const std::vector<data::Crop> crops = data::crops_of(options.views);
+  std::vector<float> pixels(static_cast<size_t>(view.height * view.width * view.channels) *
+                            crops.size());
+  data::cut_views(picture, view, crops, pixels.data());
+  return only_answer({pixels.data()}, options);
+}
+
+Prediction Model::predict(const std::string& input, const PredictOptions& options) const {
+  Prediction found;
+  predict_each({input}, options, [&](int64_t, const Answer& answer) {
+    FRUGAL_CHECK(answer.error.empty(), "{}", answer.error);
+    found = answer.prediction;
+    return true;
+  });
+  return found;
+}
+
+void Model::predict_each(
+    const std::vector<std::string>& inputs, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  FRUGAL_CHECK(options.batch_size > 0 && options.threads > 0 && options.top > 0,
+               "[predict] expected a batch size, threads and guesses of at least 1, got {}, {} and "
+               "{}",
+               options.batch_size, options.threads, options.top);
+  if (description_.spec.kind == Kind::sequences)
+    each_text(inputs, options, on_answer);
+  else
+    each_picture(inputs, options, on_answer);
+}
+
+void Model::each_picture(
+    const std::vector<std::string>& inputs, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  check_pictures();
+  const data::ViewOptions& view = description_.pictures.view;
+  const std::vector<data::Crop> crops = data::crops_of(options.views);
+  const auto all = static_cast<int64_t>(inputs.size());
+  const auto start = [&](int64_t begin) {
+    const int64_t count = std::clamp<int64_t>(all - begin, 0, options.batch_size);
+    return std::async(std::launch::async, [&, begin, count] {
+      return decode(inputs, begin, count, view, crops, options.threads);
+    });
+  };
+  auto coming = start(0);
+  for (int64_t begin = 0; begin < all; begin += options.batch_size) {
+    const Decoded decoded = coming.get();
+    coming = start(begin + options.batch_size);
+    const size_t each = decoded.pixels.size() / decoded.errors.size();
+    std::vector<const float*> good;
+    for (size_t i = 0; i < decoded.errors.size(); ++i)
+      if (decoded.errors[i].empty()) good.push_back(decoded.pixels.data() + i * each);
+    const Tensor found = good.empty() ? Tensor() : of_views(good, crops.size(), options.views);
+    int64_t row = 0;
+    for (size_t i = 0; i < decoded.errors.size(); ++i) {
+      Answer answer;
+      answer.error = decoded.errors[i];
+      if (answer.error.empty())
+        answer.prediction =
+            best_of(found.data<float>() + row++ * found.size(1), found.size(1), options.top);
+      if (!on_answer(begin + static_cast<int64_t>(i), answer)) return;
+    }
+  }
+}
+
+void Model::each_text(
+    const std::vector<std::string>& inputs, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  check_texts();
+  FRUGAL_CHECK(options.views == data::Views::centre,
+               "[predict] expected no views with a network that reads text");
+  const TextInput& text = description_.text;
+  const auto& words = dynamic_cast<const data::WordPiece&>(*text.tokenizer);
+  const auto all = static_cast<int64_t>(inputs.size());
+  for (int64_t begin = 0; begin < all; begin += options.batch_size) {
+    const int64_t count = std::min(options.batch_size, all - begin);
+    std::vector<data::TokenPair> rows;
+    std::vector<std::string> errors(static_cast<size_t>(count));
+    size_t longest = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const std::string& input = inputs[static_cast<size_t>(begin + i)];
+      const size_t tab = input.find('\t');
+      if (text.pair != (tab != std::string::npos)) {
+        errors[static_cast<size_t>(i)] =
+            fmt::format("[predict] expected {}, got {}",
+                        text.pair ? "two sentences with a tab between them" : "a text without tabs",
+                        in_quotes(input));
+        continue;
+      }
+      if (input.find_first_not_of(" \t\r\n") == std::string::npos) {
+        errors[static_cast<size_t>(i)] = "[predict] expected a text, got none";
+        continue;
+      }
+      rows.push_back(text.pair ? words.pair(words.encode(input.substr(0, tab)),
+                                            words.encode(input.substr(tab + 1)), text.max_length)
+                               : words.single(words.encode(input), text.max_length));
+      longest = std::max(longest, rows.back().ids.size());
+    }
+    Tensor found;
+    if (!rows.empty()) {
+      const CategoryScope scope(Category::input);
+      const Shape shape{static_cast<int64_t>(rows.size()), static_cast<int64_t>(longest)};
+      Batch batch;
+      batch.input = Tensor::full(shape, static_cast<double>(words.padding()), DType::i64);
+      Tensor mask = Tensor::zeros(shape, DType::i64), types = Tensor::zeros(shape, DType::i64);
+      for (size_t row = 0; row < rows.size(); ++row)
+        for (size_t i = 0; i < rows[row].ids.size(); ++i) {
+          const size_t at = row * longest + i;
+          batch.input.mut<int64_t>()[at] = rows[row].ids[i];
+          mask.mut<int64_t>()[at] = 1;
+          types.mut<int64_t>()[at] = i >= static_cast<size_t>(rows[row].second) ? 1 : 0;
+        }
+      batch.extras = {{"attention_mask", mask}, {"token_type_ids", types}};
+      found = probabilities(std::move(batch));
+    }
+    int64_t row = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      Answer answer;
+      answer.error = errors[static_cast<size_t>(i)];
+      if (answer.error.empty())
+        answer.prediction =
+            best_of(found.data<float>() + row++ * found.size(1), found.size(1), options.top);
+      if (!on_answer(begin + i, answer)) return;
+    }
+  }
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,273 @@
+#include "train/run/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "data/formats/atomic_file.h"
+#include "data/formats/safetensors.h"
+#include "models/state.h"
+#include "train/option_error.h"
+#include "train/run/weights.h"
+
+namespace frugal::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVersion = FRUGAL_VERSION;
+constexpr const char* kModel = "model/";
+constexpr const char* kOptimizer = "optimizer/";
+constexpr const char* kState = "state.safetensors";
+const std::set<std::string> kNames = {"config.json", "metrics.jsonl",  "summary.json", "checkpoint",
+                                      "input.json",  "classes.json",   "columns.json", "vocab.txt",
+                                      "vocab.json",  "characters.txt", "merges.txt"};
+
+// Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
+// state, such a file was NAME.tmp.
+bool is_leftover(const std::string& name, const std::string& file) {
+  return name == file + ".tmp" || data::is_temporary_of(name, file);
+}
+bool is_leftover_of_run(const std::string& name) {
+  return std::any_of(kNames.begin(), kNames.end(),
+                     [&](const std::string& file) { return is_leftover(name, file); });
+}
+constexpr const char* kKept = "best_step_";
+constexpr const char* kWeights = ".safetensors";
+bool is_leftover_of_checkpoint(const std::string& name) {
+  if (name.starts_with(kKept) && !name.ends_with(kWeights)) return true;
+  return is_leftover(name, kState) || is_leftover(name, "last.safetensors") ||
+         is_leftover(name, "last_average.safetensors") || is_leftover(name, "best.safetensors");
+}
+
+[[noreturn]] void fail(const std::string& doing, const std::string& path) {
+  throw Error(fmt::format("[output] cannot {} {}: {}", doing, path, std::strerror(errno)));
+}
+
+// Returns the reason why the run cannot use the folder. Empty: it can.
+std::string objection(const std::string& path, bool resume) {
+  if (!fs::exists(path)) return "";
+  if (!fs::is_directory(path)) return "is not a folder";
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    // A process that is killed early leaves an empty folder of checkpoints and nothing else.
+    const bool bare = name == "checkpoint" && entry.is_directory() && fs::is_empty(entry.path());
+    if (!resume && !bare)
+      return "is not empty; --resume continues the run in it, another --out starts anew";
+    if (!kNames.contains(name) && !is_leftover_of_run(name))
+      return fmt::format("holds {}, which is no file of a run; nothing was changed", name);
+  }
+  if (fs::exists(path + "/checkpoint/" + kState)) return "";
+  // A run writes both files after its state.
+  for (const char* name : {"checkpoint/last.safetensors", "summary.json"})
+    if (fs::exists(path + "/" + name))
+      return fmt::format(
+          "holds {} and no checkpoint/{}, without which a run cannot go on; put that file back, or "
+          "start anew with another --out; nothing was changed",
+          name, kState);
+  return "";
+}
+
+data::Metadata metadata(const RunState& state, bool averaged) {
+  return {{"format", "pt"},
+          {"step", std::to_string(state.step)},
+          {"weights", averaged ? "averages of optim.ema" : "as trained"},
+          {"frugal", kVersion}};
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const std::string& path, bool resume) : path_(path) {
+  try {
+    const std::string why = objection(path_, resume);
+    if (!why.empty()) throw OptionError("", fmt::format("--out {} {}", path_, why));
+    make_folders();
+  } catch (const fs::filesystem_error& e) {
+    throw Error(fmt::format("[output] cannot use the folder {}: {}", path_, e.code().message()));
+  }
+  lock_ = open((path_ + "/checkpoint").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) fail("open", path_ + "/checkpoint");
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    const bool taken = errno == EWOULDBLOCK;  // a file system without locks is no reason to stop
+    if (taken) {
+      close(lock_);
+      made_.clear();
+      throw Error(fmt::format("[output] another process is training in {}", path_));
+    }
+  }
+  remove_leftovers();
+}
+
+RunFolder::~RunFolder() {
+  if (metrics_ >= 0) close(metrics_);
+  std::error_code ignored;  // somebody may have put something into a folder
+  if (!kept_ && !has_checkpoint())
+    for (auto last = made_.rbegin(); last != made_.rend(); ++last) fs::remove(*last, ignored);
+  if (lock_ >= 0) close(lock_);
+}
+
+// Each folder's name lasts before anything is written into it.
+void RunFolder::make_folders() {
+  std::vector<fs::path> missing;
+  for (fs::path path = fs::absolute(path_) / "checkpoint"; !fs::exists(path);
+       path = path.parent_path())
+    missing.push_back(path);
+  for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
+    if (fs::create_directory(*path)) made_.push_back(path->string());
+    data::sync_folder(path->parent_path().string());
+  }
+}
+
+// REQUIRES: the lock, so that no other process writes here.
+void RunFolder::remove_leftovers() const {
+  const auto remove = [](const std::string& folder, bool (*is_leftover)(const std::string&)) {
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (is_leftover(entry.path().filename().string())) all.push_back(entry.path());
+    std::error_code ignored;  // it is in nobody's way
+    for (const fs::path& path : all) fs::remove(path, ignored);
+  };
+  remove(path_, is_leftover_of_run);
+  remove(path_ + "/checkpoint", is_leftover_of_checkpoint);
+}
+
+bool RunFolder::has_checkpoint() const {
+  std::error_code none;
+  return fs::exists(path_ + "/checkpoint/" + kState, none);
+}
+
+void RunFolder::describe(const std::string& text,
+                         std::function<void(const std::string& before)> check) {
+  description_ = text;
+  check_ = std::move(check);
+}
+
+RunState RunFolder::load(Module& model, Optimizer& optimizer) {
+  const std::string path = path_ + "/checkpoint/state.safetensors";
+  const auto file = data::SafetensorsFile::open(path);
+  RunState state;
+  try {
+    // The version first: another one may have another description.
+    state = run_state_from(file.metadata().at("run"));
+    if (check_) check_(file.metadata().at("config"));
+  } catch (const OptionError&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Error(
+        fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path, e.what()));
+  }
+  models::NamedTensors weights, slots;
+  for (const std::string& name : file.names()) {
+    if (name.starts_with(kModel))
+      weights.emplace_back(name.substr(std::strlen(kModel)), file.read(name));
+    else if (name.starts_with(kOptimizer))
+      slots.emplace_back(name.substr(std::strlen(kOptimizer)), file.read(name));
+  }
+  for (const auto& [name, tensor] : weights) check_finite(path, name, tensor);
+  models::load_state_dict(model, weights, path);
+  optimizer.load_state(slots);
+  save_last(state, model);
+  remove_unkept(state);
+  return state;
+}
+
+void RunFolder::save(RunState& state, Module& model, const Optimizer& optimizer) {
+  sync_metrics();
+  state.metrics_bytes = metrics_bytes_;
+  CategoryScope scope(Category::workspace);
+  models::NamedTensors tensors;
+  for (auto& [name, tensor] : models::state_views(model))
+    tensors.emplace_back(kModel + name, tensor);
+  for (const auto& [name, tensor] : optimizer.state())
+    tensors.emplace_back(kOptimizer + name, tensor);
+  data::write_safetensors(
+      path_ + "/checkpoint/state.safetensors", tensors,
+      {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});
+  save_last(state, model);
+  remove_unkept(state);
+}
+
+std::string RunFolder::kept_name(int64_t step) { return kKept + std::to_string(step) + kWeights; }
+
+void RunFolder::save_kept(const RunState& state, Module& model, bool averaged) {
+  CategoryScope scope(Category::workspace);
+  data::write_safetensors(path_ + "/checkpoint/" + kept_name(state.step),
+                          models::state_views(model), metadata(state, averaged));
+}
+
+void RunFolder::remove_unkept(const RunState& state) const {
+  std::set<std::string> kept;
+  for (const EpochResult& result : state.kept) kept.insert(kept_name(result.step));
+  std::vector<fs::path> others;
+  for (const auto& entry : fs::directory_iterator(path_ + "/checkpoint")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kKept) && name.ends_with(kWeights) && !kept.contains(name))
+      others.push_back(entry.path());
+  }
+  std::error_code ignored;  // a file that stays takes room and does no harm
+  for (const fs::path& path : others) fs::remove(path, ignored);
+}
+
+void RunFolder::save_last(const RunState& state, Module& model) {
+  CategoryScope scope(Category::workspace);
+  data::write_safetensors(path_ + "/checkpoint/last.safetensors", models::state_views(model),
+                          metadata(state, false));
+}
+
+void RunFolder::save_average(const RunState& state, Module& model) {
+  CategoryScope scope(Category::workspace);
+  data::write_safetensors(path_ + "/checkpoint/last_average.safetensors",
+                          models::state_views(model), metadata(state, true));
+}
+
+void RunFolder::save_best(const RunState& state, Module& model, bool averaged) {
+  CategoryScope scope(Category::workspace);
+  data::write_safetensors(path_ + "/checkpoint/best.safetensors", models::state_views(model),
+                          metadata(state, averaged));
+}
+
+void RunFolder::start_metrics(int64_t bytes) {
+  const std::string path = path_ + "/metrics.jsonl";
+  const bool made = !fs::exists(path);
+  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (metrics_ < 0) fail("open", path);
+  if (made) made_.push_back(path);
+  data::sync_folder(path_);  // states say how long it is, so its name must last
+  const off_t size = lseek(metrics_, 0, SEEK_END);
+  FRUGAL_CHECK(size >= bytes, "[checkpoint] expected at least {} bytes in {}, got {}", bytes, path,
+               static_cast<int64_t>(size));
+  if (ftruncate(metrics_, bytes) != 0 || lseek(metrics_, bytes, SEEK_SET) < 0)
+    fail("truncate", path);
+  metrics_bytes_ = bytes;
+}
+
+void RunFolder::append_metrics(const std::string& line) {
+  const std::string text = line + "\n";
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(metrics_, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) fail("write", path_ + "/metrics.jsonl");
+    done += static_cast<size_t>(wrote);
+  }
+  metrics_bytes_ += static_cast<int64_t>(text.size());
+}
+
+void RunFolder::sync_metrics() {
+  if (fsync(metrics_) != 0 && errno != EINVAL) fail("sync", path_ + "/metrics.jsonl");
+}
+
+void RunFolder::write(const std::string& name, const std::string& text) {
+  const std::string path = path_ + "/" + name;
+  const bool made = !fs::exists(path);
+  data::atomic_write(path, text);
+  if (made) made_.push_back(path);
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,90 @@
+// The files of one run:
+//   config.json      the resolved configuration
+//   input.json       what the network takes: shapes, the size and normalization of pictures
+//   classes.json     names of the classes, where the data have names
+//   characters.txt, vocab.txt, or vocab.json and merges.txt    the tokenizer of a network of text
+//   metrics.jsonl    a line per log interval and per epoch
+//   classes.json     names of the classes in the order of the outputs, where the data have them
+//   columns.json     of tables: how a row becomes an input
+//   summary.json     when the run has ended
+//   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
+//   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
+//   checkpoint/last_average.safetensors  with optim.ema: the averages of the weights
+//   checkpoint/best_step_N.safetensors  with train.keep_best: weights of the best evaluations
+//   checkpoint/best.safetensors    the weights with the best test accuracy, or their averages
+//
+// With optim.ema evaluations use the averages: `final` in summary.json is measured on
+// last_average.safetensors, else on last.safetensors, and `best` on best.safetensors. The files'
+// metadata say which of the two they hold ("weights").
+//
+// A checkpoint is one file, state.safetensors, replaced atomically, so that weights, optimizer and
+// position always belong together; last.safetensors and last_average.safetensors are copies of
+// its weights, written after it and again on resume. metrics.jsonl may run ahead of the checkpoint
+// and is cut back on resume. Numbers in it never depend on time, so that an interrupted run leaves
+// the same bytes as one that was not.
+#pragma once
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/module.h"
+#include "optim/optimizer.h"
+#include "train/run/run_state.h"
+
+namespace frugal::train {
+
+class RunFolder {
+ public:
+  // Makes the folder. Errors: cannot be made or written, another process at work in it; OptionError
+  // if it has files and resume is false, files that are not of a run, or a checkpoint without its
+  // state. What a killed process left of a file that it was writing goes.
+  RunFolder(const std::string& path, bool resume);
+  // A run that never came to keep() leaves nothing that it made, so that the next one can start.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  void keep() { kept_ = true; }
+
+  const std::string& path() const { return path_; }
+  bool has_checkpoint() const;
+
+  // What checkpoints say of the run that they belong to, such as its configuration in text form.
+  // `check` is given the text of a checkpoint that is to be loaded, and throws if this run is
+  // another one. Without a call: no text, and no check.
+  void describe(const std::string& text, std::function<void(const std::string& before)> check);
+
+  // Errors: a corrupt file; those of the check.
+  RunState load(Module& model, Optimizer& optimizer);
+  void save(RunState& state, Module& model, const Optimizer& optimizer);
+  void save_best(const RunState& state, Module& model, bool averaged);
+  // The file of weights that are kept for step `step`, below checkpoint/.
+  static std::string kept_name(int64_t step);
+  // As save_best(), under the name of the state's step. save() and load() remove the files of steps
+  // that state.kept does not have: until then a run that is cut finds all it needs.
+  void save_kept(const RunState& state, Module& model, bool averaged);
+  // While the averages are the model's weights.
+  void save_average(const RunState& state, Module& model);
+
+  void start_metrics(int64_t bytes);             // cuts the file to `bytes`; Errors: it is shorter
+  void append_metrics(const std::string& line);  // ends it; Errors: full disk
+  void write(const std::string& name, const std::string& text);
+
+ private:
+  void make_folders();
+  void remove_leftovers() const;
+  void sync_metrics();
+  void save_last(const RunState& state, Module& model);
+  void remove_unkept(const RunState& state) const;
+  std::string path_, description_;
+  std::function<void(const std::string&)> check_;
+  int lock_ = -1;
+  int metrics_ = -1;
+  int64_t metrics_bytes_ = 0;
+  std::vector<std::string> made_;  // folders and files that were not there before, in order
+  bool kept_ = false;
+};
+
+}  // namespace frugal::train

@@ -1,0 +1,117 @@
+#include "train/run/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <type_traits>
+
+#include "core/dtype_switch.h"
+#include "core/quoted.h"
+
+namespace frugal::train {
+
+void check_finite(const std::string& path, const std::string& name, const Tensor& tensor) {
+  if (!is_floating(tensor.dtype())) return;
+  with_dtype(tensor.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* values = tensor.data<T>();
+    constexpr int64_t kChunk = 4096;  // without a way out of the loop, it is vectorized
+    for (int64_t begin = 0; begin < tensor.numel(); begin += kChunk) {
+      const int64_t end = std::min(begin + kChunk, tensor.numel());
+      bool finite = true;
+      for (int64_t i = begin; i < end; ++i)
+        finite = finite & std::isfinite(static_cast<float>(values[i]));
+      if (finite) continue;
+      const T* bad = std::find_if(values + begin, values + end, [](T value) {
+        return !std::isfinite(static_cast<float>(value));
+      });
+      double value = 0;
+      if constexpr (std::is_same_v<T, double>)
+        value = *bad;
+      else
+        value = static_cast<double>(static_cast<float>(*bad));
+      FRUGAL_CHECK(false,
+                   "[weights] expected finite values in f32's range in {}, got {} at element {} of "
+                   "{}",
+                   path, value, bad - values, in_quotes(name));
+    }
+  });
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class File>
+models::StateNotes load_from(Module& module, const File& file,
+                             const models::StateOptions& options) {
+  models::NamedTensors described;  // wrong files are found before their values are read
+  for (const std::string& name : file.names()) {
+    const data::SafetensorsInfo& info = file.info(name);
+    described.emplace_back(name, Tensor::empty(info.shape, info.dtype, kMeta));
+  }
+  models::check_state_dict(module, described, file.path(), options);
+  const models::NamedTensors state = file.read_all();
+  for (const auto& [name, tensor] : state) check_finite(file.path(), name, tensor);
+  return models::load_state_dict(module, state, file.path(), options);
+}
+
+// A line for each name, of ten at the most.
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShownNames = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShownNames); ++i)
+    text += fmt::format("\n    {}", printable(names[i]));
+  if (names.size() > kShownNames)
+    text += fmt::format("\n    and {} more", names.size() - kShownNames);
+  return text;
+}
+
+}  // namespace
+
+data::SafetensorsShards open_weights(const std::string& path) {
+  std::error_code none;
+  const fs::path checkpoints = fs::path(path) / "checkpoint";
+  if (!fs::is_directory(checkpoints, none)) return data::SafetensorsShards::open(path);
+  for (const char* name : {"best.safetensors", "last_average.safetensors", "last.safetensors"})
+    if (const fs::path file = checkpoints / name; fs::exists(file, none))
+      return data::SafetensorsShards::open(file.string());
+  throw Error(fmt::format("[weights] expected a checkpoint of the run in {}, got none yet", path));
+}
+
+models::StateNotes load_weights(Module& module, const data::SafetensorsShards& weights,
+                                const models::StateOptions& options) {
+  return load_from(module, weights, options);
+}
+
+models::StateNotes load_weights(Module& module, const data::SafetensorsFile& file,
+                                const models::StateOptions& options) {
+  return load_from(module, file, options);
+}
+
+std::string describe(const data::SafetensorsShards& weights, const models::StateNotes& notes) {
+  std::string text = fmt::format("weights of {}", weights.path());
+  if (!notes.reset.empty()) {
+    text +=
+        fmt::format("\n  the last layer starts anew, with {} classes{} ({}):{}", notes.classes,
+                    notes.classes_of_file > 0 ? fmt::format(" instead of {}", notes.classes_of_file)
+                                              : std::string(),
+                    notes.reset.size(), some_of(notes.reset));
+  }
+  std::vector<std::string> left_out;  // under other names than what starts anew
+  for (const std::string& name : notes.left_out)
+    if (std::find(notes.reset.begin(), notes.reset.end(), name) == notes.reset.end())
+      left_out.push_back(name);
+  if (!left_out.empty())
+    text += fmt::format("\n  not taken, as they belong to the file's last layer ({}):{}",
+                        left_out.size(), some_of(left_out));
+  if (!notes.ignored.empty())
+    text += fmt::format("\n  ignored, as no result depends on them ({}):{}", notes.ignored.size(),
+                        some_of(notes.ignored));
+  if (!notes.uncounted.empty())
+    text += fmt::format("\n  missing, and no result depends on them ({}):{}",
+                        notes.uncounted.size(), some_of(notes.uncounted));
+  return text;
+}
+
+}  // namespace frugal::train
