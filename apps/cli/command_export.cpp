@@ -29,6 +29,7 @@ struct Source {
   BatchSpec spec;
   std::shared_ptr<Module> model;
   std::string weights;  // the file; empty: random
+  std::string classes;  // names in the order of the outputs, a JSON list; empty: not known
 };
 
 bool is_run(const std::string& path) {
@@ -74,6 +75,8 @@ Source open_source(const ExportArguments& arguments) {
     throw ConfigError("",
                       "expected the folder of a run, or a configuration with --checkpoint "
                       "FILE; --random exports random weights");
+  const std::string classes = arguments.source + "/classes.json";
+  if (run && fs::is_regular_file(classes, ignored)) source.classes = read_json(classes).dump();
   const Device device = set_up_computing_device(source.config.run, "exported");
   source.spec = batch_spec(source.config);
   source.model = make_model(source.config, source.spec, device);
@@ -87,9 +90,11 @@ Source open_source(const ExportArguments& arguments) {
 using Notes = std::vector<std::pair<std::string, std::string>>;
 
 Notes notes_of(const Source& source) {
-  return {{"model", source.config.model.name},
-          {"data", source.config.data.name},
-          {"config", config_text(source.config)}};
+  Notes notes{{"model", source.config.model.name},
+              {"data", source.config.data.name},
+              {"config", config_text(source.config)}};
+  if (!source.classes.empty()) notes.emplace_back("classes", source.classes);
+  return notes;
 }
 
 // ---- formats

@@ -42,6 +42,7 @@ TEST_CASE("a run's weights come back from safetensors in every dtype") {
   const std::string eval = "eval " + run + "/config.json --json --checkpoint ";
   const Ran whole = frugal(eval + run + "/checkpoint/last.safetensors");
   REQUIRE_MESSAGE(whole.status == 0, whole.err);
+  write_file(run + "/classes.json", R"(["a", "b", "c"])");
   for (const std::string dtype : {"f32", "f16", "bf16"}) {
     CAPTURE(dtype);
     const std::string out = folder / dtype + ".safetensors";
@@ -54,6 +55,7 @@ TEST_CASE("a run's weights come back from safetensors in every dtype") {
     CHECK(name_of(file.info("fc1.weight").dtype) == dtype);
     CHECK(file.metadata().at("format") == "pt");
     CHECK(file.metadata().at("model") == "mlp");
+    CHECK(file.metadata().at("classes") == R"(["a","b","c"])");
     const Ran again = frugal(eval + out);
     REQUIRE_MESSAGE(again.status == 0, again.err);
     const double before = Json::parse(whole.out)["loss"], after = Json::parse(again.out)["loss"];
