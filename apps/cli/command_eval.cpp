@@ -116,7 +116,7 @@ Evaluation evaluate_mirrored(const train::Model& model, data::BatchSource& batch
 void check_tta(const EvalArguments& arguments, const StoredRun& run) {
   const DataTraits traits = data_traits(run.config);
   const BatchSpec& spec = run.description.spec;
-  if (spec.kind != BatchSpec::Kind::images || spec.has_several_labels())
+  if (spec.kind != BatchSpec::Kind::images || spec.has_several_labels() || spec.has_values())
     throw ConfigError("",
                       fmt::format("--tta: expected none with the data {}, which are no pictures "
                                   "of one class each",
@@ -163,8 +163,10 @@ void eval_command(const EvalArguments& arguments) {
       std::printf("%s\n", json.dump(2, ' ', true, Json::error_handler_t::replace).c_str());
       return;
     }
-    std::string text = fmt::format("loss {:.4f}  accuracy {:.2f} %  samples {}", result.loss,
-                                   100 * result.accuracy, result.samples);
+    std::string text = fmt::format("loss {:.4f}", result.loss);
+    if (!run.description.spec.has_values())  // of numbers, none is counted as right
+      text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
+    text += fmt::format("  samples {}", result.samples);
     if (result.metric)
       text += fmt::format("  {} {:.4f}", run.description.spec.metric, *result.metric);
     std::printf("%s\n", text.c_str());

@@ -27,6 +27,8 @@ std::pair<std::string, size_t> name_and_axes(Kind kind) {
   switch (kind) {
     case Kind::images:
       return {"images", 3};
+    case Kind::rows:
+      return {"rows", 1};
     case Kind::sequences:
       return {"sequences", 1};
     case Kind::graph:
@@ -36,7 +38,7 @@ std::pair<std::string, size_t> name_and_axes(Kind kind) {
 }
 
 Kind kind_named(const std::string& name) {
-  for (const Kind kind : {Kind::images, Kind::sequences, Kind::graph})
+  for (const Kind kind : {Kind::images, Kind::rows, Kind::sequences, Kind::graph})
     if (name == name_and_axes(kind).first) return kind;
   throw Error(fmt::format("expected a kind of data as \"kind\", got {}", in_quotes(name)));
 }

@@ -78,6 +78,8 @@ Model::Model(std::shared_ptr<Module> network, ModelDescription description)
 }
 
 Tensor Model::probabilities(Batch batch) const {
+  FRUGAL_CHECK(!description_.spec.has_values(),
+               "[predict] expected a network of classes; this one predicts numbers");
   const NoGrad no_grad;
   batch = placed(std::move(batch), *network_);
   Context context;
