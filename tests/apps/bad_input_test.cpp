@@ -124,9 +124,10 @@ TEST_CASE_FIXTURE(BadInput, "a run that a signal ends says where it is and how t
     CAPTURE(signal);
     const std::string out = folder / signal;
     const Ran ran = shell(fmt::format(
-        "( until [ -s {0}/metrics.jsonl ]; do sleep 0.02; done; sleep 0.1; kill -{1} "
+        "( until [ -s {0}/metrics.jsonl ] || [ ! -e {3} ]; do sleep 0.02; done; sleep 0.1; kill "
+        "-{1} "
         "$(cat {0}.pid) ) & sh -c 'echo $$ >{0}.pid; exec \"$@\"' sh FRUGAL{2} --out {0}",
-        out, signal, train));
+        out, signal, train, config));
     CHECK(ran.status == status);
     for (const std::string& part :
          {std::string(word), out + "/checkpoint", std::string("--resume")})
