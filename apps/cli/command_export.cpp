@@ -8,6 +8,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/stored_run.h"
 #include "core/quoted.h"
 #include "data/formats/safetensors.h"
 #include "export/onnx_file.h"
@@ -15,7 +16,6 @@
 #include "models/state.h"
 #include "ops/dense/copy.h"
 #include "train/planning/bytes.h"
-#include "train/run/weights.h"
 
 namespace frugal::apps {
 namespace {
@@ -32,56 +32,36 @@ struct Source {
   std::string classes;  // names in the order of the outputs, a JSON list; empty: not known
 };
 
-bool is_run(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-// The file of a run's best or last weights. With optim.ema the last ones are averages, too.
-std::string weights_of_run(const std::string& run, const std::string& which) {
-  std::vector<std::string> names = {"last_average.safetensors", "last.safetensors"};
-  if (which == "best") names.insert(names.begin(), "best.safetensors");
-  std::error_code ignored;
-  for (const std::string& name : names) {
-    const std::string path = run + "/checkpoint/" + name;
-    if (fs::is_regular_file(path, ignored)) return path;
-  }
-  throw ConfigError(
-      "", fmt::format("expected a run that has written a checkpoint, got {}, which has no file "
-                      "checkpoint/last.safetensors; go on with the training, or give the weights "
-                      "with --checkpoint FILE",
-                      in_quotes(run)));
-}
-
 Source open_source(const ExportArguments& arguments) {
+  const bool is_run = is_folder(arguments.source);
+  StoredRun run;
+  if (is_run) {
+    std::vector<std::string> sets = arguments.sets;
+    sets.emplace_back("device=cpu");  // the file holds numbers only
+    run = read_run(arguments.source, sets);
+  } else {
+    run.config = load_config(arguments.source, arguments.sets);
+    run.config.run.device = "cpu";
+    run.config.run.precision = "f32";
+    run.config.run.cuda_graphs = false;
+    resolve(run.config);
+    run.description.spec = batch_spec(run.config);
+  }
   Source source;
-  const bool run = is_run(arguments.source);
-  const std::string config = run ? arguments.source + "/config.json" : arguments.source;
-  std::error_code ignored;
-  if (run && !fs::is_regular_file(config, ignored))
-    throw ConfigError("", fmt::format("expected the folder of a run, which has config.json; got "
-                                      "{} without it",
-                                      in_quotes(arguments.source)));
-  source.config = load_config(config, arguments.sets);
-  source.config.run.device = "cpu";  // of the run; the file holds numbers only
-  source.config.run.precision = "f32";
-  source.config.run.cuda_graphs = false;
-  resolve(source.config);
   if (!arguments.checkpoint.empty())
     source.weights = arguments.checkpoint;
-  else if (run)
-    source.weights = weights_of_run(arguments.source, arguments.weights);
+  else if (is_run)
+    source.weights = weights_file(run, arguments.weights);
   else if (!arguments.random)
     throw ConfigError("",
                       "expected the folder of a run, or a configuration with --checkpoint "
                       "FILE; --random exports random weights");
-  const std::string classes = arguments.source + "/classes.json";
-  if (run && fs::is_regular_file(classes, ignored)) source.classes = read_json(classes).dump();
-  const Device device = set_up_computing_device(source.config.run, "exported");
-  source.spec = batch_spec(source.config);
-  source.model = make_model(source.config, source.spec, device);
-  if (!source.weights.empty())
-    train::load_weights(*source.model, data::SafetensorsFile::open(source.weights));
+  if (!run.description.classes.empty()) source.classes = Json(run.description.classes).dump();
+  const Device device = set_up_computing_device(run.config.run, "exported");
+  source.spec = run.description.spec;
+  source.model = source.weights.empty() ? make_model(run.config, source.spec, device)
+                                        : stored_network(run, source.weights, device);
+  source.config = std::move(run.config);
   return source;
 }
 

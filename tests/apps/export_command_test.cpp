@@ -140,10 +140,10 @@ TEST_CASE("export refuses what would surprise") {
   const TempFolder folder;
   const std::string run = trained(folder), config = folder / "config.json";
   const std::string here = "cd " + folder / "" + " && FRUGAL export ";
-  const auto refused = [&](const std::string& arguments, const std::string& why) {
+  const auto refused = [&](const std::string& arguments, const std::string& why, int status = 2) {
     CAPTURE(arguments);
     const Ran ran = shell(here + arguments);
-    CHECK(ran.status == 2);
+    CHECK(ran.status == status);
     CHECK_MESSAGE(contains(ran.err, why), ran.err);
     CHECK(ran.out == "");
   };
@@ -159,10 +159,17 @@ TEST_CASE("export refuses what would surprise") {
   CHECK(read_file(folder / "mine.safetensors") == "precious");
   CHECK(shell(here + "run --output mine.safetensors --overwrite").status == 0);
   CHECK(read_file(folder / "mine.safetensors") != "precious");
+  // A run is enough: its data may be gone.
+  Json stored = Json::parse(read_file(run + "/config.json"));
+  stored["data"]["name"] = "cifar10";
+  stored["data"]["dir"] = "/nowhere";
+  for (const char* key : {"shape", "classes"}) stored["data"].erase(key);
+  write_file(run + "/config.json", stored.dump());
+  CHECK(shell(here + "run --output c.safetensors").status == 0);
   REQUIRE(run_shell("mkdir " + folder / "empty").status == 0);
   refused("empty --format safetensors", "config.json");
   REQUIRE(run_shell("rm -r " + run + "/checkpoint").status == 0);
-  refused("run --format safetensors --output b.safetensors", "checkpoint");
+  refused("run --format safetensors --output b.safetensors", "has written no checkpoint", 1);
   CHECK(shell(here + "config.json --random --format safetensors").status == 0);
   CHECK(shell(here + "run --output none/a.safetensors --random").status != 0);
 }
