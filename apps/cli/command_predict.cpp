@@ -119,7 +119,7 @@ class Printer {
       std::fprintf(stderr, "error: %s\n", without_controls(answer.error).c_str());
     }
     if (json_) {
-      // A name that is not UTF-8 gets U+FFFD in place of what is not.
+      // Bytes of a name that are not UTF-8 become U+FFFD.
       std::printf(
           "%s\n",
           answer_json(input, answer).dump(-1, ' ', true, Json::error_handler_t::replace).c_str());

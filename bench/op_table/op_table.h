@@ -40,8 +40,8 @@ struct Op {
   Case bench = {};  // a case of realistic size; empty name: none
   // Why unbiased codes do not give unbiased gradients; empty: they do, and tests hold it to that.
   std::string bias = {};
-  // Under a lossy policy the op keeps another tensor, in which its gradient is linear. If that tensor
-  // is kept without loss, the gradients differ by rounding only.
+  // Under a lossy policy the op keeps another tensor, in which its gradient is linear. If that
+  // tensor is kept without loss, the gradients differ by rounding only.
   bool other_form = false;
   double tolerance = 1e-5;  // f32 against f64, relative to the largest element
 };

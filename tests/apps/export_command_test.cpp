@@ -28,7 +28,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Lines of messages and tables fit a terminal, but for paths.
+// Lines of messages and tables fit a terminal, except for paths.
 size_t longest_line(const std::string& text) {
   std::stringstream lines(text);
   size_t longest = 0;
@@ -125,7 +125,7 @@ TEST_CASE("every network of the zoo has a form in ONNX") {
     const exports::OnnxGraph graph = exports::to_onnx(*network, inputs);
     CHECK(graph.nodes.size() > 3);
     CHECK(graph.outputs.at(0).shape.back().size == *config.model.num_classes);
-    // All weights are there, but for those of which only others were made.
+    // All weights are there, except those from which other tensors were computed.
     std::set<std::string> written;
     for (const auto& [initializer, tensor] : graph.initializers) written.insert(initializer);
     int64_t missing = 0;

@@ -14,7 +14,7 @@ struct LoadOptions {
   // than the file's (models::StateOptions).
   bool reset_head = false;
 };
-// What did not meet. After a strict load both are empty but for the last layer, with reset_head.
+// Names without a partner. After a strict load both lists are empty, except for a reset last layer.
 struct LoadedNames {
   std::vector<std::string> missing;     // the model's, which keep their values
   std::vector<std::string> unexpected;  // the file's, which are ignored
