@@ -32,8 +32,32 @@ void take(T& value, const std::optional<U>& wanted) {
 }
 
 // ---- images
-ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
+// Errors (ConfigError): layers of no such network.
+models::CifarResNetOptions cifar_resnet_options(const ModelConfig& config) {
   models::CifarResNetOptions options = models::cifar_resnet_options(config.name);
+  take(options.width, config.width);
+  if (!config.layers) return options;
+  options.blocks = (*config.layers - 2) / 6;
+  if (options.blocks < 1 || *config.layers != 6 * options.blocks + 2)
+    throw ConfigError("model.layers", fmt::format("expected 6 n + 2 for {}, such as 20, got {}",
+                                                  config.name, *config.layers));
+  return options;
+}
+
+models::ResNetOptions resnet_options(const ModelConfig& config) {
+  models::ResNetOptions options = models::resnet_options(config.name);
+  take(options.width, config.width);
+  try {
+    if (config.layers) models::deepen(options, *config.layers);
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    throw ConfigError("model.layers", what.substr(what.find(' ') + 1));  // without "[resnet]"
+  }
+  return options;
+}
+
+ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::CifarResNetOptions options = cifar_resnet_options(config);
   options.shortcut = config.shortcut == "A" ? models::Shortcut::A : models::Shortcut::B;
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
@@ -41,7 +65,7 @@ ModelPtr make_cifar_resnet(Init& init, const ModelConfig& config, const BatchSpe
 }
 
 ModelPtr make_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
-  models::ResNetOptions options = models::resnet_options(config.name);
+  models::ResNetOptions options = resnet_options(config);
   options.stem = config.stem == "cifar" ? models::Stem::cifar : models::Stem::imagenet;
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
@@ -265,7 +289,8 @@ struct KeyRow {
 const std::vector<KeyRow>& key_rows() {
   static const std::vector<ModelMaker> sequences = {make_bert, make_gpt2},
                                        transformers = {make_vit, make_bert, make_gpt2},
-                                       graphs = {make_gcn, make_sage, make_gat, make_gcnii};
+                                       graphs = {make_gcn, make_sage, make_gat, make_gcnii},
+                                       resnets = {make_cifar_resnet, make_resnet};
   const auto with = [](std::vector<ModelMaker> some, const std::vector<ModelMaker>& others) {
     some.insert(some.end(), others.begin(), others.end());
     return some;
@@ -278,8 +303,8 @@ const std::vector<KeyRow>& key_rows() {
       {"dropout", with({make_vgg, make_densenet, make_mlp, make_swin}, with(transformers, graphs))},
       {"attention_dropout", with({make_swin, make_gat}, transformers)},
       {"stochastic_depth", {make_vit, make_swin}},
-      {"layers", with(transformers, graphs)},
-      {"width", with({make_vgg}, with(transformers, graphs))},
+      {"layers", with(resnets, with(transformers, graphs))},
+      {"width", with({make_vgg}, with(resnets, with(transformers, graphs)))},
       {"heads", with({make_gat}, transformers)},
       {"feed_forward", transformers},
       {"max_positions", sequences},
@@ -312,6 +337,13 @@ void check_maximum(const Config& config, const BatchSpec& spec) {
     throw ConfigError(
         "model.aggregation",
         fmt::format("expected mean with the data.sampler {}, which weights edges", sampler));
+}
+
+// Errors (ConfigError): model.layers of no such ResNet.
+void check_depth(const ModelConfig& model) {
+  const ModelMaker make = model_row(model.name).make;
+  if (make == make_cifar_resnet) cifar_resnet_options(model);
+  if (make == make_resnet) resnet_options(model);
 }
 
 std::string readers_of(const BatchSpec& spec) {
@@ -358,6 +390,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                                   "{}",
                                   data, readers_of(spec), model.name));
   check_maximum(config, spec);
+  check_depth(model);
   if (!model.num_classes) model.num_classes = spec.classes;
   if (*model.num_classes < spec.classes)
     throw ConfigError("model.num_classes",

@@ -1,6 +1,7 @@
 #include "models/zoo/resnet.h"
 
 #include <map>
+#include <numeric>
 
 namespace frugal::models {
 namespace {
@@ -18,14 +19,12 @@ std::shared_ptr<Sequential> downsample(Init& init, int64_t in, int64_t out, int6
 
 class BasicBlock : public Module {
  public:
-  static constexpr int64_t kExpansion = 1;
-
-  BasicBlock(Init& init, int64_t in, int64_t width, int64_t stride, int64_t)
+  BasicBlock(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width)
       : conv1_(register_module("conv1", conv_same(init, in, width, 3, stride, kInit))),
         bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
-        conv2_(register_module("conv2", conv_same(init, width, width, 3, 1, kInit))),
-        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, width))),
-        downsample_(downsample(init, in, width, stride)) {
+        conv2_(register_module("conv2", conv_same(init, width, out, 3, 1, kInit))),
+        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
+        downsample_(downsample(init, in, out, stride)) {
     if (downsample_ != nullptr) register_module("downsample", downsample_);
   }
 
@@ -48,18 +47,14 @@ class BasicBlock : public Module {
 
 class Bottleneck : public Module {
  public:
-  static constexpr int64_t kExpansion = 4;
-
-  Bottleneck(Init& init, int64_t in, int64_t planes, int64_t stride, int64_t width_factor)
-      : conv1_(register_module("conv1", conv_same(init, in, planes * width_factor, 1, 1, kInit))),
-        bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, planes * width_factor))),
-        conv2_(register_module("conv2", conv_same(init, planes * width_factor,
-                                                  planes * width_factor, 3, stride, kInit))),
-        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, planes * width_factor))),
-        conv3_(register_module(
-            "conv3", conv_same(init, planes * width_factor, planes * kExpansion, 1, 1, kInit))),
-        bn3_(register_module("bn3", std::make_shared<BatchNorm2d>(init, planes * kExpansion))),
-        downsample_(downsample(init, in, planes * kExpansion, stride)) {
+  Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width)
+      : conv1_(register_module("conv1", conv_same(init, in, width, 1, 1, kInit))),
+        bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
+        conv2_(register_module("conv2", conv_same(init, width, width, 3, stride, kInit))),
+        bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, width))),
+        conv3_(register_module("conv3", conv_same(init, width, out, 1, 1, kInit))),
+        bn3_(register_module("bn3", std::make_shared<BatchNorm2d>(init, out))),
+        downsample_(downsample(init, in, out, stride)) {
     if (downsample_ != nullptr) register_module("downsample", downsample_);
   }
 
@@ -83,18 +78,19 @@ class Bottleneck : public Module {
   std::shared_ptr<Sequential> downsample_;
 };
 
-// `channels` is the width of the input; it becomes the width of the output.
+// `channels`: of the input, then of the output.
 template <class Block>
-std::shared_ptr<Sequential> stage(Init& init, int64_t& channels, int64_t planes, int64_t depth,
-                                  int64_t stride, int64_t width_factor) {
+std::shared_ptr<Sequential> stage(Init& init, int64_t& channels, int64_t out, int64_t depth,
+                                  int64_t stride, int64_t width) {
   auto blocks = std::make_shared<Sequential>();
   for (int64_t i = 0; i < depth; ++i) {
-    blocks->append(
-        std::make_shared<Block>(init, channels, planes, i == 0 ? stride : 1, width_factor));
-    channels = planes * Block::kExpansion;
+    blocks->append(std::make_shared<Block>(init, channels, out, i == 0 ? stride : 1, width));
+    channels = out;
   }
   return blocks;
 }
+
+constexpr int64_t kChannels = 64, kExpansion = 4;
 
 }  // namespace
 
@@ -105,8 +101,8 @@ ResNetOptions resnet_options(const std::string& name) {
       {"resnet50", {{3, 4, 6, 3}, true}},
       {"resnet101", {{3, 4, 23, 3}, true}},
       {"resnet152", {{3, 8, 36, 3}, true}},
-      {"wide_resnet50_2", {{3, 4, 6, 3}, true, 2}},
-      {"wide_resnet101_2", {{3, 4, 23, 3}, true, 2}},
+      {"wide_resnet50_2", {{3, 4, 6, 3}, true, 128}},
+      {"wide_resnet101_2", {{3, 4, 23, 3}, true, 128}},
   };
   const auto found = known.find(name);
   if (found != known.end()) return found->second;
@@ -115,18 +111,31 @@ ResNetOptions resnet_options(const std::string& name) {
   throw Error(fmt::format("[resnet] expected one of {}, got '{}'", names, name));
 }
 
+void deepen(ResNetOptions& options, int64_t layers) {
+  const int64_t each = options.bottleneck ? 3 : 2;
+  auto& depths = options.depths;
+  const int64_t own = std::accumulate(depths.begin(), depths.end(), int64_t{0});
+  const int64_t added = (layers - 2) / each - own;
+  FRUGAL_CHECK(added >= 0 && layers == each * (own + added) + 2,
+               "[resnet] expected {} layers, or more by a multiple of {}, got {}", each * own + 2,
+               each, layers);
+  const int64_t second = added * depths[1] / (depths[1] + depths[2]);
+  depths[1] += second;
+  depths[2] += added - second;
+}
+
 ResNet::ResNet(Init& init, const ResNetOptions& options) : stem_(options.stem) {
   const bool imagenet = stem_ == Stem::imagenet;
-  conv1_ = register_module(
-      "conv1", conv_same(init, options.in_channels, 64, imagenet ? 7 : 3, imagenet ? 2 : 1, kInit));
-  bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, 64));
-  int64_t channels = 64;
+  int64_t channels = options.bottleneck ? kChannels : options.width;
+  conv1_ = register_module("conv1", conv_same(init, options.in_channels, channels, imagenet ? 7 : 3,
+                                              imagenet ? 2 : 1, kInit));
+  bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, channels));
   for (size_t s = 0; s < 4; ++s) {
-    const int64_t planes = int64_t{64} << s, stride = s == 0 ? 1 : 2;
+    const int64_t width = options.width << s, stride = s == 0 ? 1 : 2;
     layers_[s] = options.bottleneck
-                     ? stage<Bottleneck>(init, channels, planes, options.depths[s], stride,
-                                         options.width_factor)
-                     : stage<BasicBlock>(init, channels, planes, options.depths[s], stride, 1);
+                     ? stage<Bottleneck>(init, channels, kExpansion * kChannels << s,
+                                         options.depths[s], stride, width)
+                     : stage<BasicBlock>(init, channels, width, options.depths[s], stride, width);
     register_module("layer" + std::to_string(s + 1), layers_[s]);
   }
   fc_ = register_module("fc", std::make_shared<Linear>(init, channels, options.num_classes));

@@ -14,9 +14,13 @@ enum class Stem : uint8_t {
 };
 
 struct ResNetOptions {
-  std::array<int64_t, 4> depths{2, 2, 2, 2};
+  std::array<int64_t, 4> depths{2, 2, 2, 2};  // blocks in each stage
   bool bottleneck = false;
-  int64_t width_factor = 1;  // multiplies the inner width of a bottleneck; 2 in the wide networks
+  // Inner channels of a block in the first stage; each later stage has twice as many. A bottleneck
+  // gives 4 * 64 channels in the first stage, whatever its inner width is, so the width is
+  // torchvision's width_per_group: 128 in the wide networks. Without bottlenecks a block gives as
+  // many channels as it has inside, and so does the stem.
+  int64_t width = 64;
   int64_t in_channels = 3;
   int64_t num_classes = 1000;
   Stem stem = Stem::imagenet;
@@ -25,6 +29,13 @@ struct ResNetOptions {
 // The options of "resnet18", ..., "wide_resnet101_2". Errors: an unknown name; the message lists
 // the known ones.
 ResNetOptions resnet_options(const std::string& name);
+
+// Adds blocks until the network has `layers` layers: 2, and 3 for each bottleneck or 2 for each
+// other block. The new blocks belong to the second and the third stage, in proportion to the blocks
+// that these have: of the n blocks added to [a, b, c, d], floor(n * b / (b + c)) belong to the
+// second stage. So the public code of ActNN and of GACT deepens ResNet-152. Errors: fewer layers
+// than the network has; a number that no network of such blocks has.
+void deepen(ResNetOptions& options, int64_t layers);
 
 // [N, H, W, in_channels] -> [N, num_classes]
 class ResNet : public Module {

@@ -105,12 +105,12 @@ CifarResNetOptions cifar_resnet_options(const std::string& name) {
 }
 
 CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact_(options.preact) {
-  int64_t channels = 16;
+  int64_t channels = options.width;
   conv1_ = register_module("conv1", conv_same(init, options.in_channels, channels, 3, 1, kInit));
   if (!preact_) bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, channels));
   for (size_t s = 0; s < 3; ++s) {
     layers_[s] = register_module("layer" + std::to_string(s + 1), std::make_shared<Sequential>());
-    const int64_t width = int64_t{16} << s;
+    const int64_t width = options.width << s;
     for (int64_t i = 0; i < options.blocks; ++i) {
       const int64_t stride = s > 0 && i == 0 ? 2 : 1;
       if (preact_)

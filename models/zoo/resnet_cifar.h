@@ -15,7 +15,8 @@ enum class Shortcut : uint8_t {
 };
 
 struct CifarResNetOptions {
-  int64_t blocks = 3;  // in each stage; depth = 6 * blocks + 2
+  int64_t blocks = 3;  // in each stage; layers = 6 * blocks + 2
+  int64_t width = 16;  // channels of the first stage; each later stage has twice as many
   Shortcut shortcut = Shortcut::A;
   bool preact = false;
   int64_t in_channels = 3;

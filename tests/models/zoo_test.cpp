@@ -8,6 +8,7 @@
 #include "models/zoo/mlp.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
+#include "tests/models/zoo.h"
 
 using namespace frugal;
 using namespace frugal::models;
@@ -54,6 +55,38 @@ TEST_CASE("torchvision's parameter counts") {
   CHECK_THROWS_WITH_AS(resnet_options("resnet19"), doctest::Contains("resnet18"), Error);
 }
 
+TEST_CASE("deeper and wider ResNets: blocks in the second and third stage, inner channels") {
+  const auto deepened = [](const char* name, int64_t layers) {
+    ResNetOptions options = resnet_options(name);
+    deepen(options, layers);
+    return options;
+  };
+  using Depths = std::array<int64_t, 4>;
+  CHECK(deepened("resnet50", 50).depths == Depths{3, 4, 6, 3});
+  CHECK(deepened("resnet34", 34).depths == Depths{3, 4, 6, 3});
+  CHECK(deepened("resnet18", 22).depths == Depths{2, 3, 3, 2});
+  // ActNN's largest ResNet-152, "depth 1016": 864 blocks more, of which 157 in the second stage.
+  CHECK(deepened("resnet152", 152 + 3 * 864).depths == Depths{3, 8 + 157, 36 + 707, 3});
+  for (const int64_t wrong : {0, 47, 51, 52})
+    CHECK_THROWS_WITH_AS(deepened("resnet50", wrong), doctest::Contains("[resnet] expected 50"),
+                         Error);
+  const auto lines = [](const ResNetOptions& options) {
+    Init init = zoo::meta_init();
+    ResNet net(init, options);
+    return zoo::lines_of(net);
+  };
+  // Equal counts and shapes; torchvision's wide_resnet50_2 is resnet50 with width_per_group 128.
+  ResNetOptions wide = resnet_options("resnet50");
+  wide.width = 128;
+  CHECK(lines(wide) == lines(resnet_options("wide_resnet50_2")));
+  ResNetOptions narrow = resnet_options("resnet18");
+  narrow.width = 32;
+  const auto names = lines(narrow);
+  CHECK(names.contains("conv1.weight [32, 3, 7, 7]"));
+  CHECK(names.contains("layer4.1.conv2.weight [256, 256, 3, 3]"));
+  CHECK(names.size() == lines(resnet_options("resnet18")).size());
+}
+
 TEST_CASE("the CIFAR networks' parameter counts and depths") {
   Init init;
   CifarResNetOptions options = cifar_resnet_options("resnet20");
@@ -62,6 +95,9 @@ TEST_CASE("the CIFAR networks' parameter counts and depths") {
   options.shortcut = Shortcut::B;
   CifarResNet b(init, options);
   CHECK(parameter_count(b) == 269722 + (16 * 32 + 2 * 32) + (32 * 64 + 2 * 64));
+  options.width = 32;
+  CifarResNet wide(init, options);
+  CHECK(zoo::lines_of(wide).contains("layer3.0.conv1.weight [128, 64, 3, 3]"));
   CHECK(cifar_resnet_options("resnet110").blocks == 18);
   CHECK_THROWS_AS(cifar_resnet_options("resnet21"), Error);
 }
