@@ -380,6 +380,32 @@ bool network_reads(const ModelConfig& model, const std::string& key) {
   return false;
 }
 
+ModelSizes model_sizes(const ModelConfig& model) {
+  const ModelMaker make = model_row(model.name).make;
+  ModelSizes sizes;
+  if (make == make_cifar_resnet) {
+    sizes.least_layers = 8;
+    sizes.layers_step = 6;
+  } else if (make == make_resnet) {
+    const models::ResNetOptions options = models::resnet_options(model.name);
+    sizes.least_layers = models::layers_of(options);
+    sizes.layers_step = models::layers_of_block(options);
+  } else if (make == make_vit) {
+    const models::VitOptions options = models::vit_options(model.name);
+    sizes.width_step = model.heads.value_or(options.heads);
+    sizes.side_step = options.patch;
+  } else if (make == make_swin) {
+    sizes.side_step = 32;  // 4 of a patch, and 2 of each of the three reductions
+  } else if (make == make_bert) {
+    sizes.width_step = model.heads.value_or(models::bert_options(model.name).heads);
+  } else if (make == make_gpt2) {
+    sizes.width_step = model.heads.value_or(models::gpt2_options(model.name).heads);
+  } else if (make == make_gat) {
+    sizes.width_step = model.heads.value_or(models::GatOptions().heads);
+  }
+  return sizes;
+}
+
 void resolve_model(Config& config, const BatchSpec& spec) {
   ModelConfig& model = config.model;
   const std::string& data = config.data.name;

@@ -24,6 +24,16 @@ Family family_of(const ModelConfig& model);
 // REQUIRES: a key that only some networks read.
 bool network_reads(const ModelConfig& model, const std::string& key);
 
+// Which values of model.layers and model.width, and which sides of images, the network takes: of
+// layers `least_layers` and more by multiples of `layers_step`, of the others multiples. (Other
+// sides may do, too; these do with every network of the family.)
+struct ModelSizes {
+  int64_t least_layers = 1, layers_step = 1;
+  int64_t width_step = 4;
+  int64_t side_step = 4;
+};
+ModelSizes model_sizes(const ModelConfig& model);
+
 // Fills num_classes, in_channels and vocab_size, where they are null, from what the data have.
 // Errors (ConfigError): values that do not fit the data; a network for other data.
 void resolve_model(Config& config, const BatchSpec& spec);

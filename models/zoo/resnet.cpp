@@ -111,14 +111,20 @@ ResNetOptions resnet_options(const std::string& name) {
   throw Error(fmt::format("[resnet] expected one of {}, got '{}'", names, name));
 }
 
+int64_t layers_of_block(const ResNetOptions& options) { return options.bottleneck ? 3 : 2; }
+
+int64_t layers_of(const ResNetOptions& options) {
+  const auto& depths = options.depths;
+  return layers_of_block(options) * std::accumulate(depths.begin(), depths.end(), int64_t{0}) + 2;
+}
+
 void deepen(ResNetOptions& options, int64_t layers) {
-  const int64_t each = options.bottleneck ? 3 : 2;
+  const int64_t each = layers_of_block(options), more = layers - layers_of(options);
+  FRUGAL_CHECK(more >= 0 && more % each == 0,
+               "[resnet] expected {} layers, or more by a multiple of {}, got {}",
+               layers_of(options), each, layers);
   auto& depths = options.depths;
-  const int64_t own = std::accumulate(depths.begin(), depths.end(), int64_t{0});
-  const int64_t added = (layers - 2) / each - own;
-  FRUGAL_CHECK(added >= 0 && layers == each * (own + added) + 2,
-               "[resnet] expected {} layers, or more by a multiple of {}, got {}", each * own + 2,
-               each, layers);
+  const int64_t added = more / each;
   const int64_t second = added * depths[1] / (depths[1] + depths[2]);
   depths[1] += second;
   depths[2] += added - second;

@@ -30,11 +30,13 @@ struct ResNetOptions {
 // the known ones.
 ResNetOptions resnet_options(const std::string& name);
 
-// Adds blocks until the network has `layers` layers: 2, and 3 for each bottleneck or 2 for each
-// other block. The new blocks belong to the second and the third stage, in proportion to the blocks
-// that these have: of the n blocks added to [a, b, c, d], floor(n * b / (b + c)) belong to the
-// second stage. So the public code of ActNN and of GACT deepens ResNet-152. Errors: fewer layers
-// than the network has; a number that no network of such blocks has.
+int64_t layers_of_block(const ResNetOptions& options);  // 3 of a bottleneck, 2 of another block
+int64_t layers_of(const ResNetOptions& options);        // with the first and the last one
+// Adds blocks until the network has `layers` layers. The new blocks belong to the second and the
+// third stage, in proportion to the blocks that these have: of the n blocks added to [a, b, c, d],
+// floor(n * b / (b + c)) belong to the second stage. So the public code of ActNN and of GACT
+// deepens ResNet-152. Errors: fewer layers than the network has; a number that no network of such
+// blocks has.
 void deepen(ResNetOptions& options, int64_t layers);
 
 // [N, H, W, in_channels] -> [N, num_classes]

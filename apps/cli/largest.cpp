@@ -1,0 +1,168 @@
+#include "apps/cli/largest.h"
+
+#include <algorithm>
+
+#include "apps/config/config_readers.h"
+#include "apps/config/config_table.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/resolve.h"
+#include "apps/config/train_options.h"
+#include "core/integers.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr int64_t kLeastSide = 32;
+constexpr int64_t kFewSamples = 8;  // of the step that makes the optimizer's state
+constexpr size_t kKeptSteps = 32;
+
+// The largest value of the key's schema.
+int64_t most_of(const std::string& path) {
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields) {
+      if (section.path(field) != path) continue;
+      const Json& schema = field.schema.contains("items") ? field.schema["items"] : field.schema;
+      return schema.at("maximum").get<int64_t>();
+    }
+  FRUGAL_ASSERT(false);
+  return 0;
+}
+
+bool reads_image_size(const Config& config) { return is_read(config, "data.image_size"); }
+
+std::string path_of(const Config& config, Growth growth) {
+  return growth == Growth::resolution && reads_image_size(config) ? "data.image_size"
+                                                                  : key_of(growth);
+}
+
+void set_value(Config& config, Growth growth, int64_t value) {
+  switch (growth) {
+    case Growth::batch:
+      config.data.batch_size = value;
+      return;
+    case Growth::layers:
+      config.model.layers = value;
+      return;
+    case Growth::width:
+      config.model.width = value;
+      return;
+    case Growth::resolution:
+      if (reads_image_size(config)) {
+        config.data.image_size = value;
+      } else {
+        std::vector<int64_t>& shape =
+            config.data.shape ? *config.data.shape : config.data.shape.emplace(3, 3);
+        shape[0] = shape[1] = value;
+      }
+  }
+}
+
+// What the run has; 0: it follows from the network.
+int64_t own_value(const Config& config, Growth growth) {
+  switch (growth) {
+    case Growth::batch:
+      return config.data.batch_size;
+    case Growth::layers:
+      return config.model.layers.value_or(0);
+    case Growth::width:
+      return config.model.width.value_or(0);
+    case Growth::resolution:
+      return reads_image_size(config) ? config.data.image_size
+             : config.data.shape      ? config.data.shape->front()
+                                      : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Growth growth_named(const std::string& name) {
+  if (name == "batch") return Growth::batch;
+  if (name == "layers") return Growth::layers;
+  if (name == "width") return Growth::width;
+  FRUGAL_ASSERT(name == "resolution");
+  return Growth::resolution;
+}
+
+const char* key_of(Growth growth) {
+  constexpr const char* kKeys[] = {"data.batch_size", "model.layers", "model.width", "data.shape"};
+  return kKeys[static_cast<size_t>(growth)];
+}
+
+LargestSearch::LargestSearch(const Config& config, Growth growth) : growth_(growth) {
+  const std::string path = path_of(config, growth);
+  if (!is_read(config, path))
+    throw ConfigError(path, fmt::format("expected a run that reads the key, which is to grow; "
+                                        "{} with the data {} does not",
+                                        config.model.name, config.data.name));
+  const ModelSizes sizes = model_sizes(config.model);
+  if (growth == Growth::layers) {
+    first_ = sizes.least_layers;
+    step_ = sizes.layers_step;
+  } else if (growth == Growth::width) {
+    first_ = step_ = sizes.width_step;
+  } else if (growth == Growth::resolution) {
+    step_ = sizes.side_step;
+    first_ = ceil_div(kLeastSide, step_) * step_;
+  } else if (config.data.mixup > 0 || config.data.cutmix > 0) {
+    first_ = 2;
+  }
+  most_ = first_ + (most_of(path) - first_) / step_ * step_;
+}
+
+int64_t LargestSearch::peak_of(Config config, int64_t value) {
+  set_value(config, growth_, value);
+  resolve(config);
+  const int64_t samples = config.data.batch_size;
+  const bool fixed = growth_ == Growth::batch;
+  std::unique_ptr<MetaStep>& meta = steps_[fixed ? 0 : value];
+  if (meta == nullptr)
+    meta = std::make_unique<MetaStep>(meta_run(config), std::min(samples, kFewSamples));
+  const auto policy = make_draft_policy(config.compression, static_cast<uint64_t>(config.run.seed));
+  const int64_t peak = meta->step(policy.get(), samples, checkpointed_blocks(config.train)).peak;
+  if (steps_.size() > kKeptSteps) steps_.clear();
+  return peak;
+}
+
+Largest LargestSearch::find(const Config& given, int64_t memory) {
+  Config config = given;
+  if (!config.compression.memory_budget.empty())
+    throw ConfigError("compression.memory_budget",
+                      fmt::format("expected none where the largest {} is asked for, got {}",
+                                  key_of(growth_), config.compression.memory_budget));
+  config.compression.entropy = false;
+  Largest found;
+  const auto fits = [&](int64_t value) {
+    const int64_t peak = peak_of(config, value);
+    if (peak <= memory)
+      found = {value, peak, value == most_};
+    else if (found.value == 0)
+      found.peak = peak;
+    return peak <= memory;
+  };
+  const auto on_grid = [&](int64_t value) {
+    return std::clamp(first_ + (value - first_) / step_ * step_, first_, most_);
+  };
+  // Values are doubled as long as they fit, so that no step is much larger than the memory.
+  int64_t high = on_grid(own_value(config, growth_));
+  if (!fits(high)) {
+    if (high == first_ || !fits(first_)) return found;
+  } else {
+    do {
+      if (high == most_) return found;
+      high = on_grid(2 * high);
+    } while (fits(high));
+  }
+  while (high - found.value > step_) {
+    const int64_t middle = on_grid(found.value + (high - found.value) / 2);
+    if (!fits(middle)) high = middle;
+  }
+  return found;
+}
+
+Largest find_largest(const Config& config, Growth growth, int64_t memory) {
+  return LargestSearch(config, growth).find(config, memory);
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,58 @@
+// The largest batch, depth, width or resolution whose step fits into a number of bytes.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "apps/config/config.h"
+#include "train/planning/meta_step.h"
+
+namespace frugal::apps {
+
+// What grows. The search tries every `step`-th value only, which the network must accept:
+//   batch       data.batch_size, by 1
+//   layers      model.layers: by 1; of ResNets from their own number on, by a block
+//   width       model.width: by the number of heads; by 4 without heads
+//   resolution  the height and width in data.shape, or data.image_size, from 32 on: by 4, with Swin
+//               by 32, with ViT by the side of a patch
+enum class Growth : uint8_t { batch, layers, width, resolution };
+Growth growth_named(const std::string& name);  // REQUIRES: one of the four names
+const char* key_of(Growth growth);             // "data.batch_size"; of resolution: "data.shape"
+
+struct Largest {
+  int64_t value = 0;     // 0: the smallest value does not fit
+  int64_t peak = 0;      // bytes of a step with `value`; where it is 0, with the smallest value
+  bool limited = false;  // `value` is the largest that the key may have
+};
+
+// Searches for several ways to keep activations of one run, which share the networks on `meta`.
+// Thread safety: one thread.
+class LargestSearch {
+ public:
+  // `config`: as load_config() or parse_config() gives it, not resolved.
+  // Errors (ConfigError): nothing in this run reads the key, as of the width of a network that has
+  // none, or the resolution of texts.
+  LargestSearch(const Config& config, Growth growth);
+
+  // The largest value for which a step of the trainer, as `config` keeps activations and recomputes
+  // blocks, takes at most `memory` bytes on `meta`. The peak must grow with the value. An
+  // evaluation does not count: data.test_batch_size may be as small as it must. Entropy coding does
+  // not count either, because what it saves depends on values.
+  // REQUIRES: `config` differs from the constructor's at most in its section compression, in
+  // train.checkpointing and in train.checkpointed_blocks. Errors (ConfigError): a memory_budget,
+  // which is a peak itself; what resolve() finds.
+  Largest find(const Config& config, int64_t memory);
+
+ private:
+  int64_t peak_of(Config config, int64_t value);
+
+  Growth growth_;
+  int64_t first_ = 1, step_ = 1, most_ = 1;
+  std::map<int64_t, std::unique_ptr<MetaStep>> steps_;  // by value; of batches one for all
+};
+
+// One search. "data.batch_size and the peak", in one line:
+//   find_largest(parse_config(document), Growth::batch, int64_t{16} << 30)
+Largest find_largest(const Config& config, Growth growth, int64_t memory);
+
+}  // namespace frugal::apps
