@@ -82,12 +82,12 @@ void add_eval(CLI::App& app) {
 
 void add_predict(CLI::App& app) {
   static PredictArguments a;
-  CLI::App* sub =
-      command(app, "predict", "Classes of pictures, texts or nodes, by a run's network");
+  CLI::App* sub = command(
+      app, "predict", "Classes or numbers for pictures, texts, rows or nodes, by a run's network");
   sub->add_option("RUN", a.run, "Folder of a run")->required()->check(check_named);
   sub->add_option("INPUT", a.inputs,
-                  "Pictures or folders of them; texts or files of one in each line; numbers of "
-                  "nodes")
+                  "Pictures or folders of them; texts or files of one in each line; tables or "
+                  "arrays of rows; numbers of nodes")
       ->required();
   sub->add_option("--top", a.top, "How many classes to print")
       ->check(CLI::PositiveNumber)

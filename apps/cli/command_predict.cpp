@@ -13,7 +13,9 @@
 #include "apps/config/stored_run.h"
 #include "core/quoted.h"
 #include "data/formats/file_bytes.h"
+#include "data/formats/npy.h"
 #include "data/image/picture.h"
+#include "data/tables/tensor_file.h"
 
 namespace frugal::apps {
 
@@ -102,6 +104,7 @@ Json answer_json(const std::string& input, const Answer& answer) {
   for (const auto& guess : answer.prediction)
     top.push_back(
         {{"class", guess.index}, {"name", guess.name}, {"probability", guess.probability}});
+  if (!answer.values.empty()) return {{"input", input}, {"values", answer.values}};
   return {{"input", input}, {"top", top}};
 }
 
@@ -128,6 +131,7 @@ class Printer {
     if (!answer.error.empty()) return;
     std::printf("%s\n", shortened(input, kColumns).c_str());
     for (const auto& guess : answer.prediction) std::printf("  %s\n", guess_text(guess).c_str());
+    for (const double value : answer.values) std::printf("  %.6g\n", value);
   }
 
   // Between two answers. Errors: Interrupted.
@@ -170,6 +174,59 @@ void predict_nodes(const PredictArguments& arguments, StoredRun run, const train
   printer.check_all_read();
 }
 
+// Rows of one file, ready for the network, and how each is named: a row of a table by its line in
+// the file, one of an array by its index.
+struct Rows {
+  Tensor values;
+  std::vector<std::string> names;
+};
+
+Rows rows_of(const std::string& file, const train::ModelDescription& description) {
+  Rows rows;
+  if (description.table != nullptr) {
+    const data::CsvTable table(file, description.table->input_columns());
+    rows.values = description.table->inputs_of(table);
+    for (int64_t i = 0; i < table.rows(); ++i)
+      rows.names.push_back(fmt::format("{}:{}", file, table.line(i)));
+    return rows;
+  }
+  const data::TensorFile arrays(file);
+  rows.values = data::to_f32(arrays.read("input"));
+  const int64_t width = description.spec.sample[0];
+  FRUGAL_CHECK(rows.values.dim() == 2 && rows.values.size(1) == width,
+               "[predict] {}: expected an array input [N, {}], got {}", in_quotes(file), width,
+               rows.values.shape());
+  for (int64_t i = 0; i < rows.values.size(0); ++i)
+    rows.names.push_back(fmt::format("{}:{}", file, i));
+  return rows;
+}
+
+void predict_rows(const PredictArguments& arguments, const StoredRun& run,
+                  const train::Model& model) {
+  if (arguments.tta != "none")
+    throw ConfigError("", "--tta: expected none with a network that reads rows");
+  FRUGAL_CHECK(run.config.data.name != "csv" || run.description.table != nullptr,
+               "[predict] expected columns.json in {}, which says how a row becomes an input; the "
+               "run has none",
+               in_quotes(run.folder));
+  std::vector<Rows> files;  // all are read before the first row is printed
+  size_t count = 0;
+  for (const std::string& file : arguments.inputs) {
+    files.push_back(rows_of(file, run.description));
+    count += files.back().names.size();
+  }
+  train::PredictOptions options;
+  options.top = arguments.top;
+  options.batch_size = arguments.batch_size;
+  Printer printer(arguments, count);
+  for (const Rows& rows : files)
+    model.predict_rows(rows.values, options, [&](int64_t index, const Answer& answer) {
+      printer.look_at_signals();
+      printer.print(rows.names[static_cast<size_t>(index)], answer);
+      return true;
+    });
+}
+
 }  // namespace
 
 void predict_command(const PredictArguments& arguments) {
@@ -180,6 +237,7 @@ void predict_command(const PredictArguments& arguments) {
     const train::Model model(stored_network(run, arguments.weights, device), run.description);
     const BatchSpec::Kind kind = run.description.spec.kind;
     if (kind == BatchSpec::Kind::graph) return predict_nodes(arguments, run, model);
+    if (kind == BatchSpec::Kind::rows) return predict_rows(arguments, run, model);
     if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that reads text");
     const std::vector<std::string> inputs = inputs_of(arguments.inputs, kind);

@@ -32,8 +32,9 @@ struct EvalArguments {
 };
 void eval_command(const EvalArguments& arguments);
 
-// The likeliest classes of pictures, texts or nodes, as they come. A broken input is named on
-// stderr, and the others are printed. Errors: any input was broken.
+// The likeliest classes of pictures, texts, rows or nodes, as they come, or the numbers that are
+// predicted. A broken input is named on stderr, and the others are printed. Errors: any input was
+// broken; a file of rows that cannot be read, before anything is printed.
 struct PredictArguments {
   std::string run, weights = "best", tta = "none";
   std::vector<std::string> inputs, sets;

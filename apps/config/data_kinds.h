@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config/make_data.h"
+#include "data/tables/csv_table.h"
 
 namespace frugal::apps {
 
@@ -31,7 +32,7 @@ const DataKind& row_data();    // make_rows.cpp
 const DataKind& text_data();   // make_text.cpp
 const DataKind& graph_data();  // make_graph.cpp
 
-// columns.json: see describing_files(). Of data.name csv.
-std::string csv_columns(const Config& config);
+// Of data.name csv: what the training rows say of its columns.
+data::CsvEncoding csv_encoding(const Config& config);
 
 }  // namespace frugal::apps

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/config/csv_columns.h"
 #include "apps/config/data_kinds.h"
 #include "data/fetch/sources.h"
 
@@ -99,7 +100,10 @@ std::map<std::string, std::string> describing_files(const Config& config) {
   const std::vector<std::string> names = kind_of(config).class_names(config);
   if (!names.empty())
     files["classes.json"] = Json(names).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (config.data.name == "csv") files["columns.json"] = csv_columns(config);
+  if (config.data.name == "csv")
+    files["columns.json"] =
+        columns_json(csv_encoding(config)).dump(2, ' ', false, Json::error_handler_t::replace) +
+        "\n";
   return files;
 }
 

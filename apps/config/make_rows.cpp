@@ -72,7 +72,7 @@ DatasetPtr open_csv(const Config& config, Split split) {
   if (path == csv.files.train)
     return std::make_shared<data::TensorDataset>(csv.encoder->encode(*csv.table));
   return std::make_shared<data::TensorDataset>(
-      csv.encoder->encode(data::CsvTable(path, csv.table.get())));
+      csv.encoder->encode(data::CsvTable(path, csv.table->kinds())));
 }
 
 bool is_csv(const Config& config) { return config.data.name == "csv"; }
@@ -88,9 +88,9 @@ BatchSpec row_spec(const Config& config) {
     return spec;
   }
   const data::CsvEncoder& encoder = *csv_data(config).encoder;
-  spec.sample = {encoder.width()};
-  const bool values = encoder.classes().empty();
-  spec.classes = values ? 1 : static_cast<int64_t>(encoder.classes().size());
+  spec.sample = {encoder.encoding().width()};
+  const bool values = encoder.encoding().classes.empty();
+  spec.classes = values ? 1 : static_cast<int64_t>(encoder.encoding().classes.size());
   if (values) spec.metric = "r2";
   return spec;
 }
@@ -129,37 +129,13 @@ std::vector<int64_t> rows_ahead(const Config& config, int64_t batch) {
 }
 
 std::vector<std::string> row_classes(const Config& config) {
-  return is_csv(config) ? csv_data(config).encoder->classes() : tensor_classes(config);
+  return is_csv(config) ? csv_data(config).encoder->encoding().classes : tensor_classes(config);
 }
 
 }  // namespace
 
-std::string csv_columns(const Config& config) {
-  const data::CsvEncoder& encoder = *csv_data(config).encoder;
-  Json columns = Json::array();
-  for (const data::CsvEncoder::Input& input : encoder.inputs()) {
-    Json one = {{"name", input.name}};
-    if (input.is_number) {
-      one["mean"] = input.number.mean;
-      one["std"] = input.number.std;
-    } else {
-      one["categories"] = input.categories;
-    }
-    columns.push_back(one);
-  }
-  Json target = {{"name", encoder.target()}};
-  if (encoder.classes().empty()) {
-    target["mean"] = encoder.value().mean;
-    target["std"] = encoder.value().std;
-  } else {
-    target["classes"] = encoder.classes();
-  }
-  const Json all = {{"columns", columns},
-                    {"one_hot", encoder.options().one_hot},
-                    {"standardized", encoder.options().standardize},
-                    {"fills_missing", encoder.options().fill_missing},
-                    {"target", target}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+data::CsvEncoding csv_encoding(const Config& config) {
+  return csv_data(config).encoder->encoding();
 }
 
 const DataKind& row_data() {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "apps/config/csv_columns.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr const char* kInput = "input.json";
 constexpr const char* kClasses = "classes.json";
+constexpr const char* kColumns = "columns.json";
 constexpr int64_t kVersion = 1;  // of input.json
 constexpr int64_t kMost = int64_t{1} << 40;
 
@@ -171,6 +173,16 @@ StoredRun read_run(const std::string& folder, const std::vector<std::string>& se
     run.description = description_of(run.config);
   }
   if (has(kClasses)) run.description.classes = read_own(folder + "/" + kClasses, names_from);
+  if (has(kColumns)) {
+    auto& table = run.description.table;
+    table = read_own(folder + "/" + kColumns, [](const Json& json) {
+      return std::make_shared<const data::CsvEncoder>(columns_from(json));
+    });
+    const int64_t width = table->encoding().width();
+    FRUGAL_CHECK(run.description.spec.sample == Shape({width}),
+                 "[run] {} is damaged: expected columns that make {} inputs, got {}",
+                 in_quotes(folder + "/" + kColumns), run.description.spec.sample[0], width);
+  }
   if (!run.config.model.num_classes) run.config.model.num_classes = run.description.spec.classes;
   return run;
 }

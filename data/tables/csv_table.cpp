@@ -71,35 +71,47 @@ const CsvTable::Column& CsvTable::column(const std::string& name) const {
                           printable(fmt::format("{}", fmt::join(names, ", ")), 300)));
 }
 
+std::vector<CsvTable::Kind> CsvTable::kinds() const {
+  std::vector<Kind> all;
+  for (const Column& column : columns_) all.push_back({column.name, column.is_number});
+  return all;
+}
+
 // Reads the file twice: what kinds columns have, then their cells.
-CsvTable::CsvTable(const std::string& path, const CsvTable* like) : path_(path) {
+CsvTable::CsvTable(const std::string& path) : path_(path) {
   std::vector<std::string> header;
   std::vector<bool> are_numbers;
-  if (like == nullptr) {
-    bool first = true;
-    for_rows(path, header, [&](int64_t, const std::vector<std::string_view>& cells) {
-      if (first) are_numbers.assign(cells.size(), true);
-      first = false;
-      for (size_t i = 0; i < cells.size(); ++i)
-        if (are_numbers[i] && !is_missing(cells[i]) && !number_in(cells[i])) are_numbers[i] = false;
-    });
-  } else {
-    for_rows(path, header, [](int64_t, const std::vector<std::string_view>&) {});
-    for (const std::string& name : header) {
-      const auto& known = like->columns();
-      const auto found = std::find_if(known.begin(), known.end(),
-                                      [&](const Column& column) { return column.name == name; });
-      are_numbers.push_back(found != known.end() && found->is_number);
-    }
-  }
+  for_rows(path, header, [&](int64_t, const std::vector<std::string_view>& cells) {
+    if (are_numbers.empty()) are_numbers.assign(cells.size(), true);
+    for (size_t i = 0; i < cells.size(); ++i)
+      if (are_numbers[i] && !is_missing(cells[i]) && !number_in(cells[i])) are_numbers[i] = false;
+  });
   columns_.resize(header.size());
   for (size_t i = 0; i < header.size(); ++i) {
     columns_[i].name = header[i];
     columns_[i].is_number = !are_numbers.empty() && are_numbers[i];
   }
-  if (like != nullptr)
-    for (const Column& known : like->columns()) column(known.name);
-  std::vector<std::unordered_map<std::string, int32_t>> codes(header.size());
+  read_cells();
+}
+
+CsvTable::CsvTable(const std::string& path, const std::vector<Kind>& known) : path_(path) {
+  std::vector<std::string> header;
+  for_rows(path, header, [](int64_t, const std::vector<std::string_view>&) {});
+  columns_.resize(header.size());
+  for (size_t i = 0; i < header.size(); ++i) {
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&](const Kind& kind) { return kind.name == header[i]; });
+    columns_[i].name = header[i];
+    columns_[i].is_number = found != known.end() && found->is_number;
+  }
+  for (const Kind& kind : known) column(kind.name);
+  read_cells();
+}
+
+void CsvTable::read_cells() {
+  std::vector<std::string> header;
+  const std::string& path = path_;
+  std::vector<std::unordered_map<std::string, int32_t>> codes(columns_.size());
   for_rows(path, header, [&](int64_t line, const std::vector<std::string_view>& cells) {
     lines_.push_back(line);
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -184,20 +196,8 @@ std::optional<std::string> class_in(const CsvTable::Column& target, int64_t row)
   return std::isnan(value) ? std::nullopt : std::optional(text_of(value));
 }
 
-}  // namespace
-
-void CsvEncoder::missing(const CsvTable& table, int64_t row, const std::string& column) const {
-  const bool target = column == target_;
-  throw Error(fmt::format("[csv] {}, line {}: expected a {} in column {}, got an empty cell{}",
-                          in_quotes(table.path()), table.line(row), target ? "target" : "value",
-                          in_quotes(column),
-                          target ? ""
-                                 : "; data.missing=fill puts the column's mean, or no "
-                                   "category, in its place"));
-}
-
-CsvEncoder::Number CsvEncoder::number_of(const CsvTable::Column& column,
-                                         const std::vector<int64_t>& rows) const {
+CsvEncoding::Number number_of(const CsvTable::Column& column, const std::vector<int64_t>& rows,
+                              bool standardize) {
   double count = 0, mean = 0, spread = 0;
   for (const int64_t row : rows) {
     const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
@@ -208,30 +208,59 @@ CsvEncoder::Number CsvEncoder::number_of(const CsvTable::Column& column,
     spread += off * (value - mean);
   }
   if (count == 0) return {};
-  if (!options_.standardize) return {mean, 1};
+  if (!standardize) return {mean, 1};
   const double std = std::sqrt(spread / count);
   return {mean, std > 0 ? std : 1};  // a column of one value becomes 0
 }
 
+}  // namespace
+
+void CsvEncoder::missing(const CsvTable& table, int64_t row, const std::string& column) const {
+  const bool target = column == encoding_.target;
+  throw Error(fmt::format("[csv] {}, line {}: expected a {} in column {}, got an empty cell{}",
+                          in_quotes(table.path()), table.line(row), target ? "target" : "value",
+                          in_quotes(column),
+                          target ? ""
+                                 : "; data.missing=fill puts the column's mean, or no "
+                                   "category, in its place"));
+}
+
+int64_t CsvEncoding::width() const {
+  int64_t width = 0;
+  for (const Input& input : inputs)
+    width += input.is_number || !one_hot ? 1 : static_cast<int64_t>(input.categories.size());
+  return width;
+}
+
+std::vector<CsvTable::Kind> CsvEncoder::input_columns() const {
+  std::vector<CsvTable::Kind> all;
+  for (const CsvEncoding::Input& input : encoding_.inputs)
+    all.push_back({input.name, input.is_number});
+  return all;
+}
+
 CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
-                       const std::vector<int64_t>& training_rows)
-    : options_(options), target_(target_name(table, options)) {
+                       const std::vector<int64_t>& training_rows) {
+  encoding_.one_hot = options.one_hot;
+  encoding_.fill_missing = options.fill_missing;
+  encoding_.standardize = options.standardize;
+  encoding_.target = target_name(table, options);
+  std::vector<std::string>& classes = encoding_.classes;
   FRUGAL_CHECK(!training_rows.empty(), "[csv] {}: expected rows to train on, got none",
                in_quotes(table.path()));
   for (const std::string& name : options.drop)
-    FRUGAL_CHECK(table.column(name).name != target_,
+    FRUGAL_CHECK(table.column(name).name != encoding_.target,
                  "[csv] expected other columns to leave out than the target, got {}",
                  in_quotes(name));
   for (const CsvTable::Column& column : table.columns()) {
-    if (column.name == target_ ||
+    if (column.name == encoding_.target ||
         std::find(options.drop.begin(), options.drop.end(), column.name) != options.drop.end())
       continue;
-    Input input;
+    CsvEncoding::Input input;
     input.name = column.name;
     input.is_number = column.is_number;
     if (column.is_number) {
-      input.number = number_of(column, training_rows);
-      ++width_;
+      input.number = number_of(column, training_rows, options.standardize);
     } else {
       std::set<std::string> names;
       for (const int64_t row : training_rows)
@@ -242,41 +271,41 @@ CsvEncoder::CsvEncoder(const CsvTable& table, const CsvOptions& options,
                    "[csv] {}: column {} has {} categories, above {}, which would be an input each; "
                    "data.drop leaves it out, data.categories=index makes one input",
                    in_quotes(table.path()), in_quotes(column.name), names.size(), kMostOneHot);
-      width_ += options.one_hot ? static_cast<int64_t>(names.size()) : 1;
     }
-    inputs_.push_back(std::move(input));
+    encoding_.inputs.push_back(std::move(input));
   }
-  FRUGAL_CHECK(width_ > 0, "[csv] {}: expected columns beside the target {}, got none",
-               in_quotes(table.path()), in_quotes(target_));
-  const CsvTable::Column& target = table.column(target_);
+  FRUGAL_CHECK(encoding_.width() > 0, "[csv] {}: expected columns beside the target {}, got none",
+               in_quotes(table.path()), in_quotes(encoding_.target));
+  const CsvTable::Column& target = table.column(encoding_.target);
   if (!has_classes(target, options, table.path())) {
-    value_ = number_of(target, training_rows);
-    if (!options.standardize) value_ = {};
+    if (options.standardize) encoding_.value = number_of(target, training_rows, true);
     return;
   }
   std::set<std::string> names;
   for (const int64_t row : training_rows) {
     const auto name = class_in(target, row);
-    if (!name) missing(table, row, target_);
+    if (!name) missing(table, row, encoding_.target);
     names.insert(*name);
   }
-  classes_.assign(names.begin(), names.end());
+  classes.assign(names.begin(), names.end());
   if (are_whole(target))
-    std::sort(classes_.begin(), classes_.end(), [](const std::string& a, const std::string& b) {
+    std::sort(classes.begin(), classes.end(), [](const std::string& a, const std::string& b) {
       return *number_in(a) < *number_in(b);
     });
 }
 
 // Writes the input's part of every row; `out` is that of the first.
-void CsvEncoder::encode_input(const CsvTable& table, const Input& input, float* out) const {
+void CsvEncoder::encode_input(const CsvTable& table, const CsvEncoding::Input& input,
+                              float* out) const {
   const CsvTable::Column& column = table.column(input.name);
+  const int64_t width = encoding_.width();
   if (input.is_number) {
-    for (int64_t row = 0; row < table.rows(); ++row, out += width_) {
+    for (int64_t row = 0; row < table.rows(); ++row, out += width) {
       const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
-      if (std::isnan(value) && !options_.fill_missing) missing(table, row, input.name);
+      if (std::isnan(value) && !encoding_.fill_missing) missing(table, row, input.name);
       const double known = std::isnan(value) ? input.number.mean : value;
       *out = static_cast<float>(
-          options_.standardize ? (known - input.number.mean) / input.number.std : known);
+          encoding_.standardize ? (known - input.number.mean) / input.number.std : known);
     }
     return;
   }
@@ -294,11 +323,11 @@ void CsvEncoder::encode_input(const CsvTable& table, const Input& input, float* 
         "as none",
         in_quotes(table.path()), unknown, in_quotes(input.name));
   const auto count = static_cast<int64_t>(input.categories.size());
-  for (int64_t row = 0; row < table.rows(); ++row, out += width_) {
+  for (int64_t row = 0; row < table.rows(); ++row, out += width) {
     const int32_t code = column.codes[static_cast<size_t>(row)];
-    if (code < 0 && !options_.fill_missing) missing(table, row, input.name);
+    if (code < 0 && !encoding_.fill_missing) missing(table, row, input.name);
     const int64_t place = code < 0 ? -1 : places[static_cast<size_t>(code)];
-    if (!options_.one_hot)
+    if (!encoding_.one_hot)
       *out = static_cast<float>(place + 1);
     else
       for (int64_t c = 0; c < count; ++c) out[c] = c == place ? 1.0f : 0.0f;
@@ -306,48 +335,53 @@ void CsvEncoder::encode_input(const CsvTable& table, const Input& input, float* 
 }
 
 SampleTargets CsvEncoder::targets_of(const CsvTable& table) const {
-  const CsvTable::Column& column = table.column(target_);
+  const CsvTable::Column& column = table.column(encoding_.target);
   SampleTargets targets;
-  if (classes_.empty()) {
+  if (encoding_.classes.empty()) {
     targets.classes = 1;
     std::vector<float> values;
     for (int64_t row = 0; row < table.rows(); ++row) {
       const auto value = static_cast<double>(column.numbers[static_cast<size_t>(row)]);
-      if (std::isnan(value)) missing(table, row, target_);
-      values.push_back(static_cast<float>((value - value_.mean) / value_.std));
+      if (std::isnan(value)) missing(table, row, encoding_.target);
+      values.push_back(static_cast<float>((value - encoding_.value.mean) / encoding_.value.std));
       targets.labels.push_back(row);
     }
     const CategoryScope scope(Category::input);
     targets.rows = {Tensor::from(values, {table.rows(), 1}), FloatTargets::values};
     return targets;
   }
-  targets.classes = static_cast<int64_t>(classes_.size());
+  targets.classes = static_cast<int64_t>(encoding_.classes.size());
   std::map<std::string, int64_t, std::less<>> labels;
-  for (const std::string& name : classes_)
+  for (const std::string& name : encoding_.classes)
     labels.emplace(name, static_cast<int64_t>(labels.size()));
   for (int64_t row = 0; row < table.rows(); ++row) {
     const auto name = class_in(column, row);
-    if (!name) missing(table, row, target_);
+    if (!name) missing(table, row, encoding_.target);
     const auto found = labels.find(*name);
     FRUGAL_CHECK(found != labels.end(),
                  "[csv] {}, line {}: expected one of the {} classes of the training part in column "
                  "{}, got {}",
-                 in_quotes(table.path()), table.line(row), classes_.size(), in_quotes(target_),
-                 in_quotes(*name));
+                 in_quotes(table.path()), table.line(row), encoding_.classes.size(),
+                 in_quotes(encoding_.target), in_quotes(*name));
     targets.labels.push_back(found->second);
   }
   return targets;
 }
 
-TensorDataset CsvEncoder::encode(const CsvTable& table) const {
+Tensor CsvEncoder::inputs_of(const CsvTable& table) const {
   const CategoryScope scope(Category::workspace);
-  const Tensor inputs = Tensor::empty({table.rows(), width_}, DType::f32);
+  Tensor inputs = Tensor::empty({table.rows(), encoding_.width()}, DType::f32);
   float* out = inputs.mut<float>();
-  for (const Input& input : inputs_) {
+  for (const CsvEncoding::Input& input : encoding_.inputs) {
     encode_input(table, input, out);
-    out += input.is_number || !options_.one_hot ? 1 : static_cast<int64_t>(input.categories.size());
+    out +=
+        input.is_number || !encoding_.one_hot ? 1 : static_cast<int64_t>(input.categories.size());
   }
-  return TensorDataset(table.path(), inputs, targets_of(table));
+  return inputs;
+}
+
+TensorDataset CsvEncoder::encode(const CsvTable& table) const {
+  return TensorDataset(table.path(), inputs_of(table), targets_of(table));
 }
 
 std::vector<int64_t> csv_labels(const CsvTable& table, const CsvOptions& options) {

@@ -26,11 +26,17 @@ struct CsvOptions {
 // another one of categories. Cells that are empty, or say NA, N/A, NaN or null, are missing.
 class CsvTable {
  public:
-  // Like `like`, where it is given, the training part's: with the same columns in any order, of the
-  // same kinds. Errors (with file, line and column): no header, no lines, a line with another
-  // number of cells, a column of the training part that is not there, a number that is not finite,
-  // text in a column of numbers; those of TableReader.
-  explicit CsvTable(const std::string& path, const CsvTable* like = nullptr);
+  // What is known of a column before it is read.
+  struct Kind {
+    std::string name;
+    bool is_number = true;
+  };
+  // Errors (with file, line and column): no header, no lines, a line with another number of cells,
+  // a number that is not finite; those of TableReader.
+  explicit CsvTable(const std::string& path);
+  // A table that has the columns `known` in any order. Its other columns are read as text. Errors
+  // also: a known column that is not there, text in a known column of numbers.
+  CsvTable(const std::string& path, const std::vector<Kind>& known);
 
   struct Column {
     std::string name;
@@ -46,22 +52,18 @@ class CsvTable {
   int64_t line(int64_t row) const { return lines_[static_cast<size_t>(row)]; }
   // Errors: no such column, with a list of them.
   const Column& column(const std::string& name) const;
+  std::vector<Kind> kinds() const;
 
  private:
+  void read_cells();
+
   std::string path_;
   std::vector<Column> columns_;
   std::vector<int64_t> lines_;
 };
 
-// How a row becomes an input, as the training rows tell.
-class CsvEncoder {
- public:
-  // Errors: those of the options' columns; no column beside the target; a missing target; a
-  // category column with more than 1000 categories that are to be one input each; a missing cell,
-  // unless they are filled.
-  CsvEncoder(const CsvTable& table, const CsvOptions& options,
-             const std::vector<int64_t>& training_rows);
-
+// How a row becomes an input, and what is predicted of it. A run keeps this.
+struct CsvEncoding {
   struct Number {
     double mean = 0, std = 1;
   };
@@ -69,34 +71,45 @@ class CsvEncoder {
   struct Input {
     std::string name;
     bool is_number = true;
-    Number number;
-    std::vector<std::string> categories;  // sorted
+    Number number = {};
+    std::vector<std::string> categories = {};  // sorted
   };
-  const CsvOptions& options() const { return options_; }
-  const std::vector<Input>& inputs() const { return inputs_; }
-  const std::string& target() const { return target_; }
-  const Number& value() const { return value_; }  // of the target, where numbers are predicted
-  int64_t width() const { return width_; }        // of an input
-  // Names, or empty where numbers are predicted.
-  const std::vector<std::string>& classes() const { return classes_; }
+  bool one_hot = true, fill_missing = false, standardize = true;  // as in CsvOptions
+  std::vector<Input> inputs = {};
+  std::string target = {};
+  std::vector<std::string> classes = {};  // names; empty where numbers are predicted
+  Number value = {};                      // of the target, where numbers are predicted
+  int64_t width() const;                  // of an input
+};
 
-  // All rows of `table`, of which training_rows are a part or which is another one of the same
-  // columns. A category that training has not is none. Errors: a missing cell, unless they are
-  // filled; a missing target, or a class that training has not.
+// Makes inputs of rows, as the training rows tell.
+class CsvEncoder {
+ public:
+  explicit CsvEncoder(CsvEncoding encoding) : encoding_(std::move(encoding)) {}
+  // Errors: those of the options' columns; no column beside the target; a missing target; a
+  // category column with more than 1000 categories that are to be one input each; a missing cell,
+  // unless they are filled.
+  CsvEncoder(const CsvTable& table, const CsvOptions& options,
+             const std::vector<int64_t>& training_rows);
+
+  const CsvEncoding& encoding() const { return encoding_; }
+  // The columns that inputs are made of.
+  std::vector<CsvTable::Kind> input_columns() const;
+  // [rows, width] f32. A category that training has not is none. Errors: a column that is not
+  // there; a missing cell, unless they are filled.
+  Tensor inputs_of(const CsvTable& table) const;
+
+  // Inputs and targets of all rows of `table`, of which training_rows are a part or which is
+  // another one of the same columns. Errors: those of inputs_of(); a missing target, or a class
+  // that training has not.
   TensorDataset encode(const CsvTable& table) const;
 
  private:
-  Number number_of(const CsvTable::Column& column, const std::vector<int64_t>& rows) const;
-  void encode_input(const CsvTable& table, const Input& input, float* out) const;
+  void encode_input(const CsvTable& table, const CsvEncoding::Input& input, float* out) const;
   SampleTargets targets_of(const CsvTable& table) const;
   [[noreturn]] void missing(const CsvTable& table, int64_t row, const std::string& column) const;
 
-  CsvOptions options_;
-  std::vector<Input> inputs_;
-  int64_t width_ = 0;
-  std::string target_;
-  std::vector<std::string> classes_;
-  Number value_;
+  CsvEncoding encoding_;
 };
 
 // The classes of the rows, for splitting them: the target's categories or whole numbers, or 0 where

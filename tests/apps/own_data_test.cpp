@@ -66,6 +66,33 @@ TEST_CASE("a table is learned, whatever the number of workers, and a run tells i
   REQUIRE(data.train("b", " --set data.workers=3").status == 0);
   CHECK(read_file(data.folder / "a/checkpoint/last.safetensors") ==
         read_file(data.folder / "b/checkpoint/last.safetensors"));
+  // Rows without an answer, with the columns in another order.
+  const std::string rows = data.folder / "rows.csv";
+  write_file(rows, "colour,size\ngreen,150\nred,150\ngreen,60\n");
+  fs::remove_all(data.folder / "data");
+  const Ran predicted = frugal("predict " + (data.folder / "a") + " " + rows + " --json");
+  REQUIRE_MESSAGE(predicted.status == 0, predicted.err);
+  std::istringstream lines(predicted.out);
+  std::vector<std::string> found;
+  for (std::string line; std::getline(lines, line);) {
+    const Json answer = Json::parse(line);
+    CHECK(answer["input"] == fmt::format("{}:{}", rows, found.size() + 2));
+    found.push_back(answer["top"][0]["name"].get<std::string>());
+  }
+  CHECK(found == std::vector<std::string>{"yes", "no", "no"});
+  write_file(rows, "size\n150\n");
+  const Ran lacking = frugal("predict " + (data.folder / "a") + " " + rows);
+  CHECK(lacking.status == 1);
+  CHECK(lacking.err.find("colour") != std::string::npos);
+  CHECK(frugal("predict " + (data.folder / "a") + " " + rows + " --tta flip").status == 2);
+  const std::string stored = data.folder / "a/columns.json";
+  Json damaged = columns;
+  damaged["columns"][0]["std"] = 0;
+  write_file(stored, damaged.dump());
+  CHECK(frugal("predict " + (data.folder / "a") + " " + rows).err.find("columns.json") !=
+        std::string::npos);
+  fs::create_directories(data.folder / "data");
+  write_file(data.folder / "data/train.csv", table(300, false));
   write_file(data.folder / "data/val.csv", table(40, false) + "9,100,red,perhaps\n");
   const Ran unknown = data.train("c");
   CHECK(unknown.status == 1);
@@ -82,6 +109,12 @@ TEST_CASE("numbers are predicted from a table") {
   CHECK(!fs::exists(data.folder / "a/classes.json"));
   CHECK(ran.out.find("test r2") != std::string::npos);
   CHECK(ran.out.find("accuracy") == std::string::npos);
+  write_file(data.folder / "rows.csv", "size,colour\n110,red\n");
+  const Ran predicted =
+      frugal("predict " + (data.folder / "a") + " " + (data.folder / "rows.csv") + " --json");
+  REQUIRE_MESSAGE(predicted.status == 0, predicted.err);
+  CHECK(Json::parse(predicted.out)["values"][0].get<double>() ==
+        doctest::Approx(1330).epsilon(0.02));
   const Ran smoothed = data.train("b", " --set train.label_smoothing=0.1");
   CHECK(smoothed.status == 2);
   CHECK(smoothed.err.find("train.label_smoothing") != std::string::npos);
@@ -106,6 +139,15 @@ TEST_CASE("arrays: rows, pictures and several labels") {
   const Ran ran = data.train("rows");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   CHECK(data.accuracy("rows") > 0.85);
+  const Ran predicted = frugal("predict " + (data.folder / "rows") + " " +
+                               (data.folder / "data/a.safetensors") + " --top 1 --json");
+  REQUIRE_MESSAGE(predicted.status == 0, predicted.err);
+  std::istringstream lines(predicted.out);
+  int64_t right = 0, all = 0;
+  for (std::string line; std::getline(lines, line); ++all)
+    right += Json::parse(line)["top"][0]["class"] == classes[static_cast<size_t>(all)] ? 1 : 0;
+  CHECK(all == 200);
+  CHECK(right > 170);
   CHECK(data.train("nhwc", " --set data.layout=nhwc").err.find("data.layout") != std::string::npos);
   CHECK(data.train("cnn", " --set model.name=resnet20").status == 2);
   write(rows, Tensor::from(labels, {200, 3}));

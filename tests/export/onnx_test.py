@@ -77,8 +77,8 @@ def run(*command, **environment):
     return done.stdout
 
 
-def shaken(source, target):
-    """Random weights, and biases and statistics that are neither 0 nor 1."""
+def shaken(source, target, gain):
+    """Random weights, and biases and statistics that are neither 0 nor 1. A weight's variance is gain^2 / fan-in."""
     rng = np.random.default_rng(3)
     tensors = check_onnx.read_safetensors(source)
     header, parts, at = {}, [], 0
@@ -89,7 +89,7 @@ def shaken(source, target):
             elif value.ndim == 1:
                 value = value + rng.uniform(-0.1, 0.1, value.shape)
             else:  # outputs are then near 1 and differ from sample to sample
-                value = rng.standard_normal(value.shape) / np.sqrt(np.prod(value.shape[1:]))
+                value = gain * rng.standard_normal(value.shape) / np.sqrt(np.prod(value.shape[1:]))
             value = value.astype(np.float32)
         data = value.tobytes()
         header[name] = {'dtype': 'F32' if value.dtype == np.float32 else 'I64', 'shape': list(value.shape),
@@ -111,7 +111,8 @@ def check_network(frugal, folder, name, model, data, by_opencv):
     config, path = folder / f'{name}.json', folder / name
     config.write_text(json.dumps({'model': model, 'data': data, 'threads': 1}))
     run(frugal, 'export', config, '--random', '--output', f'{path}.safetensors')
-    shaken(f'{path}.safetensors', folder / f'{name}_shaken.safetensors')
+    gain = 2**0.5 if name.startswith('vgg') else 1  # a relu halves the second moment, and VGG has no residuals
+    shaken(f'{path}.safetensors', folder / f'{name}_shaken.safetensors', gain)
     run(frugal, 'export', config, '--checkpoint', folder / f'{name}_shaken.safetensors', '--output', f'{path}.onnx',
         '--example', f'{path}_example.safetensors')
     said = checked(f'{path}.onnx', f'{path}_example.safetensors', by_opencv and cv2 is not None)

@@ -30,6 +30,13 @@ void to_probabilities(const float* outputs, float* out, int64_t rows, int64_t co
   }
 }
 
+void check(const PredictOptions& options) {
+  FRUGAL_CHECK(options.batch_size > 0 && options.threads > 0 && options.top > 0,
+               "[predict] expected a batch size, threads and guesses of at least 1, got {}, {} and "
+               "{}",
+               options.batch_size, options.threads, options.top);
+}
+
 // Picture files of one batch, decoded by several threads: the crops of each file in turn.
 struct Decoded {
   int64_t begin = 0;
@@ -77,9 +84,8 @@ Model::Model(std::shared_ptr<Module> network, ModelDescription description)
                pictures.view.channels, pictures.mean.size(), pictures.std.size());
 }
 
-Tensor Model::probabilities(Batch batch) const {
-  FRUGAL_CHECK(!description_.spec.has_values(),
-               "[predict] expected a network of classes; this one predicts numbers");
+// [N, outputs] f32 on the host.
+Tensor Model::outputs(Batch batch) const {
   const NoGrad no_grad;
   batch = placed(std::move(batch), *network_);
   Context context;
@@ -89,8 +95,17 @@ Tensor Model::probabilities(Batch batch) const {
   context.extras = std::move(batch.extras);
   const Variable output = network_->forward(Variable(std::move(batch.input)), context);
   const CategoryScope scope(Category::workspace);
-  const Tensor logits = ops::contiguous(to_device(ops::cast(output.value(), DType::f32), kCpu));
-  const int64_t classes = logits.shape().back(), rows = logits.numel() / classes;
+  const Tensor found = ops::contiguous(to_device(ops::cast(output.value(), DType::f32), kCpu));
+  const int64_t count = found.shape().back();
+  return found.view({found.numel() / count, count});
+}
+
+Tensor Model::probabilities(Batch batch) const {
+  FRUGAL_CHECK(!description_.spec.has_values(),
+               "[predict] expected a network of classes; this one predicts numbers");
+  const Tensor logits = outputs(std::move(batch));
+  const CategoryScope scope(Category::workspace);
+  const int64_t rows = logits.size(0), classes = logits.size(1);
   Tensor out = Tensor::empty({rows, classes});
   to_probabilities(logits.data<float>(), out.mut<float>(), rows, classes,
                    description_.spec.has_several_labels());
@@ -230,13 +245,49 @@ Prediction Model::predict(const std::string& input, const PredictOptions& option
   return found;
 }
 
+void Model::predict_rows(
+    const Tensor& rows, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  const BatchSpec& spec = description_.spec;
+  FRUGAL_CHECK(spec.kind == Kind::rows,
+               "[predict] expected a network that reads rows; this one reads {}", unit_of(spec));
+  const int64_t width = spec.sample[0];
+  FRUGAL_CHECK(
+      rows.defined() && rows.dtype() == DType::f32 && rows.dim() == 2 && rows.size(1) == width,
+      "[predict] expected rows [N, {}] f32, got {}", width,
+      rows.defined() ? rows.shape().str() + " " + std::string(name_of(rows.dtype()))
+                     : "an undefined tensor");
+  check(options);
+  const Tensor here = ops::contiguous(to_device(rows, kCpu));
+  data::CsvEncoding::Number scale;
+  if (description_.table != nullptr) scale = description_.table->encoding().value;
+  for (int64_t begin = 0; begin < here.size(0); begin += options.batch_size) {
+    const int64_t count = std::min(options.batch_size, here.size(0) - begin);
+    Batch batch;
+    {
+      const CategoryScope scope(Category::input);
+      batch.input = Tensor::empty({count, width});
+    }
+    std::copy_n(here.data<float>() + begin * width, count * width, batch.input.mut<float>());
+    const Tensor found =
+        spec.has_values() ? outputs(std::move(batch)) : probabilities(std::move(batch));
+    for (int64_t i = 0; i < count; ++i) {
+      const float* row = found.data<float>() + i * found.size(1);
+      Answer answer;
+      if (spec.has_values())
+        for (int64_t k = 0; k < found.size(1); ++k)
+          answer.values.push_back(static_cast<double>(row[k]) * scale.std + scale.mean);
+      else
+        answer.prediction = best_of(row, found.size(1), options.top);
+      if (!on_answer(begin + i, answer)) return;
+    }
+  }
+}
+
 void Model::predict_each(
     const std::vector<std::string>& inputs, const PredictOptions& options,
     const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
-  FRUGAL_CHECK(options.batch_size > 0 && options.threads > 0 && options.top > 0,
-               "[predict] expected a batch size, threads and guesses of at least 1, got {}, {} and "
-               "{}",
-               options.batch_size, options.threads, options.top);
+  check(options);
   if (description_.spec.kind == Kind::sequences)
     each_text(inputs, options, on_answer);
   else

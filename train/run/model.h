@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/image/views.h"
+#include "data/tables/csv_table.h"
 #include "data/text/tokenizer.h"
 #include "models/module.h"
 #include "train/batch_spec.h"
@@ -34,6 +35,7 @@ struct ModelDescription {
   BatchSpec spec;
   PictureInput pictures = {};
   TextInput text = {};
+  std::shared_ptr<const data::CsvEncoder> table = {};  // makes rows of a table inputs
   std::vector<std::string> classes = {};  // names in the order of the outputs; may be fewer or none
 };
 
@@ -54,7 +56,8 @@ struct PredictOptions {
 
 // Of one input among several: a prediction, or why there is none.
 struct Answer {
-  Prediction prediction;
+  Prediction prediction;       // of a network of classes
+  std::vector<double> values;  // of a network that predicts numbers, in the units of its data
   std::string error;
 };
 
@@ -80,8 +83,16 @@ class Model {
       const std::vector<std::string>& inputs, const PredictOptions& options,
       const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
 
+  // Rows of numbers as the network takes them, [N, F] f32, in their order. Those of a table come
+  // from description().table->inputs_of(). Errors: another shape or dtype; a network of other
+  // inputs.
+  void predict_rows(
+      const Tensor& rows, const PredictOptions& options,
+      const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const;
+
   // The probabilities of a batch as the network's data give it: [N, classes] f32 on the host. Of
-  // several labels each has its own probability; otherwise a row sums to 1.
+  // several labels each has its own probability; otherwise a row sums to 1. Errors: a network that
+  // predicts numbers.
   Tensor probabilities(Batch batch) const;
   // The best of one row of probabilities.
   Prediction best_of(const float* probabilities, int64_t count, int64_t top) const;
@@ -90,6 +101,7 @@ class Model {
   const ModelDescription& description() const { return description_; }
 
  private:
+  Tensor outputs(Batch batch) const;
   Tensor of_pixels(std::vector<float> pixels, int64_t count) const;
   Tensor of_views(const std::vector<const float*>& views, size_t crops, data::Views how) const;
   void check_pictures() const;

@@ -44,9 +44,9 @@ TEST_CASE("csv: numbers are standardized by the training rows, categories become
   const TemporaryFolder folder;
   const CsvTable table(folder.write("a.csv", kPets));
   const CsvEncoder encoder(table, {}, {0, 1});
-  CHECK(encoder.width() == 4);
-  CHECK(encoder.target() == "label");
-  CHECK(encoder.classes() == std::vector<std::string>{"no", "yes"});
+  CHECK(encoder.encoding().width() == 4);
+  CHECK(encoder.encoding().target == "label");
+  CHECK(encoder.encoding().classes == std::vector<std::string>{"no", "yes"});
   const TensorDataset data = encoder.encode(table);
   CHECK(data.size() == 3);
   CHECK(sample(data, 0) == std::vector<double>{-1, 1, 0, -1});
@@ -65,7 +65,7 @@ TEST_CASE("csv: another file has the same columns in any order; new categories a
   const CsvTable table(folder.write("a.csv", kPets));
   const CsvEncoder encoder(table, {}, all_rows(table));
   const auto encode = [&](const std::string& text) {
-    return encoder.encode(CsvTable(folder.write("b.csv", text), &table));
+    return encoder.encode(CsvTable(folder.write("b.csv", text), table.kinds()));
   };
   const TensorDataset other = encode("label,weight,extra,kind,age\nno,4.5,x,bird,3\n");
   CHECK(sample(other, 0) == std::vector<double>{0, 0, 0, 0});
@@ -85,17 +85,17 @@ TEST_CASE("csv: whole numbers are classes in their order, others are values") {
   const TemporaryFolder folder;
   const CsvTable whole(folder.write("a.csv", "x,target\n1,10\n2,9\n3,10\n"));
   const CsvEncoder classes(whole, {}, all_rows(whole));
-  CHECK(classes.classes() == std::vector<std::string>{"9", "10"});
+  CHECK(classes.encoding().classes == std::vector<std::string>{"9", "10"});
   CHECK(classes.encode(whole).get(0).label == 1);
   const CsvTable prices(folder.write("b.csv", "x,target\n1,1.5\n2,2.5\n3,3.5\n4,4.5\n"));
   const CsvEncoder values(prices, {}, all_rows(prices));
-  CHECK(values.classes().empty());
+  CHECK(values.encoding().classes.empty());
   const TensorDataset data = values.encode(prices);
   CHECK(data.target_rows().kind == FloatTargets::values);
   CHECK(data.target_rows().rows.to_vector()[3] == doctest::Approx(1.5 / std::sqrt(1.25)));
   CsvOptions asked;
   asked.task = CsvOptions::Task::values;
-  CHECK(CsvEncoder(whole, asked, all_rows(whole)).classes().empty());
+  CHECK(CsvEncoder(whole, asked, all_rows(whole)).encoding().classes.empty());
 }
 
 TEST_CASE("csv: a missing cell is an error, or the mean, or no category") {
@@ -150,7 +150,7 @@ TEST_CASE("csv: 80 columns, quotes and Windows's line ends") {
   }
   const CsvTable table(folder.write("a.csv", text));
   const CsvEncoder encoder(table, {}, all_rows(table));
-  CHECK(encoder.width() == 80);
-  CHECK(encoder.classes() == std::vector<std::string>{"a, b", "c"});
+  CHECK(encoder.encoding().width() == 80);
+  CHECK(encoder.encoding().classes == std::vector<std::string>{"a, b", "c"});
   CHECK(sample(encoder.encode(table), 2)[0] == 0);  // a column of one value
 }
