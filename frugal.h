@@ -104,6 +104,7 @@
 #include "ops/image/conv2d.h"
 #include "ops/image/conv_transpose2d.h"
 #include "ops/image/group_norm.h"
+#include "ops/image/interpolate.h"
 #include "ops/image/pool2d.h"
 #include "ops/image/shortcut.h"
 #include "ops/loss/binary_cross_entropy.h"

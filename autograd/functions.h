@@ -113,6 +113,10 @@ Variable max_pool2d(const Variable& x,
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options);           // Saves: nothing
 Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w);  // Saves: nothing
 Variable global_avg_pool2d(const Variable& x);  // [N, H, W, C] -> [N, C]. Saves: nothing
+// Images of another size (functions/interpolate.cpp). Saves: nothing. Recipe: linear, where x has
+// one.
+Variable interpolate(const Variable& x, int64_t out_h, int64_t out_w,
+                     const InterpolateOptions& options = {});
 
 // ---- shape (functions/shape.cpp). Saves: nothing. reshape and transpose give views where that is
 // possible.

@@ -177,6 +177,44 @@ void global_avg_pool2d(Lowering& l, const Op& op) {
   l.set(op.output(), l.emit("Flatten", {y}, {{"axis", int64_t{1}}}));
 }
 
+// Pixels by their indices, where no scale says exactly which pixel is the nearest.
+std::string nearest_pixels(Lowering& l, std::string x, int axis, int64_t in, int64_t out) {
+  std::vector<int64_t> from;
+  for (int64_t i = 0; i < out; ++i) from.push_back(i * in / out);
+  return l.emit("Gather", {std::move(x), l.ints(from)}, {{"axis", static_cast<int64_t>(axis)}});
+}
+
+void interpolate(Lowering& l, const Op& op) {
+  const int x = op.input(0);
+  const int64_t h = l.fixed(x, 1), w = l.fixed(x, 2);
+  const int64_t out_h = l.fixed(op.output(), 1), out_w = l.fixed(op.output(), 2);
+  std::string y = l.in_order(x, channels_first(4));
+  const bool bilinear = op.integer("bilinear") != 0;
+  if (!bilinear && (out_h % h != 0 || out_w % w != 0)) {
+    y = nearest_pixels(l, nearest_pixels(l, y, 2, h, out_h), 3, w, out_w);
+    l.set(op.output(), y, channels_first(4));
+    return;
+  }
+  // Readers round in * scale down.
+  const auto times = [](int64_t out, int64_t in) {
+    const float scale = static_cast<float>(out) / static_cast<float>(in);
+    return scale * static_cast<float>(in) < static_cast<float>(out)
+               ? std::nextafter(scale, 2 * scale)
+               : scale;
+  };
+  const Tensor scales =
+      Tensor::from(std::vector<float>{1, 1, times(out_h, h), times(out_w, w)}, {4});
+  Lowering::Attributes attributes = {
+      {"mode", std::string(bilinear ? "linear" : "nearest")},
+      {"coordinate_transformation_mode",
+       std::string(!bilinear                          ? "asymmetric"
+                   : op.integer("align_corners") != 0 ? "align_corners"
+                                                      : "half_pixel")}};
+  if (!bilinear) attributes.emplace_back("nearest_mode", std::string("floor"));
+  y = l.emit("Resize", {y, "", l.initializer("scales", scales)}, std::move(attributes));
+  l.set(op.output(), y, channels_first(4));
+}
+
 void subsample_pad(Lowering& l, const Op& op) {
   constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
   const int64_t stride = op.integer("stride"), before = op.integer("before"),
@@ -204,6 +242,7 @@ const LowerTable& image_lowerings() {
       {"avg_pool2d", avg_pool2d},
       {"adaptive_avg_pool2d", adaptive_avg_pool2d},
       {"global_avg_pool2d", global_avg_pool2d},
+      {"interpolate", interpolate},
       {"subsample_pad", subsample_pad},
   };
   return table;

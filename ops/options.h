@@ -29,6 +29,13 @@ struct Pool2dOptions {
   bool count_include_pad = true;  // average pooling, as PyTorch
 };
 
+enum class Interpolation : uint8_t { nearest, bilinear };
+
+struct InterpolateOptions {
+  Interpolation mode = Interpolation::nearest;
+  bool align_corners = false;  // bilinear: the centres of the corners stay where they are
+};
+
 struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;  // weight of the new statistics

@@ -73,6 +73,28 @@ void add_pool(std::vector<Op>& rows) {
                                 },
                                 "expected x with 4 axes"}},
                   .bench = one("8x8x64", {128, 8, 8, 64}, global)});
+  const auto to = [](int64_t h, int64_t w, Interpolation mode, bool align_corners = false) {
+    return [=](const Variable& x) { return interpolate(x, h, w, {mode, align_corners}); };
+  };
+  constexpr auto kNearest = Interpolation::nearest, kBilinear = Interpolation::bilinear;
+  rows.push_back(
+      {.name = "interpolate",
+       .cases = {one("nearest, twice as large", {2, 3, 4, 3}, to(6, 8, kNearest)),
+                 one("nearest, uneven", {1, 5, 3, 2}, to(3, 7, kNearest)),
+                 one("bilinear, twice as large", {2, 3, 4, 4}, to(6, 8, kBilinear)),
+                 one("bilinear, uneven", {1, 5, 3, 2}, to(7, 2, kBilinear)),
+                 one("bilinear, corners aligned", {1, 4, 3, 2}, to(7, 5, kBilinear, true)),
+                 one("one pixel", {1, 1, 1, 2}, to(3, 2, kBilinear, true)),
+                 one("no images", {0, 4, 4, 2}, to(8, 8, kBilinear))},
+       .failures = {{[] {
+                       interpolate(leaf({1, 2, 2, 1}), 0, 1);
+                     },
+                     "[interpolate] expected an image and an output of at least 1x1"},
+                    {[] {
+                       interpolate(leaf({2, 2, 1}), 4, 4);
+                     },
+                     "expected x with 4 axes"}},
+       .bench = one("28x28x64 to 56x56", {4, 28, 28, 64}, to(56, 56, kBilinear))});
 }
 
 }  // namespace frugal::op_table

@@ -224,6 +224,7 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
                                     "avg_pool2d",
                                     "adaptive_avg_pool2d",
                                     "global_avg_pool2d",
+                                    "interpolate",
                                     "reshape",
                                     "transpose",
                                     "slice",

@@ -9,6 +9,7 @@
 #include "ops/dense/inplace.h"
 #include "ops/dense/reduce.h"
 #include "ops/graph/segment.h"
+#include "ops/image/interpolate.h"
 #include "ops/image/pool2d.h"
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/mse.h"
@@ -132,6 +133,20 @@ TEST_CASE("averages over windows on CUDA") {
     check_near(ops::adaptive_avg_pool2d_backward(dy, x.shape()),
                ops::adaptive_avg_pool2d_backward(there(dy), x.shape()), 1e-6);
   }
+}
+
+TEST_CASE("interpolation on CUDA") {
+  if (!gpu::available()) return;
+  for (const int64_t c : {2, 8})
+    for (const InterpolateOptions options : {InterpolateOptions{Interpolation::nearest, false},
+                                             InterpolateOptions{Interpolation::bilinear, false},
+                                             InterpolateOptions{Interpolation::bilinear, true}}) {
+      const Tensor x = uniforms({2, 11, 9, c}), dy = uniforms({2, 25, 5, c}, 9);
+      check_near(ops::interpolate(x, 25, 5, options), ops::interpolate(there(x), 25, 5, options),
+                 1e-6);
+      check_near(ops::interpolate_backward(dy, x.shape(), options),
+                 ops::interpolate_backward(there(dy), x.shape(), options), 1e-6);
+    }
 }
 
 TEST_CASE("rows by index on CUDA") {

@@ -131,12 +131,20 @@ def softmax(x, *, axis):
     return e / e.sum(axis, keepdims=True)
 
 
-def resize(x, _, scales, *, mode, coordinate_transformation_mode, nearest_mode):
-    assert (mode, coordinate_transformation_mode, nearest_mode) == (b'nearest', b'asymmetric', b'floor')
+def resize(x, _, scales, *, mode, coordinate_transformation_mode, nearest_mode=b'floor'):
     for axis, scale in enumerate(scales):
-        extent = int(np.floor(x.shape[axis] * scale))
-        x = np.take(x, np.floor(np.arange(extent) / scale).astype(int), axis)
-    return x
+        size = x.shape[axis]
+        at = np.arange(int(np.floor(size * scale)))
+        if mode == b'nearest':
+            assert (coordinate_transformation_mode, nearest_mode) == (b'asymmetric', b'floor')
+            x = np.take(x, np.floor(at / scale).astype(int), axis)
+        elif len(at) != size:
+            at = (at * (size - 1) / max(1, len(at) - 1) if coordinate_transformation_mode == b'align_corners' else
+                  (at + 0.5) / scale - 0.5).clip(0, size - 1)
+            low = np.floor(at).astype(int)
+            share = (at - low).reshape([-1] + [1] * (x.ndim - axis - 1))
+            x = np.take(x, low, axis) * (1 - share) + np.take(x, (low + 1).clip(max=size - 1), axis) * share
+    return x.astype(np.float32)
 
 
 def reduce(f):

@@ -173,6 +173,12 @@ const Choice kImage[] = {
     {[](Builder&, const Variable& x) { return is_image(x) ? global_avg_pool2d(x) : Variable(); },
      0},
     {[](Builder& b, const Variable& x) {
+       if (!is_image(x) || 4 * x.value().numel() > b.max_elements()) return Variable();
+       const auto mode = b.chance(50) ? Interpolation::bilinear : Interpolation::nearest;
+       return interpolate(x, x.size(1) + b.pick(0, 2), 2 * x.size(2), {mode, b.chance(50)});
+     },
+     0},
+    {[](Builder& b, const Variable& x) {
        const int64_t before = b.pick(0, 2), after = b.pick(0, 2);
        return is_image(x, 2) ? subsample_pad(x, 2, before, after) : Variable();
      },
