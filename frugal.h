@@ -76,6 +76,7 @@
 #include "models/zoo/gcn.h"
 #include "models/zoo/gcnii.h"
 #include "models/zoo/gpt2.h"
+#include "models/zoo/hrnet.h"
 #include "models/zoo/mlp.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"

@@ -12,4 +12,8 @@ Sample Dataset::get(int64_t index, RngKey key) const {
   return sample;
 }
 
+void Dataset::get_into(int64_t, RngKey, float*, int64_t*) const {
+  FRUGAL_ASSERT(false);  // a dataset with a target_shape() writes targets
+}
+
 }  // namespace frugal

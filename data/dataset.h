@@ -24,7 +24,8 @@ enum class FloatTargets : uint8_t {
 
 // A batch. All its tensors are in category `input`. The loss leaves out targets of kIgnored; of f32
 // targets, rows of kIgnored (values always count).
-//   images      input [N, H, W, C] f32, target [N] i64 or [N, classes] f32
+//   images      input [N, H, W, C] f32, target [N] i64 or [N, classes] f32; for networks that
+//               give a class to each pixel [N, H, W] i64
 //   rows        input [N, F] f32, target as images'
 //   sequences   input [N, T] i64 (token ids), target [N] or [N, T] i64; extras attention_mask and
 //               token_type_ids [N, T] i64, if the source has them
@@ -52,11 +53,16 @@ class Dataset {
   virtual int64_t classes() const = 0;
   virtual Shape sample_shape() const = 0;  // [H, W, C] or [F]
   virtual TargetRows target_rows() const { return {}; }
+  // What the target of a sample is: {} is its label, [H, W] a class for each pixel.
+  virtual Shape target_shape() const { return {}; }
 
   // Writes sample `index` to out, sample_shape().numel() floats in order H, W, C, and returns its
   // label; kIgnored where it does not count. Random decorators (augmentation) draw from `key`, so
   // equal keys give equal samples. REQUIRES: index in [0, size()).
   virtual int64_t get_into(int64_t index, RngKey key, float* out) const = 0;
+  // The same, and writes the classes of the pixels, or kIgnored, to `target`:
+  // target_shape().numel() of them. REQUIRES: a target_shape() that is not {}.
+  virtual void get_into(int64_t index, RngKey key, float* out, int64_t* target) const;
 
   // Sample `index` as a tensor in category `input`. Errors: index outside [0, size()).
   Sample get(int64_t index, RngKey key = {}) const;

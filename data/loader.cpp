@@ -51,7 +51,8 @@ struct Loader::Impl {
                  "[loader] expected a batch_size of at most {} samples with drop_last, got {}",
                  size, options.batch_size);
     targets = dataset->target_rows();
-    FRUGAL_CHECK(!options.mix.mixes() || !targets.rows.defined(),
+    has_pixels = dataset->target_shape().dim() > 0;
+    FRUGAL_CHECK(!options.mix.mixes() || (!targets.rows.defined() && !has_pixels),
                  "[loader] expected samples of one class each to mix, got other targets");
     if (options.mix.classes == 0) options.mix.classes = dataset->classes();
     for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
@@ -101,7 +102,9 @@ struct Loader::Impl {
       made.target = Tensor::empty({count, targets.rows.size(1)});
       made.floats = targets.kind;
     } else {
-      made.target = Tensor::empty({count}, DType::i64);
+      Shape target{count};
+      for (const int64_t extent : dataset->target_shape()) target.push_back(extent);
+      made.target = Tensor::empty(target, DType::i64);
     }
     return made;
   }
@@ -110,12 +113,17 @@ struct Loader::Impl {
     const int64_t begin = batch * options.batch_size, count = out.target.size(0);
     const int64_t floats = out.input.numel() / count;
     float* input = out.input.mut<float>();
+    const int64_t pixels = out.target.numel() / count;  // of a target with a class for each
     std::vector<int64_t> labels(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = order[static_cast<size_t>(begin + i)];
       const RngKey key{word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
-      labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
+      if (has_pixels)
+        dataset->get_into(index, key, input + i * floats, out.target.mut<int64_t>() + i * pixels);
+      else
+        labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
     }
+    if (has_pixels) return;
     if (options.mix.mixes())
       mix_samples(out, labels, options.mix,
                   {word(mix_key, static_cast<uint64_t>(batch)), mix_key.offset});
@@ -204,6 +212,7 @@ struct Loader::Impl {
   DatasetPtr dataset;
   LoaderOptions options;
   TargetRows targets;
+  bool has_pixels = false;  // samples have a class for each pixel
   int64_t batches = 0;
   LoaderState state;
 

@@ -23,6 +23,10 @@ class Subset : public Dataset {
   int64_t get_into(int64_t index, RngKey key, float* out) const override {
     return inner_->get_into(begin_ + index, key, out);
   }
+  Shape target_shape() const override { return inner_->target_shape(); }
+  void get_into(int64_t index, RngKey key, float* out, int64_t* target) const override {
+    inner_->get_into(begin_ + index, key, out, target);
+  }
 
  private:
   DatasetPtr inner_;

@@ -50,6 +50,10 @@ class Selection : public Dataset {
   int64_t get_into(int64_t index, RngKey key, float* out) const override {
     return inner_->get_into(indices_[static_cast<size_t>(index)], key, out);
   }
+  Shape target_shape() const override { return inner_->target_shape(); }
+  void get_into(int64_t index, RngKey key, float* out, int64_t* target) const override {
+    inner_->get_into(indices_[static_cast<size_t>(index)], key, out, target);
+  }
 
  private:
   DatasetPtr inner_;

@@ -14,7 +14,8 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
       batch.input = Tensor::empty(shape, DType::f32, device);
       batch.target = spec.mixes || spec.has_several_labels() || spec.has_values()
                          ? Tensor::empty({samples, spec.classes}, DType::f32, device)
-                         : ids({samples});
+                     : spec.target_of_each_pixel ? ids({samples, spec.sample[0], spec.sample[1]})
+                                                 : ids({samples});
       if (spec.mixes) batch.floats = FloatTargets::shares;
       if (spec.has_values()) batch.floats = FloatTargets::values;
       break;

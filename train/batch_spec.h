@@ -14,9 +14,10 @@ struct BatchSpec {
   Shape sample;
   int64_t classes = 0;
   Kind kind = Kind::images;
-  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity", "r2" or none
+  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity", "r2", "miou" or none
   std::string metric = {};
   bool mixes = false;  // training batches hold mixed samples, and targets are shares of classes
+  bool target_of_each_pixel = false;  // images: targets [N, H, W] i64
   // sequences
   int64_t vocabulary = 0;
   bool target_of_each_token = false;

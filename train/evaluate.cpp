@@ -14,7 +14,7 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   Context context;
   context.training = false;
   Totals totals;
-  const bool counts = spec.metric == "f1" || spec.metric == "matthews";
+  const bool counts = spec.metric == "f1" || spec.metric == "matthews" || spec.metric == "miou";
   // The table has classes * classes numbers, so it is made only if the metric needs it. A
   // vocabulary would be too large.
   Confusion confusion(counts ? std::max<int64_t>(spec.classes, 1) : 1);
@@ -39,6 +39,7 @@ std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, co
   Evaluation result{totals.mean_loss(), totals.accuracy(), totals.samples};
   if (spec.metric == "f1") result.metric = confusion.f1();
   if (spec.metric == "matthews") result.metric = confusion.matthews();
+  if (spec.metric == "miou") result.metric = confusion.mean_iou();
   if (spec.metric == "micro_f1") result.metric = answers.micro_f1();
   if (spec.metric == "r2") result.metric = fit.r2();
   if (spec.metric == "perplexity") result.metric = std::exp(result.loss);

@@ -121,6 +121,18 @@ double Confusion::macro_f1() const {
   return sum / as_double(classes_);
 }
 
+double Confusion::mean_iou() const {
+  double sum = 0, present = 0;
+  for (int64_t k = 0; k < classes_; ++k) {
+    int64_t either = -count(k, k);
+    for (int64_t c = 0; c < classes_; ++c) either += count(k, c) + count(c, k);
+    if (either == 0) continue;
+    sum += as_double(count(k, k)) / as_double(either);
+    present += 1;
+  }
+  return ratio(sum, present, kNan);
+}
+
 double Confusion::matthews() const {
   const double all = as_double(total());
   double product = 0, of_targets = 0, of_predictions = 0;

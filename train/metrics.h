@@ -29,6 +29,9 @@ class Confusion {
   // 2 tp / (2 tp + fp + fn) of one class; 0 if the class is neither a target nor a prediction.
   double f1(int64_t positive = 1) const;
   double macro_f1() const;  // the mean over classes
+  // tp / (tp + fp + fn): the intersection over the union of the positions that a class has as
+  // target and as prediction. The mean over classes that are either; NaN of nothing.
+  double mean_iou() const;
   // Matthews' correlation; for more than two classes Gorodkin's R_K. 0 where predictions or targets
   // are all of one class.  Ref: Matthews 1975; Gorodkin 2004.
   double matthews() const;

@@ -138,6 +138,7 @@ Batch read_grad_batch(const std::string& path, Family family) {
   const CategoryScope scope(Category::input);
   switch (family) {
     case Family::images:
+    case Family::segmentation:
       return read_images(file);
     case Family::encoder:
     case Family::decoder:
@@ -172,6 +173,7 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
     for (int axis = 1; axis < batch.input.dim(); ++axis)
       spec.sample.push_back(batch.input.size(axis));
     if (!model.in_channels) model.in_channels = batch.input.shape().back();
+    spec.target_of_each_pixel = family == Family::segmentation;
   }
   if (!model.num_classes) {
     const int64_t classifier = rows_of(weights, "classifier.weight");

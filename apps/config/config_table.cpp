@@ -97,9 +97,15 @@ Reader loaded() {
             return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
           }};
 }
+// Images whose targets stay as they are when the image changes.
+Reader changed_images() {
+  return {"images with labels", {"data.name"}, [](const Config& c) {
+            return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks;
+          }};
+}
 Reader one_class_images() {
   return {"images of one class each", {"data.name", "data.several_labels"}, [](const Config& c) {
-            return traits(c).kind == BatchSpec::Kind::images && !c.data.several_labels;
+            return changed_images().reads(c) && !c.data.several_labels;
           }};
 }
 
@@ -137,8 +143,7 @@ Section model() {
        field(s, "num_classes", &C::num_classes, or_null(integer(1, 1 << 20)),
              "Outputs; null: as many as the data has classes.", every_run()),
        field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
-             "Input channels; null: as many as the images have.",
-             with_data(BatchSpec::Kind::images)),
+             "Input channels; null: as many as the images have.", changed_images()),
        std::move(modules),
        field(s, "shortcut", &C::shortcut, choice({"A", "B"}),
              "CIFAR ResNets: A pads with zero channels, B projects.",
@@ -241,12 +246,11 @@ Section data() {
               [](const Config& c) { return traits(c).kind != BatchSpec::Kind::graph; }}),
        field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
              "Augmentation: random crop of the image padded by so many pixels; 0: off.",
-             with_data(BatchSpec::Kind::images)),
+             changed_images()),
        field(s, "flip", &C::flip, boolean(), "Augmentation: mirror half of the images.",
-             with_data(BatchSpec::Kind::images)),
+             changed_images()),
        field(s, "cutout", &C::cutout, integer(0, 4096),
-             "Augmentation: blank a square of this side; 0: off.",
-             with_data(BatchSpec::Kind::images)),
+             "Augmentation: blank a square of this side; 0: off.", changed_images()),
        field(s, "normalize", &C::normalize,
              choice({"auto", "none", "imagenet", "cifar10", "cifar100", "mnist", "fashion_mnist",
                      "half"}),
@@ -258,9 +262,9 @@ Section data() {
               [](const Config& c) { return traits(c).normalizes; }}),
        field(s, "mean", &C::mean, or_null(list(number(-1e6, 1e6), 1, 4096)),
              "Images: subtract these from the channels instead. Values are in [0, 1].",
-             with_data(BatchSpec::Kind::images)),
+             changed_images()),
        field(s, "std", &C::std, or_null(list(positive(1e6), 1, 4096)),
-             "Images: then divide the channels by these.", with_data(BatchSpec::Kind::images)),
+             "Images: then divide the channels by these.", changed_images()),
        field(s, "image_size", &C::image_size, integer(1, 1 << 14),
              "Picture files: height and width of a sample.", picture_files()),
        field(s, "channels", &C::channels, integer(1, 3),
@@ -276,20 +280,17 @@ Section data() {
        field(s, "auto_augment", &C::auto_augment, choice({"none", "rand", "trivial"}),
              "Augmentation: two random operations (RandAugment, magnitude 9 of 30), or one of any "
              "strength (TrivialAugment).",
-             with_data(BatchSpec::Kind::images)),
+             changed_images()),
        field(s, "color_jitter", &C::color_jitter, list(number(0, 16), 0, 4),
              "Augmentation: strengths of random brightness, contrast, saturation and hue, such as "
              "[0.4, 0.4, 0.4, 0.1]; []: off.",
-             with_data(BatchSpec::Kind::images)),
+             changed_images()),
        field(s, "grayscale", &C::grayscale, number(0, 1),
-             "Augmentation: probability that a sample loses its colours.",
-             with_data(BatchSpec::Kind::images)),
+             "Augmentation: probability that a sample loses its colours.", changed_images()),
        field(s, "blur", &C::blur, number(0, 1),
-             "Augmentation: probability of a Gaussian blur of 0.1 to 2 pixels.",
-             with_data(BatchSpec::Kind::images)),
+             "Augmentation: probability of a Gaussian blur of 0.1 to 2 pixels.", changed_images()),
        field(s, "erasing", &C::erasing, number(0, 1),
-             "Augmentation: probability that a random rectangle is blanked.",
-             with_data(BatchSpec::Kind::images)),
+             "Augmentation: probability that a random rectangle is blanked.", changed_images()),
        field(s, "mixup", &C::mixup, number(0, 1e3),
              "Augmentation: each batch is faded into itself, shifted by one sample, with a share "
              "from Beta(mixup, mixup); 0: off. With cutmix too, each batch draws one of the two.",
@@ -359,13 +360,16 @@ Section data() {
               {"data.name", "model.name"},
               [](const Config& c) { return has_samples(c) && !makes_windows(c); }}),
        field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
-             "random: [height, width, channels]; null: [32, 32, 3].", data_named({"random"})),
+             "random, random_masks: [height, width, channels]; null: [32, 32, 3] and [64, 64, 3].",
+             data_named({"random", kRandomMasks})),
        field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
-             "random, random_tokens, random_graph: number of classes; null: 10, 2, 40.",
-             {"random, random_graph and random_tokens of encoders",
+             "random, random_masks, random_tokens, random_graph: number of classes; null: 10, 19, "
+             "2, 40.",
+             {"random, random_masks, random_graph and random_tokens of encoders",
               {"data.name", "model.name"},
               [](const Config& c) {
-                return c.data.name == "random" || c.data.name == "random_graph" ||
+                return c.data.name == "random" || c.data.name == kRandomMasks ||
+                       c.data.name == "random_graph" ||
                        (c.data.name == "random_tokens" && !makes_windows(c));
               }}),
        without_effect(field(s, "vocabulary", &C::vocabulary, or_null(text()),

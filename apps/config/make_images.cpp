@@ -85,11 +85,16 @@ const std::vector<DataRow>& data_rows() {
          return data::open_cifar(folder, Cifar::c100, train);
        }},
       {"random", {{32, 32, 3}, 10}, {}, nullptr, nullptr},
+      {kRandomMasks, {{64, 64, 3}, 19}, {}, nullptr, nullptr},
       {"image_folder", {}, {}, "imagenet", nullptr, DataRow::Files::pictures},
       {"image_list", {}, {}, "imagenet", nullptr, DataRow::Files::pictures},
       {"tensors", {}, {}, "", nullptr, DataRow::Files::arrays},
   };
   return rows;
+}
+
+bool is_random(const Config& config) {
+  return config.data.name == "random" || config.data.name == kRandomMasks;
 }
 
 // The schema lets no other name through.
@@ -280,7 +285,9 @@ DatasetPtr open_picture_files(const Config& config, Split split) {
 BatchSpec image_spec(const Config& config) {
   const DataRow& row = data_row(config.data.name);
   BatchSpec spec = row.spec;
-  if (config.data.name == "random") {
+  if (is_random(config)) {
+    spec.target_of_each_pixel = config.data.name == kRandomMasks;
+    if (spec.target_of_each_pixel) spec.metric = "miou";
     if (config.data.shape) spec.sample = Shape(std::span<const int64_t>(*config.data.shape));
     if (config.data.classes) spec.classes = *config.data.classes;
   }
@@ -372,11 +379,13 @@ DatasetPtr open_images(const Config& config, Split split) {
     return nullptr;
   } else if (row.open == nullptr) {
     const BatchSpec spec = image_spec(config);
-    dataset = std::make_shared<RandomDataset>(
-        spec.sample, spec.classes,
-        or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest),
-        static_cast<uint64_t>(config.run.seed),
-        train ? streams::kTrainImages : streams::kTestImages);
+    const int64_t samples =
+        or_all(limit, train ? std::max(kRandomTrain, 2 * c.batch_size) : kRandomTest);
+    const auto seed = static_cast<uint64_t>(config.run.seed);
+    const RandomStream& stream = train ? streams::kTrainImages : streams::kTestImages;
+    if (spec.target_of_each_pixel)
+      return std::make_shared<RandomMasks>(spec.sample, spec.classes, samples, seed, stream);
+    dataset = std::make_shared<RandomDataset>(spec.sample, spec.classes, samples, seed, stream);
   } else {
     dataset = row.open(*c.dir, train);
     if (limit > 0) dataset = data::first(dataset, limit);
@@ -406,7 +415,7 @@ void check_images(const Config& config) {
       {"data.train_samples", config.data.train_samples},
       {"data.test_samples", config.data.test_samples}};
   for (const auto& [key, samples] : sizes)
-    if (config.data.name == "random" && samples > kMostRandom)
+    if (is_random(config) && samples > kMostRandom)
       throw ConfigError(
           key, fmt::format("expected at most {} for random, got {}", kMostRandom, samples));
   const DataConfig& c = config.data;

@@ -11,6 +11,7 @@
 #include "models/zoo/gcn.h"
 #include "models/zoo/gcnii.h"
 #include "models/zoo/gpt2.h"
+#include "models/zoo/hrnet.h"
 #include "models/zoo/mlp.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
@@ -121,6 +122,13 @@ ModelPtr make_swin(Init& init, const ModelConfig& config, const BatchSpec&) {
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::Swin>(init, options);
+}
+
+ModelPtr make_hrnet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::HrNetOptions options = models::hrnet_options(config.name);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::HrNet>(init, options);
 }
 
 // ---- sequences
@@ -240,6 +248,9 @@ constexpr ModelRow kModels[] = {
     {"swin_t", Family::images, make_swin},
     {"swin_s", Family::images, make_swin},
     {"swin_b", Family::images, make_swin},
+    {"hrnet_w18", Family::segmentation, make_hrnet},
+    {"hrnet_w32", Family::segmentation, make_hrnet},
+    {"hrnet_w48", Family::segmentation, make_hrnet},
     {"mlp", Family::images, make_mlp},
     {"bert_tiny", Family::encoder, make_bert},
     {"bert_mini", Family::encoder, make_bert},
@@ -270,7 +281,7 @@ bool reads(const ModelRow& row, const BatchSpec& spec) {
   const Family family = row.family;
   switch (spec.kind) {
     case BatchSpec::Kind::images:
-      return family == Family::images;
+      return family == (spec.target_of_each_pixel ? Family::segmentation : Family::images);
     case BatchSpec::Kind::rows:
       return row.make == make_mlp;
     case BatchSpec::Kind::graph:
@@ -346,11 +357,15 @@ void check_depth(const ModelConfig& model) {
   if (make == make_resnet) resnet_options(model);
 }
 
+// Are there lists of layers for such data?
+bool reads_modules(const BatchSpec& spec) {
+  return spec.kind != BatchSpec::Kind::graph && !spec.target_of_each_pixel;
+}
+
 std::string readers_of(const BatchSpec& spec) {
   std::vector<std::string> names;
   for (const ModelRow& row : kModels)
-    if (reads(row, spec) ||
-        (row.name == std::string_view(kSequential) && spec.kind != BatchSpec::Kind::graph))
+    if (reads(row, spec) || (row.name == std::string_view(kSequential) && reads_modules(spec)))
       names.emplace_back(row.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -409,7 +424,7 @@ ModelSizes model_sizes(const ModelConfig& model) {
 void resolve_model(Config& config, const BatchSpec& spec) {
   ModelConfig& model = config.model;
   const std::string& data = config.data.name;
-  const bool sequential = model.name == kSequential && spec.kind != BatchSpec::Kind::graph;
+  const bool sequential = model.name == kSequential && reads_modules(spec);
   if (!sequential && !reads(model_row(model.name), spec))
     throw ConfigError("model.name",
                       fmt::format("expected a network for the data {}, one of {}; got "

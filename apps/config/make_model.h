@@ -14,9 +14,9 @@ constexpr const char* kSequential = "sequential";  // the network that model.mod
 
 std::vector<std::string> model_names();
 
-// What a network reads: images; sequences, as a whole (encoder) or up to each token (decoder);
-// graphs.
-enum class Family : uint8_t { images, encoder, decoder, graph };
+// What a network reads: images, of which it classifies the whole or each pixel (segmentation);
+// sequences, as a whole (encoder) or up to each token (decoder); graphs.
+enum class Family : uint8_t { images, segmentation, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
 
 // Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it

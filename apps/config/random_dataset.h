@@ -29,11 +29,36 @@ class RandomDataset : public Dataset {
     return static_cast<int64_t>(label);
   }
 
- private:
+ protected:
   Shape shape_;
   int64_t classes_, size_;
   uint64_t seed_;
   RandomStream stream_;
+};
+
+// The same with a class for each pixel: squares of one class each, which has a colour.
+class RandomMasks : public RandomDataset {
+ public:
+  using RandomDataset::RandomDataset;
+  Shape target_shape() const override { return {shape_[0], shape_[1]}; }
+  void get_into(int64_t index, RngKey, float* out, int64_t* target) const override {
+    constexpr int64_t kSide = 8;  // of a square
+    const RngKey noise = stream_.key(seed_, static_cast<uint64_t>(index));
+    const int64_t columns = (shape_[1] + kSide - 1) / kSide, channels = shape_[2];
+    for (int64_t h = 0; h < shape_[0]; ++h)
+      for (int64_t w = 0; w < shape_[1]; ++w) {
+        const auto square = static_cast<uint64_t>(h / kSide * columns + w / kSide);
+        const auto label = uniform_int(noise, square, static_cast<uint64_t>(classes_));
+        *target++ = static_cast<int64_t>(label);
+        const RngKey colour = streams::kImageClasses.key(seed_, label);
+        for (int64_t c = 0; c < channels; ++c) {
+          const auto at = static_cast<uint64_t>((h * shape_[1] + w) * channels + c);
+          *out++ = uniform(noise, at + (uint64_t{1} << 32)) - 0.5f +
+                   2 * uniform(colour, static_cast<uint64_t>(c)) - 1;
+        }
+      }
+  }
+  using RandomDataset::get_into;
 };
 
 }  // namespace frugal::apps

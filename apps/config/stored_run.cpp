@@ -51,6 +51,7 @@ Json input_json(const Config& config, const BatchSpec& spec) {
                {"sample", std::vector<int64_t>(spec.sample.begin(), spec.sample.end())},
                {"classes", spec.classes},
                {"metric", spec.metric}};
+  if (spec.target_of_each_pixel) json["target_of_each_pixel"] = true;
   if (spec.kind == Kind::images) {
     const train::PictureInput pictures = evaluated_pictures(config, spec);
     if (pictures.view.height > 0)
@@ -95,6 +96,8 @@ train::ModelDescription description_from(const Json& json) {
   for (const Json& extent : sample) spec.sample.push_back(whole({{"sample", extent}}, "sample", 1));
   spec.classes = whole(json, "classes", 1);
   spec.metric = json.at("metric").get<std::string>();
+  if (json.contains("target_of_each_pixel"))
+    spec.target_of_each_pixel = json.at("target_of_each_pixel").get<bool>();
   if (const auto pictures = json.find("pictures"); pictures != json.end()) {
     found.pictures.view = {spec.sample[0], spec.sample[1], spec.sample[2],
                            whole(*pictures, "resize")};

@@ -56,6 +56,9 @@ TEST_CASE("metrics: a table by hand") {
   CHECK(c.f1() == doctest::Approx(6.0 / 9));
   CHECK(c.f1(0) == doctest::Approx(12.0 / 15));
   CHECK(c.macro_f1() == doctest::Approx((6.0 / 9 + 0.8) / 2));
+  CHECK(c.mean_iou() == doctest::Approx((6.0 / 9 + 3.0 / 6) / 2));
+  CHECK(confusion({{4, 1, 0}, {0, 3, 0}, {0, 0, 0}}).mean_iou() ==
+        doctest::Approx((4.0 / 5 + 3.0 / 4) / 2));  // no pixel is of the third class
   CHECK(c.matthews() == doctest::Approx((3.0 * 6 - 1.0 * 2) / std::sqrt(4.0 * 5 * 7 * 8)));
 }
 

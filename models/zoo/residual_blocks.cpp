@@ -1,0 +1,58 @@
+#include "models/zoo/residual_blocks.h"
+
+namespace frugal::models {
+namespace {
+
+constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
+
+// A projection of the block's input if its shape changes, else null.
+std::shared_ptr<Sequential> downsample(Init& init, int64_t in, int64_t out, int64_t stride) {
+  if (stride == 1 && in == out) return nullptr;
+  auto projection = std::make_shared<Sequential>();
+  projection->append(conv_same(init, in, out, 1, stride, kInit));
+  projection->append(std::make_shared<BatchNorm2d>(init, out));
+  return projection;
+}
+
+}  // namespace
+
+BasicBlock::BasicBlock(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width)
+    : conv1_(register_module("conv1", conv_same(init, in, width, 3, stride, kInit))),
+      bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
+      conv2_(register_module("conv2", conv_same(init, width, out, 3, 1, kInit))),
+      bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
+      downsample_(downsample(init, in, out, stride)) {
+  if (downsample_ != nullptr) register_module("downsample", downsample_);
+}
+
+Variable BasicBlock::forward(Variable x, Context& context) {
+  Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
+  if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
+  // Called last, so that it runs first in the backward pass and takes the norm's gradient in
+  // slices.
+  y = conv2_->forward(y, context);
+  return bn2_->forward_add_relu(y, std::move(x), context);
+}
+
+Bottleneck::Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width)
+    : conv1_(register_module("conv1", conv_same(init, in, width, 1, 1, kInit))),
+      bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
+      conv2_(register_module("conv2", conv_same(init, width, width, 3, stride, kInit))),
+      bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, width))),
+      conv3_(register_module("conv3", conv_same(init, width, out, 1, 1, kInit))),
+      bn3_(register_module("bn3", std::make_shared<BatchNorm2d>(init, out))),
+      downsample_(downsample(init, in, out, stride)) {
+  if (downsample_ != nullptr) register_module("downsample", downsample_);
+}
+
+Variable Bottleneck::forward(Variable x, Context& context) {
+  Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
+  y = bn2_->forward_relu(conv2_->forward(y, context), context);
+  if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
+  // Called last, so that it runs first in the backward pass and takes the norm's gradient in
+  // slices.
+  y = conv3_->forward(y, context);
+  return bn3_->forward_add_relu(y, std::move(x), context);
+}
+
+}  // namespace frugal::models
