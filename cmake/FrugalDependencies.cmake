@@ -70,6 +70,12 @@ if(FRUGAL_ONNX_DIR AND FRUGAL_ONNX_LIBRARY AND FRUGAL_PROTOBUF_DIR AND FRUGAL_PR
   set(FRUGAL_ONNX onnx_proto protobuf)
   set_source_files_properties(export/onnx_file.cpp PROPERTIES COMPILE_DEFINITIONS "FRUGAL_ONNX;ONNX_ML=1;ONNX_NAMESPACE=onnx")
 endif()
+# Optional: the results of `frugal reproduce`.
+find_package(SQLite3)
+set(FRUGAL_RESULTS)
+if(SQLite3_FOUND)
+  set(FRUGAL_RESULTS SQLite::SQLite3)
+endif()
 if(FRUGAL_TESTS)
   find_package(doctest REQUIRED)
 endif()

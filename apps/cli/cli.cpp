@@ -267,6 +267,37 @@ void add_data(CLI::App& app) {
   fetch->callback([] { data_fetch_command(a); });
 }
 
+void add_reproduce(CLI::App& app) {
+  static ReproduceArguments a;
+  CLI::App* sub = command(app, "reproduce",
+                          "The tables and figures of the papers, beside the published values");
+  sub->add_option("TABLE", a.names,
+                  "Names of tables, or their files; without any: a list of all, with what each "
+                  "needs and what is done");
+  sub->add_option("--scale", a.scale,
+                  "smoke (seconds), reduced or full; a table without reduced takes full for it")
+      ->check(CLI::IsMember({"smoke", "reduced", "full"}))
+      ->capture_default_str();
+  sub->add_option("--seeds", a.seeds, "Runs of each cell that trains; default: as the table says")
+      ->check(CLI::Range(1, 1000));
+  sub->add_option("--out", a.out,
+                  "Folder for results.sqlite, runs, and the tables as .md, .csv, .tex and .html")
+      ->type_name("DIR")
+      ->check(check_named)
+      ->capture_default_str();
+  sub->add_option("--jobs", a.jobs, "Cells at once; default: one for each core")
+      ->check(CLI::Range(1, 1024));
+  sub->add_option("--tables", a.tables, "Folder of tables instead of configs/reproduce")
+      ->type_name("DIR")
+      ->check(check_named);
+  sub->add_option("--page", a.page, "Write a page with all tables and the results that there are")
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->add_flag("--commands", a.commands, "Print the command of each cell, and run nothing");
+  sub->add_flag("--json", a.json, "Print JSON");
+  sub->callback([] { reproduce_command(a); });
+}
+
 // What moved to the other binary says so, whatever follows it.
 void add_moved(CLI::App& bench) {
   for (const char* name : {"bounds", "gradient", "sensitivity", "spmm"}) {
@@ -339,6 +370,7 @@ int run_cli(int argc, char** argv) {
     add_export(all);
     add_files(all);
     add_data(all);
+    add_reproduce(all);
     add_bench(all);
   });
 }

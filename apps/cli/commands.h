@@ -127,6 +127,20 @@ void inspect_command(const std::string& file, bool json);
 // configurations differ.
 void compare_command(const std::vector<std::string>& folders, bool json);
 
+// Tables and figures of papers: measures the cells that have no result yet, and writes the tables.
+// Without names: which tables there are, what each needs, and what of it is done.
+struct ReproduceArguments {
+  std::vector<std::string> names;  // of tables, or their files
+  std::string scale = "reduced", out = "reproduce";
+  std::string tables;     // the folder of the tables; empty: configs/reproduce
+  std::string page;       // a page with all tables to write
+  int64_t seeds = 0;      // 0: as the table says
+  int64_t jobs = 0;       // processes at once; 0: one for each core
+  bool commands = false;  // print the cells' commands, and run nothing
+  bool json = false;
+};
+void reproduce_command(const ReproduceArguments& arguments);
+
 struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
   std::string config, workload;
   std::vector<std::string> sets;

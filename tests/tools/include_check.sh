@@ -46,6 +46,7 @@ declare -A libraries=(
   [libexif/]="data/image/picture.cpp"
   [onnx/]="export/onnx_file.cpp"
   [google/protobuf]="export/onnx_file.cpp"
+  [sqlite3.h]="apps/reproduce/store.cpp"
   [omp.h]="core/parallel.cpp"
   [cublas]="ops/cuda/cublas."
   [cudnn]="ops/cuda/cudnn_"

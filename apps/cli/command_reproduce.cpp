@@ -1,0 +1,229 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/report.h"
+#include "apps/reproduce/measures.h"
+#include "apps/reproduce/runner.h"
+#include "apps/reproduce/writers.h"
+#include "core/quoted.h"
+#include "data/fetch/sources.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A whole file or none: a reader never sees half of it.
+void write_file(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  std::ofstream file(part, std::ios::binary);
+  file << text << std::flush;
+  std::error_code failed;
+  if (file) fs::rename(part, path, failed);
+  if (!file || failed) throw Error(fmt::format("cannot write {}", in_quotes(path)));
+}
+
+// Tables by name, or the files themselves.
+std::vector<TableFile> chosen_tables(const std::vector<std::string>& names,
+                                     const std::string& folder) {
+  std::vector<TableFile> chosen, all;
+  for (const std::string& name : names) {
+    if (name.ends_with(".json")) {
+      chosen.push_back(read_table(name));
+      continue;
+    }
+    if (all.empty()) all = read_tables(folder);
+    const auto found = std::find_if(all.begin(), all.end(), [&](const TableFile& table) {
+      return data::same_name(table.name, name);
+    });
+    if (found == all.end()) {
+      std::vector<std::string> known;
+      for (const TableFile& table : all) known.push_back(table.name);
+      throw ConfigError("", fmt::format("expected one of {}, or a file that ends in .json; got {}",
+                                        fmt::join(known, ", "), in_quotes(name)));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+// Of a table at a scale: how many results there are, and how many there are to be.
+std::pair<int64_t, int64_t> progress_of(const TableFile& table, Scale scale,
+                                        const ResultStore& store) {
+  int64_t have = 0, all = 0;
+  for (const Cell& cell : cells_of(table, scale)) {
+    const auto results = store.find(key_of(cell, 0));
+    for (int64_t i = 0; i < cell.seeds; ++i)
+      have += results.contains(has_seeds(cell.kind) ? i + 1 : 0) ? 1 : 0;
+    all += cell.seeds;
+  }
+  return {have, all};
+}
+
+std::string needs_text(const TableScale& scale) {
+  const std::string hours = scale.hours >= 1  ? fmt::format("{:g} h", scale.hours)
+                            : scale.hours > 0 ? fmt::format("{:.0f} min", 60 * scale.hours)
+                                              : std::string();
+  const std::string missing = missing_need(scale);
+  std::string text = scale.device;
+  if (!hours.empty()) text += ", " + hours;
+  if (!scale.data.empty()) text += fmt::format(", {}", fmt::join(scale.data, ", "));
+  return text + (missing.empty() ? "" : fmt::format(" (not here: {})", missing));
+}
+
+void list(const std::vector<TableFile>& tables, const ResultStore& store, bool json) {
+  Json listed = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"table", "scale", "done", "needs", "what"}};
+  for (const TableFile& table : tables) {
+    Json scales = Json::object();
+    for (const auto& [scale, part] : table.scales) {
+      const auto [have, all] = progress_of(table, scale, store);
+      const bool first = scales.empty();
+      scales[name_of(scale)] = {{"results", have},       {"of", all},
+                                {"device", part.device}, {"data", part.data},
+                                {"hours", part.hours},   {"missing", missing_need(part)}};
+      rows.push_back({first ? table.name : "", name_of(scale), fmt::format("{}/{}", have, all),
+                      needs_text(part), first ? table.title : ""});
+    }
+    listed.push_back({{"name", table.name},
+                      {"title", table.title},
+                      {"paper", table.paper},
+                      {"place", table.place},
+                      {"scales", scales}});
+  }
+  if (json) {
+    std::printf("%s\n", listed.dump(2).c_str());
+    return;
+  }
+  std::printf("%s", table(rows).c_str());
+}
+
+void print_commands(const std::vector<Cell>& cells, const std::string& out) {
+  for (const Cell& cell : cells) {
+    save_base(cell, out);
+    std::printf("# %s: %s\nfrugal %s\n", cell.table.c_str(), cell.title().c_str(),
+                shell_line(command_of(cell, out, has_seeds(cell.kind) ? 1 : 0)).c_str());
+  }
+}
+
+void write_tables(const std::vector<TableFile>& tables, const ResultStore& store,
+                  const std::string& out) {
+  std::vector<View> views;
+  for (const TableFile& table : tables) {
+    views.push_back(view_of(table, store, out));
+    const std::string path = out + "/" + table.name;
+    write_file(path + ".md", markdown_of(views.back()));
+    write_file(path + ".csv", csv_of(views.back()));
+    write_file(path + ".tex", latex_of(views.back()));
+    write_file(path + ".html", html_of(views.back()));
+  }
+  write_file(out + "/index.html", html_index(views));
+}
+
+// The index lists what earlier calls wrote, too.
+std::vector<TableFile> with_written(std::vector<TableFile> tables, const std::string& folder,
+                                    const std::string& out) {
+  std::error_code none;
+  if (!fs::is_directory(folder, none)) return tables;
+  for (TableFile& other : read_tables(folder))
+    if (fs::exists(out + "/" + other.name + ".md", none) &&
+        std::none_of(tables.begin(), tables.end(),
+                     [&](const TableFile& table) { return table.name == other.name; }))
+      tables.push_back(other);
+  return tables;
+}
+
+void print_results(const std::vector<TableFile>& tables, const ResultStore& store,
+                   const std::string& out, bool json) {
+  Json all = Json::array();
+  for (const TableFile& file : tables) {
+    const View view = view_of(file, store, out);
+    Json lines = Json::array();
+    std::vector<std::vector<std::string>> rows = {{file.name, "setting"}};
+    for (const std::string& metric : file.show)
+      for (const char* source : {"published", "as published", "ours"})
+        rows[0].push_back(metric + ", " + source);
+    for (const ViewLine& line : view.lines) {
+      std::vector<std::string> row = {line.row, line.column};
+      Json values = Json::object();
+      for (const std::string& metric : file.show) {
+        row.push_back(published_text(line, metric));
+        const auto published = line.published.find(metric);
+        values[metric]["published"] =
+            published == line.published.end() ? Json(nullptr) : Json(published->second.value);
+        for (const Way way : kWays) {
+          row.push_back(line.unavailable.empty() ? cell_text(line, way, metric) : "-");
+          const auto cell = line.cells.find(way);
+          const bool has = cell != line.cells.end() && cell->second.values.contains(metric);
+          values[metric][name_of(way)] =
+              has ? Json({{"mean", cell->second.values.at(metric).mean},
+                          {"spread", cell->second.values.at(metric).spread},
+                          {"seeds", cell->second.seeds},
+                          {"scale", name_of(cell->second.scale)},
+                          {"command", cell->second.command}})
+                  : Json(nullptr);
+        }
+      }
+      lines.push_back({{"row", line.row}, {"setting", line.column}, {"values", values}});
+      rows.push_back(row);
+    }
+    all.push_back({{"table", file.name}, {"lines", lines}});
+    if (!json) std::printf("%s\n", table(rows).c_str());
+  }
+  if (json) std::printf("%s\n", all.dump(2).c_str());
+}
+
+}  // namespace
+
+void reproduce_command(const ReproduceArguments& arguments) {
+  const std::string folder = arguments.tables.empty() ? tables_folder() : arguments.tables;
+  const Scale scale = scale_named(arguments.scale);
+  const std::string& out = arguments.out;
+  ResultStore store(out + "/results.sqlite");
+  const std::vector<TableFile> tables = chosen_tables(arguments.names, folder);
+  RunnerReport report;
+  if (!tables.empty()) {
+    std::vector<Cell> cells;
+    for (const TableFile& table : tables) {
+      const auto has = table.scale_for(scale);
+      if (!has)
+        throw ConfigError("",
+                          fmt::format("--scale: {} has no scale {}", table.name, name_of(scale)));
+      const std::string missing = missing_need(table.scales.at(*has));
+      if (!missing.empty() && !arguments.commands) {
+        std::fprintf(stderr, "%s: left out, because it needs %s\n", table.name.c_str(),
+                     missing.c_str());
+        continue;
+      }
+      for (Cell& cell : cells_of(table, *has, arguments.seeds)) cells.push_back(std::move(cell));
+    }
+    if (arguments.commands) return print_commands(cells, out);
+    RunnerOptions options;
+    options.out = out;
+    options.jobs = arguments.jobs;
+    options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+    report = run_cells(cells, store, options);
+    write_tables(with_written(tables, folder, out), store, out);
+  }
+  if (!arguments.page.empty()) {
+    std::vector<View> views;
+    for (const TableFile& table : read_tables(folder))
+      views.push_back(view_of(table, store, out, Scale::reduced));
+    write_file(arguments.page, results_page(views));
+  }
+  if (tables.empty() && arguments.page.empty()) {
+    list(read_tables(folder), store, arguments.json);
+    return;
+  }
+  if (!tables.empty()) print_results(tables, store, out, arguments.json);
+  if (!report.failed.empty())
+    throw Error(fmt::format("{} of the cells failed:\n{}", report.failed.size(),
+                            fmt::join(report.failed, "\n")));
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,174 @@
+#include "apps/reproduce/cells.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/config/config_table.h"
+#include "apps/reproduce/measures.h"
+#include "core/quoted.h"
+#include "data/fetch/sha256.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr size_t kShortHash = 12;
+
+// Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
+void add(Sets& all, const Sets& more) {
+  for (const auto& [path, value] : more) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.first == path; });
+    if (found == all.end() && !value.is_null())
+      all.emplace_back(path, value);
+    else if (found != all.end() && value.is_null())
+      all.erase(found);
+    else if (found != all.end())
+      found->second = value;
+  }
+}
+
+// A text is written without quotes where it stays a text then.
+std::string assignment(const std::string& path, const Json& value) {
+  const bool plain = value.is_string() && !Json::accept(value.get<std::string>());
+  return path + "=" + (plain ? value.get<std::string>() : value.dump());
+}
+
+// Of a way at a level of the file; null: the way has no cells there.
+const std::optional<Sets>* find(const WaySets& ways, Way way) {
+  const auto found = ways.find(way);
+  return found == ways.end() ? nullptr : &found->second;
+}
+
+bool among(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Threads, workers and the place of the data change no result.
+Json deciding(const Config& config) {
+  Json all = Json::object();
+  for (const Section& section : config_sections())
+    for (const Field& field : section.fields)
+      if (field.affects_results && section.path(field) != "seed")
+        all[section.path(field)] = field.get(config);
+  return all;
+}
+
+Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& column, Way way,
+             Scale scale, int64_t seeds, Sets sets) {
+  Cell cell;
+  cell.table = table.name;
+  cell.row = row.name;
+  cell.column = column.name;
+  cell.way = way;
+  cell.scale = scale;
+  cell.kind = row.kind.value_or(table.kind);
+  const TableScale& part = table.scales.at(scale);
+  cell.memory = part.memory;
+  cell.seeds = has_seeds(cell.kind) ? (seeds > 0 ? seeds : part.seeds) : 1;
+  for (const Json& measure : {table.measure, part.measure, row.measure})
+    for (const auto& [key, value] : measure.items()) cell.measure[key] = value;
+  // A row of another kind has no use for the table's measures.
+  for (auto it = cell.measure.begin(); it != cell.measure.end();)
+    it = among(measures_of(cell.kind), it.key()) && !measures_of(cell.kind).empty()
+             ? std::next(it)
+             : cell.measure.erase(it);
+  const Json& base = row.base.value_or(table.base);
+  if (base.is_string()) {
+    const auto folder = std::filesystem::path(table.path).parent_path();
+    cell.base = (folder / ".." / base.get<std::string>()).lexically_normal().string();
+    cell.document = read_json(cell.base);
+  } else {
+    cell.document = base;
+  }
+  // What trains runs beside others, one thread each. This takes less time than one after the other
+  // with all threads, and results do not depend on the number of cores.
+  if (has_seeds(cell.kind)) {
+    Sets one = {{"threads", 1}};
+    add(one, sets);
+    sets = one;
+  }
+  for (const auto& [path, value] : sets) cell.sets.push_back(assignment(path, value));
+  Json document = cell.document;
+  apply_sets(document, cell.sets);
+  cell.config = parse_config(document);
+  check_set_keys(cell.config, cell.sets);
+  cell.hash = data::sha256_hex(Json({{"kind", cell_kind_names()[static_cast<size_t>(cell.kind)]},
+                                     {"measure", cell.measure},
+                                     {"config", deciding(cell.config)}})
+                                   .dump());
+  return cell;
+}
+
+}  // namespace
+
+std::string Cell::title() const {
+  return row + (column.empty() ? "" : ", " + column) + ", " + title_of(way);
+}
+
+std::string base_of(const Cell& cell, const std::string& out) {
+  if (!cell.base.empty()) return cell.base;
+  return out + "/bases/" + data::sha256_hex(cell.document.dump()).substr(0, kShortHash) + ".json";
+}
+
+void save_base(const Cell& cell, const std::string& out) {
+  if (!cell.base.empty()) return;
+  std::filesystem::create_directories(out + "/bases");
+  const std::string path = base_of(cell, out);
+  std::ofstream file(path);
+  file << cell.document.dump(2) << '\n' << std::flush;
+  if (!file) throw Error(fmt::format("cannot write {}", in_quotes(path)));
+}
+
+std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed) {
+  const std::string run =
+      fmt::format("{}/runs/{}-{}-{}", out, cell.table, cell.hash.substr(0, kShortHash), seed);
+  return arguments_of(cell, base_of(cell, out), seed, run);
+}
+
+std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds) {
+  std::vector<Cell> cells;
+  const TableScale& part = table.scales.at(scale);
+  for (const TableRow& row : table.rows) {
+    if (!row.unavailable.empty() || !among(part.rows, row.name)) continue;
+    for (const TableColumn& column : table.columns) {
+      if (!among(part.columns, column.name) || !among(row.columns, column.name)) continue;
+      for (const Way way : kWays) {
+        Sets sets = table.sets;
+        add(sets, part.sets);
+        add(sets, row.sets);
+        add(sets, column.sets);
+        bool left_out = false;
+        for (const WaySets* ways : {&table.ways, &row.ways, &column.ways})
+          if (const auto* own = find(*ways, way)) {
+            left_out = left_out || !own->has_value();
+            if (own->has_value()) add(sets, **own);
+          }
+        if (left_out) continue;
+        try {
+          cells.push_back(cell_of(table, row, column, way, scale, seeds, sets));
+        } catch (const ConfigError& e) {
+          throw ConfigError(fmt::format("{}.json: {}, {}, {}, scale {}", table.name, row.name,
+                                        column.name, title_of(way), name_of(scale)),
+                            e.what());
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-./=:,+") == std::string::npos;
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += (line.empty() ? "" : " ") + (plain ? word : quoted + "'");
+  }
+  return line;
+}
+
+}  // namespace frugal::apps

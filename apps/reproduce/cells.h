@@ -1,0 +1,44 @@
+// The cells of a table at a scale: each a configuration, how it is measured, and a key by which its
+// results are kept.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "apps/reproduce/table_file.h"
+
+namespace frugal::apps {
+
+struct Cell {
+  std::string table, row, column;
+  Way way = Way::ours;
+  Scale scale = Scale::full;
+  CellKind kind = CellKind::memory;
+  std::string base;               // the file of the base; empty: it is inline
+  Json document;                  // the base
+  std::vector<std::string> sets;  // over it: "path=value"
+  Json measure = Json::object();
+  int64_t seeds = 1;
+  int64_t memory = 0;  // bytes that it takes at most, about; 0: little
+  Config config;       // not resolved, so without what only the data can tell
+  std::string hash;    // of all that decides the result, except the seed and the scale
+
+  // "ResNet-50, 4 bits, ours".
+  std::string title() const;
+};
+
+// The file of its base: `base`, or one below `out` that save_base() writes.
+std::string base_of(const Cell& cell, const std::string& out);
+void save_base(const Cell& cell, const std::string& out);
+// The command that measures it, without the program's name. Results of training lie below `out`.
+std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed);
+
+// Rows in order, in each the columns, in each the ways. `scale`: one that the table has. `seeds`:
+// instead of the table's, unless 0.
+// Errors (ConfigError): a cell whose configuration is wrong; the message names the cell.
+std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds = 0);
+
+// Single words of a shell's command line, quoted where needed.
+std::string shell_line(const std::vector<std::string>& words);
+
+}  // namespace frugal::apps

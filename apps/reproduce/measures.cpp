@@ -1,0 +1,168 @@
+#include "apps/reproduce/measures.h"
+
+#include <cmath>
+
+#include "apps/reproduce/cells.h"
+
+namespace frugal::apps {
+namespace {
+
+using Unit = Metric::Unit;
+
+struct Kind {
+  std::vector<std::string> metrics, measures;
+  bool seeds = false, alone = false;
+};
+
+// In the order of CellKind.
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {{"activation", "packed", "peak"}, {}},
+      {{"accuracy", "best_accuracy", "activation", "peak"}, {}, true},
+      {{"time", "activation", "peak"}, {"repeats"}, false, true},
+      {{"variance", "activation"}, {"train_steps", "batches", "draws"}, true}};
+  return all;
+}
+const Kind& row_of(CellKind kind) { return kinds()[static_cast<size_t>(kind)]; }
+
+const std::vector<Metric>& all_metrics() {
+  static const std::vector<Metric> all = {
+      {"activation", "activations", Unit::bytes},
+      {"packed", "packed", Unit::bytes},
+      {"peak", "peak", Unit::bytes},
+      {"accuracy", "test metric", Unit::percent, true},
+      {"best_accuracy", "best test metric", Unit::percent, true},
+      {"time", "step over whole activations'", Unit::ratio},
+      {"variance", "variance over the minibatches'", Unit::ratio, true}};
+  return all;
+}
+
+std::string option(std::string key) {
+  for (char& c : key)
+    if (c == '_') c = '-';
+  return "--" + key;
+}
+
+bool of_variant(const std::string& set) {
+  return set.starts_with("compression.") || set.starts_with("train.checkpointing=") ||
+         set.starts_with("cuda_graphs=");
+}
+
+// In a --variant, spaces separate keys, except within double quotes.
+std::string in_variant(const std::string& set) {
+  const size_t equals = set.find('=');
+  const std::string value = set.substr(equals + 1);
+  const bool quotes = value.find(' ') != std::string::npos && value.front() != '"';
+  return set.substr(0, equals + 1) + (quotes ? Json(value).dump() : value);
+}
+
+// The last value, or that of the best epoch, of what the task counts: F1, Matthews' coefficient, or
+// the accuracy.
+double test_metric(const Json& result) {
+  for (const char* name : {"test_matthews", "test_f1", "test_micro_f1"})
+    if (result.contains(name)) return 100 * result.at(name).get<double>();
+  return 100 * result.at("test_accuracy").get<double>();
+}
+
+}  // namespace
+
+std::vector<std::string> metric_names(CellKind kind) { return row_of(kind).metrics; }
+std::vector<std::string> measures_of(CellKind kind) { return row_of(kind).measures; }
+bool has_seeds(CellKind kind) { return row_of(kind).seeds; }
+bool runs_alone(CellKind kind) { return row_of(kind).alone; }
+
+const Metric& metric_named(const std::string& name) {
+  for (const Metric& metric : all_metrics())
+    if (metric.name == name) return metric;
+  throw Error(fmt::format("[metric_named] no such metric: {}", name));
+}
+
+std::string in_unit(const Metric& metric, double value) {
+  switch (metric.unit) {
+    case Unit::bytes:
+      return value >= 1e9   ? fmt::format("{:.2f} GB", value / 1e9)
+             : value >= 1e6 ? fmt::format("{:.1f} MB", value / 1e6)
+                            : fmt::format("{:.1f} kB", value / 1e3);
+    case Unit::percent:
+      return fmt::format("{:.2f} %", value);
+    case Unit::bits:
+      return fmt::format("{:.2f} bits", value);
+    case Unit::ratio:
+      break;
+  }
+  return std::abs(value) < 0.1 ? fmt::format("{:.2g}", value) : fmt::format("{:.2f}", value);
+}
+
+std::vector<std::string> arguments_of(const Cell& cell, const std::string& base, int64_t seed,
+                                      const std::string& run) {
+  std::vector<std::string> words;
+  const auto add_sets = [&](bool variant) {
+    for (const std::string& set : cell.sets)
+      if (!variant || !of_variant(set)) words.insert(words.end(), {"--set", set});
+  };
+  const auto add_seed = [&] {
+    if (has_seeds(cell.kind)) words.insert(words.end(), {"--set", fmt::format("seed={}", seed)});
+  };
+  switch (cell.kind) {
+    case CellKind::memory:
+      words = {"bench", "step", base, "--only", "--variant", "cell:"};
+      add_sets(false);
+      break;
+    case CellKind::accuracy:
+      words = {"train", base, "--out", run, "--resume"};
+      add_sets(false);
+      add_seed();
+      break;
+    case CellKind::throughput: {
+      words = {"bench", "step", base};
+      std::string variant = "cell:";
+      for (const std::string& set : cell.sets)
+        if (of_variant(set)) variant += " " + in_variant(set);
+      add_sets(true);
+      words.insert(words.end(), {"--variant", variant});
+      break;
+    }
+    case CellKind::variance:
+      words = {"bench", "variance", base};
+      add_sets(false);
+      add_seed();
+      break;
+  }
+  for (const auto& [key, value] : cell.measure.items())
+    words.insert(words.end(), {option(key), value.dump()});
+  words.emplace_back("--json");
+  return words;
+}
+
+Json values_of(CellKind kind, const Json& printed) {
+  const auto memory = [](const Json& from) {
+    return Json{{"activation", from.at("activation_bytes")},
+                {"packed", from.at("packed_bytes")},
+                {"peak", from.at("peak_bytes")},
+                {"at_peak", from.at("at_peak")}};
+  };
+  Json values;
+  switch (kind) {
+    case CellKind::memory:
+      return memory(printed.at("variants").at(0).at("memory"));
+    case CellKind::throughput: {
+      const Json& row = printed.at("variants").at(1);
+      values = memory(row.at("memory"));
+      values["time"] = row.at("time_over_L0");
+      return values;
+    }
+    case CellKind::accuracy:
+      values = memory(printed.at("memory"));
+      values["accuracy"] = test_metric(printed.at("final"));
+      values["best_accuracy"] = test_metric(printed.at("best"));
+      values["epochs"] = printed.at("epochs");
+      return values;
+    case CellKind::variance:
+      return {{"variance", printed.at("variance").at("value")},
+              {"squared_bias", printed.at("squared_bias").at("value")},
+              {"activation", printed.at("activation_bytes")}};
+  }
+  return values;
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,276 @@
+#include "apps/reproduce/runner.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "apps/cli/recommend.h"
+#include "apps/cli/signals.h"
+#include "apps/cli/version.h"
+#include "apps/config/make_data.h"
+#include "apps/reproduce/measures.h"
+#include "core/cuda/cuda_memory.h"
+#include "core/quoted.h"
+#include "data/formats/json_strict.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPause = std::chrono::milliseconds(10);
+constexpr auto kLockWait = std::chrono::seconds(30);
+
+// Only one runner works in a folder. Children inherit the lock: after kill -9 of a runner, the next
+// one waits until they have ended, since two trainings must not write into one folder.
+class Lock {
+ public:
+  explicit Lock(const std::string& path) : file_(open(path.c_str(), O_RDWR | O_CREAT, 0644)) {
+    if (file_ < 0) throw Error(fmt::format("cannot write {}", in_quotes(path)));
+    const auto end = Clock::now() + kLockWait;
+    while (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return;  // a file system without locks is no reason to stop
+      if (Clock::now() > end || signal_received() != 0) {
+        close(file_);
+        throw Error(
+            fmt::format("another `frugal reproduce` works in the folder of {}", in_quotes(path)));
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  ~Lock() { close(file_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int file_;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string last;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) last = line;
+  return last;
+}
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+struct Child {
+  const Cell* cell = nullptr;
+  int64_t seed = 0;
+  std::vector<std::string> command;
+  std::string out, err;  // files
+  pid_t id = 0;
+  Clock::time_point begin;
+};
+
+// The child ends by SIGTERM when this process dies, so that it writes its checkpoint. It is in a
+// process group of its own: Ctrl-C reaches this process alone, which tells the children.
+pid_t spawn(const Child& child) {
+  std::vector<std::string> words = {"frugal"};
+  words.insert(words.end(), child.command.begin(), child.command.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t parent = getpid(), id = fork();
+  if (id < 0) throw Error("cannot start a process");
+  if (id > 0) return id;
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(127);
+  constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
+  dup2(open(child.out.c_str(), kNew, 0644), STDOUT_FILENO);
+  dup2(open(child.err.c_str(), kNew, 0644), STDERR_FILENO);
+  execv("/proc/self/exe", argv.data());
+  _exit(127);
+}
+
+// Cells that wait, those that run, and what becomes of them.
+class Runner {
+ public:
+  Runner(ResultStore& store, const RunnerOptions& options)
+      : store_(store), options_(options), machine_(machine_facts()), memory_(free_memory()) {
+    jobs_ =
+        options.jobs > 0 ? options.jobs : std::max<int64_t>(1, std::thread::hardware_concurrency());
+  }
+
+  void add(const Cell& cell, int64_t seed) {
+    const ResultKey key = key_of(cell, seed);
+    if (!known_.insert(key.hash + key.kind + std::to_string(seed) + key.scale).second) return;
+    if (store_.has(key)) {
+      ++report_.had;
+      return;
+    }
+    Child child;
+    child.cell = &cell;
+    child.seed = seed;
+    child.command = command_of(cell, options_.out, seed);
+    const std::string log =
+        fmt::format("{}/logs/{}-{}-{}", options_.out, cell.table, cell.hash.substr(0, 12), seed);
+    child.out = log + ".json";
+    child.err = log + ".txt";
+    waiting_.push_back(child);
+  }
+
+  RunnerReport run() {
+    // Those that must be alone come last, when the others have ended.
+    std::stable_sort(waiting_.begin(), waiting_.end(), [](const Child& a, const Child& b) {
+      return runs_alone(a.cell->kind) < runs_alone(b.cell->kind);
+    });
+    all_ = static_cast<int64_t>(waiting_.size());
+    try {
+      while (next_ < waiting_.size() || !running_.empty()) {
+        while (next_ < waiting_.size() && may_start(waiting_[next_])) start(waiting_[next_++]);
+        std::this_thread::sleep_for(kPause);
+        collect();
+        if (signal_received() != 0) stop();
+      }
+    } catch (...) {
+      end_children();
+      throw;
+    }
+    return report_;
+  }
+
+ private:
+  bool may_start(const Child& child) const {
+    if (running_.empty()) return true;
+    if (runs_alone(child.cell->kind) || runs_alone(running_.front().cell->kind)) return false;
+    int64_t taken = child.cell->memory;
+    for (const Child& other : running_) taken += other.cell->memory;
+    return static_cast<int64_t>(running_.size()) < jobs_ && (memory_ == 0 || taken <= memory_);
+  }
+
+  void start(Child child) {
+    save_base(*child.cell, options_.out);
+    child.begin = Clock::now();
+    child.id = spawn(child);
+    running_.push_back(child);
+  }
+
+  void collect() {
+    for (size_t i = 0; i < running_.size();) {
+      int status = 0;
+      if (waitpid(running_[i].id, &status, WNOHANG) == 0) {
+        ++i;
+        continue;
+      }
+      const Child child = running_[i];
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      finish(child, status);
+    }
+  }
+
+  void finish(const Child& child, int status) {
+    if (signal_received() != 0 && status != 0) return;  // it was told to end
+    const Cell& cell = *child.cell;
+    const std::chrono::duration<double> took = Clock::now() - child.begin;
+    const std::string title = fmt::format("{}: {}", cell.table, cell.title());
+    ++ended_;
+    try {
+      if (status != 0) {
+        const std::string said = last_line(text_of(child.err));
+        throw Error(said.empty() ? fmt::format("the process ended with status {}", status) : said);
+      }
+      StoredResult result;
+      result.values = values_of(cell.kind, data::parse_json<Json>(text_of(child.out)));
+      result.version = kVersion;
+      result.machine = machine_;
+      result.date = now_utc();
+      result.seconds = took.count();
+      result.command = "frugal " + shell_line(child.command);
+      store_.put(key_of(cell, child.seed), result);
+      ++report_.done;
+      options_.say(fmt::format("[{}/{}] {}{} ({:.1f} s)", ended_, all_, title,
+                               has_seeds(cell.kind) ? fmt::format(", seed {}", child.seed) : "",
+                               took.count()));
+    } catch (const std::exception& e) {
+      report_.failed.push_back(
+          fmt::format("{}: {}\n  frugal {}", title, e.what(), shell_line(child.command)));
+      options_.say(fmt::format("[{}/{}] {} failed: {}", ended_, all_, title, e.what()));
+    }
+  }
+
+  void end_children() {
+    for (const Child& child : running_) kill(child.id, SIGTERM);
+    while (!running_.empty()) {
+      std::this_thread::sleep_for(kPause);
+      collect();
+    }
+  }
+
+  [[noreturn]] void stop() {
+    end_children();
+    throw Interrupted(signal_received(),
+                      fmt::format("after {} of {} results; the same command goes on from there",
+                                  report_.done, all_));
+  }
+
+  ResultStore& store_;
+  const RunnerOptions& options_;
+  const Json machine_;
+  const int64_t memory_;  // bytes; 0: not known
+  int64_t jobs_ = 1, all_ = 0, ended_ = 0;
+  std::set<std::string> known_;
+  std::vector<Child> waiting_, running_;
+  size_t next_ = 0;
+  RunnerReport report_;
+};
+
+}  // namespace
+
+ResultKey key_of(const Cell& cell, int64_t seed) {
+  return {cell.hash, cell_kind_names()[static_cast<size_t>(cell.kind)], seed, name_of(cell.scale)};
+}
+
+RunnerReport run_cells(const std::vector<Cell>& cells, ResultStore& store,
+                       const RunnerOptions& options) {
+  catch_signals();
+  for (const char* folder : {"runs", "logs"}) {
+    std::error_code failed;
+    fs::create_directories(options.out + "/" + folder, failed);
+    if (failed) throw Error(fmt::format("cannot write into {}", in_quotes(options.out)));
+  }
+  const Lock lock(options.out + "/lock");
+  Runner runner(store, options);
+  for (const Cell& cell : cells)
+    for (int64_t i = 0; i < cell.seeds; ++i) runner.add(cell, has_seeds(cell.kind) ? i + 1 : 0);
+  return runner.run();
+}
+
+std::string missing_need(const TableScale& scale) {
+  for (const std::string& name : scale.data)
+    if (find_data(name).empty()) return "the data " + name;
+  if (scale.device == "cuda" && !kHasCuda) return "a GPU";
+  return "";
+}
+
+}  // namespace frugal::apps

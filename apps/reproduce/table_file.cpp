@@ -1,0 +1,366 @@
+#include "apps/reproduce/table_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "apps/config/config.h"
+#include "apps/config/nearest.h"
+#include "apps/reproduce/measures.h"
+#include "core/quoted.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An object of the file. Each key is read once, and done() finds those that nobody read.
+class Object {
+ public:
+  Object(const Json& json, std::string file, std::string place)
+      : json_(json), file_(std::move(file)), place_(std::move(place)) {
+    if (!json.is_object()) fail("", fmt::format("expected an object, got {}", json.type_name()));
+  }
+
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const {
+    throw ConfigError(file_ + ": " + at(key), what);
+  }
+  std::string at(const std::string& key) const {
+    if (place_.empty()) return key.empty() ? "the file" : key;
+    return key.empty() ? place_ : place_ + "." + key;
+  }
+  bool has(const std::string& key) const { return json_.contains(key); }
+  const Json* find(const std::string& key) {
+    known_.push_back(key);
+    const auto found = json_.find(key);
+    return found == json_.end() ? nullptr : &*found;
+  }
+  const Json& get(const std::string& key) {
+    const Json* value = find(key);
+    if (value == nullptr) fail(key, "expected a value, the key is missing");
+    return *value;
+  }
+  std::string text(const std::string& key) {
+    const Json& value = get(key);
+    if (!value.is_string() || value.get<std::string>().empty())
+      fail(key, fmt::format("expected a text, got {}", printable(value.dump())));
+    return value.get<std::string>();
+  }
+  std::string text_or(const std::string& key, const std::string& otherwise) {
+    known_.push_back(key);
+    return has(key) ? text(key) : otherwise;
+  }
+  double number(const std::string& key, double otherwise, double low) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number() || value->get<double>() < low)
+      fail(key,
+           fmt::format("expected a number of at least {}, got {}", low, printable(value->dump())));
+    return value->get<double>();
+  }
+  double number(const std::string& key) {
+    const Json& value = get(key);
+    if (!value.is_number())
+      fail(key, fmt::format("expected a number, got {}", printable(value.dump())));
+    return value.get<double>();
+  }
+  std::vector<std::string> texts(const std::string& key) {
+    const Json* value = find(key);
+    std::vector<std::string> all;
+    if (value == nullptr) return all;
+    if (!value->is_array()) fail(key, "expected a list of texts");
+    for (const Json& each : *value) {
+      if (!each.is_string()) fail(key, "expected a list of texts");
+      all.push_back(each.get<std::string>());
+    }
+    return all;
+  }
+  Object object(const std::string& key) { return {get(key), file_, at(key)}; }
+  std::vector<Object> objects(const std::string& key) {
+    const Json* value = find(key);
+    std::vector<Object> all;
+    if (value == nullptr) return all;
+    if (!value->is_array()) fail(key, "expected a list of objects");
+    for (size_t i = 0; i < value->size(); ++i)
+      all.emplace_back((*value)[i], file_, fmt::format("{}[{}]", at(key), i));
+    return all;
+  }
+  const Json& json() const { return json_; }
+  const std::string& file() const { return file_; }
+  void done() const {
+    for (const auto& [key, value] : json_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end())
+        fail(printable(key),
+             fmt::format("unknown key; the nearest is '{}'", nearest_name(printable(key), known_)));
+  }
+
+ private:
+  const Json& json_;
+  std::string file_, place_;
+  std::vector<std::string> known_;
+};
+
+Sets sets_of(Object& object, const std::string& key) {
+  Sets sets;
+  if (!object.has(key)) {
+    object.find(key);
+    return sets;
+  }
+  const Object inner = object.object(key);
+  for (const auto& [path, value] : inner.json().items()) {
+    if (value.is_object())
+      inner.fail(printable(path),
+                 "expected a value: a key is written with dots, as in "
+                 "\"compression.bits\": 2");
+    sets.emplace_back(path, value);
+  }
+  return sets;
+}
+
+WaySets ways_of(Object& object) {
+  WaySets ways;
+  for (const Way way : kWays) {
+    const Json* value = object.find(name_of(way));
+    if (value == nullptr) continue;
+    if (value->is_null())
+      ways[way] = std::nullopt;
+    else
+      ways[way] = sets_of(object, name_of(way));
+  }
+  return ways;
+}
+
+CellKind kind_of(Object& object) {
+  const std::string name = object.text("kind");
+  const auto& names = cell_kind_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    object.fail("kind",
+                fmt::format("expected one of {}, got {}", fmt::join(names, ", "), in_quotes(name)));
+  return static_cast<CellKind>(found - names.begin());
+}
+
+Json measure_of(Object& object) {
+  if (object.find("measure") == nullptr) return Json::object();
+  return object.object("measure").json();
+}
+
+Json base_of(Object& object) {
+  const Json& base = object.get("base");
+  if (!base.is_object() && !(base.is_string() && !base.get<std::string>().empty()))
+    object.fail("base", "expected the name of a configuration, or a configuration");
+  return base;
+}
+
+// Each of `names` is one of `known`.
+void check_names(const Object& object, const std::string& key,
+                 const std::vector<std::string>& names, const std::vector<std::string>& known) {
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      object.fail(
+          key, fmt::format("expected one of {}, got {}", fmt::join(known, ", "), in_quotes(name)));
+}
+
+void check_measure(const Object& object, CellKind kind, const Json& measure) {
+  for (const auto& [key, value] : measure.items()) {
+    check_names(object, "measure", {key}, measures_of(kind));
+    if (!value.is_number_integer() || value.get<int64_t>() < 1)
+      object.fail("measure." + key, fmt::format("expected a whole number of at least 1, got {}",
+                                                printable(value.dump())));
+  }
+}
+
+Published published_of(Object& object, const std::vector<std::string>& columns,
+                       const std::vector<std::string>& metrics) {
+  Published published;
+  published.column = object.has("column") ? object.text("column") : (object.find("column"), "");
+  check_names(object, "column", {published.column}, columns);
+  published.metric = object.text("metric");
+  check_names(object, "metric", {published.metric}, metrics);
+  published.value = object.number("value");
+  published.unit = object.text_or("unit", "");
+  published.where = object.text("where");
+  published.note = object.text_or("note", "");
+  object.done();
+  return published;
+}
+
+TableScale scale_of(Object& object, const TableFile& table) {
+  TableScale scale;
+  Object needs = object.object("needs");
+  scale.data = needs.texts("data");
+  scale.hours = needs.number("hours", 0, 0);
+  scale.device = needs.text_or("device", "cpu");
+  check_names(needs, "device", {scale.device}, {"meta", "cpu", "cuda"});
+  scale.memory = static_cast<int64_t>(needs.number("gibibytes", 0, 0) * 1073741824.0);
+  needs.done();
+  scale.seeds = static_cast<int64_t>(object.number("seeds", 1, 1));
+  scale.sets = sets_of(object, "sets");
+  scale.measure = measure_of(object);
+  scale.rows = object.texts("rows");
+  scale.columns = object.texts("columns");
+  std::vector<std::string> rows, columns;
+  for (const TableRow& row : table.rows) rows.push_back(row.name);
+  for (const TableColumn& column : table.columns) columns.push_back(column.name);
+  check_names(object, "rows", scale.rows, rows);
+  check_names(object, "columns", scale.columns, columns);
+  object.done();
+  return scale;
+}
+
+TableColumn column_of(Object& object) {
+  TableColumn column;
+  column.name = object.text("name");
+  column.sets = sets_of(object, "sets");
+  column.ways = ways_of(object);
+  object.done();
+  return column;
+}
+
+TableRow row_of(Object& object, const TableFile& table, const std::vector<std::string>& columns) {
+  TableRow row;
+  row.name = object.text("name");
+  if (object.has("kind")) row.kind = kind_of(object);
+  object.find("kind");
+  if (object.has("base")) row.base = base_of(object);
+  object.find("base");
+  row.sets = sets_of(object, "sets");
+  row.measure = measure_of(object);
+  check_measure(object, row.kind.value_or(table.kind), row.measure);
+  row.columns = object.texts("columns");
+  check_names(object, "columns", row.columns, columns);
+  row.ways = ways_of(object);
+  row.unavailable = object.text_or("unavailable", "");
+  const auto metrics = metric_names(row.kind.value_or(table.kind));
+  for (Object& each : object.objects("published"))
+    row.published.push_back(published_of(each, columns, metrics));
+  if (!row.unavailable.empty() && row.published.empty())
+    object.fail("unavailable", "expected a published value beside it: the row shows nothing else");
+  object.done();
+  return row;
+}
+
+template <class Named>
+void check_different(const Object& object, const char* key, const std::vector<Named>& all) {
+  std::set<std::string> names;
+  for (const Named& each : all)
+    if (!names.insert(each.name).second)
+      object.fail(key, fmt::format("expected different names, got {} twice", in_quotes(each.name)));
+}
+
+}  // namespace
+
+const std::vector<std::string>& cell_kind_names() {
+  static const std::vector<std::string> names = {"memory", "accuracy", "throughput", "variance"};
+  return names;
+}
+
+std::string name_of(Scale scale) {
+  return scale == Scale::smoke ? "smoke" : scale == Scale::reduced ? "reduced" : "full";
+}
+
+Scale scale_named(const std::string& name) {
+  for (const Scale scale : kScales)
+    if (name_of(scale) == name) return scale;
+  throw ConfigError(
+      "", fmt::format("--scale: expected smoke, reduced or full, got {}", in_quotes(name)));
+}
+
+std::string name_of(Way way) { return way == Way::as_published ? "as_published" : "ours"; }
+std::string title_of(Way way) { return way == Way::as_published ? "as published" : "ours"; }
+
+std::optional<Scale> TableFile::scale_for(Scale wanted) const {
+  if (scales.contains(wanted)) return wanted;
+  if (wanted == Scale::reduced && scales.contains(Scale::full)) return Scale::full;
+  return std::nullopt;
+}
+
+TableFile read_table(const std::string& path) {
+  const Json json = read_json(path);
+  const fs::path file(path);
+  Object object(json, file.filename().string(), "");
+  TableFile table;
+  table.name = file.stem().string();
+  table.path = path;
+  table.title = object.text("title");
+  table.paper = object.text("paper");
+  table.place = object.text("place");
+  table.text = object.text("text");
+  table.kind = kind_of(object);
+  table.base = base_of(object);
+  table.sets = sets_of(object, "sets");
+  table.measure = measure_of(object);
+  check_measure(object, table.kind, table.measure);
+  table.ways = ways_of(object);
+  for (Object& each : object.objects("columns")) table.columns.push_back(column_of(each));
+  if (table.columns.empty()) table.columns.emplace_back();
+  check_different(object, "columns", table.columns);
+  std::vector<std::string> columns;
+  for (const TableColumn& column : table.columns) columns.push_back(column.name);
+  for (Object& each : object.objects("rows")) table.rows.push_back(row_of(each, table, columns));
+  if (table.rows.empty()) object.fail("rows", "expected at least one row");
+  check_different(object, "rows", table.rows);
+  std::vector<std::string> metrics = metric_names(table.kind);
+  for (const TableRow& row : table.rows)
+    for (const std::string& metric : metric_names(row.kind.value_or(table.kind)))
+      if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end())
+        metrics.push_back(metric);
+  table.show = object.texts("show");
+  if (table.show.empty()) object.fail("show", "expected a list of metrics");
+  check_names(object, "show", table.show, metrics);
+  if (object.has("plot")) {
+    Object plot = object.object("plot");
+    table.plot = TablePlot{plot.text("x"), plot.text("y")};
+    check_names(plot, "x", {table.plot->x}, metrics);
+    check_names(plot, "y", {table.plot->y}, metrics);
+    plot.done();
+  }
+  object.find("plot");
+  Object scales = object.object("scales");
+  for (const Scale scale : kScales) {
+    if (scales.has(name_of(scale))) {
+      Object inner = scales.object(name_of(scale));
+      table.scales[scale] = scale_of(inner, table);
+      check_measure(inner, table.kind, table.scales[scale].measure);
+    }
+    scales.find(name_of(scale));
+  }
+  scales.done();
+  if (table.scales.empty()) object.fail("scales", "expected at least one of smoke, reduced, full");
+  if (std::all_of(table.rows.begin(), table.rows.end(),
+                  [](const TableRow& row) { return !row.unavailable.empty(); }))
+    object.fail("rows", "expected a row that can be measured");
+  object.find("$schema");
+  object.done();
+  return table;
+}
+
+std::vector<TableFile> read_tables(const std::string& folder) {
+  std::error_code none;
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
+  if (none)
+    throw ConfigError("", fmt::format("--tables: cannot read the folder {}", in_quotes(folder)));
+  if (paths.empty())
+    throw ConfigError("", fmt::format("--tables: expected tables (NAME.json) in the folder {}",
+                                      in_quotes(folder)));
+  std::sort(paths.begin(), paths.end());
+  std::vector<TableFile> tables;
+  for (const std::string& path : paths) tables.push_back(read_table(path));
+  return tables;
+}
+
+std::string tables_folder() {
+  std::error_code none;
+  if (fs::is_directory("configs/reproduce", none)) return "configs/reproduce";
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  const fs::path installed =
+      program.parent_path().parent_path() / "share" / "frugal" / "configs" / "reproduce";
+  if (!none && fs::is_directory(installed, none)) return installed.string();
+  throw ConfigError("",
+                    "--tables: expected a folder of tables, since there is no "
+                    "configs/reproduce here");
+}
+
+}  // namespace frugal::apps

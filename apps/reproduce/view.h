@@ -1,0 +1,49 @@
+// A table with its results, as all writers show it.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/reproduce/cells.h"
+#include "apps/reproduce/store.h"
+
+namespace frugal::apps {
+
+// What a cell has: of all seeds, at the largest scale of which there are results.
+struct ViewCell {
+  bool exists = false;  // else the table has no such cell
+  int64_t seeds = 0;    // with a result; 0: it was not run
+  Scale scale = Scale::full;
+  struct Value {
+    double mean = 0, spread = 0;  // and standard deviation
+  };
+  std::map<std::string, Value> values;  // by metric
+  std::string command;                  // of the first seed
+  std::string version, date, processor;
+  double seconds = 0;  // of all seeds
+};
+
+struct ViewLine {
+  std::string row, column, unavailable;
+  std::map<std::string, Published> published;  // by metric
+  std::map<Way, ViewCell> cells;
+};
+
+struct View {
+  TableFile table;
+  std::vector<ViewLine> lines;
+  bool has_columns = false;  // else lines have no column's name
+};
+
+// `out`: the folder that commands name. Results of scales below `least` do not count.
+View view_of(const TableFile& table, const ResultStore& store, const std::string& out,
+             Scale least = Scale::smoke);
+
+// What a reader sees of it: "5.28 GB"; empty: nothing was published.
+std::string published_text(const ViewLine& line, const std::string& metric);
+// "84.26 % +- 0.18 (3)", with the scale if it is not the full one; "not run"; "-": no such cell.
+std::string cell_text(const ViewLine& line, Way way, const std::string& metric);
+// Sentences below the table: where values were published, what is unavailable and why, machines.
+std::vector<std::string> notes_of(const View& view);
+
+}  // namespace frugal::apps

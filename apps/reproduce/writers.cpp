@@ -1,0 +1,414 @@
+#include "apps/reproduce/writers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/cli/report.h"
+#include "apps/reproduce/measures.h"
+#include "core/quoted.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kSources[] = {"published", "as published", "ours"};
+
+// Heads and rows of the table, as all formats show them. `empty`: what stands for nothing.
+struct Grid {
+  size_t labels = 1;                // columns of names, before those of values
+  std::vector<std::string> groups;  // metrics; each has one column for each of kSources
+  std::vector<std::vector<std::string>> rows;
+};
+
+Grid grid_of(const View& view) {
+  Grid grid;
+  grid.labels = view.has_columns ? 2 : 1;
+  for (const std::string& metric : view.table.show)
+    grid.groups.push_back(metric_named(metric).title);
+  std::string above;
+  for (const ViewLine& line : view.lines) {
+    std::vector<std::string> row = {line.row == above ? "" : line.row};
+    above = line.row;
+    if (view.has_columns) row.push_back(line.column);
+    for (const std::string& metric : view.table.show) {
+      row.push_back(published_text(line, metric));
+      for (const Way way : kWays)
+        row.push_back(line.unavailable.empty() ? cell_text(line, way, metric) : "-");
+    }
+    grid.rows.push_back(row);
+  }
+  return grid;
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+  return text;
+}
+
+// The sign for "plus or minus" in a format.
+std::string with_sign(const std::string& text, const char* sign) {
+  return replaced(text, " +- ", std::string(" ") + sign + " ");
+}
+
+std::string in_html(const std::string& text) {
+  std::string safe;
+  for (const char c : without_controls(text))
+    safe += c == '&'   ? "&amp;"
+            : c == '<' ? "&lt;"
+            : c == '>' ? "&gt;"
+            : c == '"' ? "&quot;"
+                       : std::string(1, c);
+  return safe;
+}
+
+std::string in_latex(const std::string& text) {
+  std::string safe;
+  for (const char c : text)
+    safe += c == '\\'                            ? "\\textbackslash{}"
+            : c == '~'                           ? "\\textasciitilde{}"
+            : c == '^'                           ? "\\textasciicircum{}"
+            : std::string("&%$#_{}").find(c) < 7 ? std::string("\\") + c
+                                                 : std::string(1, c);
+  return with_sign(safe, "$\\pm$");
+}
+
+std::string in_markdown(const std::string& text) { return replaced(text, "|", "\\|"); }
+
+std::string in_csv(const std::string& text) {
+  return text.find_first_of(",\"\n") == std::string::npos
+             ? text
+             : '"' + replaced(text, "\"", "\"\"") + '"';
+}
+
+std::string csv_line(const std::vector<std::string>& fields) {
+  std::string line;
+  for (const std::string& field : fields) line += (line.empty() ? "" : ",") + in_csv(field);
+  return line + "\n";
+}
+
+std::string unit_of(const Metric& metric) {
+  switch (metric.unit) {
+    case Metric::Unit::bytes:
+      return "B";
+    case Metric::Unit::percent:
+      return "%";
+    case Metric::Unit::bits:
+      return "bits";
+    case Metric::Unit::ratio:
+      break;
+  }
+  return "";
+}
+
+std::string markdown_table(const View& view) {
+  const Grid grid = grid_of(view);
+  std::string heads = view.has_columns ? "| | setting |" : "| |";
+  std::string rule = view.has_columns ? "|---|---|" : "|---|";
+  for (const std::string& group : grid.groups)
+    for (const char* source : kSources) {
+      heads += fmt::format(" {}, {} |", group, source);
+      rule += "---:|";
+    }
+  std::string text = heads + "\n" + rule + "\n";
+  for (const auto& row : grid.rows) {
+    text += "|";
+    for (const std::string& cell : row) text += " " + in_markdown(cell) + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+std::string place_of(const TableFile& table) {
+  return fmt::format("{}: {}.", table.paper, table.place);
+}
+
+struct Series {
+  std::string name;
+  std::vector<std::tuple<double, double, std::string>> points;  // x, y and the setting
+};
+
+std::vector<Series> series_of(const View& view) {
+  std::vector<Series> all;
+  const auto series = [&](const std::string& name) -> Series& {
+    for (Series& each : all)
+      if (each.name == name) return each;
+    all.push_back({name, {}});
+    return all.back();
+  };
+  const TablePlot& plot = *view.table.plot;
+  for (const ViewLine& line : view.lines) {
+    const auto px = line.published.find(plot.x), py = line.published.find(plot.y);
+    if (px != line.published.end() && py != line.published.end())
+      series(line.row + ", published")
+          .points.emplace_back(px->second.value, py->second.value, line.column);
+    for (const auto& [way, cell] : line.cells) {
+      const auto x = cell.values.find(plot.x), y = cell.values.find(plot.y);
+      if (x != cell.values.end() && y != cell.values.end())
+        series(line.row + ", " + title_of(way))
+            .points.emplace_back(x->second.mean, y->second.mean, line.column);
+    }
+  }
+  for (Series& each : all) std::sort(each.points.begin(), each.points.end());
+  return all;
+}
+
+constexpr const char* kStyle =
+    ":root{--back:#fff;--text:#1b1f24;--faint:#667;--line:#d5d9de;--shade:#f4f6f8}\n"
+    "@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#e4e7ea;--faint:#9aa4ae;"
+    "--line:#343b43;--shade:#1e2328}}\n"
+    "body{background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;"
+    "max-width:70rem;margin:2rem auto;padding:0 1rem}\n"
+    "a{color:inherit}.scroll{overflow-x:auto}\n"
+    "table{border-collapse:collapse;font-size:.9rem}\n"
+    "th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right;"
+    "white-space:nowrap}\n"
+    "th.name,td.name{text-align:left}th{background:var(--shade)}\n"
+    ".faint,footer{color:var(--faint)}code{font-size:.8rem;word-break:break-all}\n"
+    "svg{max-width:100%;height:auto}svg text{fill:currentColor}\n";
+
+std::string html_page(const std::string& title, const std::string& body) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
+      in_html(title), kStyle, body);
+}
+
+// Each cell with the command that measures it: title and command.
+std::vector<std::pair<std::string, std::string>> commands_of(const View& view) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const ViewLine& line : view.lines)
+    for (const auto& [way, cell] : line.cells)
+      if (cell.exists)
+        all.emplace_back(
+            line.row + (line.column.empty() ? "" : ", " + line.column) + ", " + title_of(way),
+            cell.command);
+  return all;
+}
+
+// Round steps between the ticks of an axis.
+double tick_step(double span) {
+  const double rough = span / 5, power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= rough) return factor * power;
+  return 10 * power;
+}
+
+}  // namespace
+
+std::string svg_of(const View& view) {
+  constexpr const char* kColours[] = {"#3b82c4", "#d9534f", "#3a9d5d", "#e08a1e",
+                                      "#8e6bbf", "#9c6b52", "#1fa3b0", "#888888"};
+  constexpr double kWidth = 720, kHeight = 400, kLeft = 70, kRight = 20, kTop = 20, kBottom = 60;
+  const std::vector<Series> all = series_of(view);
+  double least_x = 1e300, most_x = -1e300, least_y = 1e300, most_y = -1e300;
+  for (const Series& series : all)
+    for (const auto& [x, y, name] : series.points) {
+      least_x = std::min(least_x, x);
+      most_x = std::max(most_x, x);
+      least_y = std::min(least_y, y);
+      most_y = std::max(most_y, y);
+    }
+  if (least_x > most_x) return "";
+  const auto widen = [](double& least, double& most) {
+    const double by = most > least ? (most - least) / 20 : std::max(std::abs(least) / 10, 1e-9);
+    least -= by;
+    most += by;
+  };
+  widen(least_x, most_x);
+  widen(least_y, most_y);
+  const auto at_x = [&](double x) {
+    return kLeft + (x - least_x) / (most_x - least_x) * (kWidth - kLeft - kRight);
+  };
+  const auto at_y = [&](double y) {
+    return kHeight - kBottom - (y - least_y) / (most_y - least_y) * (kHeight - kTop - kBottom);
+  };
+  const double legend = 20 * static_cast<double>(all.size());
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" "
+      "font-family=\"system-ui,sans-serif\" font-size=\"13\">\n<title>{}</title>\n",
+      kWidth, kHeight + legend, in_html(view.table.title));
+  const Metric &mx = metric_named(view.table.plot->x), &my = metric_named(view.table.plot->y);
+  const double step_x = tick_step(most_x - least_x), step_y = tick_step(most_y - least_y);
+  const auto label = [](const Metric& metric, double value) {
+    return metric.unit == Metric::Unit::bytes ? in_unit(metric, value)
+                                              : fmt::format("{:.4g}", value);
+  };
+  for (double x = std::ceil(least_x / step_x) * step_x; x <= most_x; x += step_x)
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" stroke=\"currentColor\" "
+        "stroke-opacity=\".15\"/><text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
+        at_x(x), kTop, kHeight - kBottom, kHeight - kBottom + 18,
+        label(mx, std::abs(x) < step_x / 1e6 ? 0 : x));
+  for (double y = std::ceil(least_y / step_y) * step_y; y <= most_y; y += step_y)
+    svg += fmt::format(
+        "<line x1=\"{1}\" y1=\"{0:.1f}\" x2=\"{2}\" y2=\"{0:.1f}\" stroke=\"currentColor\" "
+        "stroke-opacity=\".15\"/><text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
+        at_y(y), kLeft, kWidth - kRight, kLeft - 6, at_y(y) + 4,
+        label(my, std::abs(y) < step_y / 1e6 ? 0 : y));
+  svg += fmt::format(
+      "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n"
+      "<text x=\"14\" y=\"{}\" text-anchor=\"middle\" transform=\"rotate(-90 14 {})\">{}</text>\n",
+      (kLeft + kWidth - kRight) / 2, kHeight - kBottom + 42, in_html(mx.title),
+      (kTop + kHeight - kBottom) / 2, (kTop + kHeight - kBottom) / 2, in_html(my.title));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const char* colour = kColours[i % std::size(kColours)];
+    std::string line;
+    for (const auto& [x, y, name] : all[i].points)
+      line += fmt::format("{:.1f},{:.1f} ", at_x(x), at_y(y));
+    svg +=
+        fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
+                    line, colour);
+    for (const auto& [x, y, name] : all[i].points)
+      svg += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>{}: {}, {}</title>"
+          "</circle>\n",
+          at_x(x), at_y(y), colour, in_html(all[i].name + (name.empty() ? "" : ", " + name)),
+          in_html(in_unit(mx, x)), in_html(in_unit(my, y)));
+    const double below = kHeight + 20 * static_cast<double>(i);
+    svg += fmt::format(
+        "<circle cx=\"{}\" cy=\"{}\" r=\"4.5\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
+        kLeft, below, colour, kLeft + 12, below + 4, in_html(all[i].name));
+  }
+  return svg + "</svg>\n";
+}
+
+std::string markdown_of(const View& view) {
+  const TableFile& table = view.table;
+  std::string text = fmt::format("# {}\n\n{} {}\n\n{}\n", table.title, place_of(table), table.text,
+                                 markdown_table(view));
+  for (const std::string& note : notes_of(view)) text += "- " + in_markdown(note) + "\n";
+  text += "\nCommands of the cells:\n\n";
+  for (const auto& [title, command] : commands_of(view))
+    text += fmt::format("- {}: `{}`\n", in_markdown(title), command);
+  return with_sign(text, "±");
+}
+
+std::string csv_of(const View& view) {
+  std::string text = csv_line({"table", "row", "setting", "metric", "source", "value", "spread",
+                               "unit", "seeds", "scale", "where", "command"});
+  for (const ViewLine& line : view.lines)
+    for (const std::string& name : view.table.show) {
+      const Metric& metric = metric_named(name);
+      const auto published = line.published.find(name);
+      if (published != line.published.end())
+        text += csv_line({view.table.name, line.row, line.column, name, "published",
+                          fmt::format("{}", published->second.value), "", published->second.unit,
+                          "", "full", published->second.where, ""});
+      for (const auto& [way, cell] : line.cells) {
+        const auto value = cell.values.find(name);
+        if (value == cell.values.end()) continue;
+        const bool bytes = metric.unit == Metric::Unit::bytes;
+        const auto number = [&](double x) {
+          return bytes ? fmt::format("{:.0f}", x) : fmt::format("{:.6g}", x);
+        };
+        text += csv_line({view.table.name, line.row, line.column, name, name_of(way),
+                          number(value->second.mean),
+                          cell.seeds > 1 ? number(value->second.spread) : "", unit_of(metric),
+                          std::to_string(cell.seeds), name_of(cell.scale), "", cell.command});
+      }
+    }
+  return text;
+}
+
+std::string latex_of(const View& view) {
+  const Grid grid = grid_of(view);
+  std::string text = fmt::format(
+      "% Needs \\usepackage{{booktabs}}.\n\\begin{{table}}\n\\centering\n\\caption{{{}. {}}}\n"
+      "\\begin{{tabular}}{{{}{}}}\n\\toprule\n",
+      in_latex(view.table.title), in_latex(place_of(view.table)), std::string(grid.labels, 'l'),
+      std::string(grid.groups.size() * std::size(kSources), 'r'));
+  const std::string blank = view.has_columns ? " &" : "";
+  std::string groups = blank, rules, heads = blank;
+  size_t column = grid.labels + 1;
+  for (const std::string& group : grid.groups) {
+    groups += fmt::format(" & \\multicolumn{{3}}{{c}}{{{}}}", in_latex(group));
+    rules += fmt::format("\\cmidrule(lr){{{}-{}}}", column, column + 2);
+    column += std::size(kSources);
+    for (const char* source : kSources) heads += fmt::format(" & {}", source);
+  }
+  text += groups + " \\\\\n" + rules + "\n" + heads + " \\\\\n\\midrule\n";
+  for (const auto& row : grid.rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += (i == 0 ? "" : " & ") + in_latex(row[i]);
+    text += line + " \\\\\n";
+  }
+  return text + "\\bottomrule\n\\end{tabular}\n\\end{table}\n";
+}
+
+std::string html_of(const View& view) {
+  const TableFile& table = view.table;
+  const Grid grid = grid_of(view);
+  std::string body = fmt::format(
+      "<p><a href=\"index.html\">All tables</a></p>\n<h1>{}</h1>\n<p class=\"faint\">{}</p>\n"
+      "<p>{}</p>\n",
+      in_html(table.title), in_html(place_of(table)), in_html(table.text));
+  if (table.plot) body += svg_of(view);
+  body += fmt::format(
+      "<div class=\"scroll\"><table>\n<thead><tr><th class=\"name\" "
+      "colspan=\"{}\"></th>",
+      grid.labels);
+  for (const std::string& group : grid.groups)
+    body += fmt::format("<th colspan=\"3\">{}</th>", in_html(group));
+  body += "</tr>\n<tr><th class=\"name\"></th>";
+  if (view.has_columns) body += "<th class=\"name\">setting</th>";
+  for (size_t i = 0; i < grid.groups.size(); ++i)
+    for (const char* source : kSources) body += fmt::format("<th>{}</th>", source);
+  body += "</tr></thead>\n<tbody>\n";
+  for (const auto& row : grid.rows) {
+    body += "<tr>";
+    for (size_t i = 0; i < row.size(); ++i)
+      body += fmt::format("<td{}>{}</td>", i < grid.labels ? " class=\"name\"" : "",
+                          in_html(with_sign(row[i], "±")));
+    body += "</tr>\n";
+  }
+  body += "</tbody></table></div>\n<ul>\n";
+  for (const std::string& note : notes_of(view)) body += "<li>" + in_html(note) + "</li>\n";
+  body += "</ul>\n<details><summary>Commands of the cells</summary>\n<ul>\n";
+  for (const auto& [title, command] : commands_of(view))
+    body += fmt::format("<li>{}<br><code>{}</code></li>\n", in_html(title), in_html(command));
+  return html_page(table.title, body + "</ul></details>\n");
+}
+
+std::string html_index(const std::vector<View>& views) {
+  std::string body = "<h1>Tables and figures of the papers</h1>\n<ul>\n";
+  for (const View& view : views)
+    body += fmt::format("<li><a href=\"{}.html\">{}</a> <span class=\"faint\">{}</span></li>\n",
+                        in_html(view.table.name), in_html(view.table.title),
+                        in_html(place_of(view.table)));
+  return html_page("Tables and figures of the papers", body + "</ul>\n");
+}
+
+std::string results_page(const std::vector<View>& views) {
+  std::string text =
+      "# Results\n\n"
+      "`frugal reproduce --page docs/results.md` writes this page; nobody edits it. The tables and "
+      "figures of the papers are in `configs/reproduce/`, and "
+      "[guide/reproduce.md](guide/reproduce.md) says how to run them. "
+      "Studies beside the papers are in [measurements.md](measurements.md).\n\n"
+      "Each value stands three times: as it was published, as our program runs the paper's method "
+      "(\"as published\"), and as it runs by default or with what the setting says (\"ours\").\n\n"
+      "- **Activations**: bytes that are alive for the backward pass when the forward pass has "
+      "ended. **Peak**: the highest total of a step by the allocator's count.\n"
+      "- A step is counted on the device `meta`, which has no values: such figures are exact and "
+      "repeat on any machine.\n"
+      "- Values over seeds: mean ± standard deviation (number of seeds). `[reduced]`: not run at "
+      "full scale. \"not run\": no result yet. \"-\": there is no such cell.\n"
+      "- GB and MB are 10^9 and 10^6 bytes.\n\n";
+  for (const View& view : views)
+    text += fmt::format("- [{}](#{})\n", view.table.title, view.table.name);
+  for (const View& view : views) {
+    const TableFile& table = view.table;
+    text += fmt::format(
+        "\n## {}\n\n**{}.** {} {}\n\n```sh\nfrugal reproduce {} --scale {}\n```\n\n"
+        "{}",
+        table.name, table.title, place_of(table), table.text, table.name,
+        name_of(table.scales.rbegin()->first), markdown_table(view));
+    std::string notes;
+    for (const std::string& note : notes_of(view)) notes += "- " + in_markdown(note) + "\n";
+    if (!notes.empty()) text += "\n" + notes;
+  }
+  return with_sign(text, "±");
+}
+
+}  // namespace frugal::apps
