@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <map>
 
+#include "apps/bench/gradient_bench.h"
 #include "apps/cli/report.h"
 #include "apps/config/resolve.h"
 #include "compress/policies/acgc_policy.h"
 #include "lab/commands.h"
-#include "lab/gradient_bench.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::lab {

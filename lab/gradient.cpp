@@ -2,13 +2,13 @@
 // compared with the variance from the choice of the minibatch.
 #include <cstdio>
 
+#include "apps/bench/gradient_bench.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
-#include "lab/gradient_bench.h"
 #include "lab/gradient_report.h"
 #include "lab/rebuilt_signs.h"
 

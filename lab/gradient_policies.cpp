@@ -4,6 +4,7 @@
 // Ref: Chen et al. 2021 (ActNN), section 6.1, "gradient variance".
 #include <cstdio>
 
+#include "apps/bench/gradient_bench.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
 #include "apps/config/make_policy.h"
@@ -12,10 +13,8 @@
 #include "compress/policies/acgc_policy.h"
 #include "compress/policies/actnn_policy.h"
 #include "lab/commands.h"
-#include "lab/gradient_bench.h"
 #include "lab/gradient_report.h"
 #include "train/planning/planner.h"
-#include "train/sensitivity.h"
 
 namespace frugal::lab {
 
@@ -125,23 +124,8 @@ class CountingPolicy final : public compress::WrappingPolicy {
 
 // Steps like those of training give the policy what it decides by.
 void let_learn(GradientBench& bench, SavePolicy& policy, const Setting& setting, RngKey key) {
-  constexpr int64_t kSteps = 16;
-  const PolicyParts parts(policy);
-  std::optional<Planner> planner;
-  if (parts.budget != nullptr) {
-    planner.emplace(planner_options(budgeted(setting)));
-    planner->adopt(*parts.budget);
-  }
-  Batch batch;
-  for (int64_t i = 0; i < kSteps; ++i)
-    bench.gradient(batch = bench.next(), &policy, static_cast<uint64_t>(i), key);
-  if (parts.adaptive == nullptr) return;
-  SensitivityOptions options;
-  options.batch = batch.input.size(0);
-  options.samples = setting.config.compression.adapt_samples;
-  if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
-  Adaptation(bench.model(), *parts.adaptive, options)
-      .refresh(batch, 1, {0, key, setting.config.train.label_smoothing, false});
+  const bool planned = PolicyParts(policy).budget != nullptr;
+  bench.let_learn(policy, planned ? budgeted(setting) : setting.config, key);
 }
 
 }  // namespace

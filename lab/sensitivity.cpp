@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <numeric>
 
+#include "apps/bench/gradient_bench.h"
 #include "apps/cli/report.h"
 #include "apps/config/level_keys.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
 #include "lab/commands.h"
-#include "lab/gradient_bench.h"
 #include "train/gradient_noise.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"

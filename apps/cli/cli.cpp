@@ -350,6 +350,22 @@ void add_bench(CLI::App& app) {
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });
+  CLI::App* variance =
+      command(*bench, "variance",
+              "What compression adds to the gradient, over the variance between minibatches");
+  variance->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  variance->add_option("--train-steps", a.train_steps, "Steps of plain training before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  variance->add_option("--batches", a.batches, "Minibatches whose variance is the unit")
+      ->check(CLI::Range(8, 1000000))
+      ->capture_default_str();
+  variance->add_option("--draws", a.draws, "Gradients of one batch with different rounding")
+      ->check(CLI::Range(8, 1000000))
+      ->capture_default_str();
+  variance->add_flag("--json", a.json, "Print JSON");
+  add_sets(variance, a.sets);
+  variance->callback([] { bench_variance(a); });
   add_moved(*bench);
 }
 

@@ -147,11 +147,15 @@ struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
   int64_t mebibytes = 256, channels = 64;  // quantizer: size of the tensor, and its last axis
   std::vector<std::string> variants;       // step: "NAME: path=value path=value"
   std::string trace;                       // step: a CSV file for the memory over one step
-  bool only = false;                       // step: not beside "L0 without recipes"
+  // variance: steps of training before, minibatches for the unit, draws of the rounding
+  int64_t train_steps = 400, batches = 32, draws = 32;
+  bool only = false;  // step: not beside "L0 without recipes"
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);
 void bench_ops(const BenchArguments& arguments);  // walks the table of ops
 void bench_step(const BenchArguments& arguments);
+// Bias and variance that compression adds to the gradient, over the variance between minibatches.
+void bench_variance(const BenchArguments& arguments);
 
 }  // namespace frugal::apps

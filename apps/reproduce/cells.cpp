@@ -120,10 +120,12 @@ void save_base(const Cell& cell, const std::string& out) {
   if (!file) throw Error(fmt::format("cannot write {}", in_quotes(path)));
 }
 
+std::string run_of(const Cell& cell, const std::string& out, int64_t seed) {
+  return fmt::format("{}/runs/{}-{}-{}", out, cell.table, cell.hash.substr(0, kShortHash), seed);
+}
+
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed) {
-  const std::string run =
-      fmt::format("{}/runs/{}-{}-{}", out, cell.table, cell.hash.substr(0, kShortHash), seed);
-  return arguments_of(cell, base_of(cell, out), seed, run);
+  return arguments_of(cell, base_of(cell, out), seed, run_of(cell, out, seed));
 }
 
 std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds) {

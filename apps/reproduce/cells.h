@@ -30,7 +30,9 @@ struct Cell {
 // The file of its base: `base`, or one below `out` that save_base() writes.
 std::string base_of(const Cell& cell, const std::string& out);
 void save_base(const Cell& cell, const std::string& out);
-// The command that measures it, without the program's name. Results of training lie below `out`.
+// The folder of its training run below `out`.
+std::string run_of(const Cell& cell, const std::string& out, int64_t seed);
+// The command that measures it, without the program's name.
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed);
 
 // Rows in order, in each the columns, in each the ways. `scale`: one that the table has. `seeds`:

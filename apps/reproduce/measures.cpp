@@ -1,6 +1,9 @@
 #include "apps/reproduce/measures.h"
 
+#include <charconv>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "apps/reproduce/cells.h"
 
@@ -17,9 +20,9 @@ struct Kind {
 // In the order of CellKind.
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {{"activation", "packed", "peak"}, {}},
-      {{"accuracy", "best_accuracy", "activation", "peak"}, {}, true},
-      {{"time", "activation", "peak"}, {"repeats"}, false, true},
+      {{"activation", "less", "packed", "peak", "peak_less"}, {}},
+      {{"accuracy", "best_accuracy", "bits", "activation", "peak"}, {}, true},
+      {{"time", "activation", "less", "peak", "peak_less"}, {"repeats"}, false, true},
       {{"variance", "activation"}, {"train_steps", "batches", "draws"}, true}};
   return all;
 }
@@ -28,6 +31,9 @@ const Kind& row_of(CellKind kind) { return kinds()[static_cast<size_t>(kind)]; }
 const std::vector<Metric>& all_metrics() {
   static const std::vector<Metric> all = {
       {"activation", "activations", Unit::bytes},
+      {"less", "activations less", Unit::times},
+      {"peak_less", "peak less", Unit::times},
+      {"bits", "bits of an element", Unit::bits, true},
       {"packed", "packed", Unit::bytes},
       {"peak", "peak", Unit::bytes},
       {"accuracy", "test metric", Unit::percent, true},
@@ -64,6 +70,29 @@ double test_metric(const Json& result) {
   return 100 * result.at("test_accuracy").get<double>();
 }
 
+// The mean of the column mean_bits over the epochs; none: the run has no such file or column.
+std::optional<double> mean_bits(const std::string& path) {
+  std::ifstream file(path);
+  std::string line, field;
+  if (!std::getline(file, line)) return std::nullopt;
+  size_t place = 0, column = SIZE_MAX;
+  for (std::istringstream heads(line); std::getline(heads, field, ','); ++place)
+    if (field == "mean_bits") column = place;
+  double sum = 0, count = 0;
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    for (size_t i = 0; std::getline(fields, field, ','); ++i) {
+      double bits = 0;
+      const char* end = field.data() + field.size();
+      if (i != column || std::from_chars(field.data(), end, bits).ptr != end || field.empty())
+        continue;
+      sum += bits;
+      ++count;
+    }
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> metric_names(CellKind kind) { return row_of(kind).metrics; }
@@ -87,6 +116,8 @@ std::string in_unit(const Metric& metric, double value) {
       return fmt::format("{:.2f} %", value);
     case Unit::bits:
       return fmt::format("{:.2f} bits", value);
+    case Unit::times:
+      return fmt::format("{:.1f}x", value);
     case Unit::ratio:
       break;
   }
@@ -105,23 +136,22 @@ std::vector<std::string> arguments_of(const Cell& cell, const std::string& base,
   };
   switch (cell.kind) {
     case CellKind::memory:
-      words = {"bench", "step", base, "--only", "--variant", "cell:"};
-      add_sets(false);
+    case CellKind::throughput: {
+      // The command has a row of whole activations, too. So what is kept, and how, is the other
+      // row's alone.
+      words = {"bench", "step", base};
+      add_sets(true);
+      std::string variant = "cell:";
+      for (const std::string& set : cell.sets)
+        if (of_variant(set)) variant += " " + in_variant(set);
+      words.insert(words.end(), {"--variant", variant});
       break;
+    }
     case CellKind::accuracy:
       words = {"train", base, "--out", run, "--resume"};
       add_sets(false);
       add_seed();
       break;
-    case CellKind::throughput: {
-      words = {"bench", "step", base};
-      std::string variant = "cell:";
-      for (const std::string& set : cell.sets)
-        if (of_variant(set)) variant += " " + in_variant(set);
-      add_sets(true);
-      words.insert(words.end(), {"--variant", variant});
-      break;
-    }
     case CellKind::variance:
       words = {"bench", "variance", base};
       add_sets(false);
@@ -134,35 +164,41 @@ std::vector<std::string> arguments_of(const Cell& cell, const std::string& base,
   return words;
 }
 
-Json values_of(CellKind kind, const Json& printed) {
+Json values_of(CellKind kind, const Json& printed, const std::string& run) {
   const auto memory = [](const Json& from) {
     return Json{{"activation", from.at("activation_bytes")},
                 {"packed", from.at("packed_bytes")},
                 {"peak", from.at("peak_bytes")},
                 {"at_peak", from.at("at_peak")}};
   };
-  Json values;
   switch (kind) {
     case CellKind::memory:
-      return memory(printed.at("variants").at(0).at("memory"));
     case CellKind::throughput: {
       const Json& row = printed.at("variants").at(1);
-      values = memory(row.at("memory"));
-      values["time"] = row.at("time_over_L0");
+      if (row.at("out_of_memory") == true) throw Error(row.at("why").get<std::string>());
+      Json values = memory(row.at("memory"));
+      values["less"] = row.at("L0_activations_over_these");
+      values["peak_less"] = row.at("L0_peak_over_this");
+      if (kind == CellKind::throughput) values["time"] = row.at("time_over_L0");
+      // Where widths come from that a step without values counts with.
+      if (row.contains("widths") && row["widths"].is_string() && row["widths"] != "")
+        values["note"] = row["widths"];
       return values;
     }
-    case CellKind::accuracy:
-      values = memory(printed.at("memory"));
+    case CellKind::accuracy: {
+      Json values = memory(printed.at("memory"));
       values["accuracy"] = test_metric(printed.at("final"));
       values["best_accuracy"] = test_metric(printed.at("best"));
       values["epochs"] = printed.at("epochs");
+      if (const auto bits = mean_bits(run + "/metrics.csv")) values["bits"] = *bits;
       return values;
+    }
     case CellKind::variance:
       return {{"variance", printed.at("variance").at("value")},
               {"squared_bias", printed.at("squared_bias").at("value")},
               {"activation", printed.at("activation_bytes")}};
   }
-  return values;
+  return {};
 }
 
 }  // namespace frugal::apps

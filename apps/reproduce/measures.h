@@ -11,7 +11,7 @@ namespace frugal::apps {
 
 // A number that a kind of cells gives.
 struct Metric {
-  enum class Unit : uint8_t { bytes, percent, ratio, bits };
+  enum class Unit : uint8_t { bytes, percent, ratio, times, bits };
   std::string name;   // "activation"
   std::string title;  // "activations"
   Unit unit = Unit::bytes;
@@ -32,8 +32,8 @@ struct Cell;
 // run.
 std::vector<std::string> arguments_of(const Cell& cell, const std::string& base, int64_t seed,
                                       const std::string& run);
-// What is kept of that JSON: each metric by its name, and what else is worth keeping.
-// Errors: the document lacks a value.
-Json values_of(CellKind kind, const Json& printed);
+// What is kept of that JSON: each metric by its name, and what else is worth keeping. `run`: the
+// folder of a training run. Errors: the document lacks a value; memory did not suffice.
+Json values_of(CellKind kind, const Json& printed, const std::string& run);
 
 }  // namespace frugal::apps

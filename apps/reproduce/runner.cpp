@@ -201,7 +201,8 @@ class Runner {
         throw Error(said.empty() ? fmt::format("the process ended with status {}", status) : said);
       }
       StoredResult result;
-      result.values = values_of(cell.kind, data::parse_json<Json>(text_of(child.out)));
+      result.values = values_of(cell.kind, data::parse_json<Json>(text_of(child.out)),
+                                run_of(cell, options_.out, child.seed));
       result.version = kVersion;
       result.machine = machine_;
       result.date = now_utc();

@@ -40,6 +40,7 @@ void fill(ViewCell& shown, const Cell& cell, const ResultStore& store, const std
   const StoredResult& last = results.rbegin()->second;
   shown.version = last.version;
   shown.date = last.date.substr(0, last.date.find(' '));
+  shown.note = last.values.value("note", "");
   shown.processor = last.machine.value("processor", "");
 }
 
@@ -118,6 +119,10 @@ std::vector<std::string> notes_of(const View& view) {
       if (!published.note.empty() && seen.insert(line.row + published.note).second)
         notes.push_back(fmt::format("{}: {}.", line.row, published.note));
   }
+  for (const ViewLine& line : view.lines)
+    for (const auto& [way, cell] : line.cells)
+      if (!cell.note.empty() && seen.insert(line.row + cell.note).second)
+        notes.push_back(fmt::format("{}, {}: {}.", line.row, title_of(way), cell.note));
   std::set<std::string> runs;
   std::set<std::string> scales;
   for (const ViewLine& line : view.lines)

@@ -19,7 +19,7 @@ struct ViewCell {
   };
   std::map<std::string, Value> values;  // by metric
   std::string command;                  // of the first seed
-  std::string version, date, processor;
+  std::string version, date, processor, note;
   double seconds = 0;  // of all seeds
 };
 

@@ -94,6 +94,7 @@ std::string unit_of(const Metric& metric) {
       return "%";
     case Metric::Unit::bits:
       return "bits";
+    case Metric::Unit::times:
     case Metric::Unit::ratio:
       break;
   }

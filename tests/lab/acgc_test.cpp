@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "apps/bench/gradient_bench.h"
 #include "apps/config/resolve.h"
-#include "lab/gradient_bench.h"
 
 using namespace frugal;
 using namespace frugal::apps;

@@ -7,13 +7,13 @@
 #include <cmath>
 #include <set>
 
+#include "apps/bench/gradient_bench.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/random_dataset.h"
 #include "apps/config/resolve.h"
 #include "apps/json.h"
-#include "lab/gradient_bench.h"
 #include "models/init.h"
 #include "tests/apps/run.h"
 
@@ -84,7 +84,7 @@ TEST_CASE("random sequences to test with are none of those to train with") {
 }
 
 TEST_CASE("dropout draws from its own stream, in benches too") {
-  const lab::GradientBench bench(config_of(Json{{"seed", 5}}));
+  const apps::GradientBench bench(config_of(Json{{"seed", 5}}));
   CHECK(bench.rng() == streams::kDropout.key(5));
 }
 

@@ -7,11 +7,11 @@
 #include "data/batch_source.h"
 #include "train/training_step.h"
 
-namespace frugal::lab {
+namespace frugal::apps {
 
 class GradientBench {
  public:
-  explicit GradientBench(const apps::Config& config);  // Errors: a device other than cpu
+  explicit GradientBench(const Config& config);  // Errors: a device other than cpu
 
   // Some steps of plain training, so that activations look like those of a network that learns.
   void train(int64_t steps);
@@ -20,21 +20,24 @@ class GradientBench {
   // checkpointed_blocks: see Context.
   std::vector<float> gradient(const Batch& batch, SavePolicy* policy, uint64_t step, RngKey start,
                               int64_t checkpointed_blocks = 0);
+  // Steps like those of training give the policy what it decides by. `config`: the policy's, which
+  // differs from the network's only in its section compression. REQUIRES: resolved.
+  void let_learn(SavePolicy& policy, const Config& config, RngKey start);
   // Of the gradient between minibatches, around its mean.
   double minibatch_variance(int64_t batches, RngKey start);
 
-  const apps::StepMemory& memory() const { return memory_; }  // of the last gradient
+  const StepMemory& memory() const { return memory_; }  // of the last gradient
   RngKey rng() const { return rng_.state(); }
   Module& model() { return *model_; }
 
  private:
-  apps::Config config_;
+  Config config_;
   Device device_;
   std::unique_ptr<data::BatchSource> batches_;
   std::shared_ptr<Module> model_;
   Rng rng_;
   Context context_;
-  apps::StepMemory memory_;
+  StepMemory memory_;
 };
 
-}  // namespace frugal::lab
+}  // namespace frugal::apps

@@ -1,16 +1,18 @@
-#include "lab/gradient_bench.h"
+#include "apps/bench/gradient_bench.h"
 
 #include "apps/config/config_error.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/set_up_device.h"
+#include "apps/config/train_options.h"
 #include "core/random_streams.h"
 #include "train/gradient_noise.h"
+#include "train/planning/planner.h"
+#include "train/policy_parts.h"
+#include "train/sensitivity.h"
 
-namespace frugal::lab {
-
-using namespace apps;
+namespace frugal::apps {
 
 namespace {
 
@@ -68,6 +70,26 @@ std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* polic
   return all;
 }
 
+void GradientBench::let_learn(SavePolicy& policy, const Config& config, RngKey start) {
+  constexpr int64_t kSteps = 16;
+  const PolicyParts parts(policy);
+  std::optional<Planner> planner;
+  if (parts.budget != nullptr) {
+    planner.emplace(planner_options(config));
+    planner->adopt(*parts.budget);
+  }
+  Batch batch;
+  for (int64_t i = 0; i < kSteps; ++i)
+    gradient(batch = next(), &policy, static_cast<uint64_t>(i), start);
+  if (parts.adaptive == nullptr) return;
+  SensitivityOptions options;
+  options.batch = batch.input.size(0);
+  options.samples = config.compression.adapt_samples;
+  if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
+  Adaptation(*model_, *parts.adaptive, options)
+      .refresh(batch, 1, {0, start, config.train.label_smoothing, false});
+}
+
 double GradientBench::minibatch_variance(int64_t batches, RngKey start) {
   const std::vector<float> first = gradient(next(), nullptr, 0, start);
   GradientNoise noise(std::vector<float>(first.size(), 0.0f));
@@ -76,4 +98,4 @@ double GradientBench::minibatch_variance(int64_t batches, RngKey start) {
   return noise.variance().value;
 }
 
-}  // namespace frugal::lab
+}  // namespace frugal::apps
