@@ -7,6 +7,8 @@
 
 #include "autograd/node.h"
 #include "autograd/saved_entry.h"
+#include "autograd/timeline.h"
+#include "core/integers.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 
@@ -60,6 +62,7 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
          BackwardObserver* observer) {
   std::vector<bool> needs;
   std::vector<Tensor> partials;
+  const TimeSpan span(Timeline::Kind::backward, node.op, node.number);
   for (const Edge& edge : node.inputs) {
     needs.push_back(edge.wanted());
     const auto found = gradients.find(edge.node.get());
@@ -95,6 +98,32 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
   }
 }
 
+// What the nodes keep, under the oldest node of each tensor.
+std::vector<Timeline::Saved> saved_by(const std::vector<std::shared_ptr<Node>>& nodes,
+                                      const Timeline& timeline) {
+  std::vector<Timeline::Saved> all;
+  std::unordered_set<const SavedEntry*> seen;
+  std::unordered_set<uint64_t> storages;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    for (int slot = 0; slot < (*node)->slots.size(); ++slot) {
+      const SavedEntry* entry = entry_of((*node)->slots[slot]);
+      if (entry == nullptr || !seen.insert(entry).second) continue;
+      Timeline::Saved saved{(*node)->op, timeline.layer_of((*node)->number)};
+      saved.raw = entry->sizes().raw;
+      if (const SavedEntry::Raw* raw = entry->raw()) {
+        // Views of one storage hold all of it.
+        const Storage& storage = *raw->tensor.storage();
+        if (storage.category() != Category::activation || !storages.insert(storage.id()).second)
+          continue;
+        saved.stored = round_up(storage.bytes(), 64);
+      } else {
+        saved.stored = entry->sizes().packed;
+      }
+      all.push_back(saved);
+    }
+  return all;
+}
+
 // Counts the edges to each leaf that are still to be walked.
 class PendingLeaves {
  public:
@@ -110,8 +139,10 @@ class PendingLeaves {
   }
   void walked(const Node& node, const LeafFn& leaf_done) {
     for (const Edge& edge : node.inputs)
-      if (edge.leaf != nullptr && --edges_[edge.leaf.get()] == 0 && edge.leaf->defined())
+      if (edge.leaf != nullptr && --edges_[edge.leaf.get()] == 0 && edge.leaf->defined()) {
+        const TimeSpan span(Timeline::Kind::update, "update");
         leaf_done(*edge.leaf);
+      }
   }
 
  private:
@@ -133,6 +164,9 @@ void backward(const Variable& root, const Tensor& dy, const LeafFn& leaf_done,
                  "[backward] expected a graph that was not walked yet, got one whose {} has freed "
                  "its saved tensors; run the forward pass again",
                  node->op);
+  if (Timeline* timeline = active_timeline();
+      timeline != nullptr && !timeline->is_in(Timeline::Kind::backward))
+    timeline->keeps(saved_by(nodes, *timeline));
   std::optional<PendingLeaves> leaves;
   if (leaf_done) leaves.emplace(nodes);
   Gradients gradients;

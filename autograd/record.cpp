@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/node.h"
+#include "autograd/timeline.h"
 
 namespace frugal {
 namespace {
@@ -106,6 +107,7 @@ std::shared_ptr<Node> make_node(const char* op, const Variables& inputs, const T
   auto node = std::make_shared<Node>();
   node->op = op;
   node->number = next_node_number++;
+  if (Timeline* timeline = active_timeline(); timeline != nullptr) timeline->made(node->number);
   node->inputs = edges_to(inputs);
   node->backward = std::move(backward);
   node->replay = std::move(replay);
@@ -140,8 +142,15 @@ void tell(Trace& trace, const OpName& op, const Variables& inputs, const Tensor&
 Variable record(const OpName& op, const Variables& inputs, Tensor output,
                 const std::vector<Save>& saves, BackwardFn backward, ReplaySpec replay) {
   if (Trace* trace = active_trace(); trace != nullptr) tell(*trace, op, inputs, output);
-  if (!recording(inputs)) return Variable(std::move(output));
-  auto node = make_node(op.name(), inputs, output, saves, std::move(backward), std::move(replay));
+  Timeline* const timeline = active_timeline();
+  if (timeline != nullptr)
+    for (const Variable& x : inputs)
+      if (x.defined()) timeline->reads(x.value().storage()->id());
+  std::shared_ptr<Node> node;
+  if (recording(inputs))
+    node = make_node(op.name(), inputs, output, saves, std::move(backward), std::move(replay));
+  if (timeline != nullptr) timeline->op(op.name());
+  if (node == nullptr) return Variable(std::move(output));
   return make_output(std::move(output), std::move(node));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/packed_pass.h"
+#include "autograd/timeline.h"
 #include "ops/dense/copy.h"
 
 namespace frugal {
@@ -37,10 +38,10 @@ Tensor SavedEntry::unpack() {
     return raw->tensor;
   }
   CategoryScope scope(Category::workspace);
-  if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_))
-    return (*packed)->unpack();
+  if (recipe() != nullptr) return rebuild();
+  const TimeSpan span(Timeline::Kind::unpack);
   if (const SignOf* sign = std::get_if<SignOf>(&content_)) return sign->packed->unpack_sign();
-  return rebuild();
+  return std::get<std::shared_ptr<Packed>>(content_)->unpack();
 }
 
 Tensor SavedEntry::rebuild() {
@@ -48,13 +49,15 @@ Tensor SavedEntry::rebuild() {
   if (!recipe.parts.empty()) return unpack_rows({0, shape_[0], shape_[0]});
   Tensor value;
   {
+    const TimeSpan span(Timeline::Kind::rebuild);
     ReplayScope scope;
     value = ops::contiguous(recipe.fn(recipe.sources));
   }
   if (others_claim()) {
-    if (recipe.codec != nullptr && !(value.nbytes() <= kWaitsRaw && others_are_near()))
+    if (recipe.codec != nullptr && !(value.nbytes() <= kWaitsRaw && others_are_near())) {
+      const TimeSpan span(Timeline::Kind::pack);
       content_ = std::shared_ptr<Packed>(recipe.codec->pack(value, recipe.info));
-    else
+    } else
       content_ = Raw{value, value.storage()->version(), recipe.info.op};
   }
   return value;
@@ -98,6 +101,7 @@ Tensor SavedEntry::unpack_mask_rows(const Rows& rows) {
   const int64_t each = 8 * shape_[0] / rows.of;
   if (const SignOf* sign = std::get_if<SignOf>(&content_)) {
     CategoryScope scope(Category::workspace);
+    const TimeSpan span(Timeline::Kind::unpack);
     const Tensor mask = sign->packed->unpack_sign_rows(rows.begin, rows.end);
     if (mask.defined()) return mask;
   }
@@ -107,8 +111,10 @@ Tensor SavedEntry::unpack_mask_rows(const Rows& rows) {
 Tensor SavedEntry::unpack_rows(const Rows& rows) {
   if (is_raw()) return unpack().slice(0, rows.begin, rows.end);
   CategoryScope scope(Category::workspace);
-  if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_))
+  if (const auto* packed = std::get_if<std::shared_ptr<Packed>>(&content_)) {
+    const TimeSpan span(Timeline::Kind::unpack);
     return (*packed)->unpack_rows(rows.begin, rows.end);
+  }
   const Recipe* now = recipe();
   // A tensor that waits raw has to be whole.
   const bool whole = rows.begin == 0 && rows.end == rows.of;
@@ -123,6 +129,7 @@ Tensor SavedEntry::unpack_rows(const Rows& rows) {
     if (row < part.begin) found.push_back(rebuild_rows({row, part.begin, rows.of}));
     row = std::max(row, part.begin);
     const int64_t to = std::min(part.end, rows.end);
+    const TimeSpan span(Timeline::Kind::unpack);
     found.push_back(part.packed->unpack_rows(row - part.begin, to - part.begin));
     row = to;
   }
@@ -133,6 +140,7 @@ Tensor SavedEntry::unpack_rows(const Rows& rows) {
 Tensor SavedEntry::rebuild_rows(const Rows& rows) {
   Tensor value;
   {
+    const TimeSpan span(Timeline::Kind::rebuild);
     ReplayScope scope;
     const Recipe& now = std::get<Recipe>(content_);
     value = ops::contiguous(now.fn(now.sources.at(rows)));
@@ -148,6 +156,7 @@ void SavedEntry::keep_part(const Rows& rows, const Tensor& value) {
   info.seq += static_cast<uint64_t>(rows.begin) << 32;  // a random stream of its own
   const auto at = std::find_if(now.parts.begin(), now.parts.end(),
                                [&](const PackedPart& part) { return part.begin > rows.begin; });
+  const TimeSpan span(Timeline::Kind::pack);
   now.parts.insert(at, {rows.begin, rows.end, now.codec->pack(value, info)});
   int64_t covered = 0;
   for (const PackedPart& part : now.parts) covered += part.end - part.begin;

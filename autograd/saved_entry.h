@@ -60,6 +60,14 @@ class SavedEntry {
   bool is_raw() const { return std::holds_alternative<Raw>(content_); }
   bool is_lossless() const { return is_raw() || std::holds_alternative<SignOf>(content_); }
   const Recipe* recipe() const { return std::get_if<Recipe>(&content_); }
+  const Raw* raw() const { return std::get_if<Raw>(&content_); }
+  // Bytes of the tensor, and of the codes of a packed one. The second is measured for an active
+  // timeline alone, and 0 without one.
+  struct Sizes {
+    int64_t raw = 0, packed = 0;
+  };
+  const Sizes& sizes() const { return sizes_; }
+  void set_sizes(const Sizes& sizes) { sizes_ = sizes; }
   void replace(Content content) { content_ = std::move(content); }
   void prefetch() const;
   // Counts one more node that runs soon and will ask for this entry.
@@ -84,6 +92,10 @@ class SavedEntry {
   mutable int expected_ = 0;          // how many nodes that run soon will ask for this,
   mutable uint64_t expected_at_ = 0;  // counted when backward was at this position
   std::optional<uint64_t> seq_;
+  Sizes sizes_;
 };
+
+// Null where nothing is kept.
+const SavedEntry* entry_of(const SavedTensor& saved);
 
 }  // namespace frugal

@@ -8,6 +8,8 @@
 #include "autograd/node.h"
 #include "autograd/packed_pass.h"
 #include "autograd/saved_entry.h"
+#include "autograd/saved_totals.h"
+#include "autograd/timeline.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 
@@ -53,12 +55,14 @@ class SaveContext {
   uint64_t next_step = 0;  // of a scope that numbers its step itself
   bool begun = false;      // was a step begun since the last scope with a policy ended?
   bool in_scope = false;   // of a policy
+  SavedTotals totals;      // of the step
 
   void begin(uint64_t new_step) {
     step = new_step;
     next_step = new_step + 1;
     begun = true;
     seq_ = 0;
+    totals = {};
     // Entries of an older graph were rounded in an earlier step, so they are not shared.
     entries_.clear();
   }
@@ -82,13 +86,15 @@ class SaveContext {
       entry->replace(raw);
     } else if (request.role != Role::activation) {
       if (entry == nullptr)
-        entry = add(key, raw, raw.tensor.shape());
+        (entry = add(key, raw, raw.tensor.shape()))->set_sizes({raw.tensor.nbytes(), 0});
       else if (!entry->is_lossless())
         entry->replace(raw);  // the strictest request wins
     } else if (entry == nullptr) {
       std::shared_ptr<SavedEntry> carried;
       const uint64_t seq = seq_;
+      packed_bytes_ = 0;
       entry = add(key, decide(op, slot, request, raw, carried, fusion), raw.tensor.shape());
+      entry->set_sizes({raw.tensor.nbytes(), packed_bytes_});
       if (policy != nullptr) entry->set_seq(seq);
       entry->hold(std::move(carried));
     }
@@ -111,6 +117,8 @@ class SaveContext {
     slot.role_ = mask.role;
     node.slots = Slots(std::move(slots));
   }
+
+  static const SavedEntry* entry_of(const SavedTensor& saved) { return saved.entry_.get(); }
 
   static SaveContext& current() {
     thread_local SaveContext context;
@@ -181,6 +189,7 @@ class SaveContext {
       return recipe;
     }
     if (decision.what != Decision::pack) return raw;
+    totals.packed_elements += raw.tensor.numel();
     if (fusion != nullptr) {
       const std::shared_ptr<Packed> packed =
           pack_and_run(decision, request, info, raw.tensor, *fusion);
@@ -202,7 +211,8 @@ class SaveContext {
         kept_sign_of(request.producer.get()) != nullptr)
       return nullptr;
     if (makes_mask && decision.carry_sign) info.sign = &request.sign;
-    std::shared_ptr<Packed> packed = decision.codec->pack_and_run(tensor, info, fusion.pass);
+    std::shared_ptr<Packed> packed = timed(
+        info, tensor, [&] { return decision.codec->pack_and_run(tensor, info, fusion.pass); });
     if (packed == nullptr) return nullptr;
     fusion.done = true;
     if (!packed->carries_sign()) return packed;
@@ -214,6 +224,21 @@ class SaveContext {
     fusion.sign.strides_ = contiguous_strides(shape);
     fusion.sign.role_ = Role::mask;
     fusion.sign.claim_ = fusion.sign.entry_->claim();
+    return packed;
+  }
+
+  // Runs `pack` and, for an active timeline, measures its time and the bytes of the codes.
+  template <class F>
+  std::shared_ptr<Packed> timed(const SaveInfo& info, const Tensor& tensor, F&& pack) {
+    if (active_timeline() == nullptr) return pack();
+    const auto bytes = [&] { return allocator(tensor.device()).report().of(Category::packed); };
+    const int64_t before = bytes();
+    std::shared_ptr<Packed> packed;
+    {
+      const TimeSpan span(Timeline::Kind::pack, info.op);
+      packed = pack();
+    }
+    packed_bytes_ = bytes() - before;
     return packed;
   }
 
@@ -230,13 +255,15 @@ class SaveContext {
       if (kept_mask != nullptr) sign = {kept_mask->unpack(), 1};
     }
     if (sign.mask.defined() && carry_sign) info.sign = &sign;
-    const std::shared_ptr<Packed> packed = decision.codec->pack(tensor, info);
+    const std::shared_ptr<Packed> packed =
+        timed(info, tensor, [&] { return decision.codec->pack(tensor, info); });
     if (packed->carries_sign()) {
       const SavedEntry::SignOf content{packed, tensor.dim() == 0 ? 1 : tensor.size(0)};
       if (kept_mask != nullptr)
         kept_mask->replace(content);
       else
-        carried = add(key_of(policy, sign.mask), content, sign.mask.shape());
+        (carried = add(key_of(policy, sign.mask), content, sign.mask.shape()))
+            ->set_sizes({sign.mask.nbytes(), 0});
     }
     return packed;
   }
@@ -265,9 +292,12 @@ class SaveContext {
   }
 
   uint64_t seq_ = 0;
+  int64_t packed_bytes_ = 0;  // of what was packed last, while a timeline is active
   std::map<Key, std::weak_ptr<SavedEntry>> entries_;
   size_t prune_at_ = 1024;
 };
+
+const SavedEntry* entry_of(const SavedTensor& saved) { return SaveContext::entry_of(saved); }
 
 SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion) {
   return SaveContext::current().keep(op, slot, request, fusion);
@@ -404,6 +434,8 @@ PolicyScope::~PolicyScope() {
   context.policy = previous_;
   if (outermost_) context.in_scope = context.begun = false;
 }
+
+SavedTotals saved_totals() { return SaveContext::current().totals; }
 
 void begin_step(uint64_t step) { SaveContext::current().begin(step); }
 

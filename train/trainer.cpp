@@ -320,6 +320,10 @@ void Trainer::finish(Step& step) {
   report.lr = step.lr;
   report.gradient_norm = step.norm;
   report.layer_norms = std::move(step.layer_norms);
+  report.memory = step.memory;
+  if (step.memory.packed_elements > 0 && !compression_.offload_stats())
+    report.mean_bits = 8 * static_cast<double>(step.memory.packed) /
+                       static_cast<double>(step.memory.packed_elements);
   const Totals& recent = state_.interval.samples > 0 ? state_.interval : state_.epoch;
   report.loss = recent.mean_loss();
   report.accuracy = recent.accuracy();

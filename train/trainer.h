@@ -41,6 +41,10 @@ struct StepReport {
   double loss = 0, accuracy = 0;     // over the steps since the last one with `logs`
   bool logs = false;                 // the log_interval ends with this step
   LayerNorms layer_norms = {};       // of gradients before clipping, at steps that measure them
+  StepMemory memory = {};            // of this step
+  // Bits in memory for each element that was packed in the forward pass, masks in the codes
+  // included. 0: nothing was packed, or payloads may have been moved to a file.
+  double mean_bits = 0;
 };
 
 // An epoch that has ended.

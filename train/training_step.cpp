@@ -8,6 +8,8 @@
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"
 #include "autograd/record.h"
+#include "autograd/saved_totals.h"
+#include "autograd/timeline.h"
 #include "core/integers.h"
 #include "core/memory_trace.h"
 #include "core/tensor_identity.h"
@@ -48,6 +50,7 @@ void StepMemory::raise(const StepMemory& other) {
   if (other.saved() > saved()) {
     activation = other.activation;
     packed = other.packed;
+    packed_elements = other.packed_elements;
   }
   if (other.peak > peak) {
     peak = other.peak;
@@ -68,6 +71,7 @@ void measure_saved(Device device, StepMemory& memory) {
   const MemoryReport report = allocator(device).report();
   memory.activation = report.of(Category::activation);
   memory.packed = report.of(Category::packed);
+  memory.packed_elements = saved_totals().packed_elements;
 }
 
 namespace {
@@ -279,6 +283,7 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
   const Device device = model.device();
   ForwardPass pass;
   {
+    const TimeSpan span(Timeline::Kind::phase, "forward pass");
     PolicyScope scope(policy);
     CrossEntropyOptions loss_options;
     loss_options.label_smoothing = options.label_smoothing;
@@ -300,6 +305,7 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
     dy = Tensor::full(pass.loss.shape(), options.weight, pass.loss.dtype(), device);
   }
   const Tensor value = pass.loss.value();
+  const TimeSpan span(Timeline::Kind::phase, "backward pass");
   backward(std::exchange(pass.loss, Variable(value)), dy, options.leaf_done,
            policy != nullptr ? policy->observer() : nullptr);
   return later ? read(pass) : pass.result;

@@ -15,10 +15,12 @@
 namespace frugal::train {
 
 // Bytes on the device. activation and packed: live when the forward pass had ended (packed is the
-// part of the sum that is compressed); peak: the highest total of a step, with its breakdown.
+// part of the sum that is compressed); packed_elements: what is packed, and not part of a
+// checkpoint; peak: the highest total of a step, with its breakdown.
 struct StepMemory {
   int64_t activation = 0, packed = 0, peak = 0;
   CategoryBytes at_peak{};
+  int64_t packed_elements = 0;
   int64_t saved() const { return activation + packed; }
   void raise(const StepMemory& other);  // keeps the higher of each measure
 };
@@ -26,7 +28,7 @@ struct StepMemory {
 // Starts a step's measure and ends it.
 void begin_peak(Device device);
 void end_peak(Device device, StepMemory& memory);
-// What is live between forward and backward.
+// What is live between forward and backward, and how many elements of it are packed.
 void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
