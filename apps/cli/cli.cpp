@@ -18,8 +18,9 @@ void add_train(CLI::App& app) {
   CLI::App* sub = command(app, "train", "Train a model as a configuration says");
   auto* config = sub->add_option("CONFIG", a.config, "Configuration, JSON");
   add_sets(sub, a.sets);
-  sub->add_option("--out", a.out,
-                  "Folder for config.json, metrics.jsonl, summary.json and checkpoint/")
+  sub->add_option(
+         "--out", a.out,
+         "Folder for config.json, metrics.jsonl, metrics.csv, summary.json and checkpoint/")
       ->type_name("DIR")
       ->check([](const std::string& out) {
         return out.empty() ? "expected a folder, got an empty name" : "";
@@ -35,6 +36,7 @@ void add_train(CLI::App& app) {
                   "--set model.weights=PATH")
       ->type_name("PATH")
       ->check(check_named);
+  sub->add_flag("--quiet", a.quiet, "Print nothing but the summary, and errors");
   sub->add_flag("--json", a.json, "Print the summary as JSON instead of a table");
   sub->add_flag("--print-config", print_config,
                 "Print the configuration with all defaults, and stop");
@@ -137,6 +139,25 @@ void add_plan(CLI::App& app) {
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print the plan as JSON");
   sub->callback([] { plan_command(a); });
+}
+
+void add_profile(CLI::App& app) {
+  static ProfileArguments a;
+  CLI::App* sub = command(app, "profile", "Time and bytes of a training step, by op or by layer");
+  sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
+  sub->add_option("--by", a.by, "A row for each op, or for each layer")
+      ->check(CLI::IsMember({"op", "layer"}))
+      ->capture_default_str();
+  sub->add_option("--steps", a.steps, "Steps to measure, after two that warm up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  sub->add_option("--trace", a.trace,
+                  "Also write each op and the memory over time, for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->check(check_named);
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print JSON");
+  sub->callback([] { profile_command(a); });
 }
 
 void add_lr_find(CLI::App& app) {
@@ -380,6 +401,7 @@ int run_cli(int argc, char** argv) {
     add_predict(all);
     add_grad(all);
     add_plan(all);
+    add_profile(all);
     add_lr_find(all);
     add_curve(all);
     add_generate(all);

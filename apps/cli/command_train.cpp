@@ -1,10 +1,12 @@
 #include <cstdio>
+#include <cstdlib>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/training_run.h"
 #include "apps/config/resolve.h"
+#include "core/log.h"
 
 namespace frugal::apps {
 namespace {
@@ -20,6 +22,7 @@ void train_command(const TrainArguments& arguments) {
     throw ConfigError("",
                       "--extend: expected --resume, since it lets a run go on; a new run takes "
                       "train.epochs");
+  if (arguments.quiet && std::getenv("FRUGAL_LOG") == nullptr) log().set_level(spdlog::level::err);
   std::vector<std::string> sets = arguments.sets;
   if (!arguments.init_from.empty())
     sets.push_back("model.weights=" + Json(arguments.init_from).dump());
@@ -32,6 +35,7 @@ void train_command(const TrainArguments& arguments) {
   options.out = arguments.out;
   options.resume = arguments.resume;
   options.extend = arguments.extend > 0;
+  options.quiet = arguments.quiet;
   try {
     const Json summary = TrainingRun(config, options).run();
     if (arguments.json)

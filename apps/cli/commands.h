@@ -19,6 +19,7 @@ struct TrainArguments {
   std::string init_from;  // the same as model.weights
   int64_t extend = 0;     // epochs (or train.steps) of the whole run; 0: as the configuration says
   bool resume = false, json = false;
+  bool quiet = false;  // nothing on stderr but errors
 };
 void train_command(const TrainArguments& arguments);
 
@@ -109,6 +110,16 @@ struct PlanArguments {
   bool json = false;
 };
 void plan_command(const PlanArguments& arguments);
+
+// Time and bytes of a training step, by op or by layer; on meta bytes alone.
+struct ProfileArguments {
+  std::string config, by = "op";
+  std::vector<std::string> sets;
+  std::string trace;  // a file for ui.perfetto.dev
+  int64_t steps = 3;
+  bool json = false;
+};
+void profile_command(const ProfileArguments& arguments);
 
 // The usual datasets below `dir`, or in data::data_folders().
 struct DataArguments {

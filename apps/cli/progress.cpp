@@ -44,13 +44,19 @@ std::string progress_text(const ProgressLine& line, int64_t columns) {
     int leaves;  // in this order, where there is no room; 0: never
     std::string text;
   };
-  std::vector<Part> parts = {{3, fmt::format("epoch {}/{}", line.epoch, line.epochs)},
+  std::vector<Part> parts = {{5, fmt::format("epoch {}/{}", line.epoch, line.epochs)},
                              {0, fmt::format("step {}/{}", line.step, line.steps)},
-                             {4, fmt::format("loss {:.4f}", line.loss)},
-                             {2, fmt::format("acc {:.2f}%", 100 * line.accuracy)},
-                             {5, rate(line)},
-                             {1, readable_bytes(line.memory)},
-                             {0, readable_seconds(line.seconds_left) + " left"}};
+                             {6, fmt::format("loss {:.4f}", line.loss)}};
+  if (line.accuracy)
+    parts.push_back({4, fmt::format("acc {:.2f}%", 100 * *line.accuracy)});
+  else if (line.measured)
+    parts.push_back({4, fmt::format("{} {:.4f}", line.metric, *line.measured)});
+  const bool timed = line.units_per_second > 0;
+  if (timed) parts.push_back({7, rate(line)});
+  parts.push_back({3, "mem " + readable_bytes(line.memory_now)});
+  parts.push_back({1, "peak " + readable_bytes(line.memory_peak)});
+  if (line.bits > 0) parts.push_back({2, fmt::format("{:.2f} bits", line.bits)});
+  if (timed) parts.push_back({0, readable_seconds(line.seconds_left) + " left"});
   const auto joined = [&] {
     std::string text;
     for (const Part& part : parts) text += (text.empty() ? "" : "  ") + part.text;
@@ -62,7 +68,7 @@ std::string progress_text(const ProgressLine& line, int64_t columns) {
     return fmt::format("[{}{}] {}", std::string(static_cast<size_t>(full), '#'),
                        std::string(static_cast<size_t>(kBar - full), '.'), text);
   }
-  for (int leaves = 1; static_cast<int64_t>(text.size()) > columns && leaves <= 5; ++leaves) {
+  for (int leaves = 1; static_cast<int64_t>(text.size()) > columns && leaves <= 7; ++leaves) {
     std::erase_if(parts, [&](const Part& part) { return part.leaves == leaves; });
     text = joined();
   }
@@ -75,12 +81,16 @@ Progress::Progress() {
 }
 
 Progress::~Progress() {
-  if (drawn_) std::fputs("\n", stderr);
+  if (drawn_ > 0) std::fputs("\n", stderr);
 }
 
+// A terminal that became narrower since has broken the line into rows.
 void Progress::clear() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);
-  drawn_ = false;
+  if (drawn_ == 0) return;
+  std::string codes;
+  for (int64_t row = (drawn_ - 1) / terminal_columns(); row > 0; --row) codes += "\x1b[A";
+  std::fputs((codes + "\r\x1b[J").c_str(), stderr);
+  drawn_ = 0;
 }
 
 void Progress::show(const ProgressLine& line) {
@@ -92,7 +102,7 @@ void Progress::show(const ProgressLine& line) {
   clear();
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
-  drawn_ = true;
+  drawn_ = static_cast<int64_t>(text.size());
 }
 
 void Progress::say(const std::string& text) {

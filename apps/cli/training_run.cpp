@@ -16,7 +16,19 @@
 namespace frugal::apps {
 namespace {
 
+void check_events(const TrainOptions& options, const Config& config) {
+  if (!config.train.tensorboard) return;
+  if (!can_write_events())
+    throw ConfigError("train.tensorboard",
+                      "expected false: this build has no protobuf and ISA-L, which write event "
+                      "files (docs/guide/install.md)");
+  if (options.out.empty())
+    throw ConfigError("train.tensorboard",
+                      "expected false without --out, whose folder gets the event files");
+}
+
 std::shared_ptr<RunFolder> open_folder(const TrainOptions& options, const Config& config) {
+  check_events(options, config);
   if (options.out.empty()) return nullptr;
   auto folder = std::make_shared<RunFolder>(options.out, options.resume);
   folder->describe(to_json(config).dump(), [config, options,
@@ -91,6 +103,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   if (folder_ != nullptr && !folder_->has_checkpoint())
     for (const auto& [name, text] : describing_files(config)) folder_->write(name, text);
   if (folder_ != nullptr && !folder_->has_checkpoint()) write_input_files(*folder_, config, spec_);
+  first_step_ = state.step;
+  if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state.step);
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
   if (!options.quiet) progress_ = std::make_unique<Progress>();
@@ -165,7 +179,12 @@ void TrainingRun::show(const StepReport& report) {
     Json norms = Json::object();
     for (const auto& [layer, norm] : report.layer_norms) norms[layer] = norm;
     append("grad_norms", report.step, {{"norms", norms}});
+    Scalars scalars;
+    for (const auto& [layer, norm] : report.layer_norms)
+      scalars.emplace_back("grad_norm/" + layer, norm);
+    add_event(report.step, scalars);
   }
+  last_step_ = report;
   if (!report.logs) return;
   if (folder_ != nullptr)
     folder_->append_metrics(Json({{"type", "step"},
@@ -176,6 +195,14 @@ void TrainingRun::show(const StepReport& report) {
                                   {"lr", report.lr},
                                   {"grad_norm", report.gradient_norm}})
                                 .dump());
+  Scalars scalars = {{"loss/train", report.loss},
+                     {"lr", report.lr},
+                     {"grad_norm", report.gradient_norm},
+                     {"memory/peak", static_cast<double>(report.memory.peak)},
+                     {"memory/activations", static_cast<double>(report.memory.saved())}};
+  if (!spec_.has_values()) scalars.emplace_back("accuracy/train", report.accuracy);
+  if (report.mean_bits > 0) scalars.emplace_back("bits/mean", report.mean_bits);
+  add_event(report.step, scalars);
   if (progress_ != nullptr && !progress_->live())
     progress_->say(progress_text(progress_line(report)));
 }
@@ -188,10 +215,15 @@ ProgressLine TrainingRun::progress_line(const StepReport& report) const {
   line.step = report.step;
   line.steps = trainer_->steps();
   line.loss = report.loss;
-  line.accuracy = report.accuracy;
+  if (!spec_.has_values()) line.accuracy = report.accuracy;
+  line.metric = spec_.metric;
+  if (const auto& last = trainer_->state().last) line.measured = last->test.metric;
   line.unit = unit_of(spec_);
+  line.memory_now = report.memory.peak;
+  line.memory_peak = trainer_->state().memory.peak;
+  line.bits = report.mean_bits;
+  if (times.steps() < 2) return line;  // the first step also makes what all others use
   line.units_per_second = times.recent_units_per_second();
-  line.memory = trainer_->state().memory.peak;
   line.seconds_left = times.recent() * static_cast<double>(line.steps - line.step);
   return line;
 }
@@ -224,6 +256,8 @@ void TrainingRun::show(const EpochReport& report) {
     text += fmt::format("  test loss {:.4f}{}", test.loss, accuracy(test.accuracy));
   }
   if (folder_ != nullptr) folder_->append_metrics(line.dump());
+  add_event(report);
+  add_row(report);
   if (progress_ == nullptr) return;
   progress_->say(text);
   if (report.stopped_early && !report.last)
@@ -233,6 +267,32 @@ void TrainingRun::show(const EpochReport& report) {
   if (report.out_of_patience && !report.last)
     progress_->say(fmt::format("stopped: {} epochs without a lower validation loss than epoch {}'s",
                                config_.train.patience, trainer_->state().best->epoch));
+}
+
+void TrainingRun::add_event(int64_t step, const Scalars& scalars) {
+  if (!config_.train.tensorboard) return;
+  if (events_ == nullptr)
+    events_ = std::make_unique<EventFile>(options_.out + "/tensorboard", first_step_);
+  events_->add(step, scalars);
+}
+
+void TrainingRun::add_event(const EpochReport& report) {
+  if (!report.result) return;
+  Scalars scalars;
+  const auto add = [&](const Evaluation& evaluation, const std::string& split) {
+    scalars.emplace_back("loss/" + split, evaluation.loss);
+    if (!spec_.has_values()) scalars.emplace_back("accuracy/" + split, evaluation.accuracy);
+    if (evaluation.metric) scalars.emplace_back(spec_.metric + "/" + split, *evaluation.metric);
+  };
+  add(report.result->test, "test");
+  if (report.result->validation) add(*report.result->validation, "validation");
+  add_event(report.step, scalars);
+}
+
+void TrainingRun::add_row(const EpochReport& report) {
+  if (csv_ == nullptr) return;
+  csv_->add({report, last_step_ ? &*last_step_ : nullptr, trainer_->state().memory,
+             trainer_->times().seconds(), !spec_.has_values()});
 }
 
 void TrainingRun::show(const Compression::Event& event, int64_t step) {

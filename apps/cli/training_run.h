@@ -1,12 +1,14 @@
 // TrainingRun: a run of `frugal train`, from its configuration to its summary. Makes what the
 // configuration names, lets train::Trainer train it, and reports: progress on the terminal,
-// metrics.jsonl and summary.json.
+// metrics.jsonl, metrics.csv, event files and summary.json.
 #pragma once
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "apps/cli/event_file.h"
+#include "apps/cli/metrics_csv.h"
 #include "apps/cli/progress.h"
 #include "apps/config/config.h"
 #include "data/batch_source.h"
@@ -43,6 +45,9 @@ class TrainingRun {
   void append(const char* type, int64_t step, const Json& values);
   std::string frozen_text() const;
   ProgressLine progress_line(const StepReport& report) const;
+  void add_event(int64_t step, const Scalars& scalars);  // if the run writes event files
+  void add_event(const EpochReport& report);
+  void add_row(const EpochReport& report);
 
   Config config_;
   TrainOptions options_;
@@ -56,6 +61,10 @@ class TrainingRun {
   std::string started_from_;  // what was read of model.weights, for people
   std::unique_ptr<Progress> progress_;
   std::optional<Trainer> trainer_;
+  std::unique_ptr<MetricsCsv> csv_;
+  std::unique_ptr<EventFile> events_;  // made by the first event
+  int64_t first_step_ = 0;             // steps that were done when this process began
+  std::optional<StepReport> last_step_;
 };
 
 }  // namespace frugal::apps

@@ -153,6 +153,7 @@ struct TrainConfig {
   int64_t epochs = 10;
   int64_t steps = 0;
   int64_t log_interval = 50;
+  bool tensorboard = false;
   int64_t checkpoint_interval = 0;
   int64_t eval_interval = 1;
   int64_t patience = 0;

@@ -752,6 +752,10 @@ Section train() {
              "Stop after so many steps instead; 0: by epochs.", every_run()),
        field(s, "log_interval", &C::log_interval, integer(1, kMany),
              "Steps between lines of metrics.jsonl.", every_run()),
+       without_effect(field(s, "tensorboard", &C::tensorboard, boolean(),
+                            "Also write what metrics.jsonl gets to TensorBoard's event files, in "
+                            "the folder tensorboard of the run.",
+                            every_run())),
        without_effect(field(s, "checkpoint_interval", &C::checkpoint_interval, integer(0, kMany),
                             "Steps between checkpoints; 0: after each epoch only.", every_run())),
        field(s, "eval_interval", &C::eval_interval, integer(1, 1'000'000),

@@ -1,6 +1,7 @@
 #include "apps/cli/progress.h"
 
 #include <doctest/doctest.h>
+#include <sys/ioctl.h>
 
 #include "apps/json.h"
 #include "tests/apps/run.h"
@@ -14,7 +15,8 @@ ProgressLine line() {
   line.step = 1173, line.steps = 64124;
   line.loss = 1.23456, line.accuracy = 0.5432;
   line.unit = "tokens", line.units_per_second = 1234.5;
-  line.memory = 50 << 20;
+  line.memory_now = 45 << 20, line.memory_peak = 50 << 20;
+  line.bits = 4.318;
   line.seconds_left = 3723;
   return line;
 }
@@ -27,8 +29,8 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST_CASE("progress: units, and the time left on every width") {
   CHECK(progress_text(line()) ==
-        "epoch 3/164  step 1173/64124  loss 1.2346  acc 54.32%  1234 tokens/s  50.0 MiB  1:02:03 "
-        "left");
+        "epoch 3/164  step 1173/64124  loss 1.2346  acc 54.32%  1234 tokens/s  mem 45.0 MiB  peak "
+        "50.0 MiB  4.32 bits  1:02:03 left");
   for (int64_t columns = 36; columns <= 200; ++columns) {
     const std::string text = progress_text(line(), columns);
     CAPTURE(text);
@@ -39,11 +41,133 @@ TEST_CASE("progress: units, and the time left on every width") {
   CHECK(has(progress_text(line(), 79), "loss 1.2346"));
   CHECK(has(progress_text(line(), 79), "tokens/s"));
   CHECK(has(progress_text(line(), 46), "tokens/s"));
-  CHECK(progress_text(line(), 150).starts_with("[...."));
+  CHECK(progress_text(line(), 40) == "step 1173/64124  1:02:03 left");
+  CHECK(progress_text(line(), 80) ==
+        "epoch 3/164  step 1173/64124  loss 1.2346  1234 tokens/s  1:02:03 left");
+  CHECK(progress_text(line(), 120) ==
+        "epoch 3/164  step 1173/64124  loss 1.2346  acc 54.32%  1234 tokens/s  mem 45.0 MiB  4.32 "
+        "bits  1:02:03 left");
+  CHECK(progress_text(line(), 180).starts_with("[...."));
   CHECK(progress_text(line(), 5).size() == 5);
   ProgressLine slow = line();
   slow.units_per_second = 0.257;
   CHECK(has(progress_text(slow), "0.26 tokens/s"));
+}
+
+TEST_CASE("progress: what is not known is left out") {
+  ProgressLine first = line();
+  first.units_per_second = first.bits = 0;
+  CHECK(progress_text(first) ==
+        "epoch 3/164  step 1173/64124  loss 1.2346  acc 54.32%  mem 45.0 MiB  peak 50.0 MiB");
+  ProgressLine numbers = line();
+  numbers.accuracy.reset();
+  numbers.metric = "r2";
+  CHECK_FALSE(has(progress_text(numbers), "acc"));
+  CHECK_FALSE(has(progress_text(numbers), "r2"));
+  numbers.measured = 0.51234;
+  CHECK(has(progress_text(numbers), "loss 1.2346  r2 0.5123  1234 tokens/s"));
+  CHECK(has(progress_text(numbers, 88), "r2 0.5123"));
+  CHECK_FALSE(has(progress_text(numbers, 70), "r2"));
+}
+
+TEST_CASE("--quiet leaves the summary alone") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string run = "train " + folder / "c.json" + " --set train.steps=4 ";
+  CHECK_FALSE(frugal(run).err.empty());
+  const Ran quiet = frugal(run + "--quiet");
+  REQUIRE(quiet.status == 0);
+  CHECK(quiet.err.empty());
+  CHECK(has(quiet.out, "activation memory"));
+  const Ran wrong = frugal(run + "--quiet --set train.steps=-1");
+  CHECK(wrong.status == 2);
+  CHECK(has(wrong.err, "train.steps"));
+}
+
+namespace {
+
+// What the binary writes to a terminal of so many columns. Where `later` is not 0, the terminal has
+// `later` columns from the first rate on, and the run is ended when a line was drawn again.
+std::string on_terminal(const std::string& arguments, int columns, int later = 0,
+                        const char* term = "xterm") {
+  const int main = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(main >= 0);
+  REQUIRE(grantpt(main) == 0);
+  REQUIRE(unlockpt(main) == 0);
+  const int side = open(ptsname(main), O_RDWR | O_NOCTTY);
+  REQUIRE(side >= 0);
+  const auto resize = [&](int to) {
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = static_cast<unsigned short>(to);
+    REQUIRE(ioctl(main, TIOCSWINSZ, &size) == 0);
+  };
+  resize(columns);
+  const std::string command = "exec " FRUGAL_BINARY " " + arguments + " >/dev/null";
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(side, STDERR_FILENO);
+    setenv("TERM", term, 1);
+    unsetenv("FRUGAL_DATA");
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(99);
+  }
+  close(side);
+  std::string text;
+  char bytes[4096];
+  bool resized = false;
+  for (ssize_t got = 0; (got = read(main, bytes, sizeof bytes)) > 0;) {
+    text.append(bytes, static_cast<size_t>(got));
+    if (later != 0 && !resized && text.find(" left") != std::string::npos) {
+      resize(later);
+      resized = true;
+    }
+    const size_t after = text.find("\x1b[A");
+    if (resized && after != std::string::npos && text.find(" left", after) != std::string::npos)
+      kill(child, SIGTERM);
+  }
+  close(main);
+  CHECK(wait_for(child) == (later != 0 ? 128 + SIGTERM : 0));
+  return text;
+}
+
+// The texts between two moves to the beginning of a line.
+std::vector<std::string> drawn(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of("\r\n", begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    for (const char* code : {"\x1b[A", "\x1b[J"})
+      for (size_t at = 0; (at = line.find(code)) != std::string::npos;) line.erase(at, 3);
+    if (!line.empty()) lines.push_back(line);
+    begin = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a terminal has one live line in its columns, also when these change") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string run = "train " + folder / "c.json" + " --set train.epochs=8";
+  const std::string live = on_terminal(run, 60);
+  CHECK(has(live, "\r\x1b[J"));
+  for (const std::string& line : drawn(live))
+    if (has(line, "step ")) CHECK_MESSAGE(line.size() < 60, line);
+  const std::string narrower = on_terminal(run + "00", 110, 50);
+  CHECK(has(narrower, "\x1b[A\r\x1b[J"));  // a line that was broken into rows
+  bool wide = false, narrow = false;
+  for (const std::string& line : drawn(narrower)) {
+    if (!has(line, "step ")) continue;
+    wide = wide || line.size() >= 60;
+    narrow = narrow || line.size() < 50;
+  }
+  CHECK(wide);
+  CHECK(narrow);
+  const std::string dumb = on_terminal(run, 80, 0, "dumb");
+  CHECK_FALSE(has(dumb, "\x1b"));
+  CHECK(has(dumb, " bits  0:0"));
 }
 
 TEST_CASE("the summary counts what the data are made of") {

@@ -25,9 +25,10 @@ constexpr const char* kVersion = FRUGAL_VERSION;
 constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kState = "state.safetensors";
-const std::set<std::string> kNames = {"config.json", "metrics.jsonl",  "summary.json", "checkpoint",
-                                      "input.json",  "classes.json",   "columns.json", "vocab.txt",
-                                      "vocab.json",  "characters.txt", "merges.txt"};
+const std::set<std::string> kNames = {
+    "config.json",  "metrics.jsonl", "summary.json", "checkpoint", "input.json",
+    "classes.json", "columns.json",  "vocab.txt",    "vocab.json", "characters.txt",
+    "merges.txt",   "metrics.csv",   "tensorboard"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.

@@ -4,7 +4,8 @@
 //   classes.json     names of the classes, where the data have names
 //   characters.txt, vocab.txt, or vocab.json and merges.txt    the tokenizer of a network of text
 //   metrics.jsonl    a line per log interval and per epoch
-//   classes.json     names of the classes in the order of the outputs, where the data have them
+//   metrics.csv      the same of each epoch, as a table
+//   tensorboard/     with train.tensorboard: the same, as event files
 //   columns.json     of tables: how a row becomes an input
 //   summary.json     when the run has ended
 //   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from

@@ -1,0 +1,252 @@
+#include <cstdio>
+#include <optional>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/profile.h"
+#include "apps/cli/report.h"
+#include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
+#include "apps/config/make_optimizer.h"
+#include "apps/config/resolve.h"
+#include "apps/config/set_up_device.h"
+#include "apps/config/train_options.h"
+#include "core/parallel.h"
+#include "core/random_streams.h"
+#include "data/formats/atomic_file.h"
+#include "models/graph_layers.h"
+#include "optim/clip.h"
+#include "train/compression.h"
+#include "train/planning/bytes.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
+// As in `bench step`: policies look at gradients more often in the first steps of a run.
+constexpr uint64_t kFirstStep = 1'000'001;
+
+struct Profiled {
+  Config config;
+  Device device;
+  BatchSpec spec;
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<data::BatchSource> batches;  // null on meta, where shapes are enough
+  std::unique_ptr<Compression> compression;
+  std::vector<Variable> parameters;
+  Rng rng;
+  Context context;
+  Batch batch;  // the last one
+  bool computes() const { return device.type != DeviceType::meta; }
+};
+
+void prepare(Profiled& p) {
+  p.device = set_up_device(p.config.run);
+  p.spec = batch_spec(p.config);
+  if (p.computes()) p.batches = make_batches(p.config, Split::train);
+  p.model = make_model(p.config, p.spec, p.device);
+  p.optimizer = make_optimizer(p.config, *p.model);
+  for (const auto& each : p.model->parameters()) p.parameters.push_back(*each.parameter);
+  const auto planner = make_planner(p.config);
+  CompressionOptions options = compression_options(p.config, planner);
+  options.tracking.reset();  // its passes are no part of a step
+  p.compression = std::make_unique<Compression>(*p.model, options);
+  p.rng = streams::kDropout.rng(static_cast<uint64_t>(p.config.run.seed));
+  p.context.rng = &p.rng;
+  p.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
+                                                     : checkpointed_blocks(p.config.train);
+}
+
+Batch next_batch(Profiled& p) {
+  if (!p.computes()) {
+    BatchSpec spec = p.spec;
+    if (spec.mixes) spec.classes = *p.config.model.num_classes;  // of targets
+    return shape_of_batch(spec, p.config.data.batch_size, p.device);
+  }
+  const TimeSpan span(Timeline::Kind::load, "next batch");
+  for (;;)
+    if (auto batch = p.batches->next()) return std::move(*batch);  // none: an epoch has ended
+}
+
+// The trainer's step. Returns what its last batch kept, with the peak of the step.
+StepMemory run_step(Profiled& p, uint64_t number) {
+  const TimeSpan whole(Timeline::Kind::phase, "step");
+  if (auto* graph = dynamic_cast<models::GraphModule*>(p.model.get())) graph->forget_idle();
+  begin_peak(p.device);
+  p.model->zero_grad();
+  const int64_t parts = p.computes() ? p.config.train.gradient_accumulation : 1;
+  PartWeights weights(parts);
+  UpdateInBackward update(*p.optimizer, kRate);
+  StepOptions options;
+  options.label_smoothing = p.config.train.label_smoothing;
+  if (p.config.optim.in_backward) options.leaf_done = update.leaf_done();
+  StepMemory memory;
+  for (int64_t part = 0; part < parts; ++part) {
+    p.batch = next_batch(p);
+    options.weight = weights.next(p.batch);
+    p.compression->before_forward(p.batch, {number, {}, 0, 0}, part + 1 == parts);
+    memory =
+        forward_backward(*p.model, p.batch, p.context, p.compression->policy(), options).memory;
+    p.compression->after_backward();
+  }
+  {
+    const TimeSpan span(Timeline::Kind::update, "update");
+    if (weights.factor() != 1) optim::scale_grads(p.parameters, weights.factor());
+    if (p.computes() && !p.config.optim.in_backward) {
+      if (p.config.optim.clip_norm > 0)
+        optim::clip_grad_norm(p.parameters, p.config.optim.clip_norm);
+      else
+        optim::grad_norm(p.parameters);
+    }
+    p.optimizer->step(kRate);
+  }
+  end_peak(p.device, memory);
+  return memory;
+}
+
+// The first step makes the optimizer's state and the widths.
+void warm_up(Profiled& p) {
+  run_step(p, 0);
+  if (!p.computes()) return;
+  const SensitivityOptions options = sensitivity_options(p.config);
+  p.compression->adapt(p.batch, options.first,
+                       {0, p.context.rng->state(), 0, p.context.checkpointed_blocks});
+  run_step(p, kFirstStep);
+}
+
+struct Measured {
+  StepMemory memory;
+  std::vector<MemoryTrace::Event> live;
+  double shift = 0;
+};
+
+Measured run_steps(Profiled& p, Timeline& timeline, int64_t steps, bool traces) {
+  for (const auto& each : p.model->parameters()) {
+    const size_t dot = each.name.rfind('.');
+    timeline.name_layer(each.parameter->value().storage()->id(),
+                        dot == std::string::npos ? each.name : each.name.substr(0, dot));
+  }
+  Measured measured;
+  std::optional<MemoryTrace> live;
+  if (traces) live.emplace(p.device);
+  measured.shift = timeline.milliseconds();
+  const TimelineScope scope(timeline);
+  for (int64_t i = 0; i < steps; ++i)
+    measured.memory = run_step(p, kFirstStep + 1 + static_cast<uint64_t>(i));
+  if (traces) measured.live = live->events();
+  return measured;
+}
+
+Json json_of(const ProfileRow& row, double step, bool timed) {
+  Json json = {{"name", row.name}, {"calls", row.calls}};
+  const auto time = [&](const char* key, double ms) { json[key] = timed ? Json(ms) : Json(); };
+  time("forward_ms", row.forward);
+  time("backward_ms", row.backward);
+  time("pack_ms", row.pack);
+  time("unpack_ms", row.unpack);
+  time("rebuild_ms", row.rebuild);
+  time("total_ms", row.total());
+  time("share", timed && step > 0 ? row.total() / step : 0);
+  json["raw_bytes"] = row.raw;
+  json["stored_bytes"] = row.stored;
+  return json;
+}
+
+std::vector<std::string> cells_of(const ProfileRow& row, double step, bool timed) {
+  std::vector<std::string> cells = {
+      row.name, row.calls > 0 ? fmt::format("{:.6g}", row.calls) : std::string()};
+  const auto time = [&](double ms) {
+    cells.push_back(ms > 0 ? fmt::format("{:.2f}", ms) : std::string());
+  };
+  if (timed) {
+    for (const double ms : {row.forward, row.backward, row.pack, row.unpack, row.rebuild}) time(ms);
+    time(row.total());
+    cells.push_back(step > 0 ? fmt::format("{:.1f}%", 100 * row.total() / step) : std::string());
+  }
+  const auto bytes = [&](int64_t n) {
+    cells.push_back(n != 0 ? readable_bytes(n) : std::string());
+  };
+  bytes(row.raw);
+  bytes(row.stored);
+  return cells;
+}
+
+void print(const Profiled& p, const ProfileArguments& arguments,
+           const std::vector<ProfileRow>& rows, const Measured& measured) {
+  ProfileRow sum;
+  sum.name = "step";
+  double step = 0;
+  for (const ProfileRow& row : rows) {
+    step += row.total();
+    sum.calls += row.calls;
+    sum.forward += row.forward, sum.backward += row.backward, sum.pack += row.pack;
+    sum.unpack += row.unpack, sum.rebuild += row.rebuild, sum.other += row.other;
+    sum.raw += row.raw, sum.stored += row.stored;
+  }
+  const bool timed = p.computes();
+  const Config& config = p.config;
+  if (arguments.json) {
+    Json list = Json::array();
+    for (const ProfileRow& row : rows) list.push_back(json_of(row, step, timed));
+    const Json report = {{"model", config.model.name},
+                         {"by", arguments.by},
+                         {"steps", arguments.steps},
+                         {"batch_size", config.data.batch_size},
+                         {"device", config.run.device},
+                         {"precision", config.run.precision},
+                         {"threads", num_threads()},
+                         {"step_ms", timed ? Json(step) : Json()},
+                         {"rows", list},
+                         {"memory", memory_json(measured.memory)}};
+    std::printf("%s\n", report.dump(2).c_str());
+    return;
+  }
+  std::vector<std::vector<std::string>> cells = {{arguments.by, "calls"}};
+  if (timed)
+    for (const char* heading :
+         {"forward ms", "backward ms", "pack", "unpack", "rebuild", "all", "share"})
+      cells[0].emplace_back(heading);
+  for (const char* heading : {"raw", "stored"}) cells[0].emplace_back(heading);
+  for (const ProfileRow& row : rows) cells.push_back(cells_of(row, step, timed));
+  cells.push_back(cells_of(sum, step, timed));
+  std::printf("%s, batch %lld, %s %s, %d threads, %lld steps\n%s", run_title(config).c_str(),
+              static_cast<long long>(config.data.batch_size), config.run.device.c_str(),
+              config.run.precision.c_str(), num_threads(), static_cast<long long>(arguments.steps),
+              table(cells).c_str());
+  std::printf("peak %s\n", readable_bytes(measured.memory.peak).c_str());
+}
+
+}  // namespace
+
+void profile_command(const ProfileArguments& given) {
+  ProfileArguments arguments = given;
+  Profiled profiled;
+  profiled.config = load_config(arguments.config, arguments.sets);
+  resolve(profiled.config);
+  const Config& config = profiled.config;
+  if (config.run.cuda_graphs)
+    throw ConfigError("cuda_graphs", "expected false: a recorded step runs as a whole");
+  if (config.run.device == "meta" && !arguments.trace.empty())
+    throw ConfigError("", "--trace: expected device cpu or cuda; on meta nothing takes time");
+  std::optional<data::AtomicFile> file;
+  if (!arguments.trace.empty()) file.emplace(arguments.trace);  // before the work: it may fail
+  try {
+    prepare(profiled);
+    warm_up(profiled);
+    if (!profiled.computes()) arguments.steps = 1;  // all steps are the same
+    Timeline timeline(profiled.device);
+    const Measured measured = run_steps(profiled, timeline, arguments.steps, file.has_value());
+    print(profiled, arguments,
+          profile_rows(timeline, arguments.steps, measured.memory,
+                       arguments.by == "layer" ? ProfileBy::layer : ProfileBy::op),
+          measured);
+    if (!file) return;
+    const std::string text = trace_json(timeline, measured.live, measured.shift);
+    file->write(text.data(), text.size());
+    file->commit();
+  } catch (const OutOfMemory& e) {
+    throw Error(explain(e, config));
+  }
+}
+
+}  // namespace frugal::apps
