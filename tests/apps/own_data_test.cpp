@@ -103,7 +103,7 @@ TEST_CASE("a table is learned, whatever the number of workers, and a run tells i
 TEST_CASE("numbers are predicted from a table") {
   const Data data({{"name", "csv"}, {"target", "answer"}, {"drop", {"id"}}, {"batch_size", 16}});
   write_file(data.folder / "data/train.csv", table(300, true));
-  const Ran ran = data.train("a");
+  const Ran ran = data.train("a", " --set train.log_interval=5");
   REQUIRE_MESSAGE(ran.status == 0, ran.err);
   CHECK(data.json("a")["final"]["test_r2"].get<double>() > 0.95);
   CHECK(!fs::exists(data.folder / "a/classes.json"));
@@ -115,6 +115,28 @@ TEST_CASE("numbers are predicted from a table") {
   REQUIRE_MESSAGE(predicted.status == 0, predicted.err);
   CHECK(Json::parse(predicted.out)["values"][0].get<double>() ==
         doctest::Approx(1330).epsilon(0.02));
+  // The last evaluation's metric is in the place of an accuracy, on the terminal and in the table.
+  CHECK(ran.err.find("acc ") == std::string::npos);
+  const size_t later = ran.err.find("epoch 2/8  step");
+  REQUIRE(later != std::string::npos);
+  const std::string line = ran.err.substr(later, ran.err.find('\n', later) - later);
+  CHECK_MESSAGE(line.find("  r2 ") != std::string::npos, line);
+  std::istringstream rows(read_file(data.folder / "a/metrics.csv"));
+  std::string heading, row;
+  std::getline(rows, heading);
+  std::getline(rows, row);
+  CHECK(heading.find("train_loss,train_accuracy,test_loss,test_accuracy,test_metric,lr") !=
+        std::string::npos);
+  std::vector<std::string> cells(1);
+  for (const char c : row)
+    if (c == ',')
+      cells.emplace_back();
+    else
+      cells.back() += c;
+  REQUIRE(cells.size() == 12);
+  CHECK(cells[3].empty());
+  CHECK(cells[5].empty());
+  CHECK_FALSE(cells[6].empty());
   const Ran smoothed = data.train("b", " --set train.label_smoothing=0.1");
   CHECK(smoothed.status == 2);
   CHECK(smoothed.err.find("train.label_smoothing") != std::string::npos);
