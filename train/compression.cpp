@@ -111,7 +111,11 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
     }
     anew_ = true;
     Widths widths;
-    for (const auto& item : parts_.adaptive->items()) widths.bits.push_back(item.bits);
+    for (const auto& item : parts_.adaptive->items()) {
+      widths.bits.push_back(item.bits);
+      widths.seqs.push_back(item.seq);
+      widths.sensitivities.push_back(item.sensitivity);
+    }
     widths.average_bits = parts_.adaptive->average_bits();
     widths.predicted_variance = parts_.adaptive->predicted_variance();
     events.emplace_back(widths);

@@ -69,7 +69,9 @@ class Compression {
 
   // What happened in a step, for reports.
   struct Widths {
-    std::vector<int> bits;  // of each packed tensor
+    std::vector<int> bits;                             // of each packed tensor
+    std::vector<uint64_t> seqs;                        // of the same tensors: SaveInfo::seq
+    std::vector<std::optional<double>> sensitivities;  // as measured (AdaptivePolicy::Item)
     double average_bits = 0, predicted_variance = 0;
   };
   using Event = std::variant<PlanReport, Convergence, Widths>;

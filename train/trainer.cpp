@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -72,6 +73,8 @@ struct Trainer::Step {
   double loss = 0, norm = 0;
   double watched = 0;    // seconds of measurements before this step
   bool updated = false;  // the update was part of the pass, and so was the norm
+  bool is_recorded = false;
+  std::optional<StepRecorder> recorder;  // from the first forward pass on
 };
 
 Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
@@ -205,12 +208,18 @@ void Trainer::step() {
   const int64_t left = batches_.batches() - batches_.state().next_batch;
   Step step(std::min(options_.gradient_accumulation, left), optimizer_, schedule_->lr(state_.step),
             measures_norms());
+  step.is_recorded = is_recorded();
   start(step);
   compression_.begin_step(state_.step + 1);
   for (int64_t part = 0; part < step.parts; ++part) add_batch(step, part);
   update(step);
   ++state_.step;
   end_peak(device_, step.memory);
+  if (step.recorder) {
+    step.memory = step.recorder->with_peak(step.memory);
+    options_.on_record(step.recorder->finish(step.memory), state_.step);
+    step.recorder.reset();
+  }
   state_.memory.raise(step.memory);
   for (const auto& event : compression_.after_update(step.memory, step.lr, step.loss))
     if (options_.on_event) options_.on_event(event, state_.step);
@@ -242,6 +251,15 @@ void Trainer::add_batch(Step& step, int64_t part) {
                               {static_cast<uint64_t>(state_.batches), last_rng_,
                                options_.label_smoothing, options_.checkpointed_blocks},
                               part + 1 == step.parts);
+  if (step.is_recorded && part == 0) {
+    step.recorder.emplace(model_, optimizer_, compression_.policy());
+    step.how.before_backward = [&step](const Variable& loss, const StepMemory& memory) {
+      step.recorder->before_backward(loss, memory);
+    };
+  } else if (step.recorder) {
+    step.recorder->next_batch();
+    step.how.before_backward = {};
+  }
   const BatchResult result = pass(std::move(batch), step);
   compression_.after_backward();
   check_finite(result.loss, "loss");
@@ -256,7 +274,7 @@ void Trainer::add_batch(Step& step, int64_t part) {
 BatchResult Trainer::pass(Batch batch, Step& step) {
   if constexpr (kHasCuda)
     if (captured_ != nullptr) {
-      if (compression_.is_usual() && !step.measures_norms) {
+      if (compression_.is_usual() && !step.measures_norms && !step.recorder) {
         const StepUpdate update{optimizer_, step.lr, true, options_.clip_norm};
         const CapturedResult result =
             captured_->run(std::move(batch), step.context, step.how,
@@ -267,10 +285,13 @@ BatchResult Trainer::pass(Batch batch, Step& step) {
       }
       captured_->forget();  // so that no gradients are there beside those that are measured
     }
-  return forward_backward(model_, std::move(batch), step.context, compression_.policy(), step.how);
+  SavePolicy* const policy =
+      step.how.before_backward ? step.recorder->policy() : compression_.policy();
+  return forward_backward(model_, std::move(batch), step.context, policy, step.how);
 }
 
 void Trainer::update(Step& step) {
+  if (step.recorder) step.recorder->update();
   if (const double factor = step.weights.factor(); factor != 1) {
     optim::scale_grads(parameters_, factor);
     step.loss *= factor;
@@ -286,6 +307,13 @@ void Trainer::update(Step& step) {
 
 bool Trainer::measures_norms() const {
   return options_.grad_norms > 0 && (state_.step + 1) % options_.grad_norms == 0;
+}
+
+bool Trainer::is_recorded() const {
+  const auto [epoch, batch] = batches_.state();
+  return options_.on_record &&
+         (state_.step == 1 ||
+          (batch == 0 && epoch > 0 && std::has_single_bit(static_cast<uint64_t>(epoch + 1))));
 }
 
 // Layers in the order of their first parameters.

@@ -18,6 +18,7 @@
 #include "train/early_stop.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
+#include "train/step_record.h"
 #include "train/step_times.h"
 #include "train/training_step.h"
 
@@ -96,6 +97,9 @@ struct TrainerOptions {
   std::function<bool(const EpochReport& report)> on_epoch = {};
   // Called with what steers compression found or decided, after step `step`.
   std::function<void(const Compression::Event& event, int64_t step)> on_event = {};
+  // Called with the record of step 2, when widths and the optimizer's state are there, and of the
+  // first step of the epochs 2, 4, 8 and so on. Without it nothing is recorded.
+  std::function<void(const StepRecord& record, int64_t step)> on_record = {};
   // Called after each checkpoint of a run that goes on.
   std::function<void(int64_t step)> on_checkpoint = {};
   // Asked between steps and between batches of an evaluation: true ends the run at once.
@@ -151,6 +155,7 @@ class Trainer {
   bool is_better(const EpochResult& a, const EpochResult& b) const;
   void keep(const EpochResult& result, bool averaged);
   bool measures_norms() const;  // in the step that runs
+  bool is_recorded() const;     // the same
   LayerNorms layer_norms(const Step& step) const;
   void checkpoint();
   void save_average();  // where the optimizer keeps averages

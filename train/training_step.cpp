@@ -291,6 +291,7 @@ BatchResult forward_backward(Module& model, Batch batch, Context& context, SaveP
   }
   batch = {};
   measure_saved(device, pass.result.memory);
+  if (options.before_backward) options.before_backward(pass.loss, pass.result.memory);
   // CUDA works while the host prepares the backward pass, so a loss that is not finite is noticed
   // after that pass.
   const bool later = device.type == DeviceType::cuda;

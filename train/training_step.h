@@ -1,5 +1,6 @@
 // One batch forward and backward, in the order that keeps memory low.
 #pragma once
+#include <functional>
 #include <map>
 
 #include "autograd/engine.h"
@@ -44,6 +45,8 @@ struct StepOptions {
   double label_smoothing = 0;
   double weight = 1;      // of this batch's loss in the gradient
   LeafFn leaf_done = {};  // see backward()
+  // Called when the forward pass has ended, with its loss and what it saved.
+  std::function<void(const Variable& loss, const StepMemory& memory)> before_backward = {};
 };
 
 // The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss

@@ -190,6 +190,20 @@ void add_curve(CLI::App& app) {
   sub->callback([] { curve_command(a); });
 }
 
+void add_report(CLI::App& app) {
+  static ReportArguments a;
+  CLI::App* sub = command(app, "report", "Make a page of one run, or of several beside each other");
+  sub->add_option("RUN", a.folders, "Folders given to train --out, also of runs that are at work")
+      ->required()
+      ->check(check_named);
+  sub->add_option("--out", a.out,
+                  "The page to write; default: report.html in the folder of the run, or here for "
+                  "several runs")
+      ->type_name("FILE")
+      ->check(check_named);
+  sub->callback([] { report_command(a); });
+}
+
 void add_files(CLI::App& app) {
   static std::string file;
   static std::vector<std::string> folders;
@@ -404,6 +418,7 @@ int run_cli(int argc, char** argv) {
     add_profile(all);
     add_lr_find(all);
     add_curve(all);
+    add_report(all);
     add_generate(all);
     add_export(all);
     add_files(all);

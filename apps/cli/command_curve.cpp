@@ -4,33 +4,11 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/plot.h"
-#include "apps/cli/report.h"
-#include "core/quoted.h"
+#include "apps/report/run_data.h"
 #include "data/formats/atomic_file.h"
-#include "data/formats/file_bytes.h"
-#include "data/formats/json_strict.h"
 
 namespace frugal::apps {
 namespace {
-
-// The measurements of a run in their order. The last line of a run at work may not be whole.
-std::vector<Json> metrics_of(const std::string& folder) {
-  const std::string path = folder + "/metrics.jsonl";
-  const std::vector<uint8_t> bytes = data::read_file("curve", path);
-  const std::string text(bytes.begin(), bytes.end());
-  std::vector<Json> lines;
-  int64_t number = 0;
-  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
-       begin = end + 1) {
-    ++number;
-    try {
-      lines.push_back(data::parse_json<Json>(std::string_view(text).substr(begin, end - begin)));
-    } catch (const data::JsonError& e) {
-      throw Error(fmt::format("[curve] {}, line {}: {}", in_quotes(path), number, e.what()));
-    }
-  }
-  return lines;
-}
 
 // The values at `pointer` of the lines of a type, over the steps.
 Curve curve_of(const std::vector<Json>& lines, const std::string& name, const std::string& type,
@@ -65,10 +43,7 @@ void curve_command(const CurveArguments& arguments) {
   std::vector<Curve> curves;
   Json document = Json::object();
   for (const std::string& folder : arguments.folders) {
-    FRUGAL_CHECK(data::is_file(folder + "/metrics.jsonl"),
-                 "[curve] expected the folder of a run, which holds metrics.jsonl; {} has none",
-                 in_quotes(folder));
-    const std::vector<Json> lines = metrics_of(folder);
+    const std::vector<Json> lines = read_metrics("curve", folder);
     const bool several = arguments.folders.size() > 1;
     for (Curve& curve : curves_of(lines, arguments.of, several)) {
       document[folder][curve.name] = curve.points;

@@ -87,6 +87,13 @@ struct CurveArguments {
 };
 void curve_command(const CurveArguments& arguments);
 
+// A page of one run, in its folder, or of several beside each other.
+struct ReportArguments {
+  std::vector<std::string> folders;
+  std::string out;  // the file; empty: report.html in the folder of the run, or here for several
+};
+void report_command(const ReportArguments& arguments);
+
 // A network for other programs: its weights (safetensors), or all of its evaluation (ONNX).
 struct ExportArguments {
   std::string source;            // the folder of a run, or a configuration

@@ -65,6 +65,17 @@ Json to_json(const std::optional<Convergence>& convergence) {
   return convergence ? to_json(*convergence) : Json(nullptr);
 }
 
+Json to_json(const Compression::Widths& widths) {
+  Json sensitivities = Json::array();
+  for (const auto& value : widths.sensitivities)
+    sensitivities.push_back(value ? Json(*value) : Json(nullptr));
+  return {{"average_bits", widths.average_bits},
+          {"predicted_variance", widths.predicted_variance},
+          {"bits", widths.bits},
+          {"seqs", widths.seqs},
+          {"sensitivities", sensitivities}};
+}
+
 Json to_json(const PlanReport& plan) {
   return {{"kind", plan.kind},
           {"limit_bytes", plan.limit_bytes},

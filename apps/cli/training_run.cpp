@@ -9,6 +9,8 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "apps/config/train_options.h"
+#include "apps/report/page.h"
+#include "apps/report/record_json.h"
 #include "core/integers.h"
 #include "data/formats/json_strict.h"
 #include "train/run/weights.h"
@@ -139,6 +141,8 @@ TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
     return true;
   };
   options.on_event = [this](const Compression::Event& event, int64_t step) { show(event, step); };
+  if (folder_ != nullptr)
+    options.on_record = [this](const StepRecord& record, int64_t step) { show(record, step); };
   options.extend = options_.extend;
   options.on_checkpoint = options_.saved;
   options.stop = [] { return signal_received() != 0; };
@@ -162,7 +166,27 @@ Json TrainingRun::run() {
   if (config_.compression.track_interval > 0 || config_.compression.guard > 0)
     summary["convergence"] = to_json(compression.convergence());
   if (folder_ != nullptr) folder_->write("summary.json", summary.dump(2) + "\n");
+  write_report();
   return summary;
+}
+
+// A run is as good without its report.
+void TrainingRun::write_report() const {
+  if (folder_ == nullptr) return;
+  try {
+    folder_->write(kReportFile, report_page(read_report_run(folder_->path(), RunStatus::finished)));
+  } catch (const Error& e) {
+    if (progress_ != nullptr)
+      progress_->say(fmt::format("{} was not written: {}", kReportFile, e.what()));
+  }
+}
+
+void TrainingRun::show(const StepRecord& record, int64_t step) {
+  append("memory", step, memory_line(record));
+  append("tensors", step, tensors_line(record));
+  Json times = read_tensor_times(folder_->path());
+  times[std::to_string(step)] = tensor_times(record);
+  folder_->write(kTensorTimesFile, times.dump() + "\n");
 }
 
 void TrainingRun::append(const char* type, int64_t step, const Json& values) {
@@ -304,12 +328,7 @@ void TrainingRun::show(const Compression::Event& event, int64_t step) {
   }
   const auto* widths = std::get_if<Compression::Widths>(&event);
   if (widths == nullptr || folder_ == nullptr) return;
-  folder_->append_metrics(Json({{"type", "widths"},
-                                {"step", step},
-                                {"average_bits", widths->average_bits},
-                                {"predicted_variance", widths->predicted_variance},
-                                {"bits", widths->bits}})
-                              .dump());
+  append("widths", step, to_json(*widths));
 }
 
 }  // namespace frugal::apps

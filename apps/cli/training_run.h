@@ -42,6 +42,8 @@ class TrainingRun {
   void show(const StepReport& report);
   void show(const EpochReport& report);
   void show(const Compression::Event& event, int64_t step);
+  void show(const StepRecord& record, int64_t step);
+  void write_report() const;
   void append(const char* type, int64_t step, const Json& values);
   std::string frozen_text() const;
   ProgressLine progress_line(const StepReport& report) const;

@@ -26,9 +26,9 @@ constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
 constexpr const char* kState = "state.safetensors";
 const std::set<std::string> kNames = {
-    "config.json",  "metrics.jsonl", "summary.json", "checkpoint", "input.json",
-    "classes.json", "columns.json",  "vocab.txt",    "vocab.json", "characters.txt",
-    "merges.txt",   "metrics.csv",   "tensorboard"};
+    "config.json", "metrics.jsonl", "metrics.csv",    "tensor_times.json", "summary.json",
+    "report.html", "checkpoint",    "input.json",     "classes.json",      "columns.json",
+    "vocab.txt",   "vocab.json",    "characters.txt", "merges.txt",        "tensorboard"};
 
 // Is this the rest of a file that a process was writing when it was killed? Before version 2 of the
 // state, such a file was NAME.tmp.

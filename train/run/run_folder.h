@@ -3,11 +3,12 @@
 //   input.json       what the network takes: shapes, the size and normalization of pictures
 //   classes.json     names of the classes, where the data have names
 //   characters.txt, vocab.txt, or vocab.json and merges.txt    the tokenizer of a network of text
-//   metrics.jsonl    a line per log interval and per epoch
-//   metrics.csv      the same of each epoch, as a table
+//   metrics.jsonl    a line per log interval, per epoch and for what was measured
+//   metrics.csv      the epochs as a table
 //   tensorboard/     with train.tensorboard: the same, as event files
+//   tensor_times.json  how long the tensors of recorded steps took to pack and unpack
 //   columns.json     of tables: how a row becomes an input
-//   summary.json     when the run has ended
+//   summary.json, report.html    when the run has ended
 //   checkpoint/state.safetensors   weights, optimizer, position: what a run resumes from
 //   checkpoint/last.safetensors    the same weights alone, under PyTorch's names
 //   checkpoint/last_average.safetensors  with optim.ema: the averages of the weights

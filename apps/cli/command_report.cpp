@@ -1,0 +1,20 @@
+#include <cstdio>
+
+#include "apps/cli/commands.h"
+#include "apps/report/page.h"
+#include "data/formats/atomic_file.h"
+
+namespace frugal::apps {
+
+void report_command(const ReportArguments& arguments) {
+  std::vector<ReportRun> runs;
+  for (const std::string& folder : arguments.folders) runs.push_back(read_report_run(folder));
+  const bool one = runs.size() == 1;
+  const std::string out = !arguments.out.empty() ? arguments.out
+                          : one                  ? arguments.folders.front() + "/" + kReportFile
+                                                 : std::string(kReportFile);
+  data::atomic_write(out, one ? report_page(runs.front()) : overlay_page(runs));
+  std::printf("%s\n", out.c_str());
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,331 @@
+#include "apps/report/chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "apps/report/html.h"
+#include "core/error.h"
+#include "train/planning/bytes.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr double kLeft = 84, kTop = 34, kWidth = 540, kHeight = 220, kAll = 640, kBelow = 52;
+
+struct Axis {
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  std::vector<double> ticks;
+  bool log = false;
+
+  void add(double value) {
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  double share(double value) const {
+    if (log)
+      return (std::log10(value) - std::log10(least)) / (std::log10(most) - std::log10(least));
+    return (value - least) / (most - least);
+  }
+};
+
+// Steps of 1, 2 or 5 times a power of `base` units.
+double nice_step(double span, int ticks, double unit) {
+  const double rough = span / unit / ticks;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (rough <= factor * power) return factor * power * unit;
+  return 10 * power * unit;
+}
+
+double unit_of(double most, Unit unit) {
+  if (unit == Unit::percent) return 0.01;
+  if (unit != Unit::bytes) return 1;
+  double size = 1;
+  while (most >= 1024 * size && size < 0x1p60) size *= 1024;
+  return size;
+}
+
+void place_linear(Axis& axis, int ticks, Unit unit, bool from_zero, bool widen) {
+  if (from_zero) axis.least = std::min(axis.least, 0.0);
+  if (axis.least == axis.most) {
+    const double by = axis.least == 0 ? 1 : std::abs(axis.least) / 10;
+    axis.least -= from_zero ? 0 : by;
+    axis.most += by;
+  }
+  const double step = nice_step(axis.most - axis.least, ticks, unit_of(std::abs(axis.most), unit));
+  if (widen) {
+    axis.least = std::floor(axis.least / step + 1e-9) * step;
+    axis.most = std::ceil(axis.most / step - 1e-9) * step;
+  }
+  for (double at = std::ceil(axis.least / step - 1e-9); at * step <= axis.most + 1e-9 * step; ++at)
+    axis.ticks.push_back(at * step);
+}
+
+void place_log(Axis& axis) {
+  axis.log = true;
+  const double least = std::floor(std::log10(axis.least)), most = std::ceil(std::log10(axis.most));
+  axis.least = std::pow(10, least);
+  axis.most = std::pow(10, std::max(most, least + 1));
+  const double step = std::max(1.0, std::ceil((std::log10(axis.most) - least) / 6));
+  for (double at = least; at <= std::log10(axis.most) + 1e-9; at += step)
+    axis.ticks.push_back(std::pow(10, at));
+}
+
+std::string tick_text(double value, Unit unit) {
+  if (unit == Unit::percent) return fmt::format("{:.4g} %", 100 * value);
+  if (unit != Unit::bytes) return short_number(value);
+  const double size = unit_of(std::abs(value), unit);
+  constexpr const char* kNames[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  const auto at = static_cast<size_t>(std::lround(std::log2(size) / 10));
+  return fmt::format("{:.4g} {}", value / size, kNames[at]);
+}
+
+double down(double share) { return kTop + (1 - share) * kHeight; }
+double right(double share) { return kLeft + share * kWidth; }
+
+std::string begin_figure(const std::string& title, const std::string& kind) {
+  return fmt::format("<figure class=\"chart {}\"><figcaption>{}</figcaption>", kind,
+                     escaped(title));
+}
+
+std::string begin_svg(const std::string& title, double height) {
+  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", kAll,
+                     height, escaped(title));
+}
+
+std::string frame(const Axis& y, Unit unit, const std::string& title) {
+  std::string text;
+  for (const double tick : y.ticks)
+    text += fmt::format(
+        "<path class=\"grid\" d=\"M{:.0f} {:.1f}h{:.0f}\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
+        "class=\"end\">{}</text>",
+        kLeft, down(y.share(tick)), kWidth, kLeft - 8, down(y.share(tick)) + 4,
+        tick_text(tick, unit));
+  return text + fmt::format("<text x=\"6\" y=\"15\" class=\"axis\">{}</text>", escaped(title));
+}
+
+std::string x_axis(const Axis& x, const std::string& title) {
+  std::string text = fmt::format("<path class=\"base\" d=\"M{:.0f} {:.0f}h{:.0f}\"/>", kLeft,
+                                 kTop + kHeight, kWidth);
+  for (const double tick : x.ticks)
+    text += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" class=\"mid\">{}</text>",
+                        right(x.share(tick)), kTop + kHeight + 20, short_number(tick));
+  return text + fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"mid axis\">{}</text>",
+                            kLeft + kWidth / 2, kTop + kHeight + 44, escaped(title));
+}
+
+std::string note_text(const std::string& note) {
+  return note.empty() ? "" : fmt::format("<p class=\"note\">{}</p>", escaped(note, 1000));
+}
+
+std::string legend_entry(const std::string& name, const std::string& style, bool dashed) {
+  return fmt::format("<li><i class=\"key {}{}\"></i>{}</li>", style, dashed ? " dashed" : "",
+                     escaped(name));
+}
+
+// Means of neighbours, so that at most kMostPoints points are left.
+void thin(std::vector<std::pair<double, double>>& points) {
+  if (points.size() <= kMostPoints) return;
+  std::vector<std::pair<double, double>> fewer;
+  for (size_t i = 0; i < kMostPoints; ++i) {
+    const size_t begin = i * points.size() / kMostPoints;
+    const size_t end = (i + 1) * points.size() / kMostPoints;
+    double x = 0, y = 0;
+    for (size_t k = begin; k < end; ++k) {
+      x += points[k].first;
+      y += points[k].second;
+    }
+    const auto count = static_cast<double>(end - begin);
+    fewer.emplace_back(std::round(x / count), y / count);
+  }
+  points = std::move(fewer);
+}
+
+double four_digits(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+
+const char* name_of(Unit unit) {
+  return unit == Unit::bytes ? "bytes" : unit == Unit::percent ? "percent" : "number";
+}
+
+std::string data_of(const Json& json) {
+  return "<script type=\"application/json\">" + script_json(json) + "</script></figure>\n";
+}
+
+}  // namespace
+
+std::string in_unit(double value, Unit unit) {
+  if (unit == Unit::bytes) return train::readable_bytes(std::llround(value));
+  if (unit == Unit::percent) return fmt::format("{:.2f} %", 100 * value);
+  return short_number(value);
+}
+
+std::string line_chart(std::vector<Line> lines, const ChartOptions& options) {
+  Axis x, y;
+  bool averaged = false;
+  for (Line& line : lines) {
+    std::erase_if(line.points, [&](const auto& point) {
+      return !std::isfinite(point.second) || (options.log_y && point.second <= 0);
+    });
+    averaged = averaged || line.points.size() > kMostPoints;
+    thin(line.points);
+    for (const auto& [at, value] : line.points) {
+      x.add(at);
+      y.add(value);
+    }
+  }
+  std::erase_if(lines, [](const Line& line) { return line.points.empty(); });
+  if (lines.empty()) return "";
+  place_linear(x, 5, Unit::number, false, false);
+  std::erase_if(x.ticks, [](double tick) { return tick != std::floor(tick); });
+  if (options.log_y)
+    place_log(y);
+  else
+    place_linear(y, 4, options.unit, options.unit == Unit::bytes, true);
+  std::string text = begin_figure(options.title, "lines");
+  if (lines.size() > 1) {
+    text += "<ul class=\"legend\">";
+    for (const Line& line : lines)
+      text += legend_entry(line.name, fmt::format("c{}", line.colour % kColours), line.dashed);
+    text += "</ul>";
+  }
+  text += begin_svg(options.title, kTop + kHeight + kBelow);
+  text += frame(y, options.unit, options.y) + x_axis(x, options.x);
+  Json series = Json::array();
+  for (const Line& line : lines) {
+    std::string path;
+    Json at = Json::array(), values = Json::array();
+    for (const auto& [step, value] : line.points) {
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", right(x.share(step)),
+                          down(y.share(value)));
+      at.push_back(step);
+      values.push_back(four_digits(value));
+    }
+    const std::string style = fmt::format("c{}", line.colour % kColours);
+    if (line.points.size() == 1)
+      text +=
+          fmt::format("<circle class=\"dot {}\" r=\"4\" cx=\"{:.1f}\" cy=\"{:.1f}\"/>", style,
+                      right(x.share(line.points[0].first)), down(y.share(line.points[0].second)));
+    else
+      text += fmt::format("<path class=\"line {}{}\" d=\"{}\"/>", style,
+                          line.dashed ? " dashed" : "", path);
+    series.push_back({{"name", line.name}, {"style", style}, {"x", at}, {"y", values}});
+  }
+  text += "</svg>" + note_text(averaged ? options.note + (options.note.empty() ? "" : " ") +
+                                              "Points are means of neighbouring values."
+                                        : options.note);
+  return text + data_of({{"unit", name_of(options.unit)},
+                         {"x", options.x},
+                         {"from", x.least},
+                         {"to", x.most},
+                         {"low", y.least},
+                         {"high", y.most},
+                         {"log", y.log},
+                         {"series", series}});
+}
+
+std::string stacked_chart(const std::vector<Area>& areas, const StackOptions& options) {
+  size_t moments = 0;
+  for (const Area& area : areas) moments = std::max(moments, area.values.size());
+  if (moments == 0) return "";
+  std::vector<double> below(moments, 0), top(moments, 0);
+  for (const Area& area : areas)
+    for (size_t i = 0; i < moments; ++i) top[i] += area.values[i];
+  Axis y;
+  for (const double value : top) y.add(value);
+  place_linear(y, 4, options.unit, true, true);
+  const auto across = [&](size_t i) {
+    return right(moments > 1 ? static_cast<double>(i) / static_cast<double>(moments - 1) : 0.5);
+  };
+  std::string text = begin_figure(options.title, "stack") + "<ul class=\"legend\">";
+  for (auto area = areas.rbegin(); area != areas.rend(); ++area)
+    text += legend_entry(area->name, area->style, false);
+  text += "</ul>" + begin_svg(options.title, kTop + kHeight + kBelow);
+  text += frame(y, options.unit, options.y);
+  Json series = Json::array();
+  for (const Area& area : areas) {
+    std::string upper, lower;
+    Json values = Json::array();
+    for (size_t i = 0; i < moments; ++i) {
+      const double high = below[i] + area.values[i];
+      upper += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", across(i), down(y.share(high)));
+      const size_t back = moments - 1 - i;
+      lower += fmt::format("L{:.1f} {:.1f}", across(back), down(y.share(below[back])));
+      values.push_back(area.values[i]);
+    }
+    for (size_t i = 0; i < moments; ++i) below[i] += area.values[i];
+    text += fmt::format("<path class=\"area {}\" d=\"{}{}z\"/>", area.style, upper, lower);
+    series.push_back({{"name", area.name}, {"style", area.style}, {"y", values}});
+  }
+  for (const Stretch& stretch : options.stretches) {
+    const double from = across(stretch.begin), to = across(std::min(stretch.end, moments - 1));
+    if (stretch.begin > 0)
+      text +=
+          fmt::format("<path class=\"border\" d=\"M{:.1f} {:.0f}v{:.0f}\"/>", from, kTop, kHeight);
+    if (to - from > 60)
+      text += fmt::format("<text class=\"mid stretch\" x=\"{:.1f}\" y=\"{:.0f}\">{}</text>",
+                          (from + to) / 2, kTop + kHeight + 20, escaped(stretch.name));
+  }
+  if (options.marked < moments) {
+    const double at = across(options.marked), height = down(y.share(top[options.marked]));
+    const bool left = at > kLeft + kWidth / 2;
+    text += fmt::format(
+        "<path class=\"mark\" d=\"M{:.1f} {:.1f}V{:.0f}\"/><circle class=\"mark\" r=\"5\" "
+        "cx=\"{:.1f}\" cy=\"{:.1f}\"/><text class=\"{} mark\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>",
+        at, height, kTop + kHeight, at, height, left ? "end" : "start", at + (left ? -10 : 10),
+        std::max(height - 8, kTop - 4), escaped(options.mark));
+  }
+  text += fmt::format("<path class=\"base\" d=\"M{:.0f} {:.0f}h{:.0f}\"/>", kLeft, kTop + kHeight,
+                      kWidth);
+  text += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"mid axis\">{}</text></svg>",
+                      kLeft + kWidth / 2, kTop + kHeight + 44, escaped(options.x));
+  Json names = Json::array();
+  for (const Stretch& stretch : options.stretches)
+    names.push_back({{"name", stretch.name}, {"begin", stretch.begin}});
+  return text + note_text(options.note) +
+         data_of({{"unit", name_of(options.unit)},
+                  {"moments", moments},
+                  {"stretches", names},
+                  {"low", y.least},
+                  {"high", y.most},
+                  {"series", series}});
+}
+
+std::string cell_chart(const Cells& cells, const std::string& title, const std::string& note,
+                       const std::string& x) {
+  const size_t rows = cells.names.size(), columns = cells.labels.size();
+  if (rows == 0 || columns == 0) return "";
+  constexpr double kNames = 210, kRow = 15;
+  const double wide = std::min(60.0, (kAll - kNames - 10) / static_cast<double>(columns));
+  const double height = kRow * static_cast<double>(rows);
+  std::string text = begin_figure(title, "cells") + "<ul class=\"legend\">";
+  std::vector<std::string> paths(cells.legend.size());
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t column = 0; column < columns; ++column) {
+      const int kind = cells.kinds[row][column];
+      if (kind < 0) continue;
+      paths[static_cast<size_t>(kind)] += fmt::format(
+          "M{:.1f} {:.0f}h{:.1f}v{:.0f}h-{:.1f}z", kNames + wide * static_cast<double>(column),
+          8 + kRow * static_cast<double>(row), wide * 0.94, kRow - 1, wide * 0.94);
+    }
+  for (size_t kind = 0; kind < paths.size(); ++kind)
+    if (!paths[kind].empty())
+      text += legend_entry(cells.legend[kind].first, cells.legend[kind].second, false);
+  text += "</ul>" + begin_svg(title, height + 46);
+  for (size_t kind = 0; kind < paths.size(); ++kind)
+    if (!paths[kind].empty())
+      text +=
+          fmt::format("<path class=\"cell {}\" d=\"{}\"/>", cells.legend[kind].second, paths[kind]);
+  for (size_t row = 0; row < rows; ++row)
+    text += fmt::format("<text class=\"end small\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", kNames - 6,
+                        8 + kRow * static_cast<double>(row) + 11, escaped(cells.names[row], 34));
+  for (size_t column = 0; column < columns; column += std::max<size_t>(1, (columns + 7) / 8))
+    text += fmt::format("<text class=\"start small\" x=\"{:.1f}\" y=\"{:.0f}\">{}</text>",
+                        kNames + wide * static_cast<double>(column), height + 24,
+                        escaped(cells.labels[column]));
+  text += fmt::format("<text class=\"mid axis\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text></svg>",
+                      kNames + wide * static_cast<double>(columns) / 2, height + 42, escaped(x));
+  return text + note_text(note) + "</figure>\n";
+}
+
+}  // namespace frugal::apps

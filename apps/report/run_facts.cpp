@@ -1,0 +1,162 @@
+#include "apps/report/run_facts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/cli/report.h"
+#include "core/error.h"
+
+namespace frugal::apps {
+namespace {
+
+template <class T>
+std::optional<T> at(const Json& json, const std::string& pointer) {
+  const Json::json_pointer place(pointer);
+  if (!json.is_object() || !json.contains(place) || !json.at(place).is_number()) return {};
+  return json.at(place).get<T>();
+}
+
+template <class T>
+std::optional<T> number_in(const Json& value) {
+  return value.is_number() ? std::optional(value.get<T>()) : std::nullopt;
+}
+
+bool is_of(const Json& line, const std::string& type) {
+  return line.is_object() && line.value("type", Json()) == type && line.contains("step") &&
+         line["step"].is_number();
+}
+
+std::string shape_text(const Json& extents) {
+  std::string text;
+  for (const Json& extent : extents)
+    text += (text.empty() ? "" : " x ") + std::to_string(extent.get<int64_t>());
+  return text.empty() ? "1" : text;
+}
+
+void read_tensors(const Json& line, const Json& times, RecordedStep& recorded) {
+  const Json& columns = line.at("columns");
+  const auto column = [&](const char* name) {
+    const auto found = std::find(columns.begin(), columns.end(), name);
+    FRUGAL_CHECK(found != columns.end(), "[report] expected a column {} of tensors", name);
+    return static_cast<size_t>(found - columns.begin());
+  };
+  const size_t layer = column("layer"), op = column("op"), seq = column("seq"),
+               shape = column("shape"), how = column("how"), raw = column("raw_bytes"),
+               stored = column("stored_bytes"), bits = column("bits"), error = column("error");
+  const auto time = [&](const char* key, size_t row) -> std::optional<double> {
+    if (!times.is_object() || !times.contains(key) || times[key].size() <= row) return {};
+    const auto value = number_in<double>(times[key][row]);
+    return value && *value > 0 ? value : std::nullopt;
+  };
+  double packed_bytes = 0, packed_elements = 0;
+  for (const Json& row : line.at("rows")) {
+    TensorRow tensor;
+    tensor.layer = row.at(layer).get<std::string>();
+    tensor.op = row.at(op).get<std::string>();
+    tensor.how = row.at(how).get<std::string>();
+    tensor.seq = number_in<uint64_t>(row.at(seq));
+    tensor.shape = shape_text(row.at(shape));
+    tensor.elements = 1;
+    for (const Json& extent : row.at(shape)) tensor.elements *= extent.get<int64_t>();
+    tensor.raw = row.at(raw).get<int64_t>();
+    tensor.stored = number_in<int64_t>(row.at(stored));
+    tensor.bits = number_in<double>(row.at(bits));
+    tensor.error = number_in<double>(row.at(error));
+    tensor.pack_ms = time("pack_ms", recorded.tensors.size());
+    tensor.unpack_ms = time("unpack_ms", recorded.tensors.size());
+    if (tensor.how != "in memory") recorded.raw_bytes += tensor.raw;
+    recorded.stored_bytes += tensor.stored.value_or(0);
+    if (tensor.how == "packed" && tensor.stored) {
+      packed_bytes += static_cast<double>(*tensor.stored);
+      packed_elements += static_cast<double>(tensor.elements);
+    }
+    recorded.tensors.push_back(std::move(tensor));
+  }
+  if (packed_elements > 0) recorded.packed_bits = 8 * packed_bytes / packed_elements;
+}
+
+void read_recorded(const ReportRun& run, RunFacts& facts) {
+  for (const Json& line : run.lines) {
+    if (is_of(line, "memory")) {
+      facts.recorded.push_back({line["step"].get<int64_t>(), line, {}, 0, 0, {}});
+    } else if (is_of(line, "tensors") && !facts.recorded.empty() &&
+               facts.recorded.back().step == line["step"].get<int64_t>()) {
+      const std::string step = std::to_string(facts.recorded.back().step);
+      read_tensors(line, run.tensor_times.value(step, Json()), facts.recorded.back());
+    }
+  }
+}
+
+void read_progress(const ReportRun& run, RunFacts& facts) {
+  for (const Json& line : run.lines) {
+    if (is_of(line, "step") || is_of(line, "epoch")) {
+      facts.step = std::max(facts.step, line["step"].get<int64_t>());
+      facts.epoch = std::max(facts.epoch, at<int64_t>(line, "/epoch").value_or(0));
+    }
+    if (is_of(line, "step"))
+      if (const auto loss = at<double>(line, "/loss")) facts.train_loss = loss;
+    if (is_of(line, "epoch")) {
+      if (const auto loss = at<double>(line, "/train_loss")) facts.train_loss = loss;
+      if (const auto loss = at<double>(line, "/test_loss")) facts.test_loss = loss;
+      if (const auto right = at<double>(line, "/test_accuracy")) {
+        facts.accuracy = right;
+        facts.best_accuracy = std::max(facts.best_accuracy.value_or(0), *right);
+      }
+      for (const char* metric : {"r2", "f1", "micro_f1", "matthews", "perplexity"})
+        if (const auto value = at<double>(line, std::string("/test_") + metric)) {
+          facts.metric = metric;
+          facts.metric_value = value;
+        }
+    }
+    if (is_of(line, "plan")) facts.plan = line;
+    if (is_of(line, "convergence")) facts.convergence = line;
+    if (is_of(line, "widths")) facts.average_bits = at<double>(line, "/average_bits");
+  }
+  facts.has_accuracy = facts.metric != "r2";
+}
+
+}  // namespace
+
+RunFacts facts_of(const ReportRun& run) {
+  RunFacts facts;
+  facts.title = run_title(run.config);
+  try {
+    read_progress(run, facts);
+    read_recorded(run, facts);
+  } catch (const Json::exception& e) {
+    throw Error(
+        fmt::format("[report] the metrics of {} are not those of a run: {}", run.name, e.what()));
+  }
+  const Json& summary = run.summary;
+  const Json& recorded = facts.recorded.empty() ? Json() : facts.recorded.back().memory;
+  const auto bytes = [&](const std::string& key) {
+    const auto ended = at<int64_t>(summary, "/memory/" + key);
+    return ended ? ended : at<int64_t>(recorded, "/" + key);
+  };
+  facts.activation = bytes("activation_bytes");
+  facts.packed = bytes("packed_bytes");
+  facts.peak = bytes("peak_bytes");
+  facts.rss = at<int64_t>(summary, "/memory/host_peak_rss");
+  if (summary.is_object() && summary.contains("memory"))
+    facts.at_peak = summary["memory"].value("at_peak", Json());
+  else if (recorded.is_object())
+    facts.at_peak = recorded.value("at_peak", Json());
+  facts.step_ms = at<double>(summary, "/speed/step_ms_median");
+  facts.rate = at<double>(summary, "/speed/units_per_second");
+  if (facts.rate)
+    facts.unit = summary["speed"].value("unit", "samples");
+  else
+    facts.rate = at<double>(summary, "/speed/samples_per_second");
+  return facts;
+}
+
+Points points_of(const ReportRun& run, const std::string& type, const std::string& pointer) {
+  Points points;
+  for (const Json& line : run.lines)
+    if (is_of(line, type))
+      if (const auto value = at<double>(line, pointer); value && std::isfinite(*value))
+        points.emplace_back(line["step"].get<double>(), *value);
+  return points;
+}
+
+}  // namespace frugal::apps
