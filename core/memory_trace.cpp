@@ -13,7 +13,13 @@ MemoryTrace::MemoryTrace(Device device) : allocator_(allocator(device)) {
                "[memory_trace] expected one trace at a time, got a second one");
 }
 
-MemoryTrace::~MemoryTrace() { living = nullptr; }
+MemoryTrace::~MemoryTrace() { stop(); }
+
+void MemoryTrace::stop() {
+  if (living == this) living = nullptr;
+  // note() runs under the allocator's lock, which a report takes, too.
+  (void)allocator_.report();
+}
 
 void MemoryTrace::mark(const char* phase) {
   if (MemoryTrace* trace = living) trace->phase_ = phase;

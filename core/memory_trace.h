@@ -8,8 +8,8 @@
 
 namespace frugal {
 
-// Records from its construction to its end. At most one trace lives at a time. Threads may allocate
-// and release meanwhile.
+// Records from its construction to stop() or its end. At most one trace lives at a time. Threads
+// may allocate and release meanwhile.
 class MemoryTrace {
  public:
   struct Event {
@@ -26,8 +26,9 @@ class MemoryTrace {
   // Names the phase to which the events from now on belong. Does nothing while no trace lives.
   // REQUIRES: `phase` is a string literal.
   static void mark(const char* phase);
-  // REQUIRES: no other thread allocates or releases.
+  // REQUIRES: no other thread allocates or releases, or stop() was called.
   const std::vector<Event>& events() const { return events_; }
+  void stop();  // ends the record; when it returns, no thread adds to it
 
   // For allocators: `of` now holds `live`. REQUIRES: the lock of that allocator is held.
   static void note(const Allocator& of, const CategoryBytes& live);

@@ -16,6 +16,7 @@
 #include "train/captured_step.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"
+#include "train/step_recorder.h"
 
 namespace frugal::train {
 namespace {

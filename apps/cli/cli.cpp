@@ -20,7 +20,8 @@ void add_train(CLI::App& app) {
   add_sets(sub, a.sets);
   sub->add_option(
          "--out", a.out,
-         "Folder for config.json, metrics.jsonl, metrics.csv, summary.json and checkpoint/")
+         "Folder for config.json, metrics.jsonl, metrics.csv, summary.json, report.html and "
+         "checkpoint/")
       ->type_name("DIR")
       ->check([](const std::string& out) {
         return out.empty() ? "expected a folder, got an empty name" : "";

@@ -59,7 +59,7 @@ void place_linear(Axis& axis, int ticks, Unit unit, bool from_zero, bool widen) 
     axis.most = std::ceil(axis.most / step - 1e-9) * step;
   }
   for (double at = std::ceil(axis.least / step - 1e-9); at * step <= axis.most + 1e-9 * step; ++at)
-    axis.ticks.push_back(at * step);
+    axis.ticks.push_back(at * step + 0.0);  // 0 in the place of -0
 }
 
 void place_log(Axis& axis) {

@@ -161,6 +161,7 @@ const char* phase_text(char phase) {
 }
 
 std::string largest_list(const Json& memory) {
+  const std::string op = memory.at("peak_op").get<std::string>();
   int64_t most = 1;
   for (const Json& part : memory.at("largest"))
     most = std::max(most, part.at("bytes").get<int64_t>());
@@ -173,9 +174,11 @@ std::string largest_list(const Json& memory) {
     for (const Json& extent : part.at("shape"))
       shape += (shape.empty() ? "" : " x ") + std::to_string(extent.get<int64_t>());
     const bool saved = !what.empty();
-    what = saved                      ? (category == "packed" ? "packed for " : "kept for ") + what
-           : !name.empty()            ? category
-           : category == "workspace"  ? "several temporary tensors"
+    what = saved                  ? (category == "packed" ? "packed for " : "kept for ") + what
+           : !name.empty()        ? category
+           : category == "packed" ? "several, such as rebuilt ones that wait"
+           : category == "workspace"
+               ? (op.empty() ? "temporary tensors" : "temporary tensors of " + op)
            : category == "gradient"   ? "several gradients"
            : category == "input"      ? "batches"
            : category == "activation" ? "several activations that no op keeps"
@@ -260,7 +263,7 @@ std::string memory_section(const RunFacts& facts) {
       "Bytes of tensors by what they are for. <em>Activation</em> and <em>packed</em> are "
       "kept for the backward pass, as they are and compressed. <em>Workspace</em> is "
       "temporary.",
-      "<div class=\"grid\">" + memory_chart(memory) + largest_list(memory) + "</div>" +
+      "<div class=\"grid wide\">" + memory_chart(memory) + largest_list(memory) + "</div>" +
           recorded_table(facts.recorded));
 }
 
@@ -456,8 +459,8 @@ std::string sensitivity_chart(const Widths& widths) {
   }
   return line_chart(std::move(lines),
                     {.title = "The most sensitive tensors",
-                     .note = "How much the rounding of a tensor adds to the gradient's variance, "
-                             "for its bits of 1.",
+                     .note = "At b bits, rounding of the tensor adds this number divided by (2^b - "
+                             "1)^2 to the variance of the gradient.",
                      .y = "sensitivity",
                      .log_y = true});
 }

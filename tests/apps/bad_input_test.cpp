@@ -54,8 +54,9 @@ TEST_CASE_FIXTURE(BadInput, "command line") {
   check_fails(frugal("eval " + config), 2, {"--checkpoint"});
   check_fails(frugal("bench step --workload r9"), 2, {"r18"});
   CHECK(frugal("--version").out.starts_with("frugal "));
-  for (const char* command : {"", "train", "eval", "predict", "lr-find", "curve", "grad", "inspect",
-                              "compare", "schema", "bench", "bench quantizer", "bench step"}) {
+  for (const char* command :
+       {"", "train", "eval", "predict", "lr-find", "curve", "report", "grad", "inspect", "compare",
+        "schema", "bench", "bench quantizer", "bench step"}) {
     const Ran help = frugal(std::string(command) + " --help");
     CHECK(help.status == 0);
     CHECK(help.out.find("--help") != std::string::npos);

@@ -1,4 +1,4 @@
-#include "train/step_record.h"
+#include "train/step_recorder.h"
 
 #include <algorithm>
 #include <chrono>
@@ -349,6 +349,7 @@ StepRecord StepRecorder::finish(const StepMemory& memory) {
   record.memory = memory;
   record.memory.activation = between_.activation;
   record.memory.packed = between_.packed;
+  trace_->stop();
   if (!offloads_) record.curve = curve();
   trace_.reset();
   std::vector<const Row*> rows;

@@ -1,0 +1,261 @@
+// report.html of runs: what it says, what it survives, and how large it is.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "apps/json.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+std::vector<Json> lines_of(const std::string& folder) {
+  std::vector<Json> lines;
+  std::stringstream text(read_file(folder + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+// A run of 100 epochs of a network with many layers, as its files would be.
+void write_long_run(const std::string& folder, const std::string& name) {
+  Json config = Json::parse(kTinyConfig);
+  config["data"]["name"] = "random";
+  write_file(folder + "/config.json", config.dump());
+  std::ofstream metrics(folder + "/metrics.jsonl");
+  const auto write = [&](const Json& line) { metrics << line.dump() << "\n"; };
+  for (int64_t step = 1; step <= 20000; ++step) {
+    const double noise = std::sin(static_cast<double>(step) * 12.9898);
+    write({{"type", "step"},
+           {"epoch", 1 + (step - 1) / 200},
+           {"step", step},
+           {"loss", 2.3 / std::sqrt(static_cast<double>(step)) + 0.1 * noise * noise},
+           {"accuracy", 0.9 - 0.8 / std::sqrt(static_cast<double>(step))},
+           {"lr", 0.1},
+           {"grad_norm", 1 + 0.3 * noise}});
+    if (step % 100 == 0) {
+      Json bits = Json::array(), sensitivities = Json::array(), seqs = Json::array();
+      for (int i = 0; i < 300; ++i) {
+        bits.push_back(1 + (i + step / 100) % 8);
+        sensitivities.push_back(1e-3 * (i + 1));
+        seqs.push_back(i);
+      }
+      write({{"average_bits", 4},
+             {"predicted_variance", 0.1},
+             {"bits", bits},
+             {"seqs", seqs},
+             {"sensitivities", sensitivities},
+             {"type", "widths"},
+             {"step", step}});
+      write({{"minibatch_variance", 10},
+             {"added_variance", 0.2},
+             {"added_share", 0.02},
+             {"type", "convergence"},
+             {"step", step}});
+    }
+    if (step == 2 || step == 201 || step == 12601) {
+      Json memory = {{"activation_bytes", 1 << 20},
+                     {"packed_bytes", 1 << 19},
+                     {"peak_bytes", 1 << 22},
+                     {"at_peak", {{"packed", 1 << 22}}},
+                     {"peak_layer", name},
+                     {"peak_op", "conv2d"},
+                     {"type", "memory"},
+                     {"step", step}};
+      Json curve = {{"events", 5000},
+                    {"peak", 200},
+                    {"phases", std::string(200, 'f') + std::string(120, 'b')}};
+      for (const char* category :
+           {"parameter", "gradient", "optimizer", "activation", "packed", "workspace", "input"}) {
+        Json bytes = Json::array();
+        for (int i = 0; i < 320; ++i) bytes.push_back(100000 + i * 7919 % 65536);
+        curve[category] = bytes;
+      }
+      memory["curve"] = curve;
+      memory["largest"] = Json::array({{{"category", "packed"},
+                                        {"name", name},
+                                        {"op", "conv2d"},
+                                        {"shape", {8, 8}},
+                                        {"bytes", 4096}}});
+      write(memory);
+      Json rows = Json::array();
+      for (int i = 0; i < 1000; ++i)
+        rows.push_back({fmt::format("{}layer{}.{}.conv1", name, i / 10, i % 10), "conv2d", 0, i,
+                        Json::array({256, 56, 56, 64}), "packed", 205520896, 25690112, 4.0,
+                        0.1234});
+      write({{"columns",
+              {"layer", "op", "slot", "seq", "shape", "how", "raw_bytes", "stored_bytes", "bits",
+               "error"}},
+             {"rows", rows},
+             {"type", "tensors"},
+             {"step", step}});
+    }
+    if (step % 200 == 0)
+      write({{"type", "epoch"},
+             {"epoch", step / 200},
+             {"step", step},
+             {"train_loss", 0.5},
+             {"train_accuracy", 0.8},
+             {"test_loss", 0.6},
+             {"test_accuracy", 0.75}});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a finished run has a page with its numbers, which frugal report makes again") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  const std::string run = folder / "first";
+  REQUIRE(frugal("train " + folder / "c.json" + " --out " + run).status == 0);
+  const std::string page = read_file(run + "/report.html");
+  const Json summary = Json::parse(read_file(run + "/summary.json"));
+  CHECK(page.starts_with("<!doctype html>"));
+  CHECK(
+      holds(page, fmt::format("{:.2f} %", 100 * summary["final"]["test_accuracy"].get<double>())));
+  CHECK(holds(page, fmt::format("{:.4f}", summary["final"]["test_loss"].get<double>())));
+  for (const char* part : {"<h1>first", "finished", "Memory over step", "Saved tensors", "fc1",
+                           "optim.nesterov", "frugal train", "prefers-color-scheme", "viewport"}) {
+    CAPTURE(part);
+    CHECK(holds(page, part));
+  }
+  CHECK(count_of(page, "<svg") >= 5);
+  CHECK(!holds(page, "src=\"http"));
+  CHECK(!holds(page, "href=\"http"));
+  fs::remove(run + "/report.html");
+  const Ran again = frugal("report " + run);
+  CHECK(again.status == 0);
+  CHECK(again.out == run + "/report.html\n");
+  CHECK(read_file(run + "/report.html") == page);
+  CHECK(frugal("report " + run + "/ --out " + folder / "page.html").status == 0);
+  CHECK(holds(read_file(folder / "page.html"), "Saved tensors"));
+  // The folder is still one that can go on.
+  CHECK(frugal("train " + folder / "c.json" + " --resume --extend 3 --out " + run).status == 0);
+}
+
+TEST_CASE("recorded lines hold no times, and say where the peak is") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  for (const char* name : {"a", "b"})
+    REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / name).status == 0);
+  CHECK(read_file(folder / "a/metrics.jsonl") == read_file(folder / "b/metrics.jsonl"));
+  int memory = 0, tensors = 0;
+  for (const Json& line : lines_of(folder / "a")) {
+    if (line["type"] == "memory") {
+      ++memory;
+      const Json& curve = line["curve"];
+      int64_t peak = 0;
+      for (const auto& [category, bytes] : line["at_peak"].items())
+        peak += (curve[category].is_array() ? curve[category][curve["peak"].get<size_t>()]
+                                            : curve[category])
+                    .get<int64_t>();
+      CHECK(peak == line["peak_bytes"].get<int64_t>());
+      CHECK(!line["largest"].empty());
+    }
+    if (line["type"] == "tensors") {
+      ++tensors;
+      CHECK(line["rows"].size() > 2);
+      CHECK(line["columns"].size() == line["rows"][0].size());
+    }
+  }
+  CHECK(memory == 2);  // step 2, and the first step of epoch 2
+  CHECK(tensors == 2);
+  const Json times = Json::parse(read_file(folder / "a/tensor_times.json"));
+  CHECK(times.contains("2"));
+}
+
+TEST_CASE("texts of files are shown and never run") {
+  const TempFolder folder;
+  const std::string hostile = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>";
+  const std::string run = folder / "a<script>alert(2)<b>";
+  fs::create_directory(run);
+  write_long_run(run, hostile);
+  Json config = Json::parse(read_file(run + "/config.json"));
+  config["data"]["dir"] = hostile;
+  config["data"].erase("shape");
+  config["data"]["name"] = "cifar10";
+  config["data"].erase("classes");
+  config["data"].erase("train_samples");
+  config["data"].erase("test_samples");
+  write_file(run + "/config.json", config.dump());
+  const Ran ran = frugal("report '" + run + "'");
+  CAPTURE(ran.err);
+  REQUIRE(ran.status == 0);
+  const std::string page = read_file(run + "/report.html");
+  CHECK(!holds(page, "<script>alert"));
+  CHECK(!holds(page, "<img"));
+  CHECK(!holds(page, "<b>"));
+  CHECK(holds(page, "&lt;script&gt;alert(&#39;x&#39;)"));
+  CHECK(count_of(page, "</script>") == count_of(page, "<script"));
+}
+
+TEST_CASE("the page of 100 epochs is smaller than 1 MB") {
+  const TempFolder folder;
+  write_long_run(folder / "", "");
+  REQUIRE(frugal("report " + folder / "").status == 0);
+  CHECK(fs::file_size(folder / "report.html") < 1000 * 1000);
+}
+
+TEST_CASE("runs lie over each other in one page") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / "four").status == 0);
+  REQUIRE(
+      frugal("train " + folder / "c.json" + " --set compression.level=L0 --out " + folder / "whole")
+          .status == 0);
+  const Ran ran = shell("cd " + folder / "" + " && FRUGAL report whole four");
+  CAPTURE(ran.err);
+  REQUIRE(ran.status == 0);
+  CHECK(ran.out == "report.html\n");
+  const std::string page = read_file(folder / "report.html");
+  for (const char* part : {"2 runs", "Side by side", ">whole<", ">four<", "Test loss",
+                           "Memory over one step", "compression.bits"}) {
+    CAPTURE(part);
+    CHECK(holds(page, part));
+  }
+  CHECK(count_of(page, "<svg") >= 4);
+  // A run that is cut has a page, too.
+  fs::remove(folder / "four/summary.json");
+  REQUIRE(frugal("report " + folder / "four").status == 0);
+  CHECK(holds(read_file(folder / "four/report.html"), "interrupted"));
+}
+
+TEST_CASE("report refuses what is no run") {
+  const TempFolder folder;
+  const auto fails = [](const Ran& ran, int status, const std::string& part) {
+    CAPTURE(ran.err);
+    CHECK(ran.status == status);
+    CHECK(holds(ran.err, part));
+  };
+  fails(frugal("report"), 2, "RUN");
+  fails(frugal("report " + folder / "none"), 1, "metrics.jsonl");
+  write_file(folder / "metrics.jsonl", "");
+  fails(frugal("report " + folder / ""), 1, "config.json");
+  write_file(folder / "config.json", kTinyConfig);
+  CHECK(frugal("report " + folder / "").status == 0);  // a run that has just begun
+  write_file(folder / "metrics.jsonl", "{\"type\": \"step\"\n");
+  fails(frugal("report " + folder / ""), 1, "line 1");
+  write_file(folder / "metrics.jsonl", "{\"type\": \"memory\", \"step\": 2, \"curve\": 3}\n");
+  fails(frugal("report " + folder / ""), 1, "not those of a run");
+  write_file(
+      folder / "metrics.jsonl",
+      "{\"type\": \"memory\", \"step\": 2}\n{\"type\": \"tensors\", \"step\": 2, \"columns\": "
+      "[], \"rows\": []}\n");
+  fails(frugal("report " + folder / ""), 1, "column");
+  write_file(folder / "metrics.jsonl", "");
+  write_file(folder / "tensor_times.json", "[]");
+  fails(frugal("report " + folder / ""), 1, "tensor_times.json");
+}
+
+}  // namespace frugal::apps
