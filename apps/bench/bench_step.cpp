@@ -14,10 +14,12 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "compress/policies/learner.h"
+#include "compress/policies/width_profile.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/memory_trace.h"
 #include "core/parallel.h"
@@ -50,7 +52,8 @@ struct Variant {
   std::vector<std::string> sets;
   std::vector<UnreadKey> unread;  // of all of `config`
   std::unique_ptr<Compression> compression;
-  std::shared_ptr<CapturedStep> captured;  // with cuda_graphs
+  compress::RecordingPolicy* recording = nullptr;  // in it, with --record-profile
+  std::shared_ptr<CapturedStep> captured;          // with cuda_graphs
   Context context;
   Config config;
   std::vector<double> milliseconds;
@@ -194,10 +197,16 @@ struct Bench {
   int64_t process = 0;  // the highest memory of the process until the system forgot it
 };
 
-void prepare(Variant& v, Bench& bench) {
+void prepare(Variant& v, Bench& bench, bool records) {
   const auto planner = make_planner(v.config);
   CompressionOptions options = compression_options(v.config, planner);
   options.tracking.reset();  // its passes are no part of a step
+  if (records)
+    options.make_policy = [&v, made = options.make_policy]() -> std::unique_ptr<SavePolicy> {
+      auto policy = std::make_unique<compress::RecordingPolicy>(made());
+      v.recording = policy.get();
+      return policy;
+    };
   v.compression = std::make_unique<Compression>(*bench.model, options);
   if constexpr (kHasCuda)
     if (v.config.run.cuda_graphs)
@@ -321,6 +330,28 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
     }
 }
 
+// Errors: nowhere are there widths to record.
+void check_recording(const std::string& path, const std::vector<Variant>& variants, bool runs) {
+  if (path.empty()) return;
+  if (!runs)
+    throw ConfigError("", "--record-profile: expected a device with values, cpu or cuda, got meta");
+  for (const Variant& v : variants)
+    if (!v.config.compression.offload.empty() || v.config.run.cuda_graphs)
+      throw ConfigError("", fmt::format("--record-profile: expected no compression.offload and no "
+                                        "cuda_graphs, got one in the row {}",
+                                        in_quotes(v.name)));
+}
+
+// Of the rows that packed something.
+void record(const std::string& path, const std::vector<Variant>& variants) {
+  std::vector<RecordedRun> runs;
+  for (const Variant& v : variants)
+    if (v.failed.empty() && !v.recording->profile().tensors.empty())
+      runs.push_back({v.config, v.recording->profile()});
+  if (runs.empty()) throw Error("--record-profile: expected a row that packs tensors, got none");
+  write_profiles(path, runs);
+}
+
 // Runs one more step of each variant and writes its allocations and releases to `file`: CSV, a line
 // for each.
 void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
@@ -390,6 +421,7 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
         over(static_cast<double>(base.memory.peak), static_cast<double>(v.memory.peak));
     if (runs) row["step_ms_median"] = ms;
     row["adapting_ms"] = v.adapting;
+    if (!runs) row["widths"] = widths_on_meta(v.config);
     row["time_over_L0"] = number(slower);
     row["L0_activations_over_these"] = number(less);
     row["L0_peak_over_this"] = number(lower);
@@ -442,7 +474,8 @@ void bench_step(const BenchArguments& arguments) {
     throw Error(explain(e, config));
   }
   bench.rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
-  for (Variant& v : variants) prepare(v, bench);
+  check_recording(arguments.profile, variants, runs);
+  for (Variant& v : variants) prepare(v, bench, !arguments.profile.empty());
   std::ofstream csv;
   if (!arguments.trace.empty()) csv.open(arguments.trace);  // before the work: it may fail
   const auto check_csv = [&] {
@@ -452,6 +485,7 @@ void bench_step(const BenchArguments& arguments) {
   measure(variants, bench, repeats);
   if (!arguments.trace.empty()) trace(variants, bench, csv);
   check_csv();
+  if (!arguments.profile.empty()) record(arguments.profile, variants);
   if (std::all_of(variants.begin(), variants.end(),
                   [](const Variant& v) { return !v.failed.empty(); }))
     throw Error(variants.back().failed);
@@ -475,6 +509,10 @@ void bench_step(const BenchArguments& arguments) {
               static_cast<long long>(config.data.batch_size), sample.str().c_str(),
               config.run.device.c_str(), config.run.precision.c_str(), num_threads(),
               table(results.rows).c_str());
+  if (!runs)
+    for (const Variant& v : variants)
+      if (const std::string widths = widths_on_meta(v.config); !widths.empty())
+        std::printf("%s: %s\n", v.name.c_str(), widths.c_str());
   if (bench.device == kCpu)
     std::printf(
         "peak: tensors. process: all that the program takes in a step; beside tensors that is "

@@ -383,6 +383,11 @@ void add_bench(CLI::App& app) {
                    "Write live bytes after each allocation and release of one more step, CSV")
       ->type_name("FILE")
       ->check(check_named);
+  step->add_option("--record-profile", a.profile,
+                   "Write how many bytes each packed tensor took, for compression.advanced.profile "
+                   "on meta")
+      ->type_name("FILE")
+      ->check(check_named);
   step->add_flag("--only", a.only, "No row of L0 without recipes, and no ratios to it");
   add_sets(step, a.sets);
   step->callback([] { bench_step(a); });

@@ -3,12 +3,17 @@
 // configs/schema.json.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/config/config_error.h"
 #include "apps/json.h"
+
+namespace frugal::compress {
+struct WidthProfile;
+}
 
 namespace frugal::apps {
 
@@ -147,6 +152,8 @@ struct CompressionConfig {
   int64_t guard_min_bits = 1;
   int64_t track_interval = 0;
   int64_t track_samples = 32;
+  std::string profile;
+  std::shared_ptr<const compress::WidthProfile> known_widths;  // in it, after resolve()
 };
 
 struct TrainConfig {

@@ -731,6 +731,11 @@ Section advanced() {
            "Steps from one measurement of the gradient's variance, of what compression adds to it "
            "and of the loss's smoothness to the next; 0: none, or with guard 200.",
            every_run()),
+       without_effect(
+           field(s, "profile", &C::profile, text(),
+                 "A file that `frugal bench step --record-profile` wrote on a run with values: the "
+                 "widths that steps on meta count with; empty: averages.",
+                 on({"meta"}, "device meta"))),
        field(s, "track_samples", &C::track_samples, integer(2, kMany),
              "Samples of the batch that measure what compression adds.",
              {"guard and track_interval",

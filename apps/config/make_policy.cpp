@@ -2,6 +2,7 @@
 
 #include "apps/config/config_error.h"
 #include "compress/policies/levels.h"
+#include "compress/policies/width_profile.h"
 
 namespace frugal::apps {
 namespace {
@@ -72,6 +73,7 @@ std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed,
                       fmt::format("expected column with policy {}, got row", config.policy));
   compress::PolicyOptions options = policy_options(config, seed);
   options.entropy = config.entropy;
+  options.profile = config.known_widths;
   if (!config.offload.empty()) {
     options.offload.emplace();
     options.offload->directory = config.offload;
@@ -82,6 +84,10 @@ std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed,
 }
 
 }  // namespace
+
+double assumed_acgc_bits(const CompressionConfig& config) {
+  return compress::assumed_bits(acgc_options(config, 0));
+}
 
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed) {
   compress::FixedPolicyOptions options;

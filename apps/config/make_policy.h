@@ -13,6 +13,9 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionConfig& config, uint64_
 // For steps on meta alone: takes no memory for a file.
 std::unique_ptr<SavePolicy> make_draft_policy(const CompressionConfig& config, uint64_t seed);
 
+// What steps on meta take an element to need with policy acgc, without a profile.
+double assumed_acgc_bits(const CompressionConfig& config);
+
 // What all policies share. REQUIRES: `config` outlives it.
 compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint64_t seed);
 

@@ -5,6 +5,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/profile_file.h"
 #include "train/planning/planner.h"
 
 namespace frugal::apps {
@@ -63,6 +64,9 @@ void resolve(Config& config) {
   }
   resolve_published(config.compression);
   resolve_rounding(config.compression, config.run.device);
+  if (!config.compression.profile.empty())
+    config.compression.known_widths =
+        std::make_shared<compress::WidthProfile>(read_profile(config.compression.profile, config));
   if (config.train.freeze_epochs > 0 && !config.compression.memory_budget.empty())
     throw ConfigError("train.freeze_epochs",
                       "expected 0 with compression.memory_budget: a plan for what is trained at "

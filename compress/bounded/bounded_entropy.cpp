@@ -218,8 +218,8 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
   const View view = make_view(tensor.shape(), bound.by_channel());
   const int64_t head = view.codes() * kCodeBytes;
   if (x.device() == kMeta)
-    return std::make_unique<PackedSteps>(packed_bytes(head + view.blocks() * view.block(), kMeta),
-                                         tensor.shape(), tensor.dtype(), view);
+    return std::make_unique<PackedSteps>(meta_payload(head, view.numel, options_), tensor.shape(),
+                                         tensor.dtype(), view);
   const auto* values = x.data<float>();
   std::vector<Code> codes;
   const std::vector<Range> ranges = ranges_of(values, view, false);

@@ -54,7 +54,7 @@ std::unique_ptr<Packed> BoundedFixed::pack(const Tensor& tensor, const ErrorBoun
   const View view = make_view(tensor.shape(), bound.by_channel());
   const int64_t head = view.codes() * kCodeBytes;
   if (x.device() == kMeta)
-    return std::make_unique<PackedFixed>(packed_bytes(head + view.blocks() * view.block(), kMeta),
+    return std::make_unique<PackedFixed>(meta_payload(head, view.numel, options_.of),
                                          tensor.shape(), tensor.dtype(), view, std::vector<Code>(),
                                          false);
   const auto* values = x.data<float>();

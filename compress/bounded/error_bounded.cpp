@@ -56,6 +56,11 @@ Tensor packed_bytes(int64_t size, Device device) {
   return Tensor::empty({size}, DType::u8, device);
 }
 
+Tensor meta_payload(int64_t head, int64_t numel, const ErrorBoundedOptions& options) {
+  const double bytes = std::ceil(options.meta_bits * static_cast<double>(numel) / 8);
+  return packed_bytes(head + static_cast<int64_t>(bytes), kMeta);
+}
+
 Tensor placed(const Tensor& payload, Device device) {
   CategoryScope scope(Category::packed);
   return to_device(payload, device);

@@ -46,8 +46,8 @@ class ErrorBounded {
  public:
   virtual ~ErrorBounded() = default;
   // Errors: a tensor that is not contiguous and floating-point; a bound that is negative or NaN;
-  // another number of bounds than 1 or C. On `meta` there are no data, and the payload has 8 bits
-  // for each element.
+  // another number of bounds than 1 or C. On `meta` there are no data, and the payload has
+  // `meta_bits` for each element.
   virtual std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
                                        const SaveInfo& info) const = 0;
 };
@@ -62,6 +62,7 @@ struct ErrorBoundedOptions {
   bool clip = false;
   // Codes have at least so many bits over the range of a channel, however large the bound is.
   int min_bits = 0;
+  double meta_bits = 8;  // of an element on `meta`, where no value says how many bits it takes
 };
 // fixed, fixed_z, entropy, and zfp if it was built.
 std::vector<std::string> error_bounded_names();
@@ -73,9 +74,11 @@ namespace bounded {
 
 // Checks the arguments of pack() for codec `op`. Returns the tensor as f32.
 Tensor checked(const char* op, const Tensor& tensor, const ErrorBound& bound);
-Tensor on_host(const Tensor& tensor);                 // a copy if the tensor is on CUDA, else the
-                                                      // tensor itself
-Tensor packed_bytes(int64_t size, Device device);     // u8, category `packed`
+Tensor on_host(const Tensor& tensor);              // a copy if the tensor is on CUDA, else the
+                                                   // tensor itself
+Tensor packed_bytes(int64_t size, Device device);  // u8, category `packed`
+// The payload on `meta`: `head` bytes and meta_bits for each element.
+Tensor meta_payload(int64_t head, int64_t numel, const ErrorBoundedOptions& options);
 Tensor placed(const Tensor& payload, Device device);  // on `device`, category `packed`
 
 // A payload whose elements can be unpacked as f32 for any range.

@@ -148,14 +148,15 @@ class PackedZfp final : public Payload {
 
 class Zfp final : public ErrorBounded {
  public:
-  explicit Zfp(int min_bits) : min_bits_(min_bits) {}
+  explicit Zfp(const ErrorBoundedOptions& options)
+      : options_(options), min_bits_(options.min_bits) {}
   std::unique_ptr<Packed> pack(const Tensor& tensor, const ErrorBound& bound,
                                const SaveInfo&) const override {
     const Tensor x = bounded::on_host(bounded::checked("zfp", tensor, bound));
     const Grid grid(tensor.shape());
     const int64_t start = 9 * grid.streams();
     if (x.device() == kMeta)
-      return std::make_unique<PackedZfp>(bounded::packed_bytes(start + x.numel(), kMeta),
+      return std::make_unique<PackedZfp>(bounded::meta_payload(start, x.numel(), options_),
                                          tensor.shape(), tensor.dtype());
     std::vector<Tensor> streams(static_cast<size_t>(grid.streams()));
     std::vector<uint8_t> modes(streams.size());
@@ -227,6 +228,7 @@ class Zfp final : public ErrorBounded {
     return all;
   }
 
+  ErrorBoundedOptions options_;
   int min_bits_;
 };
 
@@ -234,7 +236,7 @@ class Zfp final : public ErrorBounded {
 
 bool has_zfp() { return true; }
 std::unique_ptr<ErrorBounded> make_zfp(const ErrorBoundedOptions& options) {
-  return std::make_unique<Zfp>(options.min_bits);
+  return std::make_unique<Zfp>(options);
 }
 
 #endif

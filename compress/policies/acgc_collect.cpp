@@ -16,9 +16,10 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kMost = 1e30;         // of a squared bound: checkpoints take finite numbers
 constexpr double kFunctionSlope2 = 4;  // see the header
 
-bool is_known(const Tensor& x) {
-  return x.defined() && x.device() != kMeta && (x.dtype() == DType::f32 || x.dtype() == DType::f64);
+bool is_taken(const Tensor& x) {
+  return x.defined() && (x.dtype() == DType::f32 || x.dtype() == DType::f64);
 }
+bool is_known(const Tensor& x) { return is_taken(x) && x.device() != kMeta; }
 
 double squares(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
 
@@ -69,13 +70,13 @@ void Collector::clear() {
 
 void Collector::before(const BackwardStep& step, const Tensor& dy) {
   dy_ = {};
-  if (!is_known(dy)) return;
+  if (!is_taken(dy)) return;
   bool reads = false;
   for (int i = 0; i < step.slots.size(); ++i)
     reads = reads || (step.slots[i].defined() && step.slots[i].role() == Role::activation);
   if (!reads) return;
   // Backward may write over dy, so everything that is needed of dy is computed now.
-  dy2_ = squares(dy);
+  dy2_ = is_known(dy) ? squares(dy) : 0;
   bool by_channel = false;
   for (int i = 0; i < step.slots.size(); ++i)
     by_channel =
@@ -92,6 +93,10 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
   for (int i = 0; i < step.slots.size(); ++i) {
     const SavedTensor& slot = step.slots[i];
     if (!slot.defined() || slot.role() != Role::activation) continue;
+    if (!is_known(dy_)) {
+      take_memory(step.slots, slot, gradients);
+      continue;
+    }
     switch (slot.use().kind) {
       case Use::Kind::product:
         product(slot, gradients);
@@ -108,6 +113,22 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
     }
   }
   dy_ = {};
+}
+
+// What the functions below do on `meta`: they allocate the same tensors and compute nothing.
+void Collector::take_memory(const Slots& slots, const SavedTensor& slot,
+                            const Grads& gradients) const {
+  const Use& use = slot.use();
+  const Tensor of_input = gradient_of(gradients, use.kind == Use::Kind::product ? use.input : 0);
+  const bool is_norm = use.kind == Use::Kind::normalized || use.kind == Use::Kind::normalized_rows;
+  const Tensor of_weight = is_norm ? gradient_of(gradients, use.input) : Tensor();
+  Tensor x, masked;
+  if (use.kind == Use::Kind::other || use.kind == Use::Kind::normalized_rows ||
+      (use.kind == Use::Kind::normalized && options_.rule == Rule::published))
+    x = slot.unpack();
+  const CategoryScope scope(Category::workspace);
+  if (use.kind == Use::Kind::normalized_rows && use.mask >= 0 && slots[use.mask].defined())
+    masked = ops::select_by_mask(ops::contiguous(dy_), slots.unpack(use.mask), 0);
 }
 
 void Collector::product(const SavedTensor& slot, const Grads& gradients) {

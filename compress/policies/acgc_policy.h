@@ -12,10 +12,10 @@
 // The bounds hold op by op. They do not include what the errors of one op do to the gradients of
 // the ops before it. A test compares whole gradients with what is allowed.
 //
-// On `meta` there are no values, so no step is observed and tensors take `start_bits` bits. The
-// bytes are those of a run before its first bounds. Tensors are known by SaveInfo::seq. If a step
-// saves other tensors than the steps before, the new ones take `start_bits`.
-// Ref: Evans & Aamodt 2021 (AC-GC).
+// On `meta` there are no values: steps are observed, which takes memory, and give no bounds, and
+// every tensor takes assumed_bits(). The widths of a run come from a profile (width_profile.h).
+// Tensors are known by SaveInfo::seq. If a step saves other tensors than the steps before, the new
+// ones take `start_bits`. Ref: Evans & Aamodt 2021 (AC-GC).
 #pragma once
 #include <deque>
 #include <map>
@@ -43,6 +43,13 @@ struct AcgcOptions {
   int start_bits = 8, min_bits = 2, max_bits = 16;
   FixedPolicyOptions keep = {.recipes = false};  // bits, signs and rounding do not count
 };
+
+// The bits that steps on `meta` count for each element, an average.
+//   published: that of the public program's own runs (ResNet-50, CIFAR-10, e = 1: 7.3, with zeros
+//              6.7), and 1 for the bit that the program executes and does not count
+//   derived:   that of our ResNet-20 on CIFAR-10 after an epoch (batch 128, e = 1), with metadata
+// Another e changes it by log2 e.
+double assumed_bits(const AcgcOptions& options);
 
 // What decisions of later steps depend on.
 struct AcgcState {

@@ -40,6 +40,8 @@ std::unique_ptr<SavePolicy> make_policy(const PolicyOptions& options) {
   std::unique_ptr<SavePolicy> policy =
       std::visit([](const auto& of) { return made(of); }, options.policy);
   if (options.entropy) policy = std::make_unique<EntropyPolicy>(std::move(policy));
+  if (options.profile != nullptr)
+    policy = std::make_unique<ProfiledPolicy>(std::move(policy), *options.profile);
   if (!options.offload) return policy;
   return std::make_unique<OffloadPolicy>(std::move(policy), *options.offload,
                                          keep_of(options).min_elements);

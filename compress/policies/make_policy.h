@@ -10,14 +10,16 @@
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
+#include "compress/policies/width_profile.h"
 
 namespace frugal::compress {
 
 struct PolicyOptions {
   std::variant<FixedPolicyOptions, AdaptiveOptions, ActnnOptions, AcgcOptions, BudgetPolicyOptions>
       policy;
-  bool entropy = false;                        // packed bytes are coded without loss
-  std::optional<OffloadOptions> offload = {};  // packed bytes are moved to a file
+  bool entropy = false;                              // packed bytes are coded without loss
+  std::shared_ptr<const WidthProfile> profile = {};  // the widths of steps on meta
+  std::optional<OffloadOptions> offload = {};        // packed bytes are moved to a file
 };
 
 // Errors: those of the policy, and of its file.

@@ -162,6 +162,7 @@ const std::map<std::string, Row>& rows() {
       {"compression.entropy", {true, L1, L0}},
       {"compression.advanced.guard_min_bits", {2, {"compression.guard=0.1"}, L1}},
       {"compression.advanced.offload_window", {9, with(L0, "compression.offload=d"), L1}},
+      {"compression.advanced.profile", {"f", {"device=meta"}, cpu}},
       {"compression.advanced.track_samples", {9, {"compression.guard=0.1"}, L2}},
       {"train.patience", {9, gcn, images}},
       {"train.early_stop.min_delta", {0.1, {"train.early_stop.patience=3"}, images}},

@@ -578,7 +578,38 @@ TEST_CASE("AC-GC refuses what it cannot do, and plans without data") {
   const Variable w = Variable::parameter(Tensor::empty({4, 6}, DType::f32, kMeta));
   const Variable y = linear(tanh(linear(Variable(Tensor::empty({64, 6}, DType::f32, kMeta)), w)),
                             Variable::parameter(Tensor::empty({2, 4}, DType::f32, kMeta)));
-  CHECK(policy.observer() == nullptr);
-  backward(y, Tensor::empty({64, 2}, DType::f32, kMeta));
+  backward(y, Tensor::empty({64, 2}, DType::f32, kMeta), {}, policy.observer());
   CHECK(!policy.items().empty());
+  CHECK(policy.state().bounds2.empty());
+}
+
+TEST_CASE("on meta each codec takes the average that is assumed of it") {
+  for (const std::string& codec : error_bounded_names())
+    for (const Rule rule : {Rule::derived, Rule::published}) {
+      if (rule == Rule::published && !codec.starts_with("fixed")) continue;
+      CAPTURE(codec);
+      AcgcOptions options;
+      options.rule = rule;
+      options.codec = codec;
+      AcgcPolicy policy(options);
+      const Shape shape{64, 8, 8, 32};
+      SaveInfo info;
+      const Tensor x = Tensor::empty(shape, DType::f32, kMeta);
+      const Decision decision = policy.decide(info, x);
+      REQUIRE(decision.what == Decision::pack);
+      const auto packed = decision.codec->pack(x, info);
+      const double bits = 8 * static_cast<double>(allocator(kMeta).report().of(Category::packed)) /
+                          static_cast<double>(shape.numel());
+      CHECK(bits == doctest::Approx(assumed_bits(options)).epsilon(0.05));
+      CHECK(policy.average_bits() == doctest::Approx(bits).epsilon(0.001));
+      CHECK(packed->unpack().shape() == shape);
+    }
+  AcgcOptions options;
+  options.rule = Rule::published;
+  options.codec = "fixed";
+  CHECK(assumed_bits(options) == doctest::Approx(8.3));
+  options.e = 0.25;
+  CHECK(assumed_bits(options) == doctest::Approx(10.3));
+  options.codec = "fixed_z";
+  CHECK(assumed_bits(options) == doctest::Approx(9.7));
 }
