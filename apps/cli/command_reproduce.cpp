@@ -1,9 +1,8 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/report.h"
@@ -52,28 +51,37 @@ std::vector<TableFile> chosen_tables(const std::vector<std::string>& names,
   return chosen;
 }
 
-// Of a table at a scale: how many results there are, and how many there are to be.
-std::pair<int64_t, int64_t> progress_of(const TableFile& table, Scale scale,
-                                        const ResultStore& store) {
-  int64_t have = 0, all = 0;
+// Of a table at a scale: how many results there are, how many there are to be, and what this
+// machine lacks for the others.
+struct Done {
+  int64_t results = 0, all = 0;
+  std::set<std::string> missing;
+};
+
+Done done_of(const TableFile& table, Scale scale, const ResultStore& store) {
+  Done done;
   for (const Cell& cell : cells_of(table, scale)) {
     const auto results = store.find(key_of(cell, 0));
+    int64_t has = 0;
     for (int64_t i = 0; i < cell.seeds; ++i)
-      have += results.contains(has_seeds(cell.kind) ? i + 1 : 0) ? 1 : 0;
-    all += cell.seeds;
+      has += results.contains(has_seeds(cell.kind) ? i + 1 : 0) ? 1 : 0;
+    done.results += has;
+    done.all += cell.seeds;
+    if (const std::string missing = missing_need(cell); has < cell.seeds && !missing.empty())
+      done.missing.insert(missing);
   }
-  return {have, all};
+  return done;
 }
 
-std::string needs_text(const TableScale& scale) {
-  const std::string hours = scale.hours >= 1  ? fmt::format("{:g} h", scale.hours)
+std::string needs_text(const TableScale& scale, const Done& done) {
+  const std::string hours = scale.hours >= 1  ? fmt::format("{:.3g} h", scale.hours)
                             : scale.hours > 0 ? fmt::format("{:.0f} min", 60 * scale.hours)
                                               : std::string();
-  const std::string missing = missing_need(scale);
   std::string text = scale.device;
   if (!hours.empty()) text += ", " + hours;
   if (!scale.data.empty()) text += fmt::format(", {}", fmt::join(scale.data, ", "));
-  return text + (missing.empty() ? "" : fmt::format(" (not here: {})", missing));
+  if (!done.missing.empty()) text += fmt::format(" (not here: {})", fmt::join(done.missing, ", "));
+  return text;
 }
 
 void list(const std::vector<TableFile>& tables, const ResultStore& store, bool json) {
@@ -82,13 +90,14 @@ void list(const std::vector<TableFile>& tables, const ResultStore& store, bool j
   for (const TableFile& table : tables) {
     Json scales = Json::object();
     for (const auto& [scale, part] : table.scales) {
-      const auto [have, all] = progress_of(table, scale, store);
+      const Done done = done_of(table, scale, store);
       const bool first = scales.empty();
-      scales[name_of(scale)] = {{"results", have},       {"of", all},
-                                {"device", part.device}, {"data", part.data},
-                                {"hours", part.hours},   {"missing", missing_need(part)}};
-      rows.push_back({first ? table.name : "", name_of(scale), fmt::format("{}/{}", have, all),
-                      needs_text(part), first ? table.title : ""});
+      scales[name_of(scale)] = {{"results", done.results}, {"of", done.all},
+                                {"device", part.device},   {"data", part.data},
+                                {"hours", part.hours},     {"missing", done.missing}};
+      rows.push_back({first ? table.name : "", name_of(scale),
+                      fmt::format("{}/{}", done.results, done.all), needs_text(part, done),
+                      first ? table.title : ""});
     }
     listed.push_back({{"name", table.name},
                       {"title", table.title},
@@ -194,12 +203,6 @@ void reproduce_command(const ReproduceArguments& arguments) {
       if (!has)
         throw ConfigError("",
                           fmt::format("--scale: {} has no scale {}", table.name, name_of(scale)));
-      const std::string missing = missing_need(table.scales.at(*has));
-      if (!missing.empty() && !arguments.commands) {
-        std::fprintf(stderr, "%s: left out, because it needs %s\n", table.name.c_str(),
-                     missing.c_str());
-        continue;
-      }
       for (Cell& cell : cells_of(table, *has, arguments.seeds)) cells.push_back(std::move(cell));
     }
     if (arguments.commands) return print_commands(cells, out);
@@ -208,6 +211,9 @@ void reproduce_command(const ReproduceArguments& arguments) {
     options.jobs = arguments.jobs;
     options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
     report = run_cells(cells, store, options);
+    for (const auto& [missing, count] : report.left_out)
+      std::fprintf(stderr, "%lld results were left out, because they need %s\n",
+                   static_cast<long long>(count), missing.c_str());
     write_tables(with_written(tables, folder, out), store, out);
   }
   if (!arguments.page.empty()) {

@@ -65,7 +65,7 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
   cell.kind = row.kind.value_or(table.kind);
   const TableScale& part = table.scales.at(scale);
   cell.memory = part.memory;
-  cell.seeds = has_seeds(cell.kind) ? (seeds > 0 ? seeds : part.seeds) : 1;
+  cell.seeds = has_seeds(cell.kind) ? (seeds > 0 ? seeds : row.seeds.value_or(part.seeds)) : 1;
   for (const Json& measure : {table.measure, part.measure, row.measure})
     for (const auto& [key, value] : measure.items()) cell.measure[key] = value;
   // A row of another kind has no use for the table's measures.
@@ -73,7 +73,7 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
     it = among(measures_of(cell.kind), it.key()) && !measures_of(cell.kind).empty()
              ? std::next(it)
              : cell.measure.erase(it);
-  const Json& base = row.base.value_or(table.base);
+  const Json base = row.base.value_or(part.base.value_or(table.base));
   if (base.is_string()) {
     const auto folder = std::filesystem::path(table.path).parent_path();
     cell.base = (folder / ".." / base.get<std::string>()).lexically_normal().string();

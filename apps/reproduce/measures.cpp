@@ -23,7 +23,8 @@ const std::vector<Kind>& kinds() {
       {{"activation", "less", "packed", "peak", "peak_less"}, {}},
       {{"accuracy", "best_accuracy", "bits", "activation", "peak"}, {}, true},
       {{"time", "activation", "less", "peak", "peak_less"}, {"repeats"}, false, true},
-      {{"variance", "activation"}, {"train_steps", "batches", "draws"}, true}};
+      {{"variance", "activation"}, {"train_steps", "batches", "draws"}, true},
+      {{"largest"}, {"max", "memory"}}};
   return all;
 }
 const Kind& row_of(CellKind kind) { return kinds()[static_cast<size_t>(kind)]; }
@@ -39,6 +40,7 @@ const std::vector<Metric>& all_metrics() {
       {"accuracy", "test metric", Unit::percent, true},
       {"best_accuracy", "best test metric", Unit::percent, true},
       {"time", "step over whole activations'", Unit::ratio},
+      {"largest", "largest", Unit::count},
       {"variance", "variance over the minibatches'", Unit::ratio, true}};
   return all;
 }
@@ -100,6 +102,17 @@ std::vector<std::string> measures_of(CellKind kind) { return row_of(kind).measur
 bool has_seeds(CellKind kind) { return row_of(kind).seeds; }
 bool runs_alone(CellKind kind) { return row_of(kind).alone; }
 
+std::string wrong_measure(const std::string& name, const Json& value) {
+  if (name == "max") {
+    for (const char* known : {"batch", "layers", "width", "resolution"})
+      if (value == known) return "";
+    return "batch, layers, width or resolution";
+  }
+  if (name == "memory") return value.is_string() ? "" : "bytes such as \"16 GiB\"";
+  return value.is_number_integer() && value.get<int64_t>() > 0 ? ""
+                                                               : "a whole number of at least 1";
+}
+
 const Metric& metric_named(const std::string& name) {
   for (const Metric& metric : all_metrics())
     if (metric.name == name) return metric;
@@ -118,6 +131,8 @@ std::string in_unit(const Metric& metric, double value) {
       return fmt::format("{:.2f} bits", value);
     case Unit::times:
       return fmt::format("{:.1f}x", value);
+    case Unit::count:
+      return fmt::format("{:.0f}", value);
     case Unit::ratio:
       break;
   }
@@ -157,9 +172,14 @@ std::vector<std::string> arguments_of(const Cell& cell, const std::string& base,
       add_sets(false);
       add_seed();
       break;
+    case CellKind::largest:
+      words = {"plan", base, "--only"};
+      add_sets(false);
+      break;
   }
   for (const auto& [key, value] : cell.measure.items())
-    words.insert(words.end(), {option(key), value.dump()});
+    words.insert(words.end(),
+                 {option(key), value.is_string() ? value.get<std::string>() : value.dump()});
   words.emplace_back("--json");
   return words;
 }
@@ -197,6 +217,12 @@ Json values_of(CellKind kind, const Json& printed, const std::string& run) {
       return {{"variance", printed.at("variance").at("value")},
               {"squared_bias", printed.at("squared_bias").at("value")},
               {"activation", printed.at("activation_bytes")}};
+    case CellKind::largest: {
+      const Json& level = printed.at("levels").at(0);
+      if (level.contains("why"))
+        throw Error(level.at("why").get<std::string>());
+      return {{"largest", level.at("largest")}, {"peak", level.at("peak_bytes")}};
+    }
   }
   return {};
 }

@@ -11,7 +11,7 @@ namespace frugal::apps {
 
 // A number that a kind of cells gives.
 struct Metric {
-  enum class Unit : uint8_t { bytes, percent, ratio, times, bits };
+  enum class Unit : uint8_t { bytes, percent, ratio, times, bits, count };
   std::string name;   // "activation"
   std::string title;  // "activations"
   Unit unit = Unit::bytes;
@@ -23,6 +23,8 @@ std::string in_unit(const Metric& metric, double value);  // "5.28 GB", "84.2 %"
 
 // The parameters beside the configuration, such as the draws of a variance.
 std::vector<std::string> measures_of(CellKind kind);
+// What was expected instead of the value of a parameter; empty: the value is right.
+std::string wrong_measure(const std::string& name, const Json& value);
 bool has_seeds(CellKind kind);
 // Must nothing else run beside it?
 bool runs_alone(CellKind kind);

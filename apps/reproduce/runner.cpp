@@ -129,6 +129,10 @@ class Runner {
       ++report_.had;
       return;
     }
+    if (const std::string missing = missing_need(cell); !missing.empty()) {
+      ++report_.left_out[missing];
+      return;
+    }
     Child child;
     child.cell = &cell;
     child.seed = seed;
@@ -216,7 +220,7 @@ class Runner {
     } catch (const std::exception& e) {
       report_.failed.push_back(
           fmt::format("{}: {}\n  frugal {}", title, e.what(), shell_line(child.command)));
-      options_.say(fmt::format("[{}/{}] {} failed: {}", ended_, all_, title, e.what()));
+      options_.say(fmt::format("[{}/{}] {}: failed: {}", ended_, all_, title, e.what()));
     }
   }
 
@@ -267,10 +271,12 @@ RunnerReport run_cells(const std::vector<Cell>& cells, ResultStore& store,
   return runner.run();
 }
 
-std::string missing_need(const TableScale& scale) {
-  for (const std::string& name : scale.data)
-    if (find_data(name).empty()) return "the data " + name;
-  if (scale.device == "cuda" && !kHasCuda) return "a GPU";
+std::string missing_need(const Cell& cell) {
+  const DataConfig& data = cell.config.data;
+  if (cell.config.run.device != "meta" && data_traits(cell.config).reads_files && !data.dir &&
+      find_data(data.name).empty())
+    return "the data " + data.name;
+  if (cell.config.run.device == "cuda" && !kHasCuda) return "a GPU";
   return "";
 }
 

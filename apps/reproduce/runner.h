@@ -3,6 +3,7 @@
 // because its folder below `out` has its name from the cell's configuration.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct RunnerOptions {
 };
 
 struct RunnerReport {
-  int64_t had = 0, done = 0;        // results that were there; new ones
-  std::vector<std::string> failed;  // "TABLE: CELL: why"
+  int64_t had = 0, done = 0;                // results that were there; new ones
+  std::vector<std::string> failed;          // "TABLE: CELL: why"
+  std::map<std::string, int64_t> left_out;  // how many results need what this machine lacks
 };
 
 // Errors: Interrupted, after the children have written their checkpoints; another program that runs
@@ -29,7 +31,7 @@ RunnerReport run_cells(const std::vector<Cell>& cells, ResultStore& store,
 
 ResultKey key_of(const Cell& cell, int64_t seed);
 
-// What a scale of a table needs and this machine lacks, as "the data cifar100"; empty: nothing.
-std::string missing_need(const TableScale& scale);
+// What a cell needs and this machine lacks, as "the data cifar100"; empty: nothing.
+std::string missing_need(const Cell& cell);
 
 }  // namespace frugal::apps

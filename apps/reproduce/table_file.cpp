@@ -164,9 +164,9 @@ void check_names(const Object& object, const std::string& key,
 void check_measure(const Object& object, CellKind kind, const Json& measure) {
   for (const auto& [key, value] : measure.items()) {
     check_names(object, "measure", {key}, measures_of(kind));
-    if (!value.is_number_integer() || value.get<int64_t>() < 1)
-      object.fail("measure." + key, fmt::format("expected a whole number of at least 1, got {}",
-                                                printable(value.dump())));
+    if (const std::string wrong = wrong_measure(key, value); !wrong.empty())
+      object.fail("measure." + key,
+                  fmt::format("expected {}, got {}", wrong, printable(value.dump())));
   }
 }
 
@@ -195,6 +195,8 @@ TableScale scale_of(Object& object, const TableFile& table) {
   scale.memory = static_cast<int64_t>(needs.number("gibibytes", 0, 0) * 1073741824.0);
   needs.done();
   scale.seeds = static_cast<int64_t>(object.number("seeds", 1, 1));
+  if (object.has("base")) scale.base = base_of(object);
+  object.find("base");
   scale.sets = sets_of(object, "sets");
   scale.measure = measure_of(object);
   scale.rows = object.texts("rows");
@@ -224,6 +226,8 @@ TableRow row_of(Object& object, const TableFile& table, const std::vector<std::s
   object.find("kind");
   if (object.has("base")) row.base = base_of(object);
   object.find("base");
+  if (object.has("seeds")) row.seeds = static_cast<int64_t>(object.number("seeds", 1, 1));
+  object.find("seeds");
   row.sets = sets_of(object, "sets");
   row.measure = measure_of(object);
   check_measure(object, row.kind.value_or(table.kind), row.measure);
@@ -251,7 +255,8 @@ void check_different(const Object& object, const char* key, const std::vector<Na
 }  // namespace
 
 const std::vector<std::string>& cell_kind_names() {
-  static const std::vector<std::string> names = {"memory", "accuracy", "throughput", "variance"};
+  static const std::vector<std::string> names = {"memory", "accuracy", "throughput", "variance",
+                                                 "largest"};
   return names;
 }
 

@@ -14,7 +14,7 @@
 namespace frugal::apps {
 
 // How a cell is measured.
-enum class CellKind : uint8_t { memory, accuracy, throughput, variance };
+enum class CellKind : uint8_t { memory, accuracy, throughput, variance, largest };
 const std::vector<std::string>& cell_kind_names();
 
 // How much is run. Smoke: seconds, only to see that everything works.
@@ -49,9 +49,10 @@ struct Published {
 struct TableRow {
   std::string name;
   std::optional<CellKind> kind;  // instead of the table's
-  std::optional<Json> base;      // instead of the table's
+  std::optional<Json> base;      // instead of the table's and of the scale's
+  std::optional<int64_t> seeds;  // instead of the scale's
   Sets sets;
-  Json measure = Json::object();     // over the table's
+  Json measure = Json::object();     // over the table's and the scale's
   std::vector<std::string> columns;  // the row's only ones; empty: all
   WaySets ways;
   std::vector<Published> published;
@@ -64,13 +65,14 @@ struct TableColumn {
   WaySets ways;
 };
 
-// What a scale needs, and how it differs.
+// What a scale needs, for the list of tables, and how it differs.
 struct TableScale {
   std::vector<std::string> data;  // names of data sets
   double hours = 0;               // on two cores, about
   std::string device = "cpu";
   int64_t memory = 0;  // bytes that a cell takes at most, about; 0: little
   int64_t seeds = 1;
+  std::optional<Json> base;  // instead of the table's
   Sets sets;
   Json measure = Json::object();
   std::vector<std::string> rows, columns;  // the only ones; empty: all

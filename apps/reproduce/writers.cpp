@@ -95,6 +95,7 @@ std::string unit_of(const Metric& metric) {
     case Metric::Unit::bits:
       return "bits";
     case Metric::Unit::times:
+    case Metric::Unit::count:
     case Metric::Unit::ratio:
       break;
   }
