@@ -130,7 +130,7 @@ void check_unread(const UnreadKey& key, const std::vector<Variant>& variants) {
     throw ConfigError(key.path, key.what);
 }
 
-// The networks and batches of docs/results.md.
+// The networks and batches of docs/measurements.md.
 Json workload(const std::string& name) {
   static const std::map<std::string, const char*> known = {
       {"r20", R"({"model": {"name": "resnet20", "shortcut": "B"},

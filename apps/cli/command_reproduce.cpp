@@ -74,7 +74,7 @@ Done done_of(const TableFile& table, Scale scale, const ResultStore& store) {
 }
 
 std::string needs_text(const TableScale& scale, const Done& done) {
-  const std::string hours = scale.hours >= 1  ? fmt::format("{:.3g} h", scale.hours)
+  const std::string hours = scale.hours >= 1  ? fmt::format("{:.4g} h", scale.hours)
                             : scale.hours > 0 ? fmt::format("{:.0f} min", 60 * scale.hours)
                                               : std::string();
   std::string text = scale.device;
@@ -153,12 +153,14 @@ void print_results(const std::vector<TableFile>& tables, const ResultStore& stor
   for (const TableFile& file : tables) {
     const View view = view_of(file, store, out);
     Json lines = Json::array();
-    std::vector<std::vector<std::string>> rows = {{file.name, "setting"}};
+    std::vector<std::vector<std::string>> rows = {{file.name}};
+    if (view.has_columns) rows[0].push_back("setting");
     for (const std::string& metric : file.show)
       for (const char* source : {"published", "as published", "ours"})
         rows[0].push_back(metric + ", " + source);
     for (const ViewLine& line : view.lines) {
-      std::vector<std::string> row = {line.row, line.column};
+      std::vector<std::string> row = {line.row};
+      if (view.has_columns) row.push_back(line.column);
       Json values = Json::object();
       for (const std::string& metric : file.show) {
         row.push_back(published_text(line, metric));
@@ -193,18 +195,22 @@ void reproduce_command(const ReproduceArguments& arguments) {
   const std::string folder = arguments.tables.empty() ? tables_folder() : arguments.tables;
   const Scale scale = scale_named(arguments.scale);
   const std::string& out = arguments.out;
-  ResultStore store(out + "/results.sqlite");
+  // Before the store: a mistake leaves no file.
   const std::vector<TableFile> tables = chosen_tables(arguments.names, folder);
+  const std::vector<TableFile> all =
+      tables.empty() || !arguments.page.empty() ? read_tables(folder) : std::vector<TableFile>();
+  for (const TableFile& table : tables)
+    if (!table.scale_for(scale))
+      throw ConfigError("", fmt::format("--scale: {} has no scale {}", table.name, name_of(scale)));
+  const std::string file = out + "/results.sqlite";
+  const bool writes = !tables.empty() && !arguments.commands;
+  ResultStore store(writes || fs::exists(file) ? file : ":memory:");
   RunnerReport report;
   if (!tables.empty()) {
     std::vector<Cell> cells;
-    for (const TableFile& table : tables) {
-      const auto has = table.scale_for(scale);
-      if (!has)
-        throw ConfigError("",
-                          fmt::format("--scale: {} has no scale {}", table.name, name_of(scale)));
-      for (Cell& cell : cells_of(table, *has, arguments.seeds)) cells.push_back(std::move(cell));
-    }
+    for (const TableFile& table : tables)
+      for (Cell& cell : cells_of(table, *table.scale_for(scale), arguments.seeds))
+        cells.push_back(std::move(cell));
     if (arguments.commands) return print_commands(cells, out);
     RunnerOptions options;
     options.out = out;
@@ -218,12 +224,11 @@ void reproduce_command(const ReproduceArguments& arguments) {
   }
   if (!arguments.page.empty()) {
     std::vector<View> views;
-    for (const TableFile& table : read_tables(folder))
-      views.push_back(view_of(table, store, out, Scale::reduced));
+    for (const TableFile& table : all) views.push_back(view_of(table, store, out, Scale::reduced));
     write_file(arguments.page, results_page(views));
   }
   if (tables.empty() && arguments.page.empty()) {
-    list(read_tables(folder), store, arguments.json);
+    list(all, store, arguments.json);
     return;
   }
   if (!tables.empty()) print_results(tables, store, out, arguments.json);

@@ -1,0 +1,115 @@
+// Cells: which there are, what they set, and what their hashes tell apart.
+#include <doctest/doctest.h>
+
+#include "apps/reproduce/cells.h"
+#include "apps/reproduce/measures.h"
+#include "tests/apps/reproduce/tables.h"
+
+namespace frugal::apps {
+namespace {
+
+std::vector<std::string> titles(const std::vector<Cell>& cells) {
+  std::vector<std::string> all;
+  for (const Cell& cell : cells) all.push_back(cell.title());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("cells are rows by columns by ways, and a scale may leave some out") {
+  const TempFolder folder;
+  Json json = small_table();
+  CHECK(titles(cells_of(written(folder, json), Scale::full)) ==
+        std::vector<std::string>{"first, 4 bits, as published", "first, 4 bits, ours",
+                                 "first, 2 bits, as published", "second, 4 bits, as published",
+                                 "second, 4 bits, ours", "second, 2 bits, as published"});
+  CHECK(cells_of(written(folder, json), Scale::smoke).size() == 3);
+  json["scales"]["smoke"]["columns"] = {"2 bits"};
+  CHECK(titles(cells_of(written(folder, json), Scale::smoke)) ==
+        std::vector<std::string>{"first, 2 bits, as published"});
+  json["rows"][1]["columns"] = {"4 bits"};
+  json["rows"][0]["unavailable"] = "it is lost";
+  CHECK(titles(cells_of(written(folder, json), Scale::full)) ==
+        std::vector<std::string>{"second, 4 bits, as published", "second, 4 bits, ours"});
+}
+
+TEST_CASE("a cell's keys come from the table, the scale, the row, the column and the way") {
+  const TempFolder folder;
+  Json json = small_table();
+  const auto batches = [&] {
+    std::vector<int64_t> all;
+    for (const Cell& cell : cells_of(written(folder, json), Scale::full))
+      all.push_back(cell.config.data.batch_size);
+    return all;
+  };
+  CHECK(batches() == std::vector<int64_t>{512, 512, 512, 1024, 1024, 1024});
+  json["ours"] = {{"data.batch_size", 64}};
+  CHECK(batches() == std::vector<int64_t>{512, 64, 512, 1024, 64, 1024});
+  json["rows"][1]["sets"]["data.batch_size"] = nullptr;  // the scale's is taken away, too
+  json.erase("ours");
+  CHECK(batches() == std::vector<int64_t>{512, 512, 512, 256, 256, 256});
+  const Cell cell = cells_of(written(folder, json), Scale::full)[0];
+  CHECK_FALSE(cell.config.compression.recipes);
+  CHECK(cell.config.compression.width == 4);
+}
+
+TEST_CASE("a cell whose configuration is wrong is named") {
+  const TempFolder folder;
+  Json json = small_table();
+  json["columns"][0]["sets"]["compression.bit"] = 4;
+  CHECK_THROWS_WITH_AS(cells_of(written(folder, json), Scale::full),
+                       doctest::Contains("small.json: first, 4 bits, as published, scale full: "
+                                         "compression.bit: unknown key"),
+                       ConfigError);
+  json = small_table();
+  json["rows"][1]["sets"]["model.jump"] = "cat";  // nothing reads it
+  CHECK_THROWS_WITH_AS(cells_of(written(folder, json), Scale::full),
+                       doctest::Contains("second, 4 bits, as published, scale full: model.jump"),
+                       ConfigError);
+  json = small_table();
+  json["base"] = "none.json";
+  CHECK_THROWS_WITH_AS(cells_of(written(folder, json), Scale::full), doctest::Contains("none.json"),
+                       ConfigError);
+}
+
+TEST_CASE("a hash tells apart what changes results, and nothing else") {
+  const TempFolder folder;
+  Json json = training_table();
+  const auto hash = [&] { return cells_of(written(folder, json), Scale::smoke)[0].hash; };
+  const std::string before = hash();
+  json["sets"] = {{"threads", 2}, {"data.workers", 0}, {"seed", 7}};
+  json["title"] = "Another";
+  CHECK(hash() == before);
+  json["sets"]["optim.lr"] = 0.5;
+  CHECK(hash() != before);
+  json["sets"].erase("optim.lr");
+  json["kind"] = "variance";
+  json["show"] = {"variance"};
+  const std::string variance = hash();
+  CHECK(variance != before);
+  json["measure"] = {{"draws", 9}};
+  CHECK(hash() != variance);
+}
+
+TEST_CASE("commands are words of a shell, and name seeds where runs have them") {
+  CHECK(shell_line({"a", "b c", "it's", ""}) == "a 'b c' 'it'\\''s' ''");
+  const TempFolder folder;
+  const Cell memory = cells_of(written(folder, small_table()), Scale::smoke)[0];
+  const auto words = command_of(memory, "out", 0);
+  CHECK(words[0] == "bench");
+  CHECK(words[3] == "--variant");
+  CHECK(words[4] == "cell: compression.bits=4 compression.recipes=false");
+  CHECK(words.back() == "--json");
+  Json json = training_table();
+  const Cell training = cells_of(written(folder, json), Scale::smoke)[0];
+  CHECK(training.seeds == 2);
+  CHECK(cells_of(written(folder, json), Scale::smoke, 5)[0].seeds == 5);
+  const std::string line = shell_line(command_of(training, "out", 2));
+  CHECK(line.find("--set seed=2") != std::string::npos);
+  CHECK(line.find("--resume") != std::string::npos);
+  CHECK(line.find("--set threads=1") != std::string::npos);
+  json["rows"][0]["seeds"] = 3;
+  CHECK(cells_of(written(folder, json), Scale::smoke)[0].seeds == 3);
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,71 @@
+// The file of results.
+#include <doctest/doctest.h>
+
+#include "apps/reproduce/store.h"
+#include "core/error.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+StoredResult result_of(double value) {
+  StoredResult result;
+  result.values = {{"accuracy", value}};
+  result.version = "1.2.3";
+  result.machine = {{"processor", "an abacus"}};
+  result.date = "2026-11-23 10:00:00";
+  result.seconds = 2.5;
+  result.command = "frugal train 'a b'";
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("results last, by hash, kind, seed and scale" *
+          doctest::skip(!ResultStore::available())) {
+  const TempFolder folder;
+  const std::string path = folder / "new/results.sqlite";
+  {
+    ResultStore store(path);
+    store.put({"aa", "accuracy", 1, "full"}, result_of(80));
+    store.put({"aa", "accuracy", 2, "full"}, result_of(81));
+    store.put({"aa", "accuracy", 2, "full"}, result_of(82));  // replaces
+    store.put({"aa", "accuracy", 1, "smoke"}, result_of(10));
+  }
+  const ResultStore store(path);
+  const auto all = store.find({"aa", "accuracy", 0, "full"});
+  REQUIRE(all.size() == 2);
+  CHECK(all.at(1).values == Json{{"accuracy", 80}});
+  CHECK(all.at(2).values == Json{{"accuracy", 82}});
+  CHECK(all.at(1).version == "1.2.3");
+  CHECK(all.at(1).machine == Json{{"processor", "an abacus"}});
+  CHECK(all.at(1).date == "2026-11-23 10:00:00");
+  CHECK(all.at(1).seconds == 2.5);
+  CHECK(all.at(1).command == "frugal train 'a b'");
+  CHECK(store.has({"aa", "accuracy", 1, "smoke"}));
+  CHECK_FALSE(store.has({"aa", "accuracy", 2, "smoke"}));
+  CHECK_FALSE(store.has({"ab", "accuracy", 1, "full"}));
+  CHECK_FALSE(store.has({"aa", "variance", 1, "full"}));
+}
+
+TEST_CASE("a file that is no store of this version is an error" *
+          doctest::skip(!ResultStore::available())) {
+  const TempFolder folder;
+  write_file(folder / "text", "these are certainly no results of anything, but a text\n");
+  CHECK_THROWS_AS(ResultStore(folder / "text"), Error);
+  { const ResultStore store(folder / "newer"); }
+  std::fstream file(folder / "newer", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(63);  // the last byte of user_version in SQLite's header
+  file.put(9);
+  file.close();
+  CHECK_THROWS_WITH_AS(ResultStore(folder / "newer"), doctest::Contains("another version"), Error);
+}
+
+TEST_CASE("a machine's facts name it") {
+  const Json facts = machine_facts();
+  CHECK(facts.at("cores").get<int64_t>() > 0);
+  CHECK(facts.at("memory_bytes").get<int64_t>() > 0);
+  CHECK_FALSE(facts.at("processor").get<std::string>().empty());
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,102 @@
+// What the formats make of a small store.
+#include <doctest/doctest.h>
+
+#include "apps/reproduce/runner.h"
+#include "apps/reproduce/writers.h"
+#include "tests/apps/reproduce/tables.h"
+
+namespace frugal::apps {
+namespace {
+
+const auto skip = doctest::skip(!ResultStore::available());
+
+void put(ResultStore& store, const Cell& cell, int64_t seed, const Json& values) {
+  StoredResult result;
+  result.values = values;
+  result.version = "0.1.0";
+  result.machine = {{"processor", "an abacus"}};
+  result.date = "2026-11-23 10:00:00";
+  store.put(key_of(cell, seed), result);
+}
+
+bool has(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("writers show what was published, what was measured, and what was not run" * skip) {
+  const TempFolder folder;
+  Json json = small_table();
+  json["rows"][1]["name"] = "second & <last> 100%";
+  json["rows"].push_back(json["rows"][0]);
+  json["rows"][2]["name"] = "third";
+  json["rows"][2]["unavailable"] = "it is lost";
+  const TableFile table = written(folder, json);
+  ResultStore store(folder / "results.sqlite");
+  const std::vector<Cell> full = cells_of(table, Scale::full),
+                          smoke = cells_of(table, Scale::smoke);
+  put(store, full[0], 0, {{"activation", 2000000000}, {"peak", 3000000000}});
+  put(store, smoke[0], 0, {{"activation", 1}, {"peak", 1}});       // the full one counts
+  put(store, smoke[1], 0, {{"activation", 5000}, {"peak", 6e6}});  // 4 bits, ours
+  const View view = view_of(table, store, "out");
+
+  const std::string markdown = markdown_of(view);
+  CHECK(has(markdown, "# Small\n"));
+  CHECK(has(markdown,
+            "| first | 4 bits | 1.5 GB | 2.00 GB | 5.0 kB [smoke] |  | 3.00 GB | 6.0 MB "
+            "[smoke] |\n"));
+  CHECK(has(markdown, "|  | 2 bits |  | not run | - |  | not run | - |\n"));
+  CHECK(has(markdown, "| third | 4 bits | 1.5 GB | - | - |"));
+  CHECK(has(markdown, "- third: it is lost."));
+  CHECK(has(markdown, "- first: as it was said."));
+  CHECK(has(markdown, "Published activations: table 2."));
+  CHECK(has(markdown, "`frugal bench step out/bases/"));
+  CHECK(has(markdown, "an abacus"));
+
+  const std::string csv = csv_of(view);
+  CHECK(has(csv, "small,first,4 bits,activation,published,1.5,,GB,,full,table 2,\n"));
+  CHECK(has(csv, "small,first,4 bits,activation,as_published,2000000000,,B,1,full,,"));
+  CHECK(has(csv, "small,first,4 bits,activation,ours,5000,,B,1,smoke,,"));
+
+  const std::string latex = latex_of(view);
+  CHECK(has(latex, "\\toprule"));
+  CHECK(has(latex, "\\multicolumn{3}{c}{activations}"));
+  CHECK(has(latex, "second \\& <last> 100\\% & 4 bits"));
+  CHECK(has(latex, "first & 4 bits & 1.5 GB & 2.00 GB & 5.0 kB [smoke]"));
+
+  const std::string html = html_of(view);
+  CHECK(has(html, "second &amp; &lt;last&gt; 100%"));
+  CHECK(has(html, "prefers-color-scheme:dark"));
+  CHECK_FALSE(has(html, "<script"));
+  CHECK_FALSE(has(html, "src="));
+  CHECK(has(html_index({view}), "<a href=\"small.html\">Small</a>"));
+
+  // The page has no results of smoke.
+  const std::string page = results_page({view_of(table, store, "out", Scale::reduced)});
+  CHECK(has(page, "- [Small](#small)\n"));
+  CHECK(has(page, "\n## small\n"));
+  CHECK(has(page, "frugal reproduce small --scale full\n"));
+  CHECK(has(page, "| first | 4 bits | 1.5 GB | 2.00 GB | not run |"));
+}
+
+TEST_CASE("results over seeds have a mean and a spread, and a figure has points" * skip) {
+  const TempFolder folder;
+  Json json = training_table();
+  json["plot"] = {{"x", "activation"}, {"y", "accuracy"}};
+  const TableFile table = written(folder, json);
+  ResultStore store(folder / "results.sqlite");
+  const std::vector<Cell> cells = cells_of(table, Scale::smoke);
+  CHECK(svg_of(view_of(table, store, "out")).empty());
+  put(store, cells[0], 1, {{"accuracy", 80}, {"activation", 4e6}});
+  put(store, cells[0], 2, {{"accuracy", 84}, {"activation", 4e6}});
+  const View view = view_of(table, store, "out");
+  CHECK(has(markdown_of(view), "82.00 % ± 2.83 (2) [smoke]"));
+  CHECK(has(latex_of(view), "82.00 \\% $\\pm$ 2.83 (2)"));
+  CHECK(has(csv_of(view), ",82,2.82843,%,2,smoke,"));
+  const std::string svg = svg_of(view);
+  CHECK(has(svg, "<title>first, as published, 4 bits: 4.0 MB, 82.00 %</title>"));
+  CHECK(has(html_of(view), "<svg "));
+}
+
+}  // namespace frugal::apps
