@@ -131,12 +131,21 @@ void add_grad(CLI::App& app) {
 
 void add_plan(CLI::App& app) {
   static PlanArguments a;
-  CLI::App* sub = command(
-      app, "plan", "Which preset fits the memory, and the plan of compression.memory_budget");
+  CLI::App* sub =
+      command(app, "plan", "What a step takes with each way to keep activations, and what fits");
   sub->add_option("CONFIG", a.config, "Configuration, JSON")->required();
-  sub->add_option("--memory", a.memory,
-                  "What tensors may take, such as \"2 GiB\", instead of the free memory")
-      ->type_name("BYTES");
+  auto* memory =
+      sub->add_option("--memory", a.memory,
+                      "What tensors may take, such as \"2 GiB\", instead of the free memory")
+          ->type_name("BYTES");
+  auto* max = sub->add_option("--max", a.max,
+                              "The largest batch, layers, width or resolution that fits into "
+                              "--memory, with each way")
+                  ->type_name("WHAT")
+                  ->check(CLI::IsMember({"batch", "layers", "width", "resolution"}))
+                  ->needs(memory);
+  sub->add_flag("--explain", a.explain, "Which tensors take most, and what would lower that")
+      ->excludes(max);
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print the plan as JSON");
   sub->callback([] { plan_command(a); });

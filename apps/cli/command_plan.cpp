@@ -4,9 +4,12 @@
 #include <regex>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/plan_levels.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/recommend.h"
 #include "apps/cli/report.h"
+#include "apps/config/config_table.h"
+#include "apps/config/make_data.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
@@ -24,57 +27,25 @@ int64_t bytes_of_memory(const std::string& text) {
   return parse_bytes(text, "--memory");
 }
 
-}  // namespace
+double variance_of(const compress::AdaptivePolicy::Item& item) {
+  return item.sensitivity.value_or(0) * compress::AdaptivePolicy::variance(item, item.bits);
+}
 
-void plan_command(const PlanArguments& arguments) {
-  using compress::AdaptivePolicy;
-  Config config = load_config(arguments.config, arguments.sets);
-  std::optional<int64_t> memory;
-  if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);
-  const bool has_budget = !config.compression.memory_budget.empty();
-  std::optional<Recommendation> found;
-  // A plan for a GPU says enough where its memory is not given.
-  if (!has_budget || memory || config.run.device != "cuda" || config.run.memory_limit > 0)
-    found = recommend(config, memory);
-  resolve(config);
-  set_up_threads(config.run);
-  if (config.compression.policy != "budget") {
-    if (arguments.json)
-      std::printf("%s\n", Json({{"recommended", to_json(*found)}}).dump(2).c_str());
-    else
-      std::printf("%s", text_of(*found).c_str());
-    return;
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  const Planner planner(planner_options(config));
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+// How the plan of a memory budget keeps each tensor.
+void print_budget(const Config& config, const Planner& planner) {
   const Planned& planned = planner.planned();
-  Json tensors = Json::array();
   std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "kept in", "variance"}};
   for (const auto& item : planned.items) {
-    const double variance =
-        item.sensitivity.value_or(0) * AdaptivePolicy::variance(item, item.bits);
-    const bool raw = item.bits == AdaptivePolicy::kRaw, moved = item.seq < planned.plan.moved;
-    tensors.push_back({{"seq", item.seq},
-                       {"shape", std::vector<int64_t>(item.shape.begin(), item.shape.end())},
-                       {"bits", item.bits},
-                       {"moved", moved},
-                       {"predicted_variance", variance}});
+    const bool raw = item.bits == compress::AdaptivePolicy::kRaw;
     rows.push_back(
         {std::to_string(item.seq), item.shape.str(),
-         raw ? "raw" : fmt::format("{} bits{}", item.bits, moved ? ", file" : ""),
-         planned.variance > 0 ? fmt::format("{:.1f} %", 100 * variance / planned.variance) : "-"});
-  }
-  Json report = to_json(planner.report());
-  if (arguments.json) {
-    report["plan_seconds"] = took.count();
-    report["meta_steps"] = planner.meta_steps();
-    report["plan"] = tensors;
-    if (found) report["recommended"] = to_json(*found);
-    std::printf("%s\n", report.dump(2).c_str());
-    return;
+         raw ? "raw"
+             : fmt::format("{} bits{}", item.bits, item.seq < planned.plan.moved ? ", file" : ""),
+         planned.variance > 0 ? fmt::format("{:.1f} %", 100 * variance_of(item) / planned.variance)
+                              : "-"});
   }
   if (!planned.items.empty()) std::printf("%s", table(rows).c_str());
+  const Json report = to_json(planner.report());
   std::printf("%s, %s: peak %s and %s for kernels, activations %s, %.2f bits on average\n",
               config.model.name.c_str(), report["kind"].get<std::string>().c_str(),
               readable_bytes(planned.memory.peak).c_str(),
@@ -91,8 +62,85 @@ void plan_command(const PlanArguments& arguments) {
   if (planned.plan.moved > 0)
     std::printf("tensors before %llu go to the file\n",
                 static_cast<unsigned long long>(planned.plan.moved));
-  std::printf("%lld steps on meta, %.2f s\n", static_cast<long long>(planner.meta_steps()),
-              took.count());
+}
+
+Json tensors_json(const Planned& planned) {
+  Json tensors = Json::array();
+  for (const auto& item : planned.items)
+    tensors.push_back({{"seq", item.seq},
+                       {"shape", std::vector<int64_t>(item.shape.begin(), item.shape.end())},
+                       {"bits", item.bits},
+                       {"moved", item.seq < planned.plan.moved},
+                       {"predicted_variance", variance_of(item)}});
+  return tensors;
+}
+
+void print_largest(const Config& config, const PlanArguments& arguments, int64_t memory) {
+  const Growth growth = growth_named(arguments.max);
+  const std::vector<LargestOfLevel> levels = largest_of_levels(config, growth, memory);
+  if (arguments.json) {
+    std::printf("%s\n", Json({{"max", arguments.max},
+                              {"key", key_of(config, growth)},
+                              {"memory_bytes", memory},
+                              {"levels", to_json(levels)}})
+                            .dump(2)
+                            .c_str());
+    return;
+  }
+  std::printf("%s: the largest %s whose step fits into %s\n%s", config.model.name.c_str(),
+              key_of(config, growth).c_str(), readable_bytes(memory).c_str(),
+              text_of(levels, arguments.max).c_str());
+}
+
+// "resnet20, batch 128 of [32, 32, 3], cpu f32"; graphs have no batch.
+std::string title(const Config& config) {
+  const Shape sample = batch_spec(config).sample;
+  const std::string batch =
+      is_read(config, "data.batch_size") ? fmt::format("batch {} of ", config.data.batch_size) : "";
+  return fmt::format("{}, {}{}, {} {}", config.model.name, batch, sample.str(), config.run.device,
+                     config.run.precision);
+}
+
+}  // namespace
+
+void plan_command(const PlanArguments& arguments) {
+  Config config = load_config(arguments.config, arguments.sets);
+  set_up_threads(config.run);
+  std::optional<int64_t> memory;
+  if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);
+  if (!arguments.max.empty()) return print_largest(config, arguments, *memory);
+  PlanSteps steps(config);
+  const bool has_budget = !config.compression.memory_budget.empty();
+  std::optional<Recommendation> found;
+  // A table for a GPU says enough where its memory is not given.
+  if (memory || config.run.device != "cuda" || config.run.memory_limit > 0)
+    found = recommend(config, memory, steps);
+  const std::vector<LevelMemory> levels = memory_of_levels(config, steps);
+  Config resolved = config;
+  resolve(resolved);
+  Json report = Json::object();
+  if (has_budget) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Planner planner(planner_options(resolved));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (arguments.json) {
+      report = to_json(planner.report());
+      report["plan_seconds"] = took.count();
+      report["meta_steps"] = planner.meta_steps();
+      report["plan"] = tensors_json(planner.planned());
+    } else {
+      print_budget(resolved, planner);
+      std::printf("%lld steps on meta, %.2f s\n\n", static_cast<long long>(planner.meta_steps()),
+                  took.count());
+    }
+  }
+  if (arguments.json) {
+    report["levels"] = to_json(levels);
+    if (found) report["recommended"] = to_json(*found);
+    std::printf("%s\n", report.dump(2).c_str());
+    return;
+  }
+  std::printf("%s\n%s", title(resolved).c_str(), text_of(levels).c_str());
   if (found) std::printf("%s", text_of(*found).c_str());
 }
 

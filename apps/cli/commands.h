@@ -108,13 +108,16 @@ struct ExportArguments {
 };
 void export_command(const ExportArguments& arguments);
 
-// Which preset fits the memory at hand (`memory`, such as "2 GiB", or what the machine has free);
-// and with a memory_budget how each saved tensor would be kept within it, before anything is
-// measured.
+// What a step takes, before anything is trained: each way to keep activations side by side, and
+// which preset fits the memory at hand (`memory`, such as "2 GiB", or what the machine has free);
+// with a memory_budget also how each saved tensor would be kept within it.
+// max: instead, the largest value that fits into `memory` with each way. explain: instead, which
+// tensors take most.
 struct PlanArguments {
   std::string config, memory;
+  std::string max;  // batch, layers, width or resolution; empty: see above
   std::vector<std::string> sets;
-  bool json = false;
+  bool explain = false, json = false;
 };
 void plan_command(const PlanArguments& arguments);
 

@@ -31,11 +31,6 @@ int64_t most_of(const std::string& path) {
 
 bool reads_image_size(const Config& config) { return is_read(config, "data.image_size"); }
 
-std::string path_of(const Config& config, Growth growth) {
-  return growth == Growth::resolution && reads_image_size(config) ? "data.image_size"
-                                                                  : key_of(growth);
-}
-
 void set_value(Config& config, Growth growth, int64_t value) {
   switch (growth) {
     case Growth::batch:
@@ -85,13 +80,14 @@ Growth growth_named(const std::string& name) {
   return Growth::resolution;
 }
 
-const char* key_of(Growth growth) {
+std::string key_of(const Config& config, Growth growth) {
   constexpr const char* kKeys[] = {"data.batch_size", "model.layers", "model.width", "data.shape"};
+  if (growth == Growth::resolution && reads_image_size(config)) return "data.image_size";
   return kKeys[static_cast<size_t>(growth)];
 }
 
 LargestSearch::LargestSearch(const Config& config, Growth growth) : growth_(growth) {
-  const std::string path = path_of(config, growth);
+  const std::string path = key_of(config, growth);
   if (!is_read(config, path))
     throw ConfigError(path, fmt::format("expected a run that reads the key, which is to grow; "
                                         "{} with the data {} does not",
@@ -130,7 +126,7 @@ Largest LargestSearch::find(const Config& given, int64_t memory) {
   if (!config.compression.memory_budget.empty())
     throw ConfigError("compression.memory_budget",
                       fmt::format("expected none where the largest {} is asked for, got {}",
-                                  key_of(growth_), config.compression.memory_budget));
+                                  key_of(config, growth_), config.compression.memory_budget));
   config.compression.entropy = false;
   Largest found;
   const auto fits = [&](int64_t value) {

@@ -17,7 +17,8 @@ namespace frugal::apps {
 //               by 32, with ViT by the side of a patch
 enum class Growth : uint8_t { batch, layers, width, resolution };
 Growth growth_named(const std::string& name);  // REQUIRES: one of the four names
-const char* key_of(Growth growth);             // "data.batch_size"; of resolution: "data.shape"
+// "data.batch_size"; of resolution what the run reads: "data.image_size", or else "data.shape".
+std::string key_of(const Config& config, Growth growth);
 
 struct Largest {
   int64_t value = 0;     // 0: the smallest value does not fit

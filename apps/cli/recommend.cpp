@@ -4,13 +4,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/cli/report.h"
 #include "apps/config/level_keys.h"
-#include "apps/config/make_policy.h"
-#include "apps/config/resolve.h"
-#include "apps/config/train_options.h"
 #include "train/planning/bytes.h"
-#include "train/planning/meta_step.h"
 
 namespace frugal::apps {
 namespace {
@@ -74,7 +69,7 @@ int64_t free_memory() {
   return bytes;
 }
 
-Recommendation recommend(const Config& config, std::optional<int64_t> memory) {
+Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps) {
   Recommendation found;
   if (memory) {
     found.memory = *memory;
@@ -91,22 +86,15 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory) {
     found.memory = std::max<int64_t>(free - free / kShareOfProgram - kProgram, 0);
     found.from = "free memory";
   }
-  const Json document = to_json(config);
   for (const Preset& preset : presets()) {
-    Json own = document;
-    apply_sets(own, {fmt::format("compression.preset={}", preset.name)});
-    Config with = parse_config(own);
-    resolve(with);
-    with.compression.entropy = false;  // what it saves depends on values, and meta has none
-    MetaStep meta(meta_run(with), with.data.batch_size);
-    const auto policy = make_draft_policy(with.compression, static_cast<uint64_t>(with.run.seed));
-    const StepMemory step =
-        meta.step(policy.get(), with.data.batch_size, checkpointed_blocks(with.train));
+    const Config with =
+        with_level(config, {preset.name, {fmt::format("compression.preset={}", preset.name)}});
+    const StepMemory step = steps.step(with);
     found.rows.push_back({preset.name, preset.what, step.saved(), step.peak});
     // An evaluation packs nothing. It takes less with a smaller batch.
     int64_t test_batch = with.data.test_batch_size;
-    while (test_batch > 1 && meta.evaluation(test_batch) > found.memory) test_batch /= 2;
-    const bool fits = step.peak <= found.memory && meta.evaluation(test_batch) <= found.memory;
+    while (test_batch > 1 && steps.evaluation(test_batch) > found.memory) test_batch /= 2;
+    const bool fits = step.peak <= found.memory && steps.evaluation(test_batch) <= found.memory;
     if (!fits || found.fits) continue;
     found.fits = true;
     found.preset = preset.name;
@@ -121,11 +109,7 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory) {
 }
 
 std::string text_of(const Recommendation& found) {
-  std::vector<std::vector<std::string>> rows = {{"preset", "activations", "peak"}};
-  for (const Recommendation::Row& row : found.rows)
-    rows.push_back({row.preset, readable_bytes(row.activations), readable_bytes(row.peak)});
-  return table(rows) +
-         fmt::format("recommended: {}\n{}\n", set_text(found), wrapped(reason(found)));
+  return fmt::format("recommended: {}\n{}\n", set_text(found), wrapped(reason(found)));
 }
 
 Json to_json(const Recommendation& found) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/config.h"
+#include "apps/cli/plan_levels.h"
 
 namespace frugal::apps {
 
@@ -29,11 +29,11 @@ int64_t free_memory();
 // Counts a step and an evaluation of each preset on the device meta. `memory`: bytes; else
 // memory_limit of the configuration if there is one; else what this machine has free, less a
 // sixteenth and 64 MiB for the program beside the tensors.
-// REQUIRES: `config` as load_config() gives it, not resolved. Errors (ConfigError): no memory is
-// given for a device that is not this machine's.
-Recommendation recommend(const Config& config, std::optional<int64_t> memory);
+// REQUIRES: `config` as load_config() gives it, not resolved; `steps` of it. Errors (ConfigError):
+// no memory is given for a device that is not this machine's.
+Recommendation recommend(const Config& config, std::optional<int64_t> memory, PlanSteps& steps);
 
-std::string text_of(const Recommendation& found);  // a table and a line, for people
+std::string text_of(const Recommendation& found);  // what to set and why, for people
 Json to_json(const Recommendation& found);
 
 }  // namespace frugal::apps

@@ -59,8 +59,8 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
   // count as read, and may leave the window again. Pinned tensors stay, and do not count against
   // the window.
   if (payload.device() == kMeta && !fits(bytes)) {
-    for (auto& [id, item] : items_)
-      if (item.device == kMeta) item.transfer = Transfer::none;
+    for (const Id id : here_)
+      if (Item& item = items_.at(id); item.device == kMeta) item.transfer = Transfer::none;
     make_room(bytes, 0);
   } else if (!make_room(bytes, 0)) {
     const Stopwatch watch(stats_.pack_seconds);
@@ -71,7 +71,9 @@ PayloadStore::Id PayloadStore::put(Tensor payload) {
     FRUGAL_CHECK(fits(bytes), "{}; and the {} bytes in memory are full", failure_, options_.window);
   }
   const Id id = next_++;
+  here_.insert(id);
   Item& item = items_[id];
+  item.id = id;
   item.shape = payload.shape();
   item.dtype = payload.dtype();
   item.device = payload.device();
@@ -172,6 +174,7 @@ void PayloadStore::drop(Id id) noexcept {
     if (!item.in_file) dirty_ -= item.bytes;
   }
   file_.release(item.region);
+  here_.erase(id);
   items_.erase(found);
   grant_wishes();
   lock.unlock();
@@ -189,7 +192,8 @@ std::map<PayloadStore::Id, PayloadStore::Item>::iterator PayloadStore::first_to_
   using Rank = std::tuple<int, uint64_t>;
   auto best = items_.end();
   Rank lowest{};
-  for (auto it = items_.begin(); it != items_.end(); ++it) {
+  for (const Id id : here_) {
+    const auto it = items_.find(id);
     const Item& item = it->second;
     if (!may_go(item)) continue;
     if (prefetched != 0 &&
@@ -225,6 +229,7 @@ bool PayloadStore::was_changed(const Item& item) {
 void PayloadStore::let_go(Item& item) {
   item.changed = was_changed(item);
   item.payload = {};
+  here_.erase(item.id);
   item.ahead = false;
   resident_ -= item.bytes;
 }
@@ -233,6 +238,7 @@ void PayloadStore::let_go(Item& item) {
 void PayloadStore::load(Id id, Item& item, bool at_once) {
   CategoryScope scope(Category::packed);
   Tensor payload = Tensor::empty(item.shape, item.dtype, item.device);
+  here_.insert(id);
   if (item.device != kMeta) {
     at_once ? reads_.push_front(id) : reads_.push_back(id);
     item.transfer = Transfer::queued;
@@ -264,9 +270,9 @@ void PayloadStore::grant_wishes() noexcept {
 
 PayloadStore::Item* PayloadStore::to_write() {
   if (full_ || dirty_ == 0 || (waiting_ == 0 && dirty_ <= options_.window / 2)) return nullptr;
-  for (auto& [id, item] : items_)
-    if (item.payload.defined() && !item.in_file && item.transfer == Transfer::none &&
-        !item.cancel.load(std::memory_order_relaxed))
+  for (const Id id : here_)
+    if (Item& item = items_.at(id); !item.in_file && item.transfer == Transfer::none &&
+                                    !item.cancel.load(std::memory_order_relaxed))
       return &item;
   return nullptr;
 }

@@ -26,6 +26,7 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "compress/offload/file_store.h"
@@ -78,6 +79,7 @@ class PayloadStore {
   static constexpr Id kOnHost = Id{1} << 63;  // set in the ids of the host store's payloads
   enum class Transfer : uint8_t { none, queued, reading, writing };
   struct Item {
+    Id id = 0;
     Tensor payload;  // undefined if it is not in memory
     Shape shape;
     DType dtype{};
@@ -117,6 +119,7 @@ class PayloadStore {
   mutable std::mutex mutex_;
   std::condition_variable work_, done_;
   std::map<Id, Item> items_;
+  std::set<Id> here_;  // those with a payload in memory: few of many
   std::deque<Id> reads_, wishes_;
   Id next_ = 1;
   uint64_t clock_ = 0, walk_ = 0;

@@ -89,7 +89,10 @@ TEST_CASE("--set with a preset replaces what the file says, and other --set stay
 TEST_CASE("the first preset that fits is recommended, and evaluations are made to fit") {
   Config small = parse_config(
       Json::parse(R"({"data": {"name": "random", "batch_size": 32, "test_batch_size": 256}})"));
-  const auto of = [&](int64_t memory) { return recommend(small, memory); };
+  const auto of = [&](std::optional<int64_t> memory) {
+    PlanSteps steps(small);
+    return recommend(small, memory, steps);
+  };
   const Recommendation all = of(int64_t{1} << 40);
   REQUIRE(all.rows.size() == 4);
   CHECK(all.preset == "lossless");
@@ -111,13 +114,12 @@ TEST_CASE("the first preset that fits is recommended, and evaluations are made t
   CHECK_FALSE(none.fits);
   CHECK(text_of(none).find("no preset fits into 1.0 MiB (--memory)") != std::string::npos);
   small.run.memory_limit = int64_t{1} << 40;
-  CHECK(recommend(small, std::nullopt).from == "memory_limit");
+  CHECK(of(std::nullopt).from == "memory_limit");
   small.run.memory_limit = 0;
   CHECK(free_memory() > 0);
-  CHECK(recommend(small, std::nullopt).from == "free memory");
+  CHECK(of(std::nullopt).from == "free memory");
   small.run.device = "cuda";
-  CHECK_THROWS_WITH_AS(recommend(small, std::nullopt), doctest::Contains("--memory: expected"),
-                       ConfigError);
+  CHECK_THROWS_WITH_AS(of(std::nullopt), doctest::Contains("--memory: expected"), ConfigError);
 }
 
 TEST_CASE("frugal plan says which preset to set, within 80 columns and as JSON") {

@@ -1,0 +1,232 @@
+#include "apps/cli/plan_levels.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "apps/cli/report.h"
+#include "apps/config/config_readers.h"
+#include "apps/config/level_keys.h"
+#include "apps/config/make_policy.h"
+#include "apps/config/resolve.h"
+#include "apps/config/train_options.h"
+#include "compress/policies/levels.h"
+#include "train/planning/bytes.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kThisConfig = "this config";
+
+std::vector<std::string> bits_sets(int bits) {
+  if (bits == 0) return {"compression.preset=lossless", "compression.recipes=false"};
+  return {"compression.preset=safe", fmt::format("compression.bits={}", bits),
+          "compression.gact.adaptive=false", "compression.entropy=false"};
+}
+
+std::string bits_name(int bits) { return bits == 0 ? "whole" : fmt::format("{} bits", bits); }
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::string& set) {
+  sets.push_back(set);
+  return sets;
+}
+
+std::string set_text(const std::vector<std::string>& sets) {
+  std::string text;
+  for (const std::string& set : sets) text += (text.empty() ? "--set " : " --set ") + set;
+  return text;
+}
+
+int64_t bytes_of(const StepMemory& memory, Category category) {
+  return memory.at_peak[static_cast<size_t>(category)];
+}
+
+// Calls `work` with the name, the keys and the configuration of each row. What it returns says why
+// the run cannot have the level.
+void for_each_level(const Config& config,
+                    const std::function<void(const std::string& name, const std::string& set,
+                                             const std::function<Config()>& level)>& work) {
+  if (config.compression.memory_budget.empty()) work(kThisConfig, "", [&] { return config; });
+  for (const PlanLevel& level : plan_levels(config))
+    work(level.name, set_text(level.sets), [&] { return with_level(config, level); });
+}
+
+}  // namespace
+
+std::vector<PlanLevel> plan_levels(const Config& config) {
+  std::vector<PlanLevel> levels = {{bits_name(0), bits_sets(0)}};
+  const auto add_preset = [&](const Preset& preset) {
+    levels.push_back({preset.name, {fmt::format("compression.preset={}", preset.name)}});
+  };
+  add_preset(presets().front());  // lossless
+  for (const int bits : {8, 4, 3, 2}) levels.push_back({bits_name(bits), bits_sets(bits)});
+  for (size_t i = 1; i < presets().size(); ++i) add_preset(presets()[i]);
+  if (policy_of(config) == "actnn") {
+    for (const compress::Level& level : compress::levels(compress::LevelsOf::actnn))
+      if (level.bits > 0 && !level.offload)
+        levels.push_back(
+            {fmt::format("actnn {}", level.name),
+             {"compression.policy=actnn", fmt::format("compression.level={}", level.name)}});
+  }
+  if (policy_of(config) == "acgc")
+    for (const double growth : {0.25, 1.0, 4.0})
+      levels.push_back(
+          {fmt::format("acgc, e = {}", growth),
+           {"compression.policy=acgc", fmt::format("compression.acgc.growth={}", growth)}});
+  if (is_read(config, "train.checkpointing"))
+    for (const int bits : {0, 4, 2})
+      levels.push_back(
+          {bits_name(bits) + ", recomputed",
+           with(with(bits_sets(bits), "train.checkpointing=true"), "train.checkpointed_blocks=0")});
+  const std::string folder = config.compression.offload.empty()
+                                 ? std::filesystem::temp_directory_path().string()
+                                 : config.compression.offload;
+  for (const int bits : {0, 4, 2})
+    levels.push_back({bits_name(bits) + ", offload",
+                      with(bits_sets(bits), "compression.offload=" + Json(folder).dump())});
+  return levels;
+}
+
+Config with_level(const Config& config, const PlanLevel& level) {
+  Config plain = config;
+  plain.compression.offload.clear();
+  plain.train.checkpointing = false;
+  Json document = to_json(plain);
+  remove_keys_of_presets(document);
+  apply_sets(document, level.sets);
+  return parse_config(document);
+}
+
+PlanSteps::PlanSteps(const Config& config) {
+  Config resolved = config;
+  resolve(resolved);
+  meta_ = std::make_unique<MetaStep>(meta_run(resolved), resolved.data.batch_size);
+}
+
+StepMemory PlanSteps::step(Config level) {
+  resolve(level);
+  level.compression.entropy = false;
+  const auto policy = make_draft_policy(level.compression, static_cast<uint64_t>(level.run.seed));
+  return meta_->step(policy.get(), level.data.batch_size, checkpointed_blocks(level.train));
+}
+
+std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps) {
+  std::vector<LevelMemory> levels;
+  for_each_level(config, [&](const std::string& name, const std::string& set,
+                             const std::function<Config()>& level) {
+    LevelMemory& row = levels.emplace_back(name, set);
+    try {
+      row.memory = steps.step(level());
+    } catch (const Error& e) {
+      row.why = e.what();
+    }
+  });
+  return levels;
+}
+
+std::string text_of(const std::vector<LevelMemory>& levels) {
+  std::vector<std::vector<std::string>> rows = {
+      {"", "saved", "packed", "peak", "params", "grads", "optim", "acts", "other"}};
+  std::string reasons;
+  for (const LevelMemory& level : levels) {
+    if (!level.why.empty()) {
+      reasons += fmt::format("{}: {}\n", level.name, level.why);
+      continue;
+    }
+    std::vector<std::string>& row = rows.emplace_back();
+    const StepMemory& m = level.memory;
+    row = {level.name};
+    for (const int64_t bytes : {m.saved(), m.packed, m.peak, bytes_of(m, Category::parameter),
+                                bytes_of(m, Category::gradient), bytes_of(m, Category::optimizer),
+                                bytes_of(m, Category::activation) + bytes_of(m, Category::packed),
+                                bytes_of(m, Category::workspace) + bytes_of(m, Category::input)})
+      row.push_back(short_bytes(bytes));
+  }
+  return table(rows) +
+         "saved: activations when backward begins; packed: those of them in codes\n"
+         "peak: the highest total of a step; of it parameters, gradients, state of the\n"
+         "optimizer, activations, and other: workspace and batches. K, M, G: 2^10, ...\n" +
+         reasons;
+}
+
+Json to_json(const std::vector<LevelMemory>& levels) {
+  Json list = Json::array();
+  for (const LevelMemory& level : levels) {
+    Json row = {{"name", level.name}, {"set", level.set}, {"memory", nullptr}};
+    if (level.why.empty()) {
+      row["memory"] = memory_json(level.memory);
+      row["memory"].erase("host_peak_rss");
+    } else {
+      row["why"] = level.why;
+    }
+    list.push_back(row);
+  }
+  return list;
+}
+
+std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory) {
+  LargestSearch search(config, growth);
+  std::vector<LargestOfLevel> levels;
+  for_each_level(config, [&](const std::string& name, const std::string& set,
+                             const std::function<Config()>& level) {
+    LargestOfLevel& row = levels.emplace_back(name, set);
+    try {
+      row.largest = search.find(level(), memory);
+    } catch (const Error& e) {
+      row.why = e.what();
+    }
+  });
+  return levels;
+}
+
+std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string& what) {
+  std::vector<std::vector<std::string>> rows = {{"", what, "peak", "times whole"}};
+  std::string reasons;
+  int64_t whole = 0;
+  for (const LargestOfLevel& level : levels)
+    if (level.name == bits_name(0)) whole = level.largest.value;
+  for (const LargestOfLevel& level : levels) {
+    if (!level.why.empty()) {
+      reasons += fmt::format("{}: {}\n", level.name, level.why);
+      continue;
+    }
+    const int64_t value = level.largest.value;
+    rows.push_back(
+        {level.name, value > 0 ? std::to_string(value) : "none", readable_bytes(level.largest.peak),
+         value > 0 && whole > 0
+             ? fmt::format("{:.2f}", static_cast<double>(value) / static_cast<double>(whole))
+             : "-"});
+  }
+  return table(rows) + reasons;
+}
+
+Json to_json(const std::vector<LargestOfLevel>& levels) {
+  Json list = Json::array();
+  for (const LargestOfLevel& level : levels) {
+    Json row = {{"name", level.name}, {"set", level.set}};
+    if (level.why.empty()) {
+      row["largest"] = level.largest.value > 0 ? Json(level.largest.value) : Json(nullptr);
+      row["peak_bytes"] = level.largest.peak;
+      row["limited"] = level.largest.limited;
+    } else {
+      row["why"] = level.why;
+    }
+    list.push_back(row);
+  }
+  return list;
+}
+
+std::string short_bytes(int64_t bytes) {
+  constexpr double kRounded = 999.5;  // becomes 1000
+  auto value = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"K", "M", "G", "T", "P"}) {
+    if (value < kRounded) break;
+    value /= 1024;
+    unit = next;
+  }
+  const int digits = *unit == '\0' || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", value, digits, unit);
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,68 @@
+// Ways to keep activations, side by side: what a step of a run takes with each, on `meta`.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/cli/largest.h"
+#include "apps/config/config.h"
+#include "train/planning/meta_step.h"
+
+namespace frugal::apps {
+
+// A row of `frugal plan`: a name, and the keys that make the run keep activations so.
+struct PlanLevel {
+  std::string name;
+  std::vector<std::string> sets;  // "PATH=VALUE", for apply_sets()
+};
+
+// In the order of the table:
+//   whole; lossless (recipes); 8, 4, 3 and 2 bits; the presets that pack
+//   with policy actnn its levels that stay in memory; with policy acgc growths of 1/4, 1 and 4
+//   whole, 4 and 2 bits with every block recomputed, where the network has blocks
+//   whole, 4 and 2 bits with offload, to the folder of the configuration or to the system's folder
+//   for files of short life
+std::vector<PlanLevel> plan_levels(const Config& config);
+
+// `config`, not resolved, with the keys of the level. Errors (ConfigError): the level contradicts
+// another key, such as recomputed blocks optim.in_backward.
+Config with_level(const Config& config, const PlanLevel& level);
+
+// Steps of one run on `meta`, of which levels share the network, the optimizer and the batches.
+class PlanSteps {
+ public:
+  explicit PlanSteps(const Config& config);  // not resolved; Errors: as resolve()
+  // Of a step as `level` keeps activations, without what entropy coding would save, which depends
+  // on values. REQUIRES: `level`, not resolved, differs from the constructor's configuration at
+  // most in compression and in what train.checkpointing says.
+  StepMemory step(Config level);
+  int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }  // its peak
+
+ private:
+  std::unique_ptr<MetaStep> meta_;
+};
+
+struct LevelMemory {
+  std::string name, set;  // set: "--set PATH=VALUE ..."
+  StepMemory memory;
+  std::string why;  // this run cannot have the level; empty: it can
+};
+// Of the configuration itself ("this config"; without a memory budget) and of all levels.
+std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps);
+std::string text_of(const std::vector<LevelMemory>& levels);  // a table of 80 columns
+Json to_json(const std::vector<LevelMemory>& levels);
+
+struct LargestOfLevel {
+  std::string name, set;
+  Largest largest;
+  std::string why;  // as above
+};
+// The same rows. Errors: those of LargestSearch's constructor.
+std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory);
+std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string& what);
+Json to_json(const std::vector<LargestOfLevel>& levels);
+
+// Three digits and a unit: "5.95G", "512M", "64"; K, M, G and T are powers of 1024.
+std::string short_bytes(int64_t bytes);
+
+}  // namespace frugal::apps
