@@ -153,7 +153,8 @@ TEST_CASE("what a run starts from is said within 80 columns, by the option, too"
   CHECK(has(right.err, "the last layer starts anew, with 3 classes instead of 10"));
   CHECK(has(right.err, "linear.weight"));
   std::istringstream lines(right.err);
-  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("epoch ")) CHECK(line.size() <= 80);
   // A run's folder stands for its best checkpoint.
   const Ran next = shell(train + "--init-from right --out next");
   CHECK(next.status == 0);

@@ -134,14 +134,15 @@ TEST_CASE("what a killed process left of a file is removed, what others put ther
   TrainingRun(config, options).run();
   const std::string random = ".0123456789abcdef.tmp";
   for (const char* name : {"/checkpoint/state.safetensors", "/checkpoint/best.safetensors",
-                           "/summary.json", "/config.json", "/input.json"})
+                           "/summary.json", "/config.json", "/input.json", "/metrics.csv"})
     write_file(options.out + name + random, "half of a file");
   write_file(folder / "secret", "mine");
   fs::create_symlink(folder / "secret", options.out + "/checkpoint/state.safetensors.tmp");
   write_file(options.out + "/checkpoint/notes.tmp", "mine");
   TrainingRun(config, options).run();
   CHECK(names_in(options.out) == std::set<std::string>{"checkpoint", "config.json", "input.json",
-                                                       "metrics.jsonl", "summary.json"});
+                                                       "metrics.csv", "metrics.jsonl",
+                                                       "summary.json"});
   CHECK(names_in(options.out + "/checkpoint") ==
         std::set<std::string>{"best.safetensors", "last.safetensors", "notes.tmp",
                               "state.safetensors"});
