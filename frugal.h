@@ -83,6 +83,7 @@
 #include "models/zoo/resnet_cifar.h"
 #include "models/zoo/sage.h"
 #include "models/zoo/swin.h"
+#include "models/zoo/unet.h"
 #include "models/zoo/vgg.h"
 #include "models/zoo/vit.h"
 #include "ops/dense/bitmask.h"

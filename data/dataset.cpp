@@ -12,7 +12,7 @@ Sample Dataset::get(int64_t index, RngKey key) const {
   return sample;
 }
 
-void Dataset::get_into(int64_t, RngKey, float*, int64_t*) const {
+void Dataset::get_pixels_into(int64_t, RngKey, float*, int64_t*) const {
   FRUGAL_ASSERT(false);  // a dataset with a target_shape() writes targets
 }
 

@@ -62,7 +62,7 @@ class Dataset {
   virtual int64_t get_into(int64_t index, RngKey key, float* out) const = 0;
   // The same, and writes the classes of the pixels, or kIgnored, to `target`:
   // target_shape().numel() of them. REQUIRES: a target_shape() that is not {}.
-  virtual void get_into(int64_t index, RngKey key, float* out, int64_t* target) const;
+  virtual void get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const;
 
   // Sample `index` as a tensor in category `input`. Errors: index outside [0, size()).
   Sample get(int64_t index, RngKey key = {}) const;

@@ -119,7 +119,8 @@ struct Loader::Impl {
       const int64_t index = order[static_cast<size_t>(begin + i)];
       const RngKey key{word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
       if (has_pixels)
-        dataset->get_into(index, key, input + i * floats, out.target.mut<int64_t>() + i * pixels);
+        dataset->get_pixels_into(index, key, input + i * floats,
+                                 out.target.mut<int64_t>() + i * pixels);
       else
         labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
     }

@@ -24,8 +24,8 @@ class Subset : public Dataset {
     return inner_->get_into(begin_ + index, key, out);
   }
   Shape target_shape() const override { return inner_->target_shape(); }
-  void get_into(int64_t index, RngKey key, float* out, int64_t* target) const override {
-    inner_->get_into(begin_ + index, key, out, target);
+  void get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const override {
+    inner_->get_pixels_into(begin_ + index, key, out, target);
   }
 
  private:

@@ -195,12 +195,11 @@ void interpolate(Lowering& l, const Op& op) {
     l.set(op.output(), y, channels_first(4));
     return;
   }
-  // Readers round in * scale down.
+  // Readers round in * scale down, so a scale is not below the quotient.
   const auto times = [](int64_t out, int64_t in) {
-    const float scale = static_cast<float>(out) / static_cast<float>(in);
-    return scale * static_cast<float>(in) < static_cast<float>(out)
-               ? std::nextafter(scale, 2 * scale)
-               : scale;
+    const auto scale = static_cast<float>(static_cast<double>(out) / static_cast<double>(in));
+    const double product = static_cast<double>(scale) * static_cast<double>(in);
+    return product < static_cast<double>(out) ? std::nextafter(scale, 2 * scale) : scale;
   };
   const Tensor scales =
       Tensor::from(std::vector<float>{1, 1, times(out_h, h), times(out_w, w)}, {4});

@@ -53,6 +53,8 @@ struct DataConfig {
   std::optional<int64_t> resize;
   double crop_area = 0.08;
   std::string auto_augment = "none";
+  std::optional<std::vector<double>> scale;
+  std::optional<std::vector<int64_t>> mask_values;
   std::vector<double> color_jitter;
   double grayscale = 0, blur = 0, erasing = 0;
   double mixup = 0, cutmix = 0;

@@ -97,15 +97,26 @@ Reader loaded() {
             return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
           }};
 }
-// Images whose targets stay as they are when the image changes.
+Reader samples_of_files() {
+  return {"image_folder, image_list and image_masks", {"data.name"}, [](const Config& c) {
+            return traits(c).of_picture_files || c.data.name == kImageMasks;
+          }};
+}
+// Images whose targets stay as they are when values change.
 Reader changed_images() {
-  return {"images with labels", {"data.name"}, [](const Config& c) {
+  return {"images but random_masks", {"data.name"}, [](const Config& c) {
             return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks;
+          }};
+}
+// Images whose targets stay as they are when pixels move.
+Reader labelled_images() {
+  return {"images with labels", {"data.name"}, [](const Config& c) {
+            return changed_images().reads(c) && c.data.name != kImageMasks;
           }};
 }
 Reader one_class_images() {
   return {"images of one class each", {"data.name", "data.several_labels"}, [](const Config& c) {
-            return changed_images().reads(c) && !c.data.several_labels;
+            return labelled_images().reads(c) && !c.data.several_labels;
           }};
 }
 
@@ -143,7 +154,8 @@ Section model() {
        field(s, "num_classes", &C::num_classes, or_null(integer(1, 1 << 20)),
              "Outputs; null: as many as the data has classes.", every_run()),
        field(s, "in_channels", &C::in_channels, or_null(integer(1, 4096)),
-             "Input channels; null: as many as the images have.", changed_images()),
+             "Input channels; null: as many as the images have.",
+             with_data(BatchSpec::Kind::images)),
        std::move(modules),
        field(s, "shortcut", &C::shortcut, choice({"A", "B"}),
              "CIFAR ResNets: A pads with zero channels, B projects.",
@@ -180,7 +192,7 @@ Section model() {
              "torchvision's width_per_group, which ActNN and GACT widen. Blocks of resnet50 and "
              "larger give as many channels as ever, those of the others as many as they have "
              "inside.",
-             networks("width", "ResNets, BERT, GPT-2, ViT, VGG and graph networks")),
+             networks("width", "ResNets, BERT, GPT-2, ViT, VGG, unet and graph networks")),
        field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads.",
              networks("heads", "BERT, GPT-2, ViT and gat")),
        field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
@@ -246,11 +258,11 @@ Section data() {
               [](const Config& c) { return traits(c).kind != BatchSpec::Kind::graph; }}),
        field(s, "crop_padding", &C::crop_padding, integer(0, 1024),
              "Augmentation: random crop of the image padded by so many pixels; 0: off.",
-             changed_images()),
+             labelled_images()),
        field(s, "flip", &C::flip, boolean(), "Augmentation: mirror half of the images.",
              changed_images()),
        field(s, "cutout", &C::cutout, integer(0, 4096),
-             "Augmentation: blank a square of this side; 0: off.", changed_images()),
+             "Augmentation: blank a square of this side; 0: off.", labelled_images()),
        field(s, "normalize", &C::normalize,
              choice({"auto", "none", "imagenet", "cifar10", "cifar100", "mnist", "fashion_mnist",
                      "half"}),
@@ -266,9 +278,9 @@ Section data() {
        field(s, "std", &C::std, or_null(list(positive(1e6), 1, 4096)),
              "Images: then divide the channels by these.", changed_images()),
        field(s, "image_size", &C::image_size, integer(1, 1 << 14),
-             "Picture files: height and width of a sample.", picture_files()),
+             "Picture files: height and width of a sample.", samples_of_files()),
        field(s, "channels", &C::channels, integer(1, 3),
-             "Picture files: 3 for colours, 1 for grey.", picture_files()),
+             "Picture files: 3 for colours, 1 for grey.", samples_of_files()),
        field(s, "resize", &C::resize, or_null(integer(1, 1 << 15)),
              "Picture files: for evaluation the shorter side becomes so long, then the centre is "
              "cut out; null: image_size * 256 / 224.",
@@ -277,10 +289,20 @@ Section data() {
              "Picture files: for training a random part of at least this share of the area is "
              "resized to the sample; 0: the centre, as for evaluation.",
              picture_files()),
+       field(
+           s, "scale", &C::scale, or_null(list(positive(1e3), 2, 2)),
+           "image_masks: for training, pictures and masks are enlarged by a random factor between "
+           "these two before a part is cut out; null: [1, 1].",
+           data_named({kImageMasks})),
+       field(s, "mask_values", &C::mask_values, or_null(list(integer(0, 255), 1, 256)),
+             "image_masks: the value of each class in the masks, in order; other values do not "
+             "count. null: values are classes and 255 does not count, but masks of 0 and 255 alone "
+             "have two classes.",
+             data_named({kImageMasks})),
        field(s, "auto_augment", &C::auto_augment, choice({"none", "rand", "trivial"}),
              "Augmentation: two random operations (RandAugment, magnitude 9 of 30), or one of any "
              "strength (TrivialAugment).",
-             changed_images()),
+             labelled_images()),
        field(s, "color_jitter", &C::color_jitter, list(number(0, 16), 0, 4),
              "Augmentation: strengths of random brightness, contrast, saturation and hue, such as "
              "[0.4, 0.4, 0.4, 0.1]; []: off.",
@@ -290,7 +312,7 @@ Section data() {
        field(s, "blur", &C::blur, number(0, 1),
              "Augmentation: probability of a Gaussian blur of 0.1 to 2 pixels.", changed_images()),
        field(s, "erasing", &C::erasing, number(0, 1),
-             "Augmentation: probability that a random rectangle is blanked.", changed_images()),
+             "Augmentation: probability that a random rectangle is blanked.", labelled_images()),
        field(s, "mixup", &C::mixup, number(0, 1e3),
              "Augmentation: each batch is faded into itself, shifted by one sample, with a share "
              "from Beta(mixup, mixup); 0: off. With cutmix too, each batch draws one of the two.",
@@ -364,12 +386,12 @@ Section data() {
              data_named({"random", kRandomMasks})),
        field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
              "random, random_masks, random_tokens, random_graph: number of classes; null: 10, 19, "
-             "2, 40.",
-             {"random, random_masks, random_graph and random_tokens of encoders",
+             "2, 40. image_masks: null counts them in the masks.",
+             {"image_masks, random, random_masks, random_graph and random_tokens of encoders",
               {"data.name", "model.name"},
               [](const Config& c) {
                 return c.data.name == "random" || c.data.name == kRandomMasks ||
-                       c.data.name == "random_graph" ||
+                       c.data.name == kImageMasks || c.data.name == "random_graph" ||
                        (c.data.name == "random_tokens" && !makes_windows(c));
               }}),
        without_effect(field(s, "vocabulary", &C::vocabulary, or_null(text()),

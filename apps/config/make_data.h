@@ -16,7 +16,8 @@ namespace frugal::apps {
 std::vector<std::string> dataset_names();
 
 // What is known of a data set before its files are read: which keys it reads follows from that.
-constexpr const char* kRandomMasks = "random_masks";  // images with a class for each pixel
+// Images with a class for each pixel.
+constexpr const char *kRandomMasks = "random_masks", *kImageMasks = "image_masks";
 
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;

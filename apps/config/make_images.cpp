@@ -4,6 +4,7 @@
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
+#include "apps/config/mask_data.h"
 #include "apps/config/random_dataset.h"
 #include "apps/config/tensor_data.h"
 #include "core/memo.h"
@@ -45,9 +46,11 @@ struct DataRow {
   // nullptr: made in memory, or files of pictures
   DatasetPtr (*open)(const std::string& folder, bool train);
   // picture: files whose sizes and classes the configuration decides; arrays: of data.name tensors
-  enum class Files : uint8_t { own, pictures, arrays } files = Files::own;
+  // masks: those of data.name image_masks
+  enum class Files : uint8_t { own, pictures, arrays, masks } files = Files::own;
   bool of_files() const { return files == Files::pictures; }
   bool of_arrays() const { return files == Files::arrays; }
+  bool of_masks() const { return files == Files::masks; }
 };
 
 const std::vector<DataRow>& data_rows() {
@@ -86,6 +89,7 @@ const std::vector<DataRow>& data_rows() {
        }},
       {"random", {{32, 32, 3}, 10}, {}, nullptr, nullptr},
       {kRandomMasks, {{64, 64, 3}, 19}, {}, nullptr, nullptr},
+      {kImageMasks, {}, {}, "imagenet", nullptr, DataRow::Files::masks},
       {"image_folder", {}, {}, "imagenet", nullptr, DataRow::Files::pictures},
       {"image_list", {}, {}, "imagenet", nullptr, DataRow::Files::pictures},
       {"tensors", {}, {}, "", nullptr, DataRow::Files::arrays},
@@ -302,6 +306,12 @@ BatchSpec image_spec(const Config& config) {
     spec.classes = parts.train_targets.classes;
     spec.metric = metric_of(parts.train_targets);
   }
+  if (row.of_masks()) {
+    spec.sample = {config.data.image_size, config.data.image_size, config.data.channels};
+    spec.classes = mask_parts(config).values.classes;
+    spec.target_of_each_pixel = true;
+    spec.metric = "miou";
+  }
   spec.mixes = config.data.mixup > 0 || config.data.cutmix > 0;
   return spec;
 }
@@ -371,6 +381,9 @@ DatasetPtr open_images(const Config& config, Split split) {
   if (row.of_files()) {
     dataset = open_picture_files(config, split);
     if (dataset == nullptr) return nullptr;
+  } else if (row.of_masks()) {
+    dataset = open_masks(config, split);
+    if (dataset == nullptr) return nullptr;
   } else if (row.of_arrays()) {
     dataset = open_tensors(config, split);
     if (dataset == nullptr) return nullptr;
@@ -426,7 +439,8 @@ void check_images(const Config& config) {
   if (!c.color_jitter.empty() && c.color_jitter[3] > 0.5)
     throw ConfigError("data.color_jitter",
                       fmt::format("expected a hue of at most 0.5, got {}", c.color_jitter[3]));
-  const int64_t channels = of_files ? c.channels : image_spec(config).sample.back();
+  const bool of_masks = data_row(c.name).of_masks();
+  const int64_t channels = of_files || of_masks ? c.channels : image_spec(config).sample.back();
   const bool colours = !c.color_jitter.empty() && (c.color_jitter[2] > 0 || c.color_jitter[3] > 0);
   if (channels != 3 && (colours || c.grayscale > 0))
     throw ConfigError(colours ? "data.color_jitter" : "data.grayscale",
@@ -443,7 +457,10 @@ void check_images(const Config& config) {
                                   c.name));
   if (mixes && c.batch_size == 1)
     throw ConfigError("data.batch_size", "expected at least 2 to mix the samples of a batch");
-  if (!of_files) return;
+  if (c.scale && (*c.scale)[0] > (*c.scale)[1])
+    throw ConfigError("data.scale", fmt::format("expected the smaller factor first, got {} and {}",
+                                                (*c.scale)[0], (*c.scale)[1]));
+  if (!of_files && !of_masks) return;
   if (c.channels != 1 && c.channels != 3)
     throw ConfigError("data.channels", fmt::format("expected 1 or 3, got {}", c.channels));
   if (c.resize && *c.resize < c.image_size)
@@ -538,22 +555,23 @@ data::PictureList labelled_pictures(const Config& config, Split split) {
 }
 
 const DataKind& image_data() {
-  static const DataKind kind = {image_names,
-                                [](const Config& config) {
-                                  const DataRow& row = data_row(config.data.name);
-                                  DataTraits traits;
-                                  traits.reads_files = row.open != nullptr || row.of_files();
-                                  traits.normalizes = row.convention != nullptr;
-                                  traits.of_picture_files = row.of_files();
-                                  traits.splits = row.of_files() || row.of_arrays();
-                                  return traits;
-                                },
-                                check_images,
-                                [](const std::string& name) { return data_row(name).marks; },
-                                image_spec,
-                                open_image_batches,
-                                images_ahead,
-                                image_classes};
+  static const DataKind kind = {
+      image_names,
+      [](const Config& config) {
+        const DataRow& row = data_row(config.data.name);
+        DataTraits traits;
+        traits.reads_files = row.open != nullptr || row.of_files() || row.of_masks();
+        traits.normalizes = row.convention != nullptr;
+        traits.of_picture_files = row.of_files();
+        traits.splits = row.files != DataRow::Files::own;
+        return traits;
+      },
+      check_images,
+      [](const std::string& name) { return data_row(name).marks; },
+      image_spec,
+      open_image_batches,
+      images_ahead,
+      image_classes};
   return kind;
 }
 

@@ -17,6 +17,7 @@
 #include "models/zoo/resnet_cifar.h"
 #include "models/zoo/sage.h"
 #include "models/zoo/swin.h"
+#include "models/zoo/unet.h"
 #include "models/zoo/vgg.h"
 #include "models/zoo/vit.h"
 
@@ -129,6 +130,19 @@ ModelPtr make_hrnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::HrNet>(init, options);
+}
+
+ModelPtr make_unet(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  constexpr int64_t kLeast = 16;  // four times halved
+  if (spec.sample[0] < kLeast || spec.sample[1] < kLeast)
+    throw ConfigError("model.name", fmt::format("expected samples of at least {} x {} for unet, "
+                                                "got {}",
+                                                kLeast, kLeast, spec.sample));
+  models::UnetOptions options;
+  take(options.width, config.width);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Unet>(init, options);
 }
 
 // ---- sequences
@@ -251,6 +265,7 @@ constexpr ModelRow kModels[] = {
     {"hrnet_w18", Family::segmentation, make_hrnet},
     {"hrnet_w32", Family::segmentation, make_hrnet},
     {"hrnet_w48", Family::segmentation, make_hrnet},
+    {"unet", Family::segmentation, make_unet},
     {"mlp", Family::images, make_mlp},
     {"bert_tiny", Family::encoder, make_bert},
     {"bert_mini", Family::encoder, make_bert},
@@ -315,7 +330,7 @@ const std::vector<KeyRow>& key_rows() {
       {"attention_dropout", with({make_swin, make_gat}, transformers)},
       {"stochastic_depth", {make_vit, make_swin}},
       {"layers", with(resnets, with(transformers, graphs))},
-      {"width", with({make_vgg}, with(resnets, with(transformers, graphs)))},
+      {"width", with({make_vgg, make_unet}, with(resnets, with(transformers, graphs)))},
       {"heads", with({make_gat}, transformers)},
       {"feed_forward", transformers},
       {"max_positions", sequences},

@@ -41,7 +41,7 @@ class RandomMasks : public RandomDataset {
  public:
   using RandomDataset::RandomDataset;
   Shape target_shape() const override { return {shape_[0], shape_[1]}; }
-  void get_into(int64_t index, RngKey, float* out, int64_t* target) const override {
+  void get_pixels_into(int64_t index, RngKey, float* out, int64_t* target) const override {
     constexpr int64_t kSide = 8;  // of a square
     const RngKey noise = stream_.key(seed_, static_cast<uint64_t>(index));
     const int64_t columns = (shape_[1] + kSide - 1) / kSide, channels = shape_[2];
@@ -58,7 +58,6 @@ class RandomMasks : public RandomDataset {
         }
       }
   }
-  using RandomDataset::get_into;
 };
 
 }  // namespace frugal::apps

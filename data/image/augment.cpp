@@ -279,7 +279,7 @@ constexpr int64_t kLevels = 30;  // of strength, beside none
 }  // namespace
 
 ColorJitter::ColorJitter(DatasetPtr inner, const ColorJitterOptions& options)
-    : Transform(std::move(inner)), options_(options) {
+    : ValueTransform(std::move(inner)), options_(options) {
   check_probability("color_jitter", options.p);
   FRUGAL_CHECK(options.brightness >= 0 && options.contrast >= 0 && options.saturation >= 0 &&
                    options.hue >= 0 && options.hue <= 0.5,
@@ -290,9 +290,8 @@ ColorJitter::ColorJitter(DatasetPtr inner, const ColorJitterOptions& options)
                "[color_jitter] expected 3 channels to change saturation or hue, got {}", shape_[2]);
 }
 
-int64_t ColorJitter::get_into(int64_t index, RngKey key, float* out) const {
-  const int64_t label = inner_->get_into(index, inner_key(key), out);
-  if (uniform(key, 0) >= options_.p) return label;
+void ColorJitter::change(RngKey key, float* out) const {
+  if (uniform(key, 0) >= options_.p) return;
   const Pixels p = pixels_of(shape_, out);
   const auto factor = [&](uint64_t counter, double x) {
     return draw_between(key, counter, std::max(0.0, 1 - x), 1 + x);
@@ -307,31 +306,27 @@ int64_t ColorJitter::get_into(int64_t index, RngKey key, float* out) const {
     if (what == 3 && options_.hue > 0)
       turn_hue(p, draw_between(key, 8, -options_.hue, options_.hue));
   }
-  return label;
 }
 
-RandomGrayscale::RandomGrayscale(DatasetPtr inner, double p) : Transform(std::move(inner)), p_(p) {
+RandomGrayscale::RandomGrayscale(DatasetPtr inner, double p)
+    : ValueTransform(std::move(inner)), p_(p) {
   check_probability("grayscale", p);
   FRUGAL_CHECK(shape_[2] == 3, "[grayscale] expected 3 channels, got {}", shape_[2]);
 }
 
-int64_t RandomGrayscale::get_into(int64_t index, RngKey key, float* out) const {
-  const int64_t label = inner_->get_into(index, inner_key(key), out);
+void RandomGrayscale::change(RngKey key, float* out) const {
   if (uniform(key, 0) < p_) saturate(pixels_of(shape_, out), 0);
-  return label;
 }
 
 GaussianBlur::GaussianBlur(DatasetPtr inner, double p, double least, double most)
-    : Transform(std::move(inner)), p_(p), least_(least), most_(most) {
+    : ValueTransform(std::move(inner)), p_(p), least_(least), most_(most) {
   check_probability("gaussian_blur", p);
   FRUGAL_CHECK(least > 0 && most >= least && most <= 1e3,
                "[gaussian_blur] expected deviations above 0 in order, got {} and {}", least, most);
 }
 
-int64_t GaussianBlur::get_into(int64_t index, RngKey key, float* out) const {
-  const int64_t label = inner_->get_into(index, inner_key(key), out);
+void GaussianBlur::change(RngKey key, float* out) const {
   if (uniform(key, 0) < p_) blur(pixels_of(shape_, out), draw_between(key, 1, least_, most_));
-  return label;
 }
 
 RandAugment::RandAugment(DatasetPtr inner, int64_t count, int64_t magnitude)

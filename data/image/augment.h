@@ -13,33 +13,36 @@ struct ColorJitterOptions {
   double brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.1;
   double p = 1;  // of changing a sample at all
 };
-class ColorJitter : public Transform {
+class ColorJitter : public ValueTransform {
  public:
   ColorJitter(DatasetPtr inner, const ColorJitterOptions& options);
-  int64_t get_into(int64_t index, RngKey key, float* out) const override;
 
  private:
+  void change(RngKey key, float* out) const override;
+
   ColorJitterOptions options_;
 };
 
 // Three equal channels of luminance, with probability p. Errors: p outside [0, 1], not 3 channels.
-class RandomGrayscale : public Transform {
+class RandomGrayscale : public ValueTransform {
  public:
   RandomGrayscale(DatasetPtr inner, double p);
-  int64_t get_into(int64_t index, RngKey key, float* out) const override;
 
  private:
+  void change(RngKey key, float* out) const override;
+
   double p_;
 };
 
 // A Gaussian blur whose deviation is uniform in [least, most] pixels, with probability p; edges are
 // mirrored. Errors: p outside [0, 1], not 0 < least <= most.
-class GaussianBlur : public Transform {
+class GaussianBlur : public ValueTransform {
  public:
   GaussianBlur(DatasetPtr inner, double p, double least = 0.1, double most = 2.0);
-  int64_t get_into(int64_t index, RngKey key, float* out) const override;
 
  private:
+  void change(RngKey key, float* out) const override;
+
   double p_, least_, most_;
 };
 

@@ -123,6 +123,9 @@ PictureReader::PictureReader(std::span<const uint8_t>, const std::string& name) 
 PictureReader::~PictureReader() = default;
 PictureInfo PictureReader::info() const { return {}; }
 Picture PictureReader::decode(int64_t, int64_t, int64_t) { return {}; }
+Picture decode_mask(std::span<const uint8_t> bytes, const std::string& name) {
+  return PictureReader(bytes, name).decode(1);
+}
 
 #else
 
@@ -309,13 +312,18 @@ bool open_png(PngReader& reader, Bytes bytes) {
   return true;
 }
 
-// Reads the rows as 8-bit RGB into rows that are there already.
-bool read_png_rows(PngReader& reader, png_bytepp rows, size_t row_bytes) {
+// Reads the rows into rows that are there already: as 8-bit RGB, or (mask) the values of one
+// channel as they are, a byte each.
+bool read_png_rows(PngReader& reader, png_bytepp rows, size_t row_bytes, bool mask) {
   if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
-  png_set_expand(reader.png);    // palettes, few bits of grey, transparent colours
-  png_set_scale_16(reader.png);  // 16 bits to 8
-  png_set_gray_to_rgb(reader.png);
-  png_set_strip_alpha(reader.png);
+  if (mask) {
+    png_set_packing(reader.png);
+  } else {
+    png_set_expand(reader.png);    // palettes, few bits of grey, transparent colours
+    png_set_scale_16(reader.png);  // 16 bits to 8
+    png_set_gray_to_rgb(reader.png);
+    png_set_strip_alpha(reader.png);
+  }
   png_set_interlace_handling(reader.png);
   png_read_update_info(reader.png, reader.info);
   if (png_get_rowbytes(reader.png, reader.info) != row_bytes) return false;
@@ -333,16 +341,36 @@ PictureInfo png_size(PngReader& reader, Bytes bytes, const std::string& name) {
 }
 
 // `reader` is open, and `info` is its picture's size.
-Picture decode_png(PngReader& reader, const PictureInfo& info, const std::string& name) {
-  Picture picture{info.height, info.width, 3, {}};
-  const auto row_bytes = static_cast<size_t>(3 * info.width);
+Picture decode_png(PngReader& reader, const PictureInfo& info, const std::string& name,
+                   bool mask = false) {
+  Picture picture{info.height, info.width, mask ? 1 : 3, {}};
+  const auto row_bytes = static_cast<size_t>(picture.channels * info.width);
   picture.pixels.resize(static_cast<size_t>(info.height) * row_bytes);
   std::vector<png_bytep> rows;
   for (int64_t y = 0; y < info.height; ++y)
     rows.push_back(picture.pixels.data() + static_cast<size_t>(y) * row_bytes);
-  if (!read_png_rows(reader, rows.data(), row_bytes)) damaged(name, "PNG", reader.message);
+  if (!read_png_rows(reader, rows.data(), row_bytes, mask)) damaged(name, "PNG", reader.message);
   return picture;
 }
+
+}  // namespace
+
+Picture decode_mask(std::span<const uint8_t> bytes, const std::string& name) {
+  FRUGAL_CHECK(bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0,
+               "[mask] {}: expected a PNG, got another format", in_quotes(name));
+  PngReader reader;
+  const PictureInfo info = png_size(reader, bytes, name);
+  const int kind = png_get_color_type(reader.png, reader.info);
+  FRUGAL_CHECK(
+      (kind == PNG_COLOR_TYPE_GRAY || kind == PNG_COLOR_TYPE_PALETTE) &&
+          png_get_bit_depth(reader.png, reader.info) <= 8,
+      "[mask] {}: expected a PNG with a palette, or grey of at most 8 bits, whose values are "
+      "classes; got another kind",
+      in_quotes(name));
+  return decode_png(reader, info, name, true);
+}
+
+namespace {
 
 PictureInfo webp_size(Bytes bytes, const std::string& name) {
   WebPBitstreamFeatures features;

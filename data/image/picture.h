@@ -38,6 +38,11 @@ PictureInfo picture_info(std::span<const uint8_t> bytes, const std::string& name
 Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name,
                        int64_t channels = 3, int64_t least_height = 0, int64_t least_width = 0);
 
+// The values of a PNG of one channel as they are: indices of its palette, or levels of grey.
+// [height, width, 1]. Errors: as above; another format; colours or transparency without a palette;
+// more than 8 bits.
+Picture decode_mask(std::span<const uint8_t> bytes, const std::string& name);
+
 // The same of one file, whose header is read once. REQUIRES: bytes and name outlive the reader.
 class PictureReader {
  public:

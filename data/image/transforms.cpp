@@ -7,9 +7,22 @@
 
 namespace frugal::data {
 
+RngKey ValueTransform::key_within(RngKey key) const { return inner_key(key); }
+
+int64_t ValueTransform::get_into(int64_t index, RngKey key, float* out) const {
+  const int64_t label = inner_->get_into(index, key_within(key), out);
+  change(key, out);
+  return label;
+}
+
+void ValueTransform::get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const {
+  inner_->get_pixels_into(index, key_within(key), out, target);
+  change(key, out);
+}
+
 Normalize::Normalize(DatasetPtr inner, const std::vector<double>& mean,
                      const std::vector<double>& std)
-    : Transform(std::move(inner)) {
+    : ValueTransform(std::move(inner)) {
   const auto channels = static_cast<size_t>(shape_.back());
   FRUGAL_CHECK(mean.size() == channels && std.size() == channels,
                "[normalize] expected a mean and a std for each of {} channels, got {} and {}",
@@ -25,13 +38,11 @@ Normalize::Normalize(DatasetPtr inner, const std::vector<double>& mean,
     }
 }
 
-int64_t Normalize::get_into(int64_t index, RngKey key, float* out) const {
-  const int64_t label = inner_->get_into(index, key, out);
+void Normalize::change(RngKey, float* out) const {
   const float *mean = mean_.data(), *scale = scale_.data();
   const size_t row = mean_.size();
   for (int64_t h = 0; h < shape_[0]; ++h, out += row)
     for (size_t i = 0; i < row; ++i) out[i] = (out[i] - mean[i]) * scale[i];
-  return label;
 }
 
 PadCrop::PadCrop(DatasetPtr inner, int64_t padding, float value)
@@ -54,21 +65,36 @@ int64_t PadCrop::get_into(int64_t index, RngKey key, float* out) const {
   return label;
 }
 
+namespace {
+
+// Left and right of values [height, width, channels].
+template <class T>
+void mirror_rows(T* values, int64_t height, int64_t width, int64_t channels) {
+  for (int64_t h = 0; h < height; ++h) {
+    T* row = values + h * width * channels;
+    for (int64_t w = 0; w < width / 2; ++w)
+      std::swap_ranges(row + w * channels, row + (w + 1) * channels,
+                       row + (width - 1 - w) * channels);
+  }
+}
+
+}  // namespace
+
 HorizontalFlip::HorizontalFlip(DatasetPtr inner, double p) : Transform(std::move(inner)), p_(p) {
   FRUGAL_CHECK(p >= 0 && p <= 1, "[flip] expected a probability in [0, 1], got {}", p);
 }
 
 int64_t HorizontalFlip::get_into(int64_t index, RngKey key, float* out) const {
   const int64_t label = inner_->get_into(index, inner_key(key), out);
-  if (uniform(key, 0) >= p_) return label;
-  const int64_t width = shape_[1], channels = shape_[2];
-  for (int64_t h = 0; h < shape_[0]; ++h) {
-    float* row = out + h * width * channels;
-    for (int64_t w = 0; w < width / 2; ++w)
-      std::swap_ranges(row + w * channels, row + (w + 1) * channels,
-                       row + (width - 1 - w) * channels);
-  }
+  if (uniform(key, 0) < p_) mirror_rows(out, shape_[0], shape_[1], shape_[2]);
   return label;
+}
+
+void HorizontalFlip::get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const {
+  inner_->get_pixels_into(index, inner_key(key), out, target);
+  if (uniform(key, 0) >= p_) return;
+  mirror_rows(out, shape_[0], shape_[1], shape_[2]);
+  mirror_rows(target, shape_[0], shape_[1], 1);
 }
 
 Cutout::Cutout(DatasetPtr inner, int64_t side, float value)

@@ -22,14 +22,30 @@ class Transform : public Dataset {
   Shape shape_;  // [H, W, C]
 };
 
-// (x - mean[c]) / std[c]. Errors: a number of means or stds that differs from the channels'; a mean
-// that is not finite; a std that is not positive and finite.
-class Normalize : public Transform {
+// The base of those that change values and move no pixels. So classes of pixels stay as they are.
+class ValueTransform : public Transform {
  public:
-  Normalize(DatasetPtr inner, const std::vector<double>& mean, const std::vector<double>& std);
+  using Transform::Transform;
+  Shape target_shape() const override { return inner_->target_shape(); }
   int64_t get_into(int64_t index, RngKey key, float* out) const override;
+  void get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const override;
 
  private:
+  // Changes one sample, and the key of the inner dataset.
+  virtual void change(RngKey key, float* out) const = 0;
+  virtual RngKey key_within(RngKey key) const;
+};
+
+// (x - mean[c]) / std[c]. Errors: a number of means or stds that differs from the channels'; a mean
+// that is not finite; a std that is not positive and finite.
+class Normalize : public ValueTransform {
+ public:
+  Normalize(DatasetPtr inner, const std::vector<double>& mean, const std::vector<double>& std);
+
+ private:
+  void change(RngKey key, float* out) const override;
+  RngKey key_within(RngKey key) const override { return key; }
+
   std::vector<float> mean_, scale_;  // [W * C]: one row, so that the loop has no inner channel loop
 };
 
@@ -45,11 +61,13 @@ class PadCrop : public Transform {
   float value_;
 };
 
-// Mirrors left and right with probability p. Errors: p outside [0, 1].
+// Mirrors left and right with probability p, classes of pixels too. Errors: p outside [0, 1].
 class HorizontalFlip : public Transform {
  public:
   explicit HorizontalFlip(DatasetPtr inner, double p = 0.5);
+  Shape target_shape() const override { return inner_->target_shape(); }
   int64_t get_into(int64_t index, RngKey key, float* out) const override;
+  void get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const override;
 
  private:
   double p_;

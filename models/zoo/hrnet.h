@@ -2,6 +2,7 @@
 // names are those of the authors' public program for semantic segmentation.
 // Ref: Wang et al. 2020, "Deep High-Resolution Representation Learning for Visual Recognition".
 #pragma once
+#include <string>
 #include <vector>
 
 #include "models/layers.h"
@@ -24,6 +25,7 @@ class HrNet : public Module {
  public:
   HrNet(Init& init, const HrNetOptions& options);
   Variable forward(Variable x, Context& context) override;
+  std::string head_prefix() override { return "last_layer.3."; }
 
  private:
   // The modules of one stage, and what makes the input of its last branch.

@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
-#include "ops/image/interpolate_taps.h"
+#include "ops/image/interpolate_windows.h"
 
 namespace frugal::ops {
 namespace {

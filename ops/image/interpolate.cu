@@ -1,6 +1,6 @@
 #include "core/cuda/cuda_kernel.h"
 #include "ops/image/interpolate.h"
-#include "ops/image/interpolate_taps.h"
+#include "ops/image/interpolate_windows.h"
 
 namespace frugal::ops {
 namespace {

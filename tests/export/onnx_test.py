@@ -54,6 +54,8 @@ def networks(whole):
     if whole:
         all_['vit_h_14'] = ({'name': 'vit_h_14'} | SMALL, {'name': 'random', 'shape': [56, 56, 3]}, False)
         all_['vit_b_16_whole'] = ({'name': 'vit_b_16'}, {'name': 'random', 'shape': [224, 224, 3]}, False)
+    for n in 'hrnet_w18 hrnet_w32 hrnet_w48'.split() if whole else []:
+        all_[n] = ({'name': n}, {'name': 'random_masks', 'shape': [40, 64, 3]}, False)
     for n in 'swin_t swin_s swin_b'.split() if whole else []:
         all_[n] = ({'name': n}, PICTURES, False)
     for n in ['bert_tiny', 'encoder'] + ('bert_mini bert_small bert_medium bert_base bert_large'.split() if whole else []):

@@ -1,0 +1,80 @@
+#include "apps/config/mask_data.h"
+
+#include "apps/config/data_parts.h"
+#include "core/memo.h"
+#include "core/quoted.h"
+
+namespace frugal::apps {
+namespace {
+
+MaskParts read_parts(const Config& config) {
+  const DataConfig& c = config.data;
+  const std::string& folder = *c.dir;
+  MaskParts parts;
+  parts.train = data::list_masks(folder, data::MaskPart::train);
+  if (!parts.train.empty()) {
+    parts.validation = data::list_masks(folder, data::MaskPart::validation);
+    parts.test = data::list_masks(folder, data::MaskPart::test);
+    if (parts.test.empty()) std::swap(parts.test, parts.validation);
+  } else {
+    const std::vector<data::MaskFile> all = data::list_masks(folder);
+    const data::SplitIndices split = split_by(config, std::vector<int64_t>(all.size()));
+    const auto take = [&](Split part) {
+      std::vector<data::MaskFile> own;
+      for (const int64_t index : part_of(split, part))
+        own.push_back(all[static_cast<size_t>(index)]);
+      return own;
+    };
+    parts.train = take(Split::train);
+    parts.validation = take(Split::validation);
+    parts.test = take(Split::test);
+  }
+  FRUGAL_CHECK(!parts.train.empty() && !parts.test.empty(),
+               "[masks] {}: expected pictures to train and to test on, got {} and {}",
+               in_quotes(folder), parts.train.size(), parts.test.size());
+  if (c.mask_values) {
+    parts.values = {*c.mask_values, static_cast<int64_t>(c.mask_values->size())};
+    if (c.classes && *c.classes != parts.values.classes)
+      throw ConfigError("data.classes",
+                        fmt::format("expected {}, as many as data.mask_values, or null; got {}",
+                                    parts.values.classes, *c.classes));
+  } else if (c.classes) {
+    parts.values.classes = *c.classes;
+  } else {
+    parts.values = data::find_mask_values(parts.train);
+  }
+  return parts;
+}
+
+}  // namespace
+
+const MaskParts& mask_parts(const Config& config) {
+  // Static: resolve(), the planner and each split ask, and share no object that could own it.
+  static Memo<std::string, MaskParts> kept(2);
+  const std::string key = fmt::format("{}\n{}\n{}", to_json(config).at("data").dump(),
+                                      config.run.seed, stamp_of(*config.data.dir));
+  return kept.find_or_make(key, [&] { return read_parts(config); });
+}
+
+DatasetPtr open_masks(const Config& config, Split split) {
+  const DataConfig& c = config.data;
+  const MaskParts& parts = mask_parts(config);
+  std::vector<data::MaskFile> files = split == Split::train        ? parts.train
+                                      : split == Split::validation ? parts.validation
+                                                                   : parts.test;
+  if (files.empty()) return nullptr;
+  const int64_t limit = split == Split::train ? c.train_samples : c.test_samples;
+  if (limit > 0 && limit < static_cast<int64_t>(files.size()))
+    files.resize(static_cast<size_t>(limit));
+  data::MaskOptions options;
+  options.height = options.width = c.image_size;
+  options.channels = c.channels;
+  options.random = split == Split::train;
+  if (c.scale) {
+    options.least_scale = (*c.scale)[0];
+    options.most_scale = (*c.scale)[1];
+  }
+  return std::make_shared<data::MaskFiles>(std::move(files), parts.values, options);
+}
+
+}  // namespace frugal::apps

@@ -1,0 +1,20 @@
+// data.name image_masks: pictures with a class for each pixel.
+#pragma once
+#include "apps/config/make_data.h"
+#include "data/image/mask_files.h"
+
+namespace frugal::apps {
+
+struct MaskParts {
+  std::vector<data::MaskFile> train, validation, test;
+  data::MaskValues values;
+};
+// Of data.dir. Masks are read once, and only if neither data.mask_values nor data.classes says
+// which classes there are. Errors: those of list_masks() and find_mask_values(); no pictures to
+// train on.
+const MaskParts& mask_parts(const Config& config);
+
+// Null: there is no such split.
+DatasetPtr open_masks(const Config& config, Split split);
+
+}  // namespace frugal::apps

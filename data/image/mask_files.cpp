@@ -1,0 +1,297 @@
+#include "data/image/mask_files.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+#include "data/image/draws.h"
+#include "data/image/picture.h"
+
+namespace frugal::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kValues = 256, kNoLabel = 255;
+constexpr const char* kPictures = "_leftImg8bit";
+constexpr const char* kTrainIds = "_gtFine_labelTrainIds";
+
+struct Folders {
+  fs::path pictures, masks;
+};
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::optional<Folders> folders_in(const fs::path& root) {
+  static constexpr std::array<std::pair<const char*, const char*>, 8> kKnown = {
+      {{"images", "masks"},
+       {"image", "mask"},
+       {"image", "label"},
+       {"images", "labels"},
+       {"imgs", "labels"},
+       {"images", "annotations"},
+       {"JPEGImages", "SegmentationClass"},
+       {"leftImg8bit", "gtFine"}}};
+  for (const auto& [pictures, masks] : kKnown)
+    if (is_folder(root / pictures) && is_folder(root / masks))
+      return Folders{root / pictures, root / masks};
+  return std::nullopt;
+}
+
+Folders found_in(const fs::path& root) {
+  const auto found = folders_in(root);
+  FRUGAL_CHECK(found.has_value(),
+               "[masks] expected folders of pictures and masks in {}, such as images and masks, or "
+               "image and label, got none",
+               in_quotes(root.string()));
+  return *found;
+}
+
+std::vector<std::string> names_of(MaskPart part) {
+  switch (part) {
+    case MaskPart::train:
+      return {"train", "training"};
+    case MaskPart::validation:
+      return {"val", "valid", "validation"};
+    case MaskPart::test:
+      break;
+  }
+  return {"test", "testing"};
+}
+
+// The name that a picture shares with its mask: the path below `folder` without ending and suffix.
+std::string stem_of(const fs::path& file, const fs::path& folder, const std::string& suffix) {
+  std::string stem = file.lexically_relative(folder).replace_extension().generic_string();
+  if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
+  return stem;
+}
+
+std::map<std::string, std::string> files_by_stem(const fs::path& folder, const std::string& suffix,
+                                                 bool only_with_suffix) {
+  std::map<std::string, std::string> all;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; entry != end && !error;
+       entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (!has_picture_name(path.string())) continue;
+    if (only_with_suffix && !path.stem().string().ends_with(suffix)) continue;
+    all.emplace(stem_of(path, folder, suffix), path.string());
+  }
+  FRUGAL_CHECK(!error, "[masks] cannot read {}: {}", in_quotes(folder.string()), error.message());
+  return all;
+}
+
+std::vector<MaskFile> pairs(const Folders& folders) {
+  const std::string pictures_suffix = kPictures, masks_suffix = kTrainIds;
+  const auto pictures = files_by_stem(folders.pictures, pictures_suffix, false);
+  // Cityscapes has several masks of a picture.
+  const bool cityscapes = std::any_of(pictures.begin(), pictures.end(), [&](const auto& each) {
+    return fs::path(each.second).stem().string().ends_with(pictures_suffix);
+  });
+  const auto masks = files_by_stem(folders.masks, masks_suffix, cityscapes);
+  std::vector<MaskFile> found;
+  for (const auto& [stem, picture] : pictures) {
+    const auto mask = masks.find(stem);
+    FRUGAL_CHECK(mask != masks.end(), "[masks] expected a mask of {} in {}, got none",
+                 in_quotes(picture), in_quotes(folders.masks.string()));
+    found.push_back({picture, mask->second});
+  }
+  return found;
+}
+
+// VOC: the names in a list.
+std::vector<MaskFile> listed(const Folders& folders, const fs::path& list) {
+  std::map<std::string, MaskFile> known;
+  for (const auto& [stem, picture] : files_by_stem(folders.pictures, "", false))
+    known[stem].picture = picture;
+  for (const auto& [stem, mask] : files_by_stem(folders.masks, "", false)) known[stem].mask = mask;
+  const std::vector<uint8_t> bytes = read_file("masks", list.string());
+  std::vector<MaskFile> found;
+  std::string name;
+  int64_t line = 1;
+  const auto end_line = [&] {
+    while (!name.empty() && (name.back() == '\r' || name.back() == ' ')) name.pop_back();
+    if (!name.empty()) {
+      const auto file = known.find(name);
+      FRUGAL_CHECK(
+          file != known.end() && !file->second.picture.empty() && !file->second.mask.empty(),
+          "[masks] {}, line {}: expected a picture and a mask of {}, got none",
+          in_quotes(list.string()), line, in_quotes(name));
+      found.push_back(file->second);
+    }
+    name.clear();
+    ++line;
+  };
+  for (const uint8_t byte : bytes) {
+    if (byte == '\n')
+      end_line();
+    else
+      name += static_cast<char>(byte);
+  }
+  end_line();
+  return found;
+}
+
+Picture read_mask(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file("masks", path);
+  return decode_mask(bytes, path);
+}
+
+PictureInfo size_of_picture(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file("masks", path);
+  return picture_info(bytes, path);
+}
+
+// Where windows of `side` begin that cover `extent`; the last one ends with it.
+std::vector<int64_t> starts(int64_t extent, int64_t side) {
+  std::vector<int64_t> all;
+  for (int64_t at = 0; at == 0 || at < extent; at += side)
+    all.push_back(std::max<int64_t>(0, std::min(at, extent - side)));
+  return all;
+}
+
+// A part of a picture and the part of the sample that shows it.
+struct Cut {
+  PictureBox box;
+  int64_t height = 0, width = 0;
+};
+
+}  // namespace
+
+std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part) {
+  const fs::path root(folder);
+  for (const std::string& name : names_of(part)) {
+    if (const auto own = folders_in(root / name)) return pairs(*own);
+    const auto folders = folders_in(root);
+    if (!folders) continue;
+    if (is_folder(folders->pictures / name))
+      return pairs({folders->pictures / name, folders->masks / name});
+    const fs::path list = root / "ImageSets" / "Segmentation" / (name + ".txt");
+    if (is_file(list.string())) return listed(*folders, list);
+  }
+  return {};
+}
+
+std::vector<MaskFile> list_masks(const std::string& folder) { return pairs(found_in(folder)); }
+
+MaskValues find_mask_values(const std::vector<MaskFile>& files) {
+  std::array<bool, kValues> seen{};
+  for (const MaskFile& file : files)
+    for (const uint8_t value : read_mask(file.mask).pixels) seen[value] = true;
+  int64_t last = -1;
+  for (int64_t value = 0; value < kNoLabel; ++value)
+    if (seen[static_cast<size_t>(value)]) last = value;
+  if (last <= 0 && seen[kNoLabel]) return {{0, kNoLabel}, 2};
+  FRUGAL_CHECK(last >= 0, "[masks] expected classes in the masks, got none");
+  return {{}, last + 1};
+}
+
+MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values, const MaskOptions& options)
+    : files_(std::move(files)), values_(std::move(values)), options_(options) {
+  FRUGAL_CHECK(!files_.empty(), "[masks] expected pictures with masks, got none");
+  FRUGAL_CHECK(
+      options.height > 0 && options.width > 0 && (options.channels == 1 || options.channels == 3),
+      "[masks] expected samples of at least one pixel and 1 or 3 channels, got {} x {} "
+      "x {}",
+      options.height, options.width, options.channels);
+  FRUGAL_CHECK(options.least_scale > 0 && options.most_scale >= options.least_scale,
+               "[masks] expected scales above 0 in order, got {} and {}", options.least_scale,
+               options.most_scale);
+  class_of_.assign(kValues, values_.of_classes.empty() ? -1 : kIgnored);
+  if (values_.of_classes.empty()) {
+    for (int64_t value = 0; value < std::min(values_.classes, kValues); ++value)
+      class_of_[static_cast<size_t>(value)] = value;
+    class_of_[kNoLabel] = kIgnored;
+  }
+  for (size_t c = 0; c < values_.of_classes.size(); ++c) {
+    const int64_t value = values_.of_classes[c];
+    FRUGAL_CHECK(value >= 0 && value < kValues, "[masks] expected values in [0, 255], got {}",
+                 value);
+    class_of_[static_cast<size_t>(value)] = static_cast<int64_t>(c);
+  }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const auto file = static_cast<int64_t>(i);
+    if (options.random) {
+      windows_.push_back({file});
+      continue;
+    }
+    const PictureInfo info = size_of_picture(files_[i].picture);
+    int64_t bottom = 0;  // of the windows above
+    for (const int64_t top : starts(info.height, options.height)) {
+      int64_t right = 0;
+      for (const int64_t left : starts(info.width, options.width)) {
+        windows_.push_back({file, top, left, bottom - top, right - left});
+        right = left + options.width;
+      }
+      bottom = top + options.height;
+    }
+  }
+}
+
+int64_t MaskFiles::get_into(int64_t index, RngKey key, float* out) const {
+  std::vector<int64_t> target(static_cast<size_t>(target_shape().numel()));
+  get_pixels_into(index, key, out, target.data());
+  return kIgnored;
+}
+
+void MaskFiles::get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const {
+  const Window& window = windows_[static_cast<size_t>(index)];
+  const MaskFile& file = files_[static_cast<size_t>(window.file)];
+  const std::vector<uint8_t> bytes = read_file("masks", file.picture);
+  const Picture picture = decode_picture(bytes, file.picture, options_.channels);
+  const Picture mask = read_mask(file.mask);
+  FRUGAL_CHECK(mask.height == picture.height && mask.width == picture.width,
+               "[masks] {}: expected a mask of {} x {}, as its picture, got {} x {}",
+               in_quotes(file.mask), picture.height, picture.width, mask.height, mask.width);
+  const int64_t channels = options_.channels, columns = options_.width;
+  double scale = 1;
+  if (options_.random) scale = draw_between(key, 0, options_.least_scale, options_.most_scale);
+  const auto cut_of = [&](int64_t extent, int64_t side, int64_t at, uint64_t counter) {
+    const double size = std::min(static_cast<double>(side) / scale, static_cast<double>(extent));
+    const double begin = options_.random
+                             ? draw_between(key, counter, 0, static_cast<double>(extent) - size)
+                             : static_cast<double>(at);
+    const auto shown = static_cast<int64_t>(std::lround(size * scale));
+    return std::tuple{begin, size, std::clamp<int64_t>(shown, 1, side)};
+  };
+  Cut cut;
+  std::tie(cut.box.top, cut.box.height, cut.height) =
+      cut_of(picture.height, options_.height, window.top, 1);
+  std::tie(cut.box.left, cut.box.width, cut.width) =
+      cut_of(picture.width, options_.width, window.left, 2);
+  std::fill_n(out, sample_shape().numel(), 0.0f);
+  std::fill_n(target, target_shape().numel(), kIgnored);
+  std::vector<float> pixels(static_cast<size_t>(cut.height * cut.width * channels));
+  resize_into(picture, cut.box, cut.height, cut.width, pixels.data());
+  const auto source = [](double begin, double size, int64_t at, int64_t shown, int64_t extent) {
+    const double place =
+        begin + (static_cast<double>(at) + 0.5) * size / static_cast<double>(shown);
+    return std::clamp<int64_t>(static_cast<int64_t>(place), 0, extent - 1);
+  };
+  for (int64_t y = 0; y < cut.height; ++y) {
+    std::copy_n(pixels.data() + y * cut.width * channels, cut.width * channels,
+                out + y * columns * channels);
+    if (y < window.first_row) continue;
+    const int64_t row = source(cut.box.top, cut.box.height, y, cut.height, mask.height);
+    for (int64_t x = std::max<int64_t>(0, window.first_column); x < cut.width; ++x) {
+      const int64_t column = source(cut.box.left, cut.box.width, x, cut.width, mask.width);
+      const uint8_t value = mask.pixels[static_cast<size_t>(row * mask.width + column)];
+      const int64_t label = class_of_[value];
+      FRUGAL_CHECK(label != -1,
+                   "[masks] {}: expected classes below {}, or 255, got {} in row {}, column {}; "
+                   "data.mask_values says which value is which class",
+                   in_quotes(file.mask), values_.classes, value, row, column);
+      target[y * columns + x] = label;
+    }
+  }
+}
+
+}  // namespace frugal::data

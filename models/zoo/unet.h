@@ -1,0 +1,32 @@
+// U-Net: a class for each pixel, with the parameter names of the usual PyTorch program.
+// Ref: Ronneberger et al. 2015, figure 1, with padded convolutions and batch norms.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/layers.h"
+
+namespace frugal::models {
+
+struct UnetOptions {
+  int64_t width = 64;  // channels at the full resolution; they double four times
+  int64_t in_channels = 3;
+  int64_t num_classes = 2;
+};
+
+// [N, H, W, in_channels] -> [N, H, W, num_classes]; H and W are at least 16.
+// Names: inc, down1 to down4, up1 to up4, outc.
+class Unet : public Module {
+ public:
+  Unet(Init& init, const UnetOptions& options);
+  Variable forward(Variable x, Context& context) override;
+  std::string head_prefix() override { return "outc.conv."; }
+
+ private:
+  std::vector<std::shared_ptr<Sequential>> down_;  // convolutions of each resolution, finest first
+  std::vector<std::shared_ptr<Module>> enlarge_;   // transposed convolutions, coarsest first
+  std::vector<std::shared_ptr<Sequential>> up_;
+  std::shared_ptr<Conv2d> out_;
+};
+
+}  // namespace frugal::models
