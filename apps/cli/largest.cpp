@@ -1,6 +1,7 @@
 #include "apps/cli/largest.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
@@ -52,6 +53,10 @@ void set_value(Config& config, Growth growth, int64_t value) {
       }
   }
 }
+
+struct Point {
+  int64_t value = 0, peak = 0;
+};
 
 // What the run has; 0: it follows from the network.
 int64_t own_value(const Config& config, Growth growth) {
@@ -128,33 +133,49 @@ Largest LargestSearch::find(const Config& given, int64_t memory) {
                       fmt::format("expected none where the largest {} is asked for, got {}",
                                   key_of(config, growth_), config.compression.memory_budget));
   config.compression.entropy = false;
-  Largest found;
-  const auto fits = [&](int64_t value) {
-    const int64_t peak = peak_of(config, value);
-    if (peak <= memory)
-      found = {value, peak, value == most_};
-    else if (found.value == 0)
-      found.peak = peak;
-    return peak <= memory;
+  const auto on_grid = [&](double value) {
+    const auto steps =
+        std::floor((value - static_cast<double>(first_)) / static_cast<double>(step_));
+    return first_ + step_ * static_cast<int64_t>(std::max(steps, 0.0));
   };
-  const auto on_grid = [&](int64_t value) {
-    return std::clamp(first_ + (value - first_) / step_ * step_, first_, most_);
+  const auto probe = [&](int64_t value) { return Point{value, peak_of(config, value)}; };
+  const auto fits = [&](const Point& point) { return point.peak <= memory; };
+  // Where a straight line through two points meets `memory`; peaks are nearly straight in the batch
+  // and the depth.
+  const auto meets = [&](const Point& a, const Point& b) {
+    const auto rise = static_cast<double>(b.peak - a.peak);
+    return rise > 0 ? static_cast<double>(a.value) + static_cast<double>(b.value - a.value) *
+                                                         static_cast<double>(memory - a.peak) / rise
+                    : 2.0 * static_cast<double>(b.value);
   };
-  // Values are doubled as long as they fit, so that no step is much larger than the memory.
-  int64_t high = on_grid(own_value(config, growth_));
-  if (!fits(high)) {
-    if (high == first_ || !fits(first_)) return found;
+  Point low = probe(std::min(on_grid(static_cast<double>(own_value(config, growth_))), most_)),
+        high;
+  if (!fits(low)) {
+    high = low;
+    if (low.value > first_) low = probe(first_);
+    if (!fits(low)) return {0, low.peak, false};
   } else {
-    do {
-      if (high == most_) return found;
-      high = on_grid(2 * high);
-    } while (fits(high));
+    // No value is tried that is much larger than the memory.
+    constexpr int64_t kFactor = 4;
+    double next = 2.0 * static_cast<double>(low.value);
+    for (;;) {
+      if (low.value == most_) return {low.value, low.peak, true};
+      const int64_t least = low.value + step_;
+      high = probe(
+          std::clamp(on_grid(next), least, std::min(most_, std::max(least, kFactor * low.value))));
+      if (!fits(high)) break;
+      // A little more than the line says, so that the answer comes to lie between two values.
+      next = meets(low, high) + 2.0 * static_cast<double>(step_);
+      low = high;
+    }
   }
-  while (high - found.value > step_) {
-    const int64_t middle = on_grid(found.value + (high - found.value) / 2);
-    if (!fits(middle)) high = middle;
+  for (int round = 1; high.value - low.value > step_; ++round) {
+    const double middle = static_cast<double>(low.value + high.value) / 2;
+    const Point between = probe(std::clamp(on_grid(round % 4 == 0 ? middle : meets(low, high)),
+                                           low.value + step_, high.value - step_));
+    (fits(between) ? low : high) = between;
   }
-  return found;
+  return {low.value, low.peak, false};
 }
 
 Largest find_largest(const Config& config, Growth growth, int64_t memory) {
