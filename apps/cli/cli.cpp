@@ -144,6 +144,8 @@ void add_plan(CLI::App& app) {
                   ->type_name("WHAT")
                   ->check(CLI::IsMember({"batch", "layers", "width", "resolution"}))
                   ->needs(memory);
+  sub->add_flag("--only", a.only, "With --max: only the way that the configuration has itself")
+      ->needs(max);
   sub->add_flag("--explain", a.explain, "Which tensors take most, and what would lower that")
       ->excludes(max);
   add_sets(sub, a.sets);

@@ -77,7 +77,8 @@ Json tensors_json(const Planned& planned) {
 
 void print_largest(const Config& config, const PlanArguments& arguments, int64_t memory) {
   const Growth growth = growth_named(arguments.max);
-  const std::vector<LargestOfLevel> levels = largest_of_levels(config, growth, memory);
+  const std::vector<LargestOfLevel> levels =
+      largest_of_levels(config, growth, memory, arguments.only);
   if (arguments.json) {
     std::printf("%s\n", Json({{"max", arguments.max},
                               {"key", key_of(config, growth)},

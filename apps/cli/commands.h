@@ -118,6 +118,7 @@ struct PlanArguments {
   std::string max;  // batch, layers, width or resolution; empty: see above
   std::vector<std::string> sets;
   bool explain = false, json = false;
+  bool only = false;  // with max: only the way of the configuration
 };
 void plan_command(const PlanArguments& arguments);
 

@@ -164,11 +164,17 @@ Json to_json(const std::vector<LevelMemory>& levels) {
   return list;
 }
 
-std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory) {
+std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory,
+                                              bool only) {
+  if (only && !config.compression.memory_budget.empty())
+    throw ConfigError("compression.memory_budget",
+                      "expected none with --only, which asks for the largest of the configuration "
+                      "itself");
   LargestSearch search(config, growth);
   std::vector<LargestOfLevel> levels;
   for_each_level(config, [&](const std::string& name, const std::string& set,
                              const std::function<Config()>& level) {
+    if (only && name != kThisConfig) return;
     LargestOfLevel& row = levels.emplace_back(name, set);
     try {
       row.largest = search.find(level(), memory);

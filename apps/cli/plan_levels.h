@@ -57,8 +57,10 @@ struct LargestOfLevel {
   Largest largest;
   std::string why;  // as above
 };
-// The same rows. Errors: those of LargestSearch's constructor.
-std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory);
+// The same rows, or only that of the configuration itself. Errors: those of LargestSearch's
+// constructor; `only` with a memory budget.
+std::vector<LargestOfLevel> largest_of_levels(const Config& config, Growth growth, int64_t memory,
+                                              bool only = false);
 std::string text_of(const std::vector<LargestOfLevel>& levels, const std::string& what);
 Json to_json(const std::vector<LargestOfLevel>& levels);
 
