@@ -219,8 +219,7 @@ Json values_of(CellKind kind, const Json& printed, const std::string& run) {
               {"activation", printed.at("activation_bytes")}};
     case CellKind::largest: {
       const Json& level = printed.at("levels").at(0);
-      if (level.contains("why"))
-        throw Error(level.at("why").get<std::string>());
+      if (level.contains("why")) throw Error(level.at("why").get<std::string>());
       return {{"largest", level.at("largest")}, {"peak", level.at("peak_bytes")}};
     }
   }

@@ -119,10 +119,15 @@ std::vector<std::string> notes_of(const View& view) {
       if (!published.note.empty() && seen.insert(line.row + published.note).second)
         notes.push_back(fmt::format("{}: {}.", line.row, published.note));
   }
+  std::map<std::string, std::set<std::string>> settings;  // by what their steps were counted with
   for (const ViewLine& line : view.lines)
     for (const auto& [way, cell] : line.cells)
-      if (!cell.note.empty() && seen.insert(line.row + cell.note).second)
-        notes.push_back(fmt::format("{}, {}: {}.", line.row, title_of(way), cell.note));
+      if (!cell.note.empty())
+        settings[cell.note].insert(
+            fmt::format("{}, {}", view.has_columns ? line.column : line.row, title_of(way)));
+  for (const auto& [note, which] : settings)
+    notes.push_back(
+        fmt::format("Counted without values, with {}: {}.", note, fmt::join(which, "; ")));
   std::set<std::string> runs;
   std::set<std::string> scales;
   for (const ViewLine& line : view.lines)

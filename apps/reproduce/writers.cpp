@@ -401,11 +401,12 @@ std::string results_page(const std::vector<View>& views) {
     text += fmt::format("- [{}](#{})\n", view.table.title, view.table.name);
   for (const View& view : views) {
     const TableFile& table = view.table;
-    text += fmt::format(
-        "\n## {}\n\n**{}.** {} {}\n\n```sh\nfrugal reproduce {} --scale {}\n```\n\n"
-        "{}",
-        table.name, table.title, place_of(table), table.text, table.name,
-        name_of(table.scales.rbegin()->first), markdown_table(view));
+    text += fmt::format("\n## {}\n\n**{}.** {} {}\n\n```sh\n", table.name, table.title,
+                        place_of(table), table.text);
+    for (const auto& scale : table.scales)
+      if (scale.first != Scale::smoke)
+        text += fmt::format("frugal reproduce {} --scale {}\n", table.name, name_of(scale.first));
+    text += "```\n\n" + markdown_table(view);
     std::string notes;
     for (const std::string& note : notes_of(view)) notes += "- " + in_markdown(note) + "\n";
     if (!notes.empty()) text += "\n" + notes;

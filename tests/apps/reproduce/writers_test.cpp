@@ -37,8 +37,9 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   const std::vector<Cell> full = cells_of(table, Scale::full),
                           smoke = cells_of(table, Scale::smoke);
   put(store, full[0], 0, {{"activation", 2000000000}, {"peak", 3000000000}});
-  put(store, smoke[0], 0, {{"activation", 1}, {"peak", 1}});       // the full one counts
-  put(store, smoke[1], 0, {{"activation", 5000}, {"peak", 6e6}});  // 4 bits, ours
+  put(store, smoke[0], 0, {{"activation", 1}, {"peak", 1}});  // the full one counts
+  put(store, smoke[1], 0,
+      {{"activation", 5000}, {"peak", 6e6}, {"note", "widths of a profile"}});  // 4 bits, ours
   const View view = view_of(table, store, "out");
 
   const std::string markdown = markdown_of(view);
@@ -52,6 +53,7 @@ TEST_CASE("writers show what was published, what was measured, and what was not 
   CHECK(has(markdown, "- first: as it was said."));
   CHECK(has(markdown, "Published activations: table 2."));
   CHECK(has(markdown, "`frugal bench step out/bases/"));
+  CHECK(has(markdown, "- Counted without values, with widths of a profile: 4 bits, ours."));
   CHECK(has(markdown, "an abacus"));
 
   const std::string csv = csv_of(view);
