@@ -87,6 +87,7 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     found.from = "free memory";
   }
   for (const Preset& preset : presets()) {
+    if (preset.of_paper) continue;
     const Config with =
         with_level(config, {preset.name, {fmt::format("compression.preset={}", preset.name)}});
     const StepMemory step = steps.step(with);

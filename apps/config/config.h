@@ -130,9 +130,12 @@ struct CompressionConfig {
   int64_t adapt_interval = 1000;
   int64_t adapt_samples = 32;
   double adapt_share = 0.01;
+  std::string gact_solver = "exact";
   // compression.actnn
   bool actnn_adaptive = false;
   bool actnn_products_only = false;
+  bool actnn_by_sample = true, actnn_by_tensor = true;
+  std::string actnn_norms = "inside", actnn_gradients = "averaged";
   int64_t actnn_interval = 1000;
   // compression.acgc
   double acgc_growth = 1;

@@ -536,8 +536,10 @@ Section compression() {
       "A paper's name for other keys, which are set in its place; null: none. GACT's: L0: bits 0; "
       "L1, L1.1, L1.2: bits 4, 8, 2; L2, L2.1, L2.2: bits 4, 3, 2 with gact.adaptive; L3: L2 with "
       "offload; CB1: L1 with train.checkpointing; CB2 equals CB1 here. With policy actnn: L0: bits "
-      "0; L1: bits 4 with actnn.products_only; L2: bits 4; L3: bits 2 with actnn.adaptive; L4: L3 "
-      "with offload; L5 equals L4 here. bits beside it replaces its width.";
+      "0; L1: bits 4 with actnn.products_only; L2: bits 4; L2.5: bits 2 with actnn.adaptive, "
+      "without "
+      "actnn.by_sample; L3: bits 2 with actnn.adaptive; L4: L3 with offload; L5 equals L4 here. "
+      "bits beside it replaces its width.";
   level.get = [](const Config&) { return Json(nullptr); };
   level.set = [](Config&, const Json&) {};
   level.reader = every_run();
@@ -545,7 +547,9 @@ Section compression() {
   std::vector<std::string> names;
   Field preset = level;
   preset.key = "preset";
-  preset.doc = "A set of the other keys, chosen by measured accuracy and memory; null: none.";
+  preset.doc =
+      "A set of the other keys, chosen by measured accuracy and memory, or a paper's method; null: "
+      "none.";
   for (const Preset& each : presets()) {
     names.emplace_back(each.name);
     preset.doc += fmt::format(" {}: {}.", each.name, each.what);
@@ -629,7 +633,14 @@ Section gact() {
            field(s, "share", &C::adapt_share, number(0, 1),
                  "The share of an interval's samples that may be used to measure; tensors take "
                  "turns where it does not suffice for all.",
-                 measuring)}};
+                 measuring),
+           field(s, "solver", &C::gact_solver, choice({"exact", "greedy"}),
+                 "exact: widths of 1 to 16 bits with the least variance; greedy: as the published "
+                 "program, 1, 2, 4, 8 bits or raw, by steps down from raw.",
+                 {"policy gact with adaptive widths",
+                  {"compression.policy", "compression.bits", "compression.gact.adaptive",
+                   "compression.memory_budget"},
+                  [](const Config& c) { return policy_of(c) == "gact" && chooses_widths(c); }})}};
 }
 
 Section actnn() {
@@ -638,6 +649,10 @@ Section actnn() {
   const Reader packed = {"policy actnn with bits above 0",
                          {"compression.policy", "compression.bits"},
                          [](const Config& c) { return policy_of(c) == "actnn" && packs(c); }};
+  const Reader mixed = {
+      "policy actnn with adaptive widths",
+      {"compression.policy", "compression.bits", "compression.actnn.adaptive"},
+      [](const Config& c) { return policy_of(c) == "actnn" && chooses_widths(c); }};
   return {
       "compression.actnn",
       "Widths of tensors and of their samples by formulas: policy actnn.",
@@ -648,10 +663,21 @@ Section actnn() {
        field(s, "products_only", &C::actnn_products_only, boolean(),
              "Pack only what convolutions and matrix products read, and rebuild nothing.", packed),
        field(s, "interval", &C::actnn_interval, integer(1, kMany),
-             "Steps from one look at the gradients to the next.",
-             {"policy actnn with adaptive widths",
-              {"compression.policy", "compression.bits", "compression.actnn.adaptive"},
-              [](const Config& c) { return policy_of(c) == "actnn" && chooses_widths(c); }})}};
+             "Steps from one look at the gradients to the next.", mixed),
+       field(s, "by_sample", &C::actnn_by_sample, boolean(),
+             "The samples of a tensor share its bits by their ranges; else each has the same.",
+             mixed),
+       field(s, "by_tensor", &C::actnn_by_tensor, boolean(),
+             "Tensors share the average by their sensitivities; else each has the average.", mixed),
+       field(s, "norms", &C::actnn_norms, choice({"inside", "outside"}),
+             "Tensors that only normalizations read take the bits of the product before them. "
+             "inside: the average counts them. outside, as published: it does not, and those "
+             "before the first product take 8 bits.",
+             mixed),
+       field(s, "gradients", &C::actnn_gradients, choice({"averaged", "last"}),
+             "Norms of gradients that sensitivities are made of: averaged over the steps that "
+             "look, by 0.5; or, as published, those of the last one.",
+             mixed)}};
 }
 
 Section acgc() {
@@ -721,9 +747,10 @@ Section advanced() {
               [](const Config& c) { return packs(c) || !c.compression.offload.empty(); }}),
        field(s, "group_size", &C::group_size, group_size(),
              "Values of one channel that share a minimum and a scale.", packing()),
-       field(s, "group_axis", &C::group_axis, choice({"column", "row"}),
+       field(s, "group_axis", &C::group_axis, choice({"column", "row", "nchw"}),
              "row: values that share them are neighbours in memory, of all channels, and signs are "
-             "kept as masks; to compare with, not for actnn and acgc.",
+             "kept as masks; nchw: row, but column for images, as where these are kept by "
+             "channels. To compare with, not for actnn and acgc.",
              {"policies gact and budget, where they pack",
               {"compression.policy", "compression.bits"},
               [](const Config& c) {

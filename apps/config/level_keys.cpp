@@ -19,8 +19,9 @@ constexpr const char* kPolicy = "compression.policy";
 constexpr const char* kBudget = "compression.memory_budget";
 constexpr const char* kBits = "compression.bits";
 constexpr const char* kCheckpointing = "train.checkpointing";
+constexpr int64_t kWholeBatch = 1 << 20;  // samples
 constexpr const char* kFlags[] = {"compression.gact.adaptive", "compression.actnn.adaptive",
-                                  "compression.actnn.products_only"};
+                                  "compression.actnn.products_only", "compression.actnn.by_sample"};
 
 // Errors: a level that the policy does not have.
 const compress::Level& traits_of(const std::string& policy, const std::string& name) {
@@ -66,6 +67,13 @@ void remove(Json& document, const std::string& path) {
   if (node->is_object()) node->erase(path.substr(dot + 1));
 }
 
+const Preset* preset_named(const std::string& name) {
+  const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
+    return data::same_name(preset.name, name);
+  });
+  return found == presets().end() ? nullptr : &*found;
+}
+
 bool is_whole(double bits) { return bits == std::floor(bits); }
 
 void check_bits(const Json& value, const compress::Level& traits, const std::string& level) {
@@ -107,6 +115,7 @@ std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& polic
   if (policy == "actnn") {
     keys.emplace_back("compression.actnn.adaptive", traits.adaptive);
     keys.emplace_back("compression.actnn.products_only", traits.products_only);
+    if (traits.adaptive) keys.emplace_back("compression.actnn.by_sample", traits.by_sample);
   } else {
     keys.emplace_back("compression.gact.adaptive", traits.adaptive);
   }
@@ -146,7 +155,10 @@ void expand_level(Json& document) {
 }
 
 void remove_keys_of_levels(Json& document, const std::string& level) {
-  remove(document, kPreset);
+  const Json* given = value_at(document, kPreset);
+  const Preset* preset =
+      given != nullptr && given->is_string() ? preset_named(given->get<std::string>()) : nullptr;
+  if (preset == nullptr || !preset->of_paper) remove(document, kPreset);
   remove(document, kBits);
   for (const char* flag : kFlags) remove(document, flag);
   if (level.starts_with("CB")) remove(document, kCheckpointing);
@@ -160,6 +172,16 @@ const std::vector<Preset>& presets() {
                                                      {"compression.recipes", true},
                                                      {"compression.entropy", true}};
   };
+  // What the published programs did with every tensor. `axis`: null where it is always a channel's.
+  const auto as_published = [](const char* axis) {
+    Preset::Keys keys = {{"compression.advanced.signs", "masks"},
+                         {"compression.advanced.group_size", 256},
+                         {"compression.advanced.rounding", "stochastic"},
+                         {"compression.advanced.min_elements", 0},
+                         {"compression.advanced.slice_bytes", 0}};
+    if (axis != nullptr) keys.emplace_back("compression.advanced.group_axis", axis);
+    return keys;
+  };
   static const std::vector<Preset> all = {
       {"lossless",
        "no change of results",
@@ -167,6 +189,47 @@ const std::vector<Preset>& presets() {
       {"safe", "no loss of accuracy in our tables", packed(4)},
       {"small", "less memory, with little or no loss of accuracy", packed(3)},
       {"smallest", "the least memory, with a loss of accuracy where data are hard", packed(2)},
+      {"gact_paper",
+       "GACT as published, to compare with",
+       {{kPolicy, "gact"},
+        {kBits, 4},
+        {"compression.gact.adaptive", true},
+        {"compression.recipes", false},
+        {"compression.entropy", false}},
+       true,
+       as_published("nchw"),
+       {},
+       {{"compression.gact.interval", 1000},
+        {"compression.gact.samples", kWholeBatch},
+        {"compression.gact.share", 1},
+        {"compression.gact.solver", "greedy"}}},
+      {"actnn_paper",
+       "ActNN as published, to compare with",
+       {{kPolicy, "actnn"},
+        {kBits, 2},
+        {"compression.actnn.adaptive", true},
+        {"compression.entropy", false}},
+       true,
+       as_published(nullptr),
+       {{"compression.recipes", false}},
+       {{"compression.actnn.interval", 1},
+        {"compression.actnn.by_sample", true},
+        {"compression.actnn.by_tensor", true},
+        {"compression.actnn.norms", "outside"},
+        {"compression.actnn.gradients", "last"}}},
+      {"acgc_paper",
+       "AC-GC as published, to compare with",
+       {{kPolicy, "acgc"},
+        {"compression.acgc.rule", "published"},
+        {"compression.acgc.growth", 1},
+        {"compression.acgc.codec", "fixed_z"},
+        {"compression.acgc.interval", 100},
+        {"compression.recipes", false},
+        {"compression.entropy", false},
+        {"compression.advanced.min_elements", 0},
+        {"compression.advanced.slice_bytes", 0},
+        {"compression.advanced.rounding", "nearest"}},
+       true},
   };
   return all;
 }
@@ -175,10 +238,8 @@ void expand_preset(Json& document) {
   const Json* given = value_at(document, kPreset);
   if (given == nullptr || !given->is_string()) return;
   const std::string written = given->get<std::string>();
-  const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
-    return data::same_name(preset.name, written);
-  });
-  if (found == presets().end()) {
+  const Preset* const found = preset_named(written);
+  if (found == nullptr) {
     std::vector<std::string> names;
     for (const Preset& preset : presets()) names.emplace_back(preset.name);
     throw ConfigError(kPreset,
@@ -186,33 +247,58 @@ void expand_preset(Json& document) {
                                   fmt::join(names, ", "), in_quotes(written),
                                   nearest_name(printable(written), names)));
   }
+  const std::string policy = found->keys.front().second.get<std::string>();
+  const bool takes_levels = found->of_paper && policy != "acgc";
+  bool has_level = false;
   for (const char* other : {kLevel, kBudget}) {
     const Json* value = value_at(document, other);
-    if (value != nullptr && value->is_string() && *value != "")
-      throw ConfigError(kPreset, fmt::format("expected null with {}, which chooses widths, too; "
-                                             "got {}",
-                                             other, found->name));
-  }
-  for (const auto& [path, value] : found->keys) {
-    const Json* own = value_at(document, path);
-    if (own == nullptr) {
-      put(document, path, value);
-    } else if (path == kPolicy && own->is_string() &&
-               !data::same_name(own->get<std::string>(), "gact")) {
-      throw ConfigError(path, fmt::format("expected gact with compression.preset {}, got {}",
-                                          found->name, own->dump()));
-    } else if (path == kBits && own->is_number() && (*own == 0) != (value == 0)) {
-      throw ConfigError(path,
-                        fmt::format("expected {} with compression.preset {}, got {}",
-                                    value == 0 ? "0" : "at least 1", found->name, own->dump()));
+    if (value == nullptr || !value->is_string() || *value == "") continue;
+    if (other == kLevel && takes_levels) {
+      has_level = true;
+      continue;
     }
+    throw ConfigError(kPreset, fmt::format("expected null with {}, which chooses widths, too; "
+                                           "got {}",
+                                           other, found->name));
   }
+  if (const Json* own = value_at(document, kPolicy); own == nullptr)
+    put(document, kPolicy, policy);
+  else if (own->is_string() && !data::same_name(own->get<std::string>(), policy))
+    throw ConfigError(kPolicy, fmt::format("expected {} with compression.preset {}, got {}", policy,
+                                           found->name, own->dump()));
+  if (has_level) expand_level(document);
+  const auto put_missing = [&](const Preset::Keys& keys) {
+    for (const auto& [path, value] : keys) {
+      const Json* own = value_at(document, path);
+      if (own == nullptr)
+        put(document, path, value);
+      else if (path == kBits && !has_level && own->is_number() && (*own == 0) != (value == 0))
+        throw ConfigError(path,
+                          fmt::format("expected {} with compression.preset {}, got {}",
+                                      value == 0 ? "0" : "at least 1", found->name, own->dump()));
+    }
+  };
+  put_missing(found->keys);
+  const auto is = [&](const char* path, const Json& value) {
+    const Json* own = value_at(document, path);
+    return own != nullptr && *own == value;
+  };
+  const Json* bits = value_at(document, kBits);
+  const bool is_packed = bits == nullptr || *bits != 0;
+  const bool is_adaptive =
+      is_packed && (is(fmt::format("compression.{}.adaptive", policy).c_str(), true) ||
+                    (bits != nullptr && bits->is_number() && !is_whole(bits->get<double>())));
+  if (is_packed) put_missing(found->where_packed);
+  if (!is("compression.actnn.products_only", true)) put_missing(found->where_rebuilt);
+  if (is_adaptive) put_missing(found->where_adaptive);
   remove(document, kPreset);
 }
 
 void remove_keys_of_presets(Json& document) {
   for (const Preset& preset : presets())
-    for (const auto& each : preset.keys) remove(document, each.first);
+    for (const Preset::Keys* keys :
+         {&preset.keys, &preset.where_packed, &preset.where_rebuilt, &preset.where_adaptive})
+      for (const auto& each : *keys) remove(document, each.first);
   for (const char* flag : kFlags) remove(document, flag);
   for (const char* other : {kLevel, kBudget, kPreset}) remove(document, other);
 }
@@ -227,7 +313,9 @@ void name_level(CompressionConfig& config) {
   const bool adaptive = has_adaptive_widths(config);
   std::vector<std::string> names = {"L0"};
   if (config.width > 0 && config.policy == "actnn")
-    names = {adaptive ? "L3" : config.actnn_products_only ? "L1" : "L2"};
+    names = {adaptive                     ? (config.actnn_by_sample ? "L3" : "L2.5")
+             : config.actnn_products_only ? "L1"
+                                          : "L2"};
   else if (config.width > 0)
     names = adaptive ? std::vector<std::string>{"L2", "L2.1", "L2.2"}
                      : std::vector<std::string>{"L1", "L1.1", "L1.2"};

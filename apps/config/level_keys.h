@@ -21,21 +21,28 @@ std::vector<std::pair<std::string, Json>> keys_of_level(const std::string& polic
 // activations to a file, without compression.offload.
 void expand_level(Json& document);
 
-// Removes from a document what a level would set, and a preset, so that a level chosen later
-// counts.
+// Removes from a document what a level would set, and a preset that is not a paper's, so that a
+// level chosen later counts.
 void remove_keys_of_levels(Json& document, const std::string& level);
 
-// Presets, from no change of results to the least memory.
+// Presets, from no change of results to the least memory, and then the methods of papers.
 struct Preset {
+  using Keys = std::vector<std::pair<std::string, Json>>;
   const char* name;
   const char* what;  // what it is for, in a few words
-  std::vector<std::pair<std::string, Json>> keys;
+  Keys keys;
+  bool of_paper = false;  // to compare with, not to recommend
+  // These keys are set, too, where bits are not 0; where recipes could be used; and where widths
+  // are adaptive. Nothing reads them elsewhere.
+  Keys where_packed = {}, where_rebuilt = {}, where_adaptive = {};
 };
 const std::vector<Preset>& presets();
 
 // Replaces compression.preset of a document by the keys that it sets. A key that the document gives
-// itself stays. Errors (ConfigError): an unknown preset; bits of another kind (whole or packed); a
-// level, a memory budget or another policy beside it.
+// itself stays. A paper's preset may have a level of its policy beside it, which counts over the
+// preset's bits. Errors (ConfigError): an unknown preset; bits of another kind (whole or packed); a
+// level beside another preset; a memory budget or another policy beside it; what expand_level()
+// refuses.
 void expand_preset(Json& document);
 
 // Removes from a document what a preset would set or contradict, so that a preset chosen later

@@ -22,7 +22,8 @@ compress::PolicyOptions gact_options(const CompressionConfig& config, uint64_t s
   const compress::Level& level = compress::level(config.level);
   if (!level.adaptive) return {.policy = keep};
   const double average = config.average_bits > 0 ? config.average_bits : level.bits;
-  return {.policy = compress::AdaptiveOptions{.keep = keep, .average = average}};
+  return {.policy = compress::AdaptiveOptions{
+              .keep = keep, .average = average, .greedy = config.gact_solver == "greedy"}};
 }
 
 compress::ActnnOptions actnn_options(const CompressionConfig& config, uint64_t seed) {
@@ -36,6 +37,10 @@ compress::ActnnOptions actnn_options(const CompressionConfig& config, uint64_t s
   if (!level.adaptive && level.bits > 0 && config.bits > 0)
     options.average = static_cast<double>(config.bits);
   options.interval = config.actnn_interval;
+  options.by_sample = config.actnn_by_sample;
+  options.by_tensor = config.actnn_by_tensor;
+  options.norms_outside = config.actnn_norms == "outside";
+  if (config.actnn_gradients == "last") options.momentum = 0;
   return options;
 }
 
@@ -68,9 +73,10 @@ compress::PolicyOptions policy_options(const CompressionConfig& config, uint64_t
 
 // `draft`: the policy only sees steps on meta, so its file needs no buffers in memory.
 std::unique_ptr<SavePolicy> make(const CompressionConfig& config, uint64_t seed, bool draft) {
-  if (config.group_axis == "row" && (config.policy == "actnn" || config.policy == "acgc"))
-    throw ConfigError("compression.advanced.group_axis",
-                      fmt::format("expected column with policy {}, got row", config.policy));
+  if (config.group_axis != "column" && (config.policy == "actnn" || config.policy == "acgc"))
+    throw ConfigError(
+        "compression.advanced.group_axis",
+        fmt::format("expected column with policy {}, got {}", config.policy, config.group_axis));
   compress::PolicyOptions options = policy_options(config, seed);
   options.entropy = config.entropy;
   options.profile = config.known_widths;
@@ -100,6 +106,7 @@ compress::FixedPolicyOptions keep_options(const CompressionConfig& config, uint6
   options.min_elements = config.min_elements;
   options.group = config.group_size;
   if (config.group_axis == "row") options.axis = compress::GroupAxis::row;
+  if (config.group_axis == "nchw") options.axis = compress::GroupAxis::nchw;
   options.rounding = parse_rounding(config);
   options.seed = seed;
   return options;

@@ -149,6 +149,14 @@ std::string widths_on_meta(const Config& config) {
                        c.acgc_rule == "published" ? "the average that was published"
                                                   : "the average of our ResNet-20",
                        kKey);
+  if (has_adaptive_widths(c) && c.policy == "actnn" && c.actnn_norms == "outside")
+    return fmt::format(
+        "{}, the average; what only normalizations read takes other widths in a "
+        "run, which the average does not count: {} gives those of a run",
+        bits_text(c.width), kKey);
+  if (has_adaptive_widths(c) && c.policy == "gact" && c.gact_solver == "greedy")
+    return fmt::format("{}, the average, which the greedy search of a run stays below",
+                       bits_text(c.width));
   if (has_adaptive_widths(c))
     return fmt::format("{}, the average that a run has, too", bits_text(c.width));
   return "";

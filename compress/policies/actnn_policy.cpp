@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "compress/policies/allocate.h"
 #include "compress/quantize/quantize_split.h"
@@ -14,14 +15,14 @@ namespace frugal::compress {
 namespace {
 
 constexpr int kMaxBits = 16;
-constexpr double kMomentum = 0.5;  // of the moving average. Ref: Chen et al. 2021, section 4.2
-constexpr int kGrid = 8;           // averages per bit that a tensor can have
+constexpr double kFirstNorm = 8;  // bits before the first product, outside of the average
+constexpr int kGrid = 8;          // averages per bit that a tensor can have
 
 // The lists in the written form of ActnnState. In all lists but the last two, each tensor has one
 // number. In "extents" and "ranges" it has as many as "dims" and "samples" say.
-constexpr const char* kTensorLists[] = {"tensors",  "bits",   "sensitivities", "in_last_step",
-                                        "has_sign", "slopes", "dims",          "samples",
-                                        "extents",  "ranges"};
+constexpr const char* kTensorLists[] = {"tensors",  "bits",    "sensitivities", "in_last_step",
+                                        "has_sign", "slopes",  "first_norm",    "dims",
+                                        "samples",  "extents", "ranges"};
 constexpr double kUnmeasured = -1;  // instead of a sensitivity
 
 double average_of(const ActnnOptions& options) {
@@ -81,6 +82,8 @@ ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
                "[actnn] expected groups in a channel, which samples share, got groups along rows");
   FRUGAL_CHECK(options.interval >= 1, "[actnn] expected an interval of at least 1 step, got {}",
                options.interval);
+  FRUGAL_CHECK(options.momentum >= 0 && options.momentum < 1,
+               "[actnn] expected a momentum of 0 to below 1, got {}", options.momentum);
 }
 
 double ActnnPolicy::share_of_step() const {
@@ -103,7 +106,7 @@ void ActnnPolicy::set_average(double average) {
   average_ = average;
   keep_.set_bits(static_cast<int>(average));
   // Until the next measurement, each tensor has the width of a new tensor.
-  for (auto& [seq, item] : items_) item.bits = average_;
+  for (auto& [seq, item] : items_) item.bits = usual_bits(item);
   allocate();
 }
 
@@ -118,8 +121,10 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (info.seq == 0) {
     settle();
     decisions_.clear();
+    first_norms_.clear();
     chain_.clear();
     ++pass_;
+    after_product_ = false;
     observing_ = learns_at(info.step);
     finite_ = true;
   }
@@ -127,7 +132,15 @@ Decision ActnnPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (options_.products_only && info.use.kind != Use::Kind::product) decision = {Decision::raw};
   if (decision.codec != nullptr) decision.codec = this;
   decisions_[info.seq] = decision.what;
+  if (options_.norms_outside) {
+    first_norms_[info.seq] = !after_product_ && info.use.kind == Use::Kind::normalized;
+    after_product_ = after_product_ || info.use.kind == Use::Kind::product;
+  }
   return decision;
+}
+
+double ActnnPolicy::usual_bits(const Item& item) const {
+  return item.first_norm ? std::min<double>(kFirstNorm, options_.max_bits) : average_;
 }
 
 int ActnnPolicy::least_bits(const Item& item) const {
@@ -174,7 +187,9 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
   item.direct = item.through = 0;
   item.factor = 1;
   item.is_read = false;
-  if (fresh) item.bits = average_;
+  const auto first_norm = first_norms_.find(info.seq);
+  item.first_norm = first_norm != first_norms_.end() && first_norm->second;
+  if (fresh) item.bits = usual_bits(item);
   const Samples samples = samples_of(tensor.shape(), item.has_sign);
   const int64_t extra = extra_bits(item, samples.count);
   const bool all_one =
@@ -282,8 +297,9 @@ void ActnnPolicy::settle() const {
     if (item.pass != pass_ || !item.is_read) continue;
     const double now = item.direct + item.through * item.factor;
     if (!std::isfinite(now)) continue;
-    item.sensitivity =
-        item.sensitivity ? kMomentum * *item.sensitivity + (1 - kMomentum) * now : now;
+    item.sensitivity = item.sensitivity
+                           ? options_.momentum * *item.sensitivity + (1 - options_.momentum) * now
+                           : now;
   }
   allocate();
 }
@@ -301,8 +317,8 @@ void ActnnPolicy::allocate() const {
     if (item.sensitivity) {
       groups.push_back({{&item}, {}});
       all += *item.sensitivity;
-    } else if (groups.empty()) {
-      item.bits = average_;
+    } else if (groups.empty() || item.first_norm) {
+      item.bits = usual_bits(item);
     } else {
       groups.back().items.push_back(&item);
     }
@@ -312,7 +328,9 @@ void ActnnPolicy::allocate() const {
   double budget = 0;
   auto bits_at = [&](const Group& group, double average) {
     double bits = 0;
-    for (const Item* item : group.items)
+    // The first item has the sensitivity. Normalizations read the others.
+    for (const Item* item :
+         std::span(group.items).first(options_.norms_outside ? 1 : group.items.size()))
       bits +=
           std::max<double>(average, least_bits(*item)) * static_cast<double>(item->shape.numel());
     return bits;
@@ -386,6 +404,7 @@ Learned ActnnState::write() const {
                           tensor.in_last_step ? 1.0 : 0.0,
                           tensor.has_sign ? 1.0 : 0.0,
                           tensor.slope,
+                          tensor.first_norm ? 1.0 : 0.0,
                           static_cast<double>(tensor.shape.dim()),
                           static_cast<double>(tensor.ranges.size())};
     for (size_t i = 0; i < std::size(row); ++i) learned.add(kTensorLists[i], row[i]);
@@ -409,6 +428,7 @@ ActnnState ActnnState::read(const Learned& learned) {
   const auto in_last_step = reader.wholes("in_last_step", 0, 1, count);
   const auto has_sign = reader.wholes("has_sign", 0, 1, count);
   const std::vector<double>& slopes = reader.list("slopes", 0, kMost, count);
+  const auto first_norm = reader.wholes("first_norm", 0, 1, count);
   const auto dims = reader.wholes("dims", 0, Shape::kMaxDim, count);
   const auto samples = reader.wholes("samples", 0, kMaxSamples, count);
   ListParts extents("actnn", "extents", reader.list("extents", 0, kWhole));
@@ -425,6 +445,7 @@ ActnnState ActnnState::read(const Learned& learned) {
     tensor.in_last_step = in_last_step[i] == 1;
     tensor.has_sign = has_sign[i] == 1;
     tensor.slope = slopes[i];
+    tensor.first_norm = first_norm[i] == 1;
     double elements = 1;
     for (const double extent : extents.next(dims[i])) {
       tensor.shape.push_back(static_cast<int64_t>(extent));
@@ -446,7 +467,7 @@ ActnnState ActnnPolicy::state() const {
   ActnnState state{average_, {}};
   for (const auto& [seq, item] : items_)
     state.tensors.push_back({seq, item.bits, item.sensitivity, item.pass == pass_, item.has_sign,
-                             item.slope, item.shape, item.ranges.samples});
+                             item.slope, item.first_norm, item.shape, item.ranges.samples});
   return state;
 }
 
@@ -466,6 +487,7 @@ void ActnnPolicy::restore(const ActnnState& state) {
     item.pass = tensor.in_last_step ? pass_ : pass_ - 1;
     item.has_sign = tensor.has_sign;
     item.slope = tensor.slope;
+    item.first_norm = tensor.first_norm;
     item.shape = tensor.shape;
     item.ranges.samples = tensor.ranges;
     items.emplace(tensor.seq, std::move(item));

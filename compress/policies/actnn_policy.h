@@ -7,15 +7,15 @@
 //
 // - A tensor that products read (Use::product) has w_n = fan / 6 * mean R_n^2 * |dy|^2 / N
 //   (actnn_sensitivity.h), summed over its readers. Samples have no identity from step to step. So
-//   |dy|^2 is that of the whole batch, a moving average (0.5) over the observed steps, and samples
-//   differ only in their ranges.
+//   |dy|^2 is that of the whole batch, a moving average over the observed steps (as published: that
+//   of the last one), and samples differ only in their ranges.
 // - If a reader's operand is rebuilt, the reader counts for the tensors that the operand is rebuilt
 //   from. A normalization between them scales their errors, channel by channel, by (weight *
 //   invstd)^2.
 // - A tensor that only a normalization reads has no sensitivity. It gets the bits of the nearest
 //   tensor before it that has one, or the average if there is none, and its samples share them by
-//   their ranges. (In the paper, a tensor without a product before it takes 8 bits outside the
-//   budget. Here the budget counts all tensors.)
+//   their ranges. The average counts it. As published, the average does not count such tensors, and
+//   those of a normalization before all products take 8 bits: norms_outside.
 // - For any other op, errors of relative variance r are taken to make errors of relative variance r
 //   in the gradients that the op gives. This holds for every op that is linear in what it saved:
 //   w_n = mean R_n^2 / (6 mean x^2) * |g|^2 / N.
@@ -50,12 +50,16 @@ struct ActnnOptions {
   bool products_only = false;  // what no product reads is kept raw
   int min_bits = 1, max_bits = 8;
   bool by_sample = true, by_tensor = true;
+  // As published: the average does not count tensors that only normalizations read. They take the
+  // bits of the product before them, or 8 where no product comes before.
+  bool norms_outside = false;
+  double momentum = 0.5;  // of the moving average of |dy|^2; 0: that of the last observed step
   int64_t interval = 50;  // steps between observations; steps 1, 2, 4.. before it are observed, too
 };
 
 // What widths of later steps depend on.
 struct ActnnState {
-  static constexpr int kVersion = 1;  // of the written form
+  static constexpr int kVersion = 2;  // of the written form; 1 had no `first_norm`
   struct Tensor {
     uint64_t seq = 0;
     double bits = 0;  // on average over its samples
@@ -63,6 +67,7 @@ struct ActnnState {
     bool in_last_step = false;  // did the last step pack it?
     bool has_sign = false;      // in its codes, whose other class counts `slope`
     double slope = 0;
+    bool first_norm = false;  // a normalization reads it, before the first product
     Shape shape;
     std::vector<double> ranges;  // GroupRanges::samples
   };
@@ -80,7 +85,7 @@ class ActnnPolicy final : public SavePolicy,
                           private Codec,
                           private BackwardObserver {
  public:
-  // Errors: an average, widths or an interval out of range; groups along rows; those of
+  // Errors: an average, widths, an interval or a momentum out of range; groups along rows; those of
   // FixedPolicy.
   explicit ActnnPolicy(const ActnnOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
@@ -97,6 +102,7 @@ class ActnnPolicy final : public SavePolicy,
     int slot = 0;
     bool has_sign = false;  // its codes carry one, whose other class counts `slope`
     double slope = 0;
+    bool first_norm = false;            // a normalization reads it, before the first product
     double bits = 0;                    // on average over its samples
     std::optional<double> sensitivity;  // T: the variance added is T mean_n w_n S(b_n) / 6
     GroupRanges ranges;                 // where bits or sensitivities need them
@@ -143,6 +149,7 @@ class ActnnPolicy final : public SavePolicy,
 
   bool due(uint64_t step) const;
   int least_bits(const Item& item) const;
+  double usual_bits(const Item& item) const;  // without a sensitivity
   StepVariance variance_of(const Item& item) const;
   // Above the least, of all its samples together; and how samples count.
   int64_t extra_bits(const Item& item, int64_t count) const;
@@ -159,9 +166,10 @@ class ActnnPolicy final : public SavePolicy,
   FixedPolicy keep_;
   MixedQuantizer quantizer_;
   std::map<uint64_t, Decision::What> decisions_;  // of this step, by seq
+  std::map<uint64_t, bool> first_norms_;          // the same, with norms_outside
   mutable std::map<uint64_t, Item> items_;
   uint64_t pass_ = 1;
-  bool observing_ = false;
+  bool observing_ = false, after_product_ = false;  // has a product saved something in this pass?
   mutable bool observed_ = false, finite_ = true;
   std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on
 };

@@ -207,6 +207,7 @@ void AdaptivePolicy::allocate() {
     elements += static_cast<double>(item.elements);
   }
   if (elements == 0) return;
+  if (options_.greedy) return allocate_greedy(all, known / elements);
   std::vector<std::vector<Option>> options;
   double budget = 0;
   const int floor_bits = static_cast<int>(options_.average);
@@ -225,6 +226,27 @@ void AdaptivePolicy::allocate() {
   const Allocation best = compress::allocate(options, static_cast<int64_t>(budget));
   for (size_t i = 0; i < all.size(); ++i)
     items_.at(all[i].seq).bits = least_bits(all[i]) + best.choice[i];
+}
+
+void AdaptivePolicy::allocate_greedy(const std::vector<Item>& all, double usual) {
+  std::vector<std::vector<Option>> options;
+  std::vector<std::vector<int>> widths;
+  double budget = 0;
+  for (const Item& item : all) {
+    const auto elements = static_cast<double>(item.elements);
+    auto& each = options.emplace_back();
+    auto& own = widths.emplace_back();
+    for (const int bits : {1, 2, 4, 8, kRaw}) {
+      if (bits < least_bits(item)) continue;
+      own.push_back(bits);
+      each.push_back({item.sensitivity.value_or(usual * elements) * variance(item, bits),
+                      item.elements * bits});
+    }
+    budget += options_.average * elements;
+  }
+  const Allocation found = compress::allocate_greedy(options, static_cast<int64_t>(budget));
+  for (size_t i = 0; i < all.size(); ++i)
+    items_.at(all[i].seq).bits = widths[i][static_cast<size_t>(found.choice[i])];
 }
 
 void AdaptivePolicy::set_average(double average) {

@@ -24,6 +24,9 @@ struct AdaptiveOptions {
   FixedPolicyOptions keep;  // its bits do not count
   double average = 4;       // bits per element of what is packed, in [1, 16], without metadata
   int min_bits = 1, max_bits = 16;
+  // As the published program: widths 1, 2, 4, 8 and raw, by its greedy search; the average counts
+  // codes alone.
+  bool greedy = false;
 };
 
 // Thread safety: as SavePolicy. Must outlive the graphs it decided for.
@@ -141,6 +144,8 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
                                        PackedPass& pass) const override;
   const Quantizer& chosen(const Tensor& tensor, const SaveInfo& info) const;  // notes the tensor
+  // `usual`: the sensitivity of an element where it was not measured.
+  void allocate_greedy(const std::vector<Item>& all, double usual);
   static void describe(Item& item, uint64_t seq, const Tensor& tensor);
   const Quantizer& quantizer(int bits, bool other) const {
     return (other ? others_ : quantizers_)[static_cast<size_t>(bits - 1)];

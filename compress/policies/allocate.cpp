@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <queue>
 #include <tuple>
 
 #include "core/error.h"
@@ -435,6 +436,30 @@ Allocation allocate(std::span<const std::vector<Option>> items, int64_t budget, 
       Search(points, std::move(steps), budget, tolerance).run(found, cost_of(points, best));
   if (cost_of(points, found) < cost_of(points, best)) best = std::move(found);
   return to_allocation(points, best, budget, bound);
+}
+
+Allocation allocate_greedy(std::span<const std::vector<Option>> items, int64_t budget) {
+  const std::vector<Frontier> points = frontiers_of(items);
+  Selection found;
+  using Down = std::pair<double, size_t>;  // cost per byte saved, item
+  std::priority_queue<Down, std::vector<Down>, std::greater<>> steps;
+  const auto offer = [&](size_t i) {
+    const auto at = static_cast<size_t>(found.point[i]);
+    if (at > 0) steps.emplace(gain(points[i][at - 1], points[i][at]), i);
+  };
+  for (const Frontier& item : points) {
+    found.point.push_back(static_cast<int>(item.size()) - 1);
+    found.bytes += item.back().bytes;
+  }
+  for (size_t i = 0; i < points.size(); ++i) offer(i);
+  for (; found.bytes > budget && !steps.empty();) {
+    const size_t i = steps.top().second;
+    steps.pop();
+    const auto at = static_cast<size_t>(found.point[i]--);
+    found.bytes -= points[i][at].bytes - points[i][at - 1].bytes;
+    offer(i);
+  }
+  return to_allocation(points, found, budget, 0);
 }
 
 double step_variance(int bits) {

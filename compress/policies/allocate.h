@@ -42,6 +42,11 @@ inline constexpr double kAllocationTolerance = 1e-4;
 Allocation allocate(std::span<const std::vector<Option>> items, int64_t budget,
                     double tolerance = kAllocationTolerance);
 
+// GACT's greedy search: from the option of the most bytes of each item, always the step to the next
+// smaller one that costs least per byte, until the budget is kept. `lower_bound` is 0. Errors:
+// those of allocate(). Ref: Liu et al. 2022 (GACT), section 4.2, and the published program.
+Allocation allocate_greedy(std::span<const std::vector<Option>> items, int64_t budget);
+
 // Relative variance of a rounding to 2^b - 1 steps, S(b) = 1 / (2^b - 1)^2.
 // Ref: Liu et al. 2022 (GACT), section 4.2; Chen et al. 2021 (ActNN), section 4.2.
 double step_variance(int bits);

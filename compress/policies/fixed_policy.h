@@ -31,8 +31,8 @@ struct FixedPolicyOptions {
   int64_t min_elements = 16384;
   int64_t group = 256;  // see QuantizeOptions
   // Groups along rows mix channels; they exist to compare with. Their codes carry no sign, so masks
-  // are kept even with Signs::codes. Ref: Chen et al. 2021 (ActNN), whose 2 bits along rows do not
-  // train.
+  // are kept even with Signs::codes. Ref: Liu et al. 2022 (GACT), whose groups are neighbours in
+  // memory: GroupAxis::nchw.
   GroupAxis axis = GroupAxis::column;
   // Backward takes packed and rebuilt tensors in slices of about this many bytes. 0: whole.
   int64_t slice_bytes = SavePolicy::kSliceBytes;

@@ -23,6 +23,11 @@ constexpr Level kActnn[] = {
     {.name = "L0", .summary = "activations are kept raw"},
     {.name = "L1", .bits = 4, .summary = "what products read in 4 bits", .products_only = true},
     {.name = "L2", .bits = 4, .summary = "activations in 4 bits"},
+    {.name = "L2.5",
+     .bits = 2,
+     .summary = "2 bits on average, by tensor",
+     .adaptive = true,
+     .by_sample = false},
     {.name = "L3", .bits = 2, .summary = "2 bits on average, by sample", .adaptive = true},
     {.name = "L4", .bits = 2, .summary = "L3, offloaded", .adaptive = true, .offload = true},
     {.name = "L5", .summary = "L4", .same_as = "L4"}};

@@ -5,10 +5,10 @@
 // | L0   | raw  |                         | L0    | raw  |                                     |
 // | L1   | 4    |                         | L1    | 4    | only what products read, rest raw   |
 // | L1.1 | 8    |                         | L2    | 4    |                                     |
-// | L1.2 | 2    |                         | L3    | 2    | widths by tensor and by sample      |
-// | L2   | 4    | widths by tensor        | L4    | 2    | as L3, packed bytes in a file       |
-// | L2.1 | 3    | widths by tensor        | L5    |      | is L4                               |
-// | L2.2 | 2    | widths by tensor        |       |      |                                     |
+// | L1.2 | 2    |                         | L2.5  | 2    | widths by tensor                    |
+// | L2   | 4    | widths by tensor        | L3    | 2    | widths by tensor and by sample      |
+// | L2.1 | 3    | widths by tensor        | L4    | 2    | as L3, packed bytes in a file       |
+// | L2.2 | 2    | widths by tensor        | L5    |      | is L4                               |
 // | L3   | 4    | as L2, packed bytes in a file                                                |
 // | CB1  | 4    | checkpointed blocks, of which the inputs are kept raw                        |
 // | CB2  |      | is CB1                                                                       |
@@ -31,6 +31,7 @@ struct Level {
   int bits = 0;  // 0: raw
   std::string_view summary;
   bool adaptive = false;  // each tensor has its own width, and `bits` is the average
+  bool by_sample = true;  // where adaptive, with ActNN: so has each sample
   bool offload = false;   // packed bytes go to a file
   bool checkpointing = false;
   bool products_only = false;     // what no product reads stays raw

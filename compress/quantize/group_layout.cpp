@@ -27,7 +27,8 @@ GroupLayout make_layout(const Shape& shape, GroupAxis axis, int64_t group, int b
   layout.cols = shape.dim() == 0 ? 1 : shape.back();
   layout.rows = layout.cols == 0 ? 0 : layout.numel / layout.cols;
   layout.group_rows = group;
-  layout.shared = axis == GroupAxis::row || layout.rows < std::min<int64_t>(64, group);
+  const bool by_row = axis == GroupAxis::row || (axis == GroupAxis::nchw && shape.dim() != 4);
+  layout.shared = by_row || layout.rows < std::min<int64_t>(64, group);
   if (layout.shared) {
     layout.cols = kRowAxisLanes;
     layout.rows = ceil_div(layout.numel, kRowAxisLanes);

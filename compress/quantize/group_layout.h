@@ -26,7 +26,9 @@
 
 namespace frugal::compress {
 
-enum class GroupAxis : uint8_t { column, row };
+// nchw: the column axis for images, [N, H, W, C], and the row axis for all others. These are about
+// the groups of a framework that keeps images as [N, C, H, W] and groups neighbours in memory.
+enum class GroupAxis : uint8_t { column, row, nchw };
 
 inline constexpr int64_t kRowAxisLanes = 16;
 

@@ -58,11 +58,85 @@ TEST_CASE("what contradicts a preset is an error") {
       {R"({"preset": "small", "policy": "acgc"})", "compression.policy: expected gact with"},
       {R"({"preset": "small", "bits": 0})", "compression.bits: expected at least 1 with"},
       {R"({"preset": "lossless", "bits": 4})", "compression.bits: expected 0 with"},
+      {R"({"preset": "gact_paper", "bits": 0})", "compression.bits: expected at least 1 with"},
+      {R"({"preset": "gact_paper", "policy": "actnn"})", "compression.policy: expected gact with"},
+      {R"({"preset": "gact_paper", "level": "L2.5"})", "compression.level: "},
+      {R"({"preset": "actnn_paper", "level": "L2", "bits": 2.5})", "compression.bits: expected a"},
+      {R"({"preset": "actnn_paper", "level": "L4"})", "compression.offload: expected a folder"},
+      {R"({"preset": "acgc_paper", "level": "L1"})",
+       "compression.preset: expected null with compression.l"},
   };
   for (const auto& [text, what] : rows) {
     const std::string said = complaint(text);
     CHECK_MESSAGE(said.find(what) != std::string::npos, text, ": ", said);
   }
+}
+
+TEST_CASE("a paper's preset sets what the paper did, at each of its levels") {
+  struct Row {
+    const char *preset, *level, *named;
+  };
+  const Row rows[] = {{"gact_paper", "", "L2 0 0"},
+                      {"gact_paper", "L0", "L0 0 0"},
+                      {"gact_paper", "L1", "L1 0 0"},
+                      {"gact_paper", "L1.2", "L1.2 0 0"},
+                      {"gact_paper", "L2.2", "L2.2 0 0"},
+                      {"gact_paper", "CB1", "L1 0 0"},
+                      {"actnn_paper", "", "L3 0 0"},
+                      {"actnn_paper", "L0", "L0 0 0"},
+                      {"actnn_paper", "L1", "L1 0 0"},
+                      {"actnn_paper", "L2", "L2 0 0"},
+                      {"actnn_paper", "L2.5", "L2.5 0 0"},
+                      {"actnn_paper", "L3", "L3 0 0"},
+                      {"acgc_paper", "", ""}};
+  for (const Row& row : rows) {
+    CAPTURE(row.preset);
+    CAPTURE(row.level);
+    const TempFolder folder;
+    Json document = {{"data", {{"name", "random"}}}, {"compression", {{"preset", row.preset}}}};
+    if (*row.level != '\0') document["compression"]["level"] = row.level;
+    write_file(folder / "c.json", document.dump());
+    Config config = load_config(folder / "c.json");  // each key that is set is read
+    resolve(config);
+    const CompressionConfig& c = config.compression;
+    if (*row.named != '\0')
+      CHECK(fmt::format("{} {} {}", c.level, c.bits, c.average_bits) == row.named);
+    const bool packed = c.width > 0;
+    if (c.actnn_products_only == false) CHECK_FALSE(c.recipes);
+    CHECK_FALSE(c.entropy);
+    CHECK(c.min_elements == (packed ? 0 : 16384));
+    if (packed && c.policy != "acgc") {
+      CHECK(c.rounding == "stochastic");
+      CHECK(c.signs == "masks");
+      CHECK(c.group_axis == (c.policy == "gact" ? "nchw" : "column"));
+    }
+    CHECK(to_json(parse_config(to_json(config))) == to_json(config));
+    // The level as --set, over a file's preset, and both as --set.
+    if (*row.level == '\0') continue;
+    document["compression"].erase("level");
+    write_file(folder / "c.json", document.dump());
+    const std::string level = std::string("compression.level=") + row.level;
+    Config set = load_config(folder / "c.json", {level});
+    resolve(set);
+    CHECK(to_json(set) == to_json(config));
+    write_file(folder / "c.json", kFile);
+    set = load_config(folder / "c.json", {std::string("compression.preset=") + row.preset, level});
+    resolve(set);
+    CHECK(to_json(set)["compression"] == to_json(config)["compression"]);
+  }
+  const CompressionConfig actnn =
+      parse_config(Json::parse(R"({"compression": {"preset": "actnn_paper", "bits": 1.5}})"))
+          .compression;
+  CHECK(actnn.width == 1.5);
+  CHECK(actnn.actnn_norms == "outside");
+  CHECK(actnn.actnn_gradients == "last");
+  CHECK(actnn.actnn_interval == 1);
+  const CompressionConfig gact =
+      parse_config(Json::parse(R"({"compression": {"preset": "gact_paper", "bits": 2}})"))
+          .compression;
+  CHECK(gact.width == 2);
+  CHECK(gact.gact_solver == "greedy");
+  CHECK(gact.adapt_share == 1);
 }
 
 TEST_CASE("--set with a preset replaces what the file says, and other --set stay") {

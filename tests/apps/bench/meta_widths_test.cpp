@@ -34,7 +34,7 @@ TEST_CASE("every level of ActNN takes on meta what it takes with values") {
   const TempFolder folder;
   write_file(folder / "c.json", kConvolutions);
   std::string bench = "bench step --only --json --repeats 1 " + folder / "c.json";
-  for (const char* level : {"L1", "L2", "L3"})
+  for (const char* level : {"L1", "L2", "L2.5", "L3"})
     for (const char* recipes : {"true", "false"}) {
       if (level == std::string("L1") && recipes == std::string("false")) continue;
       bench += fmt::format(

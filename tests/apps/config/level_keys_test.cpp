@@ -60,6 +60,7 @@ const std::vector<Row>& levels() {
       {"actnn", "L0", {{"bits", 0}}},
       {"actnn", "L1", {{"bits", 4}, {"actnn", {{"products_only", true}}}}},
       {"actnn", "L2", {{"bits", 4}}},
+      {"actnn", "L2.5", {{"bits", 2}, {"actnn", {{"adaptive", true}, {"by_sample", false}}}}},
       {"actnn", "L3", {{"bits", 2}, {"actnn", adaptive}}},
       {"actnn", "L4", {{"bits", 2}, {"actnn", adaptive}, {"offload", folder}}},
       {"actnn", "L5", {{"bits", 2}, {"actnn", adaptive}, {"offload", folder}}},
@@ -119,6 +120,8 @@ TEST_CASE("bits say what is packed: raw, one width, or an average") {
   CHECK(named({{"level", "L2.2"}, {"bits", 2.25}}) == "L2 0 2.25");
   CHECK(named({{"policy", "actnn"}, {"bits", 1.25}}) == "L3 0 1.25");
   CHECK(named({{"policy", "actnn"}, {"bits", 8}}) == "L2 8 0");
+  CHECK(named({{"policy", "actnn"}, {"level", "L2.5"}}) == "L2.5 0 0");
+  CHECK(named({{"policy", "actnn"}, {"level", "L2.5"}, {"bits", 1.5}}) == "L2.5 0 1.5");
 }
 
 TEST_CASE("keys that contradict a level are errors") {

@@ -209,6 +209,83 @@ TEST_CASE("a normalized tensor has the bits of the product before it") {
   CHECK(policy.average_bits() == doctest::Approx(2).epsilon(0.01));
 }
 
+TEST_CASE("outside of the average, normalized tensors follow the products and do not count") {
+  ActnnOptions options = options_of(2);
+  options.norms_outside = true;
+  ActnnPolicy policy(options);
+  Net net;
+  net.gradient(&policy, 0);
+  const auto items = policy.items();
+  double bits = 0, elements = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    CHECK(!items[i].first_norm);
+    if (items[i].use.kind == Use::Kind::normalized) {
+      CHECK(items[i].bits == items[i - 1].bits);
+      continue;
+    }
+    const auto numel = static_cast<double>(items[i].shape.numel());
+    bits += items[i].bits * numel;
+    elements += numel;
+  }
+  CHECK(bits / elements == doctest::Approx(2).epsilon(0.02));
+}
+
+TEST_CASE("a normalization before all products takes 8 bits outside of the average") {
+  const Variable gamma = Variable::parameter(noise({8}, 1)),
+                 beta = Variable::parameter(noise({8}, 2)),
+                 w = Variable::parameter(noise({6, 8}, 3));
+  const Tensor x = noise({16, 8, 8, 8}, 4), dy = noise({16, 8, 8, 6}, 5);
+  const auto bits_of = [&](bool outside, ActnnPolicy& policy) {
+    const Variable y = [&] {
+      begin_step(0);
+      PolicyScope scope(&policy);
+      return linear(batch_norm_relu(Variable(x), gamma, beta, {}, {}), w, {});
+    }();
+    backward(y, dy, {}, policy.observer());
+    std::vector<double> bits;
+    for (const auto& item : policy.items()) bits.push_back(item.bits);
+    CHECK(policy.items().front().first_norm == outside);
+    return bits;
+  };
+  for (const bool outside : {false, true}) {
+    ActnnOptions options = options_of(2);
+    options.norms_outside = outside;
+    ActnnPolicy policy(options);
+    CHECK((bits_of(outside, policy) == std::vector<double>{outside ? 8.0 : 2.0, 2}));
+    ActnnPolicy other(options);
+    other.restore(policy.state());
+    CHECK((other.learned() == policy.learned()));
+    other.set_average(3);
+    CHECK(other.items().front().bits == (outside ? 8 : 3));
+  }
+}
+
+TEST_CASE("sensitivities are averaged over the steps that look, or those of the last one") {
+  const auto sensitivity = [](double momentum, double second) {
+    ActnnOptions options = options_of(2);
+    options.momentum = momentum;
+    ActnnPolicy policy(options);
+    const Variable w = Variable::parameter(noise({5, 32}, 1));
+    const Tensor x = noise({64, 32}, 2), dy = noise({64, 5}, 3);
+    for (uint64_t step = 0; step < 2; ++step) {
+      begin_step(step);
+      Variable y;
+      {
+        PolicyScope scope(&policy);
+        y = linear(Variable(x), w, {});
+      }
+      std::vector<float> scaled;
+      for (const double g : dy.to_vector())
+        scaled.push_back(static_cast<float>(g * (step == 0 ? 1 : second)));
+      backward(y, Tensor::from(scaled, dy.shape()), {}, policy.observer());
+    }
+    return policy.items().front().sensitivity.value();
+  };
+  const double once = sensitivity(0, 1);
+  CHECK(sensitivity(0.5, 2) == doctest::Approx(2.5 * once).epsilon(1e-4));
+  CHECK(sensitivity(0, 2) == doctest::Approx(4 * once).epsilon(1e-4));
+}
+
 TEST_CASE("other ops have the relative error that they pass on") {
   ActnnPolicy policy(options_of(2));
   Variable w = Variable::parameter(noise({16, 16}, 2));
@@ -243,6 +320,7 @@ TEST_CASE("levels") {
     ActnnOptions options = options_of(level.bits);
     options.mixed = level.adaptive;
     options.products_only = level.products_only;
+    options.by_sample = level.by_sample;
     ActnnPolicy policy(options);
     net.gradient(&policy, 0);
     return net.saved;
@@ -254,6 +332,8 @@ TEST_CASE("levels") {
   CHECK(static_cast<double>(packed("L2")) ==
         doctest::Approx(static_cast<double>(elements) * 4.125 / 8).epsilon(0.02));
   CHECK(static_cast<double>(packed("L3")) ==
+        doctest::Approx(static_cast<double>(elements) * 2.125 / 8).epsilon(0.02));
+  CHECK(static_cast<double>(packed("L2.5")) ==
         doctest::Approx(static_cast<double>(elements) * 2.125 / 8).epsilon(0.02));
   CHECK(packed("L4") == packed("L3"));
   CHECK(level("L4", LevelsOf::actnn).offload);
@@ -417,6 +497,9 @@ TEST_CASE("errors of the policy") {
   CHECK_THROWS_WITH_AS(make([](auto& o) { o.interval = 0; }),
                        "[actnn] expected an interval of at least 1 step, got 0", Error);
   CHECK_THROWS_AS(make([](auto& o) { o.keep.group = 12; }), Error);
+  for (const double momentum : {-0.1, 1.0})
+    CHECK_THROWS_WITH_AS(make([&](auto& o) { o.momentum = momentum; }),
+                         doctest::Contains("expected a momentum of 0 to below 1"), Error);
   ActnnPolicy policy(options_of(2));
   const Learned right{"actnn",
                       ActnnState::kVersion,
@@ -427,6 +510,7 @@ TEST_CASE("errors of the policy") {
                        {"in_last_step", {1}},
                        {"has_sign", {0}},
                        {"slopes", {0}},
+                       {"first_norm", {0}},
                        {"dims", {2}},
                        {"extents", {4, 8}},
                        {"samples", {2}},
@@ -460,6 +544,7 @@ TEST_CASE("errors of the policy") {
                                                    {"in_last_step", 2},
                                                    {"has_sign", -1},
                                                    {"slopes", -1},
+                                                   {"first_norm", 2},
                                                    {"dims", 9},
                                                    {"dims", 1},
                                                    {"extents", -4},

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -67,6 +68,34 @@ TEST_CASE("bits go where they matter, within the average") {
   int64_t total = 0;
   for (const auto& [seq, packed] : step(policy, tensors)) total += bytes(*packed);
   CHECK(total <= 3 * Quantizer({4}).packed_bytes({256, 8}));
+}
+
+TEST_CASE("greedy widths are those of the published program, within the average of codes") {
+  AdaptiveOptions options = options_of(4);
+  options.greedy = true;
+  AdaptivePolicy policy(options);
+  const std::vector<Tensor> tensors{waves({256, 8}), waves({256, 8}), waves({256, 8}),
+                                    waves({64, 8})};
+  step(policy, tensors);
+  policy.measured(0, 100, 7);
+  policy.measured(1, 1, 7);
+  policy.measured(2, 0.01, 7);
+  policy.measured(3, 1e5, 7);
+  policy.allocate();
+  const std::vector<AdaptivePolicy::Item> items = policy.items();
+  for (const auto& item : items) {
+    const std::vector<int> widths = {1, 2, 4, 8, AdaptivePolicy::kRaw};
+    CHECK(std::find(widths.begin(), widths.end(), item.bits) != widths.end());
+  }
+  CHECK(policy.average_bits() <= 4);
+  REQUIRE(items.size() == 4);
+  CHECK(items[0].bits == 8);
+  CHECK(items[1].bits == 2);
+  CHECK(items[2].bits == 1);
+  CHECK(items[3].bits == 8);
+  AdaptivePolicy other(options);
+  other.restore(policy.state());
+  CHECK(other.items() == items);
 }
 
 TEST_CASE("the average can change in mid-run") {

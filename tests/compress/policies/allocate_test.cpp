@@ -136,6 +136,23 @@ TEST_CASE("a case worked by hand, where greedy steps and the relaxation are both
   CHECK(found.lower_bound == doctest::Approx(10));
 }
 
+TEST_CASE("the greedy search steps down where a byte costs least") {
+  // From 16 bytes: item 1 gives 4 bytes for 1, then item 0 gives 4 for 2, then item 1 2 for 3.
+  const Items items = {{{9, 1}, {2, 4}, {0, 8}}, {{4, 2}, {1, 4}, {0, 8}}};
+  CHECK(allocate_greedy(items, 16).choice == std::vector<int>{2, 2});
+  CHECK(allocate_greedy(items, 12).choice == std::vector<int>{2, 1});
+  CHECK(allocate_greedy(items, 8).choice == std::vector<int>{1, 1});
+  CHECK(allocate_greedy(items, 7).choice == std::vector<int>{1, 0});
+  const Allocation found = allocate_greedy(items, 5);
+  CHECK(found.choice == std::vector<int>{0, 0});
+  CHECK(found.bytes == 3);
+  CHECK(found.cost == 13);
+  CHECK(found.feasible);
+  CHECK(!allocate_greedy(items, 2).feasible);
+  CHECK(allocate_greedy({}, 0).feasible);
+  CHECK_THROWS_AS(allocate_greedy(Items(1), 2), Error);
+}
+
 TEST_CASE("no items, one item, ties and budgets at an option") {
   CHECK(allocate({}, 0).feasible);
   CHECK(allocate({}, 0).cost == 0);

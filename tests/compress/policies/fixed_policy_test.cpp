@@ -233,13 +233,16 @@ TEST_CASE("a level's name gives the options of its policy, and an unknown one li
   constexpr LevelsOf kGact = LevelsOf::gact, kActnn = LevelsOf::actnn;
   CHECK(level("L1.2").bits == 2);
   CHECK(levels(kGact).size() == 10);
-  CHECK(levels(kActnn).size() == 6);
+  CHECK(levels(kActnn).size() == 7);
   CHECK(level("L2.1").adaptive);
   CHECK(level("L3").offload);
   CHECK(level("L3", kGact).bits == 4);
   CHECK(!level("L3", kActnn).offload);
   CHECK(level("L3", kActnn).bits == 2);
   CHECK(level("L1", kActnn).products_only);
+  CHECK(level("L2.5", kActnn).adaptive);
+  CHECK(!level("L2.5", kActnn).by_sample);
+  CHECK(level("L3", kActnn).by_sample);
   CHECK(level("CB1").checkpointing);
   for (const LevelsOf policy : {kGact, kActnn})
     for (const Level& each : levels(policy))

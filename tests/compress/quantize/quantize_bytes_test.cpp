@@ -135,6 +135,9 @@ TEST_CASE("payloads have exactly the bytes of the formula") {
   CHECK(make_layout({64, 3}, GroupAxis::column, 256, 4).shared == false);
   CHECK(make_layout({63, 3}, GroupAxis::column, 256, 4).shared == true);
   CHECK(make_layout({63, 3}, GroupAxis::column, 32, 4).shared == false);
+  CHECK(make_layout({2, 8, 8, 3}, GroupAxis::nchw, 256, 4).shared == false);
+  CHECK(make_layout({2, 64, 3}, GroupAxis::nchw, 256, 4).shared == true);
+  CHECK(make_layout({128, 3}, GroupAxis::nchw, 256, 4).shared == true);
 }
 
 TEST_CASE("payloads are packed memory, results workspace, and meta tensors only account") {
