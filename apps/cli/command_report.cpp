@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <map>
 
 #include "apps/cli/commands.h"
 #include "apps/report/page.h"
@@ -10,6 +11,11 @@ void report_command(const ReportArguments& arguments) {
   std::vector<ReportRun> runs;
   for (const std::string& folder : arguments.folders) runs.push_back(read_report_run(folder));
   const bool one = runs.size() == 1;
+  // Folders of one name are told apart by their paths.
+  std::map<std::string, int> named;
+  for (const ReportRun& run : runs) ++named[run.name];
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (named[runs[i].name] > 1) runs[i].name = arguments.folders[i];
   const std::string out = !arguments.out.empty() ? arguments.out
                           : one                  ? arguments.folders.front() + "/" + kReportFile
                                                  : std::string(kReportFile);

@@ -98,7 +98,7 @@ std::string frame(const Axis& y, Unit unit, const std::string& title) {
   std::string text;
   for (const double tick : y.ticks)
     text += fmt::format(
-        "<path class=\"grid\" d=\"M{:.0f} {:.1f}h{:.0f}\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
+        "<path class=\"tick\" d=\"M{:.0f} {:.1f}h{:.0f}\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
         "class=\"end\">{}</text>",
         kLeft, down(y.share(tick)), kWidth, kLeft - 8, down(y.share(tick)) + 4,
         tick_text(tick, unit));

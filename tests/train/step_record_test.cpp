@@ -31,7 +31,7 @@ struct Trained {
 };
 
 // 4 batches in an epoch.
-Trained train(TrainerOptions options, bool record) {
+Trained trained(TrainerOptions options, bool record) {
   models::Init init{Rng(0), kCpu};
   models::CifarResNet model(init, {.blocks = 1, .num_classes = 4});
   optim::Sgd sgd(model.parameters(), {.momentum = 0.9});
@@ -82,7 +82,7 @@ TEST_CASE("recorded steps leave weights and memory as they are, and are steps 2,
   for (const TrainerOptions& options : kinds()) {
     CAPTURE(options.compression.bits);
     CAPTURE(options.gradient_accumulation);
-    const Trained plain = train(options, false), recorded = train(options, true);
+    const Trained plain = trained(options, false), recorded = trained(options, true);
     CHECK(plain.records.empty());
     CHECK(plain.weights == recorded.weights);
     CHECK(plain.memory.peak == recorded.memory.peak);
@@ -101,7 +101,7 @@ TEST_CASE("what is stored is what is live between forward and backward") {
   constexpr int64_t kLoss = 64;  // the block of the loss, which no op saves
   for (const TrainerOptions& options : kinds()) {
     CAPTURE(options.compression.bits);
-    for (const auto& [step, record] : train(options, true).records) {
+    for (const auto& [step, record] : trained(options, true).records) {
       CAPTURE(step);
       CHECK(record.memory.saved() == stored(record) + kLoss);
       int64_t packed = 0;
@@ -116,7 +116,7 @@ TEST_CASE("tensors have the layers of their ops, and errors that fall with the b
   TrainerOptions options;
   const auto error_at = [&](double bits) {
     options.compression.bits = bits;
-    const Trained run = train(options, true);
+    const Trained run = trained(options, true);
     for (const SavedRecord& tensor : run.records.front().second.tensors)
       if (tensor.layer == "layer2.0.bn1" && tensor.how == SavedRecord::How::packed) {
         CHECK(tensor.shape == Shape{16, 4, 4, 32});
@@ -133,7 +133,7 @@ TEST_CASE("tensors have the layers of their ops, and errors that fall with the b
   CHECK(eight > 0);
   CHECK(four > eight);
   CHECK(two > four);
-  const Trained run = train(options, true);
+  const Trained run = trained(options, true);
   const auto& tensors = run.records.front().second.tensors;
   CHECK(tensors.front().layer == "conv1");
   CHECK(tensors.front().how == SavedRecord::How::in_memory);  // the batch
@@ -148,7 +148,7 @@ TEST_CASE("tensors have the layers of their ops, and errors that fall with the b
 TEST_CASE("the curve holds the peak, and the largest parts are what is live there") {
   for (const TrainerOptions& options : kinds()) {
     CAPTURE(options.compression.bits);
-    for (const auto& [step, record] : train(options, true).records) {
+    for (const auto& [step, record] : trained(options, true).records) {
       CAPTURE(step);
       REQUIRE(record.curve);
       const MemoryCurve& curve = *record.curve;
@@ -159,7 +159,8 @@ TEST_CASE("the curve holds the peak, and the largest parts are what is live ther
       CHECK(top == record.memory.at_peak);
       for (const auto& point : curve.points) CHECK(total(point.live) <= total(top));
       CHECK(curve.points.front().phase == MemoryCurve::Phase::forward);
-      CHECK(!curve.op.empty());
+      // Of a step's first batch it is known what ran.
+      CHECK((options.gradient_accumulation > 1 || !curve.op.empty()));
       REQUIRE(!curve.largest.empty());
       CHECK(curve.largest.size() <= MemoryCurve::kLargest);
       CategoryBytes sums{};
@@ -177,7 +178,7 @@ TEST_CASE("with offload a step has no curve, and what is moved has no bytes") {
   TrainerOptions options;
   options.compression.offload = "/tmp";
   options.compression.offload_window = 4096;
-  const Trained plain = train(options, false), recorded = train(options, true);
+  const Trained plain = trained(options, false), recorded = trained(options, true);
   CHECK(plain.weights == recorded.weights);
   const StepRecord& record = recorded.records.front().second;
   CHECK(!record.curve);
