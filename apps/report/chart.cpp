@@ -183,7 +183,7 @@ std::string line_chart(std::vector<Line> lines, const ChartOptions& options) {
   else
     place_linear(y, 4, options.unit, options.unit == Unit::bytes, true);
   std::string text = begin_figure(options.title, "lines");
-  if (lines.size() > 1) {
+  if (lines.size() > 1 || options.named) {
     text += "<ul class=\"legend\">";
     for (const Line& line : lines)
       text += legend_entry(line.name, fmt::format("c{}", line.colour % kColours), line.dashed);

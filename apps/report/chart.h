@@ -25,6 +25,7 @@ struct ChartOptions {
   std::string x = "step", y = {};
   Unit unit = Unit::number;
   bool log_y = false;  // values that are not above 0 are left out
+  bool named = false;  // a line is named, even if it is the only one
 };
 
 // Points that are not finite are left out, and more than kMostPoints points are averaged in

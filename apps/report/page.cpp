@@ -682,7 +682,8 @@ std::string differing_keys(const std::vector<Compared>& all) {
 }
 
 std::string overlaid(const std::vector<Compared>& all, const std::string& type,
-                     const std::string& pointer, const ChartOptions& options) {
+                     const std::string& pointer, ChartOptions options) {
+  options.named = true;
   std::vector<Line> lines;
   for (size_t i = 0; i < all.size(); ++i)
     lines.push_back({all[i].run.name, points_of(all[i].run, type, pointer), static_cast<int>(i),
