@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/plan_explain.h"
 #include "apps/cli/plan_levels.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/recommend.h"
@@ -102,6 +103,23 @@ std::string title(const Config& config) {
                      config.run.precision);
 }
 
+// Errors: a memory budget, whose table says how each tensor is kept.
+void print_explanation(const Config& config, PlanSteps& steps, bool json) {
+  if (!config.compression.memory_budget.empty())
+    throw ConfigError("compression.memory_budget",
+                      fmt::format("expected none with --explain; without it the plan says how each "
+                                  "tensor is kept; got {}",
+                                  config.compression.memory_budget));
+  const Explanation explanation = explain_step(config, steps);
+  if (json) {
+    std::printf("%s\n", to_json(explanation).dump(2).c_str());
+    return;
+  }
+  Config resolved = config;
+  resolve(resolved);
+  std::printf("%s\n%s", title(resolved).c_str(), text_of(explanation).c_str());
+}
+
 }  // namespace
 
 void plan_command(const PlanArguments& arguments) {
@@ -111,6 +129,7 @@ void plan_command(const PlanArguments& arguments) {
   if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);
   if (!arguments.max.empty()) return print_largest(config, arguments, *memory);
   PlanSteps steps(config);
+  if (arguments.explain) return print_explanation(config, steps, arguments.json);
   const bool has_budget = !config.compression.memory_budget.empty();
   std::optional<Recommendation> found;
   // A table for a GPU says enough where its memory is not given.

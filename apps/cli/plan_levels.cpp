@@ -103,11 +103,24 @@ PlanSteps::PlanSteps(const Config& config) {
   meta_ = std::make_unique<MetaStep>(meta_run(resolved), resolved.data.batch_size);
 }
 
-StepMemory PlanSteps::step(Config level) {
+namespace {
+
+std::unique_ptr<SavePolicy> resolved_policy(Config& level) {
   resolve(level);
   level.compression.entropy = false;
-  const auto policy = make_draft_policy(level.compression, static_cast<uint64_t>(level.run.seed));
+  return make_draft_policy(level.compression, static_cast<uint64_t>(level.run.seed));
+}
+
+}  // namespace
+
+StepMemory PlanSteps::step(Config level) {
+  const auto policy = resolved_policy(level);
   return meta_->step(policy.get(), level.data.batch_size, checkpointed_blocks(level.train));
+}
+
+StepRecord PlanSteps::record(Config level) {
+  const auto policy = resolved_policy(level);
+  return meta_->record(*policy, level.data.batch_size, checkpointed_blocks(level.train));
 }
 
 std::vector<LevelMemory> memory_of_levels(const Config& config, PlanSteps& steps) {

@@ -36,6 +36,7 @@ class PlanSteps {
   // on values. REQUIRES: `level`, not resolved, differs from the constructor's configuration at
   // most in compression and in what train.checkpointing says.
   StepMemory step(Config level);
+  StepRecord record(Config level);  // the same, tensor by tensor
   int64_t evaluation(int64_t samples) { return meta_->evaluation(samples); }  // its peak
 
  private:

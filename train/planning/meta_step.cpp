@@ -6,6 +6,7 @@
 #include "autograd/record.h"
 #include "train/convergence.h"
 #include "train/evaluate.h"
+#include "train/step_recorder.h"
 
 namespace frugal::train {
 namespace {
@@ -87,6 +88,16 @@ bool MetaStep::convolves() const {
 }
 
 StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpointed_blocks) {
+  return run(policy, nullptr, samples, checkpointed_blocks);
+}
+
+StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpointed_blocks) {
+  StepRecorder recorder(*model_, *optimizer_, &policy);
+  return recorder.finish(run(recorder.policy(), &recorder, samples, checkpointed_blocks));
+}
+
+StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t samples,
+                         int64_t checkpointed_blocks) {
   ++steps_;
   const Peak peak(device_, own_);
   std::vector<Batch> ahead = in_flight(samples);
@@ -100,13 +111,20 @@ StepMemory MetaStep::step(SavePolicy* policy, int64_t samples, int64_t checkpoin
   options.label_smoothing = run_.label_smoothing;
   options.weight = 1.0 / static_cast<double>(run_.gradient_accumulation);
   if (run_.in_backward) options.leaf_done = update.leaf_done();
+  if (recorder != nullptr)
+    options.before_backward = [recorder](const Variable& loss, const StepMemory& saved) {
+      recorder->before_backward(loss, saved);
+    };
   StepMemory memory;
   // The second part, and each later one, begins with gradients.
   for (int64_t part = 0; part < std::min<int64_t>(run_.gradient_accumulation, 2); ++part) {
     begin_step(0);
     const Batch kept = batch(samples);
     memory.raise(forward_backward(*model_, kept, context, policy, options).memory);
+    options.before_backward = {};
+    if (recorder != nullptr) recorder->next_batch();
   }
+  if (recorder != nullptr) recorder->update();
   optimizer_->step(kRate);
   const StepMemory highest = peak.end();
   memory.peak = highest.peak;

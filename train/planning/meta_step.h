@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "compress/policies/adaptive_policy.h"
+#include "train/step_record.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
+
+class StepRecorder;
 
 // How to make a run's network, optimizer and batches on `meta`, and what its steps do with them.
 struct MetaRun {
@@ -35,6 +38,8 @@ class MetaStep {
   // A step of the trainer that keeps tensors as `policy` says (null: everything raw), with batches
   // of `batch` samples.
   StepMemory step(SavePolicy* policy, int64_t batch, int64_t checkpointed_blocks);
+  // The same step, with what it keeps tensor by tensor.
+  StepRecord record(SavePolicy& policy, int64_t batch, int64_t checkpointed_blocks);
   // The peak of an evaluation with batches of `batch` samples.
   int64_t evaluation(int64_t batch);
   // The peak of measuring sensitivities with `samples` of `batch`. REQUIRES: `policy`, in which
@@ -47,6 +52,8 @@ class MetaStep {
   int64_t steps() const { return steps_; }  // so far, with evaluations and measurements
 
  private:
+  StepMemory run(SavePolicy* policy, StepRecorder* recorder, int64_t batch,
+                 int64_t checkpointed_blocks);
   Batch batch(int64_t samples) const;
   std::vector<Batch> in_flight(int64_t samples) const;
   int64_t parameter_bytes() const;

@@ -1,0 +1,37 @@
+// Which saved tensors of a step take most, and what would lower each: `frugal plan --explain`.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/cli/plan_levels.h"
+#include "train/step_record.h"
+
+namespace frugal::apps {
+
+struct Explanation {
+  struct Tensor {
+    train::SavedRecord record;
+    double bits = 0;    // of an element, with what its codes need beside; 0: nothing is stored
+    std::string lower;  // what would lower it
+  };
+  struct Op {
+    std::string name;
+    int64_t tensors = 0, rebuilt = 0;  // how many; rebuilt: those of which nothing is stored
+    int64_t bytes = 0;
+  };
+  StepMemory memory;
+  std::vector<Tensor> largest;  // at most kLargest, the largest first
+  int64_t others = 0, other_bytes = 0;
+  // Of the saved bytes, what belongs to no tensor of an op, such as a seed; offload moves bytes on
+  // a thread of its own in a real step, so there all bytes are here.
+  int64_t rest = 0;
+  std::vector<Op> ops;  // the one with the most bytes first
+  static constexpr size_t kLargest = 15;
+};
+// REQUIRES: `config`, not resolved, of which `steps` is. It has no memory budget.
+Explanation explain_step(const Config& config, PlanSteps& steps);
+
+std::string text_of(const Explanation& explanation);
+Json to_json(const Explanation& explanation);
+
+}  // namespace frugal::apps

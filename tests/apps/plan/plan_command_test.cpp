@@ -1,0 +1,202 @@
+// `frugal plan`: levels side by side, what fits, what takes most; and all of it beside real steps.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "apps/cli/plan_explain.h"
+#include "apps/cli/plan_levels.h"
+#include "apps/json.h"
+#include "tests/apps/run.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr const char* kResNet20 = R"({"model": {"name": "resnet20"},
+    "data": {"name": "random", "shape": [32, 32, 3], "batch_size": 32, "train_samples": 64,
+             "workers": 0}})";
+
+const Json& row_named(const Json& levels, const std::string& name) {
+  for (const Json& level : levels)
+    if (level.at("name") == name) return level;
+  throw Error("no row " + name);
+}
+
+std::string without(std::string text, const std::string& part) {
+  for (size_t at; (at = text.find(part)) != std::string::npos;) text.erase(at, part.size());
+  return text;
+}
+
+double share_off(const Json& planned, const Json& real, const char* key) {
+  const auto wanted = real.at(key).get<double>();
+  return std::abs(planned.at(key).get<double>() - wanted) / wanted;
+}
+
+void check_lines(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
+}
+
+TEST_CASE("plans are within 1 % of real steps: seven networks, three levels") {
+  const TempFolder folder;
+  const std::string images = R"("data": {"name": "random", "shape": [32, 32, 3], "classes": 10,
+      "batch_size": 16, "train_samples": 32, "workers": 0})",
+                    tokens = R"("data": {"name": "random_tokens", "max_length": 64,
+      "batch_size": 16, "train_samples": 32})",
+                    adam = R"("optim": {"name": "adamw", "lr": 0.001})",
+                    small = R"("compression": {"advanced": {"min_elements": 1024}})";
+  const std::string networks[] = {
+      kResNet20,
+      R"({"model": {"name": "resnet18", "stem": "cifar"}, )" + images + "}",
+      R"({"model": {"name": "densenet121"}, )" + images + "}",
+      R"({"model": {"name": "vit_b_16", "layers": 3, "width": 96, "heads": 4}, )" + images + ", " +
+          adam + ", " + small + "}",
+      R"({"model": {"name": "bert_tiny", "vocab_size": 2000}, )" + tokens + ", " + adam + "}",
+      R"({"model": {"name": "gpt2", "layers": 2, "width": 96, "heads": 4, "vocab_size": 2000}, )" +
+          tokens + ", " + adam + "}",
+      R"({"model": {"name": "gcn", "layers": 6, "width": 64}, "data": {"name": "random_graph",
+          "nodes": 2000, "edges": 6000, "features": 64}, )" +
+          adam + ", " + small + "}"};
+  for (const std::string& network : networks) {
+    CAPTURE(network);
+    write_file(folder / "c.json", network);
+    const Ran plan = frugal("plan --json " + folder / "c.json");
+    REQUIRE_MESSAGE(plan.status == 0, plan.err);
+    const Json levels = Json::parse(plan.out).at("levels");
+    std::string variants;
+    const std::vector<std::string> names = {"whole", "4 bits", "2 bits"};
+    for (const std::string& name : names)
+      variants += fmt::format(" --variant '{}: {}'", name,
+                              without(row_named(levels, name).at("set"), "--set "));
+    const Ran bench =
+        frugal("bench step --json --only --repeats 1" + variants + " " + folder / "c.json");
+    REQUIRE_MESSAGE(bench.status == 0, bench.err);
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const Json& planned = row_named(levels, name).at("memory");
+      const Json real = row_named(Json::parse(bench.out).at("variants"), name).at("memory");
+      CHECK(share_off(planned, real, "activation_bytes") < 0.01);
+      const double off = share_off(planned, real, "peak_bytes");
+      CHECK_MESSAGE(off < 0.01, planned.dump(), " ", real.dump());
+    }
+  }
+}
+
+TEST_CASE("frugal plan shows levels, the largest that fits and what takes most, in 80 columns") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kResNet20);
+  const std::string plan = "plan " + folder / "c.json";
+  const Ran table = frugal(plan + " --memory 1GiB");
+  REQUIRE_MESSAGE(table.status == 0, table.err);
+  for (const char* name : {"this config", "whole", "lossless", "2 bits", "smallest",
+                           "4 bits, recomputed", "4 bits, offload", "recommended: --set"})
+    CHECK_MESSAGE(table.out.find(name) != std::string::npos, name);
+  check_lines(table.out);
+  const Json levels = Json::parse(frugal(plan + " --memory 1GiB --json").out).at("levels");
+  CHECK(row_named(levels, "this config").at("memory") == row_named(levels, "4 bits").at("memory"));
+  const auto saved = [&](const char* name) {
+    return row_named(levels, name).at("memory").at("activation_bytes").get<int64_t>();
+  };
+  CHECK(saved("whole") > saved("lossless"));
+  CHECK(saved("8 bits") > saved("4 bits"));
+  CHECK(saved("4 bits") > saved("3 bits"));
+  CHECK(saved("3 bits") > saved("2 bits"));
+  CHECK(saved("whole") > saved("whole, recomputed"));
+  CHECK(saved("4 bits") == saved("safe"));
+
+  const Ran most = frugal(plan + " --memory 64MiB --max batch");
+  REQUIRE_MESSAGE(most.status == 0, most.err);
+  CHECK(most.out.find("the largest data.batch_size whose step fits into 64.0 MiB") !=
+        std::string::npos);
+  check_lines(most.out);
+  const Json largest = Json::parse(frugal(plan + " --memory 64MiB --max batch --json").out);
+  CHECK(largest.at("key") == "data.batch_size");
+  const auto batch = [&](const char* name) {
+    return row_named(largest.at("levels"), name).at("largest").get<int64_t>();
+  };
+  CHECK(batch("4 bits") > batch("whole"));
+  CHECK(batch("2 bits") > batch("4 bits"));
+  CHECK(batch("whole, recomputed") > batch("whole"));
+  const Json none = Json::parse(frugal(plan + " --memory 1MiB --max batch --json").out);
+  CHECK(row_named(none.at("levels"), "whole").at("largest").is_null());
+
+  const Ran explained = frugal(plan + " --explain");
+  REQUIRE_MESSAGE(explained.status == 0, explained.err);
+  for (const char* text : {"layer1.", "conv2d", "other tensors", "compression.bits=2: "})
+    CHECK_MESSAGE(explained.out.find(text) != std::string::npos, text);
+}
+
+TEST_CASE("an explanation accounts for every saved byte") {
+  for (const char* sets : {"compression.bits=0 compression.recipes=false", "compression.bits=0",
+                           "compression.bits=4", "train.checkpointing=true"}) {
+    CAPTURE(sets);
+    Json document = Json::parse(kResNet20);
+    std::istringstream words(sets);
+    for (std::string word; words >> word;) apply_set(document, word);
+    const Config config = parse_config(document);
+    PlanSteps steps(config);
+    const Explanation found = explain_step(config, steps);
+    CHECK(found.memory.saved() == steps.step(config).saved());
+    CHECK(found.memory.peak == steps.step(config).peak);
+    REQUIRE(found.largest.size() == Explanation::kLargest);
+    int64_t listed = found.other_bytes, by_op = 0;
+    for (const auto& tensor : found.largest) {
+      CHECK(*tensor.record.stored_bytes > 0);
+      CHECK_FALSE(tensor.record.layer.empty());
+      listed += *tensor.record.stored_bytes;
+    }
+    for (const auto& op : found.ops) by_op += op.bytes;
+    CHECK(listed == by_op);
+    CHECK(found.rest == found.memory.saved() - listed);
+    CHECK(std::abs(found.rest) <= found.memory.saved() / 100);
+    CHECK_FALSE(found.largest.front().lower.empty());
+  }
+}
+
+TEST_CASE("wrong uses of plan") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kResNet20);
+  const std::string plan = "plan " + folder / "c.json";
+  for (const auto& [arguments, said] : std::initializer_list<std::pair<const char*, const char*>>{
+           {" --max batch", "--memory"},
+           {" --memory 1GiB --max depth", "depth"},
+           {" --memory much --max batch", "--memory"},
+           {" --memory 1GiB --max batch --explain", "--explain"},
+           {" --memory 1GiB --max width --set model.name=densenet121", "model.width"},
+           {" --memory 1GiB --max resolution --set data.name=cifar10 --set data.shape=null",
+            "data.shape"},
+           {" --explain --set compression.memory_budget=1/4", "compression.memory_budget"},
+           {" --set model.layers=21", "model.layers"},
+           {" --set model.name=resnet50 --set model.layers=51", "model.layers"},
+           {" --set model.name=resnet50 --set model.layers=47", "model.layers"}}) {
+    const Ran ran = frugal(plan + arguments);
+    CHECK_MESSAGE(ran.status == 2, arguments, ": ", ran.out, ran.err);
+    CHECK_MESSAGE((ran.out + ran.err).find(said) != std::string::npos, arguments, ": ", ran.err);
+  }
+}
+
+TEST_CASE("a level that the run cannot have says why") {
+  Json document = Json::parse(kResNet20);
+  apply_set(document, "optim.in_backward=true");
+  const Config config = parse_config(document);
+  PlanSteps steps(config);
+  int impossible = 0;
+  for (const LevelMemory& level : memory_of_levels(config, steps)) {
+    const bool recomputed = level.name.find("recomputed") != std::string::npos;
+    CHECK(level.why.empty() == !recomputed);
+    impossible += recomputed ? 1 : 0;
+  }
+  CHECK(impossible == 3);
+}
+
+TEST_CASE("bytes in three digits") {
+  CHECK(short_bytes(0) == "0");
+  CHECK(short_bytes(999) == "999");
+  CHECK(short_bytes(1000) == "0.98K");
+  CHECK(short_bytes(1 << 20) == "1.00M");
+  CHECK(short_bytes((int64_t{1} << 30) * 12) == "12.0G");
+  CHECK(short_bytes(int64_t{1} << 40) == "1.00T");
+}
+
+}  // namespace
+}  // namespace frugal::apps
