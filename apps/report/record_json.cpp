@@ -60,7 +60,8 @@ Json tensors_line(const train::StepRecord& record) {
   Json rows = Json::array();
   for (const SavedRecord& tensor : record.tensors) {
     const int64_t elements = tensor.shape.numel();
-    const bool has_bits = tensor.stored_bytes && elements > 0;
+    const bool has_bits =
+        tensor.how == SavedRecord::How::packed && tensor.stored_bytes && elements > 0;
     rows.push_back({tensor.layer, tensor.op, tensor.slot,
                     tensor.seq ? Json(*tensor.seq) : Json(nullptr), to_json(tensor.shape),
                     name_of(tensor.how), tensor.raw_bytes,

@@ -12,7 +12,8 @@ namespace frugal::apps {
 // are absent.
 Json memory_line(const train::StepRecord& record);
 
-// Of type "tensors": {"columns": [names], "rows": [[values]]}. Numbers follow from the step alone.
+// Of type "tensors": {"columns": [names], "rows": [[values]]}. "bits": stored ones of each element
+// of what is packed.
 Json tensors_line(const train::StepRecord& record);
 
 // What goes by the clock, in the order of the rows: {"pack_ms": [], "unpack_ms": []}.

@@ -42,6 +42,16 @@ inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
+// The lines of a metrics.jsonl without those of type "memory", which depend on the number of
+// threads and workers.
+inline std::string results_in(const std::string& path) {
+  std::stringstream lines(read_file(path));
+  std::string results;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("\"type\":\"memory\"") == std::string::npos) results += line + "\n";
+  return results;
+}
+
 struct Ran {
   int status = 0;
   std::string out, err;

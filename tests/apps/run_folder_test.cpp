@@ -140,9 +140,9 @@ TEST_CASE("what a killed process left of a file is removed, what others put ther
   fs::create_symlink(folder / "secret", options.out + "/checkpoint/state.safetensors.tmp");
   write_file(options.out + "/checkpoint/notes.tmp", "mine");
   TrainingRun(config, options).run();
-  CHECK(names_in(options.out) == std::set<std::string>{"checkpoint", "config.json", "input.json",
-                                                       "metrics.csv", "metrics.jsonl",
-                                                       "summary.json"});
+  CHECK(names_in(options.out) ==
+        std::set<std::string>{"checkpoint", "config.json", "input.json", "metrics.csv",
+                              "metrics.jsonl", "report.html", "summary.json", "tensor_times.json"});
   CHECK(names_in(options.out + "/checkpoint") ==
         std::set<std::string>{"best.safetensors", "last.safetensors", "notes.tmp",
                               "state.safetensors"});
