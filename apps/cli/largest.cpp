@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kLeastSide = 32;
 constexpr int64_t kFewSamples = 8;  // of the step that makes the optimizer's state
+constexpr int64_t kBatchStep = 8;
 constexpr size_t kKeptSteps = 32;
 
 // The largest value of the key's schema.
@@ -106,9 +107,11 @@ LargestSearch::LargestSearch(const Config& config, Growth growth) : growth_(grow
   } else if (growth == Growth::resolution) {
     step_ = sizes.side_step;
     first_ = ceil_div(kLeastSide, step_) * step_;
-  } else if (config.data.mixup > 0 || config.data.cutmix > 0) {
-    first_ = 2;
+  } else {
+    first_ = step_ = kBatchStep;
   }
+  const bool mixes = config.data.mixup > 0 || config.data.cutmix > 0;
+  least_ = growth != Growth::batch ? first_ : mixes ? 2 : 1;
   most_ = first_ + (most_of(path) - first_) / step_ * step_;
 }
 
@@ -153,7 +156,11 @@ Largest LargestSearch::find(const Config& given, int64_t memory) {
   if (!fits(low)) {
     high = low;
     if (low.value > first_) low = probe(first_);
-    if (!fits(low)) return {0, low.peak, false};
+    while (!fits(low)) {
+      if (low.value == least_) return {0, low.peak, false};
+      low = probe(low.value - 1);
+    }
+    if (low.value < first_) return {low.value, low.peak, false};
   } else {
     // No value is tried that is much larger than the memory.
     constexpr int64_t kFactor = 4;

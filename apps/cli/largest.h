@@ -10,7 +10,9 @@
 namespace frugal::apps {
 
 // What grows. The search tries every `step`-th value only, which the network must accept:
-//   batch       data.batch_size, by 1
+//   batch       data.batch_size, by 8; 1 to 7 where 8 does not fit. (Masks of another number of
+//   images
+//               may have rows that share bytes. They cannot be read in slices, which takes more.)
 //   layers      model.layers: by 1; of ResNets from their own number on, by a block
 //   width       model.width: by the number of heads; by 4 without heads
 //   resolution  the height and width in data.shape, or data.image_size, from 32 on: by 4, with Swin
@@ -48,8 +50,8 @@ class LargestSearch {
   int64_t peak_of(Config config, int64_t value);
 
   Growth growth_;
-  int64_t first_ = 1, step_ = 1, most_ = 1;
-  std::map<int64_t, std::unique_ptr<MetaStep>> steps_;  // by value; of batches one for all
+  int64_t least_ = 1, first_ = 1, step_ = 1, most_ = 1;  // least_: below `first_`, by 1
+  std::map<int64_t, std::unique_ptr<MetaStep>> steps_;   // by value; of batches one for all
 };
 
 // One search. "data.batch_size and the peak", in one line:

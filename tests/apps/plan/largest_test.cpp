@@ -39,7 +39,7 @@ TEST_CASE("the largest value fits, the next one does not, and packing makes it l
     int64_t step;
     int64_t memory;
   };
-  for (const Row& row : {Row{kImages, Growth::batch, "data.batch_size", 1, 300 << 20},
+  for (const Row& row : {Row{kImages, Growth::batch, "data.batch_size", 8, 300 << 20},
                          {kImages, Growth::layers, "model.layers", 2, 300 << 20},
                          {kImages, Growth::width, "model.width", 4, 300 << 20},
                          {kImages, Growth::resolution, "data.shape", 4, 300 << 20},
@@ -76,6 +76,11 @@ TEST_CASE("no value fits, every value fits, and the search begins below the run'
   const Largest none = find_largest(config_of(kImages), Growth::batch, 1 << 20);
   CHECK(none.value == 0);
   CHECK(none.peak == peak_of(config_of(kImages, {"data.batch_size=1"})));
+  const int64_t of_three = peak_of(config_of(kImages, {"data.batch_size=3"}));
+  const Largest few = find_largest(config_of(kImages), Growth::batch, of_three);
+  CHECK(few.value >= 3);
+  CHECK(few.value < 8);
+  CHECK(few.peak <= of_three);
   const Largest all = find_largest(config_of(kGraph), Growth::layers, int64_t{1} << 50);
   CHECK(all.value == 4096);
   CHECK(all.limited);
