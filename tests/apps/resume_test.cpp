@@ -50,11 +50,6 @@ constexpr Variant kVariants[] = {
     {"actnn L2, guard",
      R"({"policy": "actnn", "level": "L2", "guard": 0.05, "advanced": {"track_interval": 3, "track_samples": 2}})"},
     {"actnn L3", R"({"policy": "actnn", "level": "L3", "actnn": {"interval": 4}})"},
-    {"actnn L2.5", R"({"policy": "actnn", "level": "L2.5", "actnn": {"interval": 3}})"},
-    {"actnn as published", R"({"preset": "actnn_paper", "actnn": {"interval": 3}})"},
-    {"gact as published, guard",
-     R"({"preset": "gact_paper", "guard": 0.05, "gact": {"interval": 3, "samples": 4}, "advanced": {"track_interval": 2, "track_samples": 2}})"},
-    {"acgc as published", R"({"preset": "acgc_paper", "acgc": {"interval": 3}})"},
     {"actnn L3, guard",
      R"({"policy": "actnn", "level": "L3", "guard": 0.05, "actnn": {"interval": 3}, "advanced": {"track_interval": 2, "track_samples": 2}})"},
     {"actnn L3, coded, tracker",
@@ -79,6 +74,11 @@ constexpr Variant kVariants[] = {
     {"budget, coded and moved, guard",
      R"({"tight_budget": true, "entropy": true, "guard": 0.05, "advanced": {"track_interval": 3, "track_samples": 2}, "gact": {"interval": 4, "samples": 2, "share": 1}})",
      true},
+    {"actnn L2.5", R"({"policy": "actnn", "level": "L2.5", "actnn": {"interval": 3}})"},
+    {"actnn as published", R"({"preset": "actnn_paper", "actnn": {"interval": 3}})"},
+    {"gact as published, guard",
+     R"({"preset": "gact_paper", "guard": 0.05, "gact": {"interval": 3, "samples": 4}, "advanced": {"track_interval": 2, "track_samples": 2}})"},
+    {"acgc as published", R"({"preset": "acgc_paper", "acgc": {"interval": 3}})"},
 };
 
 // ---- what it trains on
