@@ -12,7 +12,6 @@
 
 using namespace frugal;
 using namespace frugal::apps;
-using namespace frugal::lab;
 using compress::AcgcOptions;
 using compress::AcgcPolicy;
 using compress::acgc::Count;
