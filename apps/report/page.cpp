@@ -230,18 +230,19 @@ std::string memory_chart(const Json& memory) {
 }
 
 std::string recorded_table(const std::vector<RecordedStep>& recorded) {
-  if (recorded.size() < 2) return "";
+  if (recorded.size() < 2 || !recorded.front().memory.is_object()) return "";
   std::string text =
       "<div class=\"card\" style=\"margin-top:14px\"><h3>Recorded steps</h3><table><thead><tr>"
       "<th>step</th><th>activation memory</th><th>packed</th><th>peak</th><th>bits of a packed "
       "value</th></tr></thead><tbody>";
   for (const RecordedStep& step : recorded)
-    text += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                        counted(step.step),
-                        readable_bytes(step.memory.at("activation_bytes").get<int64_t>()),
-                        readable_bytes(step.memory.at("packed_bytes").get<int64_t>()),
-                        readable_bytes(step.memory.at("peak_bytes").get<int64_t>()),
-                        or_dash(step.packed_bits, "{:.2f}"));
+    if (step.memory.is_object())
+      text += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                          counted(step.step),
+                          readable_bytes(step.memory.at("activation_bytes").get<int64_t>()),
+                          readable_bytes(step.memory.at("packed_bytes").get<int64_t>()),
+                          readable_bytes(step.memory.at("peak_bytes").get<int64_t>()),
+                          or_dash(step.packed_bits, "{:.2f}"));
   return text + "</tbody></table></div>";
 }
 
@@ -253,7 +254,7 @@ std::string memory_section(const RunFacts& facts) {
                    "versions recorded none.",
                    " ");
   const Json& memory = facts.recorded.back().memory;
-  if (!memory.contains("curve"))
+  if (!memory.is_object() || !memory.contains("curve"))
     return section("memory", title,
                    "Another thread moves tensors to a file in this run (compression.offload), so "
                    "the order of its allocations is by chance and is not recorded.",
@@ -695,7 +696,9 @@ std::string overlaid_memory(const std::vector<Compared>& all) {
   std::vector<Line> lines;
   for (size_t i = 0; i < all.size(); ++i) {
     const auto& recorded = all[i].facts.recorded;
-    if (recorded.empty() || !recorded.back().memory.contains("curve")) continue;
+    if (recorded.empty() || !recorded.back().memory.is_object() ||
+        !recorded.back().memory.contains("curve"))
+      continue;
     const Json& curve = recorded.back().memory["curve"];
     const size_t moments = curve.at("phases").get<std::string>().size();
     Line line{all[i].run.name, {}, static_cast<int>(i), i >= static_cast<size_t>(kColours)};

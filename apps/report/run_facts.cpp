@@ -79,8 +79,10 @@ void read_recorded(const ReportRun& run, RunFacts& facts) {
   for (const Json& line : run.lines) {
     if (is_of(line, "memory")) {
       facts.recorded.push_back({line["step"].get<int64_t>(), line, {}, 0, 0, {}});
-    } else if (is_of(line, "tensors") && !facts.recorded.empty() &&
-               facts.recorded.back().step == line["step"].get<int64_t>()) {
+    } else if (is_of(line, "tensors")) {
+      const auto at_step = line["step"].get<int64_t>();
+      if (facts.recorded.empty() || facts.recorded.back().step != at_step)
+        facts.recorded.push_back({at_step, Json(), {}, 0, 0, {}});  // of a run with offload
       const std::string step = std::to_string(facts.recorded.back().step);
       read_tensors(line, run.tensor_times.value(step, Json()), facts.recorded.back());
     }

@@ -167,7 +167,7 @@ TEST_CASE("curve draws runs, alone and together") {
     CHECK(ran.status == status);
     CHECK_MESSAGE(ran.err.find(word) != std::string::npos, ran.err);
   };
-  refused(folder / "a", 1, "line 29");
+  refused(folder / "a", 1, "line 33");
   refused(folder / "", 1, "metrics.jsonl");
   refused("", 2, "RUN");
   refused(folder / "b --of speed", 2, "--of");
