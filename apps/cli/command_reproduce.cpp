@@ -73,31 +73,31 @@ Done done_of(const TableFile& table, Scale scale, const ResultStore& store) {
   return done;
 }
 
-std::string needs_text(const TableScale& scale, const Done& done) {
+std::string needs_text(const TableScale& scale) {
   const std::string hours = scale.hours >= 1  ? fmt::format("{:.4g} h", scale.hours)
                             : scale.hours > 0 ? fmt::format("{:.0f} min", 60 * scale.hours)
                                               : std::string();
   std::string text = scale.device;
   if (!hours.empty()) text += ", " + hours;
   if (!scale.data.empty()) text += fmt::format(", {}", fmt::join(scale.data, ", "));
-  if (!done.missing.empty()) text += fmt::format(" (not here: {})", fmt::join(done.missing, ", "));
   return text;
 }
 
 void list(const std::vector<TableFile>& tables, const ResultStore& store, bool json) {
   Json listed = Json::array();
-  std::vector<std::vector<std::string>> rows = {{"table", "scale", "done", "needs", "what"}};
+  std::string text;  // of lines of 80 characters at most, where names are not longer
   for (const TableFile& table : tables) {
     Json scales = Json::object();
     for (const auto& [scale, part] : table.scales) {
       const Done done = done_of(table, scale, store);
-      const bool first = scales.empty();
+      if (scales.empty()) text += fmt::format("{}: {}\n", table.name, table.title);
       scales[name_of(scale)] = {{"results", done.results}, {"of", done.all},
                                 {"device", part.device},   {"data", part.data},
                                 {"hours", part.hours},     {"missing", done.missing}};
-      rows.push_back({first ? table.name : "", name_of(scale),
-                      fmt::format("{}/{}", done.results, done.all), needs_text(part, done),
-                      first ? table.title : ""});
+      text += fmt::format("  {:<8}{:>4} of {:<4} {}\n", name_of(scale), done.results, done.all,
+                          needs_text(part));
+      for (const std::string& missing : done.missing)
+        text += fmt::format("  {:<20} not here: {}\n", "", missing);
     }
     listed.push_back({{"name", table.name},
                       {"title", table.title},
@@ -109,7 +109,7 @@ void list(const std::vector<TableFile>& tables, const ResultStore& store, bool j
     std::printf("%s\n", listed.dump(2).c_str());
     return;
   }
-  std::printf("%s", table(rows).c_str());
+  std::printf("Results of each table at each scale, and what a scale needs:\n%s", text.c_str());
 }
 
 void print_commands(const std::vector<Cell>& cells, const std::string& out) {

@@ -1,5 +1,6 @@
-#include "core/cuda/cuda_kernel.h"
 #include "ops/image/interpolate.h"
+
+#include "ops/cuda/cuda_mask.h"
 #include "ops/image/interpolate_windows.h"
 
 namespace frugal::ops {
