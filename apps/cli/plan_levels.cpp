@@ -60,7 +60,8 @@ std::vector<PlanLevel> plan_levels(const Config& config) {
   };
   add_preset(presets().front());  // lossless
   for (const int bits : {8, 4, 3, 2}) levels.push_back({bits_name(bits), bits_sets(bits)});
-  for (size_t i = 1; i < presets().size(); ++i) add_preset(presets()[i]);
+  for (size_t i = 1; i < presets().size(); ++i)
+    if (!presets()[i].of_paper) add_preset(presets()[i]);
   if (policy_of(config) == "actnn") {
     for (const compress::Level& level : compress::levels(compress::LevelsOf::actnn))
       if (level.bits > 0 && !level.offload)
