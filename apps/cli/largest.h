@@ -10,9 +10,8 @@
 namespace frugal::apps {
 
 // What grows. The search tries every `step`-th value only, which the network must accept:
-//   batch       data.batch_size, by 8; 1 to 7 where 8 does not fit. (Masks of another number of
-//   images
-//               may have rows that share bytes. They cannot be read in slices, which takes more.)
+//   batch       data.batch_size, by 8; 1 to 7 where 8 does not fit (rows of masks share bytes, so
+//               other batches cannot be read in slices, which takes more)
 //   layers      model.layers: by 1; of ResNets from their own number on, by a block
 //   width       model.width: by the number of heads; by 4 without heads
 //   resolution  the height and width in data.shape, or data.image_size, from 32 on: by 4, with Swin
