@@ -28,14 +28,6 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Lines of messages and tables fit a terminal, except for paths.
-size_t longest_line(const std::string& text) {
-  std::stringstream lines(text);
-  size_t longest = 0;
-  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
-  return longest;
-}
-
 TEST_CASE("a run's weights come back from safetensors in every dtype") {
   const TempFolder folder;
   const std::string run = trained(folder);

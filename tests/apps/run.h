@@ -52,6 +52,14 @@ inline std::string results_in(const std::string& path) {
   return results;
 }
 
+// Lines of messages and tables fit a terminal, except for paths.
+inline size_t longest_line(const std::string& text) {
+  std::stringstream lines(text);
+  size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
 struct Ran {
   int status = 0;
   std::string out, err;

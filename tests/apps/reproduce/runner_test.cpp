@@ -51,7 +51,9 @@ TEST_CASE("the list says what is done, and JSON has the values" * skip) {
   written(folder, small_table());
   const std::string all =
       fmt::format("reproduce --tables {} --out {}", folder / "", folder / "out");
-  CHECK(frugal(all).out.find("0/3") != std::string::npos);
+  const Ran listed = frugal(all);
+  CHECK(listed.out.find("smoke      0 of 3") != std::string::npos);
+  CHECK(longest_line(listed.out) <= 80);
   CHECK_FALSE(fs::exists(folder / "out"));  // a list writes nothing
   const Json ran = Json::parse(frugal(command(folder, "--json")).out);
   const Json& values = ran.at(0).at("lines").at(0).at("values").at("activation");
