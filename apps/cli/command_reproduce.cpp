@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "apps/cli/commands.h"
@@ -11,21 +11,12 @@
 #include "apps/reproduce/writers.h"
 #include "core/quoted.h"
 #include "data/fetch/sources.h"
+#include "data/formats/atomic_file.h"
 
 namespace frugal::apps {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A whole file or none: a reader never sees half of it.
-void write_file(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  std::ofstream file(part, std::ios::binary);
-  file << text << std::flush;
-  std::error_code failed;
-  if (file) fs::rename(part, path, failed);
-  if (!file || failed) throw Error(fmt::format("cannot write {}", in_quotes(path)));
-}
 
 // Tables by name, or the files themselves.
 std::vector<TableFile> chosen_tables(const std::vector<std::string>& names,
@@ -126,12 +117,12 @@ void write_tables(const std::vector<TableFile>& tables, const ResultStore& store
   for (const TableFile& table : tables) {
     views.push_back(view_of(table, store, out));
     const std::string path = out + "/" + table.name;
-    write_file(path + ".md", markdown_of(views.back()));
-    write_file(path + ".csv", csv_of(views.back()));
-    write_file(path + ".tex", latex_of(views.back()));
-    write_file(path + ".html", html_of(views.back()));
+    data::atomic_write(path + ".md", markdown_of(views.back()));
+    data::atomic_write(path + ".csv", csv_of(views.back()));
+    data::atomic_write(path + ".tex", latex_of(views.back()));
+    data::atomic_write(path + ".html", html_of(views.back()));
   }
-  write_file(out + "/index.html", html_index(views));
+  data::atomic_write(out + "/index.html", html_index(views));
 }
 
 // The index lists what earlier calls wrote, too.
@@ -147,28 +138,58 @@ std::vector<TableFile> with_written(std::vector<TableFile> tables, const std::st
   return tables;
 }
 
+// For people: each line of the table is a heading and a line for each metric, so that the page fits
+// a terminal.
+class Page {
+ public:
+  void add_heading(const std::string& text) { lines_.push_back({text, {}}); }
+  void add(const std::string& metric, std::vector<std::string> cells) {
+    for (size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], columns(cells[i]));
+    first_ = std::max(first_, columns(metric));
+    lines_.push_back({metric, std::move(cells)});
+  }
+  std::string text() const {
+    std::string all;
+    for (const auto& [name, cells] : lines_) {
+      all += cells.empty() ? name : "  " + name + std::string(first_ - columns(name), ' ');
+      for (size_t i = 0; i < cells.size(); ++i)
+        all += std::string(2 + widths_[i] - columns(cells[i]), ' ') + cells[i];
+      all += '\n';
+    }
+    return all;
+  }
+
+ private:
+  // Of UTF-8.
+  static size_t columns(const std::string& text) {
+    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    }));
+  }
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines_;
+  std::array<size_t, 1 + kWays.size()> widths_{};
+  size_t first_ = 0;
+};
+
 void print_results(const std::vector<TableFile>& tables, const ResultStore& store,
                    const std::string& out, bool json) {
   Json all = Json::array();
   for (const TableFile& file : tables) {
     const View view = view_of(file, store, out);
     Json lines = Json::array();
-    std::vector<std::vector<std::string>> rows = {{file.name}};
-    if (view.has_columns) rows[0].push_back("setting");
-    for (const std::string& metric : file.show)
-      for (const char* source : {"published", "as published", "ours"})
-        rows[0].push_back(metric + ", " + source);
+    Page page;
+    page.add_heading(fmt::format("{}: {}", file.name, file.title));
+    page.add("", {"published", title_of(Way::as_published), title_of(Way::ours)});
     for (const ViewLine& line : view.lines) {
-      std::vector<std::string> row = {line.row};
-      if (view.has_columns) row.push_back(line.column);
+      page.add_heading(view.has_columns ? fmt::format("{}: {}", line.row, line.column) : line.row);
       Json values = Json::object();
       for (const std::string& metric : file.show) {
-        row.push_back(published_text(line, metric));
+        std::vector<std::string> cells = {published_text(line, metric)};
         const auto published = line.published.find(metric);
         values[metric]["published"] =
             published == line.published.end() ? Json(nullptr) : Json(published->second.value);
         for (const Way way : kWays) {
-          row.push_back(line.unavailable.empty() ? cell_text(line, way, metric) : "-");
+          cells.push_back(line.unavailable.empty() ? cell_text(line, way, metric) : "-");
           const auto cell = line.cells.find(way);
           const bool has = cell != line.cells.end() && cell->second.values.contains(metric);
           values[metric][name_of(way)] =
@@ -179,12 +200,12 @@ void print_results(const std::vector<TableFile>& tables, const ResultStore& stor
                           {"command", cell->second.command}})
                   : Json(nullptr);
         }
+        page.add(metric, std::move(cells));
       }
       lines.push_back({{"row", line.row}, {"setting", line.column}, {"values", values}});
-      rows.push_back(row);
     }
     all.push_back({{"table", file.name}, {"lines", lines}});
-    if (!json) std::printf("%s\n", table(rows).c_str());
+    if (!json) std::printf("%s\n", page.text().c_str());
   }
   if (json) std::printf("%s\n", all.dump(2).c_str());
 }
@@ -225,7 +246,7 @@ void reproduce_command(const ReproduceArguments& arguments) {
   if (!arguments.page.empty()) {
     std::vector<View> views;
     for (const TableFile& table : all) views.push_back(view_of(table, store, out, Scale::reduced));
-    write_file(arguments.page, results_page(views));
+    data::atomic_write(arguments.page, results_page(views));
   }
   if (tables.empty() && arguments.page.empty()) {
     list(all, store, arguments.json);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "apps/config/config_table.h"
 #include "apps/reproduce/measures.h"
 #include "core/quoted.h"
 #include "data/fetch/sha256.h"
+#include "data/formats/atomic_file.h"
 
 namespace frugal::apps {
 namespace {
@@ -114,10 +114,8 @@ std::string base_of(const Cell& cell, const std::string& out) {
 void save_base(const Cell& cell, const std::string& out) {
   if (!cell.base.empty()) return;
   std::filesystem::create_directories(out + "/bases");
-  const std::string path = base_of(cell, out);
-  std::ofstream file(path);
-  file << cell.document.dump(2) << '\n' << std::flush;
-  if (!file) throw Error(fmt::format("cannot write {}", in_quotes(path)));
+  // Whole at any time: the cells beside this one may read the same base.
+  data::atomic_write(base_of(cell, out), cell.document.dump(2) + "\n");
 }
 
 std::string run_of(const Cell& cell, const std::string& out, int64_t seed) {

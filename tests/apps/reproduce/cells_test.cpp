@@ -33,6 +33,17 @@ TEST_CASE("cells are rows by columns by ways, and a scale may leave some out") {
         std::vector<std::string>{"second, 4 bits, as published", "second, 4 bits, ours"});
 }
 
+TEST_CASE("a base that is written again stays whole for those who read it") {
+  const TempFolder folder;
+  const Cell cell = cells_of(written(folder, small_table()), Scale::full).front();
+  save_base(cell, folder / "out");
+  const std::string base = base_of(cell, folder / "out"), same = folder / "same.json";
+  std::filesystem::create_hard_link(base, same);
+  save_base(cell, folder / "out");
+  CHECK(read_file(base) == read_file(same));
+  CHECK_FALSE(std::filesystem::equivalent(base, same));  // another file took its place
+}
+
 TEST_CASE("a cell's keys come from the table, the scale, the row, the column and the way") {
   const TempFolder folder;
   Json json = small_table();
