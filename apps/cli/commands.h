@@ -172,7 +172,7 @@ struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
   // variance: steps of training before, minibatches for the unit, draws of the rounding
   int64_t train_steps = 400, batches = 32, draws = 32;
   std::string profile;  // step: a file for the widths of packed tensors
-  bool only = false;  // step: not beside "L0 without recipes"
+  bool only = false;    // step: not beside "L0 without recipes"
   bool json = false;
 };
 void bench_quantizer(const BenchArguments& arguments);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "apps/report/html.h"
 #include "core/error.h"
 #include "core/quoted.h"
 
@@ -101,17 +102,6 @@ std::string x_labels(const Axes& axes, const PlotOptions& options, size_t column
 std::string trimmed(std::string line, size_t columns) {
   line = line.substr(0, columns);
   return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : printable(text))
-    safe += c == '&'   ? "&amp;"
-            : c == '<' ? "&lt;"
-            : c == '>' ? "&gt;"
-            : c == '"' ? "&quot;"
-                       : std::string(1, c);
-  return safe;
 }
 
 }  // namespace

@@ -555,23 +555,23 @@ data::PictureList labelled_pictures(const Config& config, Split split) {
 }
 
 const DataKind& image_data() {
-  static const DataKind kind = {
-      image_names,
-      [](const Config& config) {
-        const DataRow& row = data_row(config.data.name);
-        DataTraits traits;
-        traits.reads_files = row.open != nullptr || row.of_files() || row.of_masks();
-        traits.normalizes = row.convention != nullptr;
-        traits.of_picture_files = row.of_files();
-        traits.splits = row.files != DataRow::Files::own;
-        return traits;
-      },
-      check_images,
-      [](const std::string& name) { return data_row(name).marks; },
-      image_spec,
-      open_image_batches,
-      images_ahead,
-      image_classes};
+  static const DataKind kind = {image_names,
+                                [](const Config& config) {
+                                  const DataRow& row = data_row(config.data.name);
+                                  DataTraits traits;
+                                  traits.reads_files =
+                                      row.open != nullptr || row.of_files() || row.of_masks();
+                                  traits.normalizes = row.convention != nullptr;
+                                  traits.of_picture_files = row.of_files();
+                                  traits.splits = row.files != DataRow::Files::own;
+                                  return traits;
+                                },
+                                check_images,
+                                [](const std::string& name) { return data_row(name).marks; },
+                                image_spec,
+                                open_image_batches,
+                                images_ahead,
+                                image_classes};
   return kind;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "apps/cli/report.h"
+#include "apps/report/html.h"
 #include "apps/reproduce/measures.h"
 #include "core/quoted.h"
 
@@ -50,16 +51,8 @@ std::string with_sign(const std::string& text, const char* sign) {
   return replaced(text, " +- ", std::string(" ") + sign + " ");
 }
 
-std::string in_html(const std::string& text) {
-  std::string safe;
-  for (const char c : without_controls(text))
-    safe += c == '&'   ? "&amp;"
-            : c == '<' ? "&lt;"
-            : c == '>' ? "&gt;"
-            : c == '"' ? "&quot;"
-                       : std::string(1, c);
-  return safe;
-}
+// However long.
+std::string in_html(const std::string& text) { return escaped(text, text.size()); }
 
 std::string in_latex(const std::string& text) {
   std::string safe;

@@ -136,9 +136,10 @@ void Model::check_pictures() const {
   FRUGAL_CHECK(description_.spec.kind == Kind::images,
                "[predict] expected a network that reads pictures; this one reads {}",
                unit_of(description_.spec));
-  FRUGAL_CHECK(!description_.spec.target_of_each_pixel,
-               "[predict] expected a network that classifies whole pictures; this one gives a class "
-               "to each pixel");
+  FRUGAL_CHECK(
+      !description_.spec.target_of_each_pixel,
+      "[predict] expected a network that classifies whole pictures; this one gives a class "
+      "to each pixel");
   FRUGAL_CHECK(view.height > 0 && view.width > 0 && (view.channels == 1 || view.channels == 3),
                "[predict] expected a network of pictures of 1 or 3 channels; the samples of this "
                "one are {}",
