@@ -72,9 +72,9 @@ void study_sensitivity(const LabArguments& arguments) {
   const std::vector<Item> items = adaptive.items();
   std::vector<uint64_t> seqs;
   for (const Item& item : items) seqs.push_back(item.seq);
-  const Batch part = part_of(batch, 0, samples);
+  const Batch part = bench.task().part(batch, 0, samples);
   auto measure = [&](const Batch& by, uint64_t number) {
-    return measure_sensitivity(bench.model(), adaptive, by, n,
+    return measure_sensitivity(bench.task(), bench.model(), adaptive, by, n,
                                {number, key, config.train.label_smoothing, false}, seqs);
   };
   // One pair of gradients estimates c_l with an error of a few percent. The mean of several pairs

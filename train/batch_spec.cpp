@@ -52,15 +52,4 @@ int64_t units_of(const BatchSpec& spec, const Batch& batch) {
   return spec.kind == BatchSpec::Kind::sequences ? batch.input.numel() : batch.input.size(0);
 }
 
-Batch part_of(const Batch& batch, int64_t begin, int64_t end) {
-  if (!is_divisible(batch)) return batch;
-  Batch part{batch.input.slice(0, begin, end), batch.target.slice(0, begin, end)};
-  part.floats = batch.floats;
-  for (const auto& [name, tensor] : batch.extras)
-    part.extras.emplace_back(name, tensor.slice(0, begin, end));
-  return part;
-}
-
-bool is_divisible(const Batch& batch) { return !find_tensor(batch.extras, "edge_index").defined(); }
-
 }  // namespace frugal::train

@@ -1,4 +1,4 @@
-// BatchSpec: what batches of some data look like, and what is done with a batch as a whole.
+// BatchSpec: what batches of some data look like.
 #pragma once
 #include <string>
 #include <vector>
@@ -34,8 +34,5 @@ const char* unit_of(const BatchSpec& spec);
 int64_t units_of(const BatchSpec& spec, const Batch& batch);
 // A batch of so many samples, not filled: for `meta`.
 Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device);
-// Samples `begin` to before `end`: views. A graph stays whole.
-Batch part_of(const Batch& batch, int64_t begin, int64_t end);
-bool is_divisible(const Batch& batch);
 
 }  // namespace frugal::train

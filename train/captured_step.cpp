@@ -10,7 +10,6 @@
 #include "ops/optimizer/clip.h"
 #include "optim/clip.h"
 #include "optim/row_slices.h"
-#include "train/place_batch.h"
 
 namespace frugal::train {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 template <class F>
 void for_tensors(Batch& batch, const F& f) {
   f("input", batch.input);
-  f("target", batch.target);
+  if (batch.target.defined()) f("target", batch.target);
   for (auto& [name, tensor] : batch.extras) f(name, tensor);
 }
 
@@ -45,7 +44,7 @@ std::string key_of(Batch& batch, const StepUpdate* update) {
 void copy_batch(Batch& to, const Batch& from) {
   if (to.held) return;  // the same tensors
   ops::copy_into(to.input, from.input);
-  ops::copy_into(to.target, from.target);
+  if (to.target.defined()) ops::copy_into(to.target, from.target);
   for (size_t i = 0; i < to.extras.size(); ++i)
     ops::copy_into(to.extras[i].second, from.extras[i].second);
 }
@@ -82,7 +81,8 @@ struct CapturedStep::Entry {
   Tensor norm;               // undefined where none is measured
 };
 
-CapturedStep::CapturedStep(Module& model, SavePolicy* policy) : model_(model), policy_(policy) {}
+CapturedStep::CapturedStep(const Task& task, Module& model, SavePolicy* policy)
+    : task_(task), model_(model), policy_(policy) {}
 CapturedStep::~CapturedStep() = default;
 
 void CapturedStep::forget() { entries_.clear(); }
@@ -90,13 +90,13 @@ void CapturedStep::forget() { entries_.clear(); }
 CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOptions& options,
                                  uint64_t number, const StepUpdate* update) {
   if (!obstacle_.empty() || is_sampled(batch))
-    return {forward_backward(model_, std::move(batch), context, policy_, options)};
+    return {forward_backward(task_, model_, std::move(batch), context, policy_, options)};
   if (update != nullptr && !update->optimizer.recordable()) update = nullptr;
-  batch = placed(std::move(batch), model_);
+  batch = task_.place(std::move(batch), model_);
   std::unique_ptr<Entry>& entry = entries_[key_of(batch, update)];
   if (entry == nullptr) entry = std::make_unique<Entry>();
   if (entry->seen++ == 0)
-    return {forward_backward(model_, std::move(batch), context, policy_, options)};
+    return {forward_backward(task_, model_, std::move(batch), context, policy_, options)};
   if (!entry->graph.captured()) {
     const RngKey before = context.rng->state();
     std::vector<int64_t> counts;
@@ -112,7 +112,7 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOption
       const std::vector<Tensor> counters = counters_of(model_);
       for (size_t i = 0; i < counters.size(); ++i) *counters[i].mut<int64_t>() = counts[i];
       begin_step(number);
-      return {forward_backward(model_, std::move(batch), context, policy_, options)};
+      return {forward_backward(task_, model_, std::move(batch), context, policy_, options)};
     }
     // Recording ran no kernels, so its random keys and its counts are those of this step.
     context.rng->restore(before);
@@ -128,12 +128,11 @@ CapturedResult CapturedStep::run(Batch batch, Context& context, const StepOption
 
 void CapturedStep::record_passes(Entry& entry, Context& context, const StepOptions& options) {
   const CategoryScope activations(Category::activation);
-  CrossEntropyOptions loss_options;
-  loss_options.label_smoothing = options.label_smoothing;
   {
     PolicyScope policy(policy_);
     Batch taken = entry.batch;
-    entry.pass = forward_pass(model_, taken, context, loss_options, false);
+    entry.pass =
+        forward_pass(task_, model_, taken, context, {.label_smoothing = options.label_smoothing});
   }
   measure_saved(model_.device(), entry.memory.memory);
   // The loss is read after each replay, so its value stays. Its graph does not.
@@ -207,7 +206,7 @@ CapturedResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& c
     *counters[i].mut<int64_t>() += entry.counts[i];
     counters[i].bump_version();
   }
-  CapturedResult result{read(entry.pass)};
+  CapturedResult result{read(task_, entry.pass)};
   result.batch.memory = entry.memory.memory;
   if (update == nullptr) return result;
   result.updated = true;

@@ -41,7 +41,7 @@ struct CapturedResult {
 
 class CapturedStep {
  public:
-  CapturedStep(Module& model, SavePolicy* policy);
+  CapturedStep(const Task& task, Module& model, SavePolicy* policy);
   ~CapturedStep();
 
   // As forward_backward() with step `number` begun, and the update behind it. A loss or norm that
@@ -62,6 +62,7 @@ class CapturedStep {
   CapturedResult replay(Entry& entry, const Batch& batch, Context& context, uint64_t number,
                         const StepUpdate* update);
 
+  const Task& task_;
   Module& model_;
   SavePolicy* policy_;
   std::map<std::string, std::unique_ptr<Entry>> entries_;  // by the shapes of a batch

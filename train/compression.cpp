@@ -34,8 +34,10 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Devic
   return compress::make_policy(policy);
 }
 
-Compression::Compression(Module& model, const CompressionOptions& options, uint64_t seed)
-    : model_(model),
+Compression::Compression(const Task& task, Module& model, const CompressionOptions& options,
+                         uint64_t seed)
+    : task_(task),
+      model_(model),
       options_(options),
       seed_(seed),
       policy_(made(options, model.device(), seed)),
@@ -69,9 +71,9 @@ void Compression::make() {
       measuring.allocate = [this] { planner_->plan_again(*parts_.budget); };
       measuring.most = [this] { return planner_->most_samples(); };
     }
-    adaptation_.emplace(model_, parts_, measuring);
+    adaptation_.emplace(task_, model_, parts_, measuring);
   }
-  if (options_.tracking) tracking_.emplace(model_, parts_, *options_.tracking);
+  if (options_.tracking) tracking_.emplace(task_, model_, parts_, *options_.tracking);
 }
 
 void Compression::begin_step(int64_t step) {

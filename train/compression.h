@@ -48,11 +48,12 @@ struct CompressionOptions {
 std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
                                         uint64_t seed);
 
-// Thread safety: none. The model must outlive it.
+// Thread safety: none. The task and the model must outlive it.
 class Compression {
  public:
   // Errors: those of make_policy and of Tracking.
-  Compression(Module& model, const CompressionOptions& options, uint64_t seed = 0);
+  Compression(const Task& task, Module& model, const CompressionOptions& options,
+              uint64_t seed = 0);
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
 
@@ -110,6 +111,7 @@ class Compression {
 
  private:
   void make();
+  const Task& task_;
   Module& model_;
   CompressionOptions options_;
   uint64_t seed_;

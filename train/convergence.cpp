@@ -7,7 +7,6 @@
 #include "core/random_streams.h"
 #include "core/stopwatch.h"
 #include "ops/dense/copy.h"
-#include "train/batch_spec.h"
 #include "train/option_error.h"
 
 namespace frugal::train {
@@ -40,19 +39,20 @@ class PartPolicy final : public SavePolicy {
   int64_t samples_, of_;
 };
 
-Batch copy_of(const Batch& batch, int64_t begin, int64_t end) {
+Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end) {
   const CategoryScope scope(Category::input);
-  Batch part = part_of(batch, begin, end);
+  Batch part = task.part(batch, begin, end);
   part.input = ops::clone(part.input);
-  part.target = ops::clone(part.target);
+  if (part.target.defined()) part.target = ops::clone(part.target);
   for (auto& [name, tensor] : part.extras) tensor = ops::clone(tensor);
   return part;
 }
 
 }  // namespace
 
-Tracking::Tracking(Module& model, PolicyParts policy, const TrackingOptions& options)
-    : model_(model), policy_(policy), options_(options) {
+Tracking::Tracking(const Task& task, Module& model, PolicyParts policy,
+                   const TrackingOptions& options)
+    : task_(task), model_(model), policy_(policy), options_(options) {
   int64_t offset = 0;
   for (const auto& p : model.parameters()) {
     parameters_.push_back(*p.parameter);
@@ -107,7 +107,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
     };
   model_.zero_grad();
   PartPolicy policy(*policy_.policy, n, of);
-  const BatchResult result = forward_backward(model_, part, context, &policy, how);
+  const BatchResult result = forward_backward(task_, model_, part, context, &policy, how);
   if (options_.checkpointed_blocks > 0) sketch = optim::sketch_of_gradients(parameters_);
   model_.zero_grad();
   if (policy_.learner != nullptr) policy_.learner->restore_learned(learned);
@@ -122,7 +122,7 @@ void Tracking::before(const Batch& batch, int64_t step) {
   const int64_t of = whole ? 1 : batch.input.size(0);
   const int64_t n = whole ? 1 : options_.held(of);
   if (n == 0) return;
-  Pending pending{whole ? batch : copy_of(batch, 0, n), n, of, {}};
+  Pending pending{whole ? batch : copy_of(task_, batch, 0, n), n, of, {}};
   optim::GradientSamples& samples = pending.samples;
   auto draw = [&](optim::GradientSketch& sketch, const Batch& part, Draw which) {
     const auto found = gradient(part, n, of, step, which);
@@ -135,7 +135,8 @@ void Tracking::before(const Batch& batch, int64_t step) {
     samples.second = samples.first;
   else if (!draw(samples.second, pending.part, kSecond))
     return;
-  if (!draw(samples.other, whole ? options_.other(step) : copy_of(batch, n, 2 * n), kOther)) return;
+  if (!draw(samples.other, whole ? options_.other(step) : copy_of(task_, batch, n, 2 * n), kOther))
+    return;
   samples.weights_before = optim::sketch_of_values(parameters_);
   pending_ = std::move(pending);
 }

@@ -52,7 +52,7 @@ struct Convergence {
 class Tracking {
  public:
   // Errors: a guard of a policy that has no fineness to set.
-  Tracking(Module& model, PolicyParts policy, const TrackingOptions& options);
+  Tracking(const Task& task, Module& model, PolicyParts policy, const TrackingOptions& options);
 
   // Is there something to measure at step `step`, counted from 1? With a guard also at an eighth, a
   // quarter and half of the first interval.
@@ -82,6 +82,7 @@ class Tracking {
                                                 int64_t step, Draw draw);
   double bits() const;  // 0: none that can be set
 
+  const Task& task_;
   Module& model_;
   PolicyParts policy_;
   TrackingOptions options_;

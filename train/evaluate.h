@@ -5,19 +5,15 @@
 
 #include "data/batch_source.h"
 #include "models/module.h"
-#include "train/batch_spec.h"
 #include "train/run/run_state.h"
+#include "train/task.h"
 
 namespace frugal::train {
 
 // One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
-// when `stop` said so between two batches. `spec` says which metric the data are judged by.
-// Errors: a loss that is not finite.
-std::optional<Evaluation> evaluate(Module& model, data::BatchSource& batches, const BatchSpec& spec,
+// when `stop` said so between two batches. Errors: a loss that is not finite.
+std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchSource& batches,
                                    const std::function<bool()>& stop = {});
-
-// Are outputs looked at, beside the loss and the number of right ones?
-bool needs_output(const BatchSpec& spec);
 
 // What the best epoch is chosen by, on the validation set where there is one: the data's metric, or
 // the accuracy where there is none or it is the perplexity.

@@ -121,13 +121,28 @@ double Confusion::macro_f1() const {
   return sum / as_double(classes_);
 }
 
+double Confusion::iou(int64_t positive) const {
+  int64_t either = -count(positive, positive);
+  for (int64_t c = 0; c < classes_; ++c) either += count(positive, c) + count(c, positive);
+  return ratio(as_double(count(positive, positive)), as_double(either), kNan);
+}
+
 double Confusion::mean_iou() const {
   double sum = 0, present = 0;
   for (int64_t k = 0; k < classes_; ++k) {
-    int64_t either = -count(k, k);
-    for (int64_t c = 0; c < classes_; ++c) either += count(k, c) + count(c, k);
-    if (either == 0) continue;
-    sum += as_double(count(k, k)) / as_double(either);
+    const double each = iou(k);
+    if (std::isnan(each)) continue;
+    sum += each;
+    present += 1;
+  }
+  return ratio(sum, present, kNan);
+}
+
+double Confusion::mean_dice() const {
+  double sum = 0, present = 0;
+  for (int64_t k = 0; k < classes_; ++k) {
+    if (std::isnan(iou(k))) continue;
+    sum += f1(k);
     present += 1;
   }
   return ratio(sum, present, kNan);

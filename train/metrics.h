@@ -28,10 +28,13 @@ class Confusion {
   double accuracy() const;  // NaN of nothing
   // 2 tp / (2 tp + fp + fn) of one class; 0 if the class is neither a target nor a prediction.
   double f1(int64_t positive = 1) const;
-  double macro_f1() const;  // the mean over classes
+  double macro_f1() const;  // the mean over all classes
   // tp / (tp + fp + fn): the intersection over the union of the positions that a class has as
-  // target and as prediction. The mean over classes that are either; NaN of nothing.
-  double mean_iou() const;
+  // target and as prediction. NaN where the class is neither.
+  double iou(int64_t positive) const;
+  double mean_iou() const;  // over classes that are either; NaN of nothing
+  // The mean of f1() over the same classes: Dice's coefficient. NaN of nothing.
+  double mean_dice() const;
   // Matthews' correlation; for more than two classes Gorodkin's R_K. 0 where predictions or targets
   // are all of one class.  Ref: Matthews 1975; Gorodkin 2004.
   double matthews() const;

@@ -6,14 +6,13 @@
 #include "autograd/checkpoint.h"
 #include "ops/dense/elementwise.h"
 #include "ops/optimizer/sgd.h"
-#include "train/batch_spec.h"
 
 namespace frugal::train {
 namespace {
 
 // Computes the gradient of `batch` and takes it away from the parameters.
-std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& batch,
-                             const StepReplay& step) {
+std::vector<Tensor> gradient(const Task& task, Module& model, SavePolicy& policy,
+                             const Batch& batch, const StepReplay& step) {
   RecomputeScope no_trace;
   Rng stream;
   stream.restore(step.rng);
@@ -23,7 +22,7 @@ std::vector<Tensor> gradient(Module& model, SavePolicy& policy, const Batch& bat
   model.zero_grad();
   begin_step(step.number);
   const BatchResult result =
-      forward_backward(model, batch, context, &policy, {step.label_smoothing, 1, {}});
+      forward_backward(task, model, batch, context, &policy, {step.label_smoothing, 1, {}});
   FRUGAL_CHECK(std::isfinite(result.loss), "[sensitivity] the loss is not finite");
   std::vector<Tensor> all;
   for (const auto& p : model.parameters()) all.push_back(p.parameter->grad());
@@ -48,8 +47,8 @@ compress::AdaptivePolicy& adaptive_of(const PolicyParts& policy) {
 
 }  // namespace
 
-std::vector<double> measure_sensitivity(Module& model, PolicyParts policy, const Batch& batch,
-                                        int64_t of, const StepReplay& step,
+std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyParts policy,
+                                        const Batch& batch, int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs) {
   compress::AdaptivePolicy& adaptive = adaptive_of(policy);
   std::map<uint64_t, const compress::AdaptivePolicy::Item> items;
@@ -57,7 +56,7 @@ std::vector<double> measure_sensitivity(Module& model, PolicyParts policy, const
   const double share = static_cast<double>(batch.input.size(0)) / static_cast<double>(of);
   auto with_other = [&](std::optional<uint64_t> seq) {
     const compress::AdaptivePolicy::Probe probe(adaptive, seq);
-    return gradient(model, *policy.policy, batch, step);
+    return gradient(task, model, *policy.policy, batch, step);
   };
   const std::vector<Tensor> base = with_other({});
   std::vector<double> all;
@@ -70,8 +69,13 @@ std::vector<double> measure_sensitivity(Module& model, PolicyParts policy, const
   return all;
 }
 
-Adaptation::Adaptation(Module& model, PolicyParts policy, const SensitivityOptions& options)
-    : model_(model), policy_(policy), adaptive_(adaptive_of(policy)), options_(options) {}
+Adaptation::Adaptation(const Task& task, Module& model, PolicyParts policy,
+                       const SensitivityOptions& options)
+    : task_(task),
+      model_(model),
+      policy_(policy),
+      adaptive_(adaptive_of(policy)),
+      options_(options) {}
 
 bool Adaptation::due(int64_t step) const {
   return step == options_.first || step % options_.interval == 0;
@@ -101,7 +105,7 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   if (items.empty()) return;
   // The last batch of an epoch may be shorter. Sensitivities are those of a whole batch all the
   // same. A graph cannot be divided, so measuring with it costs as much as a step.
-  const bool whole = !is_divisible(batch);
+  const bool whole = !task_.is_divisible(batch);
   const int64_t n = whole || options_.batch == 0 ? batch.input.size(0) : options_.batch;
   const int64_t most = options_.most ? options_.most() : batch.input.size(0);
   if (most == 0) return;
@@ -120,8 +124,9 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   }
   std::vector<uint64_t> seqs;
   for (const auto& item : items) seqs.push_back(item.seq);
-  const Batch part = part_of(batch, 0, samples);
-  const std::vector<double> found = measure_sensitivity(model_, policy_, part, n, replay, seqs);
+  const Batch part = task_.part(batch, 0, samples);
+  const std::vector<double> found =
+      measure_sensitivity(task_, model_, policy_, part, n, replay, seqs);
   for (size_t i = 0; i < seqs.size(); ++i)
     adaptive_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
   options_.allocate ? options_.allocate() : adaptive_.allocate();

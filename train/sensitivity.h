@@ -43,14 +43,15 @@ struct StepReplay {
 // buffers, the policy's state and random streams stay as they are. REQUIRES: the policy, in which
 // an AdaptivePolicy is, decided a whole step of this model. Errors: a loss or a gradient that is
 // not finite.
-std::vector<double> measure_sensitivity(Module& model, PolicyParts policy, const Batch& batch,
-                                        int64_t of, const StepReplay& step,
+std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyParts policy,
+                                        const Batch& batch, int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs);
 
 class Adaptation {
  public:
   // REQUIRES: an AdaptivePolicy in `policy`.
-  Adaptation(Module& model, PolicyParts policy, const SensitivityOptions& options);
+  Adaptation(const Task& task, Module& model, PolicyParts policy,
+             const SensitivityOptions& options);
   // Is there something to do after step `step`, counted from 1?
   bool due(int64_t step) const;
   // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
@@ -62,6 +63,7 @@ class Adaptation {
   int64_t samples_for(const std::vector<compress::AdaptivePolicy::Item>& items, int64_t most,
                       int64_t of) const;
 
+  const Task& task_;
   Module& model_;
   PolicyParts policy_;
   compress::AdaptivePolicy& adaptive_;  // in policy_

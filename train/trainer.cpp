@@ -17,6 +17,7 @@
 #include "train/evaluate.h"
 #include "train/option_error.h"
 #include "train/step_recorder.h"
+#include "train/tasks/make_task.h"
 
 namespace frugal::train {
 namespace {
@@ -30,8 +31,9 @@ optim::Ema* average_of(Optimizer& optimizer) {
   return averaged != nullptr ? &averaged->average() : nullptr;
 }
 
-// Adds the settings of the plan, and the options of steps that compression must know.
+// Adds the task, the settings of the plan, and the options of steps that compression must know.
 TrainerOptions completed(TrainerOptions options, Device device) {
+  if (options.task == nullptr) options.task = make_task(options.spec);
   CompressionOptions& compression = options.compression;
   int64_t most_reserved = 0;
   if (compression.planner != nullptr) {
@@ -54,10 +56,10 @@ TrainerOptions completed(TrainerOptions options, Device device) {
 
 // The state of one step while it runs.
 struct Trainer::Step {
-  Step(int64_t batches, Optimizer& optimizer, double rate, bool measured)
+  Step(const Task& task, int64_t batches, Optimizer& optimizer, double rate, bool measured)
       : lr(rate),
         parts(batches),
-        weights(batches),
+        weights(task, batches),
         in_backward(optimizer, rate, measured ? &squares : nullptr),
         measures_norms(measured) {}
   Clock::time_point begin = Clock::now();
@@ -81,12 +83,13 @@ struct Trainer::Step {
 Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,
                  data::BatchSource& batches, TrainerOptions options)
     : options_(completed(std::move(options), model.device())),
+      task_(*options_.task),
       model_(model),
       optimizer_(optimizer),
       schedule_(std::move(schedule)),
       batches_(batches),
       device_(model.device()),
-      compression_(model, options_.compression, options_.seed),
+      compression_(task_, model, options_.compression, options_.seed),
       rng_(streams::kDropout.rng(options_.seed)) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
     throw OptionError("train.freeze_epochs",
@@ -103,7 +106,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
                         "expected 0 with train.patience, which ends training itself");
     if (options_.test == nullptr)
       throw OptionError("train.early_stop.patience", "expected 0 without a test set");
-    early_stop_.emplace(*options_.early_stop, options_.spec);
+    early_stop_.emplace(*options_.early_stop, task_.spec());
   }
   if constexpr (kHasCuda)
     if (options_.cuda_graphs) {
@@ -112,7 +115,7 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
         throw OptionError("cuda_graphs",
                           "expected false with optim.in_backward, compression.offload or "
                           "train.gradient_accumulation");
-      captured_ = std::make_shared<CapturedStep>(model_, compression_.policy());
+      captured_ = std::make_shared<CapturedStep>(task_, model_, compression_.policy());
     }
   for (const auto& p : model_.parameters()) {
     parameters_.push_back(*p.parameter);
@@ -179,7 +182,7 @@ void Trainer::thaw_if_due() {
   compression_.start_anew();
   if constexpr (kHasCuda)
     if (captured_ != nullptr)
-      captured_ = std::make_shared<CapturedStep>(model_, compression_.policy());
+      captured_ = std::make_shared<CapturedStep>(task_, model_, compression_.policy());
 }
 
 bool Trainer::epoch_over() const {
@@ -207,8 +210,8 @@ bool Trainer::run() {
 
 void Trainer::step() {
   const int64_t left = batches_.batches() - batches_.state().next_batch;
-  Step step(std::min(options_.gradient_accumulation, left), optimizer_, schedule_->lr(state_.step),
-            measures_norms());
+  Step step(task_, std::min(options_.gradient_accumulation, left), optimizer_,
+            schedule_->lr(state_.step), measures_norms());
   step.is_recorded = is_recorded();
   start(step);
   compression_.begin_step(state_.step + 1);
@@ -247,7 +250,7 @@ void Trainer::add_batch(Step& step, int64_t part) {
   last_rng_ = rng_.state();
   Batch batch = *batches_.next();
   step.how.weight = step.weights.next(batch);
-  step.units += units_of(options_.spec, batch);
+  step.units += units_of(task_.spec(), batch);
   compression_.before_forward(batch,
                               {static_cast<uint64_t>(state_.batches), last_rng_,
                                options_.label_smoothing, options_.checkpointed_blocks},
@@ -288,7 +291,7 @@ BatchResult Trainer::pass(Batch batch, Step& step) {
     }
   SavePolicy* const policy =
       step.how.before_backward ? step.recorder->policy() : compression_.policy();
-  return forward_backward(model_, std::move(batch), step.context, policy, step.how);
+  return forward_backward(task_, model_, std::move(batch), step.context, policy, step.how);
 }
 
 void Trainer::update(Step& step) {
@@ -304,6 +307,7 @@ void Trainer::update(Step& step) {
                                          : optim::grad_norm(parameters_);
   check_finite(step.norm, "gradient norm");
   if (!step.updated) optimizer_.step(step.lr);
+  task_.after_update(model_);
 }
 
 bool Trainer::measures_norms() const {
@@ -367,7 +371,7 @@ void Trainer::check_finite(double value, const char* what) {
   rng_.restore(last_rng_);
   Context context;
   context.rng = &rng_;
-  const std::string where = find_nonfinite(model_, *batches_.next(), context);
+  const std::string where = find_nonfinite(task_, model_, *batches_.next(), context);
   throw NotFinite(
       fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
                   "is kept. Try a lower optim.lr (this step's rate is {}), optim.clip_norm, or a "
@@ -379,10 +383,10 @@ void Trainer::check_finite(double value, const char* what) {
 bool Trainer::is_better(const EpochResult& a, const EpochResult& b) const {
   if (early_stop_) {
     const std::string& metric = options_.early_stop->metric;
-    return measure_of(a, metric, options_.spec) > measure_of(b, metric, options_.spec);
+    return measure_of(a, metric, task_.spec()) > measure_of(b, metric, task_.spec());
   }
   if (options_.patience > 0) return a.validation->loss < b.validation->loss;
-  return score_of(a, options_.spec) > score_of(b, options_.spec);
+  return score_of(a, task_.spec()) > score_of(b, task_.spec());
 }
 
 bool Trainer::evaluate_epoch(EpochReport& report) {
@@ -390,9 +394,9 @@ bool Trainer::evaluate_epoch(EpochReport& report) {
   std::optional<optim::Ema::Swap> average;
   if (optim::Ema* const ema = average_of(optimizer_)) average.emplace(*ema);
   if (options_.validation != nullptr &&
-      !(validation = evaluate(model_, *options_.validation, options_.spec, options_.stop)))
+      !(validation = evaluate(task_, model_, *options_.validation, options_.stop)))
     return false;
-  const auto test = evaluate(model_, *options_.test, options_.spec, options_.stop);
+  const auto test = evaluate(task_, model_, *options_.test, options_.stop);
   if (!test) return false;
   FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
                test->loss, "; the last checkpoint is kept");
@@ -465,7 +469,7 @@ void Trainer::save_average() {
 Speed Trainer::speed() const {
   Speed speed;
   speed.samples_per_second = times_.samples_per_second();
-  speed.unit = unit_of(options_.spec);
+  speed.unit = unit_of(task_.spec());
   speed.units_per_second = times_.units_per_second();
   const double adapted = compression_.adaptation_seconds();
   const double tracked = compression_.tracking_seconds();

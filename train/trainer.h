@@ -86,7 +86,8 @@ struct TrainerOptions {
   // Both may be null, and must outlive the trainer. Without `test` nothing is evaluated.
   data::BatchSource* test = nullptr;
   data::BatchSource* validation = nullptr;
-  // Of the batches: kind and metric count.
+  // What a batch means. Null: make_task() chooses by `spec`, of which kind and metric count.
+  TaskPtr task = {};
   BatchSpec spec = {};
 
   CompressionOptions compression = {};
@@ -163,6 +164,7 @@ class Trainer {
   void check_finite(double value, const char* what);
 
   TrainerOptions options_;
+  const Task& task_;  // options_.task
   Module& model_;
   Optimizer& optimizer_;
   optim::SchedulePtr schedule_;

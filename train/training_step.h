@@ -8,10 +8,8 @@
 #include "core/memory.h"
 #include "data/dataset.h"
 #include "models/module.h"
-#include "ops/graph/graph.h"
-#include "ops/options.h"
 #include "optim/optimizer.h"
-#include "train/targets.h"
+#include "train/task.h"
 
 namespace frugal::train {
 
@@ -33,10 +31,9 @@ void end_peak(Device device, StepMemory& memory);
 void measure_saved(Device device, StepMemory& memory);
 
 struct BatchResult {
-  double loss = 0;  // mean over the targets that count
-  // Targets that are not kIgnored: of samples, tokens or nodes, or each answer or value.
-  int64_t counted = 0;
-  int64_t correct = 0;  // of them, those that are the highest output, or a label's right answer
+  double loss = 0;      // mean over the targets that count
+  int64_t counted = 0;  // targets that count: see Task::count()
+  int64_t correct = 0;  // of them, those that the network got right
   int64_t samples = 0;
   StepMemory memory;  // activation and packed
 };
@@ -49,37 +46,24 @@ struct StepOptions {
   std::function<void(const Variable& loss, const StepMemory& memory)> before_backward = {};
 };
 
-// The model's outputs for a batch and how they do. output [..., C], a row for each target. The loss
-// is the cross-entropy, of several labels the mean binary one, of values the mean squared error;
-// with an extra node_weight the weighted sum of the nodes' losses. Of samples that were mixed, the
-// class with the larger share is the right one; no value is ever counted as right. On meta the
-// numbers are 0. Without keep_output there is no output: that of a HeadedModule, where it is large,
-// is made in parts.
-struct Outcome {
-  Variable output, loss;
-  BatchResult result;
-};
-Outcome run_forward(Module& model, Batch& batch, Context& context,
-                    const CrossEntropyOptions& options = {}, bool keep_output = true);
+// Places a batch and computes the task's loss of it. On meta the numbers are 0.
+ForwardPass forward_pass(const Task& task, Module& model, Batch& batch, Context& context,
+                         const LossOptions& options);
+// Reads what a pass found. A batch without targets that count has no loss, and no gradient.
+BatchResult read(const Task& task, const ForwardPass& pass);
 
-// The same in two parts: what the device does, and what the host reads of it, which may be later.
-struct ForwardPass {
-  Variable output;  // where it is kept: a loss may write over one that is not
-  Variable loss;
-  Tensor target;  // of the rows that were judged
-  FloatTargets floats = FloatTargets::answers;
-  Tensor top;  // their highest outputs, i64; of several labels on CUDA, outputs above 0 as bits
+// Both of them.
+struct Outcome {
+  Variable output, loss;  // output: where the options keep it
   BatchResult result;
-  std::shared_ptr<const ops::Csr> groups;  // of the rows that were judged, for backward
 };
-ForwardPass forward_pass(Module& model, Batch& batch, Context& context,
-                         const CrossEntropyOptions& options, bool keep_output);
-BatchResult read(const ForwardPass& pass);
+Outcome run_forward(const Task& task, Module& model, Batch& batch, Context& context,
+                    const LossOptions& options = {.keep_output = true});
 
 // Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
 // there is no backward. On meta the loss is 0 and nothing is counted as correct.
-BatchResult forward_backward(Module& model, Batch batch, Context& context, SavePolicy* policy,
-                             const StepOptions& options);
+BatchResult forward_backward(const Task& task, Module& model, Batch batch, Context& context,
+                             SavePolicy* policy, const StepOptions& options);
 
 // Updates each parameter as soon as its gradient is complete, and drops the gradient, so that
 // gradients are never all alive. Parameters stay as they are from the first gradient on that is not
@@ -99,28 +83,25 @@ class UpdateInBackward {
   Squares* each_;
 };
 
-// Targets that count: of samples, tokens or nodes, or each answer or value. `target` on the host.
-int64_t counted_targets(const Tensor& target, FloatTargets floats = FloatTargets::answers);
-
 // Weights of the batches of one accumulated step, so that its loss is the mean over all their
 // targets that count. How many these are is known when the last batch has come; so a batch weighs
 // as its targets do beside those of the first batch, and in the end all gradients are multiplied by
-// factor(). Sampled subgraphs whose nodes have weights estimate the loss of the whole graph each;
-// they weigh the same.
+// factor().
 class PartWeights {
  public:
-  explicit PartWeights(int64_t parts) : parts_(parts) {}
+  PartWeights(const Task& task, int64_t parts) : task_(task), parts_(parts) {}
   double next(const Batch& batch);  // StepOptions::weight; the batch is still on the host
   double factor() const;            // 1 where all batches have as many targets as the first
 
  private:
+  const Task& task_;
   int64_t parts_;
-  double first_ = 0, sum_ = 0;  // targets that count: of the first batch that has any, of all
+  double first_ = 0, sum_ = 0;  // Task::weight(): of the first batch that has any, of all
 };
 
 // Looks for the first value that is not finite: in the parameters, their gradients, the batch's
 // input, in what a forward pass of the batch saves, in its order, the buffers and the output.
 // Empty: all are finite. The buffers change as in any forward pass.
-std::string find_nonfinite(Module& model, const Batch& batch, Context& context);
+std::string find_nonfinite(const Task& task, Module& model, const Batch& batch, Context& context);
 
 }  // namespace frugal::train

@@ -14,6 +14,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/make_task.h"
 #include "apps/config/profile_file.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
@@ -27,7 +28,6 @@
 #include "core/random_streams.h"
 #include "train/captured_step.h"
 #include "train/compression.h"
-#include "train/place_batch.h"
 #include "train/planning/planner.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
@@ -172,11 +172,8 @@ double adapt(Variant& v, const Batch& batch) {
 }
 
 Batch first_batch(const Config& config, Device device) {
-  if (device.type == DeviceType::meta) {  // shapes are enough
-    BatchSpec spec = batch_spec(config);
-    if (spec.mixes) spec.classes = *config.model.num_classes;  // of targets
-    return shape_of_batch(spec, config.data.batch_size, device);
-  }
+  if (device.type == DeviceType::meta)  // shapes are enough
+    return make_task(config)->shape(config.data.batch_size, device);
   Batch batch = *make_batches(config, Split::train)->next();
   const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
   if (drawn && batch.input.size(0) != config.data.batch_size)
@@ -192,6 +189,7 @@ struct Bench {
   Device device;
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
+  TaskPtr task;
   Batch host, batch;  // the same, from the loader and where the model is
   Rng rng;
   int64_t process = 0;  // the highest memory of the process until the system forgot it
@@ -207,10 +205,11 @@ void prepare(Variant& v, Bench& bench, bool records) {
       v.recording = policy.get();
       return policy;
     };
-  v.compression = std::make_unique<Compression>(*bench.model, options);
+  v.compression = std::make_unique<Compression>(*bench.task, *bench.model, options);
   if constexpr (kHasCuda)
     if (v.config.run.cuda_graphs)
-      v.captured = std::make_shared<CapturedStep>(*bench.model, v.compression->policy());
+      v.captured =
+          std::make_shared<CapturedStep>(*bench.task, *bench.model, v.compression->policy());
   v.context.rng = &bench.rng;
   v.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
                                                      : checkpointed_blocks(v.config.train);
@@ -230,8 +229,8 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
         v.captured->forget();
     }
   if (!recorded)
-    result.batch =
-        forward_backward(*bench.model, bench.batch, v.context, v.compression->policy(), options);
+    result.batch = forward_backward(*bench.task, *bench.model, bench.batch, v.context,
+                                    v.compression->policy(), options);
   MemoryTrace::mark("update");
   if (!result.updated) bench.optimizer->step(kRate);
   return result.batch;
@@ -468,8 +467,9 @@ void bench_step(const BenchArguments& arguments) {
     bench.model = make_model(config, batch_spec(config), bench.device);
     for (const auto& p : bench.model->parameters()) parameter_count += p.parameter->value().numel();
     bench.optimizer = make_optimizer(config, *bench.model);
+    bench.task = make_task(config);
     bench.host = first_batch(config, bench.device);
-    bench.batch = placed(bench.host, *bench.model);
+    bench.batch = bench.task->place(bench.host, *bench.model);
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

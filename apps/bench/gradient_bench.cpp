@@ -4,6 +4,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
+#include "apps/config/make_task.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
 #include "core/random_streams.h"
@@ -29,6 +30,7 @@ GradientBench::GradientBench(const Config& config)
       device_(cpu(config)),
       batches_(make_batches(config, Split::train)),
       model_(make_model(config, batch_spec(config), device_)),
+      task_(make_task(config)),
       rng_(streams::kDropout.rng(static_cast<uint64_t>(config.run.seed))) {
   context_.rng = &rng_;
 }
@@ -56,8 +58,8 @@ std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* polic
   context_.checkpointed_blocks = checkpointed_blocks;
   context_.block = 0;
   begin_step(step);
-  const BatchResult result =
-      forward_backward(*model_, batch, context_, policy, {config_.train.label_smoothing, 1, {}});
+  const BatchResult result = forward_backward(*task_, *model_, batch, context_, policy,
+                                              {config_.train.label_smoothing, 1, {}});
   memory_ = result.memory;
   std::vector<float> all;
   for (const auto& p : model_->parameters()) {
@@ -86,7 +88,7 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config, RngKey s
   options.batch = batch.input.size(0);
   options.samples = config.compression.adapt_samples;
   if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
-  Adaptation(*model_, *parts.adaptive, options)
+  Adaptation(*task_, *model_, *parts.adaptive, options)
       .refresh(batch, 1, {0, start, config.train.label_smoothing, false});
 }
 

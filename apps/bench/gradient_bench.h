@@ -29,12 +29,14 @@ class GradientBench {
   const StepMemory& memory() const { return memory_; }  // of the last gradient
   RngKey rng() const { return rng_.state(); }
   Module& model() { return *model_; }
+  const train::Task& task() const { return *task_; }
 
  private:
   Config config_;
   Device device_;
   std::unique_ptr<data::BatchSource> batches_;
   std::shared_ptr<Module> model_;
+  train::TaskPtr task_;
   Rng rng_;
   Context context_;
   StepMemory memory_;

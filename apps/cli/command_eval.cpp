@@ -7,6 +7,7 @@
 #include "apps/cli/signals.h"
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
@@ -145,10 +146,10 @@ void eval_command(const EvalArguments& arguments) {
     if (batches == nullptr)
       throw ConfigError("", fmt::format("--split: expected test, since {} has no validation set",
                                         config.data.name));
+    const train::TaskPtr task = make_task(config);
     Evaluation result;
     if (arguments.tta == "none") {
-      const auto found =
-          evaluate(*network, *batches, run.description.spec, [] { return signal_received() != 0; });
+      const auto found = evaluate(*task, *network, *batches, [] { return signal_received() != 0; });
       stop_on_signal();
       result = *found;
     } else {
@@ -164,11 +165,12 @@ void eval_command(const EvalArguments& arguments) {
       return;
     }
     std::string text = fmt::format("loss {:.4f}", result.loss);
-    if (!run.description.spec.has_values())  // of numbers, none is counted as right
-      text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
+    if (task->has_accuracy()) text += fmt::format("  accuracy {:.2f} %", 100 * result.accuracy);
     text += fmt::format("  samples {}", result.samples);
     if (result.metric)
       text += fmt::format("  {} {:.4f}", run.description.spec.metric, *result.metric);
+    for (const auto& [name, value] : result.details)
+      text += fmt::format("\n  {} {:.4f}", name, value);
     std::printf("%s\n", text.c_str());
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));

@@ -7,6 +7,7 @@
 #include "apps/cli/report.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "autograd/engine.h"
@@ -33,7 +34,9 @@ void grad_command(const GradArguments& arguments) {
   double loss_value = 0;
   try {
     Batch batch = read_grad_batch(arguments.batch, family_of(config.model));
-    const auto model = make_model(config, spec_of_batch(batch, weights, config), device);
+    const BatchSpec spec = spec_of_batch(batch, weights, config);
+    const auto model = make_model(config, spec, device);
+    const train::TaskPtr task = make_task(config, spec);
     load_weights(*model, weights);
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
     Rng rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
@@ -47,22 +50,20 @@ void grad_command(const GradArguments& arguments) {
     {
       PolicyScope scope(policy.get());
       Variable output;
+      NamedTensors terms;
       if (batch.target.defined()) {
-        CrossEntropyOptions options;
-        options.label_smoothing = config.train.label_smoothing;
-        Outcome outcome = run_forward(*model, batch, context, options);
-        output = std::move(outcome.output);
-        loss = std::move(outcome.loss);
+        ForwardPass pass =
+            forward_pass(*task, *model, batch, context,
+                         {.label_smoothing = config.train.label_smoothing, .keep_output = true});
+        output = std::move(pass.output);
+        loss = std::move(pass.loss);
+        terms = std::move(pass.terms);
       } else {
-        batch = placed(std::move(batch), *model);
+        batch = task->place(std::move(batch), *model);
         context.device = model->device();
         context.dtype = model->activations();
         context.keeps_frozen_statistics = model->keeps_frozen_statistics();
-        context.extras = std::move(batch.extras);
-        output = model->forward(batch.held ? Variable::constant(std::move(batch.input))
-                                           : Variable(std::move(batch.input)),
-                                context);
-        context.extras.clear();
+        output = task->run(*model, batch, context);
         loss = sum(output);
       }
       CategoryScope copies(Category::workspace);
@@ -70,7 +71,9 @@ void grad_command(const GradArguments& arguments) {
                    "[grad] expected a finite loss, got {}: weights or batch are too large",
                    to_device(loss.value(), kCpu).item());
       out.emplace_back("loss", to_device(ops::clone(loss.value()), kCpu));
-      out.emplace_back("output", to_device(ops::clone(output.value()), kCpu));
+      for (const auto& [name, value] : terms)
+        out.emplace_back("loss/" + name, to_device(ops::clone(value), kCpu));
+      if (output.defined()) out.emplace_back("output", to_device(ops::clone(output.value()), kCpu));
     }
     batch = {};
     measure_saved(device, memory);

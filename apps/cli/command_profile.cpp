@@ -7,6 +7,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
@@ -28,7 +29,7 @@ constexpr uint64_t kFirstStep = 1'000'001;
 struct Profiled {
   Config config;
   Device device;
-  BatchSpec spec;
+  TaskPtr task;
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<data::BatchSource> batches;  // null on meta, where shapes are enough
@@ -42,15 +43,15 @@ struct Profiled {
 
 void prepare(Profiled& p) {
   p.device = set_up_device(p.config.run);
-  p.spec = batch_spec(p.config);
+  p.task = make_task(p.config);
   if (p.computes()) p.batches = make_batches(p.config, Split::train);
-  p.model = make_model(p.config, p.spec, p.device);
+  p.model = make_model(p.config, batch_spec(p.config), p.device);
   p.optimizer = make_optimizer(p.config, *p.model);
   for (const auto& each : p.model->parameters()) p.parameters.push_back(*each.parameter);
   const auto planner = make_planner(p.config);
   CompressionOptions options = compression_options(p.config, planner);
   options.tracking.reset();  // its passes are no part of a step
-  p.compression = std::make_unique<Compression>(*p.model, options);
+  p.compression = std::make_unique<Compression>(*p.task, *p.model, options);
   p.rng = streams::kDropout.rng(static_cast<uint64_t>(p.config.run.seed));
   p.context.rng = &p.rng;
   p.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks
@@ -59,9 +60,7 @@ void prepare(Profiled& p) {
 
 Batch next_batch(Profiled& p) {
   if (!p.computes()) {
-    BatchSpec spec = p.spec;
-    if (spec.mixes) spec.classes = *p.config.model.num_classes;  // of targets
-    return shape_of_batch(spec, p.config.data.batch_size, p.device);
+    return p.task->shape(p.config.data.batch_size, p.device);
   }
   const TimeSpan span(Timeline::Kind::load, "next batch");
   for (;;)
@@ -75,7 +74,7 @@ StepMemory run_step(Profiled& p, uint64_t number) {
   begin_peak(p.device);
   p.model->zero_grad();
   const int64_t parts = p.computes() ? p.config.train.gradient_accumulation : 1;
-  PartWeights weights(parts);
+  PartWeights weights(*p.task, parts);
   UpdateInBackward update(*p.optimizer, kRate);
   StepOptions options;
   options.label_smoothing = p.config.train.label_smoothing;
@@ -86,7 +85,8 @@ StepMemory run_step(Profiled& p, uint64_t number) {
     options.weight = weights.next(p.batch);
     p.compression->before_forward(p.batch, {number, {}, 0, 0}, part + 1 == parts);
     memory =
-        forward_backward(*p.model, p.batch, p.context, p.compression->policy(), options).memory;
+        forward_backward(*p.task, *p.model, p.batch, p.context, p.compression->policy(), options)
+            .memory;
     p.compression->after_backward();
   }
   {

@@ -40,6 +40,7 @@ Json to_json(const Evaluation& evaluation) {
                {"accuracy", evaluation.accuracy},
                {"samples", evaluation.samples}};
   if (evaluation.metric) json["metric"] = *evaluation.metric;
+  for (const auto& [name, value] : evaluation.details) json["details"][name] = value;
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
@@ -82,7 +83,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
           config, Split::test,
           planner_ != nullptr ? planner_->settings().test_batch : config.data.test_batch_size)),
       validation_(make_batches(config, Split::validation)),
-      spec_(batch_spec(config)) {
+      spec_(batch_spec(config)),
+      task_(make_task(config)) {
   if (config.train.patience > 0 && !validation_)
     throw ConfigError("train.patience",
                       fmt::format("expected 0, since {} has no validation set, got {}",
@@ -129,6 +131,7 @@ std::string TrainingRun::frozen_text() const {
 }
 
 TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
+  options.task = task_;
   options.test = test_.get();
   options.validation = validation_.get();
   options.folder = folder_;
@@ -225,7 +228,7 @@ void TrainingRun::show(const StepReport& report) {
                      {"grad_norm", report.gradient_norm},
                      {"memory/peak", static_cast<double>(report.memory.peak)},
                      {"memory/activations", static_cast<double>(report.memory.saved())}};
-  if (!spec_.has_values()) scalars.emplace_back("accuracy/train", report.accuracy);
+  if (task_->has_accuracy()) scalars.emplace_back("accuracy/train", report.accuracy);
   if (report.mean_bits > 0) scalars.emplace_back("bits/mean", report.mean_bits);
   add_event(report.step, scalars);
   if (progress_ != nullptr && !progress_->live())
@@ -240,7 +243,7 @@ ProgressLine TrainingRun::progress_line(const StepReport& report) const {
   line.step = report.step;
   line.steps = trainer_->steps();
   line.loss = report.loss;
-  if (!spec_.has_values()) line.accuracy = report.accuracy;
+  if (task_->has_accuracy()) line.accuracy = report.accuracy;
   line.metric = spec_.metric;
   if (const auto& last = trainer_->state().last) line.measured = last->test.metric;
   line.unit = unit_of(spec_);
@@ -261,7 +264,7 @@ void TrainingRun::show(const EpochReport& report) {
                {"train_accuracy", report.train_accuracy}};
   // Of numbers to predict, none is counted as right.
   const auto accuracy = [&](double value) {
-    return spec_.has_values() ? std::string() : fmt::format("  acc {:.2f}%", 100 * value);
+    return !task_->has_accuracy() ? std::string() : fmt::format("  acc {:.2f}%", 100 * value);
   };
   std::string text =
       fmt::format("epoch {}/{}  train loss {:.4f}{}", report.epoch, trainer_->epochs(),
@@ -272,9 +275,10 @@ void TrainingRun::show(const EpochReport& report) {
     line["test_loss"] = test.loss;
     line["test_accuracy"] = test.accuracy;
     if (test.metric) line["test_" + spec_.metric] = *test.metric;
+    for (const auto& [name, value] : test.details) line["test_details"][name] = value;
     if (test.metric) text += fmt::format("  {} {:.4f}", spec_.metric, *test.metric);
     if (validation) line["validation"] = to_json(*validation);
-    if (validation && spec_.has_values())
+    if (validation && !task_->has_accuracy())
       text += fmt::format("  val {} {:.4f}", spec_.metric, *validation->metric);
     else if (validation)
       text += fmt::format("  val acc {:.2f}%", 100 * validation->accuracy);
@@ -306,7 +310,7 @@ void TrainingRun::add_event(const EpochReport& report) {
   Scalars scalars;
   const auto add = [&](const Evaluation& evaluation, const std::string& split) {
     scalars.emplace_back("loss/" + split, evaluation.loss);
-    if (!spec_.has_values()) scalars.emplace_back("accuracy/" + split, evaluation.accuracy);
+    if (task_->has_accuracy()) scalars.emplace_back("accuracy/" + split, evaluation.accuracy);
     if (evaluation.metric) scalars.emplace_back(spec_.metric + "/" + split, *evaluation.metric);
   };
   add(report.result->test, "test");
@@ -317,7 +321,7 @@ void TrainingRun::add_event(const EpochReport& report) {
 void TrainingRun::add_row(const EpochReport& report) {
   if (csv_ == nullptr) return;
   csv_->add({report, last_step_ ? &*last_step_ : nullptr, trainer_->state().memory,
-             trainer_->times().seconds(), !spec_.has_values()});
+             trainer_->times().seconds(), task_->has_accuracy()});
 }
 
 void TrainingRun::show(const Compression::Event& event, int64_t step) {

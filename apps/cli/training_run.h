@@ -58,6 +58,7 @@ class TrainingRun {
   std::shared_ptr<RunFolder> folder_;
   std::unique_ptr<data::BatchSource> train_, test_, validation_;
   BatchSpec spec_;
+  train::TaskPtr task_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::string started_from_;  // what was read of model.weights, for people

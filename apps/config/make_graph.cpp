@@ -214,7 +214,7 @@ BatchSpec spec_of(const Config& config) {
   spec.kind = BatchSpec::Kind::graph;
   spec.sample = {graph.nodes, graph.features};
   spec.classes = graph.classes;
-  if (has_several_labels(graph.y)) spec.metric = "micro_f1";
+  if (is_floating(graph.y.dtype())) spec.metric = "micro_f1";
   spec.extras = {{"edge_index", graph.edge_index}};
   if (graph.sparse()) {
     spec.extras.emplace_back("x_row_ptr", graph.x_row_ptr);

@@ -8,6 +8,7 @@
 #include "core/quoted.h"
 #include "models/activations.h"
 #include "models/sequential_parts.h"
+#include "train/tasks/make_task.h"
 #include "train/training_step.h"
 
 namespace frugal::apps {
@@ -856,7 +857,7 @@ void check_sequential(const ModelConfig& model, const BatchSpec& spec) {
     Context context;
     context.rng = &rng;
     Batch batch = shape_of_batch(spec, 2, kMeta);
-    run_forward(*network, batch, context);
+    run_forward(*train::make_task(spec), *network, batch, context);
   } catch (const OutOfMemory&) {  // of meta: the planner says what to do
   } catch (const Error& error) {
     throw ConfigError(kPath, error.what());

@@ -7,6 +7,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "train/evaluate.h"
@@ -59,20 +60,16 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
 
 MetaRun meta_run(const Config& config) {
   MetaRun run;
-  BatchSpec spec = batch_spec(config);
-  if (spec.mixes) spec.classes = *config.model.num_classes;  // of targets
+  const BatchSpec spec = batch_spec(config);
   run.make_model = [config, spec](Device device) { return make_model(config, spec, device); };
   run.make_optimizer = [config](Module& model) { return make_optimizer(config, model); };
-  run.make_batch = [spec](int64_t samples, Device device) {
-    return shape_of_batch(spec, samples, device);
-  };
+  run.task = make_task(config);
   run.ahead = [config](int64_t samples) { return samples_ahead(config, samples); };
   if (const auto tracked = tracking_options(config))
     run.tracked = [tracked](int64_t samples) {
       return tracked->other != nullptr ? samples : tracked->held(samples);
     };
   run.has_blocks = family_of(config.model) != Family::graph;
-  run.evaluates_outputs = needs_output(spec);
   run.gradient_accumulation = config.train.gradient_accumulation;
   run.label_smoothing = config.train.label_smoothing;
   run.in_backward = config.optim.in_backward;

@@ -9,6 +9,7 @@
 #include "data/formats/safetensors.h"
 #include "optim/clip.h"
 #include "tests/apps/run.h"
+#include "tests/train/task_of.h"
 #include "train/training_step.h"
 
 namespace frugal::apps {
@@ -49,12 +50,12 @@ Batch batch_of(int64_t counted, bool several, bool graph) {
 
 std::vector<double> accumulated(const std::vector<Batch>& parts, double& factor) {
   Table model;
-  PartWeights weights(static_cast<int64_t>(parts.size()));
+  PartWeights weights(task_of(parts[0]), static_cast<int64_t>(parts.size()));
   for (const Batch& part : parts) {
     Context context;
     StepOptions options;
     options.weight = weights.next(part);
-    forward_backward(model, part, context, nullptr, options);
+    forward_backward(task_of(part), model, part, context, nullptr, options);
   }
   factor = weights.factor();
   optim::scale_grads({model.logits}, factor);
@@ -67,7 +68,7 @@ std::vector<double> expected(const std::vector<Batch>& parts, const std::vector<
   for (size_t i = 0; i < parts.size(); ++i) {
     Table model;
     Context context;
-    forward_backward(model, parts[i], context, nullptr, {});
+    forward_backward(task_of(parts[i]), model, parts[i], context, nullptr, {});
     const std::vector<double> gradient = model.logits.grad().to_vector();
     for (size_t j = 0; j < sum.size(); ++j) sum[j] += share[i] * gradient[j];
   }
@@ -89,7 +90,7 @@ TEST_CASE("the batches of a step weigh as many targets as count in them") {
     CAPTURE(c.several);
     CAPTURE(c.graph);
     const auto part = [&](int64_t counted) { return batch_of(counted, c.several, c.graph); };
-    CHECK(counted_targets(part(5).target) == (c.several ? 5 * kClasses : 5));
+    CHECK(task_of(part(5)).weight(part(5)) == (c.several ? 5 * kClasses : 5));
     double factor = 0;
     check_near(accumulated({part(5), part(1)}, factor),
                expected({part(5), part(1)}, {5.0 / 6, 1.0 / 6}));

@@ -15,6 +15,7 @@
 #include "tests/apps/find_in.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"
+#include "tests/train/task_of.h"
 #include "train/gradient_noise.h"
 
 using namespace frugal;
@@ -89,7 +90,7 @@ TEST_CASE("a few samples tell the variances of whole batches") {
        R"({"level": "L2.2", "advanced": {"track_interval": 1, "track_samples": 16}, "gact": {"samples": 16}})"}) {
     CAPTURE(compression);
     Problem p(compression, 1e-4);  // weights that hardly move
-    Tracking tracking(*p.model, *p.policy, p.options);
+    Tracking tracking(classification(), *p.model, *p.policy, p.options);
     for (int64_t i = 1; i <= 8; ++i) p.step(tracking, i, true);
     const Batch batch = p.next();
     GradientNoise rounding(p.gradient(batch, 0, false));
@@ -110,7 +111,7 @@ TEST_CASE("a few samples tell the variances of whole batches") {
 
 TEST_CASE("smoothness is the change of the exact gradient over that of the weights") {
   Problem p(R"({"level": "L0", "advanced": {"track_interval": 1}})", 1e-3);
-  Tracking tracking(*p.model, *p.policy, p.options);
+  Tracking tracking(classification(), *p.model, *p.policy, p.options);
   const Batch batch = p.next(), part{batch.input.slice(0, 0, 32), batch.target.slice(0, 0, 32)};
   auto weights = [&] {
     std::vector<double> all;
@@ -140,7 +141,7 @@ TEST_CASE("smoothness is the change of the exact gradient over that of the weigh
 
 TEST_CASE("measuring leaves no trace") {
   Problem p(R"({"level": "L2.2", "advanced": {"track_interval": 1}})");
-  Tracking tracking(*p.model, *p.policy, p.options);
+  Tracking tracking(classification(), *p.model, *p.policy, p.options);
   const Batch batch = p.next();
   p.gradient(batch, 0, true);
   p.model->zero_grad();
@@ -190,8 +191,8 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
     CAPTURE(row.compression);
     const std::string mlp = R"({"name": "mlp", "hidden": [128, 64]})";
     Problem p(row.compression, 1e-4, mlp), q(row.compression, 1e-4, mlp);
-    Tracking tracking(*p.model, *p.policy, p.options);
-    auto resumed = std::make_unique<Tracking>(*q.model, *q.policy, q.options);
+    Tracking tracking(classification(), *p.model, *p.policy, p.options);
+    auto resumed = std::make_unique<Tracking>(classification(), *q.model, *q.policy, q.options);
     p.step(tracking, 1, false);
     q.step(*resumed, 1, false);
     const double start = tracking.state()[0];
@@ -203,7 +204,7 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
       const auto* adaptive = find_in<compress::AdaptivePolicy>(*q.policy);
       const auto widths = adaptive != nullptr ? std::optional(adaptive->state()) : std::nullopt;
       q.policy = make_policy(q.config.compression, 0);
-      resumed = std::make_unique<Tracking>(*q.model, *q.policy, q.options);
+      resumed = std::make_unique<Tracking>(classification(), *q.model, *q.policy, q.options);
       resumed->restore(state);
       if (widths) find_in<compress::AdaptivePolicy>(*q.policy)->restore(*widths);
       CHECK_THROWS_AS(resumed->restore({1, 2}), Error);
@@ -220,12 +221,12 @@ TEST_CASE("the guard raises bits that are too few, lowers those that are too man
 
 TEST_CASE("when to measure, and settings that contradict each other") {
   Problem p(R"({"advanced": {"track_interval": 40}})"), guarded(R"({"guard": 0.1})");
-  const Tracking tracking(*p.model, *p.policy, p.options);
+  const Tracking tracking(classification(), *p.model, *p.policy, p.options);
   CHECK(!tracking.due(1));
   CHECK(!tracking.due(20));
   CHECK(tracking.due(40));
   CHECK(tracking.due(80));
-  const Tracking early(*guarded.model, *guarded.policy, guarded.options);
+  const Tracking early(classification(), *guarded.model, *guarded.policy, guarded.options);
   for (const int64_t step : {25, 50, 100, 200, 400}) CHECK(early.due(step));
   CHECK(!early.due(300));
   Config none = p.config;
@@ -239,13 +240,13 @@ TEST_CASE("when to measure, and settings that contradict each other") {
        R"({"policy": "acgc", "acgc": {"rule": "published"}, "advanced": {"track_interval": 1}})"}) {
     Problem raw(compression);
     raw.options.guard = 0.1;
-    CHECK_THROWS_WITH_AS(Tracking(*raw.model, *raw.policy, raw.options),
+    CHECK_THROWS_WITH_AS(Tracking(classification(), *raw.model, *raw.policy, raw.options),
                          doctest::Contains("compression.guard: expected a policy with a width"),
                          ConfigError);
   }
   guarded.options.least_bits = 6;
   CHECK_THROWS_WITH_AS(
-      Tracking(*guarded.model, *guarded.policy, guarded.options),
+      Tracking(classification(), *guarded.model, *guarded.policy, guarded.options),
       doctest::Contains("compression.advanced.guard_min_bits: expected at most the 4 bits"),
       ConfigError);
 }

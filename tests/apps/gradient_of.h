@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/rng.h"
+#include "tests/train/task_of.h"
 #include "train/training_step.h"
 
 namespace frugal::apps {
@@ -16,7 +17,7 @@ inline std::vector<float> gradient_of(Module& model, const Batch& batch, SavePol
   context.rng = &rng;
   model.zero_grad();
   begin_step(number);
-  forward_backward(model, batch, context, policy, {});
+  forward_backward(train::task_of(batch), model, batch, context, policy, {});
   std::vector<float> all;
   for (const auto& p : model.parameters()) {
     const Tensor g = p.parameter->grad();

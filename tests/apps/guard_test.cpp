@@ -11,6 +11,7 @@
 #include "apps/config/train_options.h"
 #include "tests/apps/find_in.h"
 #include "tests/apps/run.h"
+#include "tests/train/task_of.h"
 #include "train/convergence.h"
 #include "train/planning/planner.h"
 
@@ -43,7 +44,7 @@ struct Guarded {
       planner.emplace(planner_options(config));
       planner->adopt(*find_in<compress::BudgetPolicy>(*policy));
     }
-    tracking.emplace(*model, *policy, tracking_options(config).value());
+    tracking.emplace(classification(), *model, *policy, tracking_options(config).value());
   }
   void step(int64_t number) {
     std::optional<Batch> batch = loader->next();
@@ -54,7 +55,7 @@ struct Guarded {
     Context context;
     context.rng = &rng;
     begin_step(static_cast<uint64_t>(number));
-    forward_backward(*model, *batch, context, policy.get(), {});
+    forward_backward(classification(), *model, *batch, context, policy.get(), {});
     tracking->stepped(1e-4, 1);
     if (number > 3) tracking->after(number);
   }

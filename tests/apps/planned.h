@@ -7,6 +7,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
+#include "tests/train/task_of.h"
 #include "train/planning/planner.h"
 
 namespace frugal::apps {
@@ -47,7 +48,7 @@ inline Took real_step(const Config& config, SavePolicy* policy) {
     context.checkpointed_blocks = checkpointed_blocks(config.train);
     begin_step(step);
     const Batch kept = *batches->next();
-    took.memory = forward_backward(*model, kept, context, policy, {}).memory;
+    took.memory = forward_backward(task_of(kept), *model, kept, context, policy, {}).memory;
     took.gradients.clear();
     for (const auto& p : model->parameters()) {
       const Tensor g = p.parameter->grad();

@@ -11,6 +11,7 @@
 #include "ops/dense/copy.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/apps/run.h"
+#include "tests/train/task_of.h"
 #include "train/gradient_noise.h"
 
 using namespace frugal;
@@ -74,7 +75,8 @@ TEST_CASE("sensitivities predict the variance of the gradient, from the batch or
     double predicted = 0;
     for (uint64_t repeat = 0; repeat < 3; ++repeat) {
       p.replay.number = repeat;
-      const auto c = measure_sensitivity(*p.model, *p.policy, by, kBatch, p.replay, seqs);
+      const auto c =
+          measure_sensitivity(classification(), *p.model, *p.policy, by, kBatch, p.replay, seqs);
       for (size_t i = 0; i < seqs.size(); ++i) p.policy->measured(seqs[i], c[i], 0);
       predicted += p.policy->predicted_variance() / 3;
     }
@@ -94,7 +96,7 @@ TEST_CASE("measuring leaves no trace and holds one copy of the gradients") {
   const std::vector<double> buffers = p.state();
   p.model->zero_grad();
   allocator(kCpu).reset_peak();
-  measure_sensitivity(*p.model, *p.policy, p.batch, kBatch, p.replay, p.seqs());
+  measure_sensitivity(classification(), *p.model, *p.policy, p.batch, kBatch, p.replay, p.seqs());
   const MemoryReport report = allocator(kCpu).report();
   CHECK(p.state() == buffers);
   CHECK(p.state() != before);  // as a step changes them
@@ -133,7 +135,7 @@ TEST_CASE("networks without positions are measured with enough samples for group
   double predicted = 0;
   for (uint64_t repeat = 0; repeat < 4; ++repeat) {  // their means, with the last
     replay.number = repeat;
-    Adaptation(*model, policy, options).refresh(batch, 1, replay);
+    Adaptation(classification(), *model, policy, options).refresh(batch, 1, replay);
     predicted += policy.predicted_variance() / 4;
   }
   CAPTURE(predicted / drawn);
@@ -149,7 +151,7 @@ TEST_CASE("a refresh takes all tensors first and then those whose turn it is") {
   options.first = 3;
   options.samples = 16;
   options.share = 0.1;  // 1 batch: 4 passes of 16 samples
-  Adaptation adaptation(*p.model, *p.policy, options);
+  Adaptation adaptation(classification(), *p.model, *p.policy, options);
   CHECK(!adaptation.due(1));
   CHECK(adaptation.due(3));
   CHECK(adaptation.due(10));
@@ -176,10 +178,10 @@ TEST_CASE("sensitivities of a short batch are those of whole ones") {
   options.batch = kBatch;
   options.samples = 16;
   const Batch part{p.batch.input.slice(0, 0, 16), p.batch.target.slice(0, 0, 16)};
-  Adaptation(*p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
+  Adaptation(classification(), *p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
   const double whole = p.policy->items().front().sensitivity.value();
   Problem q;
-  Adaptation(*q.model, *q.policy, options).refresh(part, 1, q.replay);
+  Adaptation(classification(), *q.model, *q.policy, options).refresh(part, 1, q.replay);
   CHECK(q.policy->items().front().sensitivity.value() == whole);
 }
 
@@ -202,18 +204,19 @@ TEST_CASE("a graph is measured whole, and is charged for as what it costs") {
   Context context;
   context.rng = &rng;
   begin_step(0);
-  forward_backward(*model, batch, context, &policy, {});
+  forward_backward(task_of(batch), *model, batch, context, &policy, {});
   std::vector<uint64_t> seqs;
   for (const auto& item : policy.items()) seqs.push_back(item.seq);
   REQUIRE(seqs.size() > 4);
-  const auto found = measure_sensitivity(*model, policy, batch, nodes, replay, seqs);
+  const auto found =
+      measure_sensitivity(task_of(batch), *model, policy, batch, nodes, replay, seqs);
 
   SensitivityOptions options;
   options.batch = config.data.batch_size;
   options.samples = 4;
   options.interval = 300;
   options.share = 0.01;  // 3 batches
-  Adaptation adaptation(*model, policy, options);
+  Adaptation adaptation(task_of(batch), *model, policy, options);
   adaptation.refresh(batch, 1, replay);
   const auto items = policy.items();
   for (size_t i = 0; i < items.size(); ++i) CHECK(items[i].sensitivity.value() == found[i]);
@@ -227,7 +230,8 @@ TEST_CASE("a loss that is not finite has no sensitivities") {
   Problem p;
   for (const auto& each : p.model->parameters())
     Tensor(each.parameter->value()).mut<float>()[0] = NAN;
-  CHECK_THROWS_AS(measure_sensitivity(*p.model, *p.policy, p.batch, kBatch, p.replay, p.seqs()),
+  CHECK_THROWS_AS(measure_sensitivity(classification(), *p.model, *p.policy, p.batch, kBatch,
+                                      p.replay, p.seqs()),
                   Error);
 }
 
@@ -241,7 +245,7 @@ TEST_CASE("widths from sensitivities beat one width") {
   const double uniform = drawn();
   SensitivityOptions options;
   options.batch = kBatch;
-  Adaptation(*p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
+  Adaptation(classification(), *p.model, *p.policy, options).refresh(p.batch, 1, p.replay);
   CHECK(drawn() < uniform);
 }
 

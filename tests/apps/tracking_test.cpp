@@ -7,6 +7,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/train_options.h"
 #include "tests/apps/gradient_of.h"
@@ -37,11 +38,13 @@ struct Problem {
   std::unique_ptr<data::BatchSource> batches;
   std::unique_ptr<SavePolicy> policy;
   TrackingOptions options;
+  TaskPtr task;
 
   explicit Problem(const char* text) {
     config = parse_config(Json::parse(text));
     resolve(config);
     model = make_model(config, batch_spec(config), kCpu);
+    task = make_task(config);
     batches = make_batches(config, Split::train);
     policy = make_policy(config.compression, 0);
     options = tracking_options(config).value();
@@ -58,7 +61,7 @@ struct Problem {
     return all;
   }
   Json measured(const std::vector<Batch>& each) {
-    Tracking tracking(*model, *policy, options);
+    Tracking tracking(*task, *model, *policy, options);
     for (size_t i = 0; i < each.size(); ++i) {
       tracking.before(each[i], static_cast<int64_t>(i) + 1);
       tracking.after(static_cast<int64_t>(i) + 1);
@@ -120,7 +123,7 @@ TEST_CASE("batches of a step make its variance smaller") {
 TEST_CASE("what a subgraph is compared with depends on the step alone") {
   Problem p(kGraph);
   const std::vector<Batch> batches = {p.next(), p.next()};
-  Tracking whole(*p.model, *p.policy, p.options);
+  Tracking whole(*p.task, *p.model, *p.policy, p.options);
   std::vector<double> first;
   for (int64_t step : {1, 2}) {
     whole.before(batches[static_cast<size_t>(step - 1)], step);
@@ -128,7 +131,7 @@ TEST_CASE("what a subgraph is compared with depends on the step alone") {
     if (step == 1) first = whole.state();
   }
   Problem q(kGraph);
-  Tracking resumed(*q.model, *q.policy, q.options);
+  Tracking resumed(*q.task, *q.model, *q.policy, q.options);
   resumed.restore(first);
   resumed.before(batches[1], 2);
   resumed.after(2);

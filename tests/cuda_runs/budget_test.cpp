@@ -5,6 +5,7 @@
 #include "apps/config/make_model.h"
 #include "apps/config/make_optimizer.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/train_options.h"
@@ -58,7 +59,8 @@ StepMemory second_step(const Config& config, SavePolicy* policy) {
     Context context;
     context.rng = &rng;
     begin_step(step);
-    memory = forward_backward(*model, *batches->next(), context, policy, {}).memory;
+    memory =
+        forward_backward(*make_task(config), *model, *batches->next(), context, policy, {}).memory;
     optimizer->step(0);
     end_peak(gpu::kCuda, memory);
     model->zero_grad();

@@ -4,7 +4,6 @@
 #include "ops/dense/copy.h"
 #include "tests/apps/find_in.h"
 #include "tests/cuda_runs/side.h"
-#include "train/place_batch.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -19,7 +18,7 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
   for (const auto& [text, set] : cases) {
     CAPTURE(set);
     Side run(text, set), recorded(text, set);
-    CapturedStep captured(*recorded.model, recorded.policy.get());
+    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
     for (int i = 0; i < 6; ++i) {
       CAPTURE(i);
       if (i == 3) {  // another plan: what was recorded is of no use
@@ -28,7 +27,8 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
         captured.forget();
       }
       const auto expected = run.step([&](Batch batch, Context& context, uint64_t) {
-        return forward_backward(*run.model, std::move(batch), context, run.policy.get(), {});
+        return forward_backward(*run.task, *run.model, std::move(batch), context, run.policy.get(),
+                                {});
       });
       const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
         return captured.run(std::move(batch), context, {}, number).batch;
@@ -49,12 +49,13 @@ TEST_CASE("steps of a held graph are replayed, of classes and of several labels"
   for (const Tensor& labels : {Tensor(), several}) {
     CAPTURE(labels.defined());
     Side run(kGraph, "optim.lr=0.1"), recorded(kGraph, "optim.lr=0.1");
-    CapturedStep captured(*recorded.model, recorded.policy.get());
+    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
     for (int i = 0; i < 4; ++i) {
       CAPTURE(i);
       const auto expected = run.step([&](Batch batch, Context& context, uint64_t) {
         if (labels.defined()) batch.target = labels;
-        return forward_backward(*run.model, std::move(batch), context, run.policy.get(), {});
+        return forward_backward(*run.task, *run.model, std::move(batch), context, run.policy.get(),
+                                {});
       });
       const auto got = recorded.step([&](Batch batch, Context& context, uint64_t number) {
         if (labels.defined()) batch.target = labels;
@@ -80,14 +81,15 @@ TEST_CASE(
     Tensor mask = Tensor::zeros({2, 6}, DType::i64);
     for (int64_t i = 0; i < 12; ++i) mask.mut<int64_t>()[i] = i % 6 < shown ? 1 : 0;
     batch.extras = {{"attention_mask", mask}};
-    const Batch there = placed(batch, *text.model);
+    const Batch there = text.task->place(batch, *text.model);
     CHECK(there.input.device() == gpu::kCuda);
     CHECK(there.input.to_vector() == batch.input.to_vector());
     CHECK(find_tensor(there.extras, "attention_mask").defined() == (shown == 5));
   }
   const Batch whole = *graph.batches->next();
   REQUIRE(whole.held);
-  const Batch one = placed(whole, *graph.model), two = placed(whole, *graph.model);
+  const Batch one = graph.task->place(whole, *graph.model),
+              two = graph.task->place(whole, *graph.model);
   CHECK(one.input.storage() == two.input.storage());
   CHECK(one.target.storage() == two.target.storage());
   CHECK(find_tensor(one.extras, "edge_index").device() == kCpu);
@@ -101,7 +103,7 @@ TEST_CASE("what the host reads in a step is an obstacle, by name") {
   if (!gpu::available()) return;
   // Of tensors large enough to be coded.
   Side side(kEncoder, "compression.entropy=true data.batch_size=64 model.width=64");
-  CapturedStep captured(*side.model, side.policy.get());
+  CapturedStep captured(*side.task, *side.model, side.policy.get());
   for (int i = 0; i < 3; ++i)
     side.step([&](Batch batch, Context& context, uint64_t number) {
       return captured.run(std::move(batch), context, {}, number).batch;

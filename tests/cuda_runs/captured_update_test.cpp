@@ -9,7 +9,6 @@
 #include "optim/schedule.h"
 #include "tests/cuda_runs/side.h"
 #include "train/captured_step.h"
-#include "train/place_batch.h"
 
 using namespace frugal;
 using namespace frugal::apps;
@@ -44,7 +43,7 @@ struct Trained : Side {
         result = captured->run(changed(std::move(batch)), context, {}, step, &wanted);
       else
         result.batch =
-            forward_backward(*model, changed(std::move(batch)), context, policy.get(), {});
+            forward_backward(*task, *model, changed(std::move(batch)), context, policy.get(), {});
       if (result.updated || !std::isfinite(result.batch.loss)) return result;
       result.norm = optim::clip_grad_norm_there(parameters, wanted.clip_norm).item();
       if (std::isfinite(result.norm)) optimizer->step(wanted.lr);
@@ -86,7 +85,7 @@ TEST_CASE("recorded updates of every optimizer have the bits of updates that are
   for (const auto& [text, sets] : cases) {
     CAPTURE(sets);
     Trained run(text, sets), recorded(text, sets);
-    CapturedStep captured(*recorded.model, recorded.policy.get());
+    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
     for (int i = 0; i < 7; ++i) {
       CAPTURE(i);
       if (i == 4)  // what a checkpoint gives back lies elsewhere
@@ -109,7 +108,7 @@ TEST_CASE("a replayed step that is not finite leaves parameters and the optimize
     const std::string sets =
         fmt::format("optim.name={} optim.lr=0.01 optim.clip_norm=1 optim.ema=0.9", name);
     Trained run(kMlp, sets), recorded(kMlp, sets);
-    CapturedStep captured(*recorded.model, recorded.policy.get());
+    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
     for (int i = 0; i < 3; ++i) {
       run.train(nullptr);
       recorded.train(&captured);
@@ -140,7 +139,7 @@ TEST_CASE("a replayed batch in which no target counts has its update") {
   if (!gpu::available()) return;
   const std::string sets = "optim.name=adamw optim.lr=0.01 optim.weight_decay=0.1";
   Trained run(kEncoder, sets), recorded(kEncoder, sets);
-  CapturedStep captured(*recorded.model, recorded.policy.get());
+  CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
   for (int i = 0; i < 5; ++i) {
     const auto changed = [&](Batch batch) {
       if (i == 3) batch.target = Tensor::full(batch.target.shape(), kIgnored, DType::i64);
@@ -196,7 +195,7 @@ TEST_CASE("what an optimizer must not do in a recorded step is an obstacle, and 
   for (const auto& [way, obstacle] : cases) {
     CAPTURE(obstacle);
     Trained run(kEncoder, "optim.lr=0.1"), recorded(kEncoder, "optim.lr=0.1");
-    CapturedStep captured(*recorded.model, recorded.policy.get());
+    CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
     for (Trained* side : {&run, &recorded})
       side->optimizer = std::make_unique<Foreign>(way, side->parameters.front());
     for (int i = 0; i < 4; ++i) {

@@ -7,6 +7,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
+#include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "tests/cuda/gpu.h"
@@ -35,6 +36,7 @@ inline constexpr const char* kGraph = R"({
 struct Side {
   Config config;
   std::shared_ptr<Module> model;
+  TaskPtr task;
   std::unique_ptr<SavePolicy> policy;
   std::unique_ptr<data::BatchSource> batches;
   Rng rng;
@@ -52,6 +54,7 @@ struct Side {
     config = parse_config(document);
     resolve(config);
     model = make_model(config, batch_spec(config), set_up_device(config.run));
+    task = make_task(config);
     policy = make_policy(config.compression, 1);
     batches = make_batches(config, Split::train);
     rng.restore({7, 0});

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "models/zoo/mlp.h"
+#include "tests/train/task_of.h"
 #include "train/batch_spec.h"
 #include "train/training_step.h"
 
@@ -30,7 +31,7 @@ BatchResult step(Module& model, const Batch& batch, double smoothing = 0) {
   Rng rng(0);
   Context context;
   context.rng = &rng;
-  return forward_backward(model, batch, context, nullptr, {smoothing, 1, {}});
+  return forward_backward(task_of(batch), model, batch, context, nullptr, {smoothing, 1, {}});
 }
 
 std::vector<double> gradient(Module& model) {
@@ -59,7 +60,7 @@ TEST_CASE("shares of one class train as that class does, and the larger share is
     CHECK(right[i] == doctest::Approx(left[i]).epsilon(1e-4));
   const Tensor mixed = Tensor::from<float>({-100, -100, -100, 0.6f, 0, 0.4f, 0, 0, 1}, {3, 3});
   CHECK(step(*network(3), batch_of(mixed, FloatTargets::shares)).counted == 2);
-  CHECK(counted_targets(mixed, FloatTargets::shares) == 2);
+  CHECK(classification().weight(batch_of(mixed, FloatTargets::shares)) == 2);
 }
 
 TEST_CASE("values train by their squared error, and none is counted as right") {
@@ -90,7 +91,7 @@ TEST_CASE("a shape of a batch has the targets of its data") {
   const Batch mixed = shape_of_batch(spec, 4, kMeta);
   CHECK(mixed.target.shape() == Shape{4, 5});
   CHECK(mixed.floats == FloatTargets::shares);
-  CHECK(part_of(mixed, 1, 3).floats == FloatTargets::shares);
+  CHECK(classification().part(mixed, 1, 3).floats == FloatTargets::shares);
   spec.mixes = false;
   spec.kind = BatchSpec::Kind::rows;
   spec.sample = {7};

@@ -4,6 +4,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "core/rng.h"
+#include "tests/train/task_of.h"
 #include "train/training_step.h"
 
 namespace frugal::train {
@@ -35,7 +36,8 @@ Batch batch_of(const Tensor& target, const Tensor& weights = {}) {
 BatchResult run(Table& model, Batch batch) {
   model.zero_grad();
   Context context;
-  return forward_backward(model, std::move(batch), context, nullptr, {});
+  const Task& task = task_of(batch);
+  return forward_backward(task, model, std::move(batch), context, nullptr, {});
 }
 
 double at(const Tensor& tensor, int64_t row, int64_t column) {

@@ -6,6 +6,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/gpt2.h"
+#include "tests/train/task_of.h"
 #include "train/evaluate.h"
 #include "train/training_step.h"
 
@@ -71,21 +72,22 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
     StepOptions options;
     options.weight = 0.5;  // as one of two accumulated batches
     options.label_smoothing = 0.1;
-    CrossEntropyOptions loss_options;
-    loss_options.label_smoothing = options.label_smoothing;
 
     Context context;
     Rng rng;
     context.rng = &rng;
     Batch whole = batch();
-    Outcome at_once = run_forward(*model, whole, context, loss_options);
+    Outcome at_once =
+        run_forward(task_of(whole), *model, whole, context,
+                    {.label_smoothing = options.label_smoothing, .keep_output = true});
     REQUIRE(at_once.output.value().nbytes() == kLogitBytes);
     backward(std::exchange(at_once.loss, {}), Tensor::full({}, 0.5));
     at_once.output = {};
     const auto wanted = gradients_of(*model);
 
     begin_peak(kCpu);
-    const BatchResult got = forward_backward(*model, batch(), context, nullptr, options);
+    const BatchResult got =
+        forward_backward(task_of(batch()), *model, batch(), context, nullptr, options);
     StepMemory memory;
     end_peak(kCpu, memory);
     CHECK(got.loss == doctest::Approx(at_once.result.loss));
@@ -103,7 +105,7 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
     keep.bits = 2;
     keep.min_elements = 1 << 20;  // above all but logits
     compress::FixedPolicy policy(keep);
-    forward_backward(*model, batch(), context, &policy, options);
+    forward_backward(task_of(batch()), *model, batch(), context, &policy, options);
     check_close(gradients_of(*model), wanted);
   }
 }
@@ -114,10 +116,10 @@ TEST_CASE("logits in parts: evaluated like all at once") {
   Context context;
   context.training = false;
   Batch whole = batch(), parts = batch();
-  Outcome at_once = run_forward(*model, whole, context);
+  Outcome at_once = run_forward(task_of(whole), *model, whole, context);
   at_once.output = {};
   begin_peak(kCpu);
-  const Outcome got = run_forward(*model, parts, context, {}, false);
+  const Outcome got = run_forward(task_of(parts), *model, parts, context, {});
   StepMemory memory;
   end_peak(kCpu, memory);
   CHECK_FALSE(got.output.defined());
@@ -127,9 +129,10 @@ TEST_CASE("logits in parts: evaluated like all at once") {
   CHECK(memory.peak < kLogitBytes);
 
   BatchSpec spec;
-  CHECK_FALSE(needs_output(spec));
+  CHECK_FALSE(reads_outputs(*make_task(spec)));
+  spec.target_of_each_token = true;
   spec.metric = "perplexity";
-  CHECK_FALSE(needs_output(spec));
+  CHECK_FALSE(reads_outputs(*make_task(spec)));
   spec.metric = "f1";
-  CHECK(needs_output(spec));
+  CHECK(reads_outputs(*make_task(spec)));
 }

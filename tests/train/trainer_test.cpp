@@ -9,6 +9,7 @@
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
 #include "optim/sgd.h"
+#include "tests/train/task_of.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"
 
@@ -100,7 +101,7 @@ TEST_CASE("a network of one's own learns, and what backward needs is packed") {
     CHECK(trainer.run());
     CHECK(trainer.state().last->test.accuracy > 0.9);
     CHECK((trainer.state().memory.packed > 0) == (bits > 0));
-    const auto again = evaluate(run.model, run.test, run.options.spec);
+    const auto again = evaluate(*make_task(run.options.spec), run.model, run.test);
     CHECK(again->loss == trainer.state().last->test.loss);
   }
 }
@@ -183,9 +184,7 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
     BatchSpec spec;
     spec.sample = {kSide, kSide, 1};
     spec.classes = kClasses;
-    options.run.make_batch = [spec](int64_t samples, Device device) {
-      return shape_of_batch(spec, samples, device);
-    };
+    options.run.task = make_task(spec);
     const auto policy = [] {
       compress::BudgetPolicyOptions kept;
       kept.keep.min_elements = 96;

@@ -44,7 +44,7 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
   own_ = live(device_) - before;
 }
 
-Batch MetaStep::batch(int64_t samples) const { return run_.make_batch(samples, device_); }
+Batch MetaStep::batch(int64_t samples) const { return run_.task->shape(samples, device_); }
 
 // The batches that the loader prepares ahead.
 std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
@@ -71,7 +71,7 @@ int64_t MetaStep::blocks() {
   context.rng = &rng;
   context.checkpointed_blocks = kAllBlocks;
   Batch one = batch(1);
-  run_forward(*model_, one, context);
+  run_forward(*run_.task, *model_, one, context);
   return context.block;
 }
 
@@ -120,7 +120,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
   for (int64_t part = 0; part < std::min<int64_t>(run_.gradient_accumulation, 2); ++part) {
     begin_step(0);
     const Batch kept = batch(samples);
-    memory.raise(forward_backward(*model_, kept, context, policy, options).memory);
+    memory.raise(forward_backward(*run_.task, *model_, kept, context, policy, options).memory);
     options.before_backward = {};
     if (recorder != nullptr) recorder->next_batch();
   }
@@ -142,7 +142,7 @@ int64_t MetaStep::evaluation(int64_t samples) {
     Context context;
     context.training = false;
     Batch now = batch(samples);
-    run_forward(*model_, now, context, {}, run_.evaluates_outputs);
+    run_forward(*run_.task, *model_, now, context, {.keep_output = reads_outputs(*run_.task)});
   }
   // The gradients of the last step still exist.
   return peak.end().peak + (run_.in_backward ? 0 : parameter_bytes());
@@ -162,7 +162,7 @@ int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adapti
     context.rng = &rng;
     context.checkpointed_blocks = checkpointed_blocks;
     begin_step(0);
-    forward_backward(*model_, batch(samples), context, &policy, {});
+    forward_backward(*run_.task, *model_, batch(samples), context, &policy, {});
   }
   model_->zero_grad();
   return peak.end().peak + parameter_bytes();  // the gradient to compare with

@@ -16,14 +16,12 @@ class StepRecorder;
 struct MetaRun {
   std::function<std::shared_ptr<Module>(Device device)> make_model;
   std::function<std::unique_ptr<Optimizer>(Module& model)> make_optimizer;
-  // A batch of so many samples, which need not be filled.
-  std::function<Batch(int64_t samples, Device device)> make_batch;
+  TaskPtr task;
   // The sizes of the batches that the loader holds ahead of one of so many samples; empty: none.
   std::function<std::vector<int64_t>(int64_t samples)> ahead = {};
   // How many samples of a batch tracking holds through a step (train/convergence.h); empty: none.
   std::function<int64_t(int64_t samples)> tracked = {};
-  bool has_blocks = true;          // may the network's blocks be recomputed?
-  bool evaluates_outputs = false;  // a metric reads the outputs of an evaluation
+  bool has_blocks = true;  // may the network's blocks be recomputed?
   int64_t gradient_accumulation = 1;
   double label_smoothing = 0;
   bool in_backward = false;  // parameters are updated in the backward pass

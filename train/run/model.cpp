@@ -11,24 +11,12 @@
 #include "core/quoted.h"
 #include "data/text/wordpiece.h"
 #include "ops/dense/copy.h"
-#include "train/place_batch.h"
+#include "train/tasks/make_task.h"
 
 namespace frugal::train {
 namespace {
 
 using Kind = BatchSpec::Kind;
-
-// Row by row: softmax, or the logistic function of each output.
-void to_probabilities(const float* outputs, float* out, int64_t rows, int64_t count, bool each) {
-  for (int64_t row = 0; row < rows; ++row, outputs += count, out += count) {
-    const double highest = *std::max_element(outputs, outputs + count);
-    double sum = 0;
-    for (int64_t i = 0; i < count && !each; ++i) sum += std::exp(outputs[i] - highest);
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = static_cast<float>(each ? 1 / (1 + std::exp(-static_cast<double>(outputs[i])))
-                                       : std::exp(outputs[i] - highest) / sum);
-  }
-}
 
 void check(const PredictOptions& options) {
   FRUGAL_CHECK(options.batch_size > 0 && options.threads > 0 && options.top > 0,
@@ -76,6 +64,7 @@ Decoded decode(const std::vector<std::string>& paths, int64_t begin, int64_t cou
 Model::Model(std::shared_ptr<Module> network, ModelDescription description)
     : network_(std::move(network)), description_(std::move(description)) {
   FRUGAL_CHECK(network_ != nullptr, "[model] expected a network, got none");
+  if (description_.task == nullptr) description_.task = make_task(description_.spec);
   const PictureInput& pictures = description_.pictures;
   FRUGAL_CHECK(pictures.mean.size() == pictures.std.size() &&
                    (pictures.mean.empty() ||
@@ -87,29 +76,19 @@ Model::Model(std::shared_ptr<Module> network, ModelDescription description)
 // [N, outputs] f32 on the host.
 Tensor Model::outputs(Batch batch) const {
   const NoGrad no_grad;
-  batch = placed(std::move(batch), *network_);
+  const Task& task = *description_.task;
+  batch = task.place(std::move(batch), *network_);
   Context context;
   context.training = false;
   context.device = network_->device();
   context.dtype = network_->activations();
-  context.extras = std::move(batch.extras);
-  const Variable output = network_->forward(Variable(std::move(batch.input)), context);
-  const CategoryScope scope(Category::workspace);
-  const Tensor found = ops::contiguous(to_device(ops::cast(output.value(), DType::f32), kCpu));
-  const int64_t count = found.shape().back();
-  return found.view({found.numel() / count, count});
+  return task.predict(task.run(*network_, batch, context).value());
 }
 
 Tensor Model::probabilities(Batch batch) const {
   FRUGAL_CHECK(!description_.spec.has_values(),
                "[predict] expected a network of classes; this one predicts numbers");
-  const Tensor logits = outputs(std::move(batch));
-  const CategoryScope scope(Category::workspace);
-  const int64_t rows = logits.size(0), classes = logits.size(1);
-  Tensor out = Tensor::empty({rows, classes});
-  to_probabilities(logits.data<float>(), out.mut<float>(), rows, classes,
-                   description_.spec.has_several_labels());
-  return out;
+  return outputs(std::move(batch));
 }
 
 Prediction Model::best_of(const float* probabilities, int64_t count, int64_t top) const {
@@ -273,8 +252,7 @@ void Model::predict_rows(
       batch.input = Tensor::empty({count, width});
     }
     std::copy_n(here.data<float>() + begin * width, count * width, batch.input.mut<float>());
-    const Tensor found =
-        spec.has_values() ? outputs(std::move(batch)) : probabilities(std::move(batch));
+    const Tensor found = outputs(std::move(batch));
     for (int64_t i = 0; i < count; ++i) {
       const float* row = found.data<float>() + i * found.size(1);
       Answer answer;

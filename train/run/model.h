@@ -13,7 +13,7 @@
 #include "data/tables/csv_table.h"
 #include "data/text/tokenizer.h"
 #include "models/module.h"
-#include "train/batch_spec.h"
+#include "train/task.h"
 
 namespace frugal::train {
 
@@ -33,6 +33,7 @@ struct TextInput {
 // What a network takes and what its outputs mean.
 struct ModelDescription {
   BatchSpec spec;
+  TaskPtr task = {};  // null: make_task() chooses by `spec`
   PictureInput pictures = {};
   TextInput text = {};
   std::shared_ptr<const data::CsvEncoder> table = {};  // makes rows of a table inputs

@@ -57,6 +57,7 @@ Json to_json(const Evaluation& evaluation) {
                {"accuracy", evaluation.accuracy},
                {"samples", evaluation.samples}};
   if (evaluation.metric) json["metric"] = *evaluation.metric;
+  if (!evaluation.details.empty()) json["details"] = evaluation.details;
   return json;
 }
 
@@ -69,6 +70,7 @@ Json to_json(const EpochResult& result) {
                {"test_accuracy", result.test.accuracy},
                {"test_samples", result.test.samples}};
   if (result.test.metric) json["test_metric"] = *result.test.metric;
+  if (!result.test.details.empty()) json["test_details"] = result.test.details;
   if (result.validation) json["validation"] = to_json(*result.validation);
   return json;
 }
@@ -84,6 +86,8 @@ Evaluation evaluation_from(const Json& json, const std::string& prefix = "") {
   evaluation.samples = whole(json, (prefix + "samples").c_str());
   const std::string metric = prefix + "metric";
   if (json.contains(metric)) evaluation.metric = number(json, metric.c_str());
+  if (const auto found = json.find(prefix + "details"); found != json.end())
+    found->get_to(evaluation.details);
   return evaluation;
 }
 

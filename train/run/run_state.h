@@ -24,7 +24,8 @@ struct Totals {
 struct Evaluation {
   double loss = 0, accuracy = 0;
   int64_t samples = 0;
-  std::optional<double> metric = {};  // of BatchSpec::metric
+  std::optional<double> metric = {};                         // of BatchSpec::metric
+  std::vector<std::pair<std::string, double>> details = {};  // see Metric::details()
 };
 
 // An epoch that ended with an evaluation.

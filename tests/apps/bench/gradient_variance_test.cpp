@@ -16,6 +16,7 @@
 #include "tests/apps/find_in.h"
 #include "tests/apps/gradient_of.h"
 #include "tests/integration/bias.h"
+#include "tests/train/task_of.h"
 #include "train/gradient_noise.h"
 #include "train/planning/planner.h"
 #include "train/sensitivity.h"
@@ -96,7 +97,8 @@ struct Problem {
     REQUIRE(!seqs.empty());
     std::vector<double> sums(seqs.size());
     for (replay.number = 0; replay.number < kMeans; ++replay.number) {
-      const auto c = measure_sensitivity(*model, policy, by, samples(), replay, seqs);
+      const auto c =
+          measure_sensitivity(task_of(batch), *model, policy, by, samples(), replay, seqs);
       for (size_t i = 0; i < seqs.size(); ++i) sums[i] += c[i] / kMeans;
     }
     for (size_t i = 0; i < seqs.size(); ++i) policy.measured(seqs[i], sums[i], 0);
@@ -181,8 +183,8 @@ TEST_CASE("sensitivities predict the variance of an mlp, a graph network and a c
         check_within(policy->predicted_variance(), p.drawn_variance(*policy));
       }
       // Half of the batch: groups of 64 rows still lie as those of all.
-      if (!is_divisible(p.batch)) continue;
-      p.measure(*policy, part_of(p.batch, 0, p.samples() / 2));
+      if (!task_of(p.batch).is_divisible(p.batch)) continue;
+      p.measure(*policy, task_of(p.batch).part(p.batch, 0, p.samples() / 2));
       check_within(policy->predicted_variance(), p.drawn_variance(*policy));
     }
   }

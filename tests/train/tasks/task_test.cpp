@@ -1,0 +1,127 @@
+// Tasks: what the trainer, evaluations and measurements ask of them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/functions.h"
+#include "data/loader.h"
+#include "data/memory_dataset.h"
+#include "models/zoo/mlp.h"
+#include "optim/sgd.h"
+#include "tests/train/task_of.h"
+#include "train/evaluate.h"
+#include "train/trainer.h"
+
+using namespace frugal;
+using namespace frugal::train;
+
+namespace {
+
+constexpr int64_t kRows = 48, kFeatures = 6;
+
+DatasetPtr rows() {
+  Tensor inputs = Tensor::empty({kRows, 1, 1, kFeatures}),
+         labels = Tensor::empty({kRows}, DType::i64);
+  for (int64_t i = 0; i < inputs.numel(); ++i)
+    inputs.mut<float>()[i] = normal({3, 0}, static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < kRows; ++i) labels.mut<int64_t>()[i] = i % 3;
+  return std::make_shared<data::MemoryDataset>(inputs, labels, 3);
+}
+
+class SumOfOutputs final : public Metric {
+ public:
+  void add(const Tensor& output, const Batch& batch) override {
+    for (int64_t i = 0; i < output.numel(); ++i) sum_ += static_cast<double>(output.item(i));
+    for (int64_t i = 0; i < batch.target.numel(); ++i) classes_ += batch.target.item(i);
+  }
+  double value(double loss) const override { return sum_ + loss; }
+  std::vector<std::pair<std::string, double>> details() const override {
+    return {{"outputs", sum_}, {"classes", classes_}};
+  }
+
+ private:
+  double sum_ = 0, classes_ = 0;
+};
+
+// The mean square of the outputs, and a count of the updates.
+class Shrink final : public Task {
+ public:
+  ForwardPass loss(Module& model, Batch& batch, Context& context,
+                   const LossOptions& options) const override {
+    const Variable output = run(model, batch, context);
+    ForwardPass pass;
+    pass.loss = mean(mul(output, output));
+    pass.terms = {{"square", pass.loss.value()}};
+    if (options.keep_output) pass.output = output;
+    return pass;
+  }
+  std::unique_ptr<Metric> metric() const override { return std::make_unique<SumOfOutputs>(); }
+  void after_update(Module&) const override { ++updates; }
+  mutable int64_t updates = 0;
+};
+
+models::Mlp network() {
+  models::Init init;
+  init.rng = Rng(5);
+  return {init, {.in_features = kFeatures, .hidden = {8}, .num_classes = 3}};
+}
+
+}  // namespace
+
+TEST_CASE("a task of one's own makes the loss, the metric and the update's end") {
+  models::Mlp net = network();
+  optim::Sgd sgd(net.parameters(), {.momentum = 0});
+  data::Loader batches(rows(), {.batch_size = 20}), test(rows(), {.batch_size = 7});
+  const auto task = std::make_shared<Shrink>();
+  const auto before = evaluate(*task, net, test);
+  const auto last = fit(net, sgd, optim::constant_schedule(0.1), batches,
+                        {.epochs = 3, .test = &test, .task = task});
+  CHECK(task->updates == 9);
+  CHECK(last->test.loss < before->loss / 2);
+  CHECK(last->test.samples == kRows);
+  REQUIRE(last->test.details.size() == 2);
+  CHECK(last->test.details[1].second == kRows);  // classes 0, 1 and 2 in turn
+  CHECK(*last->test.metric == doctest::Approx(last->test.details[0].second + last->test.loss));
+}
+
+TEST_CASE("a task's defaults weigh a batch by its samples and cut all its tensors") {
+  const Shrink task;
+  Batch batch;
+  batch.input = Tensor::zeros({4, 2});
+  batch.extras = {{"more", Tensor::from<float>({1, 2, 3, 4}, {4})}};
+  CHECK(task.weight(batch) == 4);
+  const Batch part = task.part(batch, 1, 3);
+  CHECK(part.input.size(0) == 2);
+  CHECK_FALSE(part.target.defined());
+  CHECK(find_tensor(part.extras, "more").to_vector() == std::vector<double>{2, 3});
+}
+
+TEST_CASE("a graph is not divided, and its part is the whole") {
+  Batch graph;
+  graph.input = Tensor::zeros({4, 2});
+  graph.target = Tensor::zeros({4}, DType::i64);
+  graph.extras = {{"edge_index", Tensor::zeros({2, 0}, DType::i64)}};
+  const Task& task = task_of(graph);
+  CHECK_FALSE(task.is_divisible(graph));
+  CHECK(task.part(graph, 0, 1).input.size(0) == 4);
+}
+
+TEST_CASE("predict: probabilities of classes, of each label, and values as they are") {
+  const Tensor output = Tensor::from<float>({0, 0, std::log(2.0F)}, {1, 3});
+  BatchSpec spec;
+  const auto close = [](const Tensor& found, const std::vector<double>& wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i)
+      CHECK(found.item(static_cast<int64_t>(i)) == doctest::Approx(wanted[i]));
+  };
+  close(make_task(spec)->predict(output), {0.25, 0.25, 0.5});
+  spec.metric = "micro_f1";
+  close(make_task(spec)->predict(output), {0.5, 0.5, 2.0 / 3});
+  spec.metric = "r2";
+  close(make_task(spec)->predict(output), {0, 0, std::log(2.0)});
+}
+
+TEST_CASE("a metric that no task has is refused") {
+  BatchSpec spec;
+  spec.metric = "beauty";
+  CHECK_THROWS_WITH_AS(make_task(spec), doctest::Contains("beauty"), Error);
+}

@@ -1,0 +1,59 @@
+#include "train/task.h"
+
+#include "ops/dense/copy.h"
+#include "train/place_batch.h"
+
+namespace frugal::train {
+
+Batch Task::place(Batch batch, const Module& model) const {
+  return place_batch(std::move(batch), model);
+}
+
+Variable Task::run(Module& model, Batch& batch, Context& context) const {
+  context.extras = std::move(batch.extras);
+  Variable output = model.forward(
+      batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input)),
+      context);
+  context.extras.clear();
+  return output;
+}
+
+Counts Task::count(const ForwardPass& pass) const {
+  return pass.counts.counted > 0 ? pass.counts : Counts{pass.samples, 0};
+}
+
+double Task::weight(const Batch& batch) const { return static_cast<double>(batch.input.size(0)); }
+
+bool Task::is_divisible(const Batch& batch) const {
+  static_cast<void>(batch);
+  return true;
+}
+
+Batch Task::part(const Batch& batch, int64_t begin, int64_t end) const {
+  if (!is_divisible(batch)) return batch;
+  Batch part;
+  part.input = batch.input.slice(0, begin, end);
+  if (batch.target.defined()) part.target = batch.target.slice(0, begin, end);
+  part.floats = batch.floats;
+  for (const auto& [name, tensor] : batch.extras)
+    part.extras.emplace_back(name, tensor.slice(0, begin, end));
+  return part;
+}
+
+Batch Task::shape(int64_t samples, Device device) const {
+  return shape_of_batch(spec_, samples, device);
+}
+
+Tensor Task::predict(const Tensor& output) const {
+  const CategoryScope scope(Category::workspace);
+  const Tensor found = ops::contiguous(to_device(ops::cast(output, DType::f32), kCpu));
+  const int64_t count = found.shape().back();
+  return found.view({found.numel() / count, count});
+}
+
+bool reads_outputs(const Task& task) {
+  const auto metric = task.metric();
+  return metric != nullptr && metric->reads_outputs();
+}
+
+}  // namespace frugal::train

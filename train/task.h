@@ -1,0 +1,126 @@
+// Task: what a batch means. A task says how a loss is made of a model and a batch, what is counted
+// and measured, how outputs are read, and what may be done with a batch as a whole. The trainer,
+// evaluations, the planner and measurements know no more of a kind of work than its task tells.
+//
+//   class Denoising : public train::Task {
+//     train::ForwardPass loss(Module& model, Batch& batch, Context& context,
+//                             const train::LossOptions&) const override {
+//       train::ForwardPass pass;
+//       pass.loss = mse_loss(run(model, batch, context), Variable::constant(batch.target));
+//       return pass;
+//     }
+//   };
+//
+// train/tasks/ holds a file for each kind of work; make_task() chooses one by a BatchSpec.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "data/dataset.h"
+#include "models/module.h"
+#include "train/batch_spec.h"
+
+namespace frugal::train {
+
+// What a loss is made with, beside the batch.
+struct LossOptions {
+  double label_smoothing = 0;
+  bool keep_output = false;  // else a loss may write over the output, or make it in parts
+};
+
+// The targets of a batch that count, and those of them that the network got right.
+struct Counts {
+  int64_t counted = 0, correct = 0;
+};
+
+// What the device computes for a batch, and what the host reads of it, which may be later.
+struct ForwardPass {
+  Variable loss;            // a scalar: the mean over the targets that count
+  Variable output;          // with keep_output, and where the task has one
+  NamedTensors terms = {};  // scalars that make the loss, by name; empty: it is one term
+  int64_t samples = 0;      // of the batch; the caller of Task::loss() sets it
+  Counts counts = {};       // what is known at once
+  // What Task::count() reads; undefined where `counts` says all. target: of the rows that were
+  // judged. A recorded step updates nothing when each of its i64 targets is kIgnored.
+  Tensor target, answers;
+  FloatTargets floats = FloatTargets::answers;  // what a floating target is
+  std::shared_ptr<const void> kept = {};        // what the backward pass reads on the host
+};
+
+// A measure of the outputs of an evaluation, which adds up over its batches. The result does not
+// depend on how samples were cut into batches. Thread safety: none.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  // Are outputs read? If not, add() is never called.
+  virtual bool reads_outputs() const { return true; }
+  // batch: as the source gave it, without its input.
+  virtual void add(const Tensor& output, const Batch& batch) = 0;
+  // loss: the mean over the evaluation.
+  virtual double value(double loss) const = 0;
+  // Further numbers by name, such as one for each class.
+  virtual std::vector<std::pair<std::string, double>> details() const { return {}; }
+};
+
+// Thread safety: calls of const functions from one thread at a time.
+class Task {
+ public:
+  explicit Task(BatchSpec spec = {}) : spec_(std::move(spec)) {}
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // What its batches look like and which metric they are judged by.
+  const BatchSpec& spec() const { return spec_; }
+
+  // --- A step ---
+
+  // The batch for `model`, on the model's device. Here: place_batch() (train/place_batch.h).
+  virtual Batch place(Batch batch, const Module& model) const;
+  // The model's outputs for a placed batch. Moves input and extras out of it, so that the input's
+  // bytes are freed as soon as no layer needs them.
+  virtual Variable run(Module& model, Batch& batch, Context& context) const;
+  // The forward pass and the loss for a placed batch, on whose target the loss is made. The same
+  // for equal random streams: what a pass changes in the model is batch statistics alone.
+  virtual ForwardPass loss(Module& model, Batch& batch, Context& context,
+                           const LossOptions& options) const = 0;
+  // Reads on the host what a pass found. Here: pass.counts, or all samples where it has none.
+  virtual Counts count(const ForwardPass& pass) const;
+  // Called after each update of the parameters: for a network that follows another one.
+  virtual void after_update(Module& model) const { static_cast<void>(model); }
+
+  // --- A batch as a whole, on the host ---
+
+  // How much a batch weighs in a step of several batches: the number of targets that count. Here:
+  // the number of samples.
+  virtual double weight(const Batch& batch) const;
+  // May a measurement take some samples of a batch alone?
+  virtual bool is_divisible(const Batch& batch) const;
+  // Samples `begin` to before `end`: views. A batch that cannot be divided stays whole.
+  virtual Batch part(const Batch& batch, int64_t begin, int64_t end) const;
+  // A batch of so many samples, not filled, as the planner needs it on `meta`.
+  virtual Batch shape(int64_t samples, Device device) const;
+
+  // --- Evaluation and prediction ---
+
+  // Is the share of right targets of any meaning?
+  virtual bool has_accuracy() const { return true; }
+  // A new measure; null: loss and accuracy are all there is.
+  virtual std::unique_ptr<Metric> metric() const { return nullptr; }
+  // Outputs as a reader wants them, on the host: probabilities or values, [rows, C] f32.
+  virtual Tensor predict(const Tensor& output) const;
+
+ protected:
+  BatchSpec spec_;
+};
+
+using TaskPtr = std::shared_ptr<const Task>;
+
+// Does a metric of the task read the outputs of an evaluation?
+bool reads_outputs(const Task& task);
+
+}  // namespace frugal::train

@@ -1,0 +1,109 @@
+#include "train/tasks/classification.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/functions.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/reduce.h"
+#include "train/metrics.h"
+
+namespace frugal::train {
+namespace {
+
+class OfConfusion final : public Metric {
+ public:
+  OfConfusion(int64_t classes, std::string name)
+      : confusion_(std::max<int64_t>(classes, 1)), name_(std::move(name)) {}
+  void add(const Tensor& output, const Batch& batch) override {
+    confusion_.add(output, batch.target);
+  }
+  double value(double) const override {
+    return name_ == "f1" ? confusion_.f1() : confusion_.matthews();
+  }
+
+ private:
+  Confusion confusion_;
+  std::string name_;
+};
+
+bool are_shares(const Tensor& target) { return is_floating(target.dtype()); }
+
+}  // namespace
+
+void Classification::judge(const Judged& judged, ForwardPass& pass) const {
+  const CategoryScope scope(Category::workspace);
+  pass.target = judged.target;
+  pass.answers = ops::argmax(judged.output.value(), -1);
+}
+
+Variable Classification::loss_of(Judged judged, const LossOptions& options) const {
+  CrossEntropyOptions how;
+  how.label_smoothing = options.label_smoothing;
+  if (!are_shares(judged.target)) {
+    how.sum = judged.weights.defined();
+    return cross_entropy(std::move(judged.output), judged.target, how, judged.weights);
+  }
+  const DType dtype = judged.output.value().dtype();
+  Tensor shares;
+  {
+    const CategoryScope input(Category::input);
+    shares = ops::cast(judged.target, dtype == DType::bf16 ? DType::f32 : dtype);
+  }
+  return soft_cross_entropy(judged.output, shares, options.label_smoothing);
+}
+
+int64_t Classification::counted(const Tensor& target, FloatTargets) const {
+  const int64_t all = target.numel();
+  if (!are_shares(target)) {
+    const auto* wanted = target.data<int64_t>();
+    return all - std::count(wanted, wanted + all, kIgnored);
+  }
+  const int64_t classes = target.size(-1);
+  int64_t rows = 0;
+  for (int64_t at = 0; at < all; at += classes) rows += target.data<float>()[at] >= 0 ? 1 : 0;
+  return rows;
+}
+
+Counts Classification::count(const ForwardPass& pass) const {
+  const CategoryScope scope(Category::workspace);
+  const Tensor target = to_device(pass.target, kCpu), answers = to_device(pass.answers, kCpu);
+  const auto* given = answers.data<int64_t>();
+  Counts counts{counted(target, pass.floats), 0};
+  if (!are_shares(target)) {
+    const auto* wanted = target.data<int64_t>();
+    for (int64_t i = 0; i < target.numel(); ++i) counts.correct += given[i] == wanted[i] ? 1 : 0;
+    return counts;
+  }
+  const int64_t classes = target.size(-1);
+  const float* shares = target.data<float>();
+  for (int64_t row = 0; row < target.size(0); ++row, shares += classes)
+    if (shares[0] >= 0 && given[row] == std::max_element(shares, shares + classes) - shares)
+      ++counts.correct;
+  return counts;
+}
+
+std::unique_ptr<Metric> Classification::metric() const {
+  const std::string& name = spec().metric;
+  if (name != "f1" && name != "matthews") return nullptr;
+  return std::make_unique<OfConfusion>(spec().classes, name);
+}
+
+Tensor Classification::predict(const Tensor& output) const {
+  const Tensor logits = Task::predict(output);
+  const CategoryScope scope(Category::workspace);
+  const int64_t rows = logits.size(0), classes = logits.size(1);
+  Tensor out = Tensor::empty({rows, classes});
+  const float* in = logits.data<float>();
+  float* to = out.mut<float>();
+  for (int64_t row = 0; row < rows; ++row, in += classes, to += classes) {
+    const double highest = *std::max_element(in, in + classes);
+    double sum = 0;
+    for (int64_t i = 0; i < classes; ++i) sum += std::exp(in[i] - highest);
+    for (int64_t i = 0; i < classes; ++i)
+      to[i] = static_cast<float>(std::exp(in[i] - highest) / sum);
+  }
+  return out;
+}
+
+}  // namespace frugal::train

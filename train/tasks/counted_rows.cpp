@@ -1,0 +1,121 @@
+#include "train/tasks/counted_rows.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "autograd/functions.h"
+#include "autograd/graph_functions.h"
+#include "autograd/record.h"
+#include "core/tensor_identity.h"
+#include "ops/graph/segment.h"
+#include "ops/graph/spmm.h"
+#include "train/place_batch.h"
+
+namespace frugal::train {
+namespace {
+
+// The rows whose targets count. The first target of a row tells whether they do.
+Tensor rows_that_count(const Tensor& target) {
+  std::vector<int64_t> rows;
+  const int64_t width = target.numel() / std::max<int64_t>(target.size(0), 1);
+  for (int64_t row = 0; row < target.size(0); ++row)
+    if (is_floating(target.dtype()) ? target.data<float>()[row * width] >= 0
+                                    : target.data<int64_t>()[row] != kIgnored)
+      rows.push_back(row);
+  return Tensor::from(rows, {static_cast<int64_t>(rows.size())});
+}
+
+template <class T>
+Tensor pick(const Tensor& from, const Tensor& rows) {
+  Shape shape = from.shape();
+  const int64_t width = from.numel() / std::max<int64_t>(shape[0], 1);
+  shape[0] = rows.size(0);
+  const Tensor to = Tensor::empty(shape, from.dtype());
+  for (int64_t i = 0; i < shape[0]; ++i)
+    std::copy_n(from.data<T>() + rows.data<int64_t>()[i] * width, width, to.mut<T>() + i * width);
+  return to;
+}
+
+// What a batch is given: its whole target and its counted rows.
+struct Placed {
+  Tensor target;
+  CountedRows counted;
+};
+
+Placed made_for(const Tensor& target, const Tensor& weights, Device device) {
+  const CountedRows here = counted_rows(to_device(target, kCpu), moved_to(weights, kCpu));
+  Placed out;
+  out.target = moved_to(target, device);
+  out.counted.rows = moved_to(here.rows, device);
+  out.counted.target = here.rows.defined() ? moved_to(here.target, device) : out.target;
+  out.counted.weights = here.rows.defined() ? moved_to(here.weights, device) : Tensor();
+  return out;
+}
+
+Placed made_once(const Tensor& target, Device device) {
+  using Key = std::tuple<TensorIdentity, DeviceType, int>;
+  // The memo is static, because the trainer, evaluations and commands place batches of one source
+  // and share no object that could own it.
+  static Memo<Key, Placed> kept(4);  // of training, validation and testing
+  forget_gone(kept);
+  return kept.find_or_make({TensorIdentity(target), device.type, device.index},
+                           [&] { return made_for(target, Tensor(), device); });
+}
+
+}  // namespace
+
+CountedRows counted_rows(const Tensor& target, const Tensor& weights) {
+  const bool floats = is_floating(target.dtype());
+  const CategoryScope scope(Category::input);
+  const Tensor rows = rows_that_count(target);
+  if (!floats && (rows.size(0) == 0 || 2 * rows.size(0) > target.size(0)))
+    return {{}, target, weights};
+  return {rows, floats ? pick<float>(target, rows) : pick<int64_t>(target, rows),
+          weights.defined() ? pick<float>(weights, rows) : weights};
+}
+
+void add_counted_rows(Batch& batch, Device device) {
+  if (!batch.target.defined() || batch.target.device().type == DeviceType::meta ||
+      find_tensor(batch.extras, "counted_target").defined())
+    return;
+  const Tensor weights = find_tensor(batch.extras, "node_weight");
+  const bool once = batch.held && device.type == DeviceType::cuda && !weights.defined();
+  const Placed made =
+      once ? made_once(batch.target, device) : made_for(batch.target, weights, device);
+  batch.target = made.target;
+  batch.extras.emplace_back("counted_target", made.counted.target);
+  if (made.counted.rows.defined()) batch.extras.emplace_back("counted_rows", made.counted.rows);
+  if (made.counted.weights.defined())
+    batch.extras.emplace_back("counted_weight", made.counted.weights);
+}
+
+CountedRows take_counted_rows(Batch& batch) {
+  const CountedRows counted{find_tensor(batch.extras, "counted_rows"),
+                            find_tensor(batch.extras, "counted_target"),
+                            find_tensor(batch.extras, "counted_weight")};
+  std::erase_if(batch.extras,
+                [](const auto& extra) { return extra.first.starts_with("counted_"); });
+  return counted;
+}
+
+std::shared_ptr<const ops::Csr> groups_of(const Tensor& rows, int64_t nodes) {
+  // The memo is static, because the model is the only object that forward passes of training and of
+  // evaluation share.
+  static Memo<std::tuple<TensorIdentity>, std::shared_ptr<const ops::Csr>> kept(2);
+  forget_gone(kept);
+  const auto groups = kept.find_or_make({TensorIdentity(rows)}, [&] {
+    const CategoryScope scope(Category::input);
+    return std::make_shared<const ops::Csr>(ops::group_by("rows", rows, nodes));
+  });
+  FRUGAL_ASSERT(groups->rows == nodes);
+  return groups;
+}
+
+Variable rows_of(const Variable& x, const Tensor& rows,
+                 const std::shared_ptr<const ops::Csr>& groups) {
+  if (groups == nullptr) return gather_rows(x, rows);
+  return record("gather_rows", {x}, ops::gather_rows(x.value(), rows), {},
+                [groups](const Backward& b) { return Grads{ops::spmm(*groups, b.dy())}; });
+}
+
+}  // namespace frugal::train

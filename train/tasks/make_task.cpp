@@ -1,0 +1,40 @@
+#include "train/tasks/make_task.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/quoted.h"
+#include "train/tasks/classification.h"
+#include "train/tasks/language_model.h"
+#include "train/tasks/node_classification.h"
+#include "train/tasks/regression.h"
+#include "train/tasks/segmentation.h"
+#include "train/tasks/several_labels.h"
+
+namespace frugal::train {
+namespace {
+
+std::shared_ptr<const SupervisedTask> of_samples(const BatchSpec& spec) {
+  if (spec.has_several_labels()) return std::make_shared<SeveralLabels>(spec);
+  if (spec.has_values()) return std::make_shared<Regression>(spec);
+  if (spec.target_of_each_pixel) return std::make_shared<Segmentation>(spec);
+  if (spec.target_of_each_token) return std::make_shared<LanguageModel>(spec);
+  return std::make_shared<Classification>(spec);
+}
+
+}  // namespace
+
+TaskPtr make_task(const BatchSpec& spec) {
+  constexpr std::array<std::string_view, 7> kMetrics = {"",         "f1", "matthews",  "miou",
+                                                        "micro_f1", "r2", "perplexity"};
+  FRUGAL_CHECK(
+      std::find(kMetrics.begin(), kMetrics.end(), spec.metric) != kMetrics.end(),
+      "[task] expected one of the metrics f1, matthews, miou, micro_f1, r2 and perplexity, "
+      "or none, got {}",
+      in_quotes(spec.metric));
+  if (spec.kind == BatchSpec::Kind::graph)
+    return std::make_shared<NodeClassification>(spec, of_samples(spec));
+  return of_samples(spec);
+}
+
+}  // namespace frugal::train

@@ -1,0 +1,101 @@
+#include "train/tasks/several_labels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/functions.h"
+#include "ops/dense/bitmask.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
+#include "train/metrics.h"
+#include "train/tasks/counted_rows.h"
+
+namespace frugal::train {
+namespace {
+
+class MicroF1 final : public Metric {
+ public:
+  void add(const Tensor& output, const Batch& batch) override { counts_.add(output, batch.target); }
+  double value(double) const override { return counts_.micro_f1(); }
+
+ private:
+  MultiLabelCounts counts_;
+};
+
+bool some_are_ignored(const Tensor& target) {
+  if (target.device() != kCpu || target.dtype() != DType::f32) return false;
+  const float* const all = target.data<float>();
+  return std::any_of(all, all + target.numel(), [](float answer) { return answer < 0; });
+}
+
+}  // namespace
+
+Batch SeveralLabels::place(Batch batch, const Module& model) const {
+  if (batch.target.defined() && some_are_ignored(batch.target))
+    add_counted_rows(batch, model.device());
+  return Task::place(std::move(batch), model);
+}
+
+void SeveralLabels::judge(const Judged& judged, ForwardPass& pass) const {
+  const CategoryScope scope(Category::workspace);
+  const Tensor& output = judged.output.value();
+  if (output.device().type == DeviceType::cuda) {
+    pass.target = judged.target;
+    pass.answers = ops::rectify(output, 0, true).mask;  // the layout of ops/dense/bitmask.h
+    return;
+  }
+  MultiLabelCounts answers;
+  answers.add(output, judged.target);
+  pass.counts = {answers.total(), answers.correct()};
+}
+
+Variable SeveralLabels::loss_of(Judged judged, const LossOptions&) const {
+  Tensor target;
+  {
+    const CategoryScope input(Category::input);
+    target = ops::cast(judged.target, judged.output.value().dtype());
+  }
+  BinaryCrossEntropyOptions how;
+  how.sum = judged.weights.defined();
+  const CategoryScope scope(Category::workspace);
+  const auto labels = static_cast<double>(judged.target.size(1));
+  const Tensor weights =
+      how.sum ? ops::affine(judged.weights, 1 / labels, 0) : Tensor();  // the mean over labels
+  return binary_cross_entropy(judged.output, target, how, weights);
+}
+
+int64_t SeveralLabels::counted(const Tensor& target, FloatTargets) const {
+  const auto* wanted = target.data<float>();
+  return std::count_if(wanted, wanted + target.numel(), [](float answer) { return answer >= 0; });
+}
+
+Counts SeveralLabels::count(const ForwardPass& pass) const {
+  if (!pass.target.defined()) return pass.counts;
+  const CategoryScope scope(Category::workspace);
+  const Tensor target = to_device(pass.target, kCpu), yes = to_device(pass.answers, kCpu);
+  const int64_t cols = ops::bitmask_layout(target.shape()).cols;
+  Counts counts;
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    const float wanted = target.data<float>()[i];
+    if (wanted < 0) continue;
+    const int64_t row = i / cols;
+    const bool answer = (yes.data<uint8_t>()[row / 8 * cols + i % cols] >> (row % 8) & 1) != 0;
+    ++counts.counted;
+    counts.correct += answer == (wanted > 0.5f) ? 1 : 0;
+  }
+  return counts;
+}
+
+std::unique_ptr<Metric> SeveralLabels::metric() const { return std::make_unique<MicroF1>(); }
+
+Tensor SeveralLabels::predict(const Tensor& output) const {
+  const Tensor logits = Task::predict(output);
+  const CategoryScope scope(Category::workspace);
+  Tensor out = Tensor::empty(logits.shape());
+  for (int64_t i = 0; i < out.numel(); ++i)
+    out.mut<float>()[i] =
+        static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logits.data<float>()[i]))));
+  return out;
+}
+
+}  // namespace frugal::train
