@@ -95,6 +95,8 @@ void add_predict(CLI::App& app) {
   sub->add_option("--top", a.top, "How many classes to print")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  sub->add_option("--out", a.out,
+                  "Folder for masks (PNG), with a network that gives a class to each pixel");
   sub->add_option("--batch-size", a.batch_size, "Inputs at once")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();

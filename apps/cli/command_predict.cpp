@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "apps/cli/commands.h"
@@ -12,6 +13,7 @@
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
 #include "core/quoted.h"
+#include "data/formats/atomic_file.h"
 #include "data/formats/file_bytes.h"
 #include "data/formats/npy.h"
 #include "data/image/picture.h"
@@ -106,6 +108,41 @@ Json answer_json(const std::string& input, const Answer& answer) {
         {{"class", guess.index}, {"name", guess.name}, {"probability", guess.probability}});
   if (!answer.values.empty()) return {{"input", input}, {"values", answer.values}};
   return {{"input", input}, {"top", top}};
+}
+
+// Where the masks of `inputs` are written. Errors: ConfigError for a folder that is missing or
+// asked for in vain, and for two masks of one name.
+std::vector<std::string> mask_files(const PredictArguments& arguments,
+                                    const std::vector<std::string>& inputs, const BatchSpec& spec) {
+  if (!spec.target_of_each_pixel) {
+    if (arguments.out.empty()) return {};
+    throw ConfigError("", "--out: expected none, since the network gives no class to each pixel");
+  }
+  if (arguments.out.empty())
+    throw ConfigError("", "--out: expected a folder for the masks of this network, got none");
+  std::vector<std::string> files;
+  std::map<std::string, std::string> taken;
+  for (const std::string& input : inputs) {
+    const std::string file = arguments.out + "/" + fs::path(input).stem().string() + ".png";
+    const auto [known, added] = taken.emplace(file, input);
+    if (!added)
+      throw ConfigError("",
+                        fmt::format("--out: expected pictures of different names, got {} and "
+                                    "{}, whose masks would both be {}",
+                                    in_quotes(known->second), in_quotes(input), in_quotes(file)));
+    files.push_back(file);
+  }
+  std::error_code error;
+  fs::create_directories(arguments.out, error);
+  FRUGAL_CHECK(!error, "[predict] cannot make the folder {}: {}", in_quotes(arguments.out),
+               error.message());
+  return files;
+}
+
+// Writes the mask of a picture, whose classes are then printed with their shares of the pixels.
+void write_mask(const std::string& file, const Answer& answer) {
+  const std::vector<uint8_t> bytes = data::encode_mask(answer.mask);
+  data::atomic_write(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 // Prints answers as they come, and counts.
@@ -236,6 +273,10 @@ void predict_command(const PredictArguments& arguments) {
   try {
     const train::Model model(stored_network(run, arguments.weights, device), run.description);
     const BatchSpec::Kind kind = run.description.spec.kind;
+    if (kind != BatchSpec::Kind::images && !arguments.out.empty())
+      throw ConfigError("", "--out: expected none with a network that reads no pictures");
+    if (run.description.spec.target_of_each_pixel && arguments.tta != "none")
+      throw ConfigError("", "--tta: expected none with a network that gives a class to each pixel");
     if (kind == BatchSpec::Kind::graph) return predict_nodes(arguments, run, model);
     if (kind == BatchSpec::Kind::rows) return predict_rows(arguments, run, model);
     if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
@@ -246,9 +287,12 @@ void predict_command(const PredictArguments& arguments) {
     options.views = views_named(arguments.tta);
     options.batch_size = arguments.batch_size;
     options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const std::vector<std::string> masks = mask_files(arguments, inputs, run.description.spec);
     Printer printer(arguments, inputs.size());
     model.predict_each(inputs, options, [&](int64_t index, const Answer& answer) {
       printer.look_at_signals();
+      if (!masks.empty() && answer.error.empty())
+        write_mask(masks[static_cast<size_t>(index)], answer);
       printer.print(inputs[static_cast<size_t>(index)], answer);
       return true;
     });

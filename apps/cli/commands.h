@@ -38,6 +38,7 @@ void eval_command(const EvalArguments& arguments);
 // broken; a file of rows that cannot be read, before anything is printed.
 struct PredictArguments {
   std::string run, weights = "best", tta = "none";
+  std::string out;  // a folder for masks, of a network that gives a class to each pixel
   std::vector<std::string> inputs, sets;
   int64_t top = 5, batch_size = 64;
   bool json = false;

@@ -56,6 +56,11 @@ const MaskParts& mask_parts(const Config& config) {
   return kept.find_or_make(key, [&] { return read_parts(config); });
 }
 
+std::vector<int64_t> values_of_masks(const Config& config) {
+  if (config.data.name != kImageMasks) return {};
+  return mask_parts(config).values.of_classes;
+}
+
 DatasetPtr open_masks(const Config& config, Split split) {
   const DataConfig& c = config.data;
   const MaskParts& parts = mask_parts(config);

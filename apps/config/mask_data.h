@@ -14,6 +14,9 @@ struct MaskParts {
 // train on.
 const MaskParts& mask_parts(const Config& config);
 
+// The value of each class in masks. Empty: classes are values, or the data have no masks.
+std::vector<int64_t> values_of_masks(const Config& config);
+
 // Null: there is no such split.
 DatasetPtr open_masks(const Config& config, Split split);
 

@@ -7,6 +7,7 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_tokenizer.h"
+#include "apps/config/mask_data.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "core/quoted.h"
@@ -51,7 +52,10 @@ Json input_json(const Config& config, const BatchSpec& spec) {
                {"sample", std::vector<int64_t>(spec.sample.begin(), spec.sample.end())},
                {"classes", spec.classes},
                {"metric", spec.metric}};
-  if (spec.target_of_each_pixel) json["target_of_each_pixel"] = true;
+  if (spec.target_of_each_pixel) {
+    json["target_of_each_pixel"] = true;
+    if (const auto values = values_of_masks(config); !values.empty()) json["mask_values"] = values;
+  }
   if (spec.kind == Kind::images) {
     const train::PictureInput pictures = evaluated_pictures(config, spec);
     if (pictures.view.height > 0)
@@ -98,6 +102,15 @@ train::ModelDescription description_from(const Json& json) {
   spec.metric = json.at("metric").get<std::string>();
   if (json.contains("target_of_each_pixel"))
     spec.target_of_each_pixel = json.at("target_of_each_pixel").get<bool>();
+  if (json.contains("mask_values")) {
+    for (const Json& value : json.at("mask_values")) {
+      found.mask_values.push_back(whole({{"mask_values", value}}, "mask_values"));
+      FRUGAL_CHECK(found.mask_values.back() < 256, "expected values below 256 as \"mask_values\"");
+    }
+    FRUGAL_CHECK(static_cast<int64_t>(found.mask_values.size()) == spec.classes,
+                 "expected a value for each of {} classes as \"mask_values\", got {}", spec.classes,
+                 found.mask_values.size());
+  }
   if (const auto pictures = json.find("pictures"); pictures != json.end()) {
     found.pictures.view = {spec.sample[0], spec.sample[1], spec.sample[2],
                            whole(*pictures, "resize")};

@@ -150,14 +150,6 @@ PictureInfo size_of_picture(const std::string& path) {
   return picture_info(bytes, path);
 }
 
-// Where windows of `side` begin that cover `extent`; the last one ends with it.
-std::vector<int64_t> starts(int64_t extent, int64_t side) {
-  std::vector<int64_t> all;
-  for (int64_t at = 0; at == 0 || at < extent; at += side)
-    all.push_back(std::max<int64_t>(0, std::min(at, extent - side)));
-  return all;
-}
-
 // A part of a picture and the part of the sample that shows it.
 struct Cut {
   PictureBox box;
@@ -165,6 +157,13 @@ struct Cut {
 };
 
 }  // namespace
+
+std::vector<int64_t> window_starts(int64_t extent, int64_t side) {
+  std::vector<int64_t> all;
+  for (int64_t at = 0; at == 0 || at < extent; at += side)
+    all.push_back(std::max<int64_t>(0, std::min(at, extent - side)));
+  return all;
+}
 
 std::vector<MaskFile> list_masks(const std::string& folder, MaskPart part) {
   const fs::path root(folder);
@@ -225,9 +224,9 @@ MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values, const MaskO
     }
     const PictureInfo info = size_of_picture(files_[i].picture);
     int64_t bottom = 0;  // of the windows above
-    for (const int64_t top : starts(info.height, options.height)) {
+    for (const int64_t top : window_starts(info.height, options.height)) {
       int64_t right = 0;
-      for (const int64_t left : starts(info.width, options.width)) {
+      for (const int64_t left : window_starts(info.width, options.width)) {
         windows_.push_back({file, top, left, bottom - top, right - left});
         right = left + options.width;
       }

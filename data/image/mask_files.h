@@ -43,6 +43,10 @@ struct MaskOptions {
   double least_scale = 1, most_scale = 1;
 };
 
+// Where windows of `side` begin that cover `extent`, in order. The last one ends with it; a window
+// that is larger begins at 0.
+std::vector<int64_t> window_starts(int64_t extent, int64_t side);
+
 // Samples [height, width, channels] f32 in [0, 1] with the classes of their pixels.
 // Training: a sample of each picture, a random part. Evaluation: the windows that cover the
 // pictures; a pixel that two windows show counts in the first of them. Where a picture is smaller

@@ -370,6 +370,24 @@ Picture decode_mask(std::span<const uint8_t> bytes, const std::string& name) {
   return decode_png(reader, info, name, true);
 }
 
+std::vector<uint8_t> encode_mask(const Picture& mask) {
+  FRUGAL_ASSERT(mask.channels == 1 &&
+                mask.pixels.size() == static_cast<size_t>(mask.height * mask.width));
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = static_cast<png_uint_32>(mask.height);
+  image.width = static_cast<png_uint_32>(mask.width);
+  image.format = PNG_FORMAT_GRAY;
+  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::vector<uint8_t> file(bytes);
+  const int done =
+      png_image_write_to_memory(&image, file.data(), &bytes, 0, mask.pixels.data(), 0, nullptr);
+  FRUGAL_CHECK(done != 0, "[mask] libpng cannot write a picture of {} x {}: {}", mask.height,
+               mask.width, image.message);
+  file.resize(bytes);
+  return file;
+}
+
 namespace {
 
 PictureInfo webp_size(Bytes bytes, const std::string& name) {

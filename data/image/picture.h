@@ -43,7 +43,12 @@ Picture decode_picture(std::span<const uint8_t> bytes, const std::string& name,
 // more than 8 bits.
 Picture decode_mask(std::span<const uint8_t> bytes, const std::string& name);
 
-// The same of one file, whose header is read once. REQUIRES: bytes and name outlive the reader.
+// A PNG of one channel of grey, whose values are kept. REQUIRES: one channel, and height * width
+// values. Errors: a build that cannot decode pictures.
+std::vector<uint8_t> encode_mask(const Picture& mask);
+
+// The size and the picture of one file, whose header is read once. REQUIRES: bytes and name outlive
+// the reader.
 class PictureReader {
  public:
   PictureReader(std::span<const uint8_t> bytes, const std::string& name);

@@ -38,8 +38,8 @@ TEST_CASE("segmentation learns, with a short last batch, whatever the number of 
   CHECK(whole.status == 2);
   CHECK(whole.err.find("hrnet_w18") != std::string::npos);
   const Ran predicted = frugal("predict " + (folder / "a") + " " + (folder / "x.jpg"));
-  CHECK(predicted.status == 1);
-  CHECK(predicted.err.find("each pixel") != std::string::npos);
+  CHECK(predicted.status == 2);
+  CHECK(predicted.err.find("--out") != std::string::npos);
 }
 
 #ifdef FRUGAL_TEST_PICTURES
@@ -94,6 +94,34 @@ TEST_CASE(
   REQUIRE(frugal(train + " --resume --out " + (folder / "b")).status == 0);
   CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
         read_file(folder / "b/checkpoint/last.safetensors"));
+  // Masks of pictures have the values of the training masks.
+  const std::string predict = "predict " + (folder / "a") + " ";
+  const Ran masks = frugal(predict + (folder / "data/image/3.png") + " " +
+                           (folder / "data/image/8.png") + " --json --out " + (folder / "masks"));
+  REQUIRE_MESSAGE(masks.status == 0, masks.err);
+  const auto mask_of = [](const std::string& path) {
+    const std::string file = read_file(path);
+    return data::decode_mask({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, path);
+  };
+  const data::Picture found = mask_of(folder / "masks/3.png"),
+                      wanted = mask_of(folder / "data/label/3.png");
+  REQUIRE(found.height == 40);
+  REQUIRE(found.width == 50);
+  int64_t right = 0, ones = 0;
+  for (size_t i = 0; i < found.pixels.size(); ++i) {
+    right += found.pixels[i] == wanted.pixels[i] ? 1 : 0;
+    ones += found.pixels[i] == 255 ? 1 : 0;
+  }
+  CHECK(right > 0.9 * 40 * 50);
+  const Json line = Json::parse(masks.out.substr(0, masks.out.find('\n')));
+  for (const Json& guess : line["top"])
+    if (guess["class"] == 1)
+      CHECK(guess["probability"].get<double>() ==
+            doctest::Approx(static_cast<double>(ones) / (40 * 50)));
+  const Ran twice = frugal(predict + (folder / "data/image/3.png") + " " +
+                           (folder / "data/label/3.png") + " --out " + (folder / "masks"));
+  CHECK(twice.status == 2);
+  CHECK(twice.err.find("different names") != std::string::npos);
   std::filesystem::remove(folder / "data/label/3.png");
   const Ran lacking = frugal(train + " --out " + (folder / "d"));
   CHECK(lacking.status == 1);

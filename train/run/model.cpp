@@ -9,6 +9,9 @@
 
 #include "autograd/record.h"
 #include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+#include "data/image/mask_files.h"
+#include "data/image/picture.h"
 #include "data/text/wordpiece.h"
 #include "ops/dense/copy.h"
 #include "train/tasks/make_task.h"
@@ -111,7 +114,6 @@ Prediction Model::best_of(const float* probabilities, int64_t count, int64_t top
 }
 
 void Model::check_pictures() const {
-  const data::ViewOptions& view = description_.pictures.view;
   FRUGAL_CHECK(description_.spec.kind == Kind::images,
                "[predict] expected a network that reads pictures; this one reads {}",
                unit_of(description_.spec));
@@ -119,6 +121,11 @@ void Model::check_pictures() const {
       !description_.spec.target_of_each_pixel,
       "[predict] expected a network that classifies whole pictures; this one gives a class "
       "to each pixel");
+  check_size_of_pictures();
+}
+
+void Model::check_size_of_pictures() const {
+  const data::ViewOptions& view = description_.pictures.view;
   FRUGAL_CHECK(view.height > 0 && view.width > 0 && (view.channels == 1 || view.channels == 3),
                "[predict] expected a network of pictures of 1 or 3 channels; the samples of this "
                "one are {}",
@@ -137,8 +144,8 @@ void Model::check_texts() const {
                "are not texts");
 }
 
-// [count, H, W, C] of normalized values.
-Tensor Model::of_pixels(std::vector<float> pixels, int64_t count) const {
+// Samples of normalized values.
+Batch Model::batch_of(std::vector<float> pixels, int64_t count) const {
   const PictureInput& input = description_.pictures;
   const auto channels = static_cast<size_t>(input.view.channels);
   if (!input.mean.empty()) {
@@ -154,7 +161,7 @@ Tensor Model::of_pixels(std::vector<float> pixels, int64_t count) const {
   Batch batch;
   batch.input =
       Tensor::from(pixels, {count, input.view.height, input.view.width, input.view.channels});
-  return probabilities(std::move(batch));
+  return batch;
 }
 
 // `views`: of each picture its crops, one behind the other. The mean over crops and mirror images.
@@ -174,7 +181,7 @@ Tensor Model::of_views(const std::vector<const float*>& views, size_t crops,
       if (mirrored && !data::mirrors(how)) continue;
       std::vector<float> own = pixels;
       if (mirrored) data::mirror(own.data(), count, view.height, view.width, view.channels);
-      const Tensor found = of_pixels(std::move(own), count);
+      const Tensor found = probabilities(batch_of(std::move(own), count));
       ++parts;
       if (!sum.defined()) {
         sum = found;
@@ -272,6 +279,8 @@ void Model::predict_each(
   check(options);
   if (description_.spec.kind == Kind::sequences)
     each_text(inputs, options, on_answer);
+  else if (description_.spec.target_of_each_pixel)
+    each_mask(inputs, options, on_answer);
   else
     each_picture(inputs, options, on_answer);
 }
@@ -307,6 +316,101 @@ void Model::each_picture(
             best_of(found.data<float>() + row++ * found.size(1), found.size(1), options.top);
       if (!on_answer(begin + static_cast<int64_t>(i), answer)) return;
     }
+  }
+}
+
+// The class of each pixel.
+std::vector<uint8_t> Model::classes_of(const data::Picture& picture,
+                                       const PredictOptions& options) const {
+  const BatchSpec& spec = description_.spec;
+  check_size_of_pictures();
+  FRUGAL_CHECK(spec.target_of_each_pixel && spec.classes <= 256,
+               "[predict] expected a network that gives one of at most 256 classes to each pixel");
+  FRUGAL_CHECK(options.views == data::Views::centre,
+               "[predict] expected no views with a network that gives a class to each pixel");
+  const data::ViewOptions& view = description_.pictures.view;
+  FRUGAL_CHECK(picture.channels == view.channels,
+               "[predict] expected a picture of {} channels, got one of {}", view.channels,
+               picture.channels);
+  struct Window {
+    int64_t top, left;
+  };
+  std::vector<Window> windows;
+  for (const int64_t top : data::window_starts(picture.height, view.height))
+    for (const int64_t left : data::window_starts(picture.width, view.width))
+      windows.push_back({top, left});
+  const auto one = static_cast<size_t>(view.height * view.width * view.channels);
+  const auto all = static_cast<int64_t>(windows.size());
+  std::vector<uint8_t> classes(static_cast<size_t>(picture.height * picture.width));
+  std::vector<bool> known(classes.size());
+  for (int64_t begin = 0; begin < all; begin += options.batch_size) {
+    const int64_t count = std::min(options.batch_size, all - begin);
+    std::vector<float> pixels(one * static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      const Window& window = windows[static_cast<size_t>(begin + i)];
+      float* const to = pixels.data() + static_cast<size_t>(i) * one;
+      const int64_t width = std::min(view.width, picture.width - window.left) * view.channels;
+      for (int64_t y = 0; y < std::min(view.height, picture.height - window.top); ++y) {
+        const uint8_t* const from =
+            picture.pixels.data() +
+            ((window.top + y) * picture.width + window.left) * view.channels;
+        for (int64_t x = 0; x < width; ++x)
+          to[y * view.width * view.channels + x] = static_cast<float>(from[x]) / 255;
+      }
+    }
+    const Tensor found = outputs(batch_of(std::move(pixels), count));  // [count * H * W, C]
+    for (int64_t i = 0; i < count; ++i) {
+      const Window& window = windows[static_cast<size_t>(begin + i)];
+      for (int64_t y = 0; y < std::min(view.height, picture.height - window.top); ++y)
+        for (int64_t x = 0; x < std::min(view.width, picture.width - window.left); ++x) {
+          const auto at = static_cast<size_t>((window.top + y) * picture.width + window.left + x);
+          if (known[at]) continue;
+          known[at] = true;
+          const float* const row =
+              found.data<float>() + ((i * view.height + y) * view.width + x) * found.size(1);
+          classes[at] = static_cast<uint8_t>(std::max_element(row, row + found.size(1)) - row);
+        }
+    }
+  }
+  return classes;
+}
+
+data::Picture Model::predict_mask(const data::Picture& picture,
+                                  const PredictOptions& options) const {
+  return mask_of(picture, classes_of(picture, options));
+}
+
+data::Picture Model::mask_of(const data::Picture& picture, std::vector<uint8_t> classes) const {
+  data::Picture mask{picture.height, picture.width, 1, std::move(classes)};
+  if (!description_.mask_values.empty())
+    for (uint8_t& value : mask.pixels)
+      value = static_cast<uint8_t>(description_.mask_values.at(value));
+  return mask;
+}
+
+void Model::each_mask(
+    const std::vector<std::string>& inputs, const PredictOptions& options,
+    const std::function<bool(int64_t index, const Answer& answer)>& on_answer) const {
+  check_size_of_pictures();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Answer answer;
+    try {
+      const std::vector<uint8_t> bytes = data::read_file("predict", inputs[i]);
+      const data::Picture picture =
+          data::decode_picture(bytes, inputs[i], description_.pictures.view.channels);
+      const std::vector<uint8_t> classes = classes_of(picture, options);
+      answer.mask = mask_of(picture, classes);
+      std::vector<float> shares(static_cast<size_t>(description_.spec.classes));
+      for (const uint8_t each : classes) shares[each] += 1;
+      for (float& share : shares) share /= static_cast<float>(classes.size());
+      answer.prediction = best_of(shares.data(), description_.spec.classes, options.top);
+      std::erase_if(answer.prediction, [](const Guess& guess) { return guess.probability == 0; });
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& e) {
+      answer.error = e.what();
+    }
+    if (!on_answer(static_cast<int64_t>(i), answer)) return;
   }
 }
 

@@ -37,6 +37,9 @@ struct ModelDescription {
   PictureInput pictures = {};
   TextInput text = {};
   std::shared_ptr<const data::CsvEncoder> table = {};  // makes rows of a table inputs
+  // Of a network that gives a class to each pixel: the value of each class in masks; empty: classes
+  // are values.
+  std::vector<int64_t> mask_values = {};
   std::vector<std::string> classes = {};  // names in the order of the outputs; may be fewer or none
 };
 
@@ -59,6 +62,9 @@ struct PredictOptions {
 struct Answer {
   Prediction prediction;       // of a network of classes
   std::vector<double> values;  // of a network that predicts numbers, in the units of its data
+  // Of a network that gives a class to each pixel, whose guesses are then the classes that occur
+  // with their shares of the pixels.
+  data::Picture mask;
   std::string error;
 };
 
@@ -76,6 +82,12 @@ class Model {
   // The path of a picture file, or a text where the network reads text. Errors also: those of the
   // file; an empty text.
   Prediction predict(const std::string& input, const PredictOptions& options = {}) const;
+
+  // The mask of a decoded picture of any size, with the values of masks: the class of each pixel,
+  // in windows of the network's size as in evaluations; a pixel that two windows show has the class
+  // of the first one. Errors: a network of other outputs; more than 256 classes.
+  data::Picture predict_mask(const data::Picture& picture,
+                             const PredictOptions& options = {}) const;
 
   // Several inputs, in their order. `on_answer` gets each answer and ends the work by returning
   // false. Files of the next batch are decoded while the network computes. An input that cannot be
@@ -103,12 +115,18 @@ class Model {
 
  private:
   Tensor outputs(Batch batch) const;
-  Tensor of_pixels(std::vector<float> pixels, int64_t count) const;
+  Batch batch_of(std::vector<float> pixels, int64_t count) const;
   Tensor of_views(const std::vector<const float*>& views, size_t crops, data::Views how) const;
   void check_pictures() const;
   void check_texts() const;
   void each_picture(const std::vector<std::string>& inputs, const PredictOptions& options,
                     const std::function<bool(int64_t, const Answer&)>& on_answer) const;
+  void each_mask(const std::vector<std::string>& inputs, const PredictOptions& options,
+                 const std::function<bool(int64_t, const Answer&)>& on_answer) const;
+  std::vector<uint8_t> classes_of(const data::Picture& picture,
+                                  const PredictOptions& options) const;
+  data::Picture mask_of(const data::Picture& picture, std::vector<uint8_t> classes) const;
+  void check_size_of_pictures() const;
   void each_text(const std::vector<std::string>& inputs, const PredictOptions& options,
                  const std::function<bool(int64_t, const Answer&)>& on_answer) const;
   Prediction only_answer(const std::vector<const float*>& views,
