@@ -110,6 +110,7 @@
 #include "ops/image/interpolate.h"
 #include "ops/image/pool2d.h"
 #include "ops/image/shortcut.h"
+#include "ops/kernel_memory.h"
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/cross_entropy.h"
 #include "ops/loss/mse.h"

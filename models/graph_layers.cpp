@@ -7,10 +7,10 @@
 namespace frugal::models {
 namespace {
 
-// Graphs are built on the host (or on meta).
+// Graphs are built on the host (or on meta), and counted where the model is.
 template <class T>
 T on(Device device, T made) {
-  return device.type == DeviceType::cuda ? ops::to_device(made, device) : made;
+  return device.type == DeviceType::cpu ? made : ops::to_device(made, device);
 }
 
 // A graph is no tensor, so a trace learns of it here.

@@ -15,9 +15,9 @@ dnnl::memory memory_of(const Desc& layout, const void* data) {
   return dnnl::memory(layout, engine(), const_cast<void*>(data));
 }
 
-Tensor bytes(const Desc& layout) {
+Tensor bytes(const Desc& layout, Device device = kCpu) {
   CategoryScope scope(Category::workspace);
-  return Tensor::empty({static_cast<int64_t>(layout.get_size())}, DType::u8);
+  return Tensor::empty({static_cast<int64_t>(layout.get_size())}, DType::u8, device);
 }
 
 void run(const dnnl::primitive& primitive, const Desc& scratchpad,
@@ -38,7 +38,7 @@ void reorder(const Repack& step, const Desc& from, const void* source, const Des
                                static_cast<float*>(target));
   std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_FROM, memory_of(from, source)},
                                                   {DNNL_ARG_TO, memory_of(to, target)}};
-  run(step.reorder, step.scratchpad, arguments);
+  run(step.reorder.get(), step.scratchpad, arguments);
 }
 
 }  // namespace
@@ -115,7 +115,12 @@ void Plan::repack(int id, const Desc& plain, const Desc& wanted, Direction direc
   const bool input = direction == Direction::input;
   const dnnl::reorder::primitive_desc pd(engine(), input ? plain : wanted, engine(),
                                          input ? wanted : plain, user_scratchpad());
-  repacks.push_back({id, plain, wanted, dnnl::reorder(pd), pd.scratchpad_desc(), {}});
+  repacks.push_back({id,
+                     plain,
+                     wanted,
+                     Lazy<dnnl::reorder>([pd] { return dnnl::reorder(pd); }),
+                     pd.scratchpad_desc(),
+                     {}});
 }
 
 const Plan& cached_plan(std::string key, std::function<Plan()> make) {
@@ -145,12 +150,21 @@ void execute(const Plan& plan, std::initializer_list<Argument> inputs,
   };
   for (const Argument& argument : inputs) bind(argument, Direction::input);
   for (const Argument& argument : outputs) bind(argument, Direction::output);
-  run(plan.primitive, plan.scratchpad, arguments);
+  run(plan.primitive.get(), plan.scratchpad, arguments);
   for (const Argument& argument : outputs)
     for (const Repack& step : plan.repacks)
       if (step.id == argument.id)
         reorder(step, step.wanted, arguments.at(step.id).get_data_handle(), step.plain,
                 const_cast<void*>(argument.data));
+}
+
+void account(const Plan& plan) {
+  std::vector<Tensor> copies;
+  for (const Repack& step : plan.repacks) {
+    copies.push_back(bytes(step.wanted, kMeta));
+    if (!step.adjoint) bytes(step.scratchpad, kMeta);
+  }
+  bytes(plan.scratchpad, kMeta);
 }
 
 }  // namespace frugal::ops::onednn

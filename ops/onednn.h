@@ -86,26 +86,50 @@ typename P::primitive_desc describe_backward(const Hint& hint, const Args&... ar
 // The tiles of a weight (oneDNN's extents K, C, R, S); nothing if the layout has no such tiles.
 std::optional<WeightTiles> tiles_of(const Desc& layout);
 
+// Something that oneDNN compiles when it is executed first. A plan that is only asked for its
+// memory compiles nothing.
+template <class P>
+class Lazy {
+ public:
+  Lazy() = default;
+  explicit Lazy(std::function<P()> make) : make_(std::move(make)) {}
+  const P& get() const {
+    if (!made_) made_ = make_();
+    return *made_;
+  }
+
+ private:
+  std::function<P()> make_;
+  mutable std::optional<P> made_;
+};
+
 // How an argument with layout `plain` is converted to the layout that the primitive wants, or an
 // output back from it.
 struct Repack {
   int id = 0;  // DNNL_ARG_...
   Desc plain, wanted;
-  dnnl::reorder reorder;
+  Lazy<dnnl::reorder> reorder;
   Desc scratchpad;                     // scratchpad of the conversion
   std::optional<WeightTiles> adjoint;  // if set, `plain` is the weight of the adjoint convolution
                                        // and is written to these tiles
 };
 enum class Direction : uint8_t { input, output };
 
-// A primitive, made once for each problem, and its arguments that must be converted.
+// A primitive, made once for each problem, and its arguments that must be converted. It belongs to
+// one thread.
 struct Plan {
-  dnnl::primitive primitive;
+  Lazy<dnnl::primitive> primitive;
   Desc scratchpad;
   std::vector<Repack> repacks;
 
   // Converts argument `id` at every execution, unless it has the wanted layout already.
   void repack(int id, const Desc& plain, const Desc& wanted, Direction direction);
+  // The primitive P of a descriptor, and its scratchpad.
+  template <class P>
+  static Plan of(const typename P::primitive_desc& pd) {
+    return {
+        Lazy<dnnl::primitive>([pd] { return dnnl::primitive(P(pd)); }), pd.scratchpad_desc(), {}};
+  }
   bool adjoint() const { return !repacks.empty() && repacks.front().adjoint.has_value(); }
 };
 
@@ -124,5 +148,8 @@ struct Argument {
 // Executes the plan and waits. The scratchpad and converted copies are workspace tensors.
 void execute(const Plan& plan, std::initializer_list<Argument> inputs,
              std::initializer_list<Argument> outputs);
+
+// Allocates and frees on `meta` what execute() would allocate.
+void account(const Plan& plan);
 
 }  // namespace frugal::ops::onednn

@@ -26,8 +26,10 @@
 #include "core/parallel.h"
 #include "core/quoted.h"
 #include "core/random_streams.h"
+#include "ops/kernel_memory.h"
 #include "train/captured_step.h"
 #include "train/compression.h"
+#include "train/planning/meta_step.h"
 #include "train/planning/planner.h"
 #include "train/sensitivity.h"
 #include "train/statistics.h"
@@ -172,8 +174,10 @@ double adapt(Variant& v, const Batch& batch) {
 }
 
 Batch first_batch(const Config& config, Device device) {
-  if (device.type == DeviceType::meta)  // shapes are enough
-    return make_task(config)->shape(config.data.batch_size, device);
+  if (device.type == DeviceType::meta) {  // shapes are enough
+    Memo<TensorIdentity, Tensor> held(8);
+    return with_extras_on_meta(make_task(config)->shape(config.data.batch_size, device), held);
+  }
   Batch batch = *make_batches(config, Split::train)->next();
   const bool drawn = config.data.name == "random" || config.data.name == "random_tokens";
   if (drawn && batch.input.size(0) != config.data.batch_size)
@@ -238,6 +242,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
 
 // Runs a step and returns its milliseconds and bytes.
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
+  const ops::KernelMemoryScope kernels(bench.device.type == DeviceType::meta);
   const auto begin = Clock::now();
   MemoryTrace::mark("forward");
   begin_peak(bench.device);

@@ -101,7 +101,9 @@ Config with_level(const Config& config, const PlanLevel& level) {
 PlanSteps::PlanSteps(const Config& config) {
   Config resolved = config;
   resolve(resolved);
-  meta_ = std::make_unique<MetaStep>(meta_run(resolved), resolved.data.batch_size);
+  MetaRun run = meta_run(resolved);
+  run.counts_kernels = resolved.run.device != "cuda";
+  meta_ = std::make_unique<MetaStep>(run, resolved.data.batch_size);
 }
 
 namespace {

@@ -73,6 +73,7 @@ MetaRun meta_run(const Config& config) {
   run.gradient_accumulation = config.train.gradient_accumulation;
   run.label_smoothing = config.train.label_smoothing;
   run.in_backward = config.optim.in_backward;
+  run.counts_edges = Device::parse(config.run.device).type != DeviceType::cuda;
   return run;
 }
 

@@ -7,6 +7,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/matmul_reference.h"
 #include "ops/dense/reduce.h"
+#include "ops/kernel_memory.h"
 #include "ops/onednn.h"
 
 namespace frugal::ops {
@@ -117,42 +118,57 @@ void check_rows(const Tensor& dy, const Tensor& x) {
                dy.shape(), x.shape());
 }
 
-// a [M, K] b [K, N].
-Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
-  const Tensor left = prepared(a), right = prepared(b);
-  Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
-  dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
-  return c;
+onednn::Desc desc_of_bias(const Tensor& c) {
+  std::vector<int64_t> dims(static_cast<size_t>(c.dim()), 1);
+  dims.back() = c.size(-1);
+  return onednn::desc(dims, list(contiguous_strides(Shape(std::span<const int64_t>(dims)))));
+}
+
+const onednn::Plan& plan_of(const Tensor& c, const Tensor& a, const Tensor& b, bool with_bias,
+                            Onto onto) {
+  const std::string key = fmt::format(
+      "matmul{} {}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
+      a.is_contiguous() ? "" : "t", b.shape(), b.is_contiguous() ? "" : "t", c.shape(), with_bias);
+  return onednn::cached_plan(key, [&] {
+    using P = dnnl::matmul;
+    const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
+    return onednn::Plan::of<P>(
+        with_bias ? onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of_bias(c),
+                                             desc_of(c))
+                  : onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of(c)));
+  });
 }
 
 void multiply(const Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias, Onto onto) {
   if (c.dtype() == DType::f64) return matmul_reference(c, a, b, bias, onto);
   onednn::guarded(kMatmul, [&] {
-    const std::string key =
-        fmt::format("matmul{} {}{} {}{} {} {}", onto == Onto::itself ? " onto" : "", a.shape(),
-                    a.is_contiguous() ? "" : "t", b.shape(), b.is_contiguous() ? "" : "t",
-                    c.shape(), bias.defined());
-    std::vector<int64_t> bias_dims(static_cast<size_t>(c.dim()), 1);
-    bias_dims.back() = c.size(-1);
-    const auto bias_desc = onednn::desc(
-        bias_dims, list(contiguous_strides(Shape(std::span<const int64_t>(bias_dims)))));
-    const onednn::Plan& plan = onednn::cached_plan(key, [&] {
-      using P = dnnl::matmul;
-      const auto attr = onto == Onto::itself ? onednn::adding() : onednn::user_scratchpad();
-      const auto pd =
-          bias.defined()
-              ? onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), bias_desc, desc_of(c))
-              : onednn::describe_with<P>(attr, {}, desc_of(a), desc_of(b), desc_of(c));
-      return onednn::Plan{P(pd), pd.scratchpad_desc(), {}};
-    });
+    const onednn::Plan& plan = plan_of(c, a, b, bias.defined(), onto);
     const onednn::Argument left{DNNL_ARG_SRC, a.raw(), desc_of(a)};
     const onednn::Argument right{DNNL_ARG_WEIGHTS, b.raw(), desc_of(b)};
     const onednn::Argument out{DNNL_ARG_DST, c.raw(), desc_of(c)};
     if (bias.defined())
-      onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), bias_desc}}, {out});
+      onednn::execute(plan, {left, right, {DNNL_ARG_BIAS, bias.raw(), desc_of_bias(c)}}, {out});
     else
       onednn::execute(plan, {left, right}, {out});
   });
+}
+
+// Counts on `meta` what the product takes on the CPU.
+void count_kernel(const Tensor& c, const Tensor& a, const Tensor& b, bool with_bias = false,
+                  Onto onto = Onto::nothing) {
+  if (!counts_kernel_memory(c.device()) || c.dtype() != DType::f32 || c.numel() == 0 ||
+      a.size(-1) == 0)
+    return;
+  onednn::guarded(kMatmul, [&] { onednn::account(plan_of(c, a, b, with_bias, onto)); });
+}
+
+// a [M, K] b [K, N].
+Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
+  const Tensor left = prepared(a), right = prepared(b);
+  Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
+  dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
+  count_kernel(c, left, right);
+  return c;
 }
 
 }  // namespace
@@ -190,6 +206,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   shape.push_back(b.size(-1));
   Tensor c = Tensor::empty(shape, a.dtype(), a.device());
   dispatch(a.device(), [&](auto backend) { matmul_kernel(backend, c, left, right, {}); });
+  count_kernel(c, left, right);
   return c;
 }
 
@@ -209,6 +226,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor out = y.view({rows.size(0), weight.size(0)});
   dispatch(x.device(),
            [&](auto backend) { matmul_kernel(backend, out, rows, w.transpose(0, 1), b); });
+  count_kernel(out, rows, w.transpose(0, 1), bias.defined());
   return y;
 }
 
@@ -235,6 +253,7 @@ void add_linear_backward_weight(const Tensor& into, const Tensor& dy, const Tens
   check_beside("linear backward", dy, {&into});
   const Tensor left = as_rows(dy).transpose(0, 1), right = as_rows(x);
   dispatch(dy.device(), [&](auto backend) { matmul_add_kernel(backend, into, left, right); });
+  count_kernel(into, left, right, false, Onto::itself);
   into.bump_version();
 }
 

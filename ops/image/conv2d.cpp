@@ -3,6 +3,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/image/conv2d_reference.h"
+#include "ops/kernel_memory.h"
 #include "ops/onednn.h"
 
 namespace frugal::ops {
@@ -116,7 +117,7 @@ std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& ba
   const auto pd = a->forward(false);
   const auto tiles = onednn::tiles_of(pd.weights_desc());
   if (!is_matrix_kernel(pd.impl_info_str()) || !tiles) return std::nullopt;
-  onednn::Plan plan{dnnl::convolution_forward(pd), pd.scratchpad_desc(), {}};
+  onednn::Plan plan = onednn::Plan::of<dnnl::convolution_forward>(pd);
   plan.repacks.push_back({DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), {}, {}, tiles});
   return plan;
 }
@@ -134,6 +135,46 @@ Tensor pixels_met(const Tensor& x, const Shape& y, const Conv2dOptions& o) {
                       {from[0], from[1] * o.stride[0], from[2] * o.stride[1], from[3]}, x.offset());
 }
 
+const onednn::Plan& forward_plan(const Problem& p, bool with_bias) {
+  return onednn::cached_plan(p.key("conv", with_bias), [&] {
+    const auto pd = p.forward(with_bias);
+    onednn::Plan made = onednn::Plan::of<dnnl::convolution_forward>(pd);
+    made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
+    return made;
+  });
+}
+
+const onednn::Plan& input_plan(const Problem& p) {
+  return onednn::cached_plan(p.key("conv dx", false), [&] {
+    const auto pd = p.backward<dnnl::convolution_backward_data>();
+    if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
+    onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_data>(pd);
+    made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
+    return made;
+  });
+}
+
+const onednn::Plan& weight_plan(const Problem& p) {
+  return onednn::cached_plan(p.key("conv dw", false), [&] {
+    const auto pd = p.backward<dnnl::convolution_backward_weights>();
+    onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
+    made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
+    return made;
+  });
+}
+
+// Counts on `meta` what a kernel of this problem takes on the CPU. `y`: the output, or its
+// gradient.
+template <class FindPlan>
+void count_kernel(const char* op, const Tensor& y, const Shape& x, const Shape& weight,
+                  const Conv2dOptions& o, FindPlan plan) {
+  if (!counts_kernel_memory(y.device()) || y.dtype() != DType::f32 || y.numel() == 0 ||
+      x.numel() == 0 || weight.numel() == 0)
+    return;
+  const Problem p(x, weight, y.shape(), o);
+  if (!p.takes_loops()) onednn::guarded(op, [&] { onednn::account(plan(p)); });
+}
+
 }  // namespace
 
 void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -145,12 +186,7 @@ void conv2d_kernel(Cpu, const Tensor& y, const Tensor& x, const Tensor& weight, 
   if (p.takes_loops()) return reference::conv2d<float>(y, x, weight, bias, o);
   onednn::guarded("conv2d", [&] {
     const bool with_bias = bias.defined();
-    const onednn::Plan& plan = onednn::cached_plan(p.key("conv", with_bias), [&] {
-      const auto pd = p.forward(with_bias);
-      onednn::Plan made{dnnl::convolution_forward(pd), pd.scratchpad_desc(), {}};
-      made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
-      return made;
-    });
+    const onednn::Plan& plan = forward_plan(p, with_bias);
     const onednn::Argument in{DNNL_ARG_SRC, x.raw(), p.x_desc()};
     const onednn::Argument w{DNNL_ARG_WEIGHTS, weight.raw(), p.w_desc()};
     const onednn::Argument out{DNNL_ARG_DST, y.raw(), p.y_desc()};
@@ -169,13 +205,7 @@ void conv2d_backward_input_kernel(Cpu, const Tensor& dx, const Tensor& dy, const
   const Problem p(dx.shape(), weight.shape(), dy.shape(), o);
   if (p.takes_loops()) return reference::conv2d_backward_input<float>(dx, dy, weight, o);
   onednn::guarded(kBackward, [&] {
-    const onednn::Plan& plan = onednn::cached_plan(p.key("conv dx", false), [&] {
-      const auto pd = p.backward<dnnl::convolution_backward_data>();
-      if (auto faster = adjoint_plan(p, pd.impl_info_str())) return *faster;
-      onednn::Plan made{dnnl::convolution_backward_data(pd), pd.scratchpad_desc(), {}};
-      made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
-      return made;
-    });
+    const onednn::Plan& plan = input_plan(p);
     const bool adjoint = plan.adjoint();
     onednn::execute(plan,
                     {{adjoint ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()},
@@ -199,17 +229,28 @@ void conv2d_backward_weight_kernel(Cpu, const Tensor& dweight, const Tensor& dy,
   const Problem p(x.shape(), dweight.shape(), dy.shape(), o);
   if (p.takes_loops()) return reference::conv2d_backward_weight<float>(dweight, dy, x, o);
   onednn::guarded(kBackward, [&] {
-    const onednn::Plan& plan = onednn::cached_plan(p.key("conv dw", false), [&] {
-      const auto pd = p.backward<dnnl::convolution_backward_weights>();
-      onednn::Plan made{dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), {}};
-      made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
-      return made;
-    });
+    const onednn::Plan& plan = weight_plan(p);
     onednn::execute(
         plan, {{DNNL_ARG_SRC, x.raw(), p.x_desc()}, {DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()}},
         {{DNNL_ARG_DIFF_WEIGHTS, dweight.raw(), p.w_desc()}});
   });
 }
+
+namespace {
+
+void count_weight_kernel(const Tensor& dy, const Tensor& x, const Shape& weight,
+                         const Conv2dOptions& o) {
+  if (!skips_pixels(weight, o))
+    return count_kernel(kBackward, dy, x.shape(), weight, o, weight_plan);
+  if (!counts_kernel_memory(dy.device()) || dy.dtype() != DType::f32) return;
+  Conv2dOptions dense = o;
+  dense.stride = {1, 1};
+  CategoryScope scope(Category::workspace);
+  const Tensor met = contiguous(pixels_met(x, dy.shape(), o));
+  count_kernel(kBackward, dy, met.shape(), weight, dense, weight_plan);
+}
+
+}  // namespace
 
 Shape conv2d_shape(const char* op, const Shape& x, const Shape& weight, const Conv2dOptions& o) {
   bool valid = o.groups >= 1;
@@ -252,6 +293,9 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const Tensor b = bias.defined() ? contiguous(bias) : bias;
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   dispatch(x.device(), [&](auto backend) { conv2d_kernel(backend, y, in, w, b, options); });
+  count_kernel(
+      "conv2d", y, x.shape(), weight.shape(),
+      options, [&](const Problem& p) -> auto& { return forward_plan(p, bias.defined()); });
   return y;
 }
 
@@ -277,6 +321,7 @@ void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor
   const Tensor gradient = contiguous(dy), w = contiguous(weight);
   dispatch(dy.device(),
            [&](auto backend) { conv2d_backward_input_kernel(backend, dx, gradient, w, options); });
+  count_kernel(kBackward, dy, dx.shape(), weight.shape(), options, input_plan);
 }
 
 Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,
@@ -299,6 +344,7 @@ Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& we
   dispatch(dy.device(), [&](auto backend) {
     conv2d_backward_weight_kernel(backend, dweight, gradient, in, options);
   });
+  count_weight_kernel(gradient, in, weight_shape, options);
   return dweight;
 }
 

@@ -4,6 +4,7 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/record.h"
+#include "ops/kernel_memory.h"
 #include "train/convergence.h"
 #include "train/evaluate.h"
 #include "train/step_recorder.h"
@@ -35,6 +36,16 @@ class Peak {
 
 }  // namespace
 
+Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held) {
+  const CategoryScope scope(Category::input);
+  for (auto& [name, tensor] : batch.extras)
+    if (tensor.defined() && tensor.device() != kMeta)
+      tensor = held.find_or_make(TensorIdentity(tensor), [&there = tensor] {
+        return Tensor::empty(there.shape(), there.dtype(), kMeta);
+      });
+  return batch;
+}
+
 MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta) {
   const int64_t before = live(device_);
   model_ = run_.make_model(device_);
@@ -44,7 +55,10 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
   own_ = live(device_) - before;
 }
 
-Batch MetaStep::batch(int64_t samples) const { return run_.task->shape(samples, device_); }
+Batch MetaStep::batch(int64_t samples) const {
+  Batch made = run_.task->shape(samples, device_);
+  return run_.counts_edges ? with_extras_on_meta(std::move(made), held_) : made;
+}
 
 // The batches that the loader prepares ahead.
 std::vector<Batch> MetaStep::in_flight(int64_t samples) const {
@@ -99,6 +113,7 @@ StepRecord MetaStep::record(SavePolicy& policy, int64_t samples, int64_t checkpo
 StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t samples,
                          int64_t checkpointed_blocks) {
   ++steps_;
+  const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const Peak peak(device_, own_);
   std::vector<Batch> ahead = in_flight(samples);
   if (run_.tracked) ahead.push_back(batch(run_.tracked(samples)));
@@ -135,6 +150,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
 
 int64_t MetaStep::evaluation(int64_t samples) {
   ++steps_;
+  const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const Peak peak(device_, own_);
   const std::vector<Batch> ahead = in_flight(samples);
   {
@@ -151,6 +167,7 @@ int64_t MetaStep::evaluation(int64_t samples) {
 int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adaptive, int64_t samples,
                             int64_t whole, int64_t checkpointed_blocks) {
   ++steps_;
+  const ops::KernelMemoryScope kernels(run_.counts_kernels);
   const Peak peak(device_, own_);
   std::vector<Batch> held = in_flight(whole);
   held.push_back(batch(whole));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compress/policies/adaptive_policy.h"
+#include "core/tensor_identity.h"
 #include "train/step_record.h"
 #include "train/training_step.h"
 
@@ -25,7 +26,16 @@ struct MetaRun {
   int64_t gradient_accumulation = 1;
   double label_smoothing = 0;
   bool in_backward = false;  // parameters are updated in the backward pass
+  // Does the step count what graphs are built from, such as edges? They lie on the host, so this is
+  // so where the run computes there. What is built from them counts in any case.
+  bool counts_edges = true;
+  // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
+  // on the machine, so nothing that a run decides may count it.
+  bool counts_kernels = false;
 };
+
+// `batch` with extras on `meta` that have the shapes of those on the host. `held` remembers them.
+Batch with_extras_on_meta(Batch batch, Memo<TensorIdentity, Tensor>& held);
 
 // Steps of one run, whose model and optimizer it makes. Other tensors that are alive on `meta` do
 // not count. Thread safety: one thread; not within a step of another graph.
@@ -60,7 +70,10 @@ class MetaStep {
   Device device_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
-  int64_t own_ = 0;  // bytes of model and optimizer
+  // Of what lies on the host and is the same in all batches. Graphs are remembered by these
+  // tensors.
+  mutable Memo<TensorIdentity, Tensor> held_{8};
+  int64_t own_ = 0;  // bytes of model, optimizer and what is held for all batches
   int64_t steps_ = 0;
 };
 

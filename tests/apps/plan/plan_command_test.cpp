@@ -31,13 +31,7 @@ double share_off(int64_t planned, int64_t real) {
   return std::abs(static_cast<double>(planned - real)) / static_cast<double>(real);
 }
 
-// Without batches: a run on a graph also holds the graph as it was read.
-int64_t peak_of(const Json& memory) {
-  return memory.at("peak_bytes").get<int64_t>() - memory.at("at_peak").at("input").get<int64_t>();
-}
-int64_t workspace_of(const Json& memory) {
-  return memory.at("at_peak").at("workspace").get<int64_t>();
-}
+int64_t peak_of(const Json& memory) { return memory.at("peak_bytes").get<int64_t>(); }
 int64_t saved_of(const Json& memory) { return memory.at("activation_bytes").get<int64_t>(); }
 
 void check_lines(const std::string& text) {
@@ -45,7 +39,7 @@ void check_lines(const std::string& text) {
   for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
 }
 
-TEST_CASE("plans are within 1 % of real steps, but for kernels' own memory: seven networks") {
+TEST_CASE("plans are within 1 % of real steps: seven networks") {
   const TempFolder folder;
   const std::string images = R"("data": {"name": "random", "shape": [32, 32, 3], "classes": 10,
       "batch_size": 16, "train_samples": 32, "workers": 0})",
@@ -84,15 +78,9 @@ TEST_CASE("plans are within 1 % of real steps, but for kernels' own memory: seve
       const Json& planned = row_named(levels, name).at("memory");
       const Json real = row_named(Json::parse(bench.out).at("variants"), name).at("memory");
       CHECK(share_off(saved_of(planned), saved_of(real)) < 0.01);
-      // Kernels take some memory for themselves, such as partial sums of a weight's gradient. In
-      // three of these small networks that is more than 1 % of the peak; the plan then lacks no
-      // more than the workspace at the real peak.
-      const bool scratch = network.find("vit_b_16") != std::string::npos ||
-                           network.find("gpt2") != std::string::npos ||
-                           network.find("resnet18") != std::string::npos;
-      CHECK(peak_of(real) >= peak_of(planned) - peak_of(planned) / 100);
-      CHECK((share_off(peak_of(planned), peak_of(real)) < 0.01 ||
-             (scratch && peak_of(real) - peak_of(planned) <= workspace_of(real))));
+      // Also of what kernels take for themselves, such as partial sums of a weight's gradient, and
+      // of a graph's edges. The labels as they were read are in the real step alone.
+      CHECK(share_off(peak_of(planned), peak_of(real)) < 0.01);
     }
   }
 }
