@@ -1,0 +1,90 @@
+// What kernels take on the CPU, and what `meta` counts of it.
+#include "ops/kernel_memory.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "core/memory.h"
+#include "ops/dense/matmul.h"
+#include "ops/image/conv2d.h"
+
+namespace frugal::ops {
+namespace {
+
+// The most bytes that `work` holds at once.
+int64_t peak_of(Device device, const std::function<void(Device)>& work) {
+  Allocator& memory = allocator(device);
+  memory.reset_peak();
+  const int64_t before = memory.report().live_total;
+  work(device);
+  return memory.report().peak_total - before;
+}
+
+struct Layer {
+  Shape x, weight;
+  Conv2dOptions options;
+};
+
+// A forward and a backward pass.
+void run(const Layer& layer, Device device) {
+  const Tensor x = Tensor::zeros(layer.x, DType::f32, device);
+  const Tensor weight = Tensor::zeros(layer.weight, DType::f32, device);
+  const Tensor y = conv2d(x, weight, {}, layer.options);
+  conv2d_backward_weight(y, x, layer.weight, layer.options);
+  conv2d_backward_input(y, weight, layer.x, layer.options);
+}
+
+TEST_CASE("with a scope, meta counts what convolutions and products take on the CPU") {
+  // Among them a first convolution of images, whose partial sums are the largest.
+  const Layer layers[] = {{{16, 32, 32, 3}, {64, 3, 3, 3}, {{1, 1}, {1, 1}}},
+                          {{2, 32, 32, 3}, {64, 7, 7, 3}, {{2, 2}, {3, 3}}},
+                          {{4, 8, 8, 64}, {64, 3, 3, 64}, {{1, 1}, {1, 1}}},
+                          {{4, 8, 8, 64}, {128, 1, 1, 64}, {{2, 2}, {0, 0}}},
+                          {{2, 8, 7, 24}, {8, 1, 1, 24}, {{3, 3}, {0, 0}}},
+                          {{2, 6, 6, 32}, {64, 3, 3, 16}, {{1, 1}, {1, 1}, {1, 1}, 2}}};
+  int larger = 0;
+  for (const Layer& layer : layers) {
+    CAPTURE(layer.x);
+    CAPTURE(layer.weight);
+    const auto work = [&](Device device) { run(layer, device); };
+    const int64_t real = peak_of(kCpu, work), bare = peak_of(kMeta, work);
+    const KernelMemoryScope counts;
+    CHECK(peak_of(kMeta, work) == real);
+    larger += real > bare + bare / 100 ? 1 : 0;
+  }
+  CHECK(larger > 0);  // or the test shows nothing
+  const auto product = [](Device device) {
+    const Tensor x = Tensor::zeros({512, 96}, DType::f32, device);
+    const Tensor weight = Tensor::zeros({64, 96}, DType::f32, device);
+    const Tensor y = linear(x, weight, Tensor::zeros({64}, DType::f32, device));
+    const Tensor dw = linear_backward_weight(y, x);
+    add_linear_backward_weight(dw, y, x);
+    linear_backward_input(y, weight);
+    matmul(x.view({8, 64, 96}), weight.transpose(0, 1));
+  };
+  const KernelMemoryScope counts;
+  CHECK(peak_of(kMeta, product) == peak_of(kCpu, product));
+}
+
+TEST_CASE("without a scope, meta counts the same on every machine") {
+  const Layer layer{{16, 32, 32, 3}, {64, 3, 3, 3}, {{1, 1}, {1, 1}}};
+  const auto work = [&](Device device) { run(layer, device); };
+  const auto bytes = [](const Shape& shape) { return shape.numel() * 4; };
+  const int64_t least = bytes(layer.x) + bytes(layer.weight) + bytes({16, 32, 32, 64});
+  CHECK(peak_of(kMeta, work) == least + std::max(bytes(layer.x), bytes(layer.weight)));
+  CHECK_FALSE(counts_kernel_memory(kMeta));
+  {
+    const KernelMemoryScope off(false);
+    CHECK_FALSE(counts_kernel_memory(kMeta));
+    const KernelMemoryScope on;
+    CHECK(counts_kernel_memory(kMeta));
+    CHECK_FALSE(counts_kernel_memory(kCpu));
+    const KernelMemoryScope inner(false);
+    CHECK(counts_kernel_memory(kMeta));
+  }
+  CHECK_FALSE(counts_kernel_memory(kMeta));
+}
+
+}  // namespace
+}  // namespace frugal::ops
