@@ -73,11 +73,13 @@ Variable concat(const Variables& xs, int axis) {
         }
         return grads;
       },
-      linear_replay([axis](const Slots& s) {
-        std::vector<Tensor> parts;
-        for (int i = 0; i < s.size(); ++i) parts.push_back(s.unpack(i));
-        return ops::concat(parts, axis);
-      }));
+      linear_replay(
+          [axis](const Slots& s) {
+            std::vector<Tensor> parts;
+            for (int i = 0; i < s.size(); ++i) parts.push_back(s.unpack(i));
+            return ops::concat(parts, axis);
+          },
+          normalize_axis("concat", axis, y.dim()) != 0));
 }
 
 Variable pad(const Variable& x, const std::vector<std::pair<int64_t, int64_t>>& padding,

@@ -157,7 +157,9 @@ Variable HrNet::forward(Variable x, Context& context) {
       branches = std::static_pointer_cast<HrModule>(module)->forward(std::move(branches), context);
   }
   for (size_t i = 1; i < branches.size(); ++i) branches[i] = enlarged(branches[i], branches[0]);
-  const Variable logits = last_layer_->forward(concat(branches, -1), context);
+  Variable all = concat(branches, -1);
+  branches.clear();  // as large as `all` together
+  const Variable logits = last_layer_->forward(std::move(all), context);
   return interpolate(logits, height, width, {Interpolation::bilinear, false});
 }
 
