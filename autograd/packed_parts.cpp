@@ -7,28 +7,30 @@
 
 namespace frugal {
 
-Tensor join_rows(const std::vector<Tensor>& tensors) {
-  if (tensors.size() == 1) return tensors.front();
-  Shape shape = tensors.front().shape();
-  shape[0] = 0;
-  for (const Tensor& tensor : tensors) shape[0] += tensor.size(0);
-  CategoryScope scope(Category::workspace);
-  Tensor all = Tensor::empty(shape, tensors.front().dtype(), tensors.front().device());
-  int64_t row = 0;
-  for (const Tensor& tensor : tensors) {
-    ops::copy_into(all.slice(0, row, row + tensor.size(0)), tensor);
-    row += tensor.size(0);
+void JoinedRows::add(Tensor part) {
+  const int64_t begin = next_;
+  next_ += part.size(0);
+  FRUGAL_ASSERT(next_ <= rows_);
+  if (part.size(0) == rows_) {
+    whole_ = std::move(part);
+    return;
   }
-  return all;
+  if (!whole_.defined()) {
+    Shape shape = part.shape();
+    shape[0] = rows_;
+    CategoryScope scope(Category::workspace);
+    whole_ = Tensor::empty(shape, part.dtype(), part.device());
+  }
+  ops::copy_into(whole_.slice(0, begin, next_), part);
 }
 
 Tensor PackedParts::unpack_rows(int64_t begin, int64_t end) const {
-  std::vector<Tensor> found;
+  JoinedRows found(end - begin);
   for (const PackedPart& part : parts_) {
     const int64_t from = std::max(begin, part.begin), to = std::min(end, part.end);
-    if (from < to) found.push_back(part.packed->unpack_rows(from - part.begin, to - part.begin));
+    if (from < to) found.add(part.packed->unpack_rows(from - part.begin, to - part.begin));
   }
-  return join_rows(found);
+  return found.take();
 }
 
 void PackedParts::prefetch() {
@@ -37,9 +39,9 @@ void PackedParts::prefetch() {
 
 bool PackedParts::run(PackedPass& pass) const {
   if (!pass.is_variance() || !knows_variance()) return false;
-  std::vector<Tensor> found;
-  for (const PackedPart& part : parts_) found.push_back(variance_of(*part.packed));
-  pass.out = join_rows(found);
+  JoinedRows found(parts_.back().end);
+  for (const PackedPart& part : parts_) found.add(variance_of(*part.packed));
+  pass.out = found.take();
   return true;
 }
 

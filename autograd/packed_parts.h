@@ -9,9 +9,18 @@ struct PackedPart {
   std::shared_ptr<Packed> packed;
 };
 
-// The tensors, which are contiguous, joined along the leading axis, as `workspace`. A single tensor
-// is not copied. REQUIRES: at least one.
-Tensor join_rows(const std::vector<Tensor>& tensors);
+// Joins contiguous tensors along the leading axis, as `workspace`. Each is copied when it comes, so
+// that they need not all live beside the whole. A single tensor is not copied.
+class JoinedRows {
+ public:
+  explicit JoinedRows(int64_t rows) : rows_(rows) {}  // of all tensors
+  void add(Tensor part);
+  Tensor take() { return std::move(whole_); }  // REQUIRES: all rows were added
+
+ private:
+  Tensor whole_;
+  int64_t rows_, next_ = 0;
+};
 
 class PackedParts final : public Packed {
  public:

@@ -121,20 +121,20 @@ Tensor SavedEntry::unpack_rows(const Rows& rows) {
   if (now->parts.empty() && (whole || (others_claim() && now->codec == nullptr)))
     return unpack().slice(0, rows.begin, rows.end);
   // Takes the parts that are rebuilt already, and rebuilds the rows between them.
-  std::vector<Tensor> found;
+  JoinedRows found(rows.end - rows.begin);
   int64_t row = rows.begin;
   const std::vector<PackedPart> parts = now->parts;
   for (const PackedPart& part : parts) {
     if (part.end <= row || part.begin >= rows.end) continue;
-    if (row < part.begin) found.push_back(rebuild_rows({row, part.begin, rows.of}));
+    if (row < part.begin) found.add(rebuild_rows({row, part.begin, rows.of}));
     row = std::max(row, part.begin);
     const int64_t to = std::min(part.end, rows.end);
     const TimeSpan span(Timeline::Kind::unpack);
-    found.push_back(part.packed->unpack_rows(row - part.begin, to - part.begin));
+    found.add(part.packed->unpack_rows(row - part.begin, to - part.begin));
     row = to;
   }
-  if (row < rows.end) found.push_back(rebuild_rows({row, rows.end, rows.of}));
-  return join_rows(found);
+  if (row < rows.end) found.add(rebuild_rows({row, rows.end, rows.of}));
+  return found.take();
 }
 
 Tensor SavedEntry::rebuild_rows(const Rows& rows) {
