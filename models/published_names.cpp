@@ -19,8 +19,9 @@ constexpr std::array<const char*, 2> kPrefixes = {"transformer.", "bert."};
 constexpr std::array<const char*, 2> kPrefixesOfImages = {"vit.", "resnet."};
 constexpr std::array<const char*, 3> kWithoutEffect = {".attn.bias", ".attn.masked_bias",
                                                        "embeddings.position_ids"};
-constexpr std::array<const char*, 4> kUnused = {"cls.seq_relationship.", "bert.pooler.",
-                                                "vit.pooler.", "pooler."};
+constexpr std::array<const char*, 6> kUnused = {"cls.seq_relationship.", "bert.pooler.",
+                                                "vit.pooler.",           "pooler.",
+                                                "aux_classifier.",       "auxiliary_head."};
 constexpr std::array<const char*, 8> kHeads = {"fc.",         "linear.", "head.",  "heads.",
                                                "classifier.", "cls.",    "score.", "lm_head."};
 

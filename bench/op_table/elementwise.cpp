@@ -1,4 +1,5 @@
 #include "autograd/functions.h"
+#include "autograd/segmentation_functions.h"
 #include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
@@ -100,6 +101,18 @@ void add_elementwise(std::vector<Op>& rows) {
   rows.push_back(keeps_none("dropout", [](const Variable& x) { return dropout(x, 0.4, {7, 3}); }));
   rows.back().failures = {
       {[] { dropout(leaf({2}), 1.5, {}); }, "[dropout] expected a probability in [0, 1]"}};
+  const auto channels = [](const Variable& x) { return dropout2d(x, 0.4, {7, 3}); };
+  rows.push_back(
+      {.name = "dropout2d",
+       .cases = {unary("images", {3, 2, 2, 4}, channels, nothing()),
+                 unary("rows", {5, 3}, channels, nothing()),
+                 unary("no images", {0, 2, 2, 4}, channels, nothing())},
+       .failures = {{[] {
+                       dropout2d(leaf({2, 2}), 1.5, {});
+                     },
+                     "[dropout2d] expected a probability in [0, 1], got 1.5"},
+                    {[] { dropout2d(leaf({2}), 0.5, {}); }, "[dropout2d] expected x [N, ..., C]"}},
+       .bench = unary("56x56x64", {16, 56, 56, 64}, channels, nothing())});
 }
 
 }  // namespace frugal::op_table

@@ -1,4 +1,5 @@
 #include "autograd/functions.h"
+#include "autograd/segmentation_functions.h"
 #include "bench/op_table/op_table.h"
 #include "ops/dense/copy.h"
 
@@ -107,6 +108,36 @@ Case shared(const std::string& name, const Shape& shape, double smoothing, int64
           .saved = elements({shape.numel()})};
 }
 
+// Weights 0.5, 1.5, ... of the classes.
+Case weighted(const std::string& name, const Shape& leading, int64_t classes,
+              const std::vector<int64_t>& target, const CrossEntropyOptions& options) {
+  Case c = entropy(name, leading, classes, target, options);
+  c.run = [=](const Variables& v) {
+    return weighted_cross_entropy(v[0], targets(target, v[0].device()).view(leading),
+                                  row_weights({classes}, v[0]), options);
+  };
+  const auto n = static_cast<int64_t>(target.size());
+  c.saved = [=](int64_t e) {
+    return std::vector<int64_t>{n * classes * e, 8 * n, n * e, classes * e};
+  };
+  return c;
+}
+
+// A loss of logits [leading..., classes] that keeps its gradient: loss(logits, target).
+Case direct(const std::string& name, const Shape& leading, int64_t classes,
+            const std::vector<int64_t>& target,
+            const std::function<Variable(const Variable&, const Tensor&)>& loss) {
+  Shape shape = leading;
+  shape.push_back(classes);
+  return {.name = name,
+          .inputs = {{shape, false, -3, 3}},
+          .run =
+              [=](const Variables& v) {
+                return loss(v[0], targets(target, v[0].device()).view(leading));
+              },
+          .saved = elements({shape.numel()})};
+}
+
 }  // namespace
 
 void add_loss(std::vector<Op>& rows) {
@@ -146,6 +177,27 @@ void add_loss(std::vector<Op>& rows) {
                      },
                      "[cross_entropy] expected row_weights of shape [2]"}},
        .bench = entropy("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
+  rows.push_back(
+      {.name = "weighted_cross_entropy",
+       .cases = {weighted("plain", {3}, 5, {0, 4, 2}, plain),
+                 weighted("images with ignored pixels", {1, 2, 3}, 4, {1, 3, -100, 0, -100, 2},
+                          plain),
+                 weighted("sum", {4}, 3, {1, 2, 1, 0}, sum)},
+       .failures =
+           {{[] {
+               weighted_cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), f32({2}));
+             },
+             "[weighted_cross_entropy] expected a weight for each of 3 classes"},
+            {[smooth] {
+               weighted_cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), f32({3}),
+                                      smooth);
+             },
+             "[weighted_cross_entropy] expected a label_smoothing of 0"},
+            {[] {
+               weighted_cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64), f32({3}));
+             },
+             "[cross_entropy] expected"}},
+       .bench = weighted("1024 x 1000", {1024}, 1000, std::vector<int64_t>(1024, 7), plain)});
   rows.push_back({.name = "linear_cross_entropy",
                   .cases = {headed("one part", {3}, 4, 5, {0, 4, 2}, plain, true, 8),
                             headed("parts", {2, 3}, 4, 5, {0, 4, 2, -100, 1, 1}, smooth, true, 4),
@@ -211,6 +263,59 @@ void add_loss(std::vector<Op>& rows) {
                      },
                      "[soft_cross_entropy] expected label_smoothing in [0, 1]"}},
        .bench = shared("1024 x 1000", {1024, 1000}, 0.1, -1)});
+  const auto dice = [](double smoothing, int64_t ignored) {
+    return [=](const Variable& x, const Tensor& t) {
+      return dice_loss(x, t, {smoothing, ignored});
+    };
+  };
+  rows.push_back(
+      {.name = "dice_loss",
+       .cases = {direct("rows", {4}, 3, {0, 2, 1, 2}, dice(1, -100)),
+                 direct("images with ignored pixels and an absent class", {1, 2, 3}, 4,
+                        {1, 3, 9, 0, 9, 1}, dice(0.5, 9)),
+                 direct("all ignored", {2}, 3, {1, 1}, dice(1, 1))},
+       .failures = {{[] {
+                       dice_loss(leaf({2, 3}), Tensor::full({2}, 3, DType::i64));
+                     },
+                     "[dice_loss] expected targets in [0, 3) or the ignored index -100, got 3"},
+                    {[] {
+                       dice_loss(leaf({2, 3}), Tensor::zeros({3}, DType::i64));
+                     },
+                     "[dice_loss] expected target of shape [2]"},
+                    {[] {
+                       dice_loss(leaf({2, 3}), Tensor::zeros({2}, DType::i64), {.smooth = 0});
+                     },
+                     "[dice_loss] expected a smooth term above 0, got 0"}},
+       .bench = direct("65536 x 21", {65536}, 21, std::vector<int64_t>(65536, 7), dice(1, -100))});
+  // Weights 0.5, 1.5, ... of the classes, if wanted.
+  const auto focal = [](double gamma, bool total, bool with_weights) {
+    return [=](const Variable& x, const Tensor& t) {
+      return focal_cross_entropy(x, t, {.gamma = gamma, .ignore_index = 9, .sum = total},
+                                 with_weights ? row_weights({x.size(-1)}, x) : Tensor());
+    };
+  };
+  rows.push_back(
+      {.name = "focal_cross_entropy",
+       .cases = {direct("rows", {4}, 3, {0, 2, 1, 2}, focal(2, false, false)),
+                 direct("images with ignored pixels, weighted", {1, 2, 3}, 4, {1, 3, 9, 0, 9, 1},
+                        focal(0.5, false, true)),
+                 direct("sum of cross-entropies", {3}, 5, {0, 4, 2}, focal(0, true, false)),
+                 direct("weighted sum", {3}, 5, {0, 4, 2}, focal(3, true, true))},
+       .failures =
+           {{[] {
+               focal_cross_entropy(leaf({2, 3}), Tensor::full({2}, 3, DType::i64));
+             },
+             "[focal_cross_entropy] expected targets in [0, 3) or the ignored index -100"},
+            {[] {
+               focal_cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), {}, f32({2}));
+             },
+             "[focal_cross_entropy] expected class_weights of shape [3]"},
+            {[] {
+               focal_cross_entropy(leaf({2, 3}), Tensor::zeros({2}, DType::i64), {.gamma = -1});
+             },
+             "[focal_cross_entropy] expected gamma of at least 0, got -1"}},
+       .bench = direct("65536 x 21", {65536}, 21, std::vector<int64_t>(65536, 7),
+                       focal(2, false, false))});
   auto mse = [](const Variables& v) { return mse_loss(v[0], v[1]); };
   rows.push_back(
       {.name = "mse_loss",

@@ -5,6 +5,15 @@ namespace {
 
 constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
 
+// A 3x3 convolution that keeps the size of the image, but for its stride.
+std::shared_ptr<Conv2d> conv3x3(Init& init, int64_t in, int64_t out, int64_t stride,
+                                int64_t dilation) {
+  Conv2dOptions options;
+  options.stride = {stride, stride};
+  options.padding = options.dilation = {dilation, dilation};
+  return std::make_shared<Conv2d>(init, in, out, 3, options, false, kInit);
+}
+
 // A projection of the block's input if its shape changes, else null.
 std::shared_ptr<Sequential> downsample(Init& init, int64_t in, int64_t out, int64_t stride) {
   if (stride == 1 && in == out) return nullptr;
@@ -16,10 +25,11 @@ std::shared_ptr<Sequential> downsample(Init& init, int64_t in, int64_t out, int6
 
 }  // namespace
 
-BasicBlock::BasicBlock(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width)
-    : conv1_(register_module("conv1", conv_same(init, in, width, 3, stride, kInit))),
+BasicBlock::BasicBlock(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width,
+                       int64_t dilation)
+    : conv1_(register_module("conv1", conv3x3(init, in, width, stride, dilation))),
       bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
-      conv2_(register_module("conv2", conv_same(init, width, out, 3, 1, kInit))),
+      conv2_(register_module("conv2", conv3x3(init, width, out, 1, dilation))),
       bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
       downsample_(downsample(init, in, out, stride)) {
   if (downsample_ != nullptr) register_module("downsample", downsample_);
@@ -34,10 +44,11 @@ Variable BasicBlock::forward(Variable x, Context& context) {
   return bn2_->forward_add_relu(y, std::move(x), context);
 }
 
-Bottleneck::Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width)
+Bottleneck::Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width,
+                       int64_t dilation)
     : conv1_(register_module("conv1", conv_same(init, in, width, 1, 1, kInit))),
       bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
-      conv2_(register_module("conv2", conv_same(init, width, width, 3, stride, kInit))),
+      conv2_(register_module("conv2", conv3x3(init, width, width, stride, dilation))),
       bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, width))),
       conv3_(register_module("conv3", conv_same(init, width, out, 1, 1, kInit))),
       bn3_(register_module("bn3", std::make_shared<BatchNorm2d>(init, out))),

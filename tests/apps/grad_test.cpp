@@ -1,6 +1,7 @@
 // `frugal grad`: gradients in PyTorch's names and layouts.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <map>
 
 #include "apps/config/make_model.h"
@@ -120,6 +121,36 @@ TEST_CASE_FIXTURE(Grad, "of a list of layers, by position; the classes come from
   CHECK(out.at("grad/0.weight").shape() == Shape{4, 3, 3, 3});
   CHECK(out.at("grad/4.weight").shape() == Shape{10, 24});
   CHECK(out.at("buffer/1.num_batches_tracked").item() == 1);
+}
+
+TEST_CASE_FIXTURE(
+    Grad, "a class for each pixel: 255 does not count, and the last layer tells the classes") {
+  prepare(R"({"model": {"name": "unet", "width": 2}, "compression": {"level": "L0"}})", {16, 20, 3},
+          noise({2, 3, 16, 20}, 3), false);
+  std::vector<int64_t> target;
+  for (int64_t i = 0; i < 2 * 16 * 20; ++i) target.push_back(i % 7 == 3 ? 255 : i % 10);
+  data::write_safetensors(folder / "b", {{"input", noise({2, 3, 16, 20}, 3)},
+                                         {"target", Tensor::from(target, {2, 16, 20})}});
+  const Ran ran = run();
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  const Tensors out = read(folder / "g");
+  const std::vector<double> logits = out.at("output").to_vector();
+  REQUIRE(logits.size() == 10 * target.size());
+  double loss = 0, counted = 0;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (target[i] == 255) continue;
+    double total = 0;
+    for (size_t c = 0; c < 10; ++c) total += std::exp(logits[10 * i + c]);
+    loss += std::log(total) - logits[10 * i + static_cast<size_t>(target[i])];
+    counted += 1;
+  }
+  CHECK(out.at("loss").item() == doctest::Approx(loss / counted).epsilon(1e-5));
+  CHECK(out.at("grad/outc.conv.weight").shape() == Shape{10, 2, 1, 1});
+  data::write_safetensors(folder / "b", {{"input", noise({2, 3, 16, 20}, 3)},
+                                         {"target", Tensor::zeros({2, 20, 16}, DType::i64)}});
+  const Ran turned = run();
+  CHECK(turned.status == 1);
+  CHECK(turned.err.find("expected 'target' to be [2, 16, 20] i64") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Grad, "bad batches and weights") {

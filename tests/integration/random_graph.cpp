@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/checkpoint.h"
+#include "autograd/segmentation_functions.h"
 #include "tests/integration/random_builder.h"
 
 namespace frugal {
@@ -43,7 +44,11 @@ const Choice kUnary[] = {
     {[](Builder&, const Variable& x) { return gelu(x, Gelu::tanh); }, 0},
     {[](Builder&, const Variable& x) { return silu(x); }, 0},
     {[](Builder&, const Variable& x) { return clamp(x, -0.5, 1.5); }, -2},
-    {[](Builder& b, const Variable& x) { return dropout(x, 0.25, b.dropout_key()); }, 1},
+    {[](Builder& b, const Variable& x) {
+       const bool whole = is_image(x) && x.size(3) % 2 == 0;
+       return whole ? dropout2d(x, 0.25, b.dropout_key()) : dropout(x, 0.25, b.dropout_key());
+     },
+     1},
     {[](Builder& b, const Variable& x) { return softmax(x, b.axis(x)); }, -1},
     {[](Builder& b, const Variable& x) { return log_softmax(x, b.axis(x)); }, 2},
     {[](Builder& b, const Variable& x) {
@@ -312,6 +317,20 @@ void GraphBuilder::segment() {
   put(y, 0);
 }
 
+namespace {
+
+// Classes 0, 1, ... again and again, one for each row of x.
+Tensor classes_like(const Variable& x) {
+  Shape shape;
+  for (int axis = 0; axis + 1 < x.shape().dim(); ++axis) shape.push_back(x.size(axis));
+  const Tensor classes = Tensor::empty(shape, DType::i64, x.device());
+  if (classes.device().type != DeviceType::meta)
+    for (int64_t i = 0; i < classes.numel(); ++i) classes.mut<int64_t>()[i] = i % x.size(-1);
+  return classes;
+}
+
+}  // namespace
+
 Variable GraphBuilder::loss() {
   Variable total;
   for (int64_t terms = pick(1, 4); terms > 0; --terms) {
@@ -322,7 +341,10 @@ Variable GraphBuilder::loss() {
         term = mean(mul(x, x));
         break;
       case 1:
-        term = mean(x);
+        if (x.shape().dim() >= 2 && x.size(-1) > 1)
+          term = dice_loss(x, classes_like(x));
+        else
+          term = mean(x);
         break;
       case 2:
         term = mse_loss(x, Variable(constant(x.shape())));
@@ -344,12 +366,16 @@ Variable GraphBuilder::loss() {
         CrossEntropyOptions options;
         options.label_smoothing = chance(50) ? 0.1 : 0;
         options.ignore_index = rows.size(0) > 1 && rows.size(1) > 1 ? rows.size(1) - 1 : -100;
-        const Tensor classes = Tensor::empty({rows.size(0)}, DType::i64, rows.value().device());
-        if (classes.device().type != DeviceType::meta)
-          for (int64_t i = 0; i < classes.numel(); ++i)
-            classes.mut<int64_t>()[i] = i % rows.size(1);
+        const Tensor classes = classes_like(rows);
         if (rows.size(0) % 2 == 0) {
-          term = cross_entropy(rows, classes, options);
+          const Tensor weights = Tensor::full({rows.size(1)}, 0.75, dtype(), device());
+          if (options.label_smoothing > 0)
+            term = cross_entropy(rows, classes, options);
+          else if (rows.size(0) % 4 == 0)
+            term = weighted_cross_entropy(rows, classes, weights, options);
+          else
+            term =
+                focal_cross_entropy(rows, classes, {.ignore_index = options.ignore_index}, weights);
           break;
         }
         const Variable weight = parameter({rows.size(1) + 1, rows.size(1)});

@@ -11,6 +11,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
+#include "models/zoo/dilated_resnet.h"
 #include "models/zoo/gat.h"
 #include "models/zoo/gcn.h"
 #include "models/zoo/gcnii.h"
@@ -18,6 +19,7 @@
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
 #include "models/zoo/sage.h"
+#include "models/zoo/semantic_fpn.h"
 #include "models/zoo/swin.h"
 #include "models/zoo/vgg.h"
 #include "models/zoo/vit.h"
@@ -106,6 +108,12 @@ std::vector<Net> zoo() {
   resnet.stem = Stem::cifar;
   resnet.num_classes = 5;
   resnet.depths = {1, 1, 1, 1};
+  DilatedResNetOptions deeplab = dilated_resnet_options("deeplabv3_resnet50");
+  deeplab.depths = {1, 1, 1, 1};
+  deeplab.width = 4;
+  SemanticFpnOptions fpn;
+  fpn.depths = {1, 1, 1, 1};
+  fpn.width = 4;
   CifarResNetOptions preact = cifar_resnet_options("preact_resnet56");
   preact.blocks = 3;
   std::vector<Net> all = {
@@ -118,6 +126,8 @@ std::vector<Net> zoo() {
       net<Vgg>("vgg", vgg, {4, 32, 32, 3}),
       net<Vgg>("vgg without norms", plain, {4, 32, 32, 3}),
       net<DenseNet>("densenet", densenet, {4, 32, 32, 3}),
+      net<DilatedResNet>("deeplabv3", deeplab, {4, 24, 20, 3}),
+      net<SemanticFpn>("semantic fpn", fpn, {4, 24, 20, 3}),
       net<CifarResNet>("resnet20", cifar_resnet_options("resnet20"), {4, 16, 16, 3}),
       net<CifarResNet>("preact_resnet20", preact, {4, 16, 16, 3}),
       net<ResNet>("resnet18 with one block a stage", resnet, {4, 16, 16, 3})};

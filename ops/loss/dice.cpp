@@ -1,0 +1,112 @@
+#include "ops/loss/dice.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/softmax.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr int64_t kChunkRows = 512;  // rows whose sums one thread makes
+
+// Sums over rows for one class: of its probabilities, of those at its own rows, and its rows.
+struct Sums {
+  double all = 0, own = 0, rows = 0;
+};
+
+}  // namespace
+
+void dice_kernel(Cpu, const Tensor& gradient, const Tensor& target, const Tensor& loss,
+                 const DiceOptions& options) {
+  const int64_t rows = gradient.size(0), classes = gradient.size(1);
+  const int64_t* at = target.data<int64_t>();
+  for (int64_t row = 0; row < rows; ++row)
+    FRUGAL_CHECK((at[row] >= 0 && at[row] < classes) || at[row] == options.ignore_index,
+                 "[dice_loss] expected targets in [0, {}) or the ignored index {}, got {} in row "
+                 "{}",
+                 classes, options.ignore_index, at[row], row);
+  const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  with_real(gradient.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* p = gradient.mut<T>();
+    std::vector<Sums> partial(static_cast<size_t>(chunks * classes));
+    parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin * kChunkRows; row < std::min(rows, end * kChunkRows); ++row) {
+        if (at[row] == options.ignore_index) continue;
+        Sums* sums = partial.data() + row / kChunkRows * classes;
+        for (int64_t c = 0; c < classes; ++c)
+          sums[c].all += static_cast<double>(p[row * classes + c]);
+        sums[at[row]].own += static_cast<double>(p[row * classes + at[row]]);
+        sums[at[row]].rows += 1;
+      }
+    });
+    // d(loss)/d(p_c) is `each`, and at the rows of the class `own` more.
+    std::vector<double> each(static_cast<size_t>(classes)), own(static_cast<size_t>(classes));
+    const double share = 1 / static_cast<double>(classes);
+    double dice = 0;
+    for (int64_t c = 0; c < classes; ++c) {
+      Sums sums;
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const Sums& part = partial[static_cast<size_t>(chunk * classes + c)];
+        sums.all += part.all;
+        sums.own += part.own;
+        sums.rows += part.rows;
+      }
+      const double top = 2 * sums.own + options.smooth;
+      const double bottom = sums.all + sums.rows + options.smooth;
+      dice += share * top / bottom;
+      each[static_cast<size_t>(c)] = share * top / (bottom * bottom);
+      own[static_cast<size_t>(c)] = -2 * share / bottom;
+    }
+    *loss.mut<T>() = static_cast<T>(1 - dice);
+    parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin * kChunkRows; row < std::min(rows, end * kChunkRows); ++row) {
+        T* to = p + row * classes;
+        const int64_t right = at[row];
+        if (right == options.ignore_index) {
+          std::fill_n(to, classes, T{0});
+          continue;
+        }
+        double mean = own[static_cast<size_t>(right)] * static_cast<double>(to[right]);
+        for (int64_t c = 0; c < classes; ++c)
+          mean += each[static_cast<size_t>(c)] * static_cast<double>(to[c]);
+        for (int64_t c = 0; c < classes; ++c) {
+          const double slope =
+              each[static_cast<size_t>(c)] + (c == right ? own[static_cast<size_t>(c)] : 0);
+          to[c] = static_cast<T>(static_cast<double>(to[c]) * (slope - mean));
+        }
+      }
+    });
+  });
+}
+
+DiceResult dice_loss(const Tensor& logits, const Tensor& target, const DiceOptions& options) {
+  const char* const op = "dice_loss";
+  check_real(op, "logits", logits);
+  FRUGAL_CHECK(logits.dim() >= 2 && logits.size(-1) > 0,
+               "[{}] expected logits [..., C] of at least one class, got {}", op, describe(logits));
+  const Shape leading(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
+  check_shape(op, "target", target, leading);
+  FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
+               "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
+               describe(target));
+  FRUGAL_CHECK(options.smooth > 0 && options.smooth < std::numeric_limits<double>::infinity(),
+               "[{}] expected a smooth term above 0, got {}", op, options.smooth);
+  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  DiceResult result{Tensor::empty({}, dtype, logits.device()), softmax(logits, -1)};
+  const int64_t classes = logits.size(-1);
+  const Tensor flat = result.gradient.view({logits.numel() / classes, classes});
+  const Tensor at = contiguous(target).view({flat.size(0)});
+  dispatch(logits.device(),
+           [&](auto backend) { dice_kernel(backend, flat, at, result.loss, options); });
+  return result;
+}
+
+}  // namespace frugal::ops

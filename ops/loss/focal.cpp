@@ -1,0 +1,124 @@
+#include "ops/loss/focal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/dtype_switch.h"
+#include "core/parallel.h"
+#include "ops/checks.h"
+#include "ops/dense/copy.h"
+
+namespace frugal::ops {
+namespace {
+
+constexpr int64_t kChunkRows = 64;   // rows whose losses are added in one sum, by whichever thread
+constexpr int64_t kGrain = 1 << 12;  // elements for each thread at least; each costs an exponential
+
+// The loss of a row without its weight. `gradient` becomes that of the row's loss, times `factor`.
+template <class T>
+double one_row(const T* x, int64_t classes, int64_t right, double gamma, double factor,
+               T* gradient) {
+  const auto top = static_cast<double>(*std::max_element(x, x + classes));
+  double total = 0, others = 0;  // others: without the right class, so that 1 - p keeps its digits
+  for (int64_t c = 0; c < classes; ++c) {
+    const double term = std::exp(static_cast<double>(x[c]) - top);
+    total += term;
+    if (c != right) others += term;
+  }
+  const double log_sum = top + std::log(total), log_p = static_cast<double>(x[right]) - log_sum;
+  const double p = std::exp(log_p), rest = others / total;
+  const double power = std::pow(rest, gamma);
+  // d(loss)/dx_c = slope (1[c is right] - p_c)
+  const double steep = gamma == 0 || rest == 0 ? 0 : gamma * power / rest * p * log_p;
+  const double slope = steep - power;
+  for (int64_t c = 0; c < classes; ++c) {
+    const double probability = std::exp(static_cast<double>(x[c]) - log_sum);
+    gradient[c] = static_cast<T>(factor * slope * (c == right ? rest : -probability));
+  }
+  return power == 0 ? 0 : -power * log_p;
+}
+
+}  // namespace
+
+void focal_cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
+                                const FocalResult& result, const FocalOptions& options,
+                                const Tensor& class_weights) {
+  const int64_t rows = logits.size(0), classes = logits.size(1);
+  const int64_t* at = target.data<int64_t>();
+  double counted = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (at[row] == options.ignore_index) continue;
+    counted += 1;
+    FRUGAL_CHECK(at[row] >= 0 && at[row] < classes,
+                 "[focal_cross_entropy] expected targets in [0, {}) or the ignored index {}, got "
+                 "{} in row {}",
+                 classes, options.ignore_index, at[row], row);
+  }
+  const double divisor = options.sum ? 1 : counted;
+  const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  std::vector<double> partial(static_cast<size_t>(chunks));
+  with_real(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = logits.data<T>();
+    const T* weights = class_weights.defined() ? class_weights.data<T>() : nullptr;
+    T* gradient = result.gradient.mut<T>();
+    parallel_for(0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t chunk = begin; chunk < end; ++chunk) {
+                     double loss = 0;
+                     const int64_t stop = std::min(rows, (chunk + 1) * kChunkRows);
+                     for (int64_t row = chunk * kChunkRows; row < stop; ++row) {
+                       const int64_t from = row * classes, right = at[row];
+                       const bool counts = right != options.ignore_index;
+                       const double weight = !counts ? 0
+                                             : weights == nullptr
+                                                 ? 1
+                                                 : static_cast<double>(weights[right]);
+                       if (weight == 0)  // 0 times an infinite loss would be NaN
+                         std::fill_n(gradient + from, classes, T{0});
+                       else
+                         loss += weight * one_row(x + from, classes, right, options.gamma,
+                                                  weight / divisor, gradient + from);
+                     }
+                     partial[static_cast<size_t>(chunk)] = loss;
+                   }
+                 });
+    double loss = 0;
+    for (const double part : partial) loss += part;
+    *result.loss.mut<T>() = static_cast<T>(loss / divisor);
+  });
+}
+
+FocalResult focal_cross_entropy(const Tensor& logits, const Tensor& target,
+                                const FocalOptions& options, const Tensor& class_weights) {
+  const char* const op = "focal_cross_entropy";
+  check_real(op, "logits", logits);
+  FRUGAL_CHECK(logits.dim() >= 2 && logits.size(-1) > 0,
+               "[{}] expected logits [..., C] of at least one class, got {}", op, describe(logits));
+  const Shape leading(std::span(logits.shape().begin(), static_cast<size_t>(logits.dim() - 1)));
+  check_shape(op, "target", target, leading);
+  FRUGAL_CHECK(target.dtype() == DType::i64 && target.device() == logits.device(),
+               "[{}] expected target of dtype i64 on {}, got {}", op, logits.device().str(),
+               describe(target));
+  if (class_weights.defined()) check_shape(op, "class_weights", class_weights, {logits.size(-1)});
+  check_beside(op, logits, {&class_weights});
+  FRUGAL_CHECK(options.gamma >= 0 && options.gamma < std::numeric_limits<double>::infinity(),
+               "[{}] expected gamma of at least 0, got {}", op, options.gamma);
+  const DType dtype = logits.dtype() == DType::bf16 ? DType::f32 : logits.dtype();
+  FocalResult result{Tensor::empty({}, dtype, logits.device()),
+                     Tensor::empty(logits.shape(), logits.dtype(), logits.device())};
+  const int64_t classes = logits.size(-1);
+  const Shape matrix{logits.numel() / classes, classes};
+  const Tensor x = contiguous(logits).view(matrix), at = contiguous(target).view({matrix[0]});
+  const Tensor weights = class_weights.defined() ? contiguous(class_weights) : class_weights;
+  const FocalResult flat{result.loss, result.gradient.view(matrix)};
+  dispatch(logits.device(), [&](auto backend) {
+    focal_cross_entropy_kernel(backend, x, at, flat, options, weights);
+  });
+  return result;
+}
+
+}  // namespace frugal::ops
