@@ -55,6 +55,25 @@ Batch read_images(const SafetensorsFile& file) {
   return batch;
 }
 
+// Values of `target` that do not count become kIgnored.
+constexpr int64_t kVoid = 255;
+
+Batch read_pixels(const SafetensorsFile& file) {
+  check_names(file, {{"input", true}, {"target", false}});
+  Batch batch;
+  const Tensor input = file.read("input");
+  FRUGAL_CHECK(input.dtype() == DType::f32 && input.dim() == 4,
+               "[grad] expected 'input' to be [N, C, H, W] f32, got {}", describe(input));
+  check_finite(file.path(), "input", input);
+  batch.input = ops::clone(input.permute({0, 2, 3, 1}));
+  batch.target = read(file, "target", DType::i64, {input.size(0), input.size(2), input.size(3)});
+  if (!batch.target.defined()) return batch;
+  auto* target = batch.target.mut<int64_t>();
+  for (int64_t i = 0; i < batch.target.numel(); ++i)
+    if (target[i] == kVoid) target[i] = kIgnored;
+  return batch;
+}
+
 Batch read_sequences(const SafetensorsFile& file) {
   check_names(file, {{"input_ids", true},
                      {"attention_mask", false},
@@ -131,6 +150,16 @@ int64_t rows_by_position(const SafetensorsFile& weights, bool first) {
   return rows;
 }
 
+// The outputs of the last layer, whose name the network tells: the first extent of its weight.
+int64_t classes_of_pixels(const SafetensorsFile& weights, const BatchSpec& spec, Config config) {
+  config.model.num_classes = 1;
+  config.train.freeze.clear();
+  const std::string name = make_model(config, spec, kMeta)->head_prefix() + "weight";
+  FRUGAL_CHECK(weights.contains(name), "[grad] expected the last layer's weight '{}' in {}", name,
+               weights.path());
+  return weights.info(name).shape[0];
+}
+
 }  // namespace
 
 Batch read_grad_batch(const std::string& path, Family family) {
@@ -138,8 +167,9 @@ Batch read_grad_batch(const std::string& path, Family family) {
   const CategoryScope scope(Category::input);
   switch (family) {
     case Family::images:
-    case Family::segmentation:
       return read_images(file);
+    case Family::segmentation:
+      return read_pixels(file);
     case Family::encoder:
     case Family::decoder:
       return read_sequences(file);
@@ -175,6 +205,8 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
     if (!model.in_channels) model.in_channels = batch.input.shape().back();
     spec.target_of_each_pixel = family == Family::segmentation;
   }
+  if (!model.num_classes && spec.target_of_each_pixel)
+    model.num_classes = classes_of_pixels(weights, spec, config);
   if (!model.num_classes) {
     const int64_t classifier = rows_of(weights, "classifier.weight");
     model.num_classes = model.name == kSequential ? rows_by_position(weights, false)

@@ -7,6 +7,9 @@
 #include "models/freeze.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
+#include "models/zoo/dilated_resnet.h"
+#include "models/zoo/dilation8.h"
+#include "models/zoo/drn.h"
 #include "models/zoo/gat.h"
 #include "models/zoo/gcn.h"
 #include "models/zoo/gcnii.h"
@@ -16,6 +19,7 @@
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
 #include "models/zoo/sage.h"
+#include "models/zoo/semantic_fpn.h"
 #include "models/zoo/swin.h"
 #include "models/zoo/unet.h"
 #include "models/zoo/vgg.h"
@@ -130,6 +134,40 @@ ModelPtr make_hrnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::HrNet>(init, options);
+}
+
+ModelPtr make_dilated_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::DilatedResNetOptions options = models::dilated_resnet_options(config.name);
+  take(options.width, config.width);
+  take(options.dropout, config.dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::DilatedResNet>(init, options);
+}
+
+ModelPtr make_semantic_fpn(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::SemanticFpnOptions options = models::semantic_fpn_options(config.name);
+  take(options.width, config.width);
+  take(options.dropout, config.dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::SemanticFpn>(init, options);
+}
+
+ModelPtr make_drn(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::DrnOptions options = models::drn_options(config.name);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Drn>(init, options);
+}
+
+ModelPtr make_dilation8(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::Dilation8Options options;
+  take(options.hidden, config.width);
+  take(options.dropout, config.dropout);
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+  return std::make_shared<models::Dilation8>(init, options);
 }
 
 ModelPtr make_unet(Init& init, const ModelConfig& config, const BatchSpec& spec) {
@@ -262,6 +300,15 @@ constexpr ModelRow kModels[] = {
     {"swin_t", Family::images, make_swin},
     {"swin_s", Family::images, make_swin},
     {"swin_b", Family::images, make_swin},
+    {"fcn_resnet50", Family::segmentation, make_dilated_resnet},
+    {"fcn_resnet101", Family::segmentation, make_dilated_resnet},
+    {"deeplabv3_resnet50", Family::segmentation, make_dilated_resnet},
+    {"deeplabv3_resnet101", Family::segmentation, make_dilated_resnet},
+    {"fpn_resnet50", Family::segmentation, make_semantic_fpn},
+    {"fpn_resnet101", Family::segmentation, make_semantic_fpn},
+    {"drn_d_22", Family::segmentation, make_drn},
+    {"drn_d_38", Family::segmentation, make_drn},
+    {"dilation8", Family::segmentation, make_dilation8},
     {"hrnet_w18", Family::segmentation, make_hrnet},
     {"hrnet_w32", Family::segmentation, make_hrnet},
     {"hrnet_w48", Family::segmentation, make_hrnet},
@@ -326,11 +373,14 @@ const std::vector<KeyRow>& key_rows() {
       {"shortcut", {make_cifar_resnet}},
       {"stem", {make_resnet}},
       {"hidden", {make_mlp}},
-      {"dropout", with({make_vgg, make_densenet, make_mlp, make_swin}, with(transformers, graphs))},
+      {"dropout", with({make_vgg, make_densenet, make_mlp, make_swin, make_dilated_resnet,
+                        make_semantic_fpn, make_dilation8},
+                       with(transformers, graphs))},
       {"attention_dropout", with({make_swin, make_gat}, transformers)},
       {"stochastic_depth", {make_vit, make_swin}},
       {"layers", with(resnets, with(transformers, graphs))},
-      {"width", with({make_vgg, make_unet}, with(resnets, with(transformers, graphs)))},
+      {"width", with({make_vgg, make_unet, make_dilation8, make_dilated_resnet, make_semantic_fpn},
+                     with(resnets, with(transformers, graphs)))},
       {"heads", with({make_gat}, transformers)},
       {"feed_forward", transformers},
       {"max_positions", sequences},
@@ -347,8 +397,9 @@ const std::vector<KeyRow>& key_rows() {
       // Not of the network's section: what layer-wise decay knows, and what has blocks to
       // recompute.
       {"layer_decay", with({make_cifar_resnet, make_resnet, make_swin}, transformers)},
-      {"checkpointing",
-       with({make_cifar_resnet, make_resnet, make_vgg, make_densenet, make_swin}, transformers)},
+      {"checkpointing", with({make_cifar_resnet, make_resnet, make_vgg, make_densenet, make_swin,
+                              make_dilated_resnet, make_semantic_fpn, make_drn},
+                             transformers)},
   };
   return rows;
 }
