@@ -31,4 +31,19 @@ Variable dice_loss(const Variable& logits, const Tensor& target, const DiceOptio
 Variable focal_cross_entropy(const Variable& logits, const Tensor& target,
                              const FocalOptions& options = {}, const Tensor& class_weights = {});
 
+// cross_entropy(interpolate(x, H, W), target) of x [N, h, w, C] and target [N, H, W] i64, bilinear
+// with corners not aligned. With class_weights [C], weighted_cross_entropy() instead. It makes
+// `images_at_once` images of logits at a time, so that the logits of all pixels are never all in
+// memory. `top` [N, H, W] i64 is the class of each pixel's highest logit. Saves: the gradient of x,
+// which the forward pass makes, and the number of pixels that count (or their weights' sum); no
+// tensor of the size of the target. Errors: shapes that do not fit; no images; images_at_once below
+// 1; those of the losses.
+struct ResizedCrossEntropy {
+  Variable loss;
+  Tensor top;
+};
+ResizedCrossEntropy resized_cross_entropy(const Variable& x, const Tensor& target,
+                                          const CrossEntropyOptions& options,
+                                          int64_t images_at_once, const Tensor& class_weights = {});
+
 }  // namespace frugal

@@ -138,6 +138,29 @@ Case direct(const std::string& name, const Shape& leading, int64_t classes,
           .saved = elements({shape.numel()})};
 }
 
+// x [n, h, w, classes] with targets of [n, out_h, out_w], 0, 1, ... and -100.
+Case pixels(const std::string& name, const Shape& x, int64_t out_h, int64_t out_w,
+            const CrossEntropyOptions& options, bool with_weights, int64_t images_at_once) {
+  return {.name = name,
+          .inputs = {{x, false, -3, 3}},
+          .run =
+              [=](const Variables& v) {
+                std::vector<int64_t> target;
+                for (int64_t i = 0; i < x[0] * out_h * out_w; ++i)
+                  target.push_back(i % 5 == 4 ? -100 : i % x[3]);
+                const Tensor at = targets(target, v[0].device()).view({x[0], out_h, out_w});
+                return resized_cross_entropy(v[0], at, options, images_at_once,
+                                             with_weights ? row_weights({x[3]}, v[0]) : Tensor())
+                    .loss;
+              },
+          .saved =
+              [=](int64_t e) {
+                std::vector<int64_t> bytes{x.numel() * e};
+                if (!options.sum) bytes.push_back(std::max<int64_t>(e, 4));
+                return bytes;
+              }};
+}
+
 }  // namespace
 
 void add_loss(std::vector<Op>& rows) {
@@ -226,6 +249,33 @@ void add_loss(std::vector<Op>& rows) {
                                 "[cross_entropy] expected"}},
                   .bench = headed("1024 x 256, 1000 classes", {1024}, 256, 1000,
                                   std::vector<int64_t>(1024, 7), plain, true, 256)});
+  rows.push_back(
+      {.name = "resized_cross_entropy",
+       .cases = {pixels("image by image", {3, 2, 3, 4}, 5, 4, smooth, false, 1),
+                 pixels("uneven parts, weighted", {3, 2, 2, 3}, 4, 4, plain, true, 2),
+                 pixels("sum, the same size", {2, 3, 2, 3}, 3, 2, sum, false, 8)},
+       .failures = {{[] {
+                       resized_cross_entropy(leaf({2, 2, 2, 3}),
+                                             Tensor::zeros({1, 4, 4}, DType::i64), {}, 1);
+                     },
+                     "[resized_cross_entropy] expected x [N, h, w, C] and target [N, H, W]"},
+                    {[] {
+                       resized_cross_entropy(leaf({2, 2, 2, 3}),
+                                             Tensor::zeros({2, 4, 4}, DType::i64), {}, 0);
+                     },
+                     "at least one image at once"},
+                    {[] {
+                       resized_cross_entropy(leaf({2, 2, 2, 3}),
+                                             Tensor::zeros({2, 4, 4}, DType::i64), {}, 1, f32({2}));
+                     },
+                     "[resized_cross_entropy] expected a weight for each of 3 classes"},
+                    {[] {
+                       resized_cross_entropy(leaf({2, 2, 2, 3}),
+                                             Tensor::full({2, 4, 4}, 3, DType::i64), {}, 1);
+                     },
+                     "[cross_entropy] expected"}},
+       .bench = pixels("4 images of 32x32 to 256x256, 21 classes", {4, 32, 32, 21}, 256, 256, plain,
+                       false, 1)});
   BinaryCrossEntropyOptions binary_sum;
   binary_sum.sum = true;
   rows.push_back(

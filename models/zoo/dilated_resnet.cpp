@@ -127,10 +127,10 @@ DilatedResNet::Outputs DilatedResNet::outputs(Variable x, Context& context) {
   return out;
 }
 
-Variable DilatedResNet::forward(Variable x, Context& context) {
+ResizedModule::Small DilatedResNet::before_resize(Variable x, Context& context) {
   const int64_t height = x.size(1), width = x.size(2);
-  return resized(classifier_->forward(backbone_->forward(std::move(x), context), context), height,
-                 width);
+  x = backbone_->forward(std::move(x), context);
+  return {classifier_->forward(std::move(x), context), height, width};
 }
 
 }  // namespace frugal::models

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/layers.h"
+#include "models/resized_module.h"
 #include "models/zoo/resnet_trunk.h"
 
 namespace frugal::models {
@@ -29,7 +30,7 @@ DilatedResNetOptions dilated_resnet_options(const std::string& name);
 
 // [N, H, W, in_channels] -> [N, H, W, num_classes]. The trunk gives an 8th of the resolution;
 // outputs are interpolated bilinearly from there. Names: backbone, classifier, aux_classifier.
-class DilatedResNet : public Module {
+class DilatedResNet : public ResizedModule {
  public:
   DilatedResNet(Init& init, const DilatedResNetOptions& options);
 
@@ -39,7 +40,7 @@ class DilatedResNet : public Module {
     Variable main, auxiliary;
   };
   Outputs outputs(Variable x, Context& context);
-  Variable forward(Variable x, Context& context) override;  // the main output
+  Small before_resize(Variable x, Context& context) override;
   std::string head_prefix() override { return "classifier.4."; }
 
  private:

@@ -61,7 +61,7 @@ Dilation8::Dilation8(Init& init, const Dilation8Options& options) : dropout_(opt
   add("ctx_final", identity_weights(init, classes, 1), 1, Then::nothing);
 }
 
-Variable Dilation8::forward(Variable x, Context& context) {
+ResizedModule::Small Dilation8::before_resize(Variable x, Context& context) {
   const int64_t height = x.size(1), width = x.size(2);
   FRUGAL_CHECK(height >= 8 && width >= 8,
                "[dilation8] expected images [N, H, W, C] of at least 8 x 8, got {}",
@@ -72,7 +72,7 @@ Variable Dilation8::forward(Variable x, Context& context) {
     if (then == Then::relu_and_pool) x = max_pool2d(x, {});
     if (then == Then::relu_and_dropout) x = drop(x, dropout_, context);
   }
-  return resized(x, height, width);
+  return {std::move(x), height, width};
 }
 
 }  // namespace frugal::models

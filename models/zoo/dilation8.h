@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/layers.h"
+#include "models/resized_module.h"
 
 namespace frugal::models {
 
@@ -23,10 +24,10 @@ struct Dilation8Options {
 // are interpolated bilinearly from an 8th of the resolution. The context module begins as the
 // identity. Names: conv1_1 to conv5_3, fc6, fc7, final, ctx_conv1_1 to ctx_conv5_1, ctx_fc1,
 // ctx_final.
-class Dilation8 : public Module {
+class Dilation8 : public ResizedModule {
  public:
   Dilation8(Init& init, const Dilation8Options& options);
-  Variable forward(Variable x, Context& context) override;
+  Small before_resize(Variable x, Context& context) override;
   std::string head_prefix() override { return "ctx_final."; }
 
  private:

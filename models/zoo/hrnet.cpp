@@ -142,7 +142,7 @@ HrNet::HrNet(Init& init, const HrNetOptions& options) {
   register_module("last_layer", last_layer_);
 }
 
-Variable HrNet::forward(Variable x, Context& context) {
+ResizedModule::Small HrNet::before_resize(Variable x, Context& context) {
   const int64_t height = x.size(1), width = x.size(2);
   x = bn1_->forward_relu(conv1_->forward(std::move(x), context), context);
   x = bn2_->forward_relu(conv2_->forward(x, context), context);
@@ -159,8 +159,7 @@ Variable HrNet::forward(Variable x, Context& context) {
   for (size_t i = 1; i < branches.size(); ++i) branches[i] = enlarged(branches[i], branches[0]);
   Variable all = concat(branches, -1);
   branches.clear();  // as large as `all` together
-  const Variable logits = last_layer_->forward(std::move(all), context);
-  return interpolate(logits, height, width, {Interpolation::bilinear, false});
+  return {last_layer_->forward(std::move(all), context), height, width};
 }
 
 }  // namespace frugal::models

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/layers.h"
+#include "models/resized_module.h"
 
 namespace frugal::models {
 
@@ -21,10 +22,10 @@ HrNetOptions hrnet_options(const std::string& name);
 
 // [N, H, W, in_channels] -> [N, H, W, num_classes]. Branches work at a 4th, 8th, 16th and 32nd of
 // the resolution, and outputs are interpolated bilinearly from a 4th.
-class HrNet : public Module {
+class HrNet : public ResizedModule {
  public:
   HrNet(Init& init, const HrNetOptions& options);
-  Variable forward(Variable x, Context& context) override;
+  Small before_resize(Variable x, Context& context) override;
   std::string head_prefix() override { return "last_layer.3."; }
 
  private:

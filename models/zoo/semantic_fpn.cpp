@@ -78,7 +78,7 @@ SemanticFpn::SemanticFpn(Init& init, const SemanticFpnOptions& options)
                           std::make_shared<NamedConv>(init, k == 0 ? kPyramid : kHead, kHead)));
 }
 
-Variable SemanticFpn::forward(Variable x, Context& context) {
+ResizedModule::Small SemanticFpn::before_resize(Variable x, Context& context) {
   const int64_t height = x.size(1), width = x.size(2);
   Variables levels = backbone_->stages(std::move(x), context, {true, true, true, true});
   for (size_t i = levels.size(); i-- > 0;) {
@@ -96,7 +96,7 @@ Variable SemanticFpn::forward(Variable x, Context& context) {
     sum = i == 0 ? std::move(y) : add(sum, resized(y, sum.size(1), sum.size(2)));
   }
   sum = drop_channels(sum, dropout_, context);
-  return resized(last_->forward(std::move(sum), context), height, width);
+  return {last_->forward(std::move(sum), context), height, width};
 }
 
 }  // namespace frugal::models

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/layers.h"
+#include "models/resized_module.h"
 #include "models/zoo/resnet_trunk.h"
 
 namespace frugal::models {
@@ -25,10 +26,10 @@ SemanticFpnOptions semantic_fpn_options(const std::string& name);
 
 // [N, H, W, in_channels] -> [N, H, W, num_classes], interpolated bilinearly from a 4th of the
 // resolution. Names: backbone, neck, decode_head.
-class SemanticFpn : public Module {
+class SemanticFpn : public ResizedModule {
  public:
   SemanticFpn(Init& init, const SemanticFpnOptions& options);
-  Variable forward(Variable x, Context& context) override;
+  Small before_resize(Variable x, Context& context) override;
   std::string head_prefix() override { return "decode_head.conv_seg."; }
 
  private:

@@ -235,7 +235,8 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
   declared.insert({"embedding", "layer_norm", "layer_norm_relu", "rms_norm", "linear_gelu",
                    "linear_relu", "attention", "qkv_attention", "rotary_embedding", "conv1d",
                    "group_norm"});
-  declared.insert({"dropout2d", "weighted_cross_entropy", "dice_loss", "focal_cross_entropy"});
+  declared.insert({"dropout2d", "weighted_cross_entropy", "dice_loss", "focal_cross_entropy",
+                   "resized_cross_entropy"});
   declared.insert({"spmm", "neighbour_mean", "neighbour_max", "sparse_linear", "gather_rows",
                    "segment_sum", "segment_mean", "segment_max", "segment_softmax",
                    "graph_attention", "head_scores", "identity_linear", "elu", "relu_dropout"});

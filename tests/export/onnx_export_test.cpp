@@ -46,6 +46,7 @@ const std::map<std::string, std::string>& without_form() {
       {"binary_cross_entropy", loss},
       {"mse_loss", loss},
       {"weighted_cross_entropy", loss},
+      {"resized_cross_entropy", loss},
       {"dice_loss", loss},
       {"focal_cross_entropy", loss},
       {"dropout", training},

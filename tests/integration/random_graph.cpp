@@ -342,7 +342,9 @@ Variable GraphBuilder::loss() {
         break;
       case 1:
         if (x.shape().dim() >= 2 && x.size(-1) > 1)
-          term = dice_loss(x, classes_like(x));
+          term = is_image(x) && x.size(1) % 2 == 0
+                     ? resized_cross_entropy(x, classes_like(x), {}, 2).loss
+                     : dice_loss(x, classes_like(x));
         else
           term = mean(x);
         break;
