@@ -52,6 +52,10 @@ void conv1d(Lowering& l, const Op& op) {
             {"group", op.integer("groups")}});
 }
 
+// Windows of any number of axes.
+void conv3d(Lowering& l, const Op& op) { conv2d(l, op); }
+void conv_transpose3d(Lowering& l, const Op& op) { conv_transpose2d(l, op); }
+
 // ---- norms
 
 enum NormInput { kX, kWeight, kBias, kResidual, kMean, kVariance };
@@ -166,6 +170,27 @@ void adaptive_avg_pool2d(Lowering& l, const Op& op) {
   l.set(op.output(), y, order);
 }
 
+// The maxima over the parts of one axis.
+std::string largest_parts(Lowering& l, const std::string& x, int64_t axis, int64_t in,
+                          int64_t out) {
+  if (in == out) return x;
+  std::vector<std::string> parts;
+  for (int64_t o = 0; o < out; ++o) {
+    const int64_t begin = o * in / out, end = ((o + 1) * in + out - 1) / out;
+    parts.push_back(l.emit("ReduceMax", {l.slice(x, {begin}, {end}, {axis}, {})},
+                           {{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{1}}}));
+  }
+  return parts.size() == 1 ? parts[0] : l.emit("Concat", parts, {{"axis", axis}});
+}
+
+void adaptive_max_pool2d(Lowering& l, const Op& op) {
+  const int x = op.input(0);
+  std::string y = l.in_order(x, channels_first(4));
+  y = largest_parts(l, y, 2, l.fixed(x, 1), l.fixed(op.output(), 1));
+  y = largest_parts(l, y, 3, l.fixed(x, 2), l.fixed(op.output(), 2));
+  l.set(op.output(), y, channels_first(4));
+}
+
 void global_avg_pool2d(Lowering& l, const Op& op) {
   const int x = op.input(0);
   if (l.order_of(x) == natural(4)) {
@@ -233,6 +258,8 @@ const LowerTable& image_lowerings() {
       {"conv2d", conv2d},
       {"conv_transpose2d", conv_transpose2d},
       {"conv1d", conv1d},
+      {"conv3d", conv3d},
+      {"conv_transpose3d", conv_transpose3d},
       {"batch_norm", batch_norm},
       {"batch_norm_relu", batch_norm_relu},
       {"batch_norm_add_relu", batch_norm_add_relu},
@@ -240,6 +267,7 @@ const LowerTable& image_lowerings() {
       {"max_pool2d", max_pool2d},
       {"avg_pool2d", avg_pool2d},
       {"adaptive_avg_pool2d", adaptive_avg_pool2d},
+      {"adaptive_max_pool2d", adaptive_max_pool2d},
       {"global_avg_pool2d", global_avg_pool2d},
       {"interpolate", interpolate},
       {"subsample_pad", subsample_pad},

@@ -27,11 +27,24 @@ Tensor host_copy(const Tensor& tensor) {
   return copy.device().type == DeviceType::cuda ? to_device(copy, kCpu) : copy;
 }
 
+// The channels, the last axis here, come second in files.
+Tensor channels_second(const Tensor& tensor) {
+  std::vector<int> axes{0, tensor.dim() - 1};
+  for (int axis = 1; axis < tensor.dim() - 1; ++axis) axes.push_back(axis);
+  return tensor.permute(axes);
+}
+Tensor channels_last(const Tensor& tensor) {
+  std::vector<int> axes{0};
+  for (int axis = 2; axis < tensor.dim(); ++axis) axes.push_back(axis);
+  axes.push_back(1);
+  return tensor.permute(axes);
+}
+
 // Views in the other layout.
 Tensor as_file(const Tensor& tensor, Module::Layout layout) {
   switch (layout) {
     case Module::Layout::conv_weight:
-      return tensor.permute({0, 3, 1, 2});
+      return channels_second(tensor);
     case Module::Layout::transposed_linear:
       return tensor.transpose(0, 1);
     default:
@@ -42,7 +55,7 @@ Tensor as_file(const Tensor& tensor, Module::Layout layout) {
 Tensor from_file(const Tensor& tensor, Module::Layout layout) {
   switch (layout) {
     case Module::Layout::conv_weight:
-      return tensor.permute({0, 2, 3, 1});
+      return channels_last(tensor);
     case Module::Layout::transposed_linear:
       return tensor.transpose(0, 1);
     default:

@@ -2,6 +2,8 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "autograd/volume_functions.h"
+#include "ops/image/adaptive_max_pool2d.h"
 
 namespace frugal {
 namespace {
@@ -36,6 +38,14 @@ Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w) {
   return record("adaptive_avg_pool2d", {x}, ops::adaptive_avg_pool2d(x.value(), out_h, out_w), {},
                 [x_shape = x.shape()](const Backward& b) {
                   return Grads{ops::adaptive_avg_pool2d_backward(b.dy(), x_shape)};
+                });
+}
+
+Variable adaptive_max_pool2d(const Variable& x, int64_t out_h, int64_t out_w) {
+  const ops::MaxPooled out = ops::adaptive_max_pool2d(x.value(), out_h, out_w);
+  return record("adaptive_max_pool2d", {x}, out.y, {save_exact(out.index)},
+                [x_shape = x.shape()](const Backward& b) {
+                  return Grads{ops::adaptive_max_pool2d_backward(b.dy(), b.saved(0), x_shape)};
                 });
 }
 

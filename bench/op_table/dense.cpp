@@ -1,4 +1,5 @@
 #include "autograd/functions.h"
+#include "autograd/volume_functions.h"
 #include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
@@ -20,6 +21,26 @@ Case conv_transpose(const std::string& name, const Shape& x, const Shape& w,
   if (bias) c.inputs.push_back({{w[3] * options.groups}, true});
   c.run = [options, bias](const Variables& v) {
     return conv_transpose2d(v[0], v[1], bias ? v[2] : Variable(), options);
+  };
+  return c;
+}
+
+Case conv_of_volume(const std::string& name, const Shape& x, const Shape& w,
+                    const Conv3dOptions& options, bool bias = false) {
+  Case c{name, {{x}, {w, true}}, {}, elements({x.numel()})};
+  if (bias) c.inputs.push_back({{w[0]}, true});
+  c.run = [options, bias](const Variables& v) {
+    return conv3d(v[0], v[1], bias ? v[2] : Variable(), options);
+  };
+  return c;
+}
+
+Case conv_transpose_of_volume(const std::string& name, const Shape& x, const Shape& w,
+                              const ConvTranspose3dOptions& options, bool bias = false) {
+  Case c{name, {{x}, {w, true}}, {}, elements({x.numel()})};
+  if (bias) c.inputs.push_back({{w[4] * options.groups}, true});
+  c.run = [options, bias](const Variables& v) {
+    return conv_transpose3d(v[0], v[1], bias ? v[2] : Variable(), options);
   };
   return c;
 }
@@ -103,6 +124,62 @@ void add_dense(std::vector<Op>& rows) {
                      },
                      "output padding in [0, max(stride, dilation))"}},
        .bench = conv_transpose("64 channels", {16, 16, 16, 64}, {64, 3, 3, 64}, up)});
+
+  Conv3dOptions same_volume, sparse, deep;
+  same_volume.padding = {1, 1, 1};
+  sparse.stride = {2, 1, 2};
+  sparse.padding = {1, 0, 1};
+  sparse.groups = 2;
+  deep.dilation = {2, 1, 1};
+  deep.padding = {2, 0, 0};
+  rows.push_back(
+      {.name = "conv3d",
+       .cases = {conv_of_volume("3x3x3 same", {2, 3, 4, 5, 2}, {3, 3, 3, 3, 2}, same_volume, true),
+                 conv_of_volume("strided, two groups", {1, 5, 3, 4, 4}, {4, 3, 2, 2, 2}, sparse),
+                 conv_of_volume("dilated in depth", {2, 3, 2, 3, 2}, {2, 3, 1, 2, 2}, deep),
+                 conv_of_volume("no volumes", {0, 3, 3, 3, 2}, {2, 2, 2, 2, 2}, {}, true)},
+       .failures = {{[] {
+                       conv3d(leaf({1, 4, 4, 4, 3}), leaf({2, 3, 3, 3, 4}), {});
+                     },
+                     "[conv3d] expected a weight [K, R, S, C/groups] for 3 channels"},
+                    {[] {
+                       conv3d(leaf({1, 2, 4, 4, 3}), leaf({2, 3, 3, 3, 3}), {});
+                     },
+                     "[conv3d] expected a window within the padded image"},
+                    {[] {
+                       conv3d(leaf({4, 4, 4, 3}), leaf({2, 3, 3, 3, 3}), {});
+                     },
+                     "[conv3d] expected x with 5 axes"},
+                    {[] {
+                       conv3d(leaf({1, 4, 4, 4, 3}), leaf({2, 3, 3, 3, 3}), leaf({3}));
+                     },
+                     "[conv3d] expected bias of shape [2]"}},
+       .bench = conv_of_volume("32 channels 3x3x3", {2, 16, 32, 32, 32}, {32, 3, 3, 3, 32},
+                               same_volume)});
+
+  ConvTranspose3dOptions larger, split_volume;
+  larger.stride = {2, 2, 2};
+  larger.padding = {1, 1, 1};
+  larger.output_padding = {1, 0, 1};
+  split_volume.groups = 2;
+  split_volume.dilation = {1, 2, 1};
+  rows.push_back(
+      {.name = "conv_transpose3d",
+       .cases = {conv_transpose_of_volume("doubling", {2, 2, 3, 2, 3}, {3, 3, 3, 3, 2}, larger,
+                                          true),
+                 conv_transpose_of_volume("two groups, dilated", {1, 2, 2, 3, 4}, {4, 2, 2, 1, 2},
+                                          split_volume)},
+       .failures = {{[] {
+                       conv_transpose3d(leaf({1, 4, 4, 4, 3}), leaf({2, 3, 3, 3, 4}), {});
+                     },
+                     "[conv_transpose3d] expected a weight [C, T, R, S, K/groups] for 3 channels"},
+                    {[] {
+                       conv_transpose3d(leaf({1, 4, 4, 4, 3}), leaf({3, 3, 3, 3, 4}), {},
+                                        {{1, 1, 1}, {0, 0, 0}, {0, 1, 0}});
+                     },
+                     "output padding in [0, stride)"}},
+       .bench = conv_transpose_of_volume("32 channels", {2, 8, 16, 16, 32}, {32, 2, 2, 2, 32},
+                                         {.stride = {2, 2, 2}})});
 
   rows.push_back(
       {.name = "linear",

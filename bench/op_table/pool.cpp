@@ -1,4 +1,5 @@
 #include "autograd/functions.h"
+#include "autograd/volume_functions.h"
 #include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
@@ -65,6 +66,26 @@ void add_pool(std::vector<Op>& rows) {
                                 },
                                 "[adaptive_avg_pool2d] expected an image and an output"}},
                   .bench = one("56x56x64", {4, 56, 56, 64}, adaptive)});
+  const auto most = [](int64_t h, int64_t w) {
+    return [=](const Variable& x) { return adaptive_max_pool2d(x, h, w); };
+  };
+  const auto bytes = [](int64_t count) {
+    return [=](int64_t) { return std::vector<int64_t>{count}; };
+  };
+  rows.push_back({.name = "adaptive_max_pool2d",
+                  .cases = {one("uneven windows", {2, 5, 7, 3}, most(2, 3), bytes(2 * 2 * 3 * 3)),
+                            one("a larger output", {1, 2, 3, 2}, most(4, 4), bytes(4 * 4 * 2)),
+                            one("a window of 289 cells", {1, 17, 17, 2}, most(1, 1), bytes(2 * 4)),
+                            one("no images", {0, 4, 4, 2}, most(2, 2), bytes(0))},
+                  .failures = {{[] {
+                                  adaptive_max_pool2d(leaf({1, 2, 2, 1}), 0, 1);
+                                },
+                                "[adaptive_max_pool2d] expected an image and an output"},
+                               {[] {
+                                  adaptive_max_pool2d(leaf({2, 2, 1}), 1, 1);
+                                },
+                                "[adaptive_max_pool2d] expected x with 4 axes"}},
+                  .bench = one("56x56x64", {4, 56, 56, 64}, most(7, 7), bytes(4 * 7 * 7 * 64))});
   auto global = [](const Variable& x) { return global_avg_pool2d(x); };
   rows.push_back({.name = "global_avg_pool2d",
                   .cases = {one("images", {3, 4, 5, 2}, global)},

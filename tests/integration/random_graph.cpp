@@ -6,6 +6,7 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/segmentation_functions.h"
+#include "autograd/volume_functions.h"
 #include "tests/integration/random_builder.h"
 
 namespace frugal {
@@ -148,6 +149,14 @@ const Choice kImage[] = {
        options.stride = {b.pick(1, 2), b.pick(1, 2)};
        options.groups = c % 2 == 0 && b.chance(30) ? 2 : 1;
        const int64_t k = b.chance(50) ? c : options.groups * b.pick(1, 6);
+       if (x.size(1) % 2 == 0 && options.groups == 1) {  // two layers of a volume
+         const Variable weight = b.parameter({k, 2, kernel, kernel, c}, 0.5);
+         const Variable volume = reshape(x, {x.size(0), 2, x.size(1) / 2, x.size(2), c});
+         const Conv3dOptions deep{{1, options.stride[0], options.stride[1]},
+                                  {1, options.padding[0], options.padding[1]}};
+         const Variable y = conv3d(volume, weight, b.maybe_parameter({k}), deep);
+         return reshape(y, {y.size(0), 3 * y.size(2), y.size(3), k});
+       }
        const Variable weight = b.parameter({k, kernel, kernel, c / options.groups}, 0.5);
        return conv2d(x, weight, b.maybe_parameter({k}), options);
      },
@@ -157,6 +166,13 @@ const Choice kImage[] = {
        ConvTranspose2dOptions options;
        options.stride = {2, 2};
        const int64_t c = x.size(3), k = b.pick(1, 4);
+       if (x.size(1) % 2 == 0) {  // two layers of a volume
+         const Variable weight = b.parameter({c, 1, 2, 2, k}, 0.5);
+         const Variable volume = reshape(x, {x.size(0), 2, x.size(1) / 2, x.size(2), c});
+         const Variable y =
+             conv_transpose3d(volume, weight, b.maybe_parameter({k}), {.stride = {1, 2, 2}});
+         return reshape(y, {y.size(0), 2 * y.size(2), y.size(3), k});
+       }
        const Variable weight = b.parameter({c, 2, 2, k}, 0.5);
        return conv_transpose2d(x, weight, b.maybe_parameter({k}), options);
      },
@@ -172,7 +188,8 @@ const Choice kImage[] = {
      },
      0},
     {[](Builder&, const Variable& x) {
-       return is_image(x, 2) ? adaptive_avg_pool2d(x, 2, 2) : Variable();
+       if (!is_image(x, 2)) return Variable();
+       return x.size(3) % 2 == 1 ? adaptive_max_pool2d(x, 2, 2) : adaptive_avg_pool2d(x, 2, 2);
      },
      0},
     {[](Builder&, const Variable& x) { return is_image(x) ? global_avg_pool2d(x) : Variable(); },
