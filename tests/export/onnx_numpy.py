@@ -46,20 +46,22 @@ def conv(x, w, b=None, *, kernel_shape, strides, pads, dilations, group):
 def conv_transpose(x, w, b=None, *, kernel_shape, strides, pads, output_padding, dilations, group):
     n, c = x.shape[:2]
     out_c = w.shape[1]
+    axes = range(len(kernel_shape))
     extents = [(s - 1) * st + (k - 1) * d + 1 + op for s, st, k, d, op in zip(
         x.shape[2:], strides, kernel_shape, dilations, output_padding)]
     y = np.zeros([n, out_c * group] + extents, x.dtype)
     inner = c // group
     for g in range(group):
-        for r in range(kernel_shape[0]):
-            for s in range(kernel_shape[1]):
-                part = np.einsum('nchw,ck->nkhw', x[:, g * inner:(g + 1) * inner],
-                                 w[g * inner:(g + 1) * inner, :, r, s])
-                h0, w0 = r * dilations[0], s * dilations[1]
-                y[:, g * out_c:(g + 1) * out_c, h0:h0 + x.shape[2] * strides[0]:strides[0],
-                  w0:w0 + x.shape[3] * strides[1]:strides[1]] += part
-    y = y[:, :, pads[0]:y.shape[2] - pads[2], pads[1]:y.shape[3] - pads[3]]
-    return y if b is None else y + b.reshape(1, -1, 1, 1)
+        for at in np.ndindex(*kernel_shape):
+            part = np.einsum('nc...,ck->nk...', x[:, g * inner:(g + 1) * inner],
+                             w[(slice(g * inner, (g + 1) * inner), slice(None)) + at])
+            places = tuple(slice(at[i] * dilations[i],
+                                 at[i] * dilations[i] + x.shape[2 + i] * strides[i], strides[i])
+                           for i in axes)
+            y[(slice(None), slice(g * out_c, (g + 1) * out_c)) + places] += part
+    y = y[(slice(None), slice(None)) + tuple(
+        slice(pads[i], y.shape[2 + i] - pads[len(axes) + i]) for i in axes)]
+    return y if b is None else y + b.reshape((1, -1) + (1,) * len(axes))
 
 
 def max_pool(x, *, kernel_shape, strides, pads):

@@ -149,11 +149,15 @@ const Choice kImage[] = {
        options.stride = {b.pick(1, 2), b.pick(1, 2)};
        options.groups = c % 2 == 0 && b.chance(30) ? 2 : 1;
        const int64_t k = b.chance(50) ? c : options.groups * b.pick(1, 6);
-       if (x.size(1) % 2 == 0 && options.groups == 1) {  // two layers of a volume
-         const Variable weight = b.parameter({k, 2, kernel, kernel, c}, 0.5);
-         const Variable volume = reshape(x, {x.size(0), 2, x.size(1) / 2, x.size(2), c});
+       const bool even = x.size(1) % 2 == 0;
+       if (even || x.size(0) % 2 == 0) {  // two layers of a volume
+         const Variable weight = b.parameter({k, 2, kernel, kernel, c / options.groups}, 0.5);
+         const Variable volume = even ? reshape(x, {-1, 2, x.size(1) / 2, x.size(2), c})
+                                      : reshape(x, {-1, 2, x.size(1), x.size(2), c});
          const Conv3dOptions deep{{1, options.stride[0], options.stride[1]},
-                                  {1, options.padding[0], options.padding[1]}};
+                                  {1, options.padding[0], options.padding[1]},
+                                  {1, 1, 1},
+                                  options.groups};
          const Variable y = conv3d(volume, weight, b.maybe_parameter({k}), deep);
          return reshape(y, {y.size(0), 3 * y.size(2), y.size(3), k});
        }
