@@ -2,6 +2,7 @@
 // reached from here are internal: they change without notice.
 #pragma once
 #include "autograd/checkpoint.h"
+#include "autograd/detection_functions.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/graph_functions.h"

@@ -17,6 +17,7 @@ const std::vector<Op>& rows() {
     add_shape(all);
     add_transformer(all);
     add_graph(all);
+    add_detection(all);
     return all;
   }();
   return table;

@@ -62,6 +62,7 @@ void add_pool(std::vector<Op>& rows);
 void add_shape(std::vector<Op>& rows);
 void add_transformer(std::vector<Op>& rows);
 void add_graph(std::vector<Op>& rows);
+void add_detection(std::vector<Op>& rows);
 
 // ---- reasons for Op::bias
 inline constexpr const char* kSmooth =

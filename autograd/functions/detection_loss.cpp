@@ -1,0 +1,35 @@
+#include "ops/detection/detection_loss.h"
+
+#include "autograd/detection_functions.h"
+#include "autograd/record.h"
+#include "ops/loss/binary_cross_entropy.h"
+
+namespace frugal {
+namespace {
+
+// dx = dy * gradient, linear in what is saved.  Saves: d(loss)/d(x).
+Variable record_loss(const char* op, const Variable& x, const ops::WeightedLoss& result) {
+  return record(op, {x}, result.loss, {save_output(result.gradient)}, [](const Backward& b) {
+    // The product with a number is the same as there.
+    return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
+  });
+}
+
+}  // namespace
+
+Variable sigmoid_focal_loss(const Variable& logits, const Tensor& classes, const Tensor& weights,
+                            const FocalOptions& options) {
+  return record_loss("sigmoid_focal_loss", logits,
+                     ops::sigmoid_focal(logits.value(), classes, weights, options));
+}
+
+Variable smooth_l1_loss(const Variable& x, const Tensor& target, const Tensor& weights,
+                        double beta) {
+  return record_loss("smooth_l1_loss", x, ops::smooth_l1(x.value(), target, weights, beta));
+}
+
+Variable giou_loss(const Variable& x, const Tensor& target, const Tensor& weights) {
+  return record_loss("giou_loss", x, ops::giou(x.value(), target, weights));
+}
+
+}  // namespace frugal

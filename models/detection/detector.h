@@ -1,0 +1,42 @@
+// What all detection networks share: targets, losses by name, detections.
+#pragma once
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/module.h"
+
+namespace frugal::models {
+
+// The objects of N pictures, those of the first picture first; on the model's device. Class 0 is
+// the background, as in torchvision.
+struct DetectionTargets {
+  Tensor boxes;   // [T, 4] f32: x1, y1, x2, y2 in pixels
+  Tensor labels;  // [T] i64, in [1, classes); RetinaNet takes 0, too
+  Tensor counts;  // [N] i64 with sum T
+};
+
+// What was found in a picture, by falling score; on the host.
+struct Detections {
+  std::vector<std::array<float, 4>> boxes;  // x1, y1, x2, y2 in pixels, within the picture
+  std::vector<int64_t> labels;
+  std::vector<float> scores;  // in (0, 1)
+};
+
+using NamedVariables = std::vector<std::pair<std::string, Variable>>;
+
+class Detector : public Module {
+ public:
+  // images [N, H, W, C] -> scalars, whose sum is the loss. The names are torchvision's.
+  // Errors: targets of other shapes or dtypes.
+  virtual NamedVariables losses(Variable images, const DetectionTargets& targets,
+                                Context& context) = 0;
+  // sizes [N, 2] i64 on the host: height and width of each picture without its padding.
+  // Waits for the device.  Errors: tensors on `meta`, where nothing can be found.
+  virtual std::vector<Detections> detect(Variable images, const Tensor& sizes,
+                                         Context& context) = 0;
+  virtual int64_t classes() const = 0;  // with the background
+};
+
+}  // namespace frugal::models

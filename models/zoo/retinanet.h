@@ -1,0 +1,57 @@
+// torchvision's RetinaNet: a pyramid, and two heads of four convolutions that all levels share.
+// Ref: Lin et al. 2017 (Focal Loss for Dense Object Detection).
+#pragma once
+#include "models/detection/anchors.h"
+#include "models/detection/detector.h"
+#include "models/detection/trunk.h"
+
+namespace frugal::models {
+
+struct RetinaNetOptions {
+  std::string trunk = "resnet50";
+  int64_t width = 256;       // channels of the pyramid and of the heads
+  int64_t anchor_side = 32;  // of the finest level, in pixels; doubled from level to level
+  int64_t in_channels = 3;
+  int64_t num_classes = 91;   // with the background
+  double least_score = 0.05;  // of what is found
+  double most_overlap = 0.5;  // of two objects of a class
+  int64_t candidates = 1000;  // of a level, before suppression
+  int64_t most_found = 300;   // in a picture
+};
+
+// forward(): [N, H, W, C] -> [N, A, num_classes + 4], the logits and codes of all anchors.
+// losses(): classification (focal), bbox_regression (absolute differences); both divided by the
+// matched anchors of a picture and averaged over pictures.
+class RetinaNet : public Detector {
+ public:
+  RetinaNet(Init& init, const RetinaNetOptions& options);
+  Variable forward(Variable x, Context& context) override;
+  NamedVariables losses(Variable images, const DetectionTargets& targets,
+                        Context& context) override;
+  std::vector<Detections> detect(Variable images, const Tensor& sizes, Context& context) override;
+  int64_t classes() const override { return options_.num_classes; }
+  std::string head_prefix() override { return "head.classification_head.cls_logits."; }
+
+ private:
+  // Of a level.
+  struct Outputs {
+    Variable logits;  // [N, A, num_classes]
+    Variable codes;   // [N, A, 4]
+  };
+  struct Head {
+    std::vector<std::shared_ptr<FilledConv2d>> convolutions;
+    std::shared_ptr<FilledConv2d> last;
+    Variable forward(Variable x, Context& context) const;
+  };
+  Head make_head(Init& init, const std::string& name, const std::string& last, int64_t outputs,
+                 double bias);
+  // `grids` becomes the extents of the levels.
+  std::vector<Outputs> outputs(Variable x, Context& context, std::vector<GridSize>& grids);
+
+  RetinaNetOptions options_;
+  std::vector<AnchorLevel> anchors_;
+  std::shared_ptr<Pyramid> backbone_;
+  Head classification_, regression_;
+};
+
+}  // namespace frugal::models

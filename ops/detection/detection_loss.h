@@ -1,0 +1,46 @@
+// The losses of detection networks. Each is a sum over rows, and each row has a weight: 0 for
+// anchors that do not count. All of them give d(loss)/d(x) together with the loss, and the gradient
+// is linear in that.
+#pragma once
+#include "core/tensor.h"
+#include "ops/detection/detection_options.h"
+
+namespace frugal::ops {
+
+struct WeightedLoss {
+  Tensor loss;      // [] like x, f32 for bf16
+  Tensor gradient;  // like x: d(loss)/d(x)
+};
+
+// logits [R, K], classes [R] i64: the class of a row, or -1 for none; weights [R] with the dtype of
+// the loss, or undefined: 1. The loss of a logit x, whose answer is yes in the column of the class,
+// is -alpha (1 - p)^gamma log p with p = sigmoid(x), or -(1 - alpha) p^gamma log(1 - p) for no; a
+// negative alpha stands for factors of 1. The sum over all logits of weight * loss.
+// Errors: other shapes, dtypes and devices; a class of K or more (CUDA does not wait to check this,
+// and the loss is NaN).  Ref: Lin et al. 2017, equation 5; torchvision's sigmoid_focal_loss.
+WeightedLoss sigmoid_focal(const Tensor& logits, const Tensor& classes, const Tensor& weights,
+                           const FocalOptions& options);
+void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, const Tensor& weights,
+                          const FocalOptions& options, const WeightedLoss& result);
+void sigmoid_focal_kernel(Cuda, const Tensor& logits, const Tensor& classes, const Tensor& weights,
+                          const FocalOptions& options, const WeightedLoss& result);
+
+// x and target [R, D], weights [R] or undefined: the sum of weight * l(x - target) with l(d) =
+// d^2 / (2 beta) for |d| < beta, else |d| - beta / 2. Beta 0: |d|.
+// Errors: other shapes, dtypes and devices; a negative beta.  Ref: Girshick 2015, equation 3.
+WeightedLoss smooth_l1(const Tensor& x, const Tensor& target, const Tensor& weights, double beta);
+void smooth_l1_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weights,
+                      double beta, const WeightedLoss& result);
+void smooth_l1_kernel(Cuda, const Tensor& x, const Tensor& target, const Tensor& weights,
+                      double beta, const WeightedLoss& result);
+
+// boxes x and target [R, 4], weights [R] or undefined: the sum of weight * (1 - GIoU).
+// Errors: other shapes, dtypes and devices.  Ref: Rezatofighi et al. 2019; torchvision's
+// generalized_box_iou_loss, which adds 1e-7 to both divisors.
+WeightedLoss giou(const Tensor& x, const Tensor& target, const Tensor& weights);
+void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weights,
+                 const WeightedLoss& result);
+void giou_kernel(Cuda, const Tensor& x, const Tensor& target, const Tensor& weights,
+                 const WeightedLoss& result);
+
+}  // namespace frugal::ops
