@@ -5,7 +5,7 @@
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
 #include "ops/detection/box_checks.h"
-#include "ops/detection/box_math.h"
+#include "ops/detection/box_kernels.h"
 
 namespace frugal::ops {
 namespace {

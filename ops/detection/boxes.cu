@@ -1,7 +1,7 @@
 #include "ops/detection/boxes.h"
 
 #include "core/cuda/cuda_kernel.h"
-#include "ops/detection/box_math.h"
+#include "ops/detection/box_kernels.h"
 
 namespace frugal::ops {
 namespace {

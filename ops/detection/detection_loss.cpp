@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
 #include "ops/detection/box_checks.h"
-#include "ops/detection/loss_math.h"
+#include "ops/detection/loss_kernels.h"
 
 namespace frugal::ops {
 namespace {

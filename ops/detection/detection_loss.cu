@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/cuda/cuda_sum.h"
-#include "ops/detection/loss_math.h"
+#include "ops/detection/loss_kernels.h"
 
 namespace frugal::ops {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "ops/dense/copy.h"
 #include "ops/detection/box_checks.h"
-#include "ops/detection/roi_taps.h"
+#include "ops/detection/roi_windows.h"
 
 namespace frugal::ops {
 namespace {

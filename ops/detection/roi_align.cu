@@ -1,7 +1,7 @@
 #include "ops/detection/roi_align.h"
 
 #include "core/cuda/cuda_kernel.h"
-#include "ops/detection/roi_taps.h"
+#include "ops/detection/roi_windows.h"
 
 namespace frugal::ops {
 namespace {

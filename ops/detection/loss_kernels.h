@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/host_device.h"
-#include "ops/detection/box_math.h"
+#include "ops/detection/box_kernels.h"
 #include "ops/detection/detection_options.h"
 
 namespace frugal::ops::boxes {
