@@ -59,6 +59,14 @@ if(FRUGAL_PNG_DIR AND FRUGAL_PNG_LIBRARY AND FRUGAL_TURBOJPEG_DIR AND FRUGAL_TUR
   set(FRUGAL_PICTURES turbojpeg webp exif png)
   set_source_files_properties(data/image/picture.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_PICTURES)
 endif()
+# Optional: lists of boxes in VOC's XML (data/detection/voc.cpp).
+find_path(FRUGAL_PUGIXML_DIR pugixml.hpp)
+find_library(FRUGAL_PUGIXML_LIBRARY pugixml)
+set(FRUGAL_XML)
+if(FRUGAL_PUGIXML_DIR AND FRUGAL_PUGIXML_LIBRARY)
+  set(FRUGAL_XML pugixml)
+  set_source_files_properties(data/detection/voc.cpp PROPERTIES COMPILE_DEFINITIONS FRUGAL_XML)
+endif()
 # Optional: `frugal export --format onnx` writes through ONNX's own messages. (Debian's CMake file of ONNX asks for
 # libraries that are not in its package.)
 find_path(FRUGAL_ONNX_DIR onnx/onnx_pb.h)

@@ -7,7 +7,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev librandom123-dev libspdlog-dev libcli11-dev
           nlohmann-json3-dev zlib1g-dev libicu-dev libeigen3-dev libmetis-dev libarchive-dev nettle-dev libzfp-dev
-          libturbojpeg0-dev libpng-dev libwebp-dev libexif-dev libonnx-dev libprotobuf-dev libisal-dev
+          libturbojpeg0-dev libpng-dev libwebp-dev libexif-dev libpugixml-dev libonnx-dev libprotobuf-dev libisal-dev
           libcurl4-openssl-dev libsqlite3-dev doctest-dev dataset-fashion-mnist "$@")
 if [ "${1:-}" = --only ]; then
   packages=("${@:2}")
@@ -21,6 +21,7 @@ This is not a Debian system, so nothing was installed. Frugal needs:
   oneDNN >= 2.6, Highway >= 1.0, Random123, Eigen >= 3.4, spdlog (with fmt), CLI11, nlohmann/json >= 3.11, zlib, ICU,
   libarchive, nettle 3, METIS 5, doctest, libzfp >= 1.0 and libcurl >= 7.85 (optional: one codec, and
   `frugal data fetch`), TurboJPEG, libpng, libwebp and libexif (optional: pictures from files),
+  pugixml (optional: boxes in VOC's XML),
   ONNX and protobuf (optional: `frugal export --format onnx`), ISA-L and protobuf (optional: `train.tensorboard`),
   SQLite 3 (optional: `frugal reproduce`),
   and for the demo the Fashion-MNIST files (*-ubyte.gz) in /usr/share/datasets/fashion-mnist.

@@ -23,7 +23,7 @@ declare -A ours=(
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
-  [nlohmann/]="apps/ lab/ train/run/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json"
+  [nlohmann/]="apps/ lab/ train/run/run_state.cpp data/formats/json_strict data/formats/safetensors data/text/byte_bpe.cpp data/graph/graph_data_json data/detection/coco.cpp"
   [CLI/]="apps/ lab/"
   [dnnl]="ops/onednn."
   [oneapi/]="ops/onednn."
@@ -47,6 +47,7 @@ declare -A libraries=(
   [onnx/]="export/onnx_file.cpp"
   [google/protobuf]="export/onnx_file.cpp apps/cli/event_file.cpp"
   [isa-l]="apps/cli/event_file.cpp"
+  [pugixml.hpp]="data/detection/voc.cpp"
   [sqlite3.h]="apps/reproduce/store.cpp"
   [omp.h]="core/parallel.cpp"
   [cublas]="ops/cuda/cublas."

@@ -1,0 +1,230 @@
+#include "data/detection/box_batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/integers.h"
+#include "core/log.h"
+#include "core/parallel.h"
+#include "core/quoted.h"
+#include "core/random_streams.h"
+#include "data/detection/box_checks.h"
+#include "data/formats/file_bytes.h"
+#include "data/image/draws.h"
+#include "data/image/picture.h"
+#include "data/loader.h"
+#include "data/text/sequence_batches.h"
+
+namespace frugal::data {
+namespace {
+
+// A number of an epoch's stream for each sample.
+RngKey sample_key(RngKey epoch, int64_t index) {
+  const auto words = philox(epoch, static_cast<uint64_t>(index));
+  return {words[0] | static_cast<uint64_t>(words[1]) << 32, epoch.offset};
+}
+
+struct Size {
+  int64_t height = 0, width = 0;
+};
+
+Size scaled(Size size, double factor) {
+  constexpr double kRounding = 1e-6;  // so that 3 * (4 / 3.0) is 4
+  const auto side = [&](int64_t extent) {
+    const double exact = std::floor(static_cast<double>(extent) * factor + kRounding);
+    return std::max<int64_t>(1, static_cast<int64_t>(exact));
+  };
+  return {side(size.height), side(size.width)};
+}
+
+Size size_in_batch(Size file, const BoxBatchOptions& options, RngKey key) {
+  const auto ratio = [](int64_t a, int64_t b) {
+    return static_cast<double>(a) / static_cast<double>(b);
+  };
+  if (options.letterbox)
+    return scaled(file,
+                  std::min(ratio(options.height, file.height), ratio(options.width, file.width)));
+  const auto sides = static_cast<int64_t>(options.sides.size());
+  const int64_t which = options.training ? draw(key, 1, sides) : sides - 1;
+  const int64_t side = options.sides[static_cast<size_t>(which)];
+  return scaled(file, std::min(ratio(side, std::min(file.height, file.width)),
+                               ratio(options.longest, std::max(file.height, file.width))));
+}
+
+}  // namespace
+
+// A picture of a batch.
+struct BoxBatches::Loaded {
+  Size file, size;
+  std::vector<float> pixels;  // [height, width, channels]
+  std::vector<BoxObject> objects;
+  std::string fault;  // not empty: it cannot be read
+};
+
+BoxBatches::BoxBatches(BoxSet set, const BoxBatchOptions& options)
+    : set_(std::move(set)), options_(options) {
+  const auto& o = options_;
+  FRUGAL_CHECK(!set_.pictures.empty(), "[boxes] expected pictures, got none");
+  FRUGAL_CHECK(
+      o.batch_size >= 1 && (o.channels == 1 || o.channels == 3) && o.flip >= 0 && o.flip <= 1,
+      "[boxes] expected a batch_size of at least 1, 1 or 3 channels and a probability to "
+      "flip, got {}, {} and {}",
+      o.batch_size, o.channels, o.flip);
+  FRUGAL_CHECK(o.letterbox ? o.height >= 1 && o.width >= 1
+                           : !o.sides.empty() && o.longest >= 1 && o.multiple >= 1 &&
+                                 *std::min_element(o.sides.begin(), o.sides.end()) >= 1,
+               "[boxes] expected sizes of at least one pixel, got less");
+  FRUGAL_CHECK(static_cast<int64_t>(o.mean.size()) == o.channels && o.std.size() == o.mean.size() &&
+                   std::all_of(o.std.begin(), o.std.end(), [](double s) { return s > 0; }),
+               "[boxes] expected a mean and a positive std for each of {} channels", o.channels);
+  const auto size = static_cast<int64_t>(set_.pictures.size());
+  batches_ = o.drop_last ? size / o.batch_size : ceil_div(size, o.batch_size);
+  FRUGAL_CHECK(batches_ > 0,
+               "[boxes] expected a batch_size of at most {} pictures with drop_last, got {}", size,
+               o.batch_size);
+  samples_ = std::min(size, batches_ * o.batch_size);
+}
+
+void BoxBatches::begin_epoch() {
+  const auto size = static_cast<int64_t>(set_.pictures.size());
+  if (options_.shuffle) {
+    order_ = shuffled(size, epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch));
+  } else {
+    order_.resize(static_cast<size_t>(size));
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+  }
+  epoch_ready_ = true;
+}
+
+BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
+  const BoxPicture& picture = set_.pictures[static_cast<size_t>(index)];
+  Loaded loaded;
+  const int64_t c = options_.channels;
+  const std::vector<uint8_t> bytes = read_file("boxes", picture.path);
+  PictureReader reader(bytes, picture.path);
+  loaded.file = {reader.info().height, reader.info().width};
+  loaded.size = size_in_batch(loaded.file, options_, key);
+  const Picture decoded = reader.decode(c, loaded.size.height, loaded.size.width);
+  loaded.pixels.resize(static_cast<size_t>(loaded.size.height * loaded.size.width * c));
+  resize_into(decoded,
+              {0, 0, static_cast<double>(decoded.height), static_cast<double>(decoded.width)},
+              loaded.size.height, loaded.size.width, loaded.pixels.data());
+  const bool flip = options_.training && uniform(key, 0) < static_cast<float>(options_.flip);
+  if (flip)
+    for (int64_t row = 0; row < loaded.size.height; ++row) {
+      float* values = loaded.pixels.data() + row * loaded.size.width * c;
+      for (int64_t left = 0, right = loaded.size.width - 1; left < right; ++left, --right)
+        std::swap_ranges(values + left * c, values + (left + 1) * c, values + right * c);
+    }
+  for (size_t i = 0; i < loaded.pixels.size(); ++i) {
+    const auto k = i % static_cast<size_t>(c);
+    loaded.pixels[i] = (loaded.pixels[i] - static_cast<float>(options_.mean[k])) /
+                       static_cast<float>(options_.std[k]);
+  }
+  const float right = static_cast<float>(loaded.size.width) / static_cast<float>(loaded.file.width);
+  const float down =
+      static_cast<float>(loaded.size.height) / static_cast<float>(loaded.file.height);
+  for (size_t i = 0; i < picture.objects.size(); ++i) {
+    BoxObject object = picture.objects[i];
+    if (object.crowd && options_.training) continue;
+    const std::string fault = fault_of(object.box, loaded.file.height, loaded.file.width);
+    FRUGAL_CHECK(fault.empty(), "[boxes] {}, object {}: {}", in_quotes(picture.path), i + 1, fault);
+    if (object.crowd) continue;
+    const auto [x1, y1, x2, y2] = object.box;
+    object.box = {x1 * right, y1 * down, x2 * right, y2 * down};
+    const auto width = static_cast<float>(loaded.size.width);
+    if (flip)
+      object.box = {width - object.box[2], object.box[1], width - object.box[0], object.box[3]};
+    loaded.objects.push_back(object);
+  }
+  return loaded;
+}
+
+std::optional<Batch> BoxBatches::next() {
+  if (state_.next_batch == batches_) {
+    state_ = {state_.epoch + 1, 0};
+    epoch_ready_ = false;
+    return std::nullopt;
+  }
+  if (!epoch_ready_) begin_epoch();
+  const int64_t begin = state_.next_batch * options_.batch_size;
+  const int64_t end = std::min(begin + options_.batch_size, samples_);
+  const RngKey epoch = epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch + 1);
+  std::vector<Loaded> loaded(static_cast<size_t>(end - begin));
+  std::vector<int64_t> places(order_.begin() + begin, order_.begin() + end);
+  parallel_for(0, end - begin, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const auto at = static_cast<size_t>(i);
+      try {
+        loaded[at] = load(places[at], sample_key(epoch, places[at]));
+      } catch (const Error& e) {
+        loaded[at].fault = e.what();
+      }
+    }
+  });
+  for (size_t i = 0; i < loaded.size();) {
+    if (loaded[i].fault.empty()) {
+      ++i;
+      continue;
+    }
+    FRUGAL_CHECK(options_.skip_bad, "{}; data.skip_bad: true leaves it out", loaded[i].fault);
+    log().warn("picture {} is left out, the {}th until now: {}", places[i], ++skipped_,
+               loaded[i].fault);
+    loaded.erase(loaded.begin() + static_cast<std::ptrdiff_t>(i));
+    places.erase(places.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  FRUGAL_CHECK(!loaded.empty(), "[boxes] expected a picture that can be read in batch {}, got none",
+               state_.next_batch);
+  const auto n = static_cast<int64_t>(loaded.size());
+  int64_t height = options_.height, width = options_.width, objects = 0;
+  if (!options_.letterbox) height = width = 1;
+  for (const Loaded& each : loaded) {
+    objects += static_cast<int64_t>(each.objects.size());
+    if (options_.letterbox) continue;
+    height = std::max(height, round_up(each.size.height, options_.multiple));
+    width = std::max(width, round_up(each.size.width, options_.multiple));
+  }
+  const int64_t c = options_.channels;
+  const CategoryScope category(Category::input);
+  Batch batch;
+  batch.input = Tensor::zeros({n, height, width, c});
+  batch.target = Tensor::from(places, {n});
+  const Tensor boxes = Tensor::empty({objects, 4}), labels = Tensor::empty({objects}, DType::i64);
+  const Tensor counts = Tensor::empty({n}, DType::i64), sizes = Tensor::empty({n, 2}, DType::i64);
+  const Tensor originals = Tensor::empty({n, 2}, DType::i64);
+  auto *box = boxes.mut<float>(), *input = batch.input.mut<float>();
+  auto* label = labels.mut<int64_t>();
+  for (int64_t i = 0; i < n; ++i) {
+    const Loaded& each = loaded[static_cast<size_t>(i)];
+    for (int64_t row = 0; row < each.size.height; ++row)
+      std::copy_n(each.pixels.data() + row * each.size.width * c, each.size.width * c,
+                  input + (i * height + row) * width * c);
+    for (const BoxObject& object : each.objects) {
+      box = std::copy(object.box.begin(), object.box.end(), box);
+      *label++ = object.label;
+    }
+    counts.mut<int64_t>()[i] = static_cast<int64_t>(each.objects.size());
+    sizes.mut<int64_t>()[2 * i] = each.size.height;
+    sizes.mut<int64_t>()[2 * i + 1] = each.size.width;
+    originals.mut<int64_t>()[2 * i] = each.file.height;
+    originals.mut<int64_t>()[2 * i + 1] = each.file.width;
+  }
+  batch.extras = {{"boxes", boxes},
+                  {"labels", labels},
+                  {"counts", counts},
+                  {"sizes", sizes},
+                  {"originals", originals}};
+  ++state_.next_batch;
+  return batch;
+}
+
+void BoxBatches::seek(const LoaderState& state) {
+  FRUGAL_CHECK(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= batches_,
+               "[boxes] expected an epoch of at least 0 and a batch in [0, {}], got {} and {}",
+               batches_, state.epoch, state.next_batch);
+  if (state.epoch != state_.epoch) epoch_ready_ = false;
+  state_ = state;
+}
+
+}  // namespace frugal::data

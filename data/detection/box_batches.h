@@ -1,0 +1,65 @@
+// BoxBatches: batches of pictures of different sizes, with boxes.
+#pragma once
+#include <vector>
+
+#include "data/batch_source.h"
+#include "data/detection/box_set.h"
+
+namespace frugal::data {
+
+struct BoxBatchOptions {
+  int64_t batch_size = 2;
+  bool shuffle = true;
+  bool drop_last = false;
+  uint64_t seed = 0;
+  // How pictures are resized; their shape stays. Letterbox: each fits into height x width, which
+  // all batches have. Else the shorter side becomes one of `sides`, unless the longer one would
+  // exceed `longest`; a batch is as large as its largest picture, rounded up to `multiple`.
+  bool letterbox = true;
+  int64_t height = 512, width = 512;
+  std::vector<int64_t> sides = {800};
+  int64_t longest = 1333, multiple = 32;
+  // Training: a random one of `sides` (else the last of them), pictures are mirrored with
+  // probability flip, and crowds are left out.
+  bool training = true;
+  double flip = 0.5;
+  int64_t channels = 3;
+  std::vector<double> mean = {0.485, 0.456, 0.406}, std = {0.229, 0.224, 0.225};
+  bool skip_bad = false;  // leaves out pictures that cannot be decoded, and says how many they are
+};
+
+// Batches: input [N, H, W, C] f32, (value - mean) / std, 0 beside a picture; target [N] i64: the
+// places of the pictures in the set. Extras:
+//   boxes [T, 4] f32 and labels [T] i64: the objects, picture after picture, in pixels of the input
+//   counts [N] i64: how many of them a picture has
+//   sizes [N, 2] i64: height and width of a picture in the input, without its padding
+//   originals [N, 2] i64: height and width of its file
+// Pictures are decoded by the consumer's threads (parallel_for).
+// Thread safety: one consumer.
+class BoxBatches : public BatchSource {
+ public:
+  // Errors: no pictures; options outside their ranges; drop_last that leaves no batch.
+  BoxBatches(BoxSet set, const BoxBatchOptions& options);
+  // Errors: a file that cannot be decoded, or (unless skip_bad) whose size differs from the list's
+  // so that a box lies outside; with skip_bad: a batch in which no picture is left.
+  std::optional<Batch> next() override;
+  int64_t batches() const override { return batches_; }
+  int64_t samples() const override { return samples_; }
+  LoaderState state() const override { return state_; }
+  void seek(const LoaderState& state) override;
+  const BoxSet& set() const { return set_; }
+
+ private:
+  struct Loaded;
+  Loaded load(int64_t index, RngKey key) const;
+  void begin_epoch();
+
+  BoxSet set_;
+  BoxBatchOptions options_;
+  int64_t batches_ = 0, samples_ = 0, skipped_ = 0;
+  LoaderState state_;
+  bool epoch_ready_ = false;  // order_ is that of state_.epoch
+  std::vector<int64_t> order_;
+};
+
+}  // namespace frugal::data

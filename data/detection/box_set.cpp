@@ -1,0 +1,90 @@
+#include "data/detection/box_set.h"
+
+#include <filesystem>
+
+#include "core/log.h"
+#include "core/quoted.h"
+#include "data/formats/file_bytes.h"
+
+namespace frugal::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::vector<std::string> names_of(BoxPart part) {
+  switch (part) {
+    case BoxPart::train:
+      return {"train"};
+    case BoxPart::validation:
+      return {"val", "valid", "validation"};
+    case BoxPart::test:
+      break;
+  }
+  return {"test"};
+}
+
+struct CocoFiles {
+  std::string list, pictures;
+};
+
+// Empty names: there is no such part.
+CocoFiles coco_files(const std::string& folder, BoxPart part) {
+  const fs::path root(folder);
+  for (const std::string& name : names_of(part)) {
+    const fs::path beside = root / name / "_annotations.coco.json";
+    if (is_file(beside.string())) return {beside.string(), (root / name).string()};
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (fs::directory_iterator entry(root / "annotations", error), end; entry != end && !error;
+         entry.increment(error))
+      if (entry->path().filename().string().starts_with("instances_" + name) &&
+          entry->path().extension() == ".json")
+        found.push_back(entry->path());
+    FRUGAL_CHECK(found.size() <= 1,
+                 "[coco] {}: expected one file annotations/instances_{}*.json, got {}",
+                 in_quotes(folder), name, found.size());
+    if (found.empty()) continue;
+    const std::string own = found[0].stem().string().substr(std::string("instances_").size());
+    return {found[0].string(), (is_folder(root / own) ? root / own : root / name).string()};
+  }
+  return {};
+}
+
+}  // namespace
+
+void BadEntries::add(const std::string& message) {
+  const std::string advice = "; data.skip_bad: true leaves it out";
+  if (!skip_) throw Error(message.ends_with(advice) ? message : message + advice);
+  if (count_++ == 0) first_ = message;
+}
+
+void BadEntries::warn(const std::string& what) const {
+  if (count_ > 0)
+    log().warn("{}: {} bad entries are left out; the first: {}", what, count_, first_);
+}
+
+bool is_voc(const std::string& folder) {
+  const fs::path root(folder);
+  return is_folder(root / "Annotations") && is_folder(root / "JPEGImages");
+}
+
+bool is_coco(const std::string& folder) { return !coco_files(folder, BoxPart::train).list.empty(); }
+
+BoxSet read_boxes(const std::string& folder, BoxPart part, const std::vector<std::string>& classes,
+                  BadEntries& bad) {
+  if (is_voc(folder)) return read_voc(folder, part, classes, bad);
+  FRUGAL_CHECK(is_coco(folder),
+               "[boxes] {}: expected a folder of VOC (JPEGImages, Annotations, ImageSets/Main) or "
+               "of COCO (annotations/instances_train*.json), got neither",
+               in_quotes(folder));
+  const CocoFiles files = coco_files(folder, part);
+  if (files.list.empty()) return {};
+  return read_coco(files.list, files.pictures, bad);
+}
+
+}  // namespace frugal::data

@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "core/quoted.h"
+#include "data/detection/box_checks.h"
+#include "data/formats/file_bytes.h"
+
+#ifdef FRUGAL_XML
+#include <pugixml.hpp>
+#endif
+
+namespace frugal::data {
+
+#ifdef FRUGAL_XML
+namespace {
+
+namespace fs = std::filesystem;
+
+// An object as its file has it.
+struct NamedObject {
+  std::string name;
+  BoxObject object;
+};
+
+struct Annotation {
+  int64_t height = 0, width = 0;
+  std::vector<NamedObject> objects;
+};
+
+// Errors name the element and the file.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {
+    const std::vector<uint8_t> bytes = read_file("voc", path);
+    const pugi::xml_parse_result result = document_.load_buffer(bytes.data(), bytes.size());
+    FRUGAL_CHECK(result, "[voc] {}: expected XML, got an error at byte {}: {}", in_quotes(path),
+                 result.offset, result.description());
+  }
+  pugi::xml_node root() const { return child(document_, "annotation", "the document"); }
+  pugi::xml_node child(const pugi::xml_node& parent, const char* name,
+                       const std::string& where) const {
+    const pugi::xml_node found = parent.child(name);
+    FRUGAL_CHECK(found, "[voc] {}: expected <{}> in {}, got none", in_quotes(path_), name, where);
+    FRUGAL_CHECK(!found.next_sibling(name) || std::string_view(name) == "object",
+                 "[voc] {}: expected one <{}> in {}, got several", in_quotes(path_), name, where);
+    return found;
+  }
+  double number(const pugi::xml_node& parent, const char* name, const std::string& where) const {
+    const std::string text = child(parent, name, where).text().get();
+    const size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_last_not_of(" \t\r\n");
+    double value = 0;
+    const bool empty = begin == std::string::npos;
+    const auto read = empty ? std::from_chars_result{}
+                            : std::from_chars(text.data() + begin, text.data() + end + 1, value);
+    FRUGAL_CHECK(!empty && read.ec == std::errc() && read.ptr == text.data() + end + 1 &&
+                     std::isfinite(value),
+                 "[voc] {}: expected a number in <{}> of {}, got {}", in_quotes(path_), name, where,
+                 in_quotes(text));
+    return value;
+  }
+
+ private:
+  std::string path_;
+  pugi::xml_document document_;
+};
+
+Annotation read_annotation(const std::string& path, BadEntries& bad) {
+  const Reader reader(path);
+  const pugi::xml_node root = reader.root();
+  const pugi::xml_node size = reader.child(root, "size", "<annotation>");
+  Annotation annotation;
+  annotation.height = static_cast<int64_t>(reader.number(size, "height", "<size>"));
+  annotation.width = static_cast<int64_t>(reader.number(size, "width", "<size>"));
+  FRUGAL_CHECK(annotation.height >= 1 && annotation.width >= 1,
+               "[voc] {}: expected a picture of at least one pixel, got {} x {}", in_quotes(path),
+               annotation.width, annotation.height);
+  int64_t place = 0;
+  for (const pugi::xml_node& node : root.children("object")) {
+    const std::string where = fmt::format("object {}", ++place);
+    NamedObject found;
+    found.name = reader.child(node, "name", where).text().get();
+    const pugi::xml_node box = reader.child(node, "bndbox", where);
+    // The first pixel has the number 1, and the last one belongs to the box.
+    found.object.box = {static_cast<float>(reader.number(box, "xmin", where) - 1),
+                        static_cast<float>(reader.number(box, "ymin", where) - 1),
+                        static_cast<float>(reader.number(box, "xmax", where)),
+                        static_cast<float>(reader.number(box, "ymax", where))};
+    const auto& b = found.object.box;
+    found.object.area = static_cast<double>(b[2] - b[0]) * static_cast<double>(b[3] - b[1]);
+    found.object.crowd = node.child("difficult") && reader.number(node, "difficult", where) != 0;
+    const std::string fault = fault_of(b, annotation.height, annotation.width);
+    if (fault.empty())
+      annotation.objects.push_back(found);
+    else
+      bad.add(fmt::format("[voc] {}, {}: {}", in_quotes(path), where, fault));
+  }
+  return annotation;
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::string line;
+  std::vector<uint8_t> bytes = read_file("voc", list);
+  bytes.push_back('\n');
+  for (const uint8_t byte : bytes) {
+    if (byte != '\n') {
+      line += static_cast<char>(byte);
+      continue;
+    }
+    const size_t end = line.find_last_not_of(" \t\r");
+    if (end != std::string::npos) names.push_back(line.substr(0, end + 1));
+    line.clear();
+  }
+  return names;
+}
+
+// The classes of all annotations of a folder.
+std::vector<std::string> classes_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; entry != end && !error;
+       entry.increment(error))
+    if (entry->path().extension() == ".xml") files.push_back(entry->path());
+  FRUGAL_CHECK(!error, "[voc] cannot read {}: {}", in_quotes(folder.string()), error.message());
+  std::set<std::string> names;
+  for (const fs::path& file : files) {
+    const std::vector<uint8_t> bytes = read_file("voc", file.string());
+    pugi::xml_document document;
+    // A damaged file is found where its picture is read.
+    if (!document.load_buffer(bytes.data(), bytes.size())) continue;
+    for (const pugi::xml_node& node : document.child("annotation").children("object"))
+      names.insert(node.child("name").text().get());
+  }
+  names.erase("");
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
+BoxSet read_voc(const std::string& folder, BoxPart part, const std::vector<std::string>& classes,
+                BadEntries& bad) {
+  const fs::path root(folder);
+  const char* name = part == BoxPart::train        ? "train.txt"
+                     : part == BoxPart::validation ? "val.txt"
+                                                   : "test.txt";
+  const fs::path list = root / "ImageSets" / "Main" / name;
+  if (!is_file(list.string())) return {};
+  BoxSet set;
+  set.names = {"background"};
+  const std::vector<std::string> own = classes.empty() ? classes_in(root / "Annotations") : classes;
+  set.names.insert(set.names.end(), own.begin(), own.end());
+  std::map<std::string, int64_t> label_of;
+  for (size_t i = 1; i < set.names.size(); ++i) label_of[set.names[i]] = static_cast<int64_t>(i);
+  int64_t line = 0;
+  for (const std::string& stem : names_in(list.string())) {
+    ++line;
+    BoxPicture picture;
+    picture.id = line;
+    picture.path = (root / "JPEGImages" / (stem + ".jpg")).string();
+    const std::string file = (root / "Annotations" / (stem + ".xml")).string();
+    try {
+      FRUGAL_CHECK(is_file(picture.path), "expected the picture {}, got no such file",
+                   in_quotes(picture.path));
+      const Annotation annotation = read_annotation(file, bad);
+      picture.height = annotation.height;
+      picture.width = annotation.width;
+      for (size_t i = 0; i < annotation.objects.size(); ++i) {
+        const auto label = label_of.find(annotation.objects[i].name);
+        if (label == label_of.end()) {
+          bad.add(fmt::format("[voc] {}: expected one of the {} classes, got {}", in_quotes(file),
+                              own.size(), in_quotes(annotation.objects[i].name)));
+          continue;
+        }
+        picture.objects.push_back(annotation.objects[i].object);
+        picture.objects.back().label = label->second;
+      }
+    } catch (const Error& e) {
+      bad.add(fmt::format("[voc] {}, line {}: {}", in_quotes(list.string()), line, e.what()));
+      continue;
+    }
+    set.pictures.push_back(std::move(picture));
+  }
+  return set;
+}
+#else
+BoxSet read_voc(const std::string& folder, BoxPart, const std::vector<std::string>&, BadEntries&) {
+  throw Error(
+      fmt::format("[voc] {}: this build cannot read XML; install libpugixml-dev and "
+                  "configure once more",
+                  in_quotes(folder)));
+}
+#endif
+
+}  // namespace frugal::data

@@ -1,0 +1,249 @@
+#include "data/detection/box_set.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "data/detection/box_batches.h"
+#include "tests/data/files.h"
+#include "tests/data/image/picture_files.h"
+
+#if defined(FRUGAL_TEST_PICTURES) && __has_include(<pugixml.hpp>)
+namespace frugal::data {
+namespace {
+
+namespace fs = std::filesystem;
+using frugal_test::TemporaryFolder;
+
+std::string jpeg(int64_t height, int64_t width) {
+  const FileBytes bytes = jpeg_file(sample_picture(height, width));
+  return {bytes.begin(), bytes.end()};
+}
+
+void put(const TemporaryFolder& folder, const std::string& name, const std::string& content) {
+  fs::create_directories(fs::path(folder / name).parent_path());
+  folder.write(name, content);
+}
+
+std::string object(const std::string& name, const std::string& box, int difficult = 0) {
+  return fmt::format("<object><name>{}</name><difficult>{}</difficult><bndbox>{}</bndbox></object>",
+                     name, difficult, box);
+}
+
+std::string corners(const std::string& x1, const std::string& y1, const std::string& x2,
+                    const std::string& y2) {
+  return "<xmin>" + x1 + "</xmin><ymin>" + y1 + "</ymin><xmax>" + x2 + "</xmax><ymax>" + y2 +
+         "</ymax>";
+}
+
+std::string annotation(const std::string& objects, int height = 20, int width = 30) {
+  return fmt::format("<annotation><size><width>{}</width><height>{}</height></size>{}</annotation>",
+                     width, height, objects);
+}
+
+// Two pictures to train on, one to test on.
+struct Voc {
+  TemporaryFolder folder;
+  Voc() {
+    put(folder, "ImageSets/Main/train.txt", "a\nb\r\n");
+    put(folder, "ImageSets/Main/test.txt", "c\n");
+    for (const char* name : {"a", "b", "c"})
+      put(folder, std::string("JPEGImages/") + name + ".jpg", jpeg(20, 30));
+    put(folder, "Annotations/a.xml",
+        annotation(object("dog", corners("1", "1", "30", "20")) +
+                   object("cat", corners("3", " 5 ", "3", "5.0"), 1)));
+    put(folder, "Annotations/b.xml", annotation(""));
+    put(folder, "Annotations/c.xml", annotation(object("cat", corners("11", "6", "20", "15"))));
+  }
+  BoxSet read(BoxPart part, const std::vector<std::string>& classes = {}, bool skip = false) const {
+    BadEntries bad(skip);
+    BoxSet set = read_boxes(folder.path(), part, classes, bad);
+    skipped = bad.count();
+    return set;
+  }
+  mutable int64_t skipped = 0;
+};
+
+template <class F>
+void fails(const std::string& message, F f) {
+  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message.c_str()), Error);
+}
+
+using Box = std::array<float, 4>;
+
+}  // namespace
+
+TEST_CASE("VOC: pictures, boxes and classes of a part") {
+  const Voc voc;
+  const BoxSet train = voc.read(BoxPart::train);
+  CHECK(train.names == std::vector<std::string>{"background", "cat", "dog"});
+  REQUIRE(train.pictures.size() == 2);
+  CHECK(train.pictures[0].path == voc.folder / "JPEGImages/a.jpg");
+  CHECK(train.pictures[0].height == 20);
+  REQUIRE(train.pictures[0].objects.size() == 2);
+  const BoxObject &dog = train.pictures[0].objects[0], &cat = train.pictures[0].objects[1];
+  CHECK(dog.box == Box{0, 0, 30, 20});
+  CHECK(dog.label == 2);
+  CHECK(dog.area == 600);
+  CHECK(!dog.crowd);
+  CHECK(cat.box == Box{2, 4, 3, 5});  // a pixel
+  CHECK(cat.crowd);
+  CHECK(train.pictures[1].objects.empty());
+  CHECK(voc.read(BoxPart::test).pictures.size() == 1);
+  CHECK(voc.read(BoxPart::validation).pictures.empty());
+  CHECK(voc.read(BoxPart::test, {"horse", "cat"}).pictures[0].objects[0].label == 2);
+}
+
+TEST_CASE("VOC: what is wrong is named with its file, or skipped") {
+  const Voc voc;
+  const auto wrong = [&](const std::string& xml, const std::string& message, size_t pictures) {
+    put(voc.folder, "Annotations/c.xml", xml);
+    fails(message, [&] { voc.read(BoxPart::test); });
+    CHECK(voc.read(BoxPart::test, {"cat"}, true).pictures.size() == pictures);
+    CHECK(voc.skipped == 1);
+  };
+  wrong(annotation(object("cat", corners("11", "6", "31", "15"))),
+        "c.xml\", object 1: expected a box within 30 x 20 pixels, got 10, 5, 31, 15", 1);
+  wrong(annotation(object("cat", corners("11", "6", "10", "15"))),
+        "object 1: expected a box of at least one pixel, got 10, 5, 10, 15", 1);
+  wrong(annotation(object("cat", corners("11", "six", "20", "15"))),
+        "expected a number in <ymin> of object 1, got \"six\"", 0);
+  wrong(annotation("<object><name>cat</name></object>"), "expected <bndbox> in object 1, got none",
+        0);
+  wrong("<annotation><size>", "test.txt\", line 1: [voc] ", 0);
+  wrong("<annotations/>", "expected <annotation> in the document, got none", 0);
+  put(voc.folder, "Annotations/c.xml", annotation(object("cow", corners("1", "1", "2", "2"))));
+  fails("c.xml\": expected one of the 1 classes, got \"cow\"",
+        [&] { voc.read(BoxPart::test, {"cat"}); });
+  fs::remove(voc.folder / "JPEGImages/c.jpg");
+  fails("c.jpg\", got no such file", [&] { voc.read(BoxPart::test); });
+  const TemporaryFolder empty;
+  BadEntries bad;
+  fails("expected a folder of VOC", [&] { read_boxes(empty.path(), BoxPart::train, {}, bad); });
+}
+
+TEST_CASE("COCO: pictures, boxes and categories") {
+  const TemporaryFolder folder;
+  put(folder, "val2017/x.jpg", jpeg(20, 30));
+  put(folder, "train2017/x.jpg", jpeg(20, 30));
+  const auto document = [](const std::string& annotations) {
+    return R"({"images": [{"id": 7, "file_name": "x.jpg", "height": 20, "width": 30}],
+               "categories": [{"id": 3, "name": "cat"}, {"id": 1, "name": "dog"}],
+               "annotations": [)" +
+           annotations + "]}";
+  };
+  put(folder, "annotations/instances_train2017.json",
+      document(R"({"image_id": 7, "category_id": 3, "bbox": [1.5, 2, 10, 4], "area": 33},
+                  {"image_id": 7, "category_id": 1, "bbox": [0, 0, 30, 20], "iscrowd": 1})"));
+  const auto read = [&](BoxPart part, bool skip = false) {
+    BadEntries bad(skip);
+    const BoxSet set = read_boxes(folder.path(), part, {}, bad);
+    CHECK(bad.count() == (skip ? 1 : 0));
+    return set;
+  };
+  const BoxSet train = read(BoxPart::train);
+  CHECK(train.names == std::vector<std::string>{"background", "dog", "", "cat"});
+  REQUIRE(train.pictures.size() == 1);
+  CHECK(train.pictures[0].id == 7);
+  REQUIRE(train.pictures[0].objects.size() == 2);
+  CHECK(train.pictures[0].objects[0].box == Box{1.5, 2, 11.5, 6});
+  CHECK(train.pictures[0].objects[0].label == 3);
+  CHECK(train.pictures[0].objects[0].area == 33);
+  CHECK(train.pictures[0].objects[1].crowd);
+  CHECK(train.pictures[0].objects[1].area == 600);
+  CHECK(read(BoxPart::test).pictures.empty());
+  const auto wrong = [&](const std::string& annotations, const std::string& message) {
+    put(folder, "annotations/instances_val2017.json", document(annotations));
+    fails("val2017.json\", " + message, [&] { read(BoxPart::validation); });
+    CHECK(read(BoxPart::validation, true).pictures[0].objects.empty());
+  };
+  wrong(R"({"image_id": 8, "category_id": 3, "bbox": [1, 2, 3, 4]})",
+        "annotations[0]: expected the id of a picture, got 8");
+  wrong(R"({"image_id": 7, "category_id": 2, "bbox": [1, 2, 3, 4]})",
+        "annotations[0]: expected the id of a category, got 2");
+  wrong(R"({"image_id": 7, "category_id": 3, "bbox": [1, 2, 3]})",
+        "annotations[0]: expected 4 numbers as bbox, got \"[1,2,3]\"");
+  wrong(R"({"image_id": 7, "category_id": 3, "bbox": [25, 2, 10, 4]})",
+        "annotations[0]: expected a box within 30 x 20 pixels, got 25, 2, 35, 6");
+  put(folder, "annotations/instances_val2017.json", "[]");
+  fails("expected an object, got array", [&] { read(BoxPart::validation); });
+}
+
+TEST_CASE("BoxBatches: a letterbox, mirrored or not, of the same bits in each epoch's run") {
+  const Voc voc;
+  BoxBatchOptions options;
+  options.height = options.width = 60;
+  options.shuffle = false;
+  options.training = false;
+  options.mean = {0, 0, 0};
+  options.std = {1, 1, 1};
+  BoxBatches batches(voc.read(BoxPart::train), options);
+  const Batch batch = *batches.next();
+  CHECK(batch.input.shape() == Shape{2, 60, 60, 3});
+  CHECK(batch.target.to_vector<int64_t>() == std::vector<int64_t>{0, 1});
+  const auto extra = [&](const Batch& b, const char* name) { return find_tensor(b.extras, name); };
+  // The object that is difficult is left out.
+  CHECK(extra(batch, "boxes").to_vector() == std::vector<double>{0, 0, 60, 40});
+  CHECK(extra(batch, "labels").to_vector<int64_t>() == std::vector<int64_t>{2});
+  CHECK(extra(batch, "counts").to_vector<int64_t>() == std::vector<int64_t>{1, 0});
+  CHECK(extra(batch, "sizes").to_vector<int64_t>() == std::vector<int64_t>{40, 60, 40, 60});
+  CHECK(extra(batch, "originals").to_vector<int64_t>() == std::vector<int64_t>{20, 30, 20, 30});
+  CHECK(batch.input[0][40][0].to_vector() == std::vector<double>{0, 0, 0});  // padding
+  CHECK(batch.input[0][39][59].item(1) > 0.9);                               // green grows with x
+  CHECK(!batches.next().has_value());
+  CHECK(batches.state() == LoaderState{1, 0});
+
+  options.training = options.shuffle = true;
+  options.flip = 1;
+  BoxBatches mirrored(voc.read(BoxPart::test), options);
+  const Batch other = *mirrored.next();
+  CHECK(extra(other, "boxes").to_vector() == std::vector<double>{20, 10, 40, 30});
+  CHECK(other.input[0][39][0].item(1) > 0.9);
+  CHECK(extra(*BoxBatches(voc.read(BoxPart::test), options).next(), "boxes").to_vector() ==
+        extra(other, "boxes").to_vector());
+}
+
+TEST_CASE("BoxBatches: shorter sides, padded to a multiple; seek") {
+  const Voc voc;
+  put(voc.folder, "JPEGImages/b.jpg", jpeg(40, 20));
+  put(voc.folder, "Annotations/b.xml", annotation("", 40, 20));
+  BoxBatchOptions options;
+  options.letterbox = false;
+  options.shuffle = options.training = false;
+  options.sides = {10, 30};
+  options.longest = 50;
+  BoxBatches batches(voc.read(BoxPart::train), options);
+  const Batch batch = *batches.next();
+  CHECK(find_tensor(batch.extras, "sizes").to_vector<int64_t>() ==
+        std::vector<int64_t>{30, 45, 50, 25});
+  CHECK(batch.input.shape() == Shape{2, 64, 64, 3});
+  options.training = options.shuffle = true;
+  options.batch_size = 1;
+  BoxBatches random(voc.read(BoxPart::train), options), again(voc.read(BoxPart::train), options);
+  std::vector<std::vector<double>> seen;
+  for (int epoch = 0; epoch < 3; ++epoch)
+    while (auto next = random.next()) seen.push_back(next->input.to_vector());
+  CHECK(seen.size() == 6);
+  again.seek({2, 1});
+  CHECK(again.next()->input.to_vector() == seen[5]);
+}
+
+TEST_CASE("BoxBatches: files that cannot be read") {
+  const Voc voc;
+  put(voc.folder, "JPEGImages/b.jpg", jpeg(20, 30).substr(0, 300));
+  BoxBatchOptions options;
+  options.shuffle = false;
+  options.height = options.width = 32;
+  fails("b.jpg", [&] { BoxBatches(voc.read(BoxPart::train), options).next(); });
+  options.skip_bad = true;
+  BoxBatches skipping(voc.read(BoxPart::train), options);
+  CHECK(skipping.next()->target.to_vector<int64_t>() == std::vector<int64_t>{0});
+  options.skip_bad = false;
+  put(voc.folder, "JPEGImages/b.jpg", jpeg(20, 30));
+  put(voc.folder, "JPEGImages/a.jpg", jpeg(20, 25));  // smaller than its list says
+  fails("a.jpg\", object 1: expected a box within 25 x 20 pixels",
+        [&] { BoxBatches(voc.read(BoxPart::train), options).next(); });
+}
+
+}  // namespace frugal::data
+#endif
