@@ -52,13 +52,94 @@ Size size_in_batch(Size file, const BoxBatchOptions& options, RngKey key) {
                                ratio(options.longest, std::max(file.height, file.width))));
 }
 
+// Noise around grey, and rectangles in colours of their classes.
+Picture painted(const BoxPicture& picture, int64_t channels) {
+  constexpr uint64_t kNoise = 64, kDarkest = 96;
+  constexpr int64_t kColours = 7;  // of three channels, each dark or bright, without black
+  Picture out{picture.height, picture.width, channels, {}};
+  const RngKey key{static_cast<uint64_t>(picture.id), 0};
+  const int64_t values = picture.height * picture.width * channels;
+  for (int64_t i = 0; i < values; ++i)
+    out.pixels.push_back(
+        static_cast<uint8_t>(kDarkest + uniform_int(key, static_cast<uint64_t>(i), kNoise)));
+  for (const BoxObject& object : picture.objects) {
+    const int64_t colour = (object.label - 1) % kColours + 1;
+    for (auto y = static_cast<int64_t>(object.box[1]); y < static_cast<int64_t>(object.box[3]); ++y)
+      for (auto x = static_cast<int64_t>(object.box[0]); x < static_cast<int64_t>(object.box[2]);
+           ++x)
+        for (int64_t k = 0; k < channels; ++k)
+          out.pixels[static_cast<size_t>((y * picture.width + x) * channels + k)] =
+              (colour >> k & 1) != 0 ? 255 : 0;
+  }
+  return out;
+}
+
+struct Rows {
+  Tensor boxes, labels, counts, areas;
+};
+
+// The objects of a batch, picture after picture.
+template <class Of>
+Rows rows_of(size_t pictures, Of of) {
+  int64_t all = 0;
+  for (size_t n = 0; n < pictures; ++n) all += static_cast<int64_t>(of(n).size());
+  Rows rows{Tensor::empty({all, 4}), Tensor::empty({all}, DType::i64),
+            Tensor::empty({static_cast<int64_t>(pictures)}, DType::i64), Tensor::empty({all})};
+  auto *box = rows.boxes.mut<float>(), *area = rows.areas.mut<float>();
+  auto* label = rows.labels.mut<int64_t>();
+  for (size_t n = 0; n < pictures; ++n) {
+    const std::vector<BoxObject>& objects = of(n);
+    for (const BoxObject& object : objects) {
+      box = std::copy(object.box.begin(), object.box.end(), box);
+      *label++ = object.label;
+      *area++ = static_cast<float>(object.area);
+    }
+    rows.counts.mut<int64_t>()[n] = static_cast<int64_t>(objects.size());
+  }
+  return rows;
+}
+
 }  // namespace
+
+BoxSet random_boxes(int64_t height, int64_t width, int64_t classes, int64_t pictures, RngKey key) {
+  constexpr int64_t kLeastSide = 16, kMostObjects = 4;
+  FRUGAL_CHECK(height >= kLeastSide && width >= kLeastSide && classes >= 2 && pictures >= 1,
+               "[boxes] expected pictures of at least {} pixels a side and 2 classes, got {} x {} "
+               "and {}",
+               kLeastSide, height, width, classes);
+  BoxSet set;
+  set.names.emplace_back("background");
+  for (int64_t c = 1; c < classes; ++c) set.names.push_back(fmt::format("colour {}", c));
+  for (int64_t i = 0; i < pictures; ++i) {
+    BoxPicture picture;
+    picture.height = height;
+    picture.width = width;
+    const RngKey own{key.seed, key.offset + static_cast<uint64_t>(i)};
+    picture.id = draw(own, 0, int64_t{1} << 62);  // seeds the noise
+    const int64_t objects = 1 + draw(own, 1, kMostObjects);
+    for (int64_t k = 0; k < objects; ++k) {
+      const auto at = static_cast<uint64_t>(2 + 8 * k);
+      const int64_t tall = height / 8 + draw(own, at, height / 2);
+      const int64_t wide = width / 8 + draw(own, at + 1, width / 2);
+      const int64_t top = draw(own, at + 2, height - tall + 1);
+      const int64_t left = draw(own, at + 3, width - wide + 1);
+      BoxObject object;
+      object.box = {static_cast<float>(left), static_cast<float>(top),
+                    static_cast<float>(left + wide), static_cast<float>(top + tall)};
+      object.label = 1 + draw(own, at + 4, classes - 1);
+      object.area = static_cast<double>(tall * wide);
+      picture.objects.push_back(object);
+    }
+    set.pictures.push_back(std::move(picture));
+  }
+  return set;
+}
 
 // A picture of a batch.
 struct BoxBatches::Loaded {
   Size file, size;
   std::vector<float> pixels;  // [height, width, channels]
-  std::vector<BoxObject> objects;
+  std::vector<BoxObject> objects, crowds;
   std::string fault;  // not empty: it cannot be read
 };
 
@@ -101,15 +182,22 @@ BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
   const BoxPicture& picture = set_.pictures[static_cast<size_t>(index)];
   Loaded loaded;
   const int64_t c = options_.channels;
-  const std::vector<uint8_t> bytes = read_file("boxes", picture.path);
-  PictureReader reader(bytes, picture.path);
-  loaded.file = {reader.info().height, reader.info().width};
-  loaded.size = size_in_batch(loaded.file, options_, key);
-  const Picture decoded = reader.decode(c, loaded.size.height, loaded.size.width);
-  loaded.pixels.resize(static_cast<size_t>(loaded.size.height * loaded.size.width * c));
-  resize_into(decoded,
-              {0, 0, static_cast<double>(decoded.height), static_cast<double>(decoded.width)},
-              loaded.size.height, loaded.size.width, loaded.pixels.data());
+  const auto resize = [&](const Picture& whole) {
+    loaded.pixels.resize(static_cast<size_t>(loaded.size.height * loaded.size.width * c));
+    resize_into(whole, {0, 0, static_cast<double>(whole.height), static_cast<double>(whole.width)},
+                loaded.size.height, loaded.size.width, loaded.pixels.data());
+  };
+  if (picture.path.empty()) {
+    loaded.file = {picture.height, picture.width};
+    loaded.size = size_in_batch(loaded.file, options_, key);
+    resize(painted(picture, c));
+  } else {
+    const std::vector<uint8_t> bytes = read_file("boxes", picture.path);
+    PictureReader reader(bytes, picture.path);
+    loaded.file = {reader.info().height, reader.info().width};
+    loaded.size = size_in_batch(loaded.file, options_, key);
+    resize(reader.decode(c, loaded.size.height, loaded.size.width));
+  }
   const bool flip = options_.training && uniform(key, 0) < static_cast<float>(options_.flip);
   if (flip)
     for (int64_t row = 0; row < loaded.size.height; ++row) {
@@ -130,13 +218,12 @@ BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
     if (object.crowd && options_.training) continue;
     const std::string fault = fault_of(object.box, loaded.file.height, loaded.file.width);
     FRUGAL_CHECK(fault.empty(), "[boxes] {}, object {}: {}", in_quotes(picture.path), i + 1, fault);
-    if (object.crowd) continue;
     const auto [x1, y1, x2, y2] = object.box;
     object.box = {x1 * right, y1 * down, x2 * right, y2 * down};
     const auto width = static_cast<float>(loaded.size.width);
     if (flip)
       object.box = {width - object.box[2], object.box[1], width - object.box[0], object.box[3]};
-    loaded.objects.push_back(object);
+    (object.crowd ? loaded.crowds : loaded.objects).push_back(object);
   }
   return loaded;
 }
@@ -177,10 +264,9 @@ std::optional<Batch> BoxBatches::next() {
   FRUGAL_CHECK(!loaded.empty(), "[boxes] expected a picture that can be read in batch {}, got none",
                state_.next_batch);
   const auto n = static_cast<int64_t>(loaded.size());
-  int64_t height = options_.height, width = options_.width, objects = 0;
+  int64_t height = options_.height, width = options_.width;
   if (!options_.letterbox) height = width = 1;
   for (const Loaded& each : loaded) {
-    objects += static_cast<int64_t>(each.objects.size());
     if (options_.letterbox) continue;
     height = std::max(height, round_up(each.size.height, options_.multiple));
     width = std::max(width, round_up(each.size.width, options_.multiple));
@@ -190,31 +276,33 @@ std::optional<Batch> BoxBatches::next() {
   Batch batch;
   batch.input = Tensor::zeros({n, height, width, c});
   batch.target = Tensor::from(places, {n});
-  const Tensor boxes = Tensor::empty({objects, 4}), labels = Tensor::empty({objects}, DType::i64);
-  const Tensor counts = Tensor::empty({n}, DType::i64), sizes = Tensor::empty({n, 2}, DType::i64);
+  const Rows rows = rows_of(
+      loaded.size(), [&](size_t i) -> auto& { return loaded[i].objects; });
+  const Tensor sizes = Tensor::empty({n, 2}, DType::i64);
   const Tensor originals = Tensor::empty({n, 2}, DType::i64);
-  auto *box = boxes.mut<float>(), *input = batch.input.mut<float>();
-  auto* label = labels.mut<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
     const Loaded& each = loaded[static_cast<size_t>(i)];
     for (int64_t row = 0; row < each.size.height; ++row)
       std::copy_n(each.pixels.data() + row * each.size.width * c, each.size.width * c,
-                  input + (i * height + row) * width * c);
-    for (const BoxObject& object : each.objects) {
-      box = std::copy(object.box.begin(), object.box.end(), box);
-      *label++ = object.label;
-    }
-    counts.mut<int64_t>()[i] = static_cast<int64_t>(each.objects.size());
+                  batch.input.mut<float>() + (i * height + row) * width * c);
     sizes.mut<int64_t>()[2 * i] = each.size.height;
     sizes.mut<int64_t>()[2 * i + 1] = each.size.width;
     originals.mut<int64_t>()[2 * i] = each.file.height;
     originals.mut<int64_t>()[2 * i + 1] = each.file.width;
   }
-  batch.extras = {{"boxes", boxes},
-                  {"labels", labels},
-                  {"counts", counts},
+  batch.extras = {{"boxes", rows.boxes},
+                  {"labels", rows.labels},
+                  {"counts", rows.counts},
                   {"sizes", sizes},
                   {"originals", originals}};
+  if (!options_.training) {
+    const Rows crowds = rows_of(
+        loaded.size(), [&](size_t i) -> auto& { return loaded[i].crowds; });
+    batch.extras.emplace_back("areas", rows.areas);
+    batch.extras.emplace_back("crowd_boxes", crowds.boxes);
+    batch.extras.emplace_back("crowd_labels", crowds.labels);
+    batch.extras.emplace_back("crowd_counts", crowds.counts);
+  }
   ++state_.next_batch;
   return batch;
 }

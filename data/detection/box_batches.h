@@ -34,6 +34,11 @@ struct BoxBatchOptions {
 //   counts [N] i64: how many of them a picture has
 //   sizes [N, 2] i64: height and width of a picture in the input, without its padding
 //   originals [N, 2] i64: height and width of its file
+// and where the options are not for training:
+//   areas [T] f32: of the objects, in pixels of the file
+//   crowd_boxes [C, 4] f32, crowd_labels [C] i64, crowd_counts [N] i64: the crowds
+// A picture without a path is painted: noise, and its objects as rectangles in colours of their
+// classes.
 // Pictures are decoded by the consumer's threads (parallel_for).
 // Thread safety: one consumer.
 class BoxBatches : public BatchSource {
@@ -61,5 +66,9 @@ class BoxBatches : public BatchSource {
   bool epoch_ready_ = false;  // order_ is that of state_.epoch
   std::vector<int64_t> order_;
 };
+
+// `pictures` painted pictures of this size, each with one to four objects of classes 1 to
+// classes - 1.  Errors: a side below 16, fewer than 2 classes.
+BoxSet random_boxes(int64_t height, int64_t width, int64_t classes, int64_t pictures, RngKey key);
 
 }  // namespace frugal::data

@@ -28,12 +28,17 @@ using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 class Detector : public Module {
  public:
-  // images [N, H, W, C] -> scalars, whose sum is the loss. The names are torchvision's.
+  // What is found beside the losses, where somebody asks.
+  struct Search {
+    Tensor sizes;  // [N, 2] i64: height and width of each picture without its padding
+    std::vector<Detections> found = {};  // of each picture; empty on `meta`
+  };
+  // images [N, H, W, C] -> scalars, whose sum is the loss. The names are torchvision's. With a
+  // search, what the network finds, too, which waits for the device.
   // Errors: targets of other shapes or dtypes.
-  virtual NamedVariables losses(Variable images, const DetectionTargets& targets,
-                                Context& context) = 0;
-  // sizes [N, 2] i64 on the host: height and width of each picture without its padding.
-  // Waits for the device.  Errors: tensors on `meta`, where nothing can be found.
+  virtual NamedVariables losses(Variable images, const DetectionTargets& targets, Context& context,
+                                Search* search = nullptr) = 0;
+  // Waits for the device.
   virtual std::vector<Detections> detect(Variable images, const Tensor& sizes,
                                          Context& context) = 0;
   virtual int64_t classes() const = 0;  // with the background

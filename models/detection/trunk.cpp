@@ -4,7 +4,6 @@
 
 #include "autograd/operators.h"
 #include "models/zoo/residual_blocks.h"
-#include "models/zoo/resnet.h"
 
 namespace frugal::models {
 namespace {
@@ -36,7 +35,7 @@ std::shared_ptr<FilledConv2d> normal_conv(Init& init, int64_t in, int64_t out, i
 }
 
 Pyramid::Pyramid(Init& init, const PyramidOptions& options) : options_(options) {
-  const ResNetOptions trunk = resnet_options(options.trunk);
+  const ResNetOptions& trunk = options.trunk;
   FRUGAL_CHECK(options.first_stage >= 1 && options.first_stage <= 4,
                "[pyramid] expected a first stage in [1, 4], got {}", options.first_stage);
   int64_t channels = trunk.bottleneck ? kChannels : trunk.width;

@@ -8,6 +8,7 @@
 
 #include "models/dense.h"
 #include "models/layers.h"
+#include "models/zoo/resnet.h"
 
 namespace frugal::models {
 
@@ -18,9 +19,9 @@ enum class LastLevels : uint8_t {
 };
 
 struct PyramidOptions {
-  std::string trunk = "resnet50";  // a name that resnet_options() knows
-  int64_t first_stage = 2;         // the first stage, of 1 to 4, whose features are used
-  int64_t width = 256;             // channels of all levels
+  ResNetOptions trunk = resnet_options("resnet50");  // its stem, inputs and classes do not count
+  int64_t first_stage = 2;  // the first stage, of 1 to 4, whose features are used
+  int64_t width = 256;      // channels of all levels
   int64_t in_channels = 3;
   LastLevels last = LastLevels::p6_p7;
 };

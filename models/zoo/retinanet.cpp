@@ -74,20 +74,21 @@ Variable RetinaNet::forward(Variable x, Context& context) {
   return concat(parts, 1);
 }
 
-NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& targets,
-                                 Context& context) {
+NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& targets, Context& context,
+                                 Search* search) {
   const int64_t height = images.size(1), width = images.size(2), n = images.size(0);
   std::vector<GridSize> grids;
   const std::vector<Outputs> levels = outputs(std::move(images), context, grids);
   const Device device = levels[0].logits.device();
   const DType dtype =
       levels[0].logits.dtype() == DType::f64 ? DType::f64 : DType::f32;  // of boxes and weights
+  const Tensor all_anchors = make_anchors(anchors_, grids, height, width);
+  if (search != nullptr) search->found = found_in(levels, all_anchors, search->sizes);
   ops::FocalTargets wanted;
   Tensor codes;
   {
     const CategoryScope scope(Category::workspace);
-    const Tensor anchors =
-        ops::cast(to_device(make_anchors(anchors_, grids, height, width), device), dtype);
+    const Tensor anchors = ops::cast(to_device(all_anchors, device), dtype);
     const Tensor boxes = ops::cast(targets.boxes, dtype);
     const Tensor matches = ops::match_boxes(boxes, targets.counts, anchors, MatchOptions{});
     codes = ops::encode_matches(matches, boxes, anchors, BoxCoding{});
@@ -119,14 +120,15 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
   return {{"classification", classification}, {"bbox_regression", regression}};
 }
 
-std::vector<Detections> RetinaNet::detect(Variable images, const Tensor& sizes, Context& context) {
-  const int64_t height = images.size(1), width = images.size(2), n = images.size(0);
-  std::vector<GridSize> grids;
-  const std::vector<Outputs> levels = outputs(std::move(images), context, grids);
-  const Tensor anchors = make_anchors(anchors_, grids, height, width);
+std::vector<Detections> RetinaNet::found_in(const std::vector<Outputs>& levels,
+                                            const Tensor& anchors, const Tensor& sizes) const {
+  if (levels[0].logits.device() == kMeta) return {};
+  const int64_t n = levels[0].logits.size(0);
+  const CategoryScope scope(Category::workspace);
   const auto on_host = [](const Variable& x) {
     return to_device(ops::cast(ops::contiguous(x.value()), DType::f32), kCpu);
   };
+  const Tensor extents = to_device(sizes, kCpu);
   std::vector<Candidates> found(static_cast<size_t>(n));
   int64_t begin = 0;
   for (const Outputs& level : levels) {
@@ -141,9 +143,16 @@ std::vector<Detections> RetinaNet::detect(Variable images, const Tensor& sizes, 
   std::vector<Detections> all;
   for (int64_t i = 0; i < n; ++i)
     all.push_back(found[static_cast<size_t>(i)].suppress(
-        sizes.item<int64_t>(2 * i), sizes.item<int64_t>(2 * i + 1), options_.most_overlap,
+        extents.item<int64_t>(2 * i), extents.item<int64_t>(2 * i + 1), options_.most_overlap,
         options_.most_found));
   return all;
+}
+
+std::vector<Detections> RetinaNet::detect(Variable images, const Tensor& sizes, Context& context) {
+  const int64_t height = images.size(1), width = images.size(2);
+  std::vector<GridSize> grids;
+  const std::vector<Outputs> levels = outputs(std::move(images), context, grids);
+  return found_in(levels, make_anchors(anchors_, grids, height, width), sizes);
 }
 
 }  // namespace frugal::models

@@ -8,7 +8,7 @@
 namespace frugal::models {
 
 struct RetinaNetOptions {
-  std::string trunk = "resnet50";
+  ResNetOptions trunk = resnet_options("resnet50");
   int64_t width = 256;       // channels of the pyramid and of the heads
   int64_t anchor_side = 32;  // of the finest level, in pixels; doubled from level to level
   int64_t in_channels = 3;
@@ -26,8 +26,8 @@ class RetinaNet : public Detector {
  public:
   RetinaNet(Init& init, const RetinaNetOptions& options);
   Variable forward(Variable x, Context& context) override;
-  NamedVariables losses(Variable images, const DetectionTargets& targets,
-                        Context& context) override;
+  NamedVariables losses(Variable images, const DetectionTargets& targets, Context& context,
+                        Search* search = nullptr) override;
   std::vector<Detections> detect(Variable images, const Tensor& sizes, Context& context) override;
   int64_t classes() const override { return options_.num_classes; }
   std::string head_prefix() override { return "head.classification_head.cls_logits."; }
@@ -45,6 +45,9 @@ class RetinaNet : public Detector {
   };
   Head make_head(Init& init, const std::string& name, const std::string& last, int64_t outputs,
                  double bias);
+  // Of `levels` with `anchors` on the host.
+  std::vector<Detections> found_in(const std::vector<Outputs>& levels, const Tensor& anchors,
+                                   const Tensor& sizes) const;
   // `grids` becomes the extents of the levels.
   std::vector<Outputs> outputs(Variable x, Context& context, std::vector<GridSize>& grids);
 

@@ -1,6 +1,8 @@
 """Prints the fingerprints of torchvision's state dicts that the tests of VGG, DenseNet, ViT, Swin
-and the networks for segmentation expect: FNV-1a over the sorted lines "name [shape]". Needs python3-torchvision; made with 0.14.1."""
+and the networks for segmentation and detection expect: FNV-1a over the sorted lines "name [shape]".
+Needs python3-torchvision; made with 0.14.1."""
 import torchvision.models
+import torchvision.models.detection
 
 
 def fnv1a(text):
@@ -25,3 +27,5 @@ for name in ["fcn_resnet50", "fcn_resnet101", "deeplabv3_resnet50", "deeplabv3_r
 for name in ["vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "densenet121", "densenet161", "densenet201",
              "vit_b_16", "vit_b_32", "vit_l_16", "swin_t", "swin_s"]:
     show(name, getattr(torchvision.models, name)())
+for name in ["retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"]:
+    show(name, getattr(torchvision.models.detection, name)(weights=None, weights_backbone=None))

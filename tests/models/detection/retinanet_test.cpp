@@ -1,0 +1,112 @@
+#include "models/zoo/retinanet.h"
+
+#include "autograd/operators.h"
+#include "tests/models/zoo.h"
+
+namespace frugal::models {
+namespace {
+
+RetinaNetOptions small_options() {
+  RetinaNetOptions options;
+  options.trunk.depths = {1, 1, 1, 1};
+  options.trunk.bottleneck = false;
+  options.trunk.width = 8;
+  options.width = 8;
+  options.anchor_side = 8;
+  options.num_classes = 3;
+  return options;
+}
+
+// Two pictures: two objects in the first, none in the second.
+DetectionTargets two_pictures() {
+  return {Tensor::of({{4, 6, 30, 40}, {20, 20, 60, 36}}), Tensor::of({1, 2}, DType::i64),
+          Tensor::of({2, 0}, DType::i64)};
+}
+
+Variable total(const NamedVariables& terms) {
+  Variable sum;
+  for (const auto& [name, term] : terms) sum = sum.defined() ? sum + term : term;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("retinanet: names, shapes and parameters are torchvision's") {
+  zoo::check_published<RetinaNet>([](const std::string&) { return RetinaNetOptions{}; },
+                                  {{"retinanet_resnet50_fpn", 34068119, 354, 0x63d0f17b74727177}});
+}
+
+TEST_CASE("retinanet: losses by name, and a gradient for each parameter") {
+  Init init;
+  RetinaNet net(init, small_options());
+  CHECK(net.classes() == 3);
+  Context context;
+  const Variable x = zoo::randn({2, 64, 96, 3}, 1);
+  const NamedVariables terms = net.losses(x, two_pictures(), context);
+  REQUIRE(terms.size() == 2);
+  CHECK(terms[0].first == "classification");
+  CHECK(terms[1].first == "bbox_regression");
+  for (const auto& [name, term] : terms) CHECK(term.value().item() > 0);
+  backward(total(terms));
+  for (const auto& p : net.parameters()) CHECK_MESSAGE(p.parameter->grad().defined(), p.name);
+  const int64_t anchors = 9 * (8 * 12 + 4 * 6 + 2 * 3 + 1 * 2 + 1 * 1);
+  context.training = false;
+  CHECK(net.forward(x, context).shape() == Shape{2, anchors, 3 + 4});
+}
+
+TEST_CASE("retinanet: pictures without objects have no loss of boxes") {
+  Init init;
+  RetinaNet net(init, small_options());
+  Context context;
+  const DetectionTargets none = {Tensor::zeros({0, 4}), Tensor::zeros({0}, DType::i64),
+                                 Tensor::zeros({1}, DType::i64)};
+  const NamedVariables terms = net.losses(zoo::randn({1, 64, 64, 3}, 1), none, context);
+  CHECK(terms[0].second.value().item() > 0);
+  CHECK(terms[1].second.value().item() == 0);
+  backward(total(terms));
+}
+
+TEST_CASE("retinanet: what is found lies in the picture, by falling score") {
+  Init init;
+  RetinaNetOptions options = small_options();
+  options.least_score = 0.0099;  // a fresh network gives all anchors scores near 0.01
+  options.most_found = 20;
+  RetinaNet net(init, options);
+  Context context;
+  context.training = false;
+  const NoGrad no_grad;
+  const Variable x = zoo::randn({2, 64, 96, 3}, 1);
+  const Tensor sizes = Tensor::of({{64, 96}, {40, 50}}, DType::i64);
+  Detector::Search search{sizes};
+  net.losses(x, two_pictures(), context, &search);
+  const std::vector<Detections> found = net.detect(x, sizes, context);
+  REQUIRE(found.size() == 2);
+  for (size_t n = 0; n < found.size(); ++n) {
+    CHECK(found[n].boxes.size() == 20);
+    CHECK(search.found[n].boxes == found[n].boxes);
+    for (size_t i = 0; i < found[n].boxes.size(); ++i) {
+      const auto& box = found[n].boxes[i];
+      CHECK((box[0] >= 0 && box[1] >= 0 && box[2] <= (n == 0 ? 96 : 50) &&
+             box[3] <= (n == 0 ? 64 : 40)));
+      CHECK((i == 0 || found[n].scores[i] <= found[n].scores[i - 1]));
+      CHECK((found[n].labels[i] >= 0 && found[n].labels[i] < 3));
+    }
+  }
+}
+
+TEST_CASE("retinanet: on meta a step has the same shapes") {
+  Init init = zoo::meta_init();
+  RetinaNet net(init, small_options());
+  Context context;
+  context.device = kMeta;
+  const DetectionTargets targets = {Tensor::empty({6, 4}, DType::f32, kMeta),
+                                    Tensor::empty({6}, DType::i64, kMeta),
+                                    Tensor::empty({2}, DType::i64, kMeta)};
+  const NamedVariables terms =
+      net.losses(Variable(Tensor::empty({2, 64, 96, 3}, DType::f32, kMeta)), targets, context);
+  backward(total(terms));
+  for (const auto& p : net.parameters())
+    CHECK_MESSAGE(p.parameter->grad().shape() == p.parameter->shape(), p.name);
+}
+
+}  // namespace frugal::models
