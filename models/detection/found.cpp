@@ -55,7 +55,7 @@ void Candidates::add_best(const Tensor& logits, const Tensor& codes, const Tenso
 }
 
 Detections Candidates::suppress(int64_t height, int64_t width, double most_overlap, int64_t most,
-                                double least_side) const {
+                                double least_side, Device device) const {
   Candidates kept;
   for (size_t i = 0; i < boxes.size(); ++i) {
     const std::array<float, 4> box = clip(boxes[i], height, width);
@@ -66,8 +66,10 @@ Detections Candidates::suppress(int64_t height, int64_t width, double most_overl
   Tensor all = Tensor::empty({rows, 4});
   for (int64_t i = 0; i < rows; ++i)
     std::copy_n(kept.boxes[static_cast<size_t>(i)].begin(), 4, all.mut<float>() + 4 * i);
-  const Tensor taken = ops::nms(all, Tensor::from(kept.scores, {rows}), most_overlap,
-                                Tensor::from(kept.labels, {rows}));
+  const auto there = [&](const Tensor& x) { return to_device(x, device); };
+  const Tensor taken = to_device(ops::nms(there(all), there(Tensor::from(kept.scores, {rows})),
+                                          most_overlap, there(Tensor::from(kept.labels, {rows}))),
+                                 kCpu);
   Detections found;
   for (int64_t i = 0; i < std::min(taken.numel(), most); ++i) {
     const auto row = static_cast<size_t>(taken.data<int64_t>()[i]);

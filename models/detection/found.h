@@ -17,8 +17,9 @@ struct Candidates {
                 double least_score, int64_t most);
   // Cuts the boxes to the picture, leaves out those whose sides are below least_side, and those
   // that overlap a better one of their class by more than most_overlap. The `most` best stay.
+  // `device` does the work of suppression.
   Detections suppress(int64_t height, int64_t width, double most_overlap, int64_t most,
-                      double least_side = 0) const;
+                      double least_side = 0, Device device = kCpu) const;
 };
 
 // x1, y1, x2, y2 within the picture.

@@ -144,7 +144,7 @@ std::vector<Detections> RetinaNet::found_in(const std::vector<Outputs>& levels,
   for (int64_t i = 0; i < n; ++i)
     all.push_back(found[static_cast<size_t>(i)].suppress(
         extents.item<int64_t>(2 * i), extents.item<int64_t>(2 * i + 1), options_.most_overlap,
-        options_.most_found));
+        options_.most_found, 0, levels[0].logits.device()));
   return all;
 }
 
