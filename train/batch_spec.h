@@ -14,7 +14,7 @@ struct BatchSpec {
   Shape sample;
   int64_t classes = 0;
   Kind kind = Kind::images;
-  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity", "r2", "miou" or none
+  // beside accuracy: "f1", "micro_f1", "matthews", "perplexity", "r2", "miou", "map" or none
   std::string metric = {};
   bool mixes = false;  // training batches hold mixed samples, and targets are shares of classes
   bool target_of_each_pixel = false;  // images: targets [N, H, W] i64
@@ -26,6 +26,7 @@ struct BatchSpec {
   NamedTensors extras = {};
   bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
   bool has_values() const { return metric == "r2"; }                // the same: numbers to predict
+  bool has_boxes() const { return metric == "map"; }  // images: objects, see data::BoxBatches
   bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
 };
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/predict_boxes.h"
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/config/make_data.h"
@@ -282,6 +283,7 @@ void predict_command(const PredictArguments& arguments) {
     if (kind == BatchSpec::Kind::sequences && arguments.tta != "none")
       throw ConfigError("", "--tta: expected none with a network that reads text");
     const std::vector<std::string> inputs = inputs_of(arguments.inputs, kind);
+    if (run.description.spec.has_boxes()) return predict_boxes(arguments, inputs, run, model);
     train::PredictOptions options;
     options.top = arguments.top;
     options.views = views_named(arguments.tta);

@@ -74,6 +74,53 @@ Batch read_pixels(const SafetensorsFile& file) {
   return batch;
 }
 
+// Pictures as above, and the objects of each.
+Batch read_detection(const SafetensorsFile& file) {
+  FRUGAL_CHECK(file.contains("input"), "[grad] expected a tensor 'input' in {}", file.path());
+  const Shape pictures = file.info("input").shape;
+  FRUGAL_CHECK(pictures.dim() == 4, "[grad] expected 'input' to be [N, C, H, W] f32, got {}",
+               pictures);
+  std::vector<std::string> names = {"input"};
+  for (int64_t i = 0; i < pictures[0]; ++i) {
+    names.push_back(fmt::format("boxes.{}", i));
+    names.push_back(fmt::format("labels.{}", i));
+  }
+  std::vector<Slot> slots;
+  for (const std::string& name : names) slots.push_back({name.c_str(), true});
+  check_names(file, slots);
+  Batch batch;
+  const Tensor input = read(file, "input", DType::f32, pictures);
+  batch.input = ops::clone(input.permute({0, 2, 3, 1}));
+  batch.target = Tensor::arange(0, static_cast<double>(pictures[0]), 1, DType::i64);
+  std::vector<float> boxes;
+  std::vector<int64_t> labels, counts, sizes;
+  for (size_t i = 1; i < names.size(); i += 2) {
+    const Shape objects = file.info(names[i + 1]).shape;
+    FRUGAL_CHECK(objects.dim() == 1, "[grad] expected '{}' to be [n] i64, got {}", names[i + 1],
+                 objects);
+    const Tensor own = read(file, names[i].c_str(), DType::f32, {objects[0], 4});
+    const Tensor classes = read(file, names[i + 1].c_str(), DType::i64, objects);
+    for (int64_t k = 0; k < objects[0]; ++k) {
+      const float* box = own.data<float>() + 4 * k;
+      FRUGAL_CHECK(box[0] >= 0 && box[1] >= 0 && box[0] < box[2] && box[1] < box[3] &&
+                       box[2] <= static_cast<float>(pictures[3]) &&
+                       box[3] <= static_cast<float>(pictures[2]),
+                   "[grad] expected boxes within {} x {} pixels in '{}', got {}, {}, {}, {}",
+                   pictures[3], pictures[2], names[i], box[0], box[1], box[2], box[3]);
+      boxes.insert(boxes.end(), box, box + 4);
+      labels.push_back(classes.data<int64_t>()[k]);
+    }
+    counts.push_back(objects[0]);
+    sizes.insert(sizes.end(), {pictures[2], pictures[3]});
+  }
+  const auto total = static_cast<int64_t>(labels.size());
+  batch.extras = {{"boxes", Tensor::from(boxes, {total, 4})},
+                  {"labels", Tensor::from(labels, {total})},
+                  {"counts", Tensor::from(counts, {pictures[0]})},
+                  {"sizes", Tensor::from(sizes, {pictures[0], 2})}};
+  return batch;
+}
+
 Batch read_sequences(const SafetensorsFile& file) {
   check_names(file, {{"input_ids", true},
                      {"attention_mask", false},
@@ -160,6 +207,16 @@ int64_t classes_of_pixels(const SafetensorsFile& weights, const BatchSpec& spec,
   return weights.info(name).shape[0];
 }
 
+int64_t classes_of_detector(const SafetensorsFile& weights) {
+  constexpr int64_t kAnchors = 9;  // of a pixel
+  const std::string dense = "head.classification_head.cls_logits.bias",
+                    regions = "roi_heads.box_predictor.cls_score.bias";
+  for (const auto& [name, each] : {std::pair(dense, kAnchors), std::pair(regions, int64_t{1})})
+    if (weights.contains(name) && weights.info(name).shape.dim() == 1)
+      return weights.info(name).shape[0] / each;
+  throw Error(fmt::format("[grad] expected {} or {} in {}", dense, regions, weights.path()));
+}
+
 }  // namespace
 
 Batch read_grad_batch(const std::string& path, Family family) {
@@ -170,6 +227,8 @@ Batch read_grad_batch(const std::string& path, Family family) {
       return read_images(file);
     case Family::segmentation:
       return read_pixels(file);
+    case Family::detection:
+      return read_detection(file);
     case Family::encoder:
     case Family::decoder:
       return read_sequences(file);
@@ -207,6 +266,9 @@ BatchSpec spec_of_batch(const Batch& batch, const SafetensorsFile& weights, Conf
   }
   if (!model.num_classes && spec.target_of_each_pixel)
     model.num_classes = classes_of_pixels(weights, spec, config);
+  if (family == Family::detection) spec.metric = "map";
+  if (!model.num_classes && family == Family::detection)
+    model.num_classes = classes_of_detector(weights);
   if (!model.num_classes) {
     const int64_t classifier = rows_of(weights, "classifier.weight");
     model.num_classes = model.name == kSequential ? rows_by_position(weights, false)

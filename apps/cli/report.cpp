@@ -206,7 +206,7 @@ std::string summary_table(const std::vector<std::string>& names,
     number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
     number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
   }
-  for (const char* metric : {"f1", "micro_f1", "matthews", "perplexity", "r2", "miou"}) {
+  for (const char* metric : {"f1", "micro_f1", "matthews", "perplexity", "r2", "miou", "map"}) {
     const Pointer key(std::string("/final/test_") + metric);
     if (summaries[0].contains(key))
       add(std::string("test ") + metric, [&](const Json& s) {

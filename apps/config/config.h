@@ -37,6 +37,9 @@ struct ModelConfig {
   std::string aggregation = "mean";
   std::optional<int64_t> out_heads;
   std::optional<double> slope;
+  std::string trunk = "resnet50";
+  int64_t anchor_side = 32;
+  bool deterministic_sampling = false;
 };
 
 struct DataConfig {
@@ -55,6 +58,8 @@ struct DataConfig {
   std::string auto_augment = "none";
   std::optional<std::vector<double>> scale;
   std::optional<std::vector<int64_t>> mask_values;
+  std::optional<std::vector<int64_t>> sides;
+  int64_t longest_side = 1333;
   std::vector<double> color_jitter;
   double grayscale = 0, blur = 0, erasing = 0;
   double mixup = 0, cutmix = 0;

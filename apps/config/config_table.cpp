@@ -92,20 +92,30 @@ Reader picture_files() {
 }
 // What data::Loader makes batches of.
 Reader loaded() {
-  return {"images and rows", {"data.name"}, [](const Config& c) {
+  return {"images without boxes, and rows", {"data.name"}, [](const Config& c) {
+            if (traits(c).has_boxes) return false;
             const BatchSpec::Kind kind = traits(c).kind;
             return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
           }};
 }
 Reader samples_of_files() {
-  return {"image_folder, image_list and image_masks", {"data.name"}, [](const Config& c) {
-            return traits(c).of_picture_files || c.data.name == kImageMasks;
-          }};
+  return {
+      "image_folder, image_list, image_masks and image_boxes", {"data.name"}, [](const Config& c) {
+        return traits(c).of_picture_files || c.data.name == kImageMasks ||
+               c.data.name == kImageBoxes;
+      }};
 }
 // Images whose targets stay as they are when values change.
 Reader changed_images() {
+  return {"images but random_masks and those with boxes", {"data.name"}, [](const Config& c) {
+            return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks &&
+                   !traits(c).has_boxes;
+          }};
+}
+// The same, and images with boxes.
+Reader mirrored_images() {
   return {"images but random_masks", {"data.name"}, [](const Config& c) {
-            return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks;
+            return changed_images().reads(c) || traits(c).has_boxes;
           }};
 }
 // Images whose targets stay as they are when pixels move.
@@ -186,13 +196,14 @@ Section model() {
              "proportion to their own, as ActNN and GACT deepen ResNet-152; their depth D is "
              "152 + 3 (D - 152) layers. CIFAR ResNets: 6 n + 2.",
              networks("layers", "ResNets, BERT, GPT-2, ViT and graph networks")),
-       field(s, "width", &C::width, or_null(integer(1, 1 << 20)),
-             "The same of hidden units, which gat's heads share out. ResNets: inner channels of "
-             "a block of the first stage, of which each later stage has twice as many: "
-             "torchvision's width_per_group, which ActNN and GACT widen. Blocks of resnet50 and "
-             "larger give as many channels as ever, those of the others as many as they have "
-             "inside.",
-             networks("width", "ResNets, BERT, GPT-2, ViT, VGG, unet and graph networks")),
+       field(
+           s, "width", &C::width, or_null(integer(1, 1 << 20)),
+           "The same of hidden units, which gat's heads share out. ResNets: inner channels of "
+           "a block of the first stage, of which each later stage has twice as many: "
+           "torchvision's width_per_group, which ActNN and GACT widen. Blocks of resnet50 and "
+           "larger give as many channels as ever, those of the others as many as they have "
+           "inside. Detection networks: channels of the pyramid, 256.",
+           networks("width", "ResNets, BERT, GPT-2, ViT, VGG, unet, detection and graph networks")),
        field(s, "heads", &C::heads, or_null(integer(1, 4096)), "The same of heads.",
              networks("heads", "BERT, GPT-2, ViT and gat")),
        field(s, "feed_forward", &C::feed_forward, or_null(integer(1, 1 << 20)),
@@ -227,7 +238,19 @@ Section model() {
              "gat: heads of the last layer, which averages them; null: 1.",
              networks("out_heads", "gat")),
        field(s, "slope", &C::slope, or_null(number(0, 1)),
-             "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat"))}};
+             "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat")),
+       field(s, "trunk", &C::trunk,
+             choice({"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}),
+             "Detection networks: the ResNet below the pyramid.",
+             networks("trunk", "detection networks")),
+       field(s, "anchor_side", &C::anchor_side, integer(1, 4096),
+             "Detection networks: pixels of the smallest anchors' sides; each level of the "
+             "pyramid has twice those of the one before.",
+             networks("anchor_side", "detection networks")),
+       field(s, "deterministic_sampling", &C::deterministic_sampling, boolean(),
+             "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
+             "random ones, so that another program can do the same.",
+             networks("deterministic_sampling", "fasterrcnn_resnet50_fpn"))}};
 }
 
 Section data() {
@@ -260,7 +283,7 @@ Section data() {
              "Augmentation: random crop of the image padded by so many pixels; 0: off.",
              labelled_images()),
        field(s, "flip", &C::flip, boolean(), "Augmentation: mirror half of the images.",
-             changed_images()),
+             mirrored_images()),
        field(s, "cutout", &C::cutout, integer(0, 4096),
              "Augmentation: blank a square of this side; 0: off.", labelled_images()),
        field(s, "normalize", &C::normalize,
@@ -274,9 +297,9 @@ Section data() {
               [](const Config& c) { return traits(c).normalizes; }}),
        field(s, "mean", &C::mean, or_null(list(number(-1e6, 1e6), 1, 4096)),
              "Images: subtract these from the channels instead. Values are in [0, 1].",
-             changed_images()),
+             mirrored_images()),
        field(s, "std", &C::std, or_null(list(positive(1e6), 1, 4096)),
-             "Images: then divide the channels by these.", changed_images()),
+             "Images: then divide the channels by these.", mirrored_images()),
        field(s, "image_size", &C::image_size, integer(1, 1 << 14),
              "Picture files: height and width of a sample.", samples_of_files()),
        field(s, "channels", &C::channels, integer(1, 3),
@@ -299,6 +322,16 @@ Section data() {
              "count. null: values are classes and 255 does not count, but masks of 0 and 255 alone "
              "have two classes.",
              data_named({kImageMasks})),
+       field(s, "sides", &C::sides, or_null(list(integer(1, 1 << 14), 1, 64)),
+             "image_boxes: the shorter side of a picture becomes one of these, in training a "
+             "random one, else the last; a batch is as large as its largest picture. null: each "
+             "picture fits into image_size x image_size.",
+             data_named({kImageBoxes})),
+       field(s, "longest_side", &C::longest_side, integer(1, 1 << 14),
+             "image_boxes with sides: the longer side of a picture, at most.",
+             {"image_boxes with data.sides",
+              {"data.name", "data.sides"},
+              [](const Config& c) { return c.data.name == kImageBoxes && c.data.sides; }}),
        field(s, "auto_augment", &C::auto_augment, choice({"none", "rand", "trivial"}),
              "Augmentation: two random operations (RandAugment, magnitude 9 of 30), or one of any "
              "strength (TrivialAugment).",
@@ -323,8 +356,12 @@ Section data() {
              one_class_images()),
        field(s, "skip_bad", &C::skip_bad, boolean(),
              "Picture files: a damaged or missing file becomes a sample that does not count, "
-             "instead of an error.",
-             picture_files()),
+             "instead of an error. image_boxes: what is wrong is left out and counted.",
+             {"image_folder, image_list and image_boxes",
+              {"data.name"},
+              [](const Config& c) {
+                return traits(c).of_picture_files || c.data.name == kImageBoxes;
+              }}),
        field(s, "several_labels", &C::several_labels, boolean(),
              "image_list: a picture may have several labels, each a question of its own.",
              data_named({"image_list"})),
@@ -381,17 +418,22 @@ Section data() {
              {"images, rows, GLUE, and jsonl and random_tokens with encoders",
               {"data.name", "model.name"},
               [](const Config& c) { return has_samples(c) && !makes_windows(c); }}),
-       field(s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
-             "random, random_masks: [height, width, channels]; null: [32, 32, 3] and [64, 64, 3].",
-             data_named({"random", kRandomMasks})),
+       field(
+           s, "shape", &C::shape, or_null(list(integer(1, 1 << 16), 3, 3)),
+           "random, random_masks, random_boxes: [height, width, channels]; null: [32, 32, 3], and "
+           "[64, 64, 3] of the others.",
+           data_named({"random", kRandomMasks, kRandomBoxes})),
        field(s, "classes", &C::classes, or_null(integer(1, 1 << 20)),
              "random, random_masks, random_tokens, random_graph: number of classes; null: 10, 19, "
-             "2, 40. image_masks: null counts them in the masks.",
-             {"image_masks, random, random_masks, random_graph and random_tokens of encoders",
+             "2, 40. random_boxes: with the background; null: 4. image_masks: null counts them in "
+             "the masks.",
+             {"image_masks, random, random_masks, random_boxes, random_graph and random_tokens of "
+              "encoders",
               {"data.name", "model.name"},
               [](const Config& c) {
                 return c.data.name == "random" || c.data.name == kRandomMasks ||
-                       c.data.name == kImageMasks || c.data.name == "random_graph" ||
+                       c.data.name == kRandomBoxes || c.data.name == kImageMasks ||
+                       c.data.name == "random_graph" ||
                        (c.data.name == "random_tokens" && !makes_windows(c));
               }}),
        without_effect(field(s, "vocabulary", &C::vocabulary, or_null(text()),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config/make_data.h"
+#include "data/detection/box_batches.h"
 #include "data/tables/csv_table.h"
 
 namespace frugal::apps {
@@ -31,6 +32,10 @@ const DataKind& image_data();  // make_images.cpp
 const DataKind& row_data();    // make_rows.cpp
 const DataKind& text_data();   // make_text.cpp
 const DataKind& graph_data();  // make_graph.cpp
+const DataKind& box_data();    // make_boxes.cpp
+
+// How data with boxes make batches.
+data::BoxBatchOptions box_options(const Config& config, bool train);
 
 // Of data.name csv: what the training rows say of its columns.
 data::CsvEncoding csv_encoding(const Config& config);

@@ -10,7 +10,8 @@
 namespace frugal::apps {
 namespace {
 
-const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data(), &row_data()};
+const DataKind* const kKinds[] = {&image_data(), &text_data(), &graph_data(), &row_data(),
+                                  &box_data()};
 
 // The schema lets no other name through.
 const DataKind& kind_of(const std::string& name) {

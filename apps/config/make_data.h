@@ -18,6 +18,8 @@ std::vector<std::string> dataset_names();
 // What is known of a data set before its files are read: which keys it reads follows from that.
 // Images with a class for each pixel.
 constexpr const char *kRandomMasks = "random_masks", *kImageMasks = "image_masks";
+// Images with boxes.
+constexpr const char *kRandomBoxes = "random_boxes", *kImageBoxes = "image_boxes";
 
 struct DataTraits {
   BatchSpec::Kind kind = BatchSpec::Kind::images;
@@ -26,6 +28,7 @@ struct DataTraits {
   bool sparse_features = false;   // can keep features as a sparse matrix
   bool is_text = false;           // one text, cut into windows
   bool of_picture_files = false;  // one file for each picture
+  bool has_boxes = false;         // objects with boxes
   bool splits = false;            // has no parts of its own, or may have none
 };
 DataTraits data_traits(const Config& config);

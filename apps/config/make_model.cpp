@@ -10,6 +10,7 @@
 #include "models/zoo/dilated_resnet.h"
 #include "models/zoo/dilation8.h"
 #include "models/zoo/drn.h"
+#include "models/zoo/faster_rcnn.h"
 #include "models/zoo/gat.h"
 #include "models/zoo/gcn.h"
 #include "models/zoo/gcnii.h"
@@ -18,6 +19,7 @@
 #include "models/zoo/mlp.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
+#include "models/zoo/retinanet.h"
 #include "models/zoo/sage.h"
 #include "models/zoo/semantic_fpn.h"
 #include "models/zoo/swin.h"
@@ -183,6 +185,28 @@ ModelPtr make_unet(Init& init, const ModelConfig& config, const BatchSpec& spec)
   return std::make_shared<models::Unet>(init, options);
 }
 
+template <class Options>
+void set_detector(Options& options, const ModelConfig& config) {
+  options.trunk = models::resnet_options(config.trunk);
+  take(options.width, config.width);
+  options.anchor_side = config.anchor_side;
+  options.in_channels = *config.in_channels;
+  options.num_classes = *config.num_classes;
+}
+
+ModelPtr make_retinanet(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::RetinaNetOptions options;
+  set_detector(options, config);
+  return std::make_shared<models::RetinaNet>(init, options);
+}
+
+ModelPtr make_faster_rcnn(Init& init, const ModelConfig& config, const BatchSpec&) {
+  models::FasterRcnnOptions options;
+  set_detector(options, config);
+  options.deterministic_sampling = config.deterministic_sampling;
+  return std::make_shared<models::FasterRcnn>(init, options);
+}
+
 // ---- sequences
 ModelPtr make_bert(Init& init, const ModelConfig& config, const BatchSpec& spec) {
   models::BertOptions options = models::bert_options(config.name);
@@ -313,6 +337,8 @@ constexpr ModelRow kModels[] = {
     {"hrnet_w32", Family::segmentation, make_hrnet},
     {"hrnet_w48", Family::segmentation, make_hrnet},
     {"unet", Family::segmentation, make_unet},
+    {"retinanet_resnet50_fpn", Family::detection, make_retinanet},
+    {"fasterrcnn_resnet50_fpn", Family::detection, make_faster_rcnn},
     {"mlp", Family::images, make_mlp},
     {"bert_tiny", Family::encoder, make_bert},
     {"bert_mini", Family::encoder, make_bert},
@@ -343,6 +369,7 @@ bool reads(const ModelRow& row, const BatchSpec& spec) {
   const Family family = row.family;
   switch (spec.kind) {
     case BatchSpec::Kind::images:
+      if (spec.has_boxes()) return family == Family::detection;
       return family == (spec.target_of_each_pixel ? Family::segmentation : Family::images);
     case BatchSpec::Kind::rows:
       return row.make == make_mlp;
@@ -363,7 +390,8 @@ const std::vector<KeyRow>& key_rows() {
   static const std::vector<ModelMaker> sequences = {make_bert, make_gpt2},
                                        transformers = {make_vit, make_bert, make_gpt2},
                                        graphs = {make_gcn, make_sage, make_gat, make_gcnii},
-                                       resnets = {make_cifar_resnet, make_resnet};
+                                       resnets = {make_cifar_resnet, make_resnet},
+                                       detectors = {make_retinanet, make_faster_rcnn};
   const auto with = [](std::vector<ModelMaker> some, const std::vector<ModelMaker>& others) {
     some.insert(some.end(), others.begin(), others.end());
     return some;
@@ -379,8 +407,10 @@ const std::vector<KeyRow>& key_rows() {
       {"attention_dropout", with({make_swin, make_gat}, transformers)},
       {"stochastic_depth", {make_vit, make_swin}},
       {"layers", with(resnets, with(transformers, graphs))},
-      {"width", with({make_vgg, make_unet, make_dilation8, make_dilated_resnet, make_semantic_fpn},
-                     with(resnets, with(transformers, graphs)))},
+      {"width",
+       with(with({make_vgg, make_unet, make_dilation8, make_dilated_resnet, make_semantic_fpn},
+                 detectors),
+            with(resnets, with(transformers, graphs)))},
       {"heads", with({make_gat}, transformers)},
       {"feed_forward", transformers},
       {"max_positions", sequences},
@@ -394,11 +424,15 @@ const std::vector<KeyRow>& key_rows() {
       {"aggregation", {make_sage}},
       {"out_heads", {make_gat}},
       {"slope", {make_gat}},
+      {"trunk", detectors},
+      {"anchor_side", detectors},
+      {"deterministic_sampling", {make_faster_rcnn}},
       // Not of the network's section: what layer-wise decay knows, and what has blocks to
       // recompute.
       {"layer_decay", with({make_cifar_resnet, make_resnet, make_swin}, transformers)},
-      {"checkpointing", with({make_cifar_resnet, make_resnet, make_vgg, make_densenet, make_swin,
-                              make_dilated_resnet, make_semantic_fpn, make_drn},
+      {"checkpointing", with(with({make_cifar_resnet, make_resnet, make_vgg, make_densenet,
+                                   make_swin, make_dilated_resnet, make_semantic_fpn, make_drn},
+                                  detectors),
                              transformers)},
   };
   return rows;
@@ -425,7 +459,7 @@ void check_depth(const ModelConfig& model) {
 
 // Are there lists of layers for such data?
 bool reads_modules(const BatchSpec& spec) {
-  return spec.kind != BatchSpec::Kind::graph && !spec.target_of_each_pixel;
+  return spec.kind != BatchSpec::Kind::graph && !spec.target_of_each_pixel && !spec.has_boxes();
 }
 
 std::string readers_of(const BatchSpec& spec) {
@@ -513,6 +547,11 @@ void resolve_model(Config& config, const BatchSpec& spec) {
         "train.label_smoothing",
         fmt::format("expected 0 for {}, whose targets are {}, got {}", data,
                     several ? "several labels" : "values", config.train.label_smoothing));
+  if (spec.has_boxes() && config.train.label_smoothing > 0)
+    throw ConfigError("train.label_smoothing",
+                      fmt::format("expected 0 for {}, whose losses have no labels to smooth, got "
+                                  "{}",
+                                  data, config.train.label_smoothing));
   if (spec.kind == BatchSpec::Kind::images) {
     if (!model.in_channels) model.in_channels = spec.sample[2];
     if (*model.in_channels != spec.sample[2])

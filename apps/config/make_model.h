@@ -14,9 +14,10 @@ constexpr const char* kSequential = "sequential";  // the network that model.mod
 
 std::vector<std::string> model_names();
 
-// What a network reads: images, of which it classifies the whole or each pixel (segmentation);
+// What a network reads: images, of which it classifies the whole or each pixel (segmentation), or
+// in which it finds objects (detection);
 // sequences, as a whole (encoder) or up to each token (decoder); graphs.
-enum class Family : uint8_t { images, segmentation, encoder, decoder, graph };
+enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
 
 // Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it

@@ -86,6 +86,7 @@ TEST_CASE("every network of the zoo has a form in ONNX") {
   const std::map<Family, std::string> data = {
       {Family::images, R"({"name": "random", "shape": [224, 224, 3]})"},
       {Family::segmentation, R"({"name": "random_masks", "shape": [64, 96, 3]})"},
+      {Family::detection, R"({"name": "random_boxes", "shape": [64, 96, 3]})"},
       {Family::encoder, R"({"name": "random_tokens"})"},
       {Family::decoder, R"({"name": "random_tokens"})"},
       {Family::graph, R"({"name": "random_graph"})"}};

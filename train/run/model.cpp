@@ -121,6 +121,9 @@ void Model::check_pictures() const {
       !description_.spec.target_of_each_pixel,
       "[predict] expected a network that classifies whole pictures; this one gives a class "
       "to each pixel");
+  FRUGAL_CHECK(!description_.spec.has_boxes(),
+               "[predict] expected a network that classifies whole pictures; this one finds boxes: "
+               "models::Detector::detect() gives them");
   check_size_of_pictures();
 }
 

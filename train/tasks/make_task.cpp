@@ -5,6 +5,7 @@
 
 #include "core/quoted.h"
 #include "train/tasks/classification.h"
+#include "train/tasks/detection.h"
 #include "train/tasks/language_model.h"
 #include "train/tasks/node_classification.h"
 #include "train/tasks/regression.h"
@@ -25,15 +26,16 @@ std::shared_ptr<const SupervisedTask> of_samples(const BatchSpec& spec) {
 }  // namespace
 
 TaskPtr make_task(const BatchSpec& spec) {
-  constexpr std::array<std::string_view, 7> kMetrics = {"",         "f1", "matthews",  "miou",
-                                                        "micro_f1", "r2", "perplexity"};
+  constexpr std::array<std::string_view, 8> kMetrics = {"",     "f1",       "map", "matthews",
+                                                        "miou", "micro_f1", "r2",  "perplexity"};
   FRUGAL_CHECK(
       std::find(kMetrics.begin(), kMetrics.end(), spec.metric) != kMetrics.end(),
-      "[task] expected one of the metrics f1, matthews, miou, micro_f1, r2 and perplexity, "
+      "[task] expected one of the metrics f1, map, matthews, miou, micro_f1, r2 and perplexity, "
       "or none, got {}",
       in_quotes(spec.metric));
   if (spec.kind == BatchSpec::Kind::graph)
     return std::make_shared<NodeClassification>(spec, of_samples(spec));
+  if (spec.has_boxes()) return std::make_shared<Detection>(spec);
   return of_samples(spec);
 }
 

@@ -1,0 +1,177 @@
+#include <algorithm>
+
+#include "apps/config/data_kinds.h"
+#include "apps/config/data_parts.h"
+#include "core/integers.h"
+#include "core/memo.h"
+#include "core/quoted.h"
+#include "core/random_streams.h"
+#include "data/detection/box_batches.h"
+
+namespace frugal::apps {
+namespace {
+
+constexpr int64_t kRandomTrain = 256, kRandomTest = 64;
+constexpr int64_t kMultiple = 32;  // of the sides of batches that are no letterbox
+
+struct BoxParts {
+  data::BoxSet train, validation, test;
+};
+
+// The seed of augmentation is no part of it, so the parts of a folder are read once.
+BoxParts read_parts(const Config& config) {
+  const std::string& folder = *config.data.dir;
+  data::BadEntries bad(config.data.skip_bad);
+  BoxParts parts;
+  const auto read = [&](data::BoxPart part) { return data::read_boxes(folder, part, {}, bad); };
+  parts.train = read(data::BoxPart::train);
+  parts.validation = read(data::BoxPart::validation);
+  parts.test = read(data::BoxPart::test);
+  bad.warn(in_quotes(folder));
+  if (parts.test.pictures.empty()) std::swap(parts.test, parts.validation);
+  FRUGAL_CHECK(!parts.train.pictures.empty() && !parts.test.pictures.empty(),
+               "[boxes] {}: expected pictures to train and to test on, got {} and {}",
+               in_quotes(folder), parts.train.pictures.size(), parts.test.pictures.size());
+  return parts;
+}
+
+const BoxParts& box_parts(const Config& config) {
+  // Static: resolve(), the planner and each split ask, and share no object that could own it.
+  static Memo<std::string, BoxParts> kept(2);
+  const std::string key = fmt::format("{}\n{}", config.data.skip_bad, stamp_of(*config.data.dir));
+  return kept.find_or_make(key, [&] { return read_parts(config); });
+}
+
+bool is_random(const Config& config) { return config.data.name == kRandomBoxes; }
+
+Shape random_shape(const Config& config) {
+  if (config.data.shape) return Shape(std::span<const int64_t>(*config.data.shape));
+  return {64, 64, 3};
+}
+
+int64_t random_classes(const Config& config) { return config.data.classes.value_or(4); }
+
+// The extents of a batch, the largest ones where they differ.
+Shape sample_of(const Config& config) {
+  const DataConfig& c = config.data;
+  if (is_random(config)) return random_shape(config);
+  if (!c.sides) return {c.image_size, c.image_size, c.channels};
+  const int64_t side = *std::max_element(c.sides->begin(), c.sides->end());
+  return {round_up(std::min(side, c.longest_side), kMultiple), round_up(c.longest_side, kMultiple),
+          c.channels};
+}
+
+BatchSpec box_spec(const Config& config) {
+  BatchSpec spec;
+  spec.sample = sample_of(config);
+  spec.classes = is_random(config) ? random_classes(config) : box_parts(config).train.classes();
+  spec.metric = "map";
+  return spec;
+}
+
+void check_boxes(const Config& config) {
+  const DataConfig& c = config.data;
+  if (is_random(config)) {
+    const Shape shape = random_shape(config);
+    if (shape[0] < 16 || shape[1] < 16 || (shape[2] != 1 && shape[2] != 3))
+      throw ConfigError("data.shape",
+                        fmt::format("expected at least 16 x 16 pixels and 1 or 3 channels for {}, "
+                                    "got {}",
+                                    kRandomBoxes, shape));
+    if (random_classes(config) < 2)
+      throw ConfigError("data.classes",
+                        fmt::format("expected at least 2 for {}, with the background, got {}",
+                                    kRandomBoxes, random_classes(config)));
+  }
+  const int64_t channels = sample_of(config)[2];
+  if (channels != 1 && channels != 3)
+    throw ConfigError("data.channels", fmt::format("expected 1 or 3, got {}", channels));
+  if (c.mean.has_value() != c.std.has_value())
+    throw ConfigError("data.mean", "expected both data.mean and data.std, or neither");
+  for (const auto& [key, numbers] : {std::pair{"data.mean", &c.mean}, {"data.std", &c.std}})
+    if (*numbers && static_cast<int64_t>((*numbers)->size()) != channels)
+      throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
+                                         channels, (*numbers)->size()));
+}
+
+std::unique_ptr<data::BatchSource> open_boxes(const Config& config, Split split) {
+  const DataConfig& c = config.data;
+  const bool train = split == Split::train;
+  if (is_random(config) && split == Split::validation) return nullptr;
+  const int64_t limit = train ? c.train_samples : c.test_samples;
+  data::BoxSet set;
+  if (is_random(config)) {
+    const Shape shape = random_shape(config);
+    const RandomStream& stream = train ? streams::kTrainImages : streams::kTestImages;
+    set = data::random_boxes(shape[0], shape[1], random_classes(config),
+                             limit > 0 ? limit
+                             : train   ? kRandomTrain
+                                       : kRandomTest,
+                             stream.key(static_cast<uint64_t>(config.run.seed)));
+  } else {
+    const BoxParts& parts = box_parts(config);
+    set = train ? parts.train : split == Split::validation ? parts.validation : parts.test;
+    if (set.pictures.empty()) return nullptr;
+    if (limit > 0 && limit < static_cast<int64_t>(set.pictures.size()))
+      set.pictures.resize(static_cast<size_t>(limit));
+  }
+  FRUGAL_CHECK(set.classes() <= *config.model.num_classes,
+               "[data] expected labels below {}, the model's outputs, got {} classes",
+               *config.model.num_classes, set.classes());
+  return std::make_unique<data::BoxBatches>(std::move(set), box_options(config, train));
+}
+
+std::vector<std::string> box_classes(const Config& config) {
+  return is_random(config) ? std::vector<std::string>{} : box_parts(config).train.names;
+}
+
+}  // namespace
+
+data::BoxBatchOptions box_options(const Config& config, bool train) {
+  const DataConfig& c = config.data;
+  data::BoxBatchOptions options;
+  options.batch_size = train ? c.batch_size : c.test_batch_size;
+  options.shuffle = options.training = train;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.flip = c.flip ? 0.5 : 0;
+  options.skip_bad = c.skip_bad;
+  const Shape sample = sample_of(config);
+  options.channels = sample[2];
+  options.letterbox = is_random(config) || !c.sides;
+  if (options.letterbox) {
+    options.height = sample[0];
+    options.width = sample[1];
+  } else {
+    options.sides = *c.sides;
+    options.longest = c.longest_side;
+    options.multiple = kMultiple;
+  }
+  if (c.mean) options.mean = *c.mean;
+  if (c.std) options.std = *c.std;
+  if (!c.mean && options.channels == 1) {
+    options.mean = {0.449};  // of ImageNet's channels together
+    options.std = {0.226};
+  }
+  return options;
+}
+
+const DataKind& box_data() {
+  static const DataKind kind = {[] {
+                                  return std::vector<std::string>{kImageBoxes, kRandomBoxes};
+                                },
+                                [](const Config& config) {
+                                  DataTraits traits;
+                                  traits.reads_files = !is_random(config);
+                                  traits.has_boxes = true;
+                                  return traits;
+                                },
+                                check_boxes,
+                                [](const std::string&) { return std::vector<std::string>{}; },
+                                box_spec,
+                                open_boxes,
+                                [](const Config&, int64_t) { return std::vector<int64_t>{}; },
+                                box_classes};
+  return kind;
+}
+
+}  // namespace frugal::apps
