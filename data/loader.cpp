@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/random_streams.h"
+#include "data/image/draws.h"
 
 namespace frugal::data {
 namespace {
@@ -54,6 +55,13 @@ struct Loader::Impl {
     has_pixels = dataset->target_shape().dim() > 0;
     FRUGAL_CHECK(!options.mix.mixes() || (!targets.rows.defined() && !has_pixels),
                  "[loader] expected samples of one class each to mix, got other targets");
+    if (const DatasetPtr& second = options.second_view; second != nullptr) {
+      FRUGAL_CHECK(second->size() == size && second->sample_shape() == dataset->sample_shape(),
+                   "[loader] expected second views of {} samples {}, got {} of {}", size,
+                   dataset->sample_shape(), second->size(), second->sample_shape());
+      FRUGAL_CHECK(!options.mix.mixes() && !has_pixels,
+                   "[loader] expected no second view beside mixed samples or classes of pixels");
+    }
     if (options.mix.classes == 0) options.mix.classes = dataset->classes();
     for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
   }
@@ -95,6 +103,8 @@ struct Loader::Impl {
     const CategoryScope category(Category::input);
     Batch made;
     made.input = Tensor::empty(shape);
+    if (options.second_view != nullptr)
+      made.extras.emplace_back("second_view", Tensor::empty(shape));
     if (options.mix.mixes()) {
       made.target = Tensor::empty({count, options.mix.classes});
       made.floats = FloatTargets::shares;
@@ -113,6 +123,8 @@ struct Loader::Impl {
     const int64_t begin = batch * options.batch_size, count = out.target.size(0);
     const int64_t floats = out.input.numel() / count;
     float* input = out.input.mut<float>();
+    float* const second =
+        options.second_view == nullptr ? nullptr : out.extras.front().second.mut<float>();
     const int64_t pixels = out.target.numel() / count;  // of a target with a class for each
     std::vector<int64_t> labels(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
@@ -123,6 +135,8 @@ struct Loader::Impl {
                                  out.target.mut<int64_t>() + i * pixels);
       else
         labels[static_cast<size_t>(i)] = dataset->get_into(index, key, input + i * floats);
+      if (second != nullptr)
+        options.second_view->get_into(index, second_view_key(key), second + i * floats);
     }
     if (has_pixels) return;
     if (options.mix.mixes())

@@ -19,6 +19,9 @@ struct LoaderOptions {
   int threads = 1;         // 0: next() makes the batch itself
   int prefetch = 2;        // with threads: batches that are made in advance
   MixOptions mix = {};     // of the samples of a batch
+  // The same samples, changed in another way or by other draws: a batch then has an extra
+  // second_view like its input. It may be the dataset itself. Its labels are not read.
+  DatasetPtr second_view = {};
 };
 
 // Thread safety: one consumer. The consumer's thread allocates all batches, so memory peaks do not
@@ -26,7 +29,8 @@ struct LoaderOptions {
 class Loader : public BatchSource {
  public:
   // Errors: an empty dataset, batch_size < 1, threads < 0, prefetch < 1, drop_last that
-  // leaves no batch, mixing of samples whose labels are no classes.
+  // leaves no batch, mixing of samples whose labels are no classes; a second view of another size
+  // or shape, or beside mixing or classes of pixels.
   Loader(DatasetPtr dataset, const LoaderOptions& options = {});
   ~Loader() override;  // also in the middle of an epoch
   Loader(const Loader&) = delete;

@@ -18,6 +18,7 @@ const std::vector<Op>& rows() {
     add_transformer(all);
     add_graph(all);
     add_detection(all);
+    add_contrastive(all);
     return all;
   }();
   return table;

@@ -308,6 +308,43 @@ void ColorJitter::change(RngKey key, float* out) const {
   }
 }
 
+RandomResizedCrop::RandomResizedCrop(DatasetPtr inner, double least_area)
+    : Transform(std::move(inner)), least_area_(least_area) {
+  FRUGAL_CHECK(least_area > 0 && least_area <= 1,
+               "[random_resized_crop] expected a least area in (0, 1], got {}", least_area);
+}
+
+int64_t RandomResizedCrop::get_into(int64_t index, RngKey key, float* out) const {
+  const int64_t height = shape_[0], width = shape_[1], channels = shape_[2];
+  std::vector<float> whole(static_cast<size_t>(shape_.numel()));
+  const int64_t label = inner_->get_into(index, inner_key(key), whole.data());
+  RectangleOptions options;
+  options.least_area = least_area_;
+  const PictureBox box = random_part(key, height, width, options);
+  // The part is cut out first, so that no value beyond its edge counts. Only where no rectangle
+  // was drawn do its edges lie between pixels.
+  const auto top = static_cast<int64_t>(box.top), left = static_cast<int64_t>(box.left);
+  const auto tall = static_cast<int64_t>(std::ceil(box.top + box.height)) - top,
+             wide = static_cast<int64_t>(std::ceil(box.left + box.width)) - left;
+  std::vector<float> part(static_cast<size_t>(tall * wide * channels));
+  for (int64_t y = 0; y < tall; ++y)
+    std::copy_n(whole.data() + ((top + y) * width + left) * channels, wide * channels,
+                part.data() + y * wide * channels);
+  const PictureBox within{box.top - static_cast<double>(top), box.left - static_cast<double>(left),
+                          box.height, box.width};
+  resize_into(part.data(), {tall, wide}, channels, within, height, width, out);
+  return label;
+}
+
+Solarize::Solarize(DatasetPtr inner, double p, double threshold)
+    : ValueTransform(std::move(inner)), p_(p), threshold_(threshold) {
+  check_probability("solarize", p);
+}
+
+void Solarize::change(RngKey key, float* out) const {
+  if (uniform(key, 0) < p_) solarize(pixels_of(shape_, out), threshold_);
+}
+
 RandomGrayscale::RandomGrayscale(DatasetPtr inner, double p)
     : ValueTransform(std::move(inner)), p_(p) {
   check_probability("grayscale", p);

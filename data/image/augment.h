@@ -23,6 +23,30 @@ class ColorJitter : public ValueTransform {
   ColorJitterOptions options_;
 };
 
+// A random part of at least `least_area` of the picture's area, with sides in a ratio of 3/4 to 4/3,
+// is resized to the picture's own size: bilinear, of the part alone, as torchvision's
+// RandomResizedCrop with antialiasing. Errors: least_area not in (0, 1].
+class RandomResizedCrop : public Transform {
+ public:
+  RandomResizedCrop(DatasetPtr inner, double least_area);
+  int64_t get_into(int64_t index, RngKey key, float* out) const override;
+
+ private:
+  double least_area_;
+};
+
+// Values of at least `threshold` become 1 minus themselves, with probability p. Errors: p outside
+// [0, 1].  Ref: Grill et al. 2020 (BYOL), appendix B, whose threshold is 0.5.
+class Solarize : public ValueTransform {
+ public:
+  Solarize(DatasetPtr inner, double p, double threshold = 0.5);
+
+ private:
+  void change(RngKey key, float* out) const override;
+
+  double p_, threshold_;
+};
+
 // Three equal channels of luminance, with probability p. Errors: p outside [0, 1], not 3 channels.
 class RandomGrayscale : public ValueTransform {
  public:

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/rng.h"
+#include "data/image/picture.h"
 
 namespace frugal::data {
 
@@ -12,6 +13,13 @@ namespace frugal::data {
 // decorator uses.
 inline RngKey inner_key(RngKey key) {
   const auto words = philox(key, ~uint64_t{0});
+  return {words[0] | static_cast<uint64_t>(words[1]) << 32, key.offset};
+}
+
+// The key of a second, independent view of the sample with this key: from a counter that no
+// decorator uses either.
+inline RngKey second_view_key(RngKey key) {
+  const auto words = philox(key, ~uint64_t{1});
   return {words[0] | static_cast<uint64_t>(words[1]) << 32, key.offset};
 }
 
@@ -50,6 +58,19 @@ inline std::optional<Rectangle> draw_rectangle(RngKey key, uint64_t counter, int
                      h, w};
   }
   return std::nullopt;
+}
+
+// The part of a picture that training takes: draw_rectangle() from counter 0 on; where none fits,
+// the largest part in the middle whose ratio is allowed. Edges may lie between pixels.
+inline PictureBox random_part(RngKey key, int64_t height, int64_t width,
+                              const RectangleOptions& options) {
+  if (const auto part = draw_rectangle(key, 0, height, width, options))
+    return {static_cast<double>(part->top), static_cast<double>(part->left),
+            static_cast<double>(part->height), static_cast<double>(part->width)};
+  const auto h = static_cast<double>(height), w = static_cast<double>(width);
+  const double ratio = std::clamp(w / h, options.least_ratio, options.most_ratio);
+  const double tall = std::min(h, w / ratio), wide = std::min(w, h * ratio);
+  return {(h - tall) / 2, (w - wide) / 2, tall, wide};
 }
 
 }  // namespace frugal::data

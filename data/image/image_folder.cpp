@@ -94,20 +94,6 @@ std::string plain(const std::string& name, const Labels& labels) {
   return is_whole_number(name) && !labels.contains(name) ? std::to_string(std::stoll(name)) : name;
 }
 
-// The part of a picture that becomes a sample while training.
-PictureBox random_part(const PictureInfo& info, double least_area, RngKey key) {
-  RectangleOptions options;
-  options.least_area = least_area;
-  if (const auto part = draw_rectangle(key, 0, info.height, info.width, options))
-    return {static_cast<double>(part->top), static_cast<double>(part->left),
-            static_cast<double>(part->height), static_cast<double>(part->width)};
-  // The largest part in the middle whose ratio is allowed.
-  const auto h = static_cast<double>(info.height), w = static_cast<double>(info.width);
-  const double ratio = std::clamp(w / h, options.least_ratio, options.most_ratio);
-  const double height = std::min(h, w / ratio), width = std::min(w, h * ratio);
-  return {(h - height) / 2, (w - width) / 2, height, width};
-}
-
 }  // namespace
 
 std::vector<std::string> list_classes(const std::string& folder) {
@@ -330,8 +316,11 @@ void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
   const PictureInfo info = reader.info();
   const int64_t height = options_.height, width = options_.width;
   const ViewOptions view{height, width, options_.channels, options_.resize};
-  const PictureBox box = options_.least_area > 0 ? random_part(info, options_.least_area, key)
-                                                 : crop_box(info, view, Crop::centre);
+  RectangleOptions part;
+  part.least_area = options_.least_area;
+  const PictureBox box = options_.least_area > 0
+                             ? random_part(key, info.height, info.width, part)
+                             : crop_box(info, view, Crop::centre);
   decode_parts(reader, {&box, 1}, view, out);
 }
 

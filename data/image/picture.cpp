@@ -61,6 +61,47 @@ std::vector<Taps> taps_of(double begin, double extent, int64_t source, int64_t o
   return all;
 }
 
+// resize_into() of values that count `unit` each.
+template <class T>
+void resize(const T* values, int64_t source_height, int64_t source_width, int64_t channels,
+            float unit, const PictureBox& box, int64_t height, int64_t width, float* out) {
+  constexpr double kSlack = 1e-6;  // of rounding in the caller's arithmetic
+  const auto bottom = static_cast<double>(source_height),
+             right = static_cast<double>(source_width);
+  FRUGAL_CHECK(box.height > 0 && box.width > 0 && box.top >= -kSlack && box.left >= -kSlack &&
+                   box.top + box.height <= bottom + kSlack &&
+                   box.left + box.width <= right + kSlack,
+               "[resize] expected a box within the picture of {} x {}, got {} x {} at ({}, {})",
+               source_height, source_width, box.height, box.width, box.top, box.left);
+  const std::vector<Taps> rows = taps_of(box.top, box.height, source_height, height);
+  const std::vector<Taps> columns = taps_of(box.left, box.width, source_width, width);
+  const int64_t first = columns.front().first;
+  const int64_t last = columns.back().first + static_cast<int64_t>(columns.back().weights.size());
+  const auto count = static_cast<size_t>((last - first) * channels);
+  std::vector<float> line(count);
+  for (int64_t y = 0; y < height; ++y) {
+    std::fill(line.begin(), line.end(), 0.0f);
+    const Taps& row = rows[static_cast<size_t>(y)];
+    for (size_t k = 0; k < row.weights.size(); ++k) {
+      const float weight = row.weights[k] * unit;
+      const T* source =
+          values + ((row.first + static_cast<int64_t>(k)) * source_width + first) * channels;
+      for (size_t i = 0; i < count; ++i) line[i] += weight * static_cast<float>(source[i]);
+    }
+    float* const to = out + y * width * channels;
+    for (int64_t x = 0; x < width; ++x) {
+      const Taps& column = columns[static_cast<size_t>(x)];
+      const float* const from = line.data() + (column.first - first) * channels;
+      for (int64_t c = 0; c < channels; ++c) {
+        float sum = 0;
+        for (size_t k = 0; k < column.weights.size(); ++k)
+          sum += column.weights[k] * from[static_cast<int64_t>(k) * channels + c];
+        to[x * channels + c] = sum;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool has_picture_name(const std::string& path) {
@@ -72,43 +113,16 @@ bool has_picture_name(const std::string& path) {
 
 void resize_into(const Picture& picture, const PictureBox& box, int64_t height, int64_t width,
                  float* out) {
-  constexpr double kSlack = 1e-6;  // of rounding in the caller's arithmetic
-  const auto bottom = static_cast<double>(picture.height),
-             right = static_cast<double>(picture.width);
-  FRUGAL_CHECK(box.height > 0 && box.width > 0 && box.top >= -kSlack && box.left >= -kSlack &&
-                   box.top + box.height <= bottom + kSlack &&
-                   box.left + box.width <= right + kSlack,
-               "[resize] expected a box within the picture of {} x {}, got {} x {} at ({}, {})",
-               picture.height, picture.width, box.height, box.width, box.top, box.left);
-  const std::vector<Taps> rows = taps_of(box.top, box.height, picture.height, height);
-  const std::vector<Taps> columns = taps_of(box.left, box.width, picture.width, width);
-  const int64_t channels = picture.channels;
-  const int64_t first = columns.front().first;
-  const int64_t last = columns.back().first + static_cast<int64_t>(columns.back().weights.size());
-  const auto values = static_cast<size_t>((last - first) * channels);
-  std::vector<float> line(values);
-  for (int64_t y = 0; y < height; ++y) {
-    std::fill(line.begin(), line.end(), 0.0f);
-    const Taps& row = rows[static_cast<size_t>(y)];
-    for (size_t k = 0; k < row.weights.size(); ++k) {
-      const float weight = row.weights[k] * (1.0f / 255);
-      const uint8_t* source =
-          picture.pixels.data() +
-          ((row.first + static_cast<int64_t>(k)) * picture.width + first) * channels;
-      for (size_t i = 0; i < values; ++i) line[i] += weight * static_cast<float>(source[i]);
-    }
-    float* const to = out + y * width * channels;
-    for (int64_t x = 0; x < width; ++x) {
-      const Taps& column = columns[static_cast<size_t>(x)];
-      const float* const from = line.data() + (column.first - first) * channels;
-      for (int64_t c = 0; c < channels; ++c) {
-        float sum = 0;
-        for (size_t k = 0; k < column.weights.size(); ++k)
-          sum += column.weights[k] * from[static_cast<int64_t>(k) * channels + c];
-        to[x * channels + c] = std::clamp(sum, 0.0f, 1.0f);
-      }
-    }
-  }
+  resize(picture.pixels.data(), picture.height, picture.width, picture.channels, 1.0f / 255, box,
+         height, width, out);
+  // Weights that were rounded may add up to a little more than 1.
+  for (int64_t i = 0; i < height * width * picture.channels; ++i)
+    out[i] = std::clamp(out[i], 0.0f, 1.0f);
+}
+
+void resize_into(const float* values, const PictureInfo& size, int64_t channels,
+                 const PictureBox& box, int64_t height, int64_t width, float* out) {
+  resize(values, size.height, size.width, channels, 1.0f, box, height, width, out);
 }
 
 #ifndef FRUGAL_PICTURES

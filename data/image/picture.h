@@ -74,5 +74,8 @@ struct PictureBox {
 // stands for, as in Pillow. Errors: a box that is empty or not within the picture.
 void resize_into(const Picture& picture, const PictureBox& box, int64_t height, int64_t width,
                  float* out);
+// The same of values [size.height, size.width, channels] that are floats already, of any range.
+void resize_into(const float* values, const PictureInfo& size, int64_t channels,
+                 const PictureBox& box, int64_t height, int64_t width, float* out);
 
 }  // namespace frugal::data

@@ -64,7 +64,8 @@ ResNet::ResNet(Init& init, const ResNetOptions& options) : stem_(options.stem) {
             : residual_stage<BasicBlock>(init, channels, width, options.depths[s], stride, width);
     register_module("layer" + std::to_string(s + 1), layers_[s]);
   }
-  fc_ = register_module("fc", std::make_shared<Linear>(init, channels, options.num_classes));
+  if (options.num_classes > 0)
+    fc_ = register_module("fc", std::make_shared<Linear>(init, channels, options.num_classes));
 }
 
 Variable ResNet::forward(Variable x, Context& context) {
@@ -77,7 +78,8 @@ Variable ResNet::forward(Variable x, Context& context) {
     y = max_pool2d(y, pool);
   }
   for (const auto& layer : layers_) y = layer->forward(std::move(y), context);
-  return fc_->forward(global_avg_pool2d(y), context);
+  y = global_avg_pool2d(y);
+  return fc_ == nullptr ? y : fc_->forward(std::move(y), context);
 }
 
 }  // namespace frugal::models

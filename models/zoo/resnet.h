@@ -22,7 +22,7 @@ struct ResNetOptions {
   // many channels as it has inside, and so does the stem.
   int64_t width = 64;
   int64_t in_channels = 3;
-  int64_t num_classes = 1000;
+  int64_t num_classes = 1000;  // 0: no last layer, the network gives features
   Stem stem = Stem::imagenet;
 };
 
@@ -39,7 +39,7 @@ int64_t layers_of(const ResNetOptions& options);        // with the first and th
 // blocks has.
 void deepen(ResNetOptions& options, int64_t layers);
 
-// [N, H, W, in_channels] -> [N, num_classes]
+// [N, H, W, in_channels] -> [N, num_classes], or [N, features]: the means over the positions.
 class ResNet : public Module {
  public:
   ResNet(Init& init, const ResNetOptions& options);

@@ -123,8 +123,9 @@ CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact
     }
   }
   if (preact_) bn1_ = register_module("bn", std::make_shared<BatchNorm2d>(init, channels));
-  linear_ =
-      register_module("linear", std::make_shared<Linear>(init, channels, options.num_classes));
+  if (options.num_classes > 0)
+    linear_ =
+        register_module("linear", std::make_shared<Linear>(init, channels, options.num_classes));
 }
 
 Variable CifarResNet::forward(Variable x, Context& context) {
@@ -132,7 +133,8 @@ Variable CifarResNet::forward(Variable x, Context& context) {
   if (!preact_) y = bn1_->forward_relu(y, context);
   for (const auto& layer : layers_) y = layer->forward(std::move(y), context);
   if (preact_) y = bn1_->forward_relu(y, context);
-  return linear_->forward(global_avg_pool2d(y), context);
+  y = global_avg_pool2d(y);
+  return linear_ == nullptr ? y : linear_->forward(std::move(y), context);
 }
 
 }  // namespace frugal::models

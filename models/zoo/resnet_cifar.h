@@ -20,14 +20,14 @@ struct CifarResNetOptions {
   Shortcut shortcut = Shortcut::A;
   bool preact = false;
   int64_t in_channels = 3;
-  int64_t num_classes = 10;
+  int64_t num_classes = 10;  // 0: no last layer, the network gives features
 };
 
 // The options of "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "preact_resnet56".
 // Errors: an unknown name; the message lists the known ones.
 CifarResNetOptions cifar_resnet_options(const std::string& name);
 
-// [N, H, W, in_channels] -> [N, num_classes]. Names: conv1, bn1,
+// [N, H, W, in_channels] -> [N, num_classes], or [N, features]. Names: conv1, bn1,
 // layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2}, linear; with shortcut B also shortcut.0 and its norm
 // shortcut.1. In the preact network a block has {bn1,conv1,bn2,conv2}, there is no bn1 after conv1,
 // and a norm `bn` stands before linear.

@@ -1,0 +1,94 @@
+// Networks that learn from two views of each picture, without labels: SimSiam, BYOL and MoCo v2. A
+// trunk of the zoo gives features; a projector and, of SimSiam and BYOL, a predictor stand behind
+// it while it learns.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/layers.h"
+
+namespace frugal::models {
+
+enum class SelfSupervision : uint8_t {
+  simsiam,  // Chen & He 2021: predicts the projection of the other view, whose gradient is stopped
+  byol,     // Grill et al. 2020: predicts what a slowly moving copy of the network projects
+  moco_v2,  // Chen et al. 2020: tells what the copy projects from a queue of earlier projections
+};
+
+// The method called "simsiam", "byol" or "moco_v2". Errors: an unknown name; the message lists the
+// known ones.
+SelfSupervision self_supervision(const std::string& name);
+
+struct SelfSupervisedOptions {
+  SelfSupervision method = SelfSupervision::simsiam;
+  std::vector<int64_t> projector;  // widths of its layers; the last one is the projection's
+  int64_t predictor = 0;           // hidden units of the predictor; 0: there is none
+  double momentum = 0;             // of the copy: how much of it stays in a step
+  int64_t queue = 0;               // moco_v2: keys that are kept
+  double temperature = 1;          // moco_v2
+};
+// The options of the papers, for a trunk of so many features: SimSiam: projector 2048, 2048, 2048,
+// predictor 512. BYOL: projector 4096, 256, predictor 4096, momentum 0.996, which rises to 1 in
+// the course of training. MoCo v2: projector `features`, 128, momentum 0.999, queue 65536,
+// temperature 0.2.
+SelfSupervisedOptions published_options(SelfSupervision method, int64_t features);
+
+// What a batch of two views comes to.
+struct SelfSupervisedLoss {
+  Variable loss;  // scalar
+  // moco_v2: [N] f32 or f64: above 0 where a row is more like its own key than like any of the
+  // queue's. Undefined of the others.
+  Tensor margin;
+};
+
+// Children: trunk, projector, predictor; target_trunk and target_projector: the copy, whose
+// parameters require no gradient. Buffers of moco_v2: queue [K, D] f32 and queue_next [] i64, the
+// row that is written next. Everything that lasts is a parameter or a buffer, so it is in
+// checkpoints. Thread safety: none.
+class SelfSupervised : public Module {
+ public:
+  // make_trunk: a network [N, H, W, C] -> [N, features], called once, or twice where there is a
+  // copy.
+  using TrunkMaker = std::function<std::shared_ptr<Module>(Init& init)>;
+  // Errors: features or a width below 1; no projector; a momentum outside [0, 1]; a queue below 1
+  // or a temperature not above 0 of moco_v2.
+  SelfSupervised(Init& init, const TrunkMaker& make_trunk, int64_t features,
+                 const SelfSupervisedOptions& options);
+
+  // The trunk's features [N, features].
+  Variable forward(Variable x, Context& context) override;
+  std::string head_prefix() override { return ""; }
+
+  // first and second [N, H, W, C]: two views of each picture.
+  //   simsiam: (d(p1, z2) + d(p2, z1)) / 2 with d(p, z) = -cos(p, z), p = predictor(z)
+  //   byol:    sum of 2 + 2 d(p1, copy's z2) and 2 + 2 d(p2, copy's z1)
+  //   moco_v2: info_nce(z1, copy's z2, queue); then the queue takes the copy's projections in the
+  //            place of its oldest ones, unless the pass only recomputes or measures.
+  // The copy runs first, without a graph: nothing of it is kept.
+  // Errors: views of other shapes.
+  SelfSupervisedLoss loss(Variable first, Variable second, Context& context);
+
+  // Moves the copy towards the network: copy += (1 - m) (network - copy). Call it after each
+  // update. `progress`: the share of training that is done, in [0, 1]; BYOL's m is
+  // 1 - (1 - momentum) (cos(pi progress) + 1) / 2, MoCo's is its momentum. The copy's running
+  // statistics are its own. Does nothing for simsiam.
+  void follow(double progress);
+
+  Module& trunk() const { return *trunk_; }
+  bool has_copy() const { return target_trunk_ != nullptr; }
+  const SelfSupervisedOptions& options() const { return options_; }
+
+ private:
+  Variable project(Variable x, Context& context);
+  Tensor target_of(const Tensor& x, const Context& context);
+  void enqueue(const Tensor& keys);
+
+  SelfSupervisedOptions options_;
+  std::shared_ptr<Module> trunk_, target_trunk_;
+  std::shared_ptr<Sequential> projector_, predictor_, target_projector_;
+  Tensor *queue_ = nullptr, *next_ = nullptr;
+};
+
+}  // namespace frugal::models
