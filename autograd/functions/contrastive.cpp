@@ -123,16 +123,15 @@ InfoNce info_nce(const Variable& x, const Tensor& keys, const Tensor& queue, dou
     const Tensor positive = row_dot(u, key) * (1 / temperature);  // [rows, 1]
     const Tensor products = ops::linear(u, others, {});           // [rows, K]
     ops::scale_inplace(products, 1 / temperature);
-    ops::copy_into(
-        out.margin.slice(0, begin, end).view({end - begin, 1}),
-        (positive - ops::max(products, 1, true).values) * temperature);
+    ops::copy_into(out.margin.slice(0, begin, end).view({end - begin, 1}),
+                   (positive - ops::max(products, 1, true).values) * temperature);
     const Tensor lse =
         ops::cross_entropy(products, Tensor::zeros({end - begin}, DType::i64, x.device())).lse;
     BinaryCrossEntropyOptions summed;
     summed.sum = true;
     const Tensor ahead = positive - lse.view({end - begin, 1});
-    const ops::BinaryCrossEntropyResult part = ops::binary_cross_entropy(
-        ahead, Tensor::ones(ahead.shape(), dtype, x.device()), summed);
+    const ops::BinaryCrossEntropyResult part =
+        ops::binary_cross_entropy(ahead, Tensor::ones(ahead.shape(), dtype, x.device()), summed);
     if (loss.defined())
       ops::accumulate(loss, part.loss);
     else

@@ -23,8 +23,8 @@ class ColorJitter : public ValueTransform {
   ColorJitterOptions options_;
 };
 
-// A random part of at least `least_area` of the picture's area, with sides in a ratio of 3/4 to 4/3,
-// is resized to the picture's own size: bilinear, of the part alone, as torchvision's
+// A random part of at least `least_area` of the picture's area, with sides in a ratio of 3/4 to
+// 4/3, is resized to the picture's own size: bilinear, of the part alone, as torchvision's
 // RandomResizedCrop with antialiasing. Errors: least_area not in (0, 1].
 class RandomResizedCrop : public Transform {
  public:

@@ -318,9 +318,8 @@ void PictureFiles::read_into(int64_t index, RngKey key, float* out) const {
   const ViewOptions view{height, width, options_.channels, options_.resize};
   RectangleOptions part;
   part.least_area = options_.least_area;
-  const PictureBox box = options_.least_area > 0
-                             ? random_part(key, info.height, info.width, part)
-                             : crop_box(info, view, Crop::centre);
+  const PictureBox box = options_.least_area > 0 ? random_part(key, info.height, info.width, part)
+                                                 : crop_box(info, view, Crop::centre);
   decode_parts(reader, {&box, 1}, view, out);
 }
 

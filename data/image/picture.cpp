@@ -66,8 +66,7 @@ template <class T>
 void resize(const T* values, int64_t source_height, int64_t source_width, int64_t channels,
             float unit, const PictureBox& box, int64_t height, int64_t width, float* out) {
   constexpr double kSlack = 1e-6;  // of rounding in the caller's arithmetic
-  const auto bottom = static_cast<double>(source_height),
-             right = static_cast<double>(source_width);
+  const auto bottom = static_cast<double>(source_height), right = static_cast<double>(source_width);
   FRUGAL_CHECK(box.height > 0 && box.width > 0 && box.top >= -kSlack && box.left >= -kSlack &&
                    box.top + box.height <= bottom + kSlack &&
                    box.left + box.width <= right + kSlack,

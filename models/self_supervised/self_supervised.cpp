@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "autograd/contrastive_functions.h"
 #include "autograd/checkpoint.h"
+#include "autograd/contrastive_functions.h"
 #include "autograd/record.h"
 #include "models/activations.h"
 #include "ops/dense/copy.h"
@@ -65,8 +65,7 @@ void copy_values(Module& from, Module& to) {
     copies[i].parameter->set_requires_grad(false);
   }
   const auto buffers = from.buffers(), copied = to.buffers();
-  for (size_t i = 0; i < buffers.size(); ++i)
-    ops::copy_into(*copied[i].buffer, *buffers[i].buffer);
+  for (size_t i = 0; i < buffers.size(); ++i) ops::copy_into(*copied[i].buffer, *buffers[i].buffer);
 }
 
 void add_pairs(std::vector<ops::Average>& pairs, Module& copy, Module& from) {
@@ -120,8 +119,8 @@ SelfSupervised::SelfSupervised(Init& init, const TrunkMaker& make_trunk, int64_t
                  width);
   const bool contrasts = options.method == SelfSupervision::moco_v2;
   FRUGAL_CHECK(contrasts ? options.predictor == 0 : options.predictor >= 1,
-               "[{}] expected a predictor of {} units, got {}", kOp,
-               contrasts ? "0" : "at least 1", options.predictor);
+               "[{}] expected a predictor of {} units, got {}", kOp, contrasts ? "0" : "at least 1",
+               options.predictor);
   FRUGAL_CHECK(options.momentum >= 0 && options.momentum <= 1,
                "[{}] expected a momentum in [0, 1], got {}", kOp, options.momentum);
   FRUGAL_CHECK(!contrasts || (options.queue >= 1 && options.temperature > 0),
@@ -133,8 +132,7 @@ SelfSupervised::SelfSupervised(Init& init, const TrunkMaker& make_trunk, int64_t
     predictor_ = register_module("predictor", predictor_of(init, options_));
   if (options_.method == SelfSupervision::simsiam) return;
   target_trunk_ = register_module("target_trunk", make_trunk(init));
-  target_projector_ =
-      register_module("target_projector", projector_of(init, features, options_));
+  target_projector_ = register_module("target_projector", projector_of(init, features, options_));
   copy_values(*trunk_, *target_trunk_);
   copy_values(*projector_, *target_projector_);
   if (!contrasts) return;
@@ -151,8 +149,11 @@ Variable SelfSupervised::project(Variable x, Context& context) {
   return projector_->forward(trunk_->forward(std::move(x), context), context);
 }
 
-// What the copy projects.
-Tensor SelfSupervised::target_of(const Tensor& x, const Context& context) {
+Variable SelfSupervised::predict(Variable projection, Context& context) {
+  return predictor_->forward(std::move(projection), context);
+}
+
+Tensor SelfSupervised::copy_projection(const Tensor& x, const Context& context) {
   const NoGrad no_grad;
   Context own = context;
   own.checkpointed_blocks = 0;  // nothing is kept that could be recomputed
@@ -164,7 +165,7 @@ SelfSupervisedLoss SelfSupervised::loss(Variable first, Variable second, Context
                "[self_supervised] expected two views of one shape, got {} and {}", first.shape(),
                second.shape());
   if (options_.method == SelfSupervision::moco_v2) {
-    const Tensor keys = unit_rows(target_of(second.value(), context));
+    const Tensor keys = unit_rows(copy_projection(second.value(), context));
     second = {};
     const Variable query = project(std::move(first), context);
     InfoNce result = info_nce(query, keys, *queue_, options_.temperature);
@@ -172,18 +173,18 @@ SelfSupervisedLoss SelfSupervised::loss(Variable first, Variable second, Context
     return {std::move(result.loss), std::move(result.margin)};
   }
   if (options_.method == SelfSupervision::byol) {
-    const Tensor of_first = target_of(first.value(), context),
-                 of_second = target_of(second.value(), context);
-    const Variable p1 = predictor_->forward(project(std::move(first), context), context);
+    const Tensor of_first = copy_projection(first.value(), context),
+                 of_second = copy_projection(second.value(), context);
+    const Variable p1 = predict(project(std::move(first), context), context);
     const Variable a = negative_cosine(p1, of_second);
-    const Variable p2 = predictor_->forward(project(std::move(second), context), context);
+    const Variable p2 = predict(project(std::move(second), context), context);
     const Variable b = negative_cosine(p2, of_first);
     return {add_scalar(scale(add(a, b), 2), 4), {}};
   }
   const Variable z1 = project(std::move(first), context);
   const Variable z2 = project(std::move(second), context);
-  const Variable a = negative_cosine(predictor_->forward(z1, context), z2.value());
-  const Variable b = negative_cosine(predictor_->forward(z2, context), z1.value());
+  const Variable a = negative_cosine(predict(z1, context), z2.value());
+  const Variable b = negative_cosine(predict(z2, context), z1.value());
   return {scale(add(a, b), 0.5), {}};
 }
 

@@ -76,13 +76,17 @@ class SelfSupervised : public Module {
   // statistics are its own. Does nothing for simsiam.
   void follow(double progress);
 
+  // What the losses compare: the projection [N, D] of a view, the predictor's output for one, and
+  // what the copy projects, without a graph.
+  Variable project(Variable x, Context& context);
+  Variable predict(Variable projection, Context& context);
+  Tensor copy_projection(const Tensor& x, const Context& context);
+
   Module& trunk() const { return *trunk_; }
   bool has_copy() const { return target_trunk_ != nullptr; }
   const SelfSupervisedOptions& options() const { return options_; }
 
  private:
-  Variable project(Variable x, Context& context);
-  Tensor target_of(const Tensor& x, const Context& context);
   void enqueue(const Tensor& keys);
 
   SelfSupervisedOptions options_;

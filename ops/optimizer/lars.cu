@@ -59,10 +59,10 @@ __global__ void lars_update_kernel(const Argument argument, const double* totals
 void lars_steps_kernel(Cuda, const std::vector<LarsUpdate>& updates) {
   std::vector<cuda::TensorEntry<3, LarsFactors>> entries;
   for (const LarsUpdate& u : updates)
-    entries.push_back({{&u.parameter, &u.gradient, &u.velocity},
-                       {u.step.lr, u.step.trust, u.step.weight_decay,
-                        static_cast<float>(u.step.momentum),
-                        static_cast<float>(u.step.weight_decay), u.step.adapt}});
+    entries.push_back(
+        {{&u.parameter, &u.gradient, &u.velocity},
+         {u.step.lr, u.step.trust, u.step.weight_decay, static_cast<float>(u.step.momentum),
+          static_cast<float>(u.step.weight_decay), u.step.adapt}});
   const CategoryScope scope(Category::workspace);
   cuda::with_tables(entries, [&](const LarsTable& table) {
     const auto run = [&]<class Argument>(const Argument& argument) {

@@ -13,15 +13,15 @@ using namespace frugal;
 
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
+using Lists = std::vector<std::vector<double>>;
 
 Tensor drawn(const Shape& shape, uint64_t seed) {
   return Tensor::randn(shape, {seed, 0}, DType::f64);
 }
 
-Rows rows_of(const Tensor& x) {
+Lists rows_of(const Tensor& x) {
   const std::vector<double> all = x.to_vector();
-  Rows rows;
+  Lists rows;
   const auto width = static_cast<std::ptrdiff_t>(x.size(1));
   for (auto at = all.begin(); at != all.end(); at += width) rows.emplace_back(at, at + width);
   return rows;
@@ -40,7 +40,7 @@ double cosine(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST_CASE("negative_cosine is the mean of the rows' cosines, negated") {
   const Tensor x = drawn({4, 5}, 1), target = drawn({4, 5}, 2);
-  const Rows a = rows_of(x), b = rows_of(target);
+  const Lists a = rows_of(x), b = rows_of(target);
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += cosine(a[i], b[i]);
   CHECK(negative_cosine(Variable(x), target).value().item() ==
@@ -72,7 +72,7 @@ TEST_CASE("info_nce is the cross-entropy of a row's own key among those of the q
   const Tensor x = drawn({5, 4}, 5), keys = unit_rows(drawn({5, 4}, 6)),
                queue = unit_rows(drawn({6, 4}, 7));
   const double t = 0.2;
-  const Rows a = rows_of(x), k = rows_of(keys), q = rows_of(queue);
+  const Lists a = rows_of(x), k = rows_of(keys), q = rows_of(queue);
   double sum = 0;
   std::vector<double> margins;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -94,7 +94,8 @@ TEST_CASE("info_nce is the cross-entropy of a row's own key among those of the q
   }
 }
 
-TEST_CASE("info_nce: the gradient is that of cross_entropy over the products, and of one in parts") {
+TEST_CASE(
+    "info_nce: the gradient is that of cross_entropy over the products, and of one in parts") {
   const Tensor keys = unit_rows(drawn({5, 4}, 6)), queue = unit_rows(drawn({6, 4}, 7));
   Variable x(drawn({5, 4}, 5), true), y(drawn({5, 4}, 5), true), z(drawn({5, 4}, 5), true);
   backward(info_nce(x, keys, queue, 0.2).loss);

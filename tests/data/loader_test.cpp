@@ -215,3 +215,49 @@ TEST_CASE("impossible loaders are refused") {
   CHECK_THROWS_WITH_AS(loader.seek({0, 2}), doctest::Contains("a batch in [0, 1]"), Error);
   CHECK_THROWS_AS(loader.seek({-1, 0}), Error);
 }
+
+TEST_CASE("a second view: the same samples under other draws, whatever the threads are") {
+  const auto batches = [](int threads) {
+    const DatasetPtr dataset = augmented(20);
+    Loader loader(dataset,
+                  {.batch_size = 6, .seed = 3, .threads = threads, .second_view = dataset});
+    Contents first, second;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      while (const auto batch = loader.next()) {
+        append(first, *batch);
+        REQUIRE(batch->extras.size() == 1);
+        CHECK(batch->extras[0].first == "second_view");
+        const Tensor view = batch->extras[0].second;
+        CHECK(view.shape() == batch->input.shape());
+        second.emplace_back(view.to_vector(), batch->target.to_vector());
+      }
+    return std::pair{first, second};
+  };
+  const auto [first, second] = batches(0);
+  CHECK(batches(1) == std::pair{first, second});
+  CHECK(batches(3) == std::pair{first, second});
+  int same = 0;
+  for (size_t b = 0; b < first.size(); ++b) same += first[b].first == second[b].first ? 1 : 0;
+  CHECK(same == 0);
+  // The first views are those of a loader without second ones.
+  Loader alone(augmented(20), {.batch_size = 6, .seed = 3, .threads = 0});
+  CHECK(take_epochs(alone, 2) == first);
+}
+
+TEST_CASE("a second view may be changed in another way") {
+  const DatasetPtr plain = numbers(5), flipped = std::make_shared<HorizontalFlip>(numbers(5), 1.0);
+  Loader loader(plain, {.batch_size = 5, .shuffle = false, .threads = 0, .second_view = flipped});
+  const Batch batch = *loader.next();
+  CHECK(batch.input.to_vector() != batch.extras[0].second.to_vector());
+  std::vector<float> wanted(12);
+  flipped->get_into(0, {}, wanted.data());
+  for (int64_t i = 0; i < 12; ++i)
+    CHECK(batch.extras[0].second.item<float>(i) == wanted[static_cast<size_t>(i)]);
+}
+
+TEST_CASE("a second view refuses other samples and mixing") {
+  CHECK_THROWS_WITH_AS(Loader(numbers(5), {.second_view = numbers(4)}),
+                       doctest::Contains("[loader] expected second views of 5 samples"), Error);
+  CHECK_THROWS_WITH_AS(Loader(numbers(5), {.mix = {.mixup = 1}, .second_view = numbers(5)}),
+                       doctest::Contains("[loader] expected no second view beside mixed"), Error);
+}

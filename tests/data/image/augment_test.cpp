@@ -40,7 +40,9 @@ TEST_CASE("every random change repeats with its key and stays within [0, 1]") {
       std::make_shared<GaussianBlur>(inner, 0.5),
       std::make_shared<RandAugment>(inner),
       std::make_shared<TrivialAugment>(inner),
-      std::make_shared<RandomErasing>(inner, 0.5)};
+      std::make_shared<RandomErasing>(inner, 0.5),
+      std::make_shared<RandomResizedCrop>(inner, 0.2),
+      std::make_shared<Solarize>(inner, 0.5)};
   for (size_t c = 0; c < changes.size(); ++c) {
     CAPTURE(c);
     int changed = 0;
@@ -140,6 +142,83 @@ TEST_CASE("erasing blanks one rectangle of 2 to 33 % of the picture") {
   }
 }
 
+TEST_CASE("solarize turns values of at least one half over, with its probability") {
+  const std::vector<float> before = original(), after = sample(Solarize(one_picture(), 1), {1, 1});
+  for (size_t i = 0; i < after.size(); ++i)
+    CHECK(after[i] == (before[i] >= 0.5f ? 1 - before[i] : before[i]));
+  int changed = 0;
+  for (uint64_t k = 0; k < 400; ++k)
+    if (sample(Solarize(one_picture(), 0.2), {7, k}) != before) ++changed;
+  CHECK(changed > 50);
+  CHECK(changed < 110);
+}
+
+// A value at (y, x) that says where it is.
+DatasetPtr slopes() {
+  Tensor input = Tensor::empty({1, kSide, kSide, 3});
+  for (int64_t y = 0; y < kSide; ++y)
+    for (int64_t x = 0; x < kSide; ++x) {
+      float* const pixel = input.mut<float>() + (y * kSide + x) * 3;
+      pixel[0] = float(y), pixel[1] = float(x), pixel[2] = 1;
+    }
+  return std::make_shared<MemoryDataset>(input, Tensor::zeros({1}, DType::i64), 1);
+}
+
+TEST_CASE("a resized crop shows a part of the allowed area and ratio, enlarged bilinearly") {
+  const DatasetPtr inner = slopes();
+  double least = 1, most = 0, tallest = 0, widest = 0;
+  for (uint64_t k = 0; k < 300; ++k) {
+    const std::vector<float> out = sample(RandomResizedCrop(inner, 0.2), {6, k});
+    const auto at = [&](int64_t y, int64_t x, int64_t c) {
+      return double(out[size_t((y * kSide + x) * 3 + c)]);
+    };
+    // In the middle of an enlarged slope each step is the part's side over the picture's.
+    const int64_t m = kSide / 2;
+    const double tall = (at(m, m, 0) - at(m - 1, m, 0)) * kSide,
+                 wide = (at(m, m, 1) - at(m, m - 1, 1)) * kSide;
+    const double area = tall * wide / double(kSide * kSide), ratio = wide / tall;
+    CHECK(std::abs(tall - std::round(tall)) < 1e-3);
+    CHECK(std::abs(wide - std::round(wide)) < 1e-3);
+    // Sides are rounded to whole pixels, at least 5 of 12.
+    CHECK(area > 0.2 * 0.8);
+    CHECK((ratio > 0.75 * 0.84 && ratio < 1.19 / 0.75));
+    for (int64_t i = 2; i < int64_t(out.size()); i += 3)
+      CHECK(out[size_t(i)] == doctest::Approx(1));
+    least = std::min(least, area), most = std::max(most, area);
+    tallest = std::max(tallest, ratio), widest = std::max(widest, 1 / ratio);
+  }
+  CHECK(least < 0.3);
+  CHECK(most > 0.9);
+  CHECK(tallest > 1.2);
+  CHECK(widest > 1.2);
+}
+
+TEST_CASE("a resized crop takes nothing from beyond its part") {
+  // One bright column: where the part does not hold it, nothing of it is seen.
+  Tensor input = Tensor::zeros({1, kSide, kSide, 1});
+  for (int64_t y = 0; y < kSide; ++y) input.mut<float>()[y * kSide + 5] = 1;
+  const auto line = std::make_shared<MemoryDataset>(input, Tensor::zeros({1}, DType::i64), 1);
+  int without = 0;
+  for (uint64_t k = 0; k < 200; ++k) {
+    const std::vector<float> out = sample(RandomResizedCrop(line, 0.1), {8, k});
+    const float most = *std::max_element(out.begin(), out.end());
+    if (most < 0.4f) {
+      CHECK(most == 0);
+      ++without;
+    }
+  }
+  CHECK(without > 10);
+}
+
+TEST_CASE("a crop of the whole picture is the picture") {
+  // An area of 1 and a ratio of 1 fit alone; other draws fall back to the middle, also all of it.
+  CHECK(sample(RandomResizedCrop(one_picture(), 1), {1, 2}).size() == kFloats);
+  int whole = 0;
+  for (uint64_t k = 0; k < 40; ++k)
+    if (sample(RandomResizedCrop(one_picture(), 1), {1, k}) == original()) ++whole;
+  CHECK(whole > 20);
+}
+
 TEST_CASE("changes of pictures refuse what cannot be") {
   const DatasetPtr inner = one_picture();
   CHECK_THROWS_AS(ColorJitter(inner, {.hue = 0.6}), Error);
@@ -148,6 +227,9 @@ TEST_CASE("changes of pictures refuse what cannot be") {
   CHECK_THROWS_AS(RandomGrayscale(inner, 1.5), Error);
   CHECK_THROWS_AS(RandomGrayscale(one_picture(1), 0.5), Error);
   CHECK_THROWS_AS(GaussianBlur(inner, 0.5, 0, 1), Error);
+  CHECK_THROWS_AS(Solarize(inner, 2), Error);
+  CHECK_THROWS_AS(RandomResizedCrop(inner, 0), Error);
+  CHECK_THROWS_AS(RandomResizedCrop(inner, 1.1), Error);
   CHECK_THROWS_AS(RandAugment(inner, -1), Error);
   CHECK_THROWS_AS(RandAugment(inner, 2, 31), Error);
   CHECK_THROWS_AS(RandomErasing(inner, -0.1), Error);
