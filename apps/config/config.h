@@ -37,9 +37,14 @@ struct ModelConfig {
   std::string aggregation = "mean";
   std::optional<int64_t> out_heads;
   std::optional<double> slope;
-  std::string trunk = "resnet50";
+  std::string trunk = "resnet50";  // of detection networks, and of simsiam, byol and moco_v2
   int64_t anchor_side = 32;
   bool deterministic_sampling = false;
+  // of simsiam, byol and moco_v2
+  std::optional<std::vector<int64_t>> projector;
+  std::optional<int64_t> predictor, queue;
+  std::optional<double> momentum, temperature;
+  int64_t neighbours = 200;
 };
 
 struct DataConfig {
@@ -63,6 +68,13 @@ struct DataConfig {
   std::vector<double> color_jitter;
   double grayscale = 0, blur = 0, erasing = 0;
   double mixup = 0, cutmix = 0;
+  // data.views
+  double view_area = 0.2;
+  bool view_flip = true;
+  std::vector<double> view_jitter{0.4, 0.4, 0.4, 0.1};
+  double view_jitter_share = 0.8;
+  double view_grayscale = 0.2;
+  std::vector<double> view_blur{0.5, 0.5}, view_solarize{0, 0};
   bool skip_bad = false;
   bool several_labels = false;
   std::optional<std::string> class_names;
@@ -102,6 +114,7 @@ struct OptimConfig {
   double layer_decay = 1;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
+  double trust = 0.001;
   double ema = 0;
   bool no_decay_norms = true;
   double clip_norm = 0;

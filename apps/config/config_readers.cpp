@@ -113,5 +113,6 @@ bool measures(const Config& c) {
 bool chooses_widths(const Config& c) { return has_adaptive_widths(c.compression); }
 bool checkpoints(const Config& c) { return c.train.checkpointing; }
 bool freezes(const Config& c) { return !c.train.freeze.empty(); }
+bool learns_from_views(const Config& c) { return is_self_supervised(c.model); }
 
 }  // namespace frugal::apps

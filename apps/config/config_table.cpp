@@ -105,29 +105,37 @@ Reader samples_of_files() {
                c.data.name == kImageBoxes;
       }};
 }
-// Images whose targets stay as they are when values change.
-Reader changed_images() {
-  return {"images but random_masks and those with boxes", {"data.name"}, [](const Config& c) {
-            return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks &&
-                   !traits(c).has_boxes;
+// Images whose values may be scaled.
+Reader normalized_images() {
+  return {"images but random_masks", {"data.name"}, [](const Config& c) {
+            return traits(c).kind == BatchSpec::Kind::images && c.data.name != kRandomMasks;
           }};
 }
-// The same, and images with boxes.
+// The same, without views, which have changes of their own.
 Reader mirrored_images() {
-  return {"images but random_masks", {"data.name"}, [](const Config& c) {
-            return changed_images().reads(c) || traits(c).has_boxes;
-          }};
+  return {"images but random_masks, and no views of self-supervised networks",
+          {"data.name", "model.name"},
+          [](const Config& c) { return normalized_images().reads(c) && !learns_from_views(c); }};
+}
+// Images whose targets stay as they are when values change.
+Reader changed_images() {
+  return {"images but random_masks and those with boxes, and no views of self-supervised networks",
+          {"data.name", "model.name"},
+          [](const Config& c) { return mirrored_images().reads(c) && !traits(c).has_boxes; }};
+}
+Reader views() {
+  return {"the networks simsiam, byol and moco_v2", {"model.name"}, learns_from_views};
 }
 // Images whose targets stay as they are when pixels move.
 Reader labelled_images() {
-  return {"images with labels", {"data.name"}, [](const Config& c) {
+  return {"images with labels", {"data.name", "model.name"}, [](const Config& c) {
             return changed_images().reads(c) && c.data.name != kImageMasks;
           }};
 }
 Reader one_class_images() {
-  return {"images of one class each", {"data.name", "data.several_labels"}, [](const Config& c) {
-            return labelled_images().reads(c) && !c.data.several_labels;
-          }};
+  return {"images of one class each",
+          {"data.name", "data.several_labels", "model.name"},
+          [](const Config& c) { return labelled_images().reads(c) && !c.data.several_labels; }};
 }
 
 constexpr int64_t kMany = int64_t{1} << 40;
@@ -239,10 +247,11 @@ Section model() {
              networks("out_heads", "gat")),
        field(s, "slope", &C::slope, or_null(number(0, 1)),
              "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat")),
-       field(s, "trunk", &C::trunk,
-             choice({"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}),
-             "Detection networks: the ResNet below the pyramid.",
-             networks("trunk", "detection networks")),
+       field(
+           s, "trunk", &C::trunk, choice(trunk_names()),
+           "Detection networks: the ResNet below the pyramid. simsiam, byol, moco_v2: the network "
+           "that learns to give features.",
+           networks("trunk", "detection networks, simsiam, byol and moco_v2")),
        field(s, "anchor_side", &C::anchor_side, integer(1, 4096),
              "Detection networks: pixels of the smallest anchors' sides; each level of the "
              "pyramid has twice those of the one before.",
@@ -250,7 +259,54 @@ Section model() {
        field(s, "deterministic_sampling", &C::deterministic_sampling, boolean(),
              "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
              "random ones, so that another program can do the same.",
-             networks("deterministic_sampling", "fasterrcnn_resnet50_fpn"))}};
+             networks("deterministic_sampling", "fasterrcnn_resnet50_fpn")),
+       field(s, "projector", &C::projector, or_null(list(integer(1, 1 << 16), 1, 16)),
+             "simsiam, byol, moco_v2: widths of the layers behind the trunk; null: the paper's.",
+             networks("projector", "simsiam, byol and moco_v2")),
+       field(s, "predictor", &C::predictor, or_null(integer(1, 1 << 16)),
+             "simsiam, byol: hidden units of the layers behind the projector; null: the paper's.",
+             networks("predictor", "simsiam and byol")),
+       field(s, "momentum", &C::momentum, or_null(number(0, 1)),
+             "byol, moco_v2: how much of the copy that gives targets stays in a step; byol's "
+             "rises from there to 1; null: the paper's, 0.996 and 0.999.",
+             networks("momentum", "byol and moco_v2")),
+       field(s, "queue", &C::queue, or_null(integer(1, 1 << 24)),
+             "moco_v2: keys of earlier batches to compare with; null: 65536.",
+             networks("queue", "moco_v2")),
+       field(s, "temperature", &C::temperature, or_null(positive(100)),
+             "moco_v2: cosines are divided by it; null: 0.2.", networks("temperature", "moco_v2")),
+       field(s, "neighbours", &C::neighbours, integer(1, 1 << 20),
+             "simsiam, byol, moco_v2: training samples that vote for the class of a test sample in "
+             "the metric knn.",
+             networks("neighbours", "simsiam, byol and moco_v2"))}};
+}
+
+Section views_of_data() {
+  constexpr auto s = &Config::data;
+  using C = DataConfig;
+  const Json shares = list(number(0, 1), 2, 2);
+  return {
+      "data.views",
+      "How the two views of a picture are made that simsiam, byol and moco_v2 learn from.",
+      {field(s, "area", &C::view_area, number(0, 1),
+             "A random part of at least this share of the area is resized to the sample; 0: the "
+             "whole picture.",
+             views()),
+       field(s, "flip", &C::view_flip, boolean(), "Mirror half of the views.", views()),
+       field(s, "color_jitter", &C::view_jitter, list(number(0, 16), 0, 4),
+             "Strengths of random brightness, contrast, saturation and hue; []: off.", views()),
+       field(s, "jitter_share", &C::view_jitter_share, number(0, 1), "Probability of the jitter.",
+             views()),
+       field(s, "grayscale", &C::view_grayscale, number(0, 1),
+             "Probability that a view loses its colours.", views()),
+       field(s, "blur", &C::view_blur, shares,
+             "Probabilities of a Gaussian blur of 0.1 to 2 pixels of the first and the second "
+             "view.",
+             views()),
+       field(s, "solarize", &C::view_solarize, shares,
+             "Probabilities that values from 0.5 on are turned over, of the first and the second "
+             "view.",
+             views())}};
 }
 
 Section data() {
@@ -297,9 +353,9 @@ Section data() {
               [](const Config& c) { return traits(c).normalizes; }}),
        field(s, "mean", &C::mean, or_null(list(number(-1e6, 1e6), 1, 4096)),
              "Images: subtract these from the channels instead. Values are in [0, 1].",
-             mirrored_images()),
+             normalized_images()),
        field(s, "std", &C::std, or_null(list(positive(1e6), 1, 4096)),
-             "Images: then divide the channels by these.", mirrored_images()),
+             "Images: then divide the channels by these.", normalized_images()),
        field(s, "image_size", &C::image_size, integer(1, 1 << 14),
              "Picture files: height and width of a sample.", samples_of_files()),
        field(s, "channels", &C::channels, integer(1, 3),
@@ -311,7 +367,9 @@ Section data() {
        field(s, "crop_area", &C::crop_area, number(0, 1),
              "Picture files: for training a random part of at least this share of the area is "
              "resized to the sample; 0: the centre, as for evaluation.",
-             picture_files()),
+             {"image_folder and image_list, where networks learn from labels",
+              {"data.name", "model.name"},
+              [](const Config& c) { return traits(c).of_picture_files && !learns_from_views(c); }}),
        field(
            s, "scale", &C::scale, or_null(list(positive(1e3), 2, 2)),
            "image_masks: for training, pictures and masks are enlarged by a random factor between "
@@ -504,7 +562,12 @@ Section optim() {
       {field(s, "name", &C::name, choice(optimizer_names()), "Which optimizer.", every_run()),
        field(s, "lr", &C::lr, positive(1e4), "Learning rate: the highest of the schedule.",
              every_run()),
-       field(s, "momentum", &C::momentum, below(0, 1), "sgd: momentum.", optimizers({"sgd"})),
+       field(s, "momentum", &C::momentum, below(0, 1), "sgd, lars: momentum.",
+             optimizers({"sgd", "lars"})),
+       field(s, "trust", &C::trust, positive(10),
+             "lars: how far a step of rate 1 moves a parameter, relative to its norm. Norms and "
+             "biases take the rate as it is.",
+             optimizers({"lars"})),
        field(s, "nesterov", &C::nesterov, boolean(), "sgd: Nesterov's momentum.",
              optimizers({"sgd"})),
        field(s, "beta1", &C::beta1, below(0, 1), "adam and its kin: decay of the mean.",
@@ -954,8 +1017,8 @@ Section run() {
 
 const std::vector<Section>& config_sections() {
   static const std::vector<Section> sections = {
-      model(), data(),   optim(),    schedule(), compression(), gact(), actnn(),
-      acgc(),  budget(), advanced(), train(),    early_stop(),  run()};
+      model(), data(), views_of_data(), optim(),    schedule(), compression(), gact(),
+      actnn(), acgc(), budget(),        advanced(), train(),    early_stop(),  run()};
   return sections;
 }
 

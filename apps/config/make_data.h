@@ -50,6 +50,9 @@ std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split spli
 // With this in place of data.test_batch_size.
 std::unique_ptr<data::BatchSource> make_batches(const Config& config, Split split,
                                                 int64_t test_batch);
+// The training samples as evaluations see them, in batches of data.test_batch_size.
+// REQUIRES: resolved; images.
+std::unique_ptr<data::BatchSource> training_samples(const Config& config);
 // Files that describe the data to whoever uses the trained model, by name, for the run's folder:
 //   classes.json  the names of the classes, a JSON list in the order of the outputs
 //   columns.json  of csv: how a row becomes an input

@@ -4,6 +4,7 @@
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
+#include "apps/config/make_model.h"
 #include "apps/config/mask_data.h"
 #include "apps/config/random_dataset.h"
 #include "apps/config/tensor_data.h"
@@ -273,7 +274,7 @@ data::PictureList limited_pictures(const Config& config, Split split) {
   return list;
 }
 
-DatasetPtr open_picture_files(const Config& config, Split split) {
+DatasetPtr open_picture_files(const Config& config, Split split, double least_area) {
   const DataConfig& c = config.data;
   data::PictureList list = limited_pictures(config, split);
   if (list.files.empty()) return nullptr;
@@ -281,7 +282,7 @@ DatasetPtr open_picture_files(const Config& config, Split split) {
   options.height = options.width = c.image_size;
   options.channels = c.channels;
   options.skip_bad = c.skip_bad;
-  if (split == Split::train) options.least_area = c.crop_area;
+  options.least_area = least_area;
   options.resize = resized_side(c);
   return std::make_shared<data::PictureFiles>(std::move(list), options);
 }
@@ -313,6 +314,7 @@ BatchSpec image_spec(const Config& config) {
     spec.metric = "miou";
   }
   spec.mixes = config.data.mixup > 0 || config.data.cutmix > 0;
+  if (is_self_supervised(config.model) && spec.metric.empty()) spec.metric = "knn";
   return spec;
 }
 
@@ -352,34 +354,55 @@ std::optional<Convention> normalization(const Config& config, int64_t channels) 
   throw ConfigError("data.normalize", fmt::format("expected a known name, got '{}'", name));
 }
 
+data::ColorJitterOptions jitter_options(const std::vector<double>& strengths, double p) {
+  return {strengths[0], strengths[1], strengths[2], strengths[3], p};
+}
+
 // Random changes while training, in torchvision's order. Values are in [0, 1].
 DatasetPtr with_changes(DatasetPtr dataset, const DataConfig& c) {
   if (c.crop_padding > 0) dataset = std::make_shared<data::PadCrop>(dataset, c.crop_padding);
   if (c.flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
   if (c.auto_augment == "rand") dataset = std::make_shared<data::RandAugment>(dataset);
   if (c.auto_augment == "trivial") dataset = std::make_shared<data::TrivialAugment>(dataset);
-  if (!c.color_jitter.empty()) {
-    data::ColorJitterOptions jitter;
-    jitter.brightness = c.color_jitter[0];
-    jitter.contrast = c.color_jitter[1];
-    jitter.saturation = c.color_jitter[2];
-    jitter.hue = c.color_jitter[3];
-    dataset = std::make_shared<data::ColorJitter>(dataset, jitter);
-  }
+  if (!c.color_jitter.empty())
+    dataset = std::make_shared<data::ColorJitter>(dataset, jitter_options(c.color_jitter, 1));
   if (c.grayscale > 0) dataset = std::make_shared<data::RandomGrayscale>(dataset, c.grayscale);
   if (c.blur > 0) dataset = std::make_shared<data::GaussianBlur>(dataset, c.blur);
   return dataset;
 }
 
+// How samples are changed before they are normalized.
+enum class Changes : uint8_t { none, training, first_view, second_view };
+
+// The changes of one of two views, in the papers' order. Picture files are cut by their reader.
+DatasetPtr with_view(DatasetPtr dataset, const DataConfig& c, size_t view, bool of_files) {
+  if (!of_files && c.view_area > 0)
+    dataset = std::make_shared<data::RandomResizedCrop>(dataset, c.view_area);
+  if (c.view_flip) dataset = std::make_shared<data::HorizontalFlip>(dataset);
+  if (!c.view_jitter.empty() && c.view_jitter_share > 0)
+    dataset = std::make_shared<data::ColorJitter>(
+        dataset, jitter_options(c.view_jitter, c.view_jitter_share));
+  if (c.view_grayscale > 0)
+    dataset = std::make_shared<data::RandomGrayscale>(dataset, c.view_grayscale);
+  if (c.view_blur[view] > 0)
+    dataset = std::make_shared<data::GaussianBlur>(dataset, c.view_blur[view]);
+  if (c.view_solarize[view] > 0)
+    dataset = std::make_shared<data::Solarize>(dataset, c.view_solarize[view]);
+  return dataset;
+}
+
 // Images, with their augmentation; nullptr: there is no such split.
-DatasetPtr open_images(const Config& config, Split split) {
+DatasetPtr open_images(const Config& config, Split split, Changes changes) {
   const DataConfig& c = config.data;
   const DataRow& row = data_row(c.name);
   const bool train = split == Split::train;
   const int64_t limit = train ? c.train_samples : c.test_samples;
   DatasetPtr dataset;
   if (row.of_files()) {
-    dataset = open_picture_files(config, split);
+    dataset = open_picture_files(config, split,
+                                 changes == Changes::none       ? 0
+                                 : changes == Changes::training ? c.crop_area
+                                                                : c.view_area);
     if (dataset == nullptr) return nullptr;
   } else if (row.of_masks()) {
     dataset = open_masks(config, split);
@@ -403,12 +426,15 @@ DatasetPtr open_images(const Config& config, Split split) {
     dataset = row.open(*c.dir, train);
     if (limit > 0) dataset = data::first(dataset, limit);
   }
-  if (train) dataset = with_changes(dataset, c);
+  const bool augments = changes == Changes::training;
+  if (augments) dataset = with_changes(dataset, c);
+  if (changes == Changes::first_view || changes == Changes::second_view)
+    dataset = with_view(dataset, c, changes == Changes::first_view ? 0 : 1, row.of_files());
   if (const auto change = normalization(config, dataset->sample_shape().back()))
     dataset = std::make_shared<data::Normalize>(dataset, change->mean, change->std);
   // After normalization, so that the blank is the mean.
-  if (train && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
-  if (train && c.erasing > 0) dataset = std::make_shared<data::RandomErasing>(dataset, c.erasing);
+  if (augments && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
+  if (augments && c.erasing > 0) dataset = std::make_shared<data::RandomErasing>(dataset, c.erasing);
   return dataset;
 }
 
@@ -433,18 +459,23 @@ void check_images(const Config& config) {
           key, fmt::format("expected at most {} for random, got {}", kMostRandom, samples));
   const DataConfig& c = config.data;
   const bool of_files = data_row(c.name).of_files();
-  if (!c.color_jitter.empty() && c.color_jitter.size() != 4)
-    throw ConfigError("data.color_jitter",
-                      fmt::format("expected none or 4 strengths, got {}", c.color_jitter.size()));
-  if (!c.color_jitter.empty() && c.color_jitter[3] > 0.5)
-    throw ConfigError("data.color_jitter",
-                      fmt::format("expected a hue of at most 0.5, got {}", c.color_jitter[3]));
+  const bool views = is_self_supervised(config.model);
+  const char* const jitter_key = views ? "data.views.color_jitter" : "data.color_jitter";
+  const std::vector<double>& jitter = views ? c.view_jitter : c.color_jitter;
+  if (!jitter.empty() && jitter.size() != 4)
+    throw ConfigError(jitter_key,
+                      fmt::format("expected none or 4 strengths, got {}", jitter.size()));
+  if (!jitter.empty() && jitter[3] > 0.5)
+    throw ConfigError(jitter_key, fmt::format("expected a hue of at most 0.5, got {}", jitter[3]));
   const bool of_masks = data_row(c.name).of_masks();
   const int64_t channels = of_files || of_masks ? c.channels : image_spec(config).sample.back();
-  const bool colours = !c.color_jitter.empty() && (c.color_jitter[2] > 0 || c.color_jitter[3] > 0);
-  if (channels != 3 && (colours || c.grayscale > 0))
-    throw ConfigError(colours ? "data.color_jitter" : "data.grayscale",
-                      fmt::format("expected images of 3 channels, got {}", channels));
+  const bool colours = !jitter.empty() && (jitter[2] > 0 || jitter[3] > 0);
+  const double grey = views ? c.view_grayscale : c.grayscale;
+  if (channels != 3 && (colours || grey > 0))
+    throw ConfigError(
+        colours ? jitter_key : (views ? "data.views.grayscale" : "data.grayscale"),
+        fmt::format("expected images of 3 channels, got {}; [] and 0 turn changes of colours off",
+                    channels));
   for (const auto& [key, numbers] : {std::pair{"data.mean", &c.mean}, {"data.std", &c.std}})
     if (*numbers && static_cast<int64_t>((*numbers)->size()) != channels)
       throw ConfigError(key, fmt::format("expected a number for each of {} channels, got {}",
@@ -455,6 +486,10 @@ void check_images(const Config& config) {
                       fmt::format("expected 0 for {}, whose samples have several labels or values; "
                                   "samples of one class each are mixed",
                                   c.name));
+  if (views && (c.several_labels || of_masks || !image_spec(config).metric.starts_with("knn")))
+    throw ConfigError("data.name", fmt::format("expected images of one class each for {}, which "
+                                               "the metric knn reads, got {}",
+                                               config.model.name, c.name));
   if (mixes && c.batch_size == 1)
     throw ConfigError("data.batch_size", "expected at least 2 to mix the samples of a batch");
   if (c.scale && (*c.scale)[0] > (*c.scale)[1])
@@ -472,13 +507,18 @@ void check_images(const Config& config) {
 }
 
 std::unique_ptr<data::BatchSource> open_image_batches(const Config& config, Split split) {
-  const bool train = split == Split::train;
-  const DatasetPtr images = open_images(config, split);
+  const bool train = split == Split::train, views = train && is_self_supervised(config.model);
+  const DatasetPtr images = open_images(config, split,
+                                        views   ? Changes::first_view
+                                        : train ? Changes::training
+                                                : Changes::none);
   if (images == nullptr) return nullptr;
   FRUGAL_CHECK(images->classes() <= *config.model.num_classes,
                "[data] expected labels below {}, the model's outputs, got {} classes",
                *config.model.num_classes, images->classes());
-  return std::make_unique<data::Loader>(images, loader_options(config, train));
+  data::LoaderOptions options = loader_options(config, train);
+  if (views) options.second_view = open_images(config, split, Changes::second_view);
+  return std::make_unique<data::Loader>(images, options);
 }
 
 std::vector<int64_t> images_ahead(const Config& config, int64_t batch) {
@@ -532,6 +572,12 @@ std::vector<std::string> image_names() {
 }
 
 }  // namespace
+
+std::unique_ptr<data::BatchSource> training_samples(const Config& config) {
+  const DatasetPtr images = open_images(config, Split::train, Changes::none);
+  data::LoaderOptions options = loader_options(config, false);
+  return std::make_unique<data::Loader>(images, options);
+}
 
 train::PictureInput evaluated_pictures(const Config& config, const BatchSpec& spec) {
   const std::string& name = config.data.name;

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "apps/config/sequential_config.h"
+#include "autograd/record.h"
 #include "core/random_streams.h"
 #include "models/freeze.h"
+#include "models/self_supervised/self_supervised.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"
@@ -137,6 +139,8 @@ ModelPtr make_hrnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   options.num_classes = *config.num_classes;
   return std::make_shared<models::HrNet>(init, options);
 }
+
+ModelPtr make_self_supervised(Init& init, const ModelConfig& config, const BatchSpec& spec);
 
 ModelPtr make_dilated_resnet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::DilatedResNetOptions options = models::dilated_resnet_options(config.name);
@@ -340,6 +344,9 @@ constexpr ModelRow kModels[] = {
     {"retinanet_resnet50_fpn", Family::detection, make_retinanet},
     {"fasterrcnn_resnet50_fpn", Family::detection, make_faster_rcnn},
     {"mlp", Family::images, make_mlp},
+    {"simsiam", Family::images, make_self_supervised},
+    {"byol", Family::images, make_self_supervised},
+    {"moco_v2", Family::images, make_self_supervised},
     {"bert_tiny", Family::encoder, make_bert},
     {"bert_mini", Family::encoder, make_bert},
     {"bert_small", Family::encoder, make_bert},
@@ -363,6 +370,36 @@ const ModelRow& model_row(const std::string& name) {
   for (const ModelRow& row : kModels)
     if (name == row.name) return row;
   throw ConfigError("model.name", fmt::format("expected a known model, got '{}'", name));
+}
+
+// The network behind whose features the projector stands.
+ModelConfig trunk_of(const ModelConfig& model) {
+  ModelConfig trunk = model;
+  trunk.name = model.trunk;
+  trunk.num_classes = 0;
+  return trunk;
+}
+
+ModelPtr make_self_supervised(Init& init, const ModelConfig& config, const BatchSpec& spec) {
+  const ModelConfig trunk = trunk_of(config);
+  const auto make = [&](Init& at) { return model_row(trunk.name).make(at, trunk, spec); };
+  // How many features the trunk gives shows a pass on meta.
+  Init nowhere;
+  nowhere.device = kMeta;
+  const NoGrad no_grad;
+  Context context;
+  context.training = false;
+  const Tensor sample =
+      Tensor::empty({1, spec.sample[0], spec.sample[1], spec.sample[2]}, DType::f32, kMeta);
+  const int64_t features = make(nowhere)->forward(Variable(sample), context).size(1);
+  models::SelfSupervisedOptions options =
+      models::published_options(models::self_supervision(config.name), features);
+  take(options.projector, config.projector);
+  take(options.predictor, config.predictor);
+  take(options.momentum, config.momentum);
+  take(options.queue, config.queue);
+  take(options.temperature, config.temperature);
+  return std::make_shared<models::SelfSupervised>(init, make, features, options);
 }
 
 bool reads(const ModelRow& row, const BatchSpec& spec) {
@@ -424,9 +461,15 @@ const std::vector<KeyRow>& key_rows() {
       {"aggregation", {make_sage}},
       {"out_heads", {make_gat}},
       {"slope", {make_gat}},
-      {"trunk", detectors},
+      {"trunk", with({make_self_supervised}, detectors)},
       {"anchor_side", detectors},
       {"deterministic_sampling", {make_faster_rcnn}},
+      {"projector", {make_self_supervised}},
+      {"predictor", {make_self_supervised}},
+      {"momentum", {make_self_supervised}},
+      {"queue", {make_self_supervised}},
+      {"temperature", {make_self_supervised}},
+      {"neighbours", {make_self_supervised}},
       // Not of the network's section: what layer-wise decay knows, and what has blocks to
       // recompute.
       {"layer_decay", with({make_cifar_resnet, make_resnet, make_swin}, transformers)},
@@ -452,6 +495,7 @@ void check_maximum(const Config& config, const BatchSpec& spec) {
 
 // Errors (ConfigError): model.layers of no such ResNet.
 void check_depth(const ModelConfig& model) {
+  if (is_self_supervised(model)) return check_depth(trunk_of(model));
   const ModelMaker make = model_row(model.name).make;
   if (make == make_cifar_resnet) cifar_resnet_options(model);
   if (make == make_resnet) resnet_options(model);
@@ -470,6 +514,21 @@ std::string readers_of(const BatchSpec& spec) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// What would contradict a network that follows another one and has no labels.
+void check_self_supervised(const Config& config) {
+  const std::string& name = config.model.name;
+  const auto refuse = [&](const char* key, const std::string& why) {
+    throw ConfigError(key, fmt::format("expected {} for {}", why, name));
+  };
+  if (!config.train.freeze.empty())
+    refuse("train.freeze", "[], which is for fine-tuning the trunk afterwards,");
+  if (config.train.label_smoothing > 0)
+    refuse("train.label_smoothing", "0, because there are no labels,");
+  if (config.optim.ema > 0) refuse("optim.ema", "0");
+  if (config.run.cuda_graphs) refuse("cuda_graphs", "false");
+  if (config.data.batch_size == 1) refuse("data.batch_size", "at least 2, for batch norm,");
+}
+
 }  // namespace
 
 std::vector<std::string> model_names() {
@@ -483,12 +542,30 @@ Family family_of(const ModelConfig& model) {
                                    : model_row(model.name).family;
 }
 
+bool is_self_supervised(const ModelConfig& model) {
+  return model.name != kSequential && model_row(model.name).make == make_self_supervised;
+}
+
+std::vector<std::string> trunk_names() {
+  std::vector<std::string> names;
+  for (const ModelRow& row : kModels)
+    if (row.make == make_cifar_resnet || row.make == make_resnet) names.emplace_back(row.name);
+  return names;
+}
+
 bool network_reads(const ModelConfig& model, const std::string& key) {
   const ModelMaker make = model_row(model.name).make;
   if (make == make_sequential) {
     if (key == "checkpointing") return modules_have_blocks(model.modules);
     return key == "modules" || (key == "vocab_size" && family_of(model) != Family::images);
   }
+  const bool views = make == make_self_supervised;
+  if (views && key == "predictor") return model.name != "moco_v2";
+  if (views && key == "momentum") return model.name != "simsiam";
+  if (views && (key == "queue" || key == "temperature")) return model.name == "moco_v2";
+  for (const auto& [name, makers] : key_rows())
+    if (key == name && std::find(makers.begin(), makers.end(), make) != makers.end()) return true;
+  if (views && key != "layer_decay") return network_reads(trunk_of(model), key);
   for (const auto& [name, makers] : key_rows())
     if (key == name) return std::find(makers.begin(), makers.end(), make) != makers.end();
   FRUGAL_ASSERT(false);  // a key of the table without a row here
@@ -496,6 +573,7 @@ bool network_reads(const ModelConfig& model, const std::string& key) {
 }
 
 ModelSizes model_sizes(const ModelConfig& model) {
+  if (is_self_supervised(model)) return model_sizes(trunk_of(model));
   const ModelMaker make = model_row(model.name).make;
   ModelSizes sizes;
   if (make == make_cifar_resnet) {
@@ -570,6 +648,7 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                                     *model.max_positions));
   }
   if (sequential) check_sequential(model, spec);
+  if (is_self_supervised(model)) check_self_supervised(config);
 }
 
 ModelPtr make_model(const Config& config, const BatchSpec& spec, Device device) {

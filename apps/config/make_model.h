@@ -20,6 +20,10 @@ std::vector<std::string> model_names();
 enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
 
+// Is it one of simsiam, byol and moco_v2, which learn from two views of each picture?
+bool is_self_supervised(const ModelConfig& model);
+std::vector<std::string> trunk_names();  // networks that they can train
+
 // Does the network read this key of config.model? Of train.checkpointing ("checkpointing"): does it
 // have blocks? Of optim.layer_decay: does layer_of() (models/layer_order.h) know its blocks?
 // REQUIRES: a key that only some networks read.

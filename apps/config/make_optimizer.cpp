@@ -15,6 +15,7 @@
 #include "optim/adam8bit.h"
 #include "optim/averaged.h"
 #include "optim/lamb.h"
+#include "optim/lars.h"
 #include "optim/sgd.h"
 
 namespace frugal::apps {
@@ -59,13 +60,21 @@ std::unique_ptr<Optimizer> make_adafactor(Groups groups, const OptimConfig&, uin
   return std::make_unique<optim::Adafactor>(groups, optim::AdafactorOptions{});
 }
 
+std::unique_ptr<Optimizer> make_lars(Groups groups, const OptimConfig& config, uint64_t) {
+  optim::LarsOptions options;
+  options.momentum = config.momentum;
+  options.trust = config.trust;
+  return std::make_unique<optim::Lars>(groups, options);
+}
+
 struct OptimizerRow {
   const char* name;
   OptimizerMaker make;
 };
 constexpr OptimizerRow kOptimizers[] = {{"sgd", make_sgd},     {"adam", make_adam},
                                         {"adamw", make_adamw}, {"adamw_8bit", make_adamw_8bit},
-                                        {"lamb", make_lamb},   {"adafactor", make_adafactor}};
+                                        {"lamb", make_lamb},   {"adafactor", make_adafactor},
+                                        {"lars", make_lars}};
 
 }  // namespace
 
