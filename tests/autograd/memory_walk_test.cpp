@@ -219,6 +219,8 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
                                     "binary_cross_entropy",
                                     "soft_cross_entropy",
                                     "linear_cross_entropy",
+                                    "negative_cosine",
+                                    "info_nce",
                                     "mse_loss",
                                     "max_pool2d",
                                     "avg_pool2d",

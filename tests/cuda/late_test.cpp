@@ -9,6 +9,7 @@
 #include "optim/adam8bit.h"
 #include "optim/averaged.h"
 #include "optim/lamb.h"
+#include "optim/lars.h"
 #include "optim/sgd.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
@@ -53,6 +54,7 @@ TEST_CASE("replayed updates have the rates and counts of their step, of more tab
       {"adam", [](const auto& g) { return std::make_unique<Adam>(g, AdamOptions{}); }},
       {"adam8bit", [&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }},
       {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
+      {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
       {"adafactor",
        [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }}};
   for (const auto& [name, make] : makers) {

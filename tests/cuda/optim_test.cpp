@@ -19,6 +19,7 @@
 #include "optim/ema.h"
 #include "optim/gradient_sketch.h"
 #include "optim/lamb.h"
+#include "optim/lars.h"
 #include "optim/sgd.h"
 #include "tests/cuda/gpu.h"
 #include "tests/optim/samples.h"
@@ -102,6 +103,7 @@ TEST_CASE("optimizers on CUDA take the CPU's steps") {
          return std::make_unique<Adam>(g, AdamOptions{0.9, 0.99, 1e-6, false});
        }},
       {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
+      {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
       {"adafactor",
        [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }},
       {"adam8bit", [](const auto& g) { return std::make_unique<Adam8bit>(g, Adam8bitOptions{}); }}};
@@ -141,6 +143,7 @@ TEST_CASE("a step on CUDA takes as many launches, however many parameters there 
     return emulator::launches() - before;
   };
   CHECK(count([](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }) == 3);
+  CHECK(count([](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }) == 3);
   CHECK(count([](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }) ==
         5);
   const Adam8bitOptions packed{.least_elements = 0};
@@ -170,7 +173,7 @@ TEST_CASE("more parameters than one launch lists") {
   CHECK(norm.item() == std::sqrt(3 * 1100.0));
 }
 
-TEST_CASE("LAMB, Adafactor and Adam of 8 bits on more parameters than one launch lists") {
+TEST_CASE("LAMB, LARS, Adafactor and Adam of 8 bits on more parameters than one launch lists") {
   if (!gpu::available()) return;
   const auto stepped = [](const Maker& make, Device device) {
     ParameterGroup group;
@@ -189,6 +192,7 @@ TEST_CASE("LAMB, Adafactor and Adam of 8 bits on more parameters than one launch
   const Adam8bitOptions packed{.least_elements = 0};
   const std::vector<Maker> makers = {
       [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); },
+      [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); },
       [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); },
       [&](const auto& g) { return std::make_unique<Adam8bit>(g, packed); }};
   for (const Maker& make : makers) {

@@ -80,6 +80,7 @@ TEST_CASE("recorded updates of every optimizer have the bits of updates that are
       {kEncoder, "optim.name=adamw optim.lr=0.01 optim.clip_norm=0.1" + decay},
       {kEncoder, "optim.name=adamw_8bit optim.lr=0.01 optim.clip_norm=0.1" + decay},
       {kEncoder, "optim.name=lamb optim.lr=0.01 optim.ema=0.9" + decay},
+      {kEncoder, "optim.name=lars optim.lr=0.5 optim.clip_norm=1" + decay},
       {kEncoder, "optim.name=adafactor optim.lr=0.01 optim.clip_norm=100" + decay},
       {kGraph, "optim.name=adam optim.lr=0.01 optim.ema=0.99" + decay}};
   for (const auto& [text, sets] : cases) {
@@ -103,7 +104,7 @@ TEST_CASE("recorded updates of every optimizer have the bits of updates that are
 
 TEST_CASE("a replayed step that is not finite leaves parameters and the optimizer as they were") {
   if (!gpu::available()) return;
-  for (const char* name : {"sgd", "adamw", "adamw_8bit", "lamb", "adafactor"}) {
+  for (const char* name : {"sgd", "adamw", "adamw_8bit", "lamb", "lars", "adafactor"}) {
     CAPTURE(std::string(name));
     const std::string sets =
         fmt::format("optim.name={} optim.lr=0.01 optim.clip_norm=1 optim.ema=0.9", name);

@@ -42,6 +42,8 @@ const std::map<std::string, std::string>& without_form() {
   static const std::map<std::string, std::string> all = {
       {"cross_entropy", loss},
       {"linear_cross_entropy", loss},
+      {"negative_cosine", loss},
+      {"info_nce", loss},
       {"soft_cross_entropy", loss},
       {"binary_cross_entropy", loss},
       {"mse_loss", loss},

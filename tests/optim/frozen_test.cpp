@@ -14,6 +14,7 @@
 #include "optim/averaged.h"
 #include "optim/clip.h"
 #include "optim/lamb.h"
+#include "optim/lars.h"
 #include "optim/sgd.h"
 #include "tests/optim/samples.h"
 
@@ -34,6 +35,7 @@ const std::vector<std::pair<std::string, Maker>>& makers() {
          return std::make_unique<Adam8bit>(g, options);
        }},
       {"lamb", [](const auto& g) { return std::make_unique<Lamb>(g, LambOptions{}); }},
+      {"lars", [](const auto& g) { return std::make_unique<Lars>(g, LarsOptions{}); }},
       {"adafactor",
        [](const auto& g) { return std::make_unique<Adafactor>(g, AdafactorOptions{}); }},
       {"averaged", [](const auto& g) {

@@ -6,6 +6,7 @@
 #include "optim/adam8bit.h"
 #include "optim/averaged.h"
 #include "optim/lamb.h"
+#include "optim/lars.h"
 #include "optim/sgd.h"
 
 using namespace frugal;
@@ -42,6 +43,7 @@ TEST_CASE("optimizers take a module's parameters as they are") {
   check([](const auto& p) { return std::make_unique<Adam8bit>(p); });
   check([](const auto& p) { return std::make_unique<Adafactor>(p); });
   check([](const auto& p) { return std::make_unique<Lamb>(p); });
+  check([](const auto& p) { return std::make_unique<Lars>(p); });
   check([](const auto& p) {
     return std::make_unique<Averaged>(std::make_unique<Sgd>(p), named_variables(p), EmaOptions{});
   });
@@ -76,6 +78,9 @@ TEST_CASE("the weight decay of the options holds for groups that name none") {
   CHECK(rates([](const auto& p) {
           return std::make_unique<Lamb>(p, LambOptions{.weight_decay = 0.5});
         }) < 1);
+  CHECK(rates([](const auto& p) {
+          return std::make_unique<Lars>(p, LarsOptions{.momentum = 0, .weight_decay = 0.5});
+        }) == 0.75);
   CHECK(rates([](const auto& p) {
           return std::make_unique<Adafactor>(
               p, AdafactorOptions{.scale_parameter = false, .weight_decay = 0.5});
