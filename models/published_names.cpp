@@ -14,7 +14,7 @@ namespace {
 
 using Has = std::function<bool(const std::string&)>;
 
-constexpr std::array<const char*, 3> kWrappers = {"module.", "_orig_mod.", "model."};
+constexpr std::array<const char*, 4> kWrappers = {"module.", "_orig_mod.", "model.", "trunk."};
 constexpr std::array<const char*, 2> kPrefixes = {"transformer.", "bert."};
 constexpr std::array<const char*, 2> kPrefixesOfImages = {"vit.", "resnet."};
 constexpr std::array<const char*, 3> kWithoutEffect = {".attn.bias", ".attn.masked_bias",
@@ -22,6 +22,10 @@ constexpr std::array<const char*, 3> kWithoutEffect = {".attn.bias", ".attn.mask
 constexpr std::array<const char*, 6> kUnused = {"cls.seq_relationship.", "bert.pooler.",
                                                 "vit.pooler.",           "pooler.",
                                                 "aux_classifier.",       "auxiliary_head."};
+// Of a self-supervised run: what its trunk learns with.
+constexpr const char* kTrunk = "trunk.";
+constexpr std::array<const char*, 5> kBesideTrunk = {"projector.", "predictor.", "target_trunk.",
+                                                     "target_projector.", "queue"};
 constexpr std::array<const char*, 8> kHeads = {"fc.",         "linear.", "head.",  "heads.",
                                                "classifier.", "cls.",    "score.", "lm_head."};
 
@@ -238,9 +242,15 @@ NamedTensors as_named_today(const NamedTensors& state, const Has& has,
   const auto find = [&](const std::string& name) {
     return std::find_if(named.begin(), named.end(), [&](const Entry& e) { return e.name == name; });
   };
+  const bool of_trunk = std::any_of(state.begin(), state.end(), [](const auto& entry) {
+    return entry.first.starts_with(kTrunk);
+  });
   const auto is_idle = [&](const Entry& entry) {
     const std::string& name = entry.name;
     if (has(name)) return false;
+    if (of_trunk)
+      for (const std::string prefix : kBesideTrunk)
+        if (name.starts_with(prefix)) return true;
     for (const std::string prefix : kUnused)
       if (name.starts_with(prefix)) return true;
     for (const char* ending : kWithoutEffect)

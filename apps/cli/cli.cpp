@@ -284,6 +284,8 @@ void add_export(CLI::App& app) {
                   "Of ONNX: write random inputs and what the network makes of them, safetensors")
       ->type_name("FILE")
       ->check(check_named);
+  sub->add_flag("--trunk", a.trunk,
+                "Of simsiam, byol and moco_v2: the trained trunk alone, under torchvision's names");
   sub->add_flag("--random", a.random, "Export random weights of a configuration");
   sub->add_flag("--overwrite", a.overwrite, "Replace files that exist");
   add_sets(sub, a.sets);

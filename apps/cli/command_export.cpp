@@ -13,6 +13,7 @@
 #include "data/formats/safetensors.h"
 #include "export/onnx_file.h"
 #include "export/recording.h"
+#include "models/self_supervised/self_supervised.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
 #include "train/planning/bytes.h"
@@ -63,6 +64,16 @@ Source open_source(const ExportArguments& arguments) {
                                         : stored_network(run, source.weights, device);
   source.config = std::move(run.config);
   return source;
+}
+
+// What --trunk exports in place of the network.
+Module& trunk_of(const Source& source) {
+  auto* const network = dynamic_cast<models::SelfSupervised*>(source.model.get());
+  if (network == nullptr)
+    throw ConfigError("", fmt::format("--trunk: expected a network simsiam, byol or moco_v2, got "
+                                      "{}, which is exported whole",
+                                      source.config.model.name));
+  return network->trunk();
 }
 
 // ---- what the file says of itself
@@ -161,7 +172,8 @@ DType dtype_named(const std::string& name) {
 Json export_safetensors(const ExportArguments& arguments, const std::string& output,
                         const Source& source) {
   const DType dtype = dtype_named(arguments.dtype);
-  models::NamedTensors tensors = models::state_dict(*source.model);
+  models::NamedTensors tensors =
+      models::state_dict(arguments.trunk ? trunk_of(source) : *source.model);
   int64_t elements = 0;
   for (auto& [name, tensor] : tensors) {
     elements += tensor.numel();
@@ -190,6 +202,10 @@ Json export_safetensors(const ExportArguments& arguments, const std::string& out
 
 void export_command(const ExportArguments& arguments) {
   const std::string format = format_of(arguments);
+  if (format == "onnx" && arguments.trunk)
+    throw ConfigError("",
+                      "--trunk: expected --format safetensors, got onnx, which holds what the "
+                      "trunk computes and nothing else");
   if (format == "onnx" && arguments.dtype != "f32")
     throw ConfigError(
         "", fmt::format("--dtype: expected f32 with --format onnx, got {}", arguments.dtype));
@@ -211,7 +227,8 @@ void export_command(const ExportArguments& arguments) {
   Source source = open_source(arguments);
   std::string output = arguments.output;
   if (output.empty()) {
-    output = source.config.model.name + "." + format;
+    output =
+        (arguments.trunk ? source.config.model.trunk : source.config.model.name) + "." + format;
     check_free(output);
   }
   Json said = format == "onnx" ? export_onnx(arguments, output, source)

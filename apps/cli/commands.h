@@ -105,6 +105,7 @@ struct ExportArguments {
   std::string dtype = "f32";     // of safetensors: f32, f16 or bf16
   std::string example;           // of ONNX: gets inputs, and what the network makes of them
   std::vector<std::string> sets;
+  bool trunk = false;  // of simsiam, byol and moco_v2: the trunk alone, under its own names
   bool random = false, overwrite = false, json = false;
 };
 void export_command(const ExportArguments& arguments);

@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "core/rng.h"
+#include "models/self_supervised/self_supervised.h"
 #include "models/state.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
@@ -290,4 +292,47 @@ TEST_CASE("a message lists ten names of each kind, and how many there are") {
   CHECK(what.find("unexpected (") != std::string::npos);
   CHECK(std::count(what.begin(), what.end(), '\n') <= 3 * 12);
   CHECK(what.find(" more") != std::string::npos);
+}
+
+TEST_CASE("a self-supervised run's trunk loads into the network whose trunk it is") {
+  const auto trunk = [](Init& init, int64_t classes) {
+    CifarResNetOptions options = cifar_resnet_options("resnet20");
+    options.num_classes = classes;
+    return std::make_shared<CifarResNet>(init, options);
+  };
+  for (const SelfSupervision method :
+       {SelfSupervision::simsiam, SelfSupervision::byol, SelfSupervision::moco_v2}) {
+    Init init = init_of(1), other = init_of(2);
+    SelfSupervisedOptions options = published_options(method, 64);
+    options.projector = {8, 4};
+    if (options.predictor > 0) options.predictor = 4;
+    if (options.queue > 0) options.queue = 16;
+    SelfSupervised net(
+        init, [&](Init& at) { return trunk(at, 0); }, 64, options);
+    const auto classifier = trunk(other, 10);
+    const StateNotes notes =
+        load_state_dict(*classifier, state_dict(net), "", {.reset_head = true});
+    CHECK(notes.reset == std::vector<std::string>{"linear.bias", "linear.weight"});
+    CHECK(!notes.ignored.empty());
+    NamedTensors taken = state_dict(*classifier);
+    const NamedTensors given = state_dict(net.trunk());
+    for (const auto& [name, tensor] : given) {
+      const auto found = std::find_if(taken.begin(), taken.end(),
+                                      [&n = name](const auto& entry) { return entry.first == n; });
+      REQUIRE(found != taken.end());
+      CHECK(found->second.to_vector() == tensor.to_vector());
+    }
+    // The whole network loads into itself, and the trunk's own file into the classifier.
+    SelfSupervised again(
+        other, [&](Init& at) { return trunk(at, 0); }, 64, options);
+    CHECK(load_state_dict(again, state_dict(net)).ignored.empty());
+    CHECK(values(again) == values(net));
+    CHECK(load_state_dict(*classifier, given, "", {.reset_head = true}).ignored.empty());
+  }
+  // Without a trunk in the file such names are no one's.
+  Init init = init_of(3);
+  const auto classifier = trunk(init, 10);
+  NamedTensors state = state_dict(*classifier);
+  state.emplace_back("predictor.0.weight", Tensor::zeros({2}));
+  CHECK_THROWS_WITH_AS(load_state_dict(*classifier, state), doctest::Contains("unexpected"), Error);
 }
