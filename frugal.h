@@ -196,6 +196,7 @@
 #include "train/tasks/node_classification.h"
 #include "train/tasks/regression.h"
 #include "train/tasks/segmentation.h"
+#include "train/tasks/self_supervised.h"
 #include "train/tasks/several_labels.h"
 #include "train/tasks/supervised.h"
 #include "train/trainer.h"

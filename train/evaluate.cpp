@@ -14,6 +14,7 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
   Totals totals;
   const std::unique_ptr<Metric> metric = task.metric();
   const bool keep_output = metric != nullptr && metric->reads_outputs();
+  if (metric != nullptr) metric->begin(model, stop);
   batches.seek({0, 0});
   while (std::optional<Batch> batch = batches.next()) {
     if (stop && stop()) return std::nullopt;

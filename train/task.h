@@ -13,6 +13,7 @@
 //
 // train/tasks/ holds a file for each kind of work; make_task() chooses one by a BatchSpec.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,6 +57,12 @@ struct ForwardPass {
 class Metric {
  public:
   virtual ~Metric() = default;
+  // Called once, before the evaluation: for a measure that compares with what the network makes of
+  // other data. `stop` may be empty; where it says so, the evaluation ends and nothing is added.
+  virtual void begin(Module& model, const std::function<bool()>& stop) {
+    static_cast<void>(model);
+    static_cast<void>(stop);
+  }
   // Are outputs read? If not, add() is never called.
   virtual bool reads_outputs() const { return true; }
   // batch: as the source gave it, without its input.
@@ -90,8 +97,12 @@ class Task {
                            const LossOptions& options) const = 0;
   // Reads on the host what a pass found. Here: pass.counts, or all samples where it has none.
   virtual Counts count(const ForwardPass& pass) const;
-  // Called after each update of the parameters: for a network that follows another one.
-  virtual void after_update(Module& model) const { static_cast<void>(model); }
+  // Called after each update of the parameters: for a network that follows another one. progress:
+  // the share of the run's updates that are done, in (0, 1].
+  virtual void after_update(Module& model, double progress) const {
+    static_cast<void>(model);
+    static_cast<void>(progress);
+  }
 
   // --- A batch as a whole, on the host ---
 

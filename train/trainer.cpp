@@ -307,7 +307,7 @@ void Trainer::update(Step& step) {
                                          : optim::grad_norm(parameters_);
   check_finite(step.norm, "gradient norm");
   if (!step.updated) optimizer_.step(step.lr);
-  task_.after_update(model_);
+  task_.after_update(model_, static_cast<double>(state_.step + 1) / static_cast<double>(steps_));
 }
 
 bool Trainer::measures_norms() const {

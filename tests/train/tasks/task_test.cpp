@@ -56,8 +56,12 @@ class Shrink final : public Task {
     return pass;
   }
   std::unique_ptr<Metric> metric() const override { return std::make_unique<SumOfOutputs>(); }
-  void after_update(Module&) const override { ++updates; }
+  void after_update(Module&, double share) const override {
+    ++updates;
+    progress = share;
+  }
   mutable int64_t updates = 0;
+  mutable double progress = 0;
 };
 
 models::Mlp network() {
@@ -77,6 +81,7 @@ TEST_CASE("a task of one's own makes the loss, the metric and the update's end")
   const auto last = fit(net, sgd, optim::constant_schedule(0.1), batches,
                         {.epochs = 3, .test = &test, .task = task});
   CHECK(task->updates == 9);
+  CHECK(task->progress == 1);
   CHECK(last->test.loss < before->loss / 2);
   CHECK(last->test.samples == kRows);
   REQUIRE(last->test.details.size() == 2);
