@@ -117,6 +117,10 @@ Evaluation evaluate_mirrored(const train::Model& model, data::BatchSource& batch
 void check_tta(const EvalArguments& arguments, const StoredRun& run) {
   const DataTraits traits = data_traits(run.config);
   const BatchSpec& spec = run.description.spec;
+  if (is_self_supervised(run.config.model))
+    throw ConfigError("", fmt::format("--tta: expected none with the network {}, which gives no "
+                                      "classes",
+                                      run.config.model.name));
   if (spec.kind != BatchSpec::Kind::images || spec.has_several_labels() || spec.has_values())
     throw ConfigError("",
                       fmt::format("--tta: expected none with the data {}, which are no pictures "

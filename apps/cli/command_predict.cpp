@@ -10,6 +10,7 @@
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/config/make_data.h"
+#include "apps/config/make_model.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
 #include "apps/config/stored_run.h"
@@ -269,6 +270,11 @@ void predict_rows(const PredictArguments& arguments, const StoredRun& run,
 
 void predict_command(const PredictArguments& arguments) {
   const StoredRun run = read_run(arguments.run, arguments.sets);
+  if (is_self_supervised(run.config.model))
+    throw ConfigError("", fmt::format("predict: expected a network that gives classes, got {}; "
+                                      "another run may start from its trunk with model.weights "
+                                      "and model.head reset",
+                                      run.config.model.name));
   catch_signals();
   const Device device = set_up_computing_device(run.config.run, "predicted");
   try {

@@ -434,7 +434,8 @@ DatasetPtr open_images(const Config& config, Split split, Changes changes) {
     dataset = std::make_shared<data::Normalize>(dataset, change->mean, change->std);
   // After normalization, so that the blank is the mean.
   if (augments && c.cutout > 0) dataset = std::make_shared<data::Cutout>(dataset, c.cutout);
-  if (augments && c.erasing > 0) dataset = std::make_shared<data::RandomErasing>(dataset, c.erasing);
+  if (augments && c.erasing > 0)
+    dataset = std::make_shared<data::RandomErasing>(dataset, c.erasing);
   return dataset;
 }
 

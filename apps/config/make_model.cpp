@@ -524,8 +524,7 @@ void check_self_supervised(const Config& config) {
     refuse("train.freeze", "[], which is for fine-tuning the trunk afterwards,");
   if (config.train.label_smoothing > 0)
     refuse("train.label_smoothing", "0, because there are no labels,");
-  if (config.train.patience > 0)
-    refuse("train.patience", "0, because evaluations have no loss,");
+  if (config.train.patience > 0) refuse("train.patience", "0, because evaluations have no loss,");
   if (config.train.stop_patience > 0 && config.train.stop_metric != "metric")
     refuse("train.early_stop.metric", "metric, because evaluations have no loss,");
   if (config.optim.ema > 0) refuse("optim.ema", "0");
