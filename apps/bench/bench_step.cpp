@@ -242,7 +242,8 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
 
 // Runs a step and returns its milliseconds and bytes.
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
-  const ops::KernelMemoryScope kernels(bench.device.type == DeviceType::meta);
+  // Without a number of threads, what is counted is the same on every machine.
+  const ops::KernelMemoryScope kernels(bench.config.run.threads > 0);
   const auto begin = Clock::now();
   MemoryTrace::mark("forward");
   begin_peak(bench.device);
