@@ -77,6 +77,7 @@
 #include "models/sequential_parts.h"
 #include "models/state.h"
 #include "models/transformer_layers.h"
+#include "models/volume_layers.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
 #include "models/zoo/dilated_resnet.h"

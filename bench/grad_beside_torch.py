@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """`frugal grad` beside PyTorch on torchvision's networks for segmentation, with random weights.
 
-usage: grad_beside_torch.py [--frugal build/release/bin/frugal] [--side 96] [--batch 2] NAME ...
+usage: grad_beside_torch.py [--frugal build/release/bin/frugal] [--side 96] [--batch 2] [--bytes] NAME ...
   NAME: fcn_resnet50, fcn_resnet101, deeplabv3_resnet50, deeplabv3_resnet101
 
 Both compute the loss and all gradients of one batch without dropout and with the batch's
 statistics. The reference is PyTorch in f64. Prints for the loss, and for the gradients of all
-parameters together, the relative error of PyTorch's f32 and of ours. Needs python3-torchvision.
+parameters together, the relative error of PyTorch's f32 and of ours. With --bytes it prints the
+bytes that PyTorch saves for the backward pass instead. Needs python3-torchvision.
 """
 import argparse
 import json
@@ -58,6 +59,22 @@ def gradients(model, images, target):
     return loss.item(), {n: p.grad.double().clone() for n, p in model.named_parameters()}
 
 
+def saved_bytes(model, images, target):
+    """Bytes of the tensors that PyTorch keeps for backward, without parameters, each counted once."""
+    kept, seen, parameters = [], {}, {p.data_ptr() for p in model.parameters()}
+
+    def pack(tensor):
+        kept.append(tensor)
+        if tensor.data_ptr() not in parameters:
+            bytes_here = tensor.numel() * tensor.element_size()
+            seen[tensor.data_ptr()] = max(seen.get(tensor.data_ptr(), 0), bytes_here)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        torch.nn.functional.cross_entropy(model(images)["out"], target, ignore_index=IGNORED)
+    return sum(seen.values())
+
+
 def error(found, expected):
     """The length of all differences over the length of all expected values."""
     difference = sum(((found[n] - expected[n]) ** 2).sum().item() for n in expected)
@@ -71,16 +88,20 @@ def main():
     parser.add_argument("--frugal", default=str(here.parent / "build/release/bin/frugal"))
     parser.add_argument("--side", type=int, default=96)
     parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--bytes", action="store_true")
     args = parser.parse_args()
     for name in args.names:
         torch.manual_seed(1)
         model = getattr(torchvision.models.segmentation, name)(
             weights_backbone=None, num_classes=CLASSES, aux_loss=False)
+        images = torch.randn(args.batch, 3, args.side, args.side)
+        target = torch.randint(0, CLASSES, (args.batch, args.side, args.side))
+        if args.bytes:
+            print(f"{name}  {saved_bytes(model, images, target) / 1e6:.1f} MB", flush=True)
+            continue
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-        images = torch.randn(args.batch, 3, args.side, args.side)
-        target = torch.randint(0, CLASSES, (args.batch, args.side, args.side))
         target[torch.rand(target.shape) < 0.1] = IGNORED
         with tempfile.TemporaryDirectory() as name_of_folder:
             folder = pathlib.Path(name_of_folder)

@@ -8,6 +8,7 @@
 #include "core/quoted.h"
 #include "models/activations.h"
 #include "models/sequential_parts.h"
+#include "models/volume_layers.h"
 #include "train/tasks/make_task.h"
 #include "train/training_step.h"
 
@@ -406,6 +407,75 @@ ModulePtr make_adaptive_avg_pool2d(Build&, const Layer& layer, Flow& flow) {
   return std::make_shared<models::AdaptiveAvgPool2d>(size[0], size[1]);
 }
 
+ModulePtr make_adaptive_max_pool2d(Build&, const Layer& layer, Flow& flow) {
+  layer.takes(flow, {Flow::image});
+  const Pair size = layer.two("output_size");
+  flow.h = size[0];
+  flow.w = size[1];
+  return std::make_shared<models::AdaptiveMaxPool2d>(size[0], size[1]);
+}
+
+// Errors: a number of tokens that changes. The mask of a batch of texts would not fit behind
+// windows.
+void check_fixed(const Layer& layer, const Flow& flow) {
+  if (flow.varies())
+    layer.fail(nullptr, fmt::format("expected a fixed number of tokens, got {}, whose T changes "
+                                    "from batch to batch",
+                                    text_of(flow)));
+}
+
+// The number of tokens that windows make of tokens.
+void slide_tokens(const Layer& layer, Flow& flow, int64_t kernel, int64_t stride, int64_t padding,
+                  int64_t dilation) {
+  check_fixed(layer, flow);
+  const int64_t padded = flow.t + 2 * padding, covered = dilation * (kernel - 1) + 1;
+  if (covered > padded)
+    layer.fail("kernel_size", fmt::format("expected windows of at most {}, the length of its "
+                                          "input, {}{}; got {}",
+                                          padded, text_of(flow),
+                                          padding > 0 ? ", with its padding" : "", covered));
+  flow.t = (padded - covered) / stride + 1;
+}
+
+ModulePtr make_conv1d(Build& build, const Layer& layer, Flow& flow) {
+  layer.takes(flow, {Flow::tokens});
+  layer.agrees("in_channels", flow.c, flow);
+  const int64_t in = flow.c, out = layer.integer("out_channels");
+  const int64_t kernel = layer.integer("kernel_size");
+  const models::Conv1dOptions options{layer.integer("stride"), layer.integer("padding"),
+                                      layer.integer("dilation"), layer.integer("groups")};
+  if (in % options.groups != 0 || out % options.groups != 0)
+    layer.fail("groups", fmt::format("expected a divisor of {} and {}, its channels, got {}", in,
+                                     out, options.groups));
+  build.check_weights(layer, {out, kernel, in / options.groups});
+  slide_tokens(layer, flow, kernel, options.stride, options.padding, options.dilation);
+  flow.c = out;
+  return std::make_shared<models::Conv1d>(build.init, in, out, kernel, options, layer.flag("bias"));
+}
+
+Pool1dOptions pool1d_options(const Layer& layer, Flow& flow) {
+  layer.takes(flow, {Flow::tokens});
+  Pool1dOptions options;
+  options.kernel = layer.integer("kernel_size");
+  options.stride = layer.has("stride") ? layer.integer("stride") : options.kernel;
+  options.padding = layer.integer("padding");
+  if (2 * options.padding > options.kernel)
+    layer.fail("padding", fmt::format("expected at most half of kernel_size {}, got {}",
+                                      options.kernel, options.padding));
+  slide_tokens(layer, flow, options.kernel, options.stride, options.padding, 1);
+  return options;
+}
+
+ModulePtr make_max_pool1d(Build&, const Layer& layer, Flow& flow) {
+  return std::make_shared<models::MaxPool1d>(pool1d_options(layer, flow));
+}
+
+ModulePtr make_avg_pool1d(Build&, const Layer& layer, Flow& flow) {
+  Pool1dOptions options = pool1d_options(layer, flow);
+  options.count_include_pad = layer.flag("count_include_pad");
+  return std::make_shared<models::AvgPool1d>(options);
+}
+
 // ---- norms and activations
 constexpr std::initializer_list<Flow::Kind> kValues = {Flow::image, Flow::tokens, Flow::rows};
 
@@ -453,6 +523,11 @@ ModulePtr make_gelu(Build&, const Layer& layer, Flow& flow) {
 ModulePtr make_dropout(Build&, const Layer& layer, Flow& flow) {
   layer.takes(flow, kValues);
   return std::make_shared<models::Dropout>(layer.real("p"));
+}
+
+ModulePtr make_dropout2d(Build&, const Layer& layer, Flow& flow) {
+  layer.takes(flow, {Flow::image});
+  return std::make_shared<models::Dropout2d>(layer.real("p"));
 }
 
 // ---- rows and tokens
@@ -541,10 +616,7 @@ ModulePtr make_tokens(Build&, const Layer& layer, Flow& flow) {
 
 ModulePtr make_transpose(Build&, const Layer& layer, Flow& flow) {
   layer.takes(flow, {Flow::tokens});
-  if (flow.varies())
-    layer.fail(nullptr, fmt::format("expected a fixed number of tokens, got {}, whose T changes "
-                                    "from batch to batch",
-                                    text_of(flow)));
+  check_fixed(layer, flow);
   std::swap(flow.t, flow.c);
   return std::make_shared<models::SwapTokens>();
 }
@@ -626,6 +698,11 @@ std::vector<Key> pool_keys() {
           usual("padding", pair(0, kSide), 0)};
 }
 
+std::vector<Key> pool1d_keys() {
+  return {needed("kernel_size", whole(1, kSide)), usual("stride", whole_or_null(1, kSide), nullptr),
+          usual("padding", whole(0, kSide), 0)};
+}
+
 std::vector<Key> with(std::vector<Key> keys, Key key) {
   keys.push_back(std::move(key));
   return keys;
@@ -643,6 +720,16 @@ const std::vector<Entry>& entries() {
       {"avg_pool2d", with(pool_keys(), usual("count_include_pad", boolean(), true)),
        make_avg_pool2d},
       {"adaptive_avg_pool2d", {needed("output_size", pair(1, kSide))}, make_adaptive_avg_pool2d},
+      {"adaptive_max_pool2d", {needed("output_size", pair(1, kSide))}, make_adaptive_max_pool2d},
+      {"conv1d",
+       {needed("out_channels", whole(1, kWide)), needed("kernel_size", whole(1, kSide)),
+        usual("stride", whole(1, kSide), 1), usual("padding", whole(0, kSide), 0),
+        usual("dilation", whole(1, kSide), 1), usual("groups", whole(1, kWide), 1),
+        usual("bias", boolean(), true), given("in_channels")},
+       make_conv1d},
+      {"max_pool1d", pool1d_keys(), make_max_pool1d},
+      {"avg_pool1d", with(pool1d_keys(), usual("count_include_pad", boolean(), true)),
+       make_avg_pool1d},
       {"batch_norm",
        {given("num_features"), eps(), usual("momentum", number(0, 1), 0.1)},
        make_batch_norm},
@@ -661,6 +748,7 @@ const std::vector<Entry>& entries() {
       {"tanh", {}, make_elementwise<models::Tanh>},
       {"identity", {}, make_elementwise<models::Identity>},
       {"dropout", {usual("p", probability(), 0.5)}, make_dropout},
+      {"dropout2d", {usual("p", probability(), 0.5)}, make_dropout2d},
       {"flatten", {}, make_flatten},
       {"linear",
        {usual("out_features", whole_or_null(1, kWide), nullptr), usual("bias", boolean(), true),

@@ -91,6 +91,14 @@ TEST_CASE("what is wrong with a list of layers names the entry") {
        "4]"},
       {R"([{"residual": {"modules": ["relu"], "shortcut": ["flatten"]}}])",
        "[0].residual.modules: expected a row [192], which its shortcut gives, to add it to"},
+      {R"([{"conv1d": {"out_channels": 4, "kernel_size": 3}}])", "[0].conv1d: expected"},
+      {R"(["tokens", {"conv1d": {"out_channels": 4, "kernel_size": 65}}])",
+       "[1].conv1d.kernel_size: expected windows of at most 64, the length of its input"},
+      {R"(["tokens", {"conv1d": {"out_channels": 3, "kernel_size": 1, "groups": 2}}])",
+       "[1].conv1d.groups: expected a divisor of 3 and 3"},
+      {R"(["tokens", {"max_pool1d": {"kernel_size": 2, "padding": 2}}])",
+       "[1].max_pool1d.padding: expected at most half of kernel_size 2"},
+      {R"(["flatten", "dropout2d"])", "[1].dropout2d: expected"},
       {R"([{"residual": []}])", "[0].residual: expected a list of 1 to 1024"},
       {R"([{"residual": ["relu", {"droput": 1}]}])", "model.modules[0].residual[1]: unknown layer"},
       {R"([{"repeat": {"times": 2, "modules": [{"sequential": [{"linear": "x"}]}]}}])",
@@ -125,6 +133,8 @@ TEST_CASE("what is wrong with a list of layers for texts") {
        "[1].attention.is_causal: expected true in a network that guesses each next token"},
       {R"([{"embedding": 8}, "relu"])", "expected tokens [T, 30522] from the last layer"},
       {R"([{"embedding": 30522}, "relu"])", "[1].relu: expected a linear as the last layer"},
+      {R"([{"embedding": 8}, {"avg_pool1d": 2}, "mean_pool", "linear"])",
+       "[1].avg_pool1d: expected a fixed number of tokens"},
   };
   for (const auto& [modules, what] : rows) {
     const std::string text = complaint(modules, kTexts);
@@ -148,6 +158,16 @@ TEST_CASE("parameters are named by position, also within residuals, and a repeat
                                  "3.0.weight [4]", "3.0.bias [4]", "3.shortcut.0.weight [4]",
                                  "3.shortcut.0.bias [4]", "7.weight [10, 16]", "7.bias [10]"});
   CHECK(to_json(parse_config(to_json(config)))["model"] == to_json(config)["model"]);
+}
+
+TEST_CASE("windows over tokens, and layers of whole channels") {
+  const Config config = read(R"([
+    {"dropout2d": 0.1}, {"adaptive_max_pool2d": [4, 6]}, "tokens",
+    {"conv1d": {"out_channels": 6, "kernel_size": 3, "stride": 2, "padding": 1}},
+    {"max_pool1d": 2}, {"avg_pool1d": {"kernel_size": 3, "stride": 1, "padding": 1}},
+    "flatten", {"linear": {}}])");
+  CHECK(parameters(config) == std::vector<std::string>{"3.weight [6, 3, 3]", "3.bias [6]",
+                                                       "7.weight [10, 36]", "7.bias [10]"});
 }
 
 TEST_CASE("a network of tokens reads texts, as a whole or up to each token") {
