@@ -36,6 +36,9 @@ struct Batch {
   NamedTensors extras = {};
   bool held = false;  // the source keeps these tensors after the step
   FloatTargets floats = FloatTargets::answers;
+  // [N] i64, always on the host: the indices of the samples in the data set of their source, the
+  // same in each epoch. Undefined where samples have none: windows of a text, graphs.
+  Tensor samples = {};
 };
 constexpr int64_t kIgnored = -100;
 

@@ -105,6 +105,7 @@ struct Loader::Impl {
     made.input = Tensor::empty(shape);
     if (options.second_view != nullptr)
       made.extras.emplace_back("second_view", Tensor::empty(shape));
+    made.samples = Tensor::empty({count}, DType::i64);
     if (options.mix.mixes()) {
       made.target = Tensor::empty({count, options.mix.classes});
       made.floats = FloatTargets::shares;
@@ -129,6 +130,7 @@ struct Loader::Impl {
     std::vector<int64_t> labels(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = order[static_cast<size_t>(begin + i)];
+      out.samples.mut<int64_t>()[i] = index;
       const RngKey key{word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
       if (has_pixels)
         dataset->get_pixels_into(index, key, input + i * floats,

@@ -125,6 +125,7 @@ std::optional<Batch> SequenceBatches::next() {
   const Tensor mask = Tensor::zeros({rows, columns}, DType::i64);
   const Tensor types = Tensor::zeros({rows, columns}, DType::i64);
   const Tensor target = Tensor::empty({rows}, DType::i64);
+  const Tensor samples = Tensor::empty({rows}, DType::i64);
   for (int64_t n = 0; n < rows; ++n) {
     const int64_t index = order_[static_cast<size_t>(span.begin + n)];
     const Sequence& sequence = sequences_[static_cast<size_t>(index)];
@@ -133,11 +134,13 @@ std::optional<Batch> SequenceBatches::next() {
     std::fill_n(mask.mut<int64_t>() + row, tokens, 1);
     std::fill_n(types.mut<int64_t>() + row + sequence.second, tokens - sequence.second, 1);
     target.mut<int64_t>()[n] = sequence.label;
+    samples.mut<int64_t>()[n] = index;
   }
   ++state_.next_batch;
   Batch batch;
   batch.input = input;
   batch.target = target;
+  batch.samples = samples;
   batch.extras = {{"attention_mask", mask}, {"token_type_ids", types}};
   return batch;
 }

@@ -26,10 +26,10 @@ struct SequenceBatchOptions {
 };
 
 // Batches: input [N, T] i64, target [N] i64 (labels), extras attention_mask [N, T] i64 (1 for
-// tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on). All are host
-// tensors. With shuffle and group_by_length, random pools of 64 batches are sorted by length and
-// cut into batches, which come in random order. So there is little padding, and each epoch has
-// other batches. Thread safety: one consumer.
+// tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on), and samples.
+// All are host tensors. With shuffle and group_by_length, random pools of 64 batches are sorted by
+// length and cut into batches, which come in random order. So there is little padding, and each
+// epoch has other batches. Thread safety: one consumer.
 class SequenceBatches : public BatchSource {
  public:
   // Errors: no samples; an empty sample; a negative token; `second` outside [0, length]; batch_size

@@ -82,6 +82,8 @@ TEST_CASE("an epoch holds every sample once, in another order each time") {
       CHECK(batch->target.dtype() == DType::i64);
       CHECK(batch->input.storage()->category() == Category::input);
       CHECK(batch->target.storage()->category() == Category::input);
+      CHECK(batch->samples.dtype() == DType::i64);
+      CHECK(batch->samples.to_vector() == batch->target.to_vector());  // labels are indices here
       for (int64_t i = 0; i < batch->target.numel(); ++i) {
         order.push_back(batch->target.item(i));
         REQUIRE(batch->input.item(i * 12) == batch->target.item(i) * 12);

@@ -48,6 +48,7 @@ TEST_CASE("sequences are padded to the longest of their batch") {
   CHECK(batch.input.shape() == Shape{2, 3});
   CHECK(batch.input.to_vector() == std::vector<double>{5, 6, 7, 8, 3, 3});
   CHECK(labels(batch) == std::vector<int64_t>{4, 9});
+  CHECK(batch.samples.to_vector() == std::vector<double>{0, 1});
   const Tensor mask = find_tensor(batch.extras, "attention_mask");
   const Tensor types = find_tensor(batch.extras, "token_type_ids");
   CHECK(mask.to_vector() == std::vector<double>{1, 1, 1, 1, 0, 0});
@@ -87,6 +88,26 @@ TEST_CASE("every sample once an epoch, in an order of seed and epoch alone") {
   CHECK(epoch(other) != first);
   CHECK_THROWS_WITH_AS(b.seek({0, 133}), doctest::Contains("a batch in [0, 132]"), Error);
   CHECK_THROWS_AS(b.seek({-1, 0}), Error);
+}
+
+TEST_CASE("a batch names its samples, also where tokens are masked") {
+  const SequenceBatchOptions options{.batch_size = 8};
+  const auto check = [](BatchSource& source) {
+    int64_t samples = 0;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      while (const auto batch = source.next()) {
+        samples += batch->samples.numel();
+        CHECK(batch->samples.device() == kCpu);
+        if (batch->target.dim() == 1)  // labels are indices here
+          CHECK(batch->samples.to_vector() == batch->target.to_vector());
+      }
+    CHECK(samples == 2 * 50);
+  };
+  SequenceBatches batches(sequences(50), options);
+  check(batches);
+  MaskedBatches masked(std::make_unique<SequenceBatches>(sequences(50), options),
+                       {.mask = 4, .vocabulary = 100});
+  check(masked);
 }
 
 TEST_CASE("groups of like length need little padding and keep batches random") {
