@@ -27,6 +27,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/make_policy.h"
 #include "compress/policies/offload_policy.h"
+#include "compress/policies/per_sample.h"
 #include "compress/policies/width_profile.h"
 #include "compress/quantize/codec_table.h"
 #include "compress/quantize/quantize.h"

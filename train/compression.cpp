@@ -85,6 +85,8 @@ void Compression::begin_step(int64_t step) {
 
 void Compression::before_forward(const Batch& batch, const StepReplay& pass, bool last) {
   if (tracks_ && !std::exchange(tracked_, true)) tracking_->before(batch, step_);
+  // After the tracker, whose passes have samples of their own.
+  if (parts_.per_sample != nullptr) parts_.per_sample->set_samples(batch.samples);
   frugal::begin_step(pass.number);
   learns_ = parts_.learner != nullptr && parts_.learner->learns_at(pass.number);
   if (!adapts_ || !last) return;

@@ -44,6 +44,7 @@ Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end) 
   Batch part = task.part(batch, begin, end);
   part.input = ops::clone(part.input);
   if (part.target.defined()) part.target = ops::clone(part.target);
+  if (part.samples.defined()) part.samples = ops::clone(part.samples);
   for (auto& [name, tensor] : part.extras) tensor = ops::clone(tensor);
   return part;
 }
@@ -89,6 +90,7 @@ std::optional<optim::GradientSketch> Tracking::gradient(const Batch& part, int64
   if (policy_.adaptive != nullptr) probe.emplace(*policy_.adaptive);
   const compress::Learned learned =
       policy_.learner != nullptr ? policy_.learner->learned() : compress::Learned{};
+  if (policy_.per_sample != nullptr) policy_.per_sample->set_samples(part.samples);
   // The samples of this measurement are others, so dropout draws from another stream.
   Rng stream;
   stream.restore(streams::kTrackingDropout.key(

@@ -20,6 +20,7 @@ PolicyParts::PolicyParts(SavePolicy& whole) : policy(&whole) {
     note(offload, each);
     note(learner, each);
     note(adjustable, each);
+    note(per_sample, each);
     auto* const around = dynamic_cast<compress::WrappingPolicy*>(each);
     each = around != nullptr ? &around->inner() : nullptr;
   }

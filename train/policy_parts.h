@@ -6,6 +6,7 @@
 #include "compress/policies/budget_policy.h"
 #include "compress/policies/learner.h"
 #include "compress/policies/offload_policy.h"
+#include "compress/policies/per_sample.h"
 
 namespace frugal::train {
 
@@ -21,6 +22,7 @@ struct PolicyParts {
   compress::OffloadPolicy* offload = nullptr;
   compress::Learner* learner = nullptr;
   compress::Adjustable* adjustable = nullptr;
+  compress::PerSample* per_sample = nullptr;
 };
 
 }  // namespace frugal::train

@@ -34,6 +34,7 @@ Batch Task::part(const Batch& batch, int64_t begin, int64_t end) const {
   Batch part;
   part.input = batch.input.slice(0, begin, end);
   if (batch.target.defined()) part.target = batch.target.slice(0, begin, end);
+  if (batch.samples.defined()) part.samples = batch.samples.slice(0, begin, end);
   part.floats = batch.floats;
   for (const auto& [name, tensor] : batch.extras)
     part.extras.emplace_back(name, tensor.slice(0, begin, end));

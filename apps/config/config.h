@@ -152,7 +152,7 @@ struct CompressionConfig {
   // compression.actnn
   bool actnn_adaptive = false;
   bool actnn_products_only = false;
-  bool actnn_by_sample = true, actnn_by_tensor = true;
+  bool actnn_by_sample = true, actnn_by_tensor = true, actnn_use_gradient = false;
   std::string actnn_norms = "inside", actnn_gradients = "averaged";
   int64_t actnn_interval = 1000;
   // compression.acgc

@@ -774,6 +774,16 @@ Section actnn() {
              mixed),
        field(s, "by_tensor", &C::actnn_by_tensor, boolean(),
              "Tensors share the average by their sensitivities; else each has the average.", mixed),
+       field(s, "use_gradient", &C::actnn_use_gradient, boolean(),
+             "Samples share the bits of a tensor also by the gradients that each had in the steps "
+             "that looked at it; interval=1 looks at all. It takes 4 bytes for each sample of the "
+             "data set and each tensor. As the published program's option of this name.",
+             {"policy actnn with adaptive widths by sample, and data whose samples come again",
+              {"compression.policy", "compression.bits", "compression.actnn.adaptive",
+               "compression.actnn.by_sample", "data.name"},
+              [mixed](const Config& c) {
+                return mixed.reads(c) && c.compression.actnn_by_sample && has_samples(c);
+              }}),
        field(s, "norms", &C::actnn_norms, choice({"inside", "outside"}),
              "Tensors that only normalizations read take the bits of the product before them. "
              "inside: the average counts them. outside, as published: it does not, and those "

@@ -215,6 +215,7 @@ const std::vector<Preset>& presets() {
        {{"compression.actnn.interval", 1},
         {"compression.actnn.by_sample", true},
         {"compression.actnn.by_tensor", true},
+        {"compression.actnn.use_gradient", false},
         {"compression.actnn.norms", "outside"},
         {"compression.actnn.gradients", "last"}}},
       {"acgc_paper",

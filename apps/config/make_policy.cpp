@@ -39,6 +39,7 @@ compress::ActnnOptions actnn_options(const CompressionConfig& config, uint64_t s
   options.interval = config.actnn_interval;
   options.by_sample = config.actnn_by_sample;
   options.by_tensor = config.actnn_by_tensor;
+  options.use_gradient = config.actnn_use_gradient;
   options.norms_outside = config.actnn_norms == "outside";
   if (config.actnn_gradients == "last") options.momentum = 0;
   return options;

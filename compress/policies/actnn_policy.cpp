@@ -9,6 +9,8 @@
 #include "compress/policies/allocate.h"
 #include "compress/quantize/quantize_split.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/reduce.h"
 #include "ops/optimizer/sgd.h"
 
 namespace frugal::compress {
@@ -23,7 +25,9 @@ constexpr int kGrid = 8;          // averages per bit that a tensor can have
 constexpr const char* kTensorLists[] = {"tensors",  "bits",    "sensitivities", "in_last_step",
                                         "has_sign", "slopes",  "first_norm",    "dims",
                                         "samples",  "extents", "ranges"};
-constexpr double kUnmeasured = -1;  // instead of a sensitivity
+constexpr double kUnmeasured = -1;                // instead of a sensitivity
+constexpr const char* kGradients = "gradients.";  // an array of each tensor, by its seq
+constexpr float kKeptOfGradient = 0.5f;           // of its average, when a sample comes again
 
 double average_of(const ActnnOptions& options) {
   const double average = options.average;
@@ -84,6 +88,9 @@ ActnnPolicy::ActnnPolicy(const ActnnOptions& options)
                options.interval);
   FRUGAL_CHECK(options.momentum >= 0 && options.momentum < 1,
                "[actnn] expected a momentum of 0 to below 1, got {}", options.momentum);
+  FRUGAL_CHECK(!options.use_gradient || (options.mixed && options.by_sample),
+               "[actnn] expected widths by sample with use_gradient, got {}",
+               options.mixed ? "widths by tensor" : "one width");
 }
 
 double ActnnPolicy::share_of_step() const {
@@ -185,6 +192,8 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
   item.slope = item.has_sign ? seen.sign->slope : 0;
   item.pass = pass_;
   item.direct = item.through = 0;
+  item.direct_of.clear();
+  item.through_of.clear();
   item.factor = 1;
   item.is_read = false;
   const auto first_norm = first_norms_.find(info.seq);
@@ -194,8 +203,11 @@ std::unique_ptr<Packed> ActnnPolicy::pack(const Tensor& tensor, const SaveInfo& 
   const int64_t extra = extra_bits(item, samples.count);
   const bool all_one =
       extra == 0 || extra == samples.count * (options_.max_bits - least_bits(item));
-  if (observing_ || (options_.by_sample && !all_one))
+  if (observing_ || (options_.by_sample && !all_one)) {
     item.ranges = group_ranges(tensor, samples, options_.keep.group);
+    const std::vector<double> weights = gradient_weights(item, samples);
+    for (size_t n = 0; n < weights.size(); ++n) item.ranges.samples[n] *= weights[n];
+  }
   if (observing_ && is_other(item.use))
     item.mean_square = squares(tensor).value_or(0) / static_cast<double>(tensor.numel());
   return quantizer_.pack(
@@ -209,7 +221,78 @@ ActnnPolicy::Item* ActnnPolicy::find(uint64_t seq) {
   return found != items_.end() && found->second.pass == pass_ ? &found->second : nullptr;
 }
 
-void ActnnPolicy::read(const SavedTensor& slot, double amount) {
+void ActnnPolicy::set_samples(const Tensor& samples) {
+  if (!options_.use_gradient) return;
+  settle();  // what was seen belongs to the samples before
+  samples_.clear();
+  if (!samples.defined()) return;
+  for (const int64_t index : samples.to_vector<int64_t>()) {
+    FRUGAL_CHECK(index >= 0, "[actnn] expected indices of samples of at least 0, got {}", index);
+    samples_.push_back(index);
+  }
+}
+
+std::vector<double> ActnnPolicy::norms_of_samples(const Tensor& dy) const {
+  const auto count = static_cast<int64_t>(samples_.size());
+  if (count == 0 || dy.device() == kMeta || dy.dim() == 0 || dy.size(0) % count != 0) return {};
+  const CategoryScope scope(Category::workspace);
+  const Tensor x = ops::contiguous(dy);
+  if (x.device() != kCpu)  // one sum for all of them: the host waits once
+    return ops::sum(ops::mul(x, x).view({count, -1}), {1}).to_vector();
+  std::vector<double> norms;
+  const int64_t each = x.size(0) / count;
+  for (int64_t n = 0; n < count; ++n)
+    norms.push_back(ops::sum_of_squares(x.slice(0, n * each, (n + 1) * each)));
+  return norms;
+}
+
+std::vector<double> ActnnPolicy::gradient_weights(const Item& item, const Samples& samples) const {
+  const auto known = gradients_.find(item.seq);
+  const auto count = static_cast<int64_t>(samples_.size());
+  if (known == gradients_.end() || count == 0 || item.shape.dim() == 0 ||
+      item.shape[0] % count != 0)
+    return {};
+  std::vector<double> gradients;
+  double sum = 0, seen = 0;
+  for (const int64_t index : samples_) {
+    const auto place = static_cast<size_t>(index);
+    gradients.push_back(place < known->second.size() ? known->second[place] : 0);
+    sum += gradients.back();
+    seen += gradients.back() > 0 ? 1 : 0;
+  }
+  if (seen == 0) return {};
+  for (double& each : gradients) each = each > 0 ? each * seen / sum : 1;
+  // A sample of the tensor may be a part of a sample of the batch, or several.
+  const int64_t parts = item.shape[0] / count;
+  std::vector<double> weights;
+  for (int64_t n = 0; n < samples.count; ++n) {
+    const int64_t begin = n * samples.each,
+                  end = n + 1 == samples.count ? item.shape[0] : begin + samples.each;
+    double all = 0;
+    for (int64_t entry = begin; entry < end; ++entry)
+      all += gradients[static_cast<size_t>(entry / parts)];
+    weights.push_back(all / static_cast<double>(end - begin));
+  }
+  return weights;
+}
+
+void ActnnPolicy::remember(const Item& item) const {
+  std::vector<double> norms = item.direct_of;
+  norms.resize(std::max(norms.size(), item.through_of.size()));
+  for (size_t n = 0; n < item.through_of.size(); ++n) norms[n] += item.through_of[n] * item.factor;
+  if (norms.empty()) return;
+  std::vector<float>& all = gradients_[item.seq];
+  const auto most = static_cast<size_t>(*std::max_element(samples_.begin(), samples_.end()));
+  if (all.size() <= most) all.resize(most + 1);
+  for (size_t n = 0; n < norms.size(); ++n) {
+    float& kept = all[static_cast<size_t>(samples_[n])];
+    const auto now = static_cast<float>(norms[n]);
+    if (std::isfinite(now)) kept = kKeptOfGradient * kept + (1 - kKeptOfGradient) * now;
+  }
+}
+
+void ActnnPolicy::read(const SavedTensor& slot, double fan, double norm,
+                       const std::vector<double>& norms) {
   std::vector<uint64_t> sources = slot.rests_on();
   bool through = slot.is_recipe();
   if (through) {
@@ -228,7 +311,10 @@ void ActnnPolicy::read(const SavedTensor& slot, double amount) {
   for (const uint64_t seq : sources) {
     Item* const item = find(seq);
     if (item == nullptr) continue;
-    (through ? item->through : item->direct) += amount;
+    (through ? item->through : item->direct) += fan * norm;
+    std::vector<double>& each = through ? item->through_of : item->direct_of;
+    each.resize(std::max(each.size(), norms.size()));
+    for (size_t n = 0; n < norms.size(); ++n) each[n] += fan * norms[n];
     item->is_read = true;
   }
 }
@@ -258,15 +344,19 @@ void ActnnPolicy::scale_errors(const SavedTensor& slot, const Slots& slots) {
 void ActnnPolicy::before(const BackwardStep& step, const Tensor& dy) {
   observed_ = true;
   std::optional<double> norm;
+  std::vector<double> norms;
   for (int i = 0; i < step.slots.size(); ++i) {
     const SavedTensor& slot = step.slots[i];
     if (!is_activation(slot)) continue;
     if (slot.use().kind == Use::Kind::normalized) scale_errors(slot, step.slots);
     if (slot.use().kind != Use::Kind::product) continue;
-    if (!norm) norm = squares(dy);
-    if (!norm) return;
+    if (!norm) {
+      norm = squares(dy);
+      if (!norm) return;
+      if (options_.use_gradient) norms = norms_of_samples(dy);
+    }
     finite_ = finite_ && std::isfinite(*norm);
-    read(slot, slot.use().fan * *norm);
+    read(slot, slot.use().fan, *norm, norms);
   }
 }
 
@@ -300,8 +390,9 @@ void ActnnPolicy::settle() const {
     item.sensitivity = item.sensitivity
                            ? options_.momentum * *item.sensitivity + (1 - options_.momentum) * now
                            : now;
+    if (options_.use_gradient) remember(item);
   }
-  allocate();
+  if (options_.by_tensor) allocate();
 }
 
 void ActnnPolicy::allocate() const {
@@ -411,6 +502,8 @@ Learned ActnnState::write() const {
     for (const int64_t extent : tensor.shape) learned.add("extents", static_cast<double>(extent));
     for (const double range : tensor.ranges) learned.add("ranges", range);
   }
+  for (const auto& [seq, each] : gradients)
+    learned.arrays[fmt::format("{}{}", kGradients, seq)] = each;
   return learned;
 }
 
@@ -458,13 +551,18 @@ ActnnState ActnnState::read(const Learned& learned) {
   }
   extents.end();
   ranges.end();
+  for (const uint64_t seq : seqs) {
+    const std::string name = fmt::format("{}{}", kGradients, seq);
+    if (learned.arrays.contains(name))
+      state.gradients[seq] = reader.array(name, 0, std::numeric_limits<float>::max());
+  }
   reader.end();
   return state;
 }
 
 ActnnState ActnnPolicy::state() const {
   settle();
-  ActnnState state{average_, {}};
+  ActnnState state{average_, {}, gradients_};
   for (const auto& [seq, item] : items_)
     state.tensors.push_back({seq, item.bits, item.sensitivity, item.pass == pass_, item.has_sign,
                              item.slope, item.first_norm, item.shape, item.ranges.samples});
@@ -476,6 +574,10 @@ void ActnnPolicy::restore(const ActnnState& state) {
   FRUGAL_CHECK(raw ? state.average == 0 : state.average >= 1 && state.average <= kMaxBits,
                "[actnn] expected an average of {} in what was learned, got {}",
                raw ? "0" : "1 to 16", state.average);
+  FRUGAL_CHECK(options_.use_gradient || state.gradients.empty(),
+               "[actnn] expected no gradients of samples without use_gradient, got those of {} "
+               "tensors",
+               state.gradients.size());
   std::map<uint64_t, Item> items;
   for (const ActnnState::Tensor& tensor : state.tensors) {
     // The next pass writes the members that belong to one pass. The state does not have them.
@@ -495,11 +597,13 @@ void ActnnPolicy::restore(const ActnnState& state) {
   if (state.average != average_) keep_.set_bits(static_cast<int>(state.average));
   average_ = state.average;
   items_ = std::move(items);
+  gradients_ = state.gradients;
+  samples_.clear();
   observed_ = false;
 }
 
 void ActnnPolicy::restore_learned(const Learned& learned) {
-  restore(learned.empty() ? ActnnState{average_of(options_), {}} : ActnnState::read(learned));
+  restore(learned.empty() ? ActnnState{average_of(options_), {}, {}} : ActnnState::read(learned));
 }
 
 }  // namespace frugal::compress

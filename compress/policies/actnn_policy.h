@@ -6,9 +6,16 @@
 // (compress/policies/allocate.h).
 //
 // - A tensor that products read (Use::product) has w_n = fan / 6 * mean R_n^2 * |dy|^2 / N
-//   (actnn_sensitivity.h), summed over its readers. Samples have no identity from step to step. So
-//   |dy|^2 is that of the whole batch, a moving average over the observed steps (as published: that
-//   of the last one), and samples differ only in their ranges.
+//   (actnn_sensitivity.h), summed over its readers. |dy|^2 is that of the whole batch, a moving
+//   average over the observed steps (as published: that of the last one), and samples differ only
+//   in their ranges.
+// - With use_gradient, samples of such a tensor differ in |dy_n|^2, too: what each sample had in
+//   earlier epochs, averaged by 0.5 over the observed steps that it was in. A sample that was in
+//   none has the mean of the others of its batch. The samples of a batch are named by
+//   set_samples(); without names, or where the leading axis of a tensor is no multiple of them,
+//   nothing differs.
+//   Samples of fewer rows than a group share groups with others of their width, which then may have
+//   other ranges: this can cost more than the gradients gain.
 // - If a reader's operand is rebuilt, the reader counts for the tensors that the operand is rebuilt
 //   from. A normalization between them scales their errors, channel by channel, by (weight *
 //   invstd)^2.
@@ -39,6 +46,7 @@
 #include "compress/policies/actnn_sensitivity.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/learner.h"
+#include "compress/policies/per_sample.h"
 
 namespace frugal::compress {
 
@@ -50,6 +58,7 @@ struct ActnnOptions {
   bool products_only = false;  // what no product reads is kept raw
   int min_bits = 1, max_bits = 8;
   bool by_sample = true, by_tensor = true;
+  bool use_gradient = false;  // gradients of samples weigh them, too; needs by_sample
   // As published: the average does not count tensors that only normalizations read. They take the
   // bits of the product before them, or 8 where no product comes before.
   bool norms_outside = false;
@@ -59,7 +68,8 @@ struct ActnnOptions {
 
 // What widths of later steps depend on.
 struct ActnnState {
-  static constexpr int kVersion = 2;  // of the written form; 1 had no `first_norm`
+  // Of the written form; 1 had no `first_norm`, 2 no `gradients`.
+  static constexpr int kVersion = 3;
   struct Tensor {
     uint64_t seq = 0;
     double bits = 0;  // on average over its samples
@@ -73,6 +83,9 @@ struct ActnnState {
   };
   double average = 0;
   std::vector<Tensor> tensors;  // by seq
+  // With use_gradient: by seq, the squared norm of the gradient of each sample, by its index; 0: it
+  // was not seen.
+  std::map<uint64_t, std::vector<float>> gradients;
 
   Learned write() const;
   static ActnnState read(const Learned& learned);  // Errors: see Learner
@@ -82,11 +95,12 @@ struct ActnnState {
 class ActnnPolicy final : public SavePolicy,
                           public Learner,
                           public Adjustable,
+                          public PerSample,
                           private Codec,
                           private BackwardObserver {
  public:
-  // Errors: an average, widths, an interval or a momentum out of range; groups along rows; those of
-  // FixedPolicy.
+  // Errors: an average, widths, an interval or a momentum out of range; groups along rows;
+  // use_gradient without mixed widths by sample; those of FixedPolicy.
   explicit ActnnPolicy(const ActnnOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   bool lossy() const override { return keep_.lossy(); }
@@ -109,7 +123,8 @@ class ActnnPolicy final : public SavePolicy,
     double mean_square = 0;             // for any other op
     double direct = 0, through = 0;     // of T, in this backward: readers of it, and of what
     double factor = 1;                  // is rebuilt from it, whose errors are so much larger
-    bool is_read = false;               // by one of the two
+    std::vector<double> direct_of, through_of;  // the same of each sample, with use_gradient
+    bool is_read = false;                       // by one of the two
     uint64_t pass = 0;
   };
   std::vector<Item> items() const;  // by seq
@@ -138,9 +153,10 @@ class ActnnPolicy final : public SavePolicy,
   void restore(const ActnnState& state);  // Errors: an average that the options do not allow
   Learned learned() const override { return state().write(); }
   bool learns_at(uint64_t step) const override {
-    return options_.mixed && options_.by_tensor && due(step);
+    return options_.mixed && (options_.by_tensor || options_.use_gradient) && due(step);
   }
   void restore_learned(const Learned& learned) override;
+  void set_samples(const Tensor& samples) override;
 
  private:
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
@@ -154,7 +170,13 @@ class ActnnPolicy final : public SavePolicy,
   // Above the least, of all its samples together; and how samples count.
   int64_t extra_bits(const Item& item, int64_t count) const;
   std::vector<double> weights_of(const Item& item, int64_t count) const;
-  void read(const SavedTensor& slot, double amount);
+  // Adds to the tensors that `slot` rests on: `fan` times the squared norm of the gradient, also of
+  // each sample, where these are known.
+  void read(const SavedTensor& slot, double fan, double norm, const std::vector<double>& norms);
+  std::vector<double> norms_of_samples(const Tensor& dy) const;
+  // What the samples of a tensor count by their gradients, 1 on average; empty: nothing is known.
+  std::vector<double> gradient_weights(const Item& item, const Samples& samples) const;
+  void remember(const Item& item) const;  // the gradients of its samples
   void scale_errors(const SavedTensor& slot, const Slots& slots);
   Item* find(uint64_t seq);
   void settle() const;
@@ -171,6 +193,8 @@ class ActnnPolicy final : public SavePolicy,
   uint64_t pass_ = 1;
   bool observing_ = false, after_product_ = false;  // has a product saved something in this pass?
   mutable bool observed_ = false, finite_ = true;
+  std::vector<int64_t> samples_;                              // of this batch; empty: not known
+  mutable std::map<uint64_t, std::vector<float>> gradients_;  // as in ActnnState
   std::vector<uint64_t> chain_;  // what the last rebuilt tensor with several sources rests on
 };
 

@@ -57,11 +57,29 @@ std::vector<uint64_t> LearnedReader::tensors(const char* name) {
   return tensors;
 }
 
+const std::vector<float>& LearnedReader::array(const std::string& name, float least, float most) {
+  const auto found = learned_.arrays.find(name);
+  FRUGAL_CHECK(found != learned_.arrays.end(),
+               "[{}] expected the array \"{}\" in what was learned, got none", learned_.policy,
+               name);
+  const std::vector<float>& array = found->second;
+  for (size_t i = 0; i < array.size(); ++i)
+    FRUGAL_CHECK(array[i] >= least && array[i] <= most,
+                 "[{}] expected {} to {} as number {} of \"{}\" of what was learned, got {}",
+                 learned_.policy, least, most, i, name, array[i]);
+  arrays_read_.insert(name);
+  return array;
+}
+
 void LearnedReader::end() const {
   for (const auto& [name, list] : learned_.lists)
     FRUGAL_CHECK(read_.contains(name),
                  "[{}] expected no list \"{}\" in what was learned, got one of {} numbers",
                  learned_.policy, name, list.size());
+  for (const auto& [name, array] : learned_.arrays)
+    FRUGAL_CHECK(arrays_read_.contains(name),
+                 "[{}] expected no array \"{}\" in what was learned, got one of {} numbers",
+                 learned_.policy, name, array.size());
 }
 
 std::span<const double> ListParts::next(int64_t count) {

@@ -18,6 +18,8 @@ struct Learned {
   std::string policy;                                // who learned it; empty: nothing was learned
   int version = 0;                                   // of that policy's form
   std::map<std::string, std::vector<double>> lists;  // by name; a single number is a list of one
+  // Long lists, which a checkpoint keeps as tensors beside those of the model.
+  std::map<std::string, std::vector<float>> arrays = {};
 
   bool empty() const { return policy.empty(); }
   bool operator==(const Learned&) const = default;
@@ -50,12 +52,14 @@ class LearnedReader {
   int64_t whole(const char* name, double least, double most) {
     return wholes(name, least, most, 1)[0];
   }
-  // Errors: a list that was not read.
+  // Errors: as list().
+  const std::vector<float>& array(const std::string& name, float least, float most);
+  // Errors: a list or an array that was not read.
   void end() const;
 
  private:
   const Learned& learned_;
-  std::set<std::string> read_;
+  std::set<std::string> read_, arrays_read_;
 };
 
 // Takes a list apart. Errors: more numbers asked for than there are, or fewer.

@@ -81,6 +81,11 @@ constexpr Variant kVariants[] = {
     {"acgc as published", R"({"preset": "acgc_paper", "acgc": {"interval": 3}})"},
 };
 
+// Gradients of samples are kept from epoch to epoch, of data that have samples.
+constexpr Variant kBySample = {
+    "actnn, gradients of samples, tracker",
+    R"({"policy": "actnn", "level": "L3", "actnn": {"interval": 1, "use_gradient": true}, "advanced": {"track_interval": 3, "track_samples": 2}})"};
+
 // ---- what it trains on
 constexpr const char* kWords[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"};
 
@@ -219,7 +224,10 @@ struct Left {
 
 Left left_by(const std::string& folder, const Json& summary, bool offload) {
   const std::string state = folder + "/checkpoint/state.safetensors";
-  Json run = Json::parse(data::SafetensorsFile::open(state).metadata().at("run"));
+  const auto file = data::SafetensorsFile::open(state);
+  Json run = Json::parse(file.metadata().at("run"));
+  for (const std::string& name : file.names())
+    if (name.starts_with("learned/")) run[name] = file.read(name).to_vector();
   run.erase("offload");
   if (offload) run.erase("memory");
   return {read_file(folder + "/metrics.jsonl"), read_file(folder + "/checkpoint/last.safetensors"),
@@ -284,6 +292,10 @@ TEST_CASE("runs that are cut go on to the same bits, also where batches change i
   for (const char* data : {"images", "mixed", "sentences", "node"})  // what differed most often
     check(
         data, kVariants[5], 12, [](int64_t step) { return step % 5 == 1; }, resumes, wrong);
+  for (const char* data : {"images", "mixed", "sentences"})
+    check(
+        data, kBySample, 12, [](int64_t step) { return step == 4 || step == 6 || step == 11; },
+        resumes, wrong);
   CHECK(resumes >= 3 * static_cast<int>(variants));
 }
 
@@ -320,6 +332,9 @@ TEST_CASE("resume campaign: every policy, every kind of batch, cut at each step"
     for (const Variant& variant : kVariants)
       check(
           data, variant, kSteps, [](int64_t) { return true; }, resumes, wrong);
+    if (data == "images" || data == "sentences")
+      check(
+          data, kBySample, kSteps, [](int64_t) { return true; }, resumes, wrong);
     MESSAGE(fmt::format("up to {}: {} resumed runs, {} differ", data, resumes, wrong));
   }
   MESSAGE(fmt::format("{} resumed runs, {} differ", resumes, wrong));

@@ -288,7 +288,8 @@ TEST_CASE("a state with values that no run has is refused, and says which") {
           {"bits of the last measurement", set("/tracking/1", -1)}});
   refuse({{"policy", "actnn"}, {"level", "L3"}, {"advanced", {{"min_elements", 96}}}},
          {{"numbers of a policy that learns, got none", set("/learned", nullptr)},
-          {"[actnn]", set("/learned/version", 3)},
+          {"[actnn] expected what version 3 of this policy learned, got what version 2",
+           set("/learned/version", 2)},
           {"[actnn]", set("/learned/policy", "acgc")},
           {"[actnn]", set("/learned/lists/average", {77})},
           {"\"number\"", set("/learned/lists/average", {nullptr})}});

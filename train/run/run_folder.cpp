@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVersion = FRUGAL_VERSION;
 constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
+constexpr const char* kLearned = "learned/";  // compress::Learned::arrays
 constexpr const char* kState = "state.safetensors";
 const std::set<std::string> kNames = {
     "config.json", "metrics.jsonl", "metrics.csv",    "tensor_times.json", "summary.json",
@@ -169,6 +170,9 @@ RunState RunFolder::load(Module& model, Optimizer& optimizer) {
       weights.emplace_back(name.substr(std::strlen(kModel)), file.read(name));
     else if (name.starts_with(kOptimizer))
       slots.emplace_back(name.substr(std::strlen(kOptimizer)), file.read(name));
+    else if (name.starts_with(kLearned))
+      state.compression.learned.arrays[name.substr(std::strlen(kLearned))] =
+          file.read(name).to_vector<float>();
   }
   for (const auto& [name, tensor] : weights) check_finite(path, name, tensor);
   models::load_state_dict(model, weights, path);
@@ -187,6 +191,9 @@ void RunFolder::save(RunState& state, Module& model, const Optimizer& optimizer)
     tensors.emplace_back(kModel + name, tensor);
   for (const auto& [name, tensor] : optimizer.state())
     tensors.emplace_back(kOptimizer + name, tensor);
+  for (const auto& [name, array] : state.compression.learned.arrays)
+    tensors.emplace_back(kLearned + name,
+                         Tensor::from(array, {static_cast<int64_t>(array.size())}));
   data::write_safetensors(
       path_ + "/checkpoint/state.safetensors", tensors,
       {{"config", description_}, {"frugal", kVersion}, {"run", text_of(state)}});

@@ -61,7 +61,8 @@ struct RunState {
   std::string ended;
 };
 
-// As text, in JSON, that a checkpoint's metadata hold.
+// As text, in JSON, that a checkpoint's metadata hold: without Learned::arrays, which are tensors
+// of the checkpoint.
 std::string text_of(const RunState& state);
 // Errors: another version; a key missing, of the wrong type, or with a value that no run has.
 RunState run_state_from(const std::string& text);

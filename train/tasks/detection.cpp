@@ -160,6 +160,7 @@ Batch Detection::part(const Batch& batch, int64_t begin, int64_t end) const {
   Batch part;
   part.input = batch.input.slice(0, begin, end);
   if (batch.target.defined()) part.target = batch.target.slice(0, begin, end);
+  if (batch.samples.defined()) part.samples = batch.samples.slice(0, begin, end);
   for (const auto& [name, tensor] : batch.extras) {
     const auto* rows = std::find_if(kOfObjects.begin(), kOfObjects.end(),
                                     [&](const Rows& each) { return name == each.name; });

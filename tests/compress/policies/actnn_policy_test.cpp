@@ -380,6 +380,134 @@ TEST_CASE("bits by sample and by tensor lower the variance at equal bytes") {
   CHECK(both < by_sample);
 }
 
+TEST_CASE("gradients of samples in earlier steps weigh them") {
+  constexpr int64_t kRows = 64;
+  ActnnOptions options = options_of(2);
+  options.use_gradient = true;
+  ActnnPolicy policy(options);
+  Variable w = Variable::parameter(noise({8, 32}, 2));
+  const Tensor h = uneven({kRows, 32}, 1), dy = uneven({kRows, 8}, 4);
+  const auto step = [&](ActnnPolicy& with, uint64_t number, const Tensor& samples,
+                        int64_t rows = 64) {
+    with.set_samples(samples);
+    begin_step(number);
+    Variable y;
+    {
+      PolicyScope scope(&with);
+      y = linear(Variable(h.slice(0, 0, rows)), w, {});
+    }
+    backward(y, dy.slice(0, 0, rows), {}, with.observer());
+    return with.items().at(0).ranges.samples;
+  };
+  const auto indices = [](int64_t first) {
+    return Tensor::arange(static_cast<double>(first), static_cast<double>(first + kRows), 1,
+                          DType::i64);
+  };
+  const std::vector<double> ranges = step(policy, 0, indices(10));
+  std::vector<double> norms;
+  double mean = 0;
+  for (int64_t n = 0; n < kRows; ++n) {
+    norms.push_back(32 * ops::sum_of_squares(dy.slice(0, n, n + 1)));  // fan times |dy_n|^2
+    mean += norms.back() / kRows;
+  }
+  const auto gradients = [&] { return policy.state().gradients.at(0); };
+  REQUIRE(gradients().size() == 10 + kRows);
+  CHECK(gradients()[9] == 0);
+  CHECK(gradients()[10] == doctest::Approx(norms[0] / 2));
+  // The same samples again: each weighs as its gradient does.
+  const std::vector<double> weighed = step(policy, 1, indices(10));
+  for (size_t n = 0; n < ranges.size(); ++n)
+    REQUIRE(weighed[n] == doctest::Approx(ranges[n] * norms[n] / mean));
+  CHECK(gradients()[10] == doctest::Approx(norms[0] * 3 / 4));
+  const ActnnState before = policy.state();
+  // Half of the samples are new: they count as the mean of those that were seen.
+  const std::vector<double> half = step(policy, 2, indices(10 + kRows / 2));
+  double seen = 0;
+  for (size_t n = kRows / 2; n < kRows; ++n) seen += norms[n] / (kRows / 2.0);
+  CHECK(half[0] == doctest::Approx(ranges[0] * norms[kRows / 2] / seen));
+  CHECK(half[kRows - 1] == doctest::Approx(ranges[kRows - 1]));
+  // Without names, and where rows are no multiple of the samples, ranges alone count.
+  policy.restore(before);
+  CHECK(step(policy, 2, {}) == ranges);
+  CHECK(step(policy, 3, indices(10), 40).size() == 40);
+  CHECK((policy.state().gradients == before.gradients));
+  // What is read back weighs the same, and a policy without the option refuses it.
+  ActnnPolicy other(options);
+  other.restore_learned(policy.learned());
+  CHECK((other.learned() == policy.learned()));
+  CHECK(step(other, 4, indices(10)) == step(policy, 4, indices(10)));
+  CHECK((other.learned() == policy.learned()));
+  ActnnPolicy without(options_of(2));
+  CHECK_THROWS_WITH_AS(without.restore_learned(policy.learned()),
+                       "[actnn] expected no gradients of samples without use_gradient, got those "
+                       "of 1 tensors",
+                       Error);
+  Learned wrong = policy.learned();
+  wrong.arrays.at("gradients.0")[3] = -1;
+  CHECK_THROWS_WITH_AS(
+      other.restore_learned(wrong),
+      doctest::Contains("as number 3 of \"gradients.0\" of what was learned, got -1"), Error);
+  wrong = policy.learned();
+  wrong.arrays["gradients.7"] = {1};
+  CHECK_THROWS_WITH_AS(other.restore_learned(wrong),
+                       doctest::Contains("expected no array \"gradients.7\""), Error);
+  CHECK_THROWS_WITH_AS(policy.set_samples(Tensor::full({2}, -1, DType::i64)),
+                       doctest::Contains("expected indices of samples of at least 0, got -1"),
+                       Error);
+}
+
+TEST_CASE("samples of a batch that are many rows weigh all of them") {
+  ActnnOptions options = options_of(2);
+  options.use_gradient = true;
+  ActnnPolicy policy(options);
+  Variable w = Variable::parameter(noise({8, 32}, 2));
+  const Tensor h = noise({2080, 32}, 1), dy = uneven({65, 32 * 8}, 4).view({2080, 8});
+  std::vector<std::vector<double>> ranges;
+  for (uint64_t number = 0; number < 2; ++number) {
+    policy.set_samples(Tensor::arange(0, 65, 1, DType::i64));
+    begin_step(number);
+    Variable y;
+    {
+      PolicyScope scope(&policy);
+      y = linear(Variable(h), w, {});
+    }
+    backward(y, dy, {}, policy.observer());
+    ranges.push_back(policy.items().at(0).ranges.samples);
+  }
+  REQUIRE(ranges[1].size() == 693);  // runs of 3 rows, the last of 4
+  const auto norm = [&](int64_t n) {
+    return ops::sum_of_squares(dy.slice(0, 32 * n, 32 * n + 32));
+  };
+  const double mean = ops::sum_of_squares(dy) / 65;
+  const auto weight = [&](size_t run) { return ranges[1][run] / ranges[0][run]; };
+  CHECK(weight(0) == doctest::Approx(norm(0) / mean));
+  CHECK(weight(10) == doctest::Approx((2 * norm(0) + norm(1)) / 3 / mean));
+  CHECK(weight(692) == doctest::Approx(norm(64) / mean));
+}
+
+TEST_CASE("gradients of samples lower the variance at equal bytes") {
+  Net net(32);
+  const std::vector<double> exact = net.gradient(nullptr, 0);
+  const auto of = [&](bool use_gradient) {
+    ActnnOptions options = options_of(2);
+    options.by_tensor = false;
+    options.products_only = true;  // the tensors that have gradients of samples
+    options.keep.group = 64;       // the rows of a sample: none shares a group with another
+    options.use_gradient = use_gradient;
+    ActnnPolicy policy(options);
+    const Tensor samples = Tensor::arange(0, 32, 1, DType::i64);
+    double sum = 0;
+    for (uint64_t step = 0; step < 26; ++step) {
+      policy.set_samples(samples);
+      const double distance = squared_distance(net.gradient(&policy, step), exact);
+      sum += step < 2 ? 0 : distance / 24;
+    }
+    CHECK(policy.average_bits() == doctest::Approx(2));  // by_tensor is off
+    return sum;
+  };
+  CHECK(of(true) < 0.9 * of(false));
+}
+
 TEST_CASE("it goes on where it was, with any number of threads") {
   const int threads = num_threads();
   for (const bool recipes : {false, true}) {
@@ -497,6 +625,9 @@ TEST_CASE("errors of the policy") {
   CHECK_THROWS_WITH_AS(make([](auto& o) { o.interval = 0; }),
                        "[actnn] expected an interval of at least 1 step, got 0", Error);
   CHECK_THROWS_AS(make([](auto& o) { o.keep.group = 12; }), Error);
+  CHECK_THROWS_WITH_AS(make([](auto& o) { o.use_gradient = true, o.by_sample = false; }),
+                       "[actnn] expected widths by sample with use_gradient, got widths by tensor",
+                       Error);
   for (const double momentum : {-0.1, 1.0})
     CHECK_THROWS_WITH_AS(make([&](auto& o) { o.momentum = momentum; }),
                          doctest::Contains("expected a momentum of 0 to below 1"), Error);
