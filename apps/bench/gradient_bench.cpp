@@ -12,6 +12,7 @@
 #include "train/planning/planner.h"
 #include "train/policy_parts.h"
 #include "train/sensitivity.h"
+#include "train/step_recorder.h"
 
 namespace frugal::apps {
 
@@ -57,6 +58,9 @@ std::vector<float> GradientBench::gradient(const Batch& batch, SavePolicy* polic
   rng_.restore(start);
   context_.checkpointed_blocks = checkpointed_blocks;
   context_.block = 0;
+  if (policy != nullptr)
+    if (const PolicyParts parts(*policy); parts.per_sample != nullptr)
+      parts.per_sample->set_samples(batch.samples);
   begin_step(step);
   const BatchResult result = forward_backward(*task_, *model_, batch, context_, policy,
                                               {config_.train.label_smoothing, 1, {}});
@@ -90,6 +94,23 @@ void GradientBench::let_learn(SavePolicy& policy, const Config& config, RngKey s
   if (planner) options.allocate = [&] { planner->plan_again(*parts.budget); };
   Adaptation(*task_, *model_, *parts.adaptive, options)
       .refresh(batch, 1, {0, start, config.train.label_smoothing, false});
+}
+
+std::vector<SavedRecord> GradientBench::saved(const Batch& batch, SavePolicy& policy, uint64_t step,
+                                              RngKey start) {
+  const auto optimizer = make_optimizer(config_, *model_);
+  model_->zero_grad();
+  rng_.restore(start);
+  begin_peak(device_);
+  StepRecorder recorder(*model_, *optimizer, &policy);
+  StepOptions options;
+  options.label_smoothing = config_.train.label_smoothing;
+  options.before_backward = [&](const Variable& loss, const StepMemory& memory) {
+    recorder.before_backward(loss, memory);
+  };
+  begin_step(step);
+  const BatchResult result = forward_backward(*model_, batch, context_, recorder.policy(), options);
+  return recorder.finish(result.memory).tensors;
 }
 
 double GradientBench::minibatch_variance(int64_t batches, RngKey start) {

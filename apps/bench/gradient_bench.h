@@ -5,6 +5,7 @@
 
 #include "apps/config/config.h"
 #include "data/batch_source.h"
+#include "train/step_record.h"
 #include "train/training_step.h"
 
 namespace frugal::apps {
@@ -23,6 +24,9 @@ class GradientBench {
   // Steps like those of training give the policy what it decides by. `config`: the policy's, which
   // differs from the network's only in its section compression. REQUIRES: resolved.
   void let_learn(SavePolicy& policy, const Config& config, RngKey start);
+  // What a step saves under `policy`, with the layers.
+  std::vector<SavedRecord> saved(const Batch& batch, SavePolicy& policy, uint64_t step,
+                                 RngKey start);
   // Of the gradient between minibatches, around its mean.
   double minibatch_variance(int64_t batches, RngKey start);
 

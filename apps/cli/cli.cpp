@@ -419,6 +419,12 @@ void add_bench(CLI::App& app) {
   variance->add_option("--draws", a.draws, "Gradients of one batch with different rounding")
       ->check(CLI::Range(8, 1000000))
       ->capture_default_str();
+  variance
+      ->add_option("--layers", a.layers,
+                   "Also by layer: which layers' gradients vary, and whose tensors make them. "
+                   "Layers are named by so many parts of their parameters' names; 0: not by layer")
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str();
   variance->add_flag("--json", a.json, "Print JSON");
   add_sets(variance, a.sets);
   variance->callback([] { bench_variance(a); });

@@ -173,6 +173,7 @@ struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
   std::string trace;                       // step: a CSV file for the memory over one step
   // variance: steps of training before, minibatches for the unit, draws of the rounding
   int64_t train_steps = 400, batches = 32, draws = 32;
+  int64_t layers = 0;   // variance: parts of the names of layers; 0: not by layer
   std::string profile;  // step: a file for the widths of packed tensors
   bool only = false;    // step: not beside "L0 without recipes"
   bool json = false;

@@ -27,6 +27,51 @@ TEST_CASE("bench step measures every level, and meta counts the same bytes witho
   CHECK(a[2]["memory"]["activation_bytes"] < a[1]["memory"]["activation_bytes"]);
 }
 
+// ActNN's theorem 3: what the tensors of layer m add reaches the gradients of layers up to m, and
+// the variance of the whole is the sum over m.
+TEST_CASE("bench variance by layer: the parts add up, and measuring them changes nothing") {
+  const TempFolder folder;
+  write_file(folder / "c.json", kTinyConfig);
+  for (const char* policy : {"--set compression.bits=2",
+                             "--set compression.policy=actnn --set compression.level=L3"
+                             " --set compression.actnn.interval=1",
+                             "--set compression.level=L2.2"}) {
+    CAPTURE(std::string(policy));
+    const std::string bench =
+        fmt::format("bench variance {} --json --train-steps 20 --batches 8 --draws 96 {}",
+                    folder / "c.json", policy);
+    const Ran ran = frugal(bench + " --layers 2"), whole = frugal(bench);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    const Json printed = Json::parse(ran.out);
+    CHECK(printed.at("variance") == Json::parse(whole.out).at("variance"));
+    CHECK_FALSE(Json::parse(whole.out).contains("layers"));
+    const Json& layers = printed.at("layers");
+    REQUIRE(layers.size() == 3);
+    double own = 0, from = 0;
+    for (size_t m = 0; m < layers.size(); ++m) {
+      own += layers[m].at("variance").at("value").get<double>();
+      const double added = layers[m].at("from").at("value");
+      from += added;
+      double into = 0;
+      for (size_t l = 0; l < layers.size(); ++l) {
+        const double part = layers[m].at("into").at(layers[l].at("layer").get<std::string>());
+        into += part;
+        if (l > m) CHECK(part == 0);
+      }
+      CHECK(into == doctest::Approx(added));
+      if (m > 0) CHECK(layers[m].at("packed_tensors") > 0);  // the first layer reads the batch
+    }
+    const double all = printed.at("variance").at("value");
+    CHECK(own == doctest::Approx(all));
+    CHECK(from == doctest::Approx(all).epsilon(0.2));
+  }
+  const Ran text = frugal("bench variance --train-steps 1 --batches 8 --draws 8 --layers 1 " +
+                          folder / "c.json");
+  CHECK(text.out.find("its gradient's variance") != std::string::npos);
+  CHECK(longest_line(text.out) <= 200);
+  CHECK(frugal("bench variance --layers -1 " + folder / "c.json").status == 2);
+}
+
 TEST_CASE("bench step takes rows of its caller's") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
