@@ -1,6 +1,7 @@
 #include "apps/reproduce/cells.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "apps/config/config_table.h"
@@ -13,6 +14,10 @@ namespace frugal::apps {
 namespace {
 
 constexpr size_t kShortHash = 12;
+
+// Of the defaults of all keys that change results. Raised when such a default changes: a hash knows
+// only what differs from the defaults, so that a new key leaves the results that are there valid.
+constexpr int kDefaults = 1;
 
 // Later values of a path replace earlier ones, at the earlier place. Null takes the path away.
 void add(Sets& all, const Sets& more) {
@@ -44,13 +49,16 @@ bool among(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Threads, workers and the place of the data change no result.
+// What differs from the defaults. Threads, workers and the place of the data change no result.
 Json deciding(const Config& config) {
+  static const Config defaults;
   Json all = Json::object();
   for (const Section& section : config_sections())
-    for (const Field& field : section.fields)
-      if (field.affects_results && section.path(field) != "seed")
-        all[section.path(field)] = field.get(config);
+    for (const Field& field : section.fields) {
+      if (!field.affects_results || section.path(field) == "seed") continue;
+      const Json value = field.get(config);
+      if (value != field.get(defaults)) all[section.path(field)] = value;
+    }
   return all;
 }
 
@@ -60,6 +68,8 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
   cell.table = table.name;
   cell.row = row.name;
   cell.column = column.name;
+  cell.file = table.path;
+  cell.part = column.part;
   cell.way = way;
   cell.scale = scale;
   cell.kind = row.kind.value_or(table.kind);
@@ -95,9 +105,37 @@ Cell cell_of(const TableFile& table, const TableRow& row, const TableColumn& col
   check_set_keys(cell.config, cell.sets);
   cell.hash = data::sha256_hex(Json({{"kind", cell_kind_names()[static_cast<size_t>(cell.kind)]},
                                      {"measure", cell.measure},
+                                     {"defaults", kDefaults},
                                      {"config", deciding(cell.config)}})
                                    .dump());
   return cell;
+}
+
+// The trainings of a search, and its hash, which theirs make.
+void add_search(Cell& cell, const TableFile& table, const TableRow& row, const TableColumn& column,
+                int64_t seeds, const Sets& sets) {
+  auto search = std::make_shared<CellSearch>();
+  search->tolerance = row.search->tolerance;
+  if (cell.config.train.steps > 0)
+    throw ConfigError("train.steps", "expected 0 with a search, whose rounds are shares of epochs");
+  Json hashes = Json::array();
+  for (const double share : row.search->shares) {
+    std::vector<Cell>& round = search->rounds.emplace_back();
+    const auto epochs = std::llround(share * static_cast<double>(cell.config.train.epochs));
+    for (const TableSearch::Candidate& candidate : row.search->candidates) {
+      Sets own = sets;
+      add(own, candidate.sets);
+      add(own, {{"train.epochs", std::max<int64_t>(epochs, 1)}});
+      round.push_back(cell_of(table, row, column, cell.way, cell.scale, seeds, own));
+      round.back().row +=
+          fmt::format(", {}, {} epochs", candidate.name, round.back().config.train.epochs);
+      hashes.push_back(round.back().hash);
+    }
+  }
+  for (const TableSearch::Candidate& candidate : row.search->candidates)
+    search->names.push_back(candidate.name);
+  cell.hash = data::sha256_hex(Json({{"search", hashes}, {"tolerance", search->tolerance}}).dump());
+  cell.search = search;
 }
 
 }  // namespace
@@ -123,6 +161,8 @@ std::string run_of(const Cell& cell, const std::string& out, int64_t seed) {
 }
 
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed) {
+  if (cell.search != nullptr)
+    return {"reproduce", cell.file, "--scale", name_of(cell.scale), "--out", out};
   return arguments_of(cell, base_of(cell, out), seed, run_of(cell, out, seed));
 }
 
@@ -147,6 +187,7 @@ std::vector<Cell> cells_of(const TableFile& table, Scale scale, int64_t seeds) {
         if (left_out) continue;
         try {
           cells.push_back(cell_of(table, row, column, way, scale, seeds, sets));
+          if (row.search) add_search(cells.back(), table, row, column, seeds, sets);
         } catch (const ConfigError& e) {
           throw ConfigError(fmt::format("{}.json: {}, {}, {}, scale {}", table.name, row.name,
                                         column.name, title_of(way), name_of(scale)),

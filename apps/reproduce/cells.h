@@ -1,6 +1,7 @@
 // The cells of a table at a scale: each a configuration, how it is measured, and a key by which its
 // results are kept.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,12 @@
 
 namespace frugal::apps {
 
+struct CellSearch;
+
 struct Cell {
   std::string table, row, column;
+  std::string file;  // the table's
+  std::string part;  // of its values that is shown; empty: the whole
   Way way = Way::ours;
   Scale scale = Scale::full;
   CellKind kind = CellKind::memory;
@@ -19,12 +24,19 @@ struct Cell {
   std::vector<std::string> sets;  // over it: "path=value"
   Json measure = Json::object();
   int64_t seeds = 1;
-  int64_t memory = 0;  // bytes that it takes at most, about; 0: little
-  Config config;       // not resolved, so without what only the data can tell
-  std::string hash;    // of all that decides the result, except the seed and the scale
+  int64_t memory = 0;                        // bytes that it takes at most, about; 0: little
+  std::shared_ptr<const CellSearch> search;  // in the place of one training
+  Config config;                             // not resolved, so without what only the data can tell
+  std::string hash;  // of all that decides the result, except the seed and the scale
 
   // "ResNet-50, 4 bits, ours".
   std::string title() const;
+};
+
+struct CellSearch {
+  std::vector<std::string> names;         // of the candidates
+  std::vector<std::vector<Cell>> rounds;  // in each a training of every candidate
+  double tolerance = 0;
 };
 
 // The file of its base: `base`, or one below `out` that save_base() writes.
@@ -32,7 +44,8 @@ std::string base_of(const Cell& cell, const std::string& out);
 void save_base(const Cell& cell, const std::string& out);
 // The folder of its training run below `out`.
 std::string run_of(const Cell& cell, const std::string& out, int64_t seed);
-// The command that measures it, without the program's name.
+// The command that measures it; of a search the one that runs the table. Without the program's
+// name.
 std::vector<std::string> command_of(const Cell& cell, const std::string& out, int64_t seed);
 
 // Rows in order, in each the columns, in each the ways. `scale`: one that the table has. `seeds`:

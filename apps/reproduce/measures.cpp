@@ -14,16 +14,20 @@ using Unit = Metric::Unit;
 
 struct Kind {
   std::vector<std::string> metrics, measures;
-  bool seeds = false, alone = false;
+  bool seeds = false, alone = false, parts = false;
 };
 
 // In the order of CellKind.
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {{"activation", "less", "packed", "peak", "peak_less"}, {}},
-      {{"accuracy", "best_accuracy", "bits", "activation", "peak"}, {}, true},
+      {{"accuracy", "best_accuracy", "bits", "activation", "peak", "cost"}, {}, true},
       {{"time", "activation", "less", "peak", "peak_less"}, {"repeats"}, false, true},
-      {{"variance", "activation"}, {"train_steps", "batches", "draws"}, true},
+      {{"variance", "activation"},
+       {"train_steps", "batches", "draws", "layers"},
+       true,
+       false,
+       true},
       {{"largest"}, {"max", "memory"}}};
   return all;
 }
@@ -39,6 +43,7 @@ const std::vector<Metric>& all_metrics() {
       {"peak", "peak", Unit::bytes},
       {"accuracy", "test metric", Unit::percent, true},
       {"best_accuracy", "best test metric", Unit::percent, true},
+      {"cost", "training over one run's", Unit::times, true},
       {"time", "step over whole activations'", Unit::ratio},
       {"largest", "largest", Unit::count},
       {"variance", "variance over the minibatches'", Unit::ratio, true}};
@@ -101,6 +106,7 @@ std::vector<std::string> metric_names(CellKind kind) { return row_of(kind).metri
 std::vector<std::string> measures_of(CellKind kind) { return row_of(kind).measures; }
 bool has_seeds(CellKind kind) { return row_of(kind).seeds; }
 bool runs_alone(CellKind kind) { return row_of(kind).alone; }
+bool has_parts(CellKind kind) { return row_of(kind).parts; }
 
 std::string wrong_measure(const std::string& name, const Json& value) {
   if (name == "max") {
@@ -213,10 +219,15 @@ Json values_of(CellKind kind, const Json& printed, const std::string& run) {
       if (const auto bits = mean_bits(run + "/metrics.csv")) values["bits"] = *bits;
       return values;
     }
-    case CellKind::variance:
-      return {{"variance", printed.at("variance").at("value")},
-              {"squared_bias", printed.at("squared_bias").at("value")},
-              {"activation", printed.at("activation_bytes")}};
+    case CellKind::variance: {
+      Json values = {{"variance", printed.at("variance").at("value")},
+                     {"squared_bias", printed.at("squared_bias").at("value")},
+                     {"activation", printed.at("activation_bytes")}};
+      if (printed.contains("layers"))
+        for (const Json& layer : printed.at("layers"))
+          values["variance:" + layer.at("layer").get<std::string>()] = layer.at("from").at("value");
+      return values;
+    }
     case CellKind::largest: {
       const Json& level = printed.at("levels").at(0);
       if (level.contains("why")) throw Error(level.at("why").get<std::string>());

@@ -26,6 +26,8 @@ std::vector<std::string> measures_of(CellKind kind);
 // What was expected instead of the value of a parameter; empty: the value is right.
 std::string wrong_measure(const std::string& name, const Json& value);
 bool has_seeds(CellKind kind);
+// Do values have parts beside the whole, as "variance:layer1"?
+bool has_parts(CellKind kind);
 // Must nothing else run beside it?
 bool runs_alone(CellKind kind);
 

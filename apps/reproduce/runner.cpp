@@ -21,6 +21,7 @@
 #include "apps/cli/version.h"
 #include "apps/config/make_data.h"
 #include "apps/reproduce/measures.h"
+#include "apps/reproduce/search.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/quoted.h"
 #include "data/formats/json_strict.h"
@@ -124,13 +125,18 @@ class Runner {
 
   void add(const Cell& cell, int64_t seed) {
     const ResultKey key = key_of(cell, seed);
-    if (!known_.insert(key.hash + key.kind + std::to_string(seed) + key.scale).second) return;
+    if (!known_.insert(id_of(key)).second) return;
     if (store_.has(key)) {
       ++report_.had;
       return;
     }
     if (const std::string missing = missing_need(cell); !missing.empty()) {
       ++report_.left_out[missing];
+      return;
+    }
+    ++all_;
+    if (cell.search != nullptr) {
+      searches_.emplace_back(&cell, seed);
       return;
     }
     Child child;
@@ -141,16 +147,18 @@ class Runner {
         fmt::format("{}/logs/{}-{}-{}", options_.out, cell.table, cell.hash.substr(0, 12), seed);
     child.out = log + ".json";
     child.err = log + ".txt";
-    waiting_.push_back(child);
+    // Those that must be alone come last, when the others have ended.
+    const auto place =
+        std::upper_bound(waiting_.begin() + static_cast<std::ptrdiff_t>(next_), waiting_.end(),
+                         child, [](const Child& a, const Child& b) {
+                           return runs_alone(a.cell->kind) < runs_alone(b.cell->kind);
+                         });
+    waiting_.insert(place, child);
   }
 
   RunnerReport run() {
-    // Those that must be alone come last, when the others have ended.
-    std::stable_sort(waiting_.begin(), waiting_.end(), [](const Child& a, const Child& b) {
-      return runs_alone(a.cell->kind) < runs_alone(b.cell->kind);
-    });
-    all_ = static_cast<int64_t>(waiting_.size());
     try {
+      advance_searches();
       while (next_ < waiting_.size() || !running_.empty()) {
         while (next_ < waiting_.size() && may_start(waiting_[next_])) start(waiting_[next_++]);
         std::this_thread::sleep_for(kPause);
@@ -180,7 +188,34 @@ class Runner {
     running_.push_back(child);
   }
 
+  static std::string id_of(const ResultKey& key) {
+    return key.hash + key.kind + std::to_string(key.seed) + key.scale;
+  }
+
+  // Adds the trainings that searches need next, and keeps the results of those that have ended.
+  void advance_searches() {
+    for (size_t i = 0; i < searches_.size();) {
+      const auto [cell, seed] = searches_[i];
+      const SearchState state = state_of(*cell, seed, store_);
+      const Cell* failed = nullptr;
+      for (const Cell* training : state.missing) {
+        add(*training, seed);
+        if (failed_.contains(id_of(key_of(*training, seed)))) failed = training;
+      }
+      if (state.result) {
+        keep(*cell, seed, *state.result);
+      } else if (failed != nullptr) {
+        fail(*cell, "a training of the search failed: " + failed->title(), {});
+      } else {
+        ++i;
+        continue;
+      }
+      searches_.erase(searches_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
   void collect() {
+    const int64_t before = ended_;
     for (size_t i = 0; i < running_.size();) {
       int status = 0;
       if (waitpid(running_[i].id, &status, WNOHANG) == 0) {
@@ -191,14 +226,13 @@ class Runner {
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       finish(child, status);
     }
+    if (ended_ > before && signal_received() == 0) advance_searches();
   }
 
   void finish(const Child& child, int status) {
     if (signal_received() != 0 && status != 0) return;  // it was told to end
     const Cell& cell = *child.cell;
     const std::chrono::duration<double> took = Clock::now() - child.begin;
-    const std::string title = fmt::format("{}: {}", cell.table, cell.title());
-    ++ended_;
     try {
       if (status != 0) {
         const std::string said = last_line(text_of(child.err));
@@ -207,21 +241,32 @@ class Runner {
       StoredResult result;
       result.values = values_of(cell.kind, data::parse_json<Json>(text_of(child.out)),
                                 run_of(cell, options_.out, child.seed));
-      result.version = kVersion;
-      result.machine = machine_;
-      result.date = now_utc();
       result.seconds = took.count();
-      result.command = "frugal " + shell_line(child.command);
-      store_.put(key_of(cell, child.seed), result);
-      ++report_.done;
-      options_.say(fmt::format("[{}/{}] {}{} ({:.1f} s)", ended_, all_, title,
-                               has_seeds(cell.kind) ? fmt::format(", seed {}", child.seed) : "",
-                               took.count()));
+      keep(cell, child.seed, result);
     } catch (const std::exception& e) {
-      report_.failed.push_back(
-          fmt::format("{}: {}\n  frugal {}", title, e.what(), shell_line(child.command)));
-      options_.say(fmt::format("[{}/{}] {}: failed: {}", ended_, all_, title, e.what()));
+      failed_.insert(id_of(key_of(cell, child.seed)));
+      fail(cell, e.what(), child.command);
     }
+  }
+
+  void keep(const Cell& cell, int64_t seed, StoredResult result) {
+    result.version = kVersion;
+    result.machine = machine_;
+    result.date = now_utc();
+    result.command = "frugal " + shell_line(command_of(cell, options_.out, seed));
+    store_.put(key_of(cell, seed), result);
+    ++report_.done;
+    options_.say(
+        fmt::format("[{}/{}] {}: {}{} ({:.1f} s)", ++ended_, all_, cell.table, cell.title(),
+                    has_seeds(cell.kind) ? fmt::format(", seed {}", seed) : "", result.seconds));
+  }
+
+  void fail(const Cell& cell, const std::string& why, const std::vector<std::string>& command) {
+    std::string text = fmt::format("{}: {}: {}", cell.table, cell.title(), why);
+    if (!command.empty()) text += "\n  frugal " + shell_line(command);
+    report_.failed.push_back(text);
+    options_.say(
+        fmt::format("[{}/{}] {}: {}: failed: {}", ++ended_, all_, cell.table, cell.title(), why));
   }
 
   void end_children() {
@@ -244,7 +289,8 @@ class Runner {
   const Json machine_;
   const int64_t memory_;  // bytes; 0: not known
   int64_t jobs_ = 1, all_ = 0, ended_ = 0;
-  std::set<std::string> known_;
+  std::set<std::string> known_, failed_;                   // keys of results
+  std::vector<std::pair<const Cell*, int64_t>> searches_;  // that go on, with their seeds
   std::vector<Child> waiting_, running_;
   size_t next_ = 0;
   RunnerReport report_;

@@ -210,13 +210,48 @@ TableScale scale_of(Object& object, const TableFile& table) {
   return scale;
 }
 
-TableColumn column_of(Object& object) {
+TableColumn column_of(Object& object, const TableFile& table) {
   TableColumn column;
   column.name = object.text("name");
+  column.part = object.text_or("part", "");
+  if (!column.part.empty() && !has_parts(table.kind))
+    object.fail("part", "expected no part of values in a table of this kind");
   column.sets = sets_of(object, "sets");
   column.ways = ways_of(object);
   object.done();
   return column;
+}
+
+template <class Named>
+void check_different(const Object& object, const char* key, const std::vector<Named>& all) {
+  std::set<std::string> names;
+  for (const Named& each : all)
+    if (!names.insert(each.name).second)
+      object.fail(key, fmt::format("expected different names, got {} twice", in_quotes(each.name)));
+}
+
+TableSearch search_of(Object& object) {
+  TableSearch search;
+  for (Object& each : object.objects("candidates")) {
+    TableSearch::Candidate& candidate = search.candidates.emplace_back();
+    candidate.name = each.text("name");
+    candidate.sets = sets_of(each, "sets");
+    each.done();
+  }
+  if (search.candidates.size() < 2) object.fail("candidates", "expected at least two");
+  check_different(object, "candidates", search.candidates);
+  const Json& shares = object.get("shares");
+  const char* const kShares = "expected ascending numbers above 0, of which the last is 1";
+  if (!shares.is_array() || shares.empty()) object.fail("shares", kShares);
+  for (const Json& share : shares) {
+    const double least = search.shares.empty() ? 0 : search.shares.back();
+    if (!share.is_number() || share.get<double>() <= least) object.fail("shares", kShares);
+    search.shares.push_back(share.get<double>());
+  }
+  if (search.shares.back() != 1) object.fail("shares", kShares);
+  search.tolerance = object.number("tolerance", 0, 0);
+  object.done();
+  return search;
 }
 
 TableRow row_of(Object& object, const TableFile& table, const std::vector<std::string>& columns) {
@@ -234,6 +269,13 @@ TableRow row_of(Object& object, const TableFile& table, const std::vector<std::s
   row.columns = object.texts("columns");
   check_names(object, "columns", row.columns, columns);
   row.ways = ways_of(object);
+  if (object.has("search")) {
+    if (row.kind.value_or(table.kind) != CellKind::accuracy)
+      object.fail("search", "expected a row of kind accuracy, whose cells are trainings");
+    Object search = object.object("search");
+    row.search = search_of(search);
+  }
+  object.find("search");
   row.unavailable = object.text_or("unavailable", "");
   const auto metrics = metric_names(row.kind.value_or(table.kind));
   for (Object& each : object.objects("published"))
@@ -242,14 +284,6 @@ TableRow row_of(Object& object, const TableFile& table, const std::vector<std::s
     object.fail("unavailable", "expected a published value beside it: the row shows nothing else");
   object.done();
   return row;
-}
-
-template <class Named>
-void check_different(const Object& object, const char* key, const std::vector<Named>& all) {
-  std::set<std::string> names;
-  for (const Named& each : all)
-    if (!names.insert(each.name).second)
-      object.fail(key, fmt::format("expected different names, got {} twice", in_quotes(each.name)));
 }
 
 }  // namespace
@@ -297,7 +331,7 @@ TableFile read_table(const std::string& path) {
   table.measure = measure_of(object);
   check_measure(object, table.kind, table.measure);
   table.ways = ways_of(object);
-  for (Object& each : object.objects("columns")) table.columns.push_back(column_of(each));
+  for (Object& each : object.objects("columns")) table.columns.push_back(column_of(each, table));
   if (table.columns.empty()) table.columns.emplace_back();
   check_different(object, "columns", table.columns);
   std::vector<std::string> columns;

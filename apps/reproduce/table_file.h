@@ -46,6 +46,17 @@ struct Published {
   std::string note;   // what else must be known of it, or empty
 };
 
+// A search by successive halving (apps/reproduce/search.h), in the place of one training.
+struct TableSearch {
+  struct Candidate {
+    std::string name;
+    Sets sets;  // over those of the cell
+  };
+  std::vector<Candidate> candidates;  // at least two
+  std::vector<double> shares;         // of train.epochs, of each round; ascending, the last is 1
+  double tolerance = 0;               // percent points of accuracy (ranked())
+};
+
 struct TableRow {
   std::string name;
   std::optional<CellKind> kind;  // instead of the table's
@@ -55,12 +66,14 @@ struct TableRow {
   Json measure = Json::object();     // over the table's and the scale's
   std::vector<std::string> columns;  // the row's only ones; empty: all
   WaySets ways;
+  std::optional<TableSearch> search;  // of a row that trains
   std::vector<Published> published;
   std::string unavailable;  // why nothing can be measured; empty: it can
 };
 
 struct TableColumn {
   std::string name;
+  std::string part;  // shows this part of each value, such as that of a layer; empty: the whole
   Sets sets;
   WaySets ways;
 };

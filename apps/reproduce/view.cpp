@@ -30,12 +30,19 @@ void fill(ViewCell& shown, const Cell& cell, const ResultStore& store, const std
   shown.values.clear();
   shown.seconds = 0;
   for (const std::string& metric : metric_names(cell.kind)) {
+    const std::string part = cell.part.empty() ? metric : metric + ":" + cell.part;
     std::vector<double> values;
     for (const auto& [seed, result] : results)
-      if (result.values.contains(metric) && result.values.at(metric).is_number())
-        values.push_back(result.values.at(metric).get<double>());
+      if (result.values.contains(part) && result.values.at(part).is_number())
+        values.push_back(result.values.at(part).get<double>());
     if (!values.empty()) shown.values[metric] = over_seeds(values);
   }
+  if (cell.kind == CellKind::accuracy && cell.search == nullptr) shown.values["cost"] = {1, 0};
+  std::set<std::string> choices;
+  for (const auto& [seed, result] : results)
+    if (result.values.contains("choice"))
+      choices.insert(result.values.at("choice").get<std::string>());
+  shown.choice = fmt::format("{}", fmt::join(choices, "; "));
   for (const auto& [seed, result] : results) shown.seconds += result.seconds;
   const StoredResult& last = results.rbegin()->second;
   shown.version = last.version;
@@ -128,6 +135,10 @@ std::vector<std::string> notes_of(const View& view) {
   for (const auto& [note, which] : settings)
     notes.push_back(
         fmt::format("Counted without values, with {}: {}.", note, fmt::join(which, "; ")));
+  for (const ViewLine& line : view.lines)
+    for (const auto& [way, cell] : line.cells)
+      if (!cell.choice.empty())
+        notes.push_back(fmt::format("Chosen by {}, {}: {}.", line.row, title_of(way), cell.choice));
   std::set<std::string> runs;
   std::set<std::string> scales;
   for (const ViewLine& line : view.lines)

@@ -20,6 +20,7 @@ struct ViewCell {
   std::map<std::string, Value> values;  // by metric
   std::string command;                  // of the first seed
   std::string version, date, processor, note;
+  std::string choice;  // of a search: the candidates that it chose, of all seeds
   double seconds = 0;  // of all seeds
 };
 

@@ -3,6 +3,8 @@
 
 #include "apps/reproduce/cells.h"
 #include "apps/reproduce/measures.h"
+#include "apps/reproduce/runner.h"
+#include "apps/reproduce/view.h"
 #include "tests/apps/reproduce/tables.h"
 
 namespace frugal::apps {
@@ -100,6 +102,36 @@ TEST_CASE("a hash tells apart what changes results, and nothing else") {
   CHECK(variance != before);
   json["measure"] = {{"draws", 9}};
   CHECK(hash() != variance);
+}
+
+// A key that is new in the program must not change it: what was measured would have to be measured
+// again. It changes with the table above, with kTinyConfig and with kDefaults of cells.cpp.
+TEST_CASE("a hash stays from one version of the program to the next") {
+  const TempFolder folder;
+  const Cell cell = cells_of(written(folder, training_table()), Scale::smoke)[0];
+  CHECK(cell.hash == "f1aa827e4120e061fa90f906e8eb8ca054ebd4349fe8430d1aac754db14aced1");
+}
+
+TEST_CASE("columns that show parts of values share their runs") {
+  const TempFolder folder;
+  Json json = training_table();
+  json["kind"] = "variance";
+  json["show"] = {"variance"};
+  json["measure"] = {{"layers", 1}};
+  json["columns"] = Json::parse(R"([{"name": "whole"}, {"name": "one", "part": "conv1"}])");
+  const std::vector<Cell> cells = cells_of(written(folder, json), Scale::smoke);
+  REQUIRE(cells.size() == 4);
+  CHECK(cells[2].part == "conv1");
+  CHECK(cells[0].hash == cells[2].hash);
+  if (!ResultStore::available()) return;
+  ResultStore store(folder / "results.sqlite");
+  StoredResult result;
+  result.values = {{"variance", 4}, {"variance:conv1", 3}};
+  store.put(key_of(cells[0], 1), result);
+  const View view = view_of(read_table(folder / "small.json"), store, "out");
+  REQUIRE(view.lines.size() == 2);
+  CHECK(view.lines[0].cells.at(Way::as_published).values.at("variance").mean == 4);
+  CHECK(view.lines[1].cells.at(Way::as_published).values.at("variance").mean == 3);
 }
 
 TEST_CASE("commands are words of a shell, and name seeds where runs have them") {

@@ -9,6 +9,15 @@
 #include "tests/apps/reproduce/tables.h"
 
 namespace frugal::apps {
+namespace {
+
+Json search(int candidates, const std::vector<double>& shares) {
+  Json all = Json::array();
+  for (int i = 0; i < candidates; ++i) all.push_back({{"name", std::to_string(i)}});
+  return {{"candidates", all}, {"shares", shares}};
+}
+
+}  // namespace
 
 TEST_CASE("a table's file is read as it is written") {
   const TempFolder folder;
@@ -85,6 +94,25 @@ TEST_CASE("what is wrong in a table's file is named with its place") {
        "small.json: scales.full.rows: expected one of first, second"},
       {[](Json& t) { t["scales"]["full"]["needs"]["device"] = "abacus"; },
        "small.json: scales.full.needs.device: expected one of"},
+      {[](Json& t) { t["columns"][0]["part"] = "layer1"; },
+       "small.json: columns[0].part: expected no part"},
+      {[](Json& t) { t["rows"][0]["search"] = Json::object(); },
+       "small.json: rows[0].search: expected a row of kind accuracy"},
+      {[](Json& t) {
+         t = training_table(), t["rows"][0]["search"] = search(1, {0.5, 1});
+       },
+       "small.json: rows[0].search.candidates: expected at least two"},
+      {[](Json& t) {
+         t = training_table(), t["rows"][0]["search"] = search(2, {0.5, 0.25, 1});
+       },
+       "small.json: rows[0].search.shares: expected ascending numbers"},
+      {[](Json& t) { t = training_table(), t["rows"][0]["search"] = search(2, {0.5}); },
+       "small.json: rows[0].search.shares: expected ascending numbers"},
+      {[](Json& t) {
+         t = training_table(), t["rows"][0]["search"] = search(2, {1});
+         t["rows"][0]["search"]["candidates"][1]["name"] = "0";
+       },
+       "small.json: rows[0].search.candidates: expected different names"},
       {[](Json& t) {
          t["plot"] = {{"x", "activation"}};
        },
