@@ -194,6 +194,10 @@ struct TrainConfig {
   std::string stop_metric = "loss";
   int64_t grad_norms = 0;
   double label_smoothing = 0;
+  // of networks that give a class to each pixel
+  std::string loss = "cross_entropy";
+  double focal_gamma = 2;
+  std::vector<double> class_weights;
   int64_t gradient_accumulation = 1;
   bool checkpointing = false;
   int64_t checkpointed_blocks = 0;

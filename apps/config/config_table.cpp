@@ -909,6 +909,12 @@ Section advanced() {
               }})}};
 }
 
+Reader with_pixels() {
+  return {"networks that give a class to each pixel", {"model.name"}, [](const Config& c) {
+            return family_of(c.model) == Family::segmentation;
+          }};
+}
+
 Section train() {
   constexpr auto s = &Config::train;
   using C = TrainConfig;
@@ -944,6 +950,20 @@ Section train() {
            every_run()),
        field(s, "label_smoothing", &C::label_smoothing, below(0, 1),
              "Weight of the uniform distribution in the target.", every_run()),
+       field(s, "loss", &C::loss, choice({"cross_entropy", "focal", "dice", "cross_entropy_dice"}),
+             "A class for each pixel: what is trained with; cross_entropy_dice is the sum of both. "
+             "Evaluations report the cross-entropy.",
+             with_pixels()),
+       field(s, "focal_gamma", &C::focal_gamma, number(0, 16), "loss=focal: the exponent of 1 - p.",
+             {"train.loss focal",
+              {"train.loss"},
+              [](const Config& c) { return with_pixels().reads(c) && c.train.loss == "focal"; }}),
+       field(s, "class_weights", &C::class_weights, list(positive(1e6), 0, 1 << 16),
+             "A class for each pixel: weights of the classes in the cross-entropy and the focal "
+             "loss; []: all are 1.",
+             {"train.loss other than dice, with a class for each pixel",
+              {"train.loss"},
+              [](const Config& c) { return with_pixels().reads(c) && c.train.loss != "dice"; }}),
        field(s, "gradient_accumulation", &C::gradient_accumulation, integer(1, 4096),
              "Batches that make one step: its loss is the mean over all their targets.",
              every_run()),

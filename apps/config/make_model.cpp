@@ -613,6 +613,12 @@ void resolve_model(Config& config, const BatchSpec& spec) {
                                   data, readers_of(spec), model.name));
   check_maximum(config, spec);
   check_depth(model);
+  if (spec.has_boxes() && model_row(model.trunk).make != make_resnet)
+    throw ConfigError(
+        "model.trunk",
+        fmt::format("expected one of torchvision's ResNets, such as resnet50, for {}, "
+                    "got {}",
+                    model.name, model.trunk));
   if (!model.num_classes) model.num_classes = spec.classes;
   if (*model.num_classes < spec.classes)
     throw ConfigError("model.num_classes",

@@ -3,9 +3,33 @@
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "train/tasks/make_task.h"
+#include "train/tasks/segmentation.h"
 #include "train/tasks/self_supervised.h"
 
 namespace frugal::apps {
+namespace {
+
+train::TaskPtr segmentation(const Config& config, BatchSpec spec) {
+  using Loss = train::SegmentationOptions::Loss;
+  const TrainConfig& c = config.train;
+  const auto classes = static_cast<size_t>(spec.classes);
+  if (!c.class_weights.empty() && c.class_weights.size() != classes)
+    throw ConfigError("train.class_weights",
+                      fmt::format("expected a weight for each of {} classes, got {}", classes,
+                                  c.class_weights.size()));
+  if (c.label_smoothing > 0 && (c.loss != "cross_entropy" || !c.class_weights.empty()))
+    throw ConfigError("train.label_smoothing",
+                      "expected 0 with train.class_weights or a train.loss other than "
+                      "cross_entropy");
+  const Loss loss = c.loss == "focal"                ? Loss::focal
+                    : c.loss == "dice"               ? Loss::dice
+                    : c.loss == "cross_entropy_dice" ? Loss::cross_entropy_dice
+                                                     : Loss::cross_entropy;
+  return std::make_shared<train::Segmentation>(
+      std::move(spec), train::SegmentationOptions{loss, c.focal_gamma, c.class_weights});
+}
+
+}  // namespace
 
 train::TaskPtr make_task(const Config& config) {
   BatchSpec spec = batch_spec(config);
@@ -18,6 +42,7 @@ train::TaskPtr make_task(const Config& config, BatchSpec spec) {
     return std::make_shared<train::SelfSupervision>(std::move(spec),
                                                     train::KnnOptions{.k = config.model.neighbours},
                                                     [config] { return training_samples(config); });
+  if (spec.target_of_each_pixel) return segmentation(config, std::move(spec));
   return train::make_task(spec);
 }
 

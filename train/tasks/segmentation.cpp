@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/functions.h"
+#include "autograd/segmentation_functions.h"
 #include "core/error.h"
+#include "models/resized_module.h"
+#include "ops/dense/copy.h"
 #include "train/metrics.h"
 
 namespace frugal::train {
@@ -33,7 +37,113 @@ class OverlapOfPixels final : public Metric {
   Confusion confusion_;
 };
 
+// Logits of more than this are made in parts.
+constexpr int64_t kLogitBytes = int64_t{64} << 20;
+
+// How many images of logits to make at once.
+int64_t images_at_once(const ResizedModule::Small& small) {
+  const int64_t one = small.height * small.width * small.logits.size(3) *
+                      static_cast<int64_t>(size_of(small.logits.dtype()));
+  return std::clamp<int64_t>(kLogitBytes / one, 1, small.logits.size(0));
+}
+
 }  // namespace
+
+Segmentation::Segmentation(BatchSpec spec, SegmentationOptions options)
+    : Classification(std::move(spec)), options_(std::move(options)) {
+  const std::vector<double>& weights = options_.class_weights;
+  FRUGAL_CHECK(weights.empty() || static_cast<int64_t>(weights.size()) == spec_.classes,
+               "[segmentation] expected a weight for each of {} classes, got {}", spec_.classes,
+               weights.size());
+  FRUGAL_CHECK(
+      std::all_of(weights.begin(), weights.end(), [](double weight) { return weight > 0; }) &&
+          options_.focal_gamma >= 0,
+      "[segmentation] expected weights above 0 and a gamma of at least 0");
+}
+
+Tensor Segmentation::class_weights(DType logits, Device device) const {
+  if (options_.class_weights.empty()) return {};
+  const CategoryScope scope(Category::workspace);
+  const Tensor made = Tensor::from(options_.class_weights, {spec().classes});
+  return to_device(ops::cast(made, logits == DType::bf16 ? DType::f32 : logits), device);
+}
+
+ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
+                               const LossOptions& options) const {
+  using Loss = SegmentationOptions::Loss;
+  const bool plain = !context.training;
+  auto* const resized = dynamic_cast<ResizedModule*>(&model);
+  if (resized == nullptr || options.keep_output ||
+      (!plain && options_.loss != Loss::cross_entropy)) {
+    Variable output = run(model, batch, context);
+    if (plain) return pass_of({std::move(output), batch.target}, options);
+    return trained_pass(std::move(output), batch.target, options);
+  }
+  context.extras = std::move(batch.extras);
+  const ResizedModule::Small small = resized->before_resize(
+      batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input)),
+      context);
+  context.extras.clear();
+  const int64_t part = images_at_once(small);
+  if (part == small.logits.size(0)) {
+    if (plain) return pass_of({small.output(), batch.target}, options);
+    return trained_pass(small.output(), batch.target, options);
+  }
+  const Tensor weights =
+      plain ? Tensor() : class_weights(small.logits.value().dtype(), model.device());
+  CrossEntropyOptions how;
+  if (!plain) how.label_smoothing = options.label_smoothing;
+  ResizedCrossEntropy made = resized_cross_entropy(small.logits, batch.target, how, part, weights);
+  ForwardPass pass;
+  pass.loss = std::move(made.loss);
+  pass.target = batch.target;
+  pass.answers = std::move(made.top);
+  return pass;
+}
+
+ForwardPass Segmentation::trained_pass(Variable output, const Tensor& target,
+                                       const LossOptions& options) const {
+  using Loss = SegmentationOptions::Loss;
+  const Tensor weights = class_weights(output.value().dtype(), output.device());
+  if (options_.loss == Loss::cross_entropy && !weights.defined())
+    return pass_of({std::move(output), target}, options);
+  ForwardPass pass;
+  if (options.keep_output) pass.output = output;
+  if (output.device().type != DeviceType::meta) judge({output, target}, pass);
+  const auto entropy = [&](Variable logits) {
+    CrossEntropyOptions how;
+    how.label_smoothing = options.label_smoothing;
+    if (!weights.defined()) return cross_entropy(std::move(logits), target, how);
+    return weighted_cross_entropy(std::move(logits), target, weights, how);
+  };
+  switch (options_.loss) {
+    case Loss::cross_entropy:
+      pass.loss = entropy(std::move(output));
+      break;
+    case Loss::focal:
+      pass.loss = focal_cross_entropy(output, target, {.gamma = options_.focal_gamma}, weights);
+      break;
+    case Loss::dice:
+      pass.loss = dice_loss(output, target);
+      break;
+    case Loss::cross_entropy_dice: {
+      const Variable dice = dice_loss(output, target), first = entropy(output);
+      pass.terms = {{"cross_entropy", first.value()}, {"dice", dice.value()}};
+      pass.loss = add(first, dice);
+      break;
+    }
+  }
+  return pass;
+}
+
+double Segmentation::weight(const Batch& batch) const {
+  if (options_.class_weights.empty()) return Classification::weight(batch);
+  double sum = 0;
+  const auto* target = batch.target.data<int64_t>();
+  for (int64_t i = 0; i < batch.target.numel(); ++i)
+    if (target[i] != kIgnored) sum += options_.class_weights.at(static_cast<size_t>(target[i]));
+  return sum;
+}
 
 std::unique_ptr<Metric> Segmentation::metric() const {
   if (spec().metric != "miou") return Classification::metric();
