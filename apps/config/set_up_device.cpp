@@ -29,7 +29,7 @@ Device set_up_device(const RunConfig& config) {
     throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
   if constexpr (kHasCuda)
     if (device.type == DeviceType::cuda && cuda::device_count() == 0)
-      throw ConfigError("device", "expected cpu, since this machine has no CUDA device");
+      throw ConfigError("device", "expected cpu, since " + cuda::why_no_device());
   if (device == kCpu && config.precision != "f32")
     throw ConfigError("precision",
                       fmt::format("expected f32 on the cpu, got {}", config.precision));

@@ -82,17 +82,56 @@ void report(cudaError_t status, const char* call) noexcept {
   }
 }
 
-int device_count() {
+namespace {
+
+// How many devices there are, and what CUDA says where it cannot tell.
+struct Devices {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaError_t status = cudaSuccess;
+};
+Devices devices() {
+  Devices found;
+  found.status = cudaGetDeviceCount(&found.count);
+  if (found.status == cudaSuccess) return found;
   cudaGetLastError();
-  return 0;
+  found.count = 0;
+  return found;
+}
+
+}  // namespace
+
+int device_count() { return devices().count; }
+
+std::string why_no_device() {
+  const Devices found = devices();
+  if (found.count > 0) return "";
+  if (found.status == cudaSuccess || found.status == cudaErrorNoDevice)
+    return "this machine has no CUDA device";
+  return fmt::format("CUDA finds no device: {} ({})", cudaGetErrorString(found.status),
+                     cudaGetErrorName(found.status));
+}
+
+void ask_for_shared(const void* kernel, size_t shared) {
+  constexpr size_t kWithoutAsking = size_t{48} << 10;
+  cudaFuncAttributes own{};
+  FRUGAL_CUDA_CHECK(cudaFuncGetAttributes(&own, kernel));
+  const size_t all = own.sharedSizeBytes + shared;
+  if (all <= kWithoutAsking) return;
+  int most = 0;
+  FRUGAL_CUDA_CHECK(
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current()));
+  FRUGAL_CHECK(all <= static_cast<size_t>(most),
+               "[cuda] expected a kernel of at most {} bytes of shared memory in a block, which is "
+               "what the device has, got one of {}; please report it",
+               most, all);
+  FRUGAL_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(shared)));
 }
 
 void use(Device device) {
   FRUGAL_ASSERT(device.type == DeviceType::cuda);
   const int count = device_count();
-  FRUGAL_CHECK(count > 0, "[cuda] expected a GPU, but there is none or no driver for it");
+  FRUGAL_CHECK(count > 0, "[cuda] expected a GPU, but {}", why_no_device());
   FRUGAL_CHECK(device.index < count, "[cuda] expected a device of cuda:0 to cuda:{}, got {}",
                count - 1, device.str());
   FRUGAL_CUDA_CHECK(cudaSetDevice(device.index));

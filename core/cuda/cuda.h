@@ -68,15 +68,18 @@ struct Grid {
   size_t shared = 0;  // bytes of dynamic_shared()
 };
 
+// Lets a kernel take `shared` bytes beside its own __shared__ variables, which count against the
+// same limits: 48 KiB of a block, and more only where that was asked for. Errors: more than a block
+// of the device can have.
+void ask_for_shared(const void* kernel, size_t shared);
+
 // Queues kernel(args...) on the compute stream. Does nothing if an extent of the grid is 0.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, Arguments&&... arguments) {
   if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
-  constexpr size_t kWithoutAsking = size_t{48} << 10;
-  if (grid.shared > kWithoutAsking)
-    FRUGAL_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           static_cast<int>(grid.shared)));
+  constexpr size_t kMayBeTooMuch = size_t{16} << 10;  // no kernel has 32 KiB of its own
+  if (grid.shared > kMayBeTooMuch)
+    ask_for_shared(reinterpret_cast<const void*>(kernel), grid.shared);
   cudaLaunchConfig_t config{};
   config.gridDim = grid.blocks;
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));

@@ -2,12 +2,16 @@
 // CUDA builds only.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "core/memory.h"
 
 namespace frugal::cuda {
 
 int device_count();  // devices of this machine; 0 without a driver
+// Why there are none, for a message: no device, or what CUDA says of a driver that is missing, too
+// old or broken. Empty where there is a device.
+std::string why_no_device();
 // The caching allocator of a device. It follows the order of the compute stream: a released block
 // may be used again at once, because work that was queued before runs before. With
 // FRUGAL_ALLOCATOR=one_by_one in the environment every tensor is a separate piece of the system's

@@ -2,6 +2,10 @@
 #pragma once
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
 #include "core/cuda/cuda_memory.h"
 #include "ops/precision.h"
 
@@ -13,10 +17,15 @@ namespace frugal::gpu {
 
 inline constexpr Device kCuda{DeviceType::cuda, 0};
 
-// Whether there is a GPU; a printed reason where there is none.
+// Whether there is a GPU. Where there is none, the test fails, so that a broken driver is not taken
+// for success; FRUGAL_WITHOUT_GPU=1 in the environment leaves the test out and prints why.
 inline bool available() {
   if (cuda::device_count() > 0) return true;
-  MESSAGE("left out: this machine has no CUDA device");
+  const char* const allowed = std::getenv("FRUGAL_WITHOUT_GPU");
+  const std::string why = cuda::why_no_device();
+  if (allowed == nullptr || std::string_view(allowed) != "1")
+    FAIL(why << "; FRUGAL_WITHOUT_GPU=1 leaves the tests of CUDA out");
+  MESSAGE("left out: " << why);
   return false;
 }
 

@@ -62,6 +62,18 @@ void check_as_cpu(const Tensor& x, const Tensor& mask, double slope, const Quant
 
 }  // namespace
 
+// Small groups of a few columns make blocks that hold many groups, whose extremes fill the shared
+// memory that a block has without asking.
+TEST_CASE("CUDA packs small groups of any number of columns") {
+  if (!gpu::available()) return;
+  for (const int64_t group : {8, 16, 24})
+    for (int64_t cols = 1; cols <= 33; cols += cols < 20 ? 1 : 4) {
+      const Shape shape{group * 80, cols};
+      check_as_cpu(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
+                   {4, group, -1, Rounding::dithered, 5}, false);
+    }
+}
+
 TEST_CASE("CUDA packs and unpacks the CPU's bytes of split groups") {
   if (!gpu::available()) return;
   const std::vector<Shape> shapes = {{72, 3}, {264, 8}, {304, 17}, {4, 9, 14, 36}};

@@ -161,6 +161,39 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 
+namespace emulator {
+namespace {
+// The emulator does not know how many bytes of __shared__ variables a kernel has. Each counts as if
+// it had some, so that a launch close to a limit is noticed.
+constexpr size_t kOwnShared = 1 << 10;
+constexpr size_t kSharedWithoutAsking = 48 << 10, kMostShared = 99 << 10;
+std::map<const void*, size_t> asked_for;
+}  // namespace
+
+cudaError_t may_launch(const void* kernel, dim3 grid, dim3 block, size_t shared) {
+  constexpr unsigned kMostBlocks = 65535, kMostThreads = 1024;
+  if (grid.x > 0x7fffffffu || grid.y > kMostBlocks || grid.z > kMostBlocks ||
+      size_t{block.x} * block.y * block.z > kMostThreads)
+    return last_error = cudaErrorInvalidConfiguration;
+  const auto asked = asked_for.find(kernel);
+  const bool granted = asked != asked_for.end() && shared <= asked->second;
+  if (shared + kOwnShared > kSharedWithoutAsking && !granted)
+    return last_error = cudaErrorInvalidValue;
+  return cudaSuccess;
+}
+}  // namespace emulator
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  attributes->sharedSizeBytes = emulator::kOwnShared;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  const auto bytes = static_cast<size_t>(value);
+  if (bytes + emulator::kOwnShared > emulator::kMostShared) return cudaErrorInvalidValue;
+  emulator::asked_for[kernel] = bytes;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (emulator::capturing != nullptr && !emulator::capturing->relaxed)
     return cudaErrorStreamCaptureUnsupported;

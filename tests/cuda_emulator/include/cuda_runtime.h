@@ -209,6 +209,8 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
@@ -294,11 +296,26 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
-inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes = 0;  // of __shared__ variables
+};
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+
+namespace emulator {
+// What a chip says of a launch: too many threads or blocks, or more shared memory than it has or
+// than was asked for.
+cudaError_t may_launch(const void* kernel, dim3 grid, dim3 block, size_t shared);
+}  // namespace emulator
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+  if (const cudaError_t status =
+          emulator::may_launch(reinterpret_cast<const void*>(kernel), config->gridDim,
+                               config->blockDim, config->dynamicSmemBytes);
+      status != cudaSuccess)
+    return status;
   emulator::submit([grid = config->gridDim, block = config->blockDim,
                     shared = config->dynamicSmemBytes, kernel,
                     ... values = static_cast<Parameters>(arguments)] {
