@@ -72,6 +72,24 @@ TEST_CASE("bench variance by layer: the parts add up, and measuring them changes
   CHECK(frugal("bench variance --layers -1 " + folder / "c.json").status == 2);
 }
 
+TEST_CASE("with a number of threads, bench step counts on meta what kernels take") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({"model": {"name": "resnet18", "stem": "cifar"},
+      "data": {"name": "random", "shape": [32, 32, 3], "classes": 10, "batch_size": 4,
+               "train_samples": 8, "workers": 0}})");
+  const auto peak = [&](const std::string& sets) {
+    const Ran ran = frugal(
+        "bench step --json --only --repeats 1 --variant "
+        "'whole: compression.bits=0 compression.recipes=false' " +
+        folder / "c.json" + sets);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["variants"][0]["memory"]["peak_bytes"].get<int64_t>();
+  };
+  const int64_t counted = peak(" --set device=meta --set threads=2");
+  CHECK(counted == peak(" --set threads=2"));
+  CHECK(counted > peak(" --set device=meta"));
+}
+
 TEST_CASE("bench step takes rows of its caller's") {
   const TempFolder folder;
   write_file(folder / "c.json", kTinyConfig);
