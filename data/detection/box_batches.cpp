@@ -276,6 +276,7 @@ std::optional<Batch> BoxBatches::next() {
   Batch batch;
   batch.input = Tensor::zeros({n, height, width, c});
   batch.target = Tensor::from(places, {n});
+  batch.samples = batch.target;
   const Rows rows = rows_of(
       loaded.size(), [&](size_t i) -> auto& { return loaded[i].objects; });
   const Tensor sizes = Tensor::empty({n, 2}, DType::i64);

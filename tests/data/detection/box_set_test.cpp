@@ -181,6 +181,7 @@ TEST_CASE("BoxBatches: a letterbox, mirrored or not, of the same bits in each ep
   const Batch batch = *batches.next();
   CHECK(batch.input.shape() == Shape{2, 60, 60, 3});
   CHECK(batch.target.to_vector<int64_t>() == std::vector<int64_t>{0, 1});
+  CHECK(batch.samples.to_vector<int64_t>() == std::vector<int64_t>{0, 1});
   const auto extra = [&](const Batch& b, const char* name) { return find_tensor(b.extras, name); };
   // The object that is difficult is left out.
   CHECK(extra(batch, "boxes").to_vector() == std::vector<double>{0, 0, 60, 40});
