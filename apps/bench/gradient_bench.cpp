@@ -109,7 +109,8 @@ std::vector<SavedRecord> GradientBench::saved(const Batch& batch, SavePolicy& po
     recorder.before_backward(loss, memory);
   };
   begin_step(step);
-  const BatchResult result = forward_backward(*model_, batch, context_, recorder.policy(), options);
+  const BatchResult result =
+      forward_backward(*task_, *model_, batch, context_, recorder.policy(), options);
   return recorder.finish(result.memory).tensors;
 }
 
