@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/json.h"
+#include "core/named_tensors.h"
 #include "data/formats/safetensors.h"
 #include "tests/apps/run.h"
 #include "tests/data/image/picture_files.h"

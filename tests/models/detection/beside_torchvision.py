@@ -12,14 +12,14 @@ import numpy
 import torch
 import torchvision.models.detection
 
-SIDE, CLASSES = 128, 4
+SIDE, CLASSES = 64, 4
 DTYPES = {"F32": numpy.float32, "I64": numpy.int64}
 
 
 def write(path, tensors):
     header, data = {}, b""
     for name, tensor in tensors.items():
-        array = numpy.ascontiguousarray(tensor.detach().numpy())
+        array = numpy.array(tensor.detach().numpy(), order="C")
         kind = {numpy.dtype(v): k for k, v in DTYPES.items()}[array.dtype]
         header[name] = {"dtype": kind, "shape": list(array.shape),
                         "data_offsets": [len(data), len(data) + array.nbytes]}
@@ -73,7 +73,7 @@ def compare(binary, name):
                 p.mul_(20)
     state = net.state_dict()
     images = torch.randn(2, 3, SIDE, SIDE)
-    targets = [{"boxes": torch.tensor([[10.0, 20, 70, 90], [40, 30, 120, 60], [5, 5, 30, 25]]),
+    targets = [{"boxes": torch.tensor([[5.0, 10, 35, 45], [20, 15, 60, 30], [2, 3, 15, 12]]),
                 "labels": torch.tensor([1, 3, 2])},
                {"boxes": torch.zeros(0, 4), "labels": torch.zeros(0, dtype=torch.int64)}]
     exact_terms, exact = step(name, state, images, targets, torch.float64)
