@@ -15,7 +15,7 @@ namespace frugal {
 // give a scalar.  Saves: d(loss)/d(x).
 // logits [R, K], classes [R] i64, -1: none. The focal loss of each logit.  Ref: Lin et al. 2017.
 Variable sigmoid_focal_loss(const Variable& logits, const Tensor& classes,
-                            const Tensor& weights = {}, const FocalOptions& options = {});
+                            const Tensor& weights = {}, const SigmoidFocalOptions& options = {});
 // x and target [R, D]; beta 0: the sum of absolute differences.  Ref: Girshick 2015.
 Variable smooth_l1_loss(const Variable& x, const Tensor& target, const Tensor& weights = {},
                         double beta = 1);

@@ -16,6 +16,7 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
                          ? Tensor::empty({samples, spec.classes}, DType::f32, device)
                      : spec.target_of_each_pixel ? ids({samples, spec.sample[0], spec.sample[1]})
                                                  : ids({samples});
+      batch.samples = ids({samples});
       if (spec.mixes) batch.floats = FloatTargets::shares;
       if (spec.has_values()) batch.floats = FloatTargets::values;
       break;
@@ -24,6 +25,7 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
       const Shape tokens{samples, spec.sample[0]};
       batch.input = ids(tokens);
       batch.target = ids(spec.target_of_each_token ? tokens : Shape{samples});
+      if (!spec.target_of_each_token) batch.samples = ids({samples});
       for (const std::string& name : spec.token_extras)
         batch.extras.emplace_back(name, ids(tokens));
       break;

@@ -66,6 +66,15 @@ Source open_source(const ExportArguments& arguments) {
   return source;
 }
 
+// Errors: ConfigError for a network whose answers are not made by one pass of ops.
+void check_passes(const Source& source) {
+  if (source.config.model.name != "fasterrcnn_resnet50_fpn") return;
+  throw ConfigError("model.name",
+                    "export: expected --format safetensors for fasterrcnn_resnet50_fpn: which "
+                    "regions its head looks at is chosen between two passes, which ONNX files of "
+                    "ours cannot hold");
+}
+
 // What --trunk exports in place of the network.
 Module& trunk_of(const Source& source) {
   auto* const network = dynamic_cast<models::SelfSupervised*>(source.model.get());
@@ -142,6 +151,7 @@ void write_example(const std::string& path, Module& model, const exports::OnnxIn
 Json export_onnx(const ExportArguments& arguments, const std::string& output,
                  const Source& source) {
   const exports::OnnxInputs inputs = export_inputs(source.spec);
+  check_passes(source);
   exports::OnnxGraph graph = exports::to_onnx(*source.model, inputs);
   graph.metadata = notes_of(source);
   exports::write_onnx(output, graph);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/config/data_kinds.h"
 #include "apps/config/data_parts.h"
@@ -83,6 +84,8 @@ void check_boxes(const Config& config) {
                         fmt::format("expected at least 2 for {}, with the background, got {}",
                                     kRandomBoxes, random_classes(config)));
   }
+  if (!is_random(config) && c.dir && !std::filesystem::is_directory(*c.dir))
+    throw ConfigError("data.dir", fmt::format("found no folder {}", in_quotes(*c.dir)));
   const int64_t channels = sample_of(config)[2];
   if (channels != 1 && channels != 3)
     throw ConfigError("data.channels", fmt::format("expected 1 or 3, got {}", channels));

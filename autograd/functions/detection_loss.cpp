@@ -18,7 +18,7 @@ Variable record_loss(const char* op, const Variable& x, const ops::WeightedLoss&
 }  // namespace
 
 Variable sigmoid_focal_loss(const Variable& logits, const Tensor& classes, const Tensor& weights,
-                            const FocalOptions& options) {
+                            const SigmoidFocalOptions& options) {
   return record_loss("sigmoid_focal_loss", logits,
                      ops::sigmoid_focal(logits.value(), classes, weights, options));
 }

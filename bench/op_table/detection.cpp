@@ -14,7 +14,7 @@ Tensor weights_beside(int64_t rows, const Variable& x) {
 }
 
 Case focal(const std::string& name, int64_t rows, int64_t columns, bool weighted,
-           const FocalOptions& options = {}) {
+           const SigmoidFocalOptions& options = {}) {
   return {.name = name,
           .inputs = {{{rows, columns}, false, -3, 3}},
           .run =

@@ -56,7 +56,7 @@ Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? contiguous(x) 
 }  // namespace
 
 void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                          const FocalOptions& options, const WeightedLoss& result) {
+                          const SigmoidFocalOptions& options, const WeightedLoss& result) {
   const int64_t width = logits.size(1);
   const auto* target = classes.data<int64_t>();
   for (int64_t i = 0; i < classes.numel(); ++i)
@@ -111,7 +111,7 @@ void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weigh
 }
 
 WeightedLoss sigmoid_focal(const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                           const FocalOptions& options) {
+                           const SigmoidFocalOptions& options) {
   constexpr const char* kOp = "sigmoid_focal_loss";
   const WeightedLoss result = result_of(kOp, "logits", logits, weights);
   check_i64(kOp, "classes", classes, {logits.size(0)}, logits.device());

@@ -97,7 +97,7 @@ void add_all(int64_t terms, const F& f, const WeightedLoss& result) {
 }  // namespace
 
 void sigmoid_focal_kernel(Cuda, const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                          const FocalOptions& options, const WeightedLoss& result) {
+                          const SigmoidFocalOptions& options, const WeightedLoss& result) {
   cuda::with_activation(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     add_all(logits.numel(),

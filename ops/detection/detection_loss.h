@@ -19,11 +19,11 @@ struct WeightedLoss {
 // Errors: other shapes, dtypes and devices; a class of K or more (CUDA does not wait to check this,
 // and the loss is NaN).  Ref: Lin et al. 2017, equation 5; torchvision's sigmoid_focal_loss.
 WeightedLoss sigmoid_focal(const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                           const FocalOptions& options);
+                           const SigmoidFocalOptions& options);
 void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                          const FocalOptions& options, const WeightedLoss& result);
+                          const SigmoidFocalOptions& options, const WeightedLoss& result);
 void sigmoid_focal_kernel(Cuda, const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                          const FocalOptions& options, const WeightedLoss& result);
+                          const SigmoidFocalOptions& options, const WeightedLoss& result);
 
 // x and target [R, D], weights [R] or undefined: the sum of weight * l(x - target) with l(d) =
 // d^2 / (2 beta) for |d| < beta, else |d| - beta / 2. Beta 0: |d|.

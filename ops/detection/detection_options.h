@@ -15,7 +15,7 @@ struct MatchOptions {
   bool low_quality = true;  // the best anchors of an object stand for it even so
 };
 
-struct FocalOptions {
+struct SigmoidFocalOptions {
   double alpha = 0.25;  // weight of yes; no has 1 - alpha. Negative: both have 1
   double gamma = 2;
 };

@@ -43,7 +43,7 @@ TEST_CASE("two views: weights do not depend on workers, and a run that was cut g
     CHECK(last["test_knn"].get<double>() >= 0);
     CHECK(last["test_knn"].get<double>() <= 1);
     REQUIRE(run.train("b", method + " --set data.workers=2 --set train.epochs=1").status == 0);
-    const Ran longer = run.train("b", method + " --set data.workers=2 --extend");
+    const Ran longer = run.train("b", method + " --set data.workers=2 --resume --extend 2");
     if (method == kSmall[1]) continue;  // BYOL's momentum follows the length of the run
     REQUIRE_MESSAGE(longer.status == 0, longer.err);
     CHECK(run.weights("a") == run.weights("b"));
@@ -67,7 +67,7 @@ TEST_CASE("the trunk is exported under its own names, and another run starts fro
     const std::string name = from == file ? "b" : "c";
     const Ran tuned = run.train(name, linear + from);
     REQUIRE_MESSAGE(tuned.status == 0, tuned.err);
-    CHECK(tuned.out.find("frozen: ") != std::string::npos);
+    CHECK(tuned.err.find("frozen: ") != std::string::npos);
   }
   CHECK(run.weights("b") == run.weights("c"));
   const Ran whole =
