@@ -92,7 +92,8 @@ class Task {
   // bytes are freed as soon as no layer needs them.
   virtual Variable run(Module& model, Batch& batch, Context& context) const;
   // The forward pass and the loss for a placed batch, on whose target the loss is made. The same
-  // for equal random streams: what a pass changes in the model is batch statistics alone.
+  // for equal random streams: what a pass changes in the model is batch statistics, and queues that
+  // are written like them: not while something is recomputed or measured.
   virtual ForwardPass loss(Module& model, Batch& batch, Context& context,
                            const LossOptions& options) const = 0;
   // Reads on the host what a pass found. Here: pass.counts, or all samples where it has none.

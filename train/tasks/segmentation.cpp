@@ -37,14 +37,15 @@ class OverlapOfPixels final : public Metric {
   Confusion confusion_;
 };
 
-// Logits of more than this are made in parts.
-constexpr int64_t kLogitBytes = int64_t{64} << 20;
+// Logits of more than kLogitBytes are made in parts of at most kPartBytes, or of one image.
+constexpr int64_t kLogitBytes = int64_t{64} << 20, kPartBytes = int64_t{16} << 20;
 
 // How many images of logits to make at once.
 int64_t images_at_once(const ResizedModule::Small& small) {
   const int64_t one = small.height * small.width * small.logits.size(3) *
                       static_cast<int64_t>(size_of(small.logits.dtype()));
-  return std::clamp<int64_t>(kLogitBytes / one, 1, small.logits.size(0));
+  const int64_t images = small.logits.size(0);
+  return images * one <= kLogitBytes ? images : std::clamp<int64_t>(kPartBytes / one, 1, images);
 }
 
 }  // namespace

@@ -1,0 +1,173 @@
+// Losses and measures of networks that give a class to each pixel.
+#include "train/tasks/segmentation.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/engine.h"
+#include "models/resized_module.h"
+#include "train/training_step.h"
+
+using namespace frugal;
+using namespace frugal::train;
+
+namespace {
+
+using Loss = SegmentationOptions::Loss;
+
+// Its small logits are its parameter: [N, side, side, C] for outputs of `factor` times the sides.
+struct Small final : ResizedModule {
+  Variable logits;
+  Small(int64_t samples, int64_t classes, int64_t side = 4, int64_t factor = 2)
+      : large_(factor * side) {
+    Tensor values = Tensor::empty({samples, side, side, classes});
+    for (int64_t i = 0; i < values.numel(); ++i)
+      values.mut<float>()[i] = normal({2, 7}, static_cast<uint64_t>(i));
+    logits = register_parameter("logits", values);
+  }
+  ResizedModule::Small before_resize(Variable, Context&) override {
+    return {scale(logits, 1), large_, large_};
+  }
+
+ private:
+  int64_t large_;
+};
+
+BatchSpec spec_of(int64_t classes) {
+  BatchSpec spec;
+  spec.classes = classes;
+  spec.metric = "miou";
+  spec.target_of_each_pixel = true;
+  return spec;
+}
+
+Batch batch_of(int64_t samples, int64_t classes, int64_t side = 8) {
+  Batch batch;
+  batch.input = Tensor::zeros({samples, side, side, 1});
+  batch.target = Tensor::empty({samples, side, side}, DType::i64);
+  for (int64_t i = 0; i < batch.target.numel(); ++i)
+    batch.target.mut<int64_t>()[i] = i % 5 == 0 ? kIgnored : i % 7 % classes;
+  return batch;
+}
+
+BatchResult trained(Small& model, const Batch& batch, const SegmentationOptions& options) {
+  model.zero_grad();
+  Context context;
+  return forward_backward(Segmentation(spec_of(3), options), model, batch, context, nullptr, {});
+}
+
+// -w log p of each pixel that counts, and w, by plain loops.
+std::pair<double, double> sums(const Tensor& logits, const Tensor& target,
+                               const std::vector<double>& weights, double gamma) {
+  double sum = 0, all = 0;
+  const int64_t classes = logits.size(-1);
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    const int64_t wanted = target.data<int64_t>()[i];
+    if (wanted == kIgnored) continue;
+    double total = 0;
+    for (int64_t c = 0; c < classes; ++c) total += std::exp(logits.item(i * classes + c));
+    const double p = std::exp(logits.item(i * classes + wanted)) / total;
+    const double weight = weights[static_cast<size_t>(wanted)];
+    sum -= weight * std::pow(1 - p, gamma) * std::log(p);
+    all += gamma > 0 ? 1 : weight;
+  }
+  return {sum, all};
+}
+
+}  // namespace
+
+TEST_CASE("losses of pixels: cross-entropy with weights of classes, focal, and the sum with Dice") {
+  Small model(3, 3);
+  const Batch batch = batch_of(3, 3);
+  const std::vector<double> weights = {1, 0.5, 3};
+  Context context;
+  const Tensor logits = model.forward(Variable(batch.input), context).value();
+  const auto [plain, count] = sums(logits, batch.target, {1, 1, 1}, 0);
+  CHECK(trained(model, batch, {}).loss == doctest::Approx(plain / count));
+  const auto [weighted, weight] = sums(logits, batch.target, weights, 0);
+  SegmentationOptions options{.class_weights = weights};
+  CHECK(trained(model, batch, options).loss == doctest::Approx(weighted / weight));
+  CHECK(Segmentation(spec_of(3), options).weight(batch) == doctest::Approx(weight));
+  const auto [focal, focal_count] = sums(logits, batch.target, weights, 1.5);
+  options.loss = Loss::focal;
+  options.focal_gamma = 1.5;
+  CHECK(trained(model, batch, options).loss == doctest::Approx(focal / focal_count));
+  const double dice = trained(model, batch, {.loss = Loss::dice}).loss;
+  CHECK(dice > 0);
+  CHECK(dice < 1);
+  const BatchResult both = trained(model, batch, {.loss = Loss::cross_entropy_dice});
+  CHECK(both.loss == doctest::Approx(plain / count + dice));
+  CHECK(both.counted == static_cast<int64_t>(count));
+  Batch again = batch;
+  const ForwardPass pass = forward_pass(
+      Segmentation(spec_of(3), {.loss = Loss::cross_entropy_dice}), model, again, context, {});
+  CHECK(find_tensor(pass.terms, "dice").item() == doctest::Approx(dice));
+  CHECK(find_tensor(pass.terms, "cross_entropy").item() == doctest::Approx(plain / count));
+}
+
+TEST_CASE("an evaluation reports the plain cross-entropy, whatever is trained with") {
+  Small model(3, 3);
+  const Batch batch = batch_of(3, 3);
+  const double plain = trained(model, batch, {}).loss;
+  Context context;
+  context.training = false;
+  for (const bool keep_output : {false, true}) {
+    Batch here = batch;
+    const Segmentation task(spec_of(3), {.loss = Loss::dice, .class_weights = {1, 2, 3}});
+    const Outcome outcome = run_forward(task, model, here, context, {.keep_output = keep_output});
+    CHECK(outcome.result.loss == doctest::Approx(plain));
+    CHECK(outcome.output.defined() == keep_output);
+  }
+}
+
+TEST_CASE("large logits of pixels are made in parts, with the loss and gradient of all at once") {
+  constexpr int64_t kSamples = 16, kClasses = 3, kSide = 80, kFactor = 8;  // logits of 75 MiB
+  Small model(kSamples, kClasses, kSide, kFactor);
+  const Batch batch = batch_of(kSamples, kClasses, kFactor * kSide);
+  const auto run = [&](bool whole, StepMemory& memory) {
+    model.zero_grad();
+    Context context;
+    Batch here = batch;
+    begin_peak(kCpu);
+    Outcome outcome =
+        run_forward(Segmentation(spec_of(kClasses)), model, here, context, {.keep_output = whole});
+    outcome.output = {};
+    backward(std::exchange(outcome.loss, {}));
+    end_peak(kCpu, memory);
+    return outcome.result;
+  };
+  StepMemory parts_memory, whole_memory;
+  const BatchResult whole = run(true, whole_memory);
+  const Tensor wanted = model.logits.grad();
+  const BatchResult parts = run(false, parts_memory);
+  CHECK(parts.loss == doctest::Approx(whole.loss));
+  CHECK(parts.correct == whole.correct);
+  CHECK(parts.counted == whole.counted);
+  CHECK(parts_memory.peak < whole_memory.peak - (int64_t{50} << 20));
+  double off = 0;
+  for (int64_t i = 0; i < wanted.numel(); i += 97)
+    off = std::max(off, std::abs(wanted.item(i) - model.logits.grad().item(i)));
+  CHECK(off < 1e-9);
+}
+
+TEST_CASE("Dice and intersections over unions of the classes that occur") {
+  const Segmentation task(spec_of(3));
+  const auto metric = task.metric();
+  Batch batch;
+  batch.target = Tensor::from<int64_t>({0, 0, 1, kIgnored}, {1, 2, 2});
+  metric->add(Tensor::from<float>({1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0}, {1, 2, 2, 3}), batch);
+  CHECK(metric->value(0) == doctest::Approx(0.5));
+  const auto details = metric->details();
+  REQUIRE(details.size() == 5);  // class 2 occurs nowhere
+  CHECK(details[0].first == "dice");
+  CHECK(details[0].second == doctest::Approx(2.0 / 3));
+  CHECK(details[2].first == "iou.0");
+  CHECK(details[2].second == doctest::Approx(0.5));
+}
+
+TEST_CASE("weights of pixels that no classes have are refused") {
+  CHECK_THROWS_WITH_AS(Segmentation(spec_of(3), {.class_weights = {1, 2}}),
+                       doctest::Contains("3 classes, got 2"), Error);
+  CHECK_THROWS_AS(Segmentation(spec_of(2), {.class_weights = {1, 0}}), Error);
+}
