@@ -70,7 +70,7 @@ TEST_CASE("CUDA packs small groups of any number of columns") {
     for (int64_t cols = 1; cols <= 33; cols += cols < 20 ? 1 : 4) {
       const Shape shape{group * 80, cols};
       check_as_cpu(gpu::normals(shape, DType::f32, 7), random_mask(shape, 8), 0,
-                   {4, group, -1, Rounding::dithered, 5}, false);
+                   {4, group, GroupAxis::column, Rounding::dithered, 5}, false);
     }
 }
 
