@@ -72,6 +72,7 @@ struct CapturedStep::Entry {
   Batch batch;  // what the recorded work reads
   ForwardPass pass;
   BatchResult memory;  // of the recorded step
+  Tensor one_target;   // counts, in the place of those of a pass that names none
   std::vector<Tensor> grads;
   RngKey first;         // the key that the recorded step drew first
   uint64_t keys = 0;    // how many it drew
@@ -151,6 +152,7 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
   const CategoryScope scope(Category::input);
   entry.batch = batch;
   if (!batch.held) for_tensors(entry.batch, [](std::string_view, Tensor& x) { x = ops::clone(x); });
+  entry.one_target = Tensor::zeros({1}, DType::i64, model_.device());
   entry.first = context.rng->state();
   entry.number = number;
   const auto step = [&] { update->optimizer.step(update->lr); };
@@ -163,8 +165,8 @@ void CapturedStep::record(Entry& entry, Batch batch, Context& context, const Ste
       if (update == nullptr) return;
       if (update->norm || update->clip_norm > 0)
         entry.norm = optim::clip_grad_norm_there(parameters_of(model_), update->clip_norm);
-      const Tensor guard =
-          ops::may_step(entry.pass.loss.value(), entry.pass.target, kIgnored, entry.norm);
+      const Tensor& target = entry.pass.target.defined() ? entry.pass.target : entry.one_target;
+      const Tensor guard = ops::may_step(entry.pass.loss.value(), target, kIgnored, entry.norm);
       stepped = true;
       entry.late.record(guard, step);
       // An optimizer that makes state in a recorded step would make it again in each replay.

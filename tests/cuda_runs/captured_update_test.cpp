@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "apps/config/make_optimizer.h"
+#include "autograd/functions.h"
 #include "ops/dense/copy.h"
 #include "optim/clip.h"
 #include "optim/schedule.h"
@@ -100,6 +101,32 @@ TEST_CASE("recorded updates of every optimizer have the bits of updates that are
     CHECK(captured.obstacle().empty());
     CHECK(captured.replays() == 6);
   }
+}
+
+// A task may tell no targets: its pass holds none that a recorded update could look at.
+class MeanSquare final : public Task {
+ public:
+  ForwardPass loss(Module& net, Batch& batch, Context& context, const LossOptions&) const override {
+    const Variable output = run(net, batch, context);
+    ForwardPass pass;
+    pass.loss = mean(mul(output, output));
+    return pass;
+  }
+};
+
+TEST_CASE("recorded steps of a task without targets have the bits of steps that are run") {
+  if (!gpu::available()) return;
+  Trained run(kMlp, "optim.name=sgd optim.lr=0.1"), recorded(kMlp, "optim.name=sgd optim.lr=0.1");
+  run.task = recorded.task = std::make_shared<MeanSquare>();
+  CapturedStep captured(*recorded.task, *recorded.model, recorded.policy.get());
+  for (int i = 0; i < 4; ++i) {
+    const CapturedResult expected = run.train(nullptr), got = recorded.train(&captured);
+    CHECK(got.updated == (i > 0));
+    CHECK(equal({numbers(expected)}, {numbers(got)}));
+    CHECK(equal(run.all(), recorded.all()));
+  }
+  CHECK(captured.obstacle().empty());
+  CHECK(captured.replays() == 3);
 }
 
 TEST_CASE("a replayed step that is not finite leaves parameters and the optimizer as they were") {

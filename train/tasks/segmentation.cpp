@@ -64,9 +64,12 @@ Segmentation::Segmentation(BatchSpec spec, SegmentationOptions options)
 
 Tensor Segmentation::class_weights(DType logits, Device device) const {
   if (options_.class_weights.empty()) return {};
-  const CategoryScope scope(Category::workspace);
+  const DType dtype = logits == DType::bf16 ? DType::f32 : logits;
+  if (weights_.defined() && weights_.dtype() == dtype && weights_.device() == device)
+    return weights_;
+  const CategoryScope scope(Category::input);
   const Tensor made = Tensor::from(options_.class_weights, {spec().classes});
-  return to_device(ops::cast(made, logits == DType::bf16 ? DType::f32 : logits), device);
+  return weights_ = to_device(ops::cast(made, dtype), device);
 }
 
 ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,

@@ -36,6 +36,8 @@ class Segmentation final : public Classification {
   Tensor class_weights(DType logits, Device device) const;  // undefined: all are 1
   ForwardPass trained_pass(Variable output, const Tensor& target, const LossOptions& options) const;
   SegmentationOptions options_;
+  // Made at the first step, so that a step that is recorded copies nothing from the host.
+  mutable Tensor weights_;
 };
 
 }  // namespace frugal::train

@@ -1,6 +1,7 @@
 #include "models/zoo/faster_rcnn.h"
 
 #include "autograd/operators.h"
+#include "tests/models/detection/two_pictures.h"
 #include "tests/models/zoo.h"
 
 namespace frugal::models {
@@ -19,17 +20,6 @@ FasterRcnnOptions small_options() {
   options.candidates = options.proposals = 30;
   options.sampled_regions = 40;
   return options;
-}
-
-DetectionTargets two_pictures() {
-  return {Tensor::of({{4, 6, 30, 40}, {20, 20, 60, 36}}), Tensor::of({1, 2}, DType::i64),
-          Tensor::of({2, 0}, DType::i64)};
-}
-
-Variable total(const NamedVariables& terms) {
-  Variable sum;
-  for (const auto& [name, term] : terms) sum = sum.defined() ? sum + term : term;
-  return sum;
 }
 
 }  // namespace

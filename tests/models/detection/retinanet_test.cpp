@@ -1,6 +1,7 @@
 #include "models/zoo/retinanet.h"
 
 #include "autograd/operators.h"
+#include "tests/models/detection/two_pictures.h"
 #include "tests/models/zoo.h"
 
 namespace frugal::models {
@@ -15,18 +16,6 @@ RetinaNetOptions small_options() {
   options.anchor_side = 8;
   options.num_classes = 3;
   return options;
-}
-
-// Two pictures: two objects in the first, none in the second.
-DetectionTargets two_pictures() {
-  return {Tensor::of({{4, 6, 30, 40}, {20, 20, 60, 36}}), Tensor::of({1, 2}, DType::i64),
-          Tensor::of({2, 0}, DType::i64)};
-}
-
-Variable total(const NamedVariables& terms) {
-  Variable sum;
-  for (const auto& [name, term] : terms) sum = sum.defined() ? sum + term : term;
-  return sum;
 }
 
 }  // namespace
