@@ -6,6 +6,7 @@
 #include "apps/cli/version.h"
 #include "apps/config/config_table.h"
 #include "apps/config/make_data.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -201,17 +202,24 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format(fmt::runtime(format), factor * s.at(pointer).get<double>());
     });
   };
-  // Of numbers to predict, none is counted as right.
-  if (!summaries[0].contains(Pointer("/final/test_r2"))) {
+  const auto has = [&](const train::MetricName& metric) {
+    return summaries[0].contains(Pointer("/final/test_" + std::string(metric.name)));
+  };
+  if (std::none_of(train::kMetrics.begin(), train::kMetrics.end(),
+                   [&](const auto& metric) { return has(metric) && !metric.has_accuracy; })) {
     number("test accuracy", "/final/test_accuracy", "{:.2f} %", 100);
     number("best test accuracy", "/best/test_accuracy", "{:.2f} %", 100);
   }
-  for (const char* metric : {"f1", "micro_f1", "matthews", "perplexity", "r2", "miou", "map"}) {
-    const Pointer key(std::string("/final/test_") + metric);
-    if (summaries[0].contains(key))
-      add(std::string("test ") + metric, [&](const Json& s) {
-        return s.contains(key) ? fmt::format("{:.4f}", s.at(key).get<double>()) : std::string("-");
-      });
+  for (const train::MetricName& metric : train::kMetrics) {
+    if (!has(metric)) continue;
+    for (const char* which : {"final", "best"}) {
+      const Pointer key(fmt::format("/{}/test_{}", which, metric.name));
+      add(fmt::format("{}test {}", which == std::string_view("best") ? "best " : "", metric.name),
+          [&](const Json& s) {
+            return s.contains(key) ? fmt::format("{:.4f}", s.at(key).get<double>())
+                                   : std::string("-");
+          });
+    }
   }
   number("test loss", "/final/test_loss", "{:.4f}", 1);
   number("train loss", "/final/train_loss", "{:.4f}", 1);

@@ -5,6 +5,7 @@
 
 #include "apps/cli/report.h"
 #include "core/error.h"
+#include "train/metric_names.h"
 
 namespace frugal::apps {
 namespace {
@@ -104,18 +105,17 @@ void read_progress(const ReportRun& run, RunFacts& facts) {
         facts.accuracy = right;
         facts.best_accuracy = std::max(facts.best_accuracy.value_or(0), *right);
       }
-      for (const char* metric : {"r2", "f1", "micro_f1", "matthews", "perplexity"})
-        if (const auto value = at<double>(line, std::string("/test_") + metric)) {
-          facts.metric = metric;
+      for (const auto& [name, has_accuracy] : train::kMetrics)
+        if (const auto value = at<double>(line, "/test_" + std::string(name))) {
+          facts.metric = name;
           facts.metric_value = value;
+          facts.has_accuracy = has_accuracy;
         }
     }
     if (is_of(line, "plan")) facts.plan = line;
     if (is_of(line, "convergence")) facts.convergence = line;
     if (is_of(line, "widths")) facts.average_bits = at<double>(line, "/average_bits");
   }
-  // Of numbers, of boxes and of views nothing is counted as right.
-  facts.has_accuracy = facts.metric != "r2" && facts.metric != "map" && facts.metric != "knn";
 }
 
 }  // namespace

@@ -42,6 +42,11 @@ TEST_CASE("two views: weights do not depend on workers, and a run that was cut g
     const Json last = Json::parse(read_file(run.folder / "a/summary.json"))["final"];
     CHECK(last["test_knn"].get<double>() >= 0);
     CHECK(last["test_knn"].get<double>() <= 1);
+    CHECK(whole.out.find("best test knn") != std::string::npos);
+    CHECK(whole.out.find("accuracy") == std::string::npos);
+    const std::string page = read_file(run.folder / "a/report.html");
+    CHECK(page.find("Test knn") != std::string::npos);
+    CHECK(page.find("Test accuracy") == std::string::npos);
     REQUIRE(run.train("b", method + " --set data.workers=2 --set train.epochs=1").status == 0);
     const Ran longer = run.train("b", method + " --set data.workers=2 --resume --extend 2");
     if (method == kSmall[1]) continue;  // BYOL's momentum follows the length of the run

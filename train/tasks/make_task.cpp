@@ -1,9 +1,9 @@
 #include "train/tasks/make_task.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/quoted.h"
+#include "train/metric_names.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/detection.h"
 #include "train/tasks/language_model.h"
@@ -26,10 +26,12 @@ std::shared_ptr<const SupervisedTask> of_samples(const BatchSpec& spec) {
 }  // namespace
 
 TaskPtr make_task(const BatchSpec& spec) {
-  constexpr std::array<std::string_view, 8> kMetrics = {"",     "f1",       "map", "matthews",
-                                                        "miou", "micro_f1", "r2",  "perplexity"};
+  // The task of views is made with its network (train/tasks/self_supervised.h).
+  const auto known = [&](const MetricName& metric) {
+    return metric.name == spec.metric && metric.name != "knn";
+  };
   FRUGAL_CHECK(
-      std::find(kMetrics.begin(), kMetrics.end(), spec.metric) != kMetrics.end(),
+      spec.metric.empty() || std::any_of(kMetrics.begin(), kMetrics.end(), known),
       "[task] expected one of the metrics f1, map, matthews, miou, micro_f1, r2 and perplexity, "
       "or none, got {}",
       in_quotes(spec.metric));
