@@ -27,7 +27,7 @@ HWY_INLINE VW Multiply(VW word, VU multiplier) {
 HWY_INLINE VW High(VW product) { return hn::ShiftRight<32>(product); }
 
 struct ColumnWords {  // words 2 and 3 after round 2, without the part that depends on the row
-  alignas(64) uint64_t high[2][kStrip], low[2][kStrip];
+  alignas(64) uint64_t high[2][kMostColumns], low[2][kMostColumns];
 };
 struct RowWords {  // the part of rounds 2 to 4 that depends on the row
   uint64_t r2, r3a, r3b, r4;
@@ -36,14 +36,15 @@ struct RowWords {  // the part of rounds 2 to 4 that depends on the row
 inline void FillColumnWords(const CodeStream& s, int64_t col0, int cols, ColumnWords& words) {
   constexpr size_t half = hn::MaxLanes(DU()) / 2;
   const uint32_t first = static_cast<uint32_t>((uint64_t{kM1} * s.counter[0]) >> 32) ^ s.key[0];
-  for (int j = 0; j < cols; j += static_cast<int>(2 * half))
+  const size_t all = static_cast<size_t>(cols);
+  for (size_t v = 0; v < VectorsOf(all); ++v)
     for (size_t part = 0; part < 2; ++part)
       for (size_t lane = 0; lane < half; ++lane) {
-        const size_t c = static_cast<size_t>(j) + part * half + lane;
+        const size_t c = FirstColumn(v, all) + part * half + lane;
         const uint32_t word = first ^ static_cast<uint32_t>(col0 + static_cast<int64_t>(c));
         const uint64_t product = uint64_t{kM0} * word;
-        words.high[part][static_cast<size_t>(j) / 2 + lane] = product >> 32;
-        words.low[part][static_cast<size_t>(j) / 2 + lane] = product;
+        words.high[part][v * half + lane] = product >> 32;
+        words.low[part][v * half + lane] = product;
       }
 }
 
@@ -108,16 +109,15 @@ HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
 #endif
 }
 
-// 1 + u for 8 rows, in the columns from `j` of the strip on.
+// 1 + u for 8 rows, in vector `v` of the unit's columns.
 HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
-                       size_t j, VF out[8]) {
+                       size_t v, VF out[8]) {
   const DW d;
   const DU du;
   VW lower[4], upper[4];
-  PhiloxHalf(keys, row, hn::Load(d, columns.high[0] + j / 2), hn::Load(d, columns.low[0] + j / 2),
-             lower);
-  PhiloxHalf(keys, row, hn::Load(d, columns.high[1] + j / 2), hn::Load(d, columns.low[1] + j / 2),
-             upper);
+  const size_t at = v * hn::Lanes(d);
+  PhiloxHalf(keys, row, hn::Load(d, columns.high[0] + at), hn::Load(d, columns.low[0] + at), lower);
+  PhiloxHalf(keys, row, hn::Load(d, columns.high[1] + at), hn::Load(d, columns.low[1] + at), upper);
   const VU one = hn::Set(du, 0x3f800040u), mask = hn::Set(du, 0x007fff80u);
   for (int i = 0; i < 4; ++i) {
     const VU w = hn::ConcatEven(du, hn::BitCast(du, upper[i]), hn::BitCast(du, lower[i]));
@@ -141,9 +141,9 @@ struct RoundKeys {
   CodeStream stream;
 };
 HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
-                       size_t j, VF out[8]) {
+                       size_t v, VF out[8]) {
   const auto words = code_words(keys.stream, row.block,
-                                static_cast<uint32_t>(columns.col0) + static_cast<uint32_t>(j));
+                                static_cast<uint32_t>(columns.col0) + static_cast<uint32_t>(v));
   for (size_t r = 0; r < 8; ++r) {
     const uint32_t h = words[r / 2] >> (r % 2 * 16) & 0xffffu;
     out[r] = hn::Set(DF(), 1.0f + (static_cast<float>(h) + 0.5f) / 65536.0f);
@@ -158,22 +158,22 @@ struct BlockWords {  // the source of the random words of a block; empty with ne
   bool stochastic;
 };
 
-// 1 + u of a block, in the columns from `j` of the strip on. kStochastic: rounding is known not to
-// be nearest.
+// 1 + u of a block, in vector `v` of the unit's columns. kStochastic: rounding is known not to be
+// nearest.
 template <bool kStochastic>
-HWY_INLINE void LoadDither(const BlockWords& words, size_t j, VF out[8]) {
+HWY_INLINE void LoadDither(const BlockWords& words, size_t v, VF out[8]) {
   if (kStochastic || words.stochastic) {
-    Dither(words.keys, words.row, words.columns, j, out);
+    Dither(words.keys, words.row, words.columns, v, out);
   } else {
     for (int r = 0; r < 8; ++r) out[r] = hn::Set(DF(), 1.5f);
   }
 }
 
 // Adds (1/2 - u) by to the levels of a block; `by` is 0 or 1.
-HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t j, VF by, VF level[8]) {
+HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t v, VF by, VF level[8]) {
   const VF middle = hn::Set(DF(), 1.5f);
   VF dither[8];
-  Dither(words.keys, words.row, words.columns, j, dither);
+  Dither(words.keys, words.row, words.columns, v, dither);
   // The product is exact, so the sum is rounded once, whether it is fused or not.
   for (int r = 0; r < 8; ++r) level[r] = hn::MulAdd(hn::Sub(middle, dither[r]), by, level[r]);
 }

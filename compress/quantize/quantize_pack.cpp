@@ -25,12 +25,12 @@ namespace frugal::compress {
 
 // Per column of a unit.
 struct Columns {
-  alignas(64) float mn[kStrip], mx[kStrip];
-  alignas(64) float probe[kStrip];    // not finite if the column may hold NaN or an infinity
-  alignas(64) float base[kStrip];     // lo * half
-  alignas(64) float inverse[kStrip];  // 1 / step
-  alignas(64) float half[kStrip];     // 1, 0.5, or 0 for a non-finite group
-  alignas(64) uint32_t lo[kStrip], scale[kStrip];  // f32 bits
+  alignas(64) float mn[kMostColumns], mx[kMostColumns];
+  alignas(64) float probe[kMostColumns];    // not finite if the column may hold NaN or an infinity
+  alignas(64) float base[kMostColumns];     // lo * half
+  alignas(64) float inverse[kMostColumns];  // 1 / step
+  alignas(64) float half[kMostColumns];     // 1, 0.5, or 0 for a non-finite group
+  alignas(64) uint32_t lo[kMostColumns], scale[kMostColumns];  // f32 bits
 };
 
 }  // namespace frugal::compress
@@ -75,9 +75,9 @@ HWY_INLINE void Extremes(const float* HWY_RESTRICT x, int64_t stride, int64_t ro
     }
   }
   for (size_t v = 0; v < kVectors; ++v) {
-    hn::Store(mn[v], d, columns.mn + j + v * lanes);
-    hn::Store(mx[v], d, columns.mx + j + v * lanes);
-    hn::Store(probe[v], d, columns.probe + j + v * lanes);
+    hn::StoreU(mn[v], d, columns.mn + j + v * lanes);
+    hn::StoreU(mx[v], d, columns.mx + j + v * lanes);
+    hn::StoreU(probe[v], d, columns.probe + j + v * lanes);
   }
 }
 
@@ -196,31 +196,31 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
   return odd;
 }
 
-// ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns from `j` on.
+// ---- Second pass: one block of 8 rows of f32 `x` in vector `v` of columns, from column `j` on.
 template <int kBits, bool kFull>
 HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& layout,
-                          const Columns& columns, size_t j, const BlockWords& words, uint8_t* codes,
-                          const BlockShape& at) {
+                          const Columns& columns, size_t v, size_t j, const BlockWords& words,
+                          uint8_t* codes, const BlockShape& at) {
   const DF d;
   VF dither[8];
-  LoadDither<kBits != 0>(words, j, dither);
-  const VF base = hn::Load(d, columns.base + j), inverse = hn::Load(d, columns.inverse + j);
+  LoadDither<kBits != 0>(words, v, dither);
+  const VF base = hn::LoadU(d, columns.base + j), inverse = hn::LoadU(d, columns.inverse + j);
   const VF top = hn::Set(d, static_cast<float>(1 << layout.bits));
   VU code[8];
   for (int r = 0; r < 8; ++r) {
-    VF v = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+    VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
     // At up to 4 bits t * (1 + 3 * 2^-24) + u + 1 rounds below 2^bits + 1: nothing to clamp.
-    if constexpr (kBits == 0 || kBits > 4) v = hn::Min(v, top);
-    code[r] = Truncate(v);
+    if constexpr (kBits == 0 || kBits > 4) level = hn::Min(level, top);
+    code[r] = Truncate(level);
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);
 }
 
 // One function for all widths and dtypes, so that the compiler has less to do.
 HWY_NOINLINE void PackStaged(const float* block, const GroupLayout& layout, const Columns& columns,
-                             size_t j, const BlockWords& words, uint8_t* codes,
+                             size_t v, size_t j, const BlockWords& words, uint8_t* codes,
                              const BlockShape& at) {
-  PackBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), layout, columns, j, words,
+  PackBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), layout, columns, v, j, words,
                       codes, at);
 }
 
@@ -262,6 +262,13 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
         Extremes<4>(x + j, stride, unit.rows, next + j, j, columns);
       for (; j + lanes <= cols; j += lanes)
         Extremes<1>(x + j, stride, unit.rows, next + j, j, columns);
+      if (j < cols && cols >= lanes) {
+        for (float* each : {columns.mn, columns.mx, columns.probe})
+          hn::Store(hn::Zero(d), d, each + j);  // the lanes beyond `cols` are finite
+        j = cols - lanes;
+        Extremes<1>(x + j, stride, unit.rows, next + j, j, columns);
+        j = cols;
+      }
     }
   }
   for (; j < cols; j += lanes)
@@ -273,27 +280,29 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
   if (job.stochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const int64_t blocks = (unit.rows + 7) / 8;
-  const size_t full_cols = cols / lanes * lanes;
+  const size_t vectors = VectorsOf(cols);
   for (int64_t b = 0; b < blocks; ++b) {
     const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
     const BlockWords from{keys, row, words, job.stochastic};
     const T* at = x + b * 8 * stride;
-    j = 0;
+    size_t v = 0;
     if constexpr (kDirect) {
-      if (!odd && !ragged && b * 8 + 8 <= unit.rows) {
-        for (; j < full_cols; j += lanes) {
+      if (!odd && !ragged && cols >= lanes && b * 8 + 8 <= unit.rows) {
+        for (; v < vectors; ++v) {
+          j = FirstColumn(v, cols);
           Prefetch<6>(next + (unit.rows / 8 * 2 + b * 6) * stride + j, stride);
-          PackBlock<kBits, true>(at + j, stride, layout, columns, j, from, codes,
+          PackBlock<kBits, true>(at + j, stride, layout, columns, v, j, from, codes,
                                  {b, unit.rows, 0});
         }
       }
     }
-    for (; j < cols; j += lanes) {
+    for (; v < vectors; ++v) {
+      j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       alignas(64) float block[8 * kLanes];
       PrepareBlock(at + j, stride, unit.rows - b * 8, cols_left,
                    limit - b * 8 * stride - static_cast<int64_t>(j), odd, columns, j, block);
-      PackStaged(block, layout, columns, j, from, codes, {b, unit.rows, cols_left});
+      PackStaged(block, layout, columns, v, j, from, codes, {b, unit.rows, cols_left});
     }
   }
 }

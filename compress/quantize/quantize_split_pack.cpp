@@ -24,13 +24,13 @@ namespace frugal::compress {
 
 // Per column of a unit and class.
 struct SplitColumns {
-  alignas(64) float mn[2][kStrip], mx[2][kStrip];
-  alignas(64) float probe[kStrip];  // not finite if the column may hold NaN or an infinity
-  alignas(64) uint32_t lo[2][kStrip], range[2][kStrip];  // f32 bits
-  alignas(64) float base[2][kStrip];                     // lo, 0 for a non-finite group
-  alignas(64) float inverse[2][kStrip];
-  alignas(64) float count[2][kStrip];
-  bool keep[kStrip];  // false for a non-finite group; set where some column is
+  alignas(64) float mn[2][kMostColumns], mx[2][kMostColumns];
+  alignas(64) float probe[kMostColumns];  // not finite if the column may hold NaN or an infinity
+  alignas(64) uint32_t lo[2][kMostColumns], range[2][kMostColumns];  // f32 bits
+  alignas(64) float base[2][kMostColumns];                           // lo, 0 for a non-finite group
+  alignas(64) float inverse[2][kMostColumns];
+  alignas(64) float count[2][kMostColumns];
+  bool keep[kMostColumns];  // false for a non-finite group; set where some column is
 };
 
 }  // namespace frugal::compress
@@ -107,10 +107,10 @@ struct Extremes {
     const size_t lanes = hn::Lanes(d);
     for (size_t v = 0; v < kVectors; ++v) {
       for (int k = 0; k < 2; ++k) {
-        hn::Store(mn[k][v], d, columns.mn[k] + j + v * lanes);
-        hn::Store(mx[k][v], d, columns.mx[k] + j + v * lanes);
+        hn::StoreU(mn[k][v], d, columns.mn[k] + j + v * lanes);
+        hn::StoreU(mx[k][v], d, columns.mx[k] + j + v * lanes);
       }
-      hn::Store(probe[v], d, columns.probe + j + v * lanes);
+      hn::StoreU(probe[v], d, columns.probe + j + v * lanes);
     }
   }
 };
@@ -250,37 +250,39 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
   return odd;
 }
 
-// ---- Second pass: one block of 8 rows of f32 `x` in a vector of columns from `j` on.
+// ---- Second pass: one block of 8 rows of f32 `x` in vector `v` of columns, from column `j` on.
 template <int kBits, bool kFull>
 HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const GroupLayout& layout,
-                           const SplitColumns& columns, size_t j, const BlockWords& words,
+                           const SplitColumns& columns, size_t v, size_t j, const BlockWords& words,
                            uint8_t* codes, const BlockShape& at) {
   const DF d;
   VF dither[8];
-  LoadDither<kBits != 0>(words, j, dither);
-  const VF base0 = hn::Load(d, columns.base[0] + j), base1 = hn::Load(d, columns.base[1] + j);
-  const VF inverse0 = hn::Load(d, columns.inverse[0] + j);
-  const VF inverse1 = hn::Load(d, columns.inverse[1] + j);
-  const VF count0 = hn::Load(d, columns.count[0] + j), count1 = hn::Load(d, columns.count[1] + j);
+  LoadDither<kBits != 0>(words, v, dither);
+  const VF base0 = hn::LoadU(d, columns.base[0] + j), base1 = hn::LoadU(d, columns.base[1] + j);
+  const VF inverse0 = hn::LoadU(d, columns.inverse[0] + j);
+  const VF inverse1 = hn::LoadU(d, columns.inverse[1] + j);
+  const VF count0 = hn::LoadU(d, columns.count[0] + j);
+  const VF count1 = hn::LoadU(d, columns.count[1] + j);
   const VU offset = Truncate(count0);
   VU code[8];
   for (int r = 0; r < 8; ++r) {
     const MF bit = BitsOfRow(bytes, r);
     const VF base = hn::IfThenElse(bit, base1, base0);
     const VF inverse = hn::IfThenElse(bit, inverse1, inverse0);
-    VF v = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
+    VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
     // With up to 16 codes (n - 1) (1 + 2^-24) + u + 1 rounds below n + 1: nothing to clamp.
-    if constexpr (kBits == 0 || kBits > 4) v = hn::Min(v, hn::IfThenElse(bit, count1, count0));
-    code[r] = MaskedAdd(bit, Truncate(v), offset);
+    if constexpr (kBits == 0 || kBits > 4)
+      level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
+    code[r] = MaskedAdd(bit, Truncate(level), offset);
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);
 }
 
 // One function for all widths and dtypes, so that the compiler has less to do.
 HWY_NOINLINE void SplitStaged(const float* block, VU bytes, const GroupLayout& layout,
-                              const SplitColumns& columns, size_t j, const BlockWords& words,
-                              uint8_t* codes, const BlockShape& at) {
-  SplitBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), bytes, layout, columns, j,
+                              const SplitColumns& columns, size_t v, size_t j,
+                              const BlockWords& words, uint8_t* codes, const BlockShape& at) {
+  SplitBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), bytes, layout, columns, v, j,
                        words, codes, at);
 }
 
@@ -314,6 +316,13 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
   if constexpr (kDirect) {
     for (; j + 2 * lanes <= cols; j += 2 * lanes) FindExtremes<2>(from, j, columns);
     for (; j + lanes <= cols; j += lanes) FindExtremes<1>(from, j, columns);
+    if (j < cols && cols >= lanes) {
+      for (float* each :
+           {columns.mn[0], columns.mn[1], columns.mx[0], columns.mx[1], columns.probe})
+        hn::Store(hn::Zero(d), d, each + j);  // the lanes beyond `cols` are finite
+      FindExtremes<1>(from, cols - lanes, columns);
+      j = cols;
+    }
   }
   for (; j < cols; j += lanes) FindStagedExtremes(from, j, static_cast<int64_t>(cols - j), columns);
   const bool odd = SplitParameters(job, unit, from, columns);
@@ -321,25 +330,27 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
   ColumnWords words;
   if (job.stochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
-  const size_t full_cols = cols / lanes * lanes;
+  const size_t vectors = VectorsOf(cols);
   for (int64_t b = 0; b < from.blocks; ++b) {
     const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
     const BlockWords source{keys, row, words, job.stochastic};
     const T* at = from.x + b * 8 * stride;
     const uint8_t* bytes = from.mask + b * stride;
-    j = 0;
+    size_t v = 0;
     if constexpr (kDirect) {
-      for (; !odd && j < full_cols; j += lanes) {
+      for (; !odd && cols >= lanes && v < vectors; ++v) {
+        j = FirstColumn(v, cols);
         Prefetch<6>(from.next + (from.blocks * 2 + b * 6) * stride + j, stride);
-        SplitBlock<kBits, true>(at + j, stride, LoadBytes(bytes + j, kLanes), layout, columns, j,
+        SplitBlock<kBits, true>(at + j, stride, LoadBytes(bytes + j, kLanes), layout, columns, v, j,
                                 source, codes, {b, unit.rows, 0});
       }
     }
-    for (; j < cols; j += lanes) {
+    for (; v < vectors; ++v) {
+      j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       alignas(64) float block[8 * kLanes];
       PrepareSplit(at + j, stride, cols_left, odd, columns, j, block);
-      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, source, codes,
+      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, v, j, source, codes,
                   {b, unit.rows, cols_left});
     }
   }

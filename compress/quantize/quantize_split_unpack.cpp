@@ -22,9 +22,9 @@ namespace HWY_NAMESPACE {
 
 // Per column of a unit and class.
 struct SplitSteps {
-  alignas(64) uint32_t meta[4][kStrip] = {};  // lo0, range0, lo1, range1 as f32 bits
-  alignas(64) float step[2][kStrip];
-  alignas(64) uint32_t first[kStrip];  // codes of class 0
+  alignas(64) uint32_t meta[4][kMostColumns] = {};  // lo0, range0, lo1, range1 as f32 bits
+  alignas(64) float step[2][kMostColumns];
+  alignas(64) uint32_t first[kMostColumns];  // codes of class 0
 };
 
 // Codes of class 1 unpack to mapped values, and codes of class 0 to 0.
@@ -32,7 +32,7 @@ HWY_INLINE void Map(const UnpackJob& job, const Unit& unit, SplitSteps& steps) {
   const DF d;
   const DU du;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
-  alignas(64) float map[3][kStrip] = {};
+  alignas(64) float map[3][kMostColumns] = {};
   for (int64_t i = 0; i < 3; ++i)
     std::memcpy(map[i], job.affine + i * job.layout.cols + unit.col0, cols * sizeof(float));
   for (size_t j = 0; j < cols; j += lanes) {
@@ -79,7 +79,7 @@ template <class T, int kBits, bool kStream>
 HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Unit& unit) {
   const DF d;
   const DU du;
-  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
+  const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
   const int64_t limit = job.end - job.begin;
@@ -92,21 +92,22 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, con
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
-    for (size_t j = 0; j < cols; j += lanes) {
+    for (size_t v = 0; v < vectors; ++v) {
+      const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
       LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
-      const VU first = hn::Load(du, steps.first + j);
-      const VF lo0 = hn::BitCast(d, hn::Load(du, steps.meta[0] + j));
-      const VF lo1 = hn::BitCast(d, hn::Load(du, steps.meta[2] + j));
-      const VF step0 = hn::Load(d, steps.step[0] + j), step1 = hn::Load(d, steps.step[1] + j);
+      const VU first = hn::LoadU(du, steps.first + j);
+      const VF lo0 = hn::BitCast(d, hn::LoadU(du, steps.meta[0] + j));
+      const VF lo1 = hn::BitCast(d, hn::LoadU(du, steps.meta[2] + j));
+      const VF step0 = hn::LoadU(d, steps.step[0] + j), step1 = hn::LoadU(d, steps.step[1] + j);
       VF value[8];
       for (int r = 0; r < 8; ++r) {
         const MF class0 = IsClass0(code[r], first);
         const VU level = hn::Sub(code[r], hn::IfThenZeroElse(hn::RebindMask(du, class0), first));
         value[r] = hn::ConvertTo(d, hn::BitCast(DI(), level));
       }
-      if (job.dithered) TakeDitherAway({keys, row, words, true}, j, hn::Set(d, 1.0f), value);
+      if (job.dithered) TakeDitherAway({keys, row, words, true}, v, hn::Set(d, 1.0f), value);
       for (int r = 0; r < 8; ++r) {
         const MF class0 = IsClass0(code[r], first);
         value[r] =
@@ -121,7 +122,7 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, con
 template <int kBits>
 HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
   const DU du;
-  const size_t lanes = hn::Lanes(du), cols = static_cast<size_t>(unit.cols);
+  const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols;
   const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
@@ -131,11 +132,12 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
   const Planes planes = planes_of(layout.bits);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b)
-    for (size_t j = 0; j < cols; j += lanes) {
+    for (size_t v = 0; v < vectors; ++v) {
+      const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
       LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
-      const VU first = hn::Load(du, steps.first + j);
+      const VU first = hn::LoadU(du, steps.first + j);
       VU byte = hn::Zero(du);
       for (int r = 0; r < 8; ++r) {
         const auto class0 = hn::RebindMask(du, IsClass0(code[r], first));

@@ -1,4 +1,4 @@
-// How the CPU kernels divide a layout into units of work: a unit is a row group of up to 64
+// How the CPU kernels divide a layout into units of work: a unit is a row group of about 64
 // columns. Internal.
 #pragma once
 #include <algorithm>
@@ -12,6 +12,7 @@ inline constexpr int kStrip =
     64;  // columns of a unit: 64 KiB of f32 in 256 rows, which is half of a small L2 cache
 inline constexpr int kLanes =
     16;  // columns of the widest vector; the width of a vector never changes a result
+inline constexpr int kMostColumns = kStrip + kLanes;           // of a unit, see strips_of()
 inline constexpr uint32_t kM0 = 0xD2511F53, kM1 = 0xCD9E8D57;  // the multipliers of Philox 4x32
 inline constexpr uint32_t kW0 = 0x9E3779B9, kW1 = 0xBB67AE85;  // its key increments
 
@@ -19,12 +20,16 @@ struct Unit {
   int64_t group, row0, rows, col0;
   int cols;
 };
-inline int64_t strips_of(const GroupLayout& layout) { return (layout.cols + kStrip - 1) / kStrip; }
+// The last unit of a row group also takes columns that are too few for a vector.
+inline int64_t strips_of(const GroupLayout& layout) {
+  const int64_t whole = layout.cols / kStrip, rest = layout.cols % kStrip;
+  return std::max<int64_t>(whole + (rest >= kLanes ? 1 : 0), 1);
+}
 inline Unit unit_at(const GroupLayout& layout, int64_t index) {
   const int64_t strips = strips_of(layout), group = index / strips;
-  const int64_t col0 = index % strips * kStrip;
+  const int64_t strip = index % strips, col0 = strip * kStrip;
   return {group, group * layout.group_rows, layout.rows_of(group), col0,
-          static_cast<int>(std::min<int64_t>(kStrip, layout.cols - col0))};
+          static_cast<int>(strip + 1 < strips ? kStrip : layout.cols - col0)};
 }
 
 inline int64_t units_of(const GroupLayout& layout) { return layout.groups * strips_of(layout); }

@@ -23,20 +23,20 @@ template <class T, int kBits, bool kStream>
 HWY_INLINE void UnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Unit& unit) {
   const DF d;
   const DU du;
-  const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
+  const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
   const int64_t limit = job.end - job.begin;
   const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const uint16_t* meta =
       reinterpret_cast<const uint16_t*>(job.payload + layout.meta_offset(unit.group)) + unit.col0;
-  alignas(64) uint32_t lo[kStrip] = {}, scale[kStrip] = {};
+  alignas(64) uint32_t lo[kMostColumns] = {}, scale[kMostColumns] = {};
   for (size_t j = 0; j < cols; ++j) {
     lo[j] = uint32_t{meta[layout.shared ? 0 : j]} << 16;
     scale[j] = uint32_t{meta[static_cast<size_t>(layout.metas()) + (layout.shared ? 0 : j)]} << 16;
   }
   ColumnWords words;
-  alignas(64) float taken[kStrip] = {};
+  alignas(64) float taken[kMostColumns] = {};
   if (job.dithered) {
     FillColumnWords(job.stream, unit.col0, unit.cols, words);
     for (size_t j = 0; j < cols; ++j) {
@@ -50,15 +50,16 @@ HWY_INLINE void UnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Un
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     const int64_t here = std::min<int64_t>(8, unit.rows - b * 8);
     const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
-    for (size_t j = 0; j < cols; j += lanes) {
+    for (size_t v = 0; v < vectors; ++v) {
+      const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
       LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
-      const VF vlo = hn::BitCast(d, hn::Load(du, lo + j));
-      const VF vscale = hn::BitCast(d, hn::Load(du, scale + j));
+      const VF vlo = hn::BitCast(d, hn::LoadU(du, lo + j));
+      const VF vscale = hn::BitCast(d, hn::LoadU(du, scale + j));
       VF value[8];
       for (int r = 0; r < 8; ++r) value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
-      if (job.dithered) TakeDitherAway({keys, row, words, true}, j, hn::Load(d, taken + j), value);
+      if (job.dithered) TakeDitherAway({keys, row, words, true}, v, hn::LoadU(d, taken + j), value);
       for (int r = 0; r < 8; ++r) value[r] = Fma(value[r], vscale, vlo);
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
       StoreBlock<T, kStream>(value, stride, here, cols_left, limit - at,

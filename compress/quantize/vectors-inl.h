@@ -8,6 +8,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -47,6 +48,18 @@ HWY_INLINE VU Truncate(VF v) {
 #else
   return hn::BitCast(DU(), hn::ConvertTo(DI(), v));
 #endif
+}
+
+// The columns of a unit are worked on in vectors. Only a unit with fewer columns than a vector has
+// a part of a vector. Of other units the last vector may begin within the one before: what is
+// computed twice is the same.
+HWY_INLINE size_t VectorsOf(size_t cols) {
+  const size_t lanes = hn::Lanes(DF());
+  return (cols + lanes - 1) / lanes;
+}
+HWY_INLINE size_t FirstColumn(size_t vector, size_t cols) {
+  const size_t lanes = hn::Lanes(DF());
+  return cols < lanes ? 0 : std::min(vector * lanes, cols - lanes);
 }
 
 // Calls f(zero, width): zero has the element type. width is a constant: `bits` if that is one of

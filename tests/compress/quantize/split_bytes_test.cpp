@@ -65,8 +65,8 @@ void check_against_reference(const std::vector<float>& x, const Shape& shape, co
 
 TEST_CASE("every instruction set gives the split reference's bytes") {
   Targets restore;
-  const std::vector<Shape> shapes = {{64, 1},   {72, 3},   {256, 16},    {304, 17},
-                                     {520, 70}, {64, 200}, {2, 6, 6, 24}};
+  const std::vector<Shape> shapes = {{64, 1},   {72, 3},       {256, 16}, {304, 17}, {520, 70},
+                                     {64, 200}, {2, 6, 6, 24}, {72, 91},  {64, 36}};
   for (const std::string& target : simd_targets()) {
     CAPTURE(target);
     use_simd_target(target);
