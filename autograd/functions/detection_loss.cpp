@@ -1,18 +1,15 @@
 #include "ops/detection/detection_loss.h"
 
 #include "autograd/detection_functions.h"
-#include "autograd/record.h"
-#include "ops/loss/binary_cross_entropy.h"
+#include "autograd/functions/loss_gradient.h"
 
 namespace frugal {
 namespace {
 
 // dx = dy * gradient, linear in what is saved.  Saves: d(loss)/d(x).
 Variable record_loss(const char* op, const Variable& x, const ops::WeightedLoss& result) {
-  return record(op, {x}, result.loss, {save_output(result.gradient)}, [](const Backward& b) {
-    // The product with a number is the same as there.
-    return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
-  });
+  return record(op, {x}, result.loss, {save_output(result.gradient)},
+                [](const Backward& b) { return Grads{scaled_gradient(b)}; });
 }
 
 }  // namespace

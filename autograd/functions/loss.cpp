@@ -1,5 +1,5 @@
 #include "autograd/functions.h"
-#include "autograd/record.h"
+#include "autograd/functions/loss_gradient.h"
 #include "autograd/segmentation_functions.h"
 #include "ops/dense/elementwise.h"
 #include "ops/loss/binary_cross_entropy.h"
@@ -70,9 +70,7 @@ Variable weighted_cross_entropy(Variable logits, const Tensor& target, const Ten
 Variable dice_loss(const Variable& logits, const Tensor& target, const DiceOptions& options) {
   const ops::DiceResult result = ops::dice_loss(logits.value(), target, options);
   return record("dice_loss", {logits}, result.loss, {save_output(result.gradient)},
-                [](const Backward& b) {
-                  return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
-                });
+                [](const Backward& b) { return Grads{scaled_gradient(b)}; });
 }
 
 // dx = dy * gradient, linear in what is saved.  Saves: d(loss)/d(logits).
@@ -81,9 +79,7 @@ Variable focal_cross_entropy(const Variable& logits, const Tensor& target,
   const ops::FocalResult result =
       ops::focal_cross_entropy(logits.value(), target, options, class_weights);
   return record("focal_cross_entropy", {logits}, result.loss, {save_output(result.gradient)},
-                [](const Backward& b) {
-                  return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
-                });
+                [](const Backward& b) { return Grads{scaled_gradient(b)}; });
 }
 
 // dx = dy * gradient, linear in what is saved.  Saves: d(loss)/d(logits).
@@ -92,9 +88,7 @@ Variable binary_cross_entropy(const Variable& logits, const Tensor& target,
   const ops::BinaryCrossEntropyResult result =
       ops::binary_cross_entropy(logits.value(), target, options, row_weights);
   return record("binary_cross_entropy", {logits}, result.loss, {save_output(result.gradient)},
-                [](const Backward& b) {
-                  return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
-                });
+                [](const Backward& b) { return Grads{scaled_gradient(b)}; });
 }
 
 // dx = dy * gradient, linear in what is saved.  Saves: d(loss)/d(logits).
@@ -102,10 +96,7 @@ Variable soft_cross_entropy(const Variable& logits, const Tensor& target, double
   const ops::SoftCrossEntropyResult result =
       ops::soft_cross_entropy(logits.value(), target, label_smoothing);
   return record("soft_cross_entropy", {logits}, result.loss, {save_output(result.gradient)},
-                [](const Backward& b) {
-                  // The product with a number is the same as there.
-                  return Grads{ops::binary_cross_entropy_backward(b.dy(), b.saved(0))};
-                });
+                [](const Backward& b) { return Grads{scaled_gradient(b)}; });
 }
 
 // y = mean (x - target)^2, dx = 2 dy (x - target) / n = -d(target).  Saves: the difference.

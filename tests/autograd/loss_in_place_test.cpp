@@ -1,10 +1,15 @@
 // The gradient of a cross-entropy, or the probabilities, take the place of logits that nobody else
-// holds.
+// holds. Losses that keep their gradient scale it where it lies.
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "autograd/checkpoint.h"
+#include "autograd/detection_functions.h"
 #include "autograd/engine.h"
 #include "autograd/functions.h"
+#include "autograd/node.h"
+#include "autograd/segmentation_functions.h"
 #include "core/rng.h"
 
 using namespace frugal;
@@ -165,4 +170,51 @@ TEST_CASE("cross_entropy: who else needs the logits finds them, and gradients ar
               [&](const Variables& inputs) { return cross_entropy(scale(inputs[0], 2), target); },
               {v});
         }) == alone);
+}
+
+TEST_CASE("losses that keep their gradient scale it where it lies") {
+  using Loss = std::function<Variable(const Variable&, Device)>;
+  const std::vector<std::pair<const char*, Loss>> losses = {
+      {"binary_cross_entropy",
+       [](const Variable& x, Device device) {
+         return binary_cross_entropy(x, Tensor::zeros(x.shape(), DType::f32, device));
+       }},
+      {"soft_cross_entropy",
+       [](const Variable& x, Device device) {
+         return soft_cross_entropy(x, Tensor::full(x.shape(), 0.2, DType::f32, device), 0);
+       }},
+      {"focal_cross_entropy",
+       [](const Variable& x, Device device) {
+         return focal_cross_entropy(x, Tensor::zeros({x.size(0)}, DType::i64, device), {}, {});
+       }},
+      {"sigmoid_focal_loss",
+       [](const Variable& x, Device device) {
+         return sigmoid_focal_loss(x, Tensor::zeros({x.size(0)}, DType::i64, device));
+       }},
+      {"smooth_l1_loss",
+       [](const Variable& x, Device device) {
+         return smooth_l1_loss(x, Tensor::zeros(x.shape(), DType::f32, device));
+       }},
+  };
+  for (const auto& [name, loss] : losses) {
+    CAPTURE(name);
+    const Shape shape{1 << 16, kClasses};
+    const Variable x = leaf(shape, kMeta);
+    const Variable made = loss(x, kMeta);
+    const int64_t before = allocator(kMeta).report().live_total;
+    allocator(kMeta).reset_peak();
+    backward(made);
+    CHECK(allocator(kMeta).report().peak_total - before < shape.numel());  // a fourth of the size
+
+    // The product is that of a gradient which somebody else holds, too.
+    const auto wanted = gradient([&](const Variable& y) { return scale(loss(y, kCpu), 3); });
+    Variable y = leaf({kRows, kClasses});
+    const Variable sum = scale(loss(y, kCpu), 3);
+    const std::shared_ptr<Node> producer = sum.producer()->inputs[0].node;
+    const SavedTensor other = producer->slots[0];
+    const std::vector<double> kept = other.unpack().to_vector();
+    backward(sum);
+    CHECK(y.grad().to_vector() == wanted);
+    CHECK(other.unpack().to_vector() == kept);
+  }
 }
