@@ -14,6 +14,14 @@ namespace {
 constexpr int64_t kLevels = 5, kConvolutions = 4;
 constexpr double kPrior = 0.01;  // the probability of an object at first
 
+std::vector<GridSize> grids_of(const Variables& maps) {
+  std::vector<GridSize> grids;
+  for (const Variable& map : maps) grids.push_back({map.size(1), map.size(2)});
+  return grids;
+}
+
+void add_to(Variable& sum, const Variable& term) { sum = sum.defined() ? sum + term : term; }
+
 }  // namespace
 
 RetinaNet::RetinaNet(Init& init, const RetinaNetOptions& options)
@@ -51,17 +59,25 @@ Variable RetinaNet::Head::forward(Variable x, Context& context) const {
   return last->forward(std::move(x), context);
 }
 
+// The channels of a pixel are its anchors, one behind the other.
+Variable RetinaNet::logits_of(Variable map, Context& context) const {
+  const int64_t n = map.size(0);
+  return reshape(classification_.forward(std::move(map), context), {n, -1, options_.num_classes});
+}
+
+Variable RetinaNet::codes_of(Variable map, Context& context) const {
+  const int64_t n = map.size(0);
+  return reshape(regression_.forward(std::move(map), context), {n, -1, 4});
+}
+
 std::vector<RetinaNet::Outputs> RetinaNet::outputs(Variable x, Context& context,
                                                    std::vector<GridSize>& grids) {
-  Variables levels = backbone_->levels(std::move(x), context);
+  Variables maps = backbone_->levels(std::move(x), context);
+  grids = grids_of(maps);
   std::vector<Outputs> all;
-  for (Variable& level : levels) {
-    grids.push_back({level.size(1), level.size(2)});
-    const int64_t n = level.size(0);
-    // Channels of a pixel are its anchors, one behind the other.
-    Variable logits = classification_.forward(level, context);
-    Variable codes = regression_.forward(std::move(level), context);
-    all.push_back({reshape(logits, {n, -1, options_.num_classes}), reshape(codes, {n, -1, 4})});
+  for (Variable& map : maps) {
+    Variable logits = logits_of(map, context);
+    all.push_back({std::move(logits), codes_of(std::move(map), context)});
   }
   return all;
 }
@@ -77,13 +93,11 @@ Variable RetinaNet::forward(Variable x, Context& context) {
 NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& targets, Context& context,
                                  Search* search) {
   const int64_t height = images.size(1), width = images.size(2), n = images.size(0);
-  std::vector<GridSize> grids;
-  const std::vector<Outputs> levels = outputs(std::move(images), context, grids);
-  const Device device = levels[0].logits.device();
+  Variables maps = backbone_->levels(std::move(images), context);
+  const Device device = maps[0].device();
   const DType dtype =
-      levels[0].logits.dtype() == DType::f64 ? DType::f64 : DType::f32;  // of boxes and weights
-  const Tensor all_anchors = make_anchors(anchors_, grids, height, width);
-  if (search != nullptr) search->found = found_in(levels, all_anchors, search->sizes);
+      maps[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // of boxes and weights
+  const Tensor all_anchors = make_anchors(anchors_, grids_of(maps), height, width);
   ops::FocalTargets wanted;
   Tensor codes;
   {
@@ -94,29 +108,35 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
     codes = ops::encode_matches(matches, boxes, anchors, BoxCoding{});
     wanted = ops::focal_targets(matches, targets.labels, dtype);
   }
-  // The losses of the levels are added, so no tensor holds all levels.
+  // Each loss is made as soon as its outputs are there. So neither outputs nor their gradients are
+  // ever in memory for more than one head and level. A search needs all outputs.
   Variable classification, regression;
+  std::vector<Outputs> kept;
   int64_t begin = 0;
-  for (const Outputs& level : levels) {
+  for (Variable& map : maps) {
+    Outputs level;
+    level.logits = logits_of(map, context);
     const int64_t end = begin + level.logits.size(1);
     const auto part = [&](const Tensor& x) {
       const CategoryScope scope(Category::workspace);
       return ops::contiguous(x.view({n, -1}).slice(1, begin, end)).view({-1});
     };
-    const Variable by_class = sigmoid_focal_loss(reshape(level.logits, {-1, options_.num_classes}),
-                                                 part(wanted.classes), part(wanted.class_weight));
+    add_to(classification, sigmoid_focal_loss(reshape(level.logits, {-1, options_.num_classes}),
+                                              part(wanted.classes), part(wanted.class_weight)));
+    if (search == nullptr) level.logits = {};
+    level.codes = codes_of(std::move(map), context);
     Tensor to;
     {
       const CategoryScope scope(Category::workspace);
       to =
           ops::cast(ops::contiguous(codes.slice(1, begin, end)).view({-1, 4}), level.codes.dtype());
     }
-    const Variable by_box =
-        smooth_l1_loss(reshape(level.codes, {-1, 4}), to, part(wanted.box_weight), 0);
-    classification = classification.defined() ? classification + by_class : by_class;
-    regression = regression.defined() ? regression + by_box : by_box;
+    add_to(regression,
+           smooth_l1_loss(reshape(level.codes, {-1, 4}), to, part(wanted.box_weight), 0));
+    if (search != nullptr) kept.push_back(std::move(level));
     begin = end;
   }
+  if (search != nullptr) search->found = found_in(kept, all_anchors, search->sizes);
   return {{"classification", classification}, {"bbox_regression", regression}};
 }
 

@@ -45,11 +45,14 @@ class RetinaNet : public Detector {
   };
   Head make_head(Init& init, const std::string& name, const std::string& last, int64_t outputs,
                  double bias);
+  // Of a map of the pyramid.
+  Variable logits_of(Variable map, Context& context) const;
+  Variable codes_of(Variable map, Context& context) const;
+  // Of all maps, whose extents `grids` becomes.
+  std::vector<Outputs> outputs(Variable x, Context& context, std::vector<GridSize>& grids);
   // Of `levels` with `anchors` on the host.
   std::vector<Detections> found_in(const std::vector<Outputs>& levels, const Tensor& anchors,
                                    const Tensor& sizes) const;
-  // `grids` becomes the extents of the levels.
-  std::vector<Outputs> outputs(Variable x, Context& context, std::vector<GridSize>& grids);
 
   RetinaNetOptions options_;
   std::vector<AnchorLevel> anchors_;

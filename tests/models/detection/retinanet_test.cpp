@@ -83,6 +83,29 @@ TEST_CASE("retinanet: what is found lies in the picture, by falling score") {
   }
 }
 
+TEST_CASE("retinanet: the logits of two levels are never together in memory") {
+  Init init = zoo::meta_init();
+  RetinaNetOptions options = small_options();
+  options.num_classes = 500;
+  RetinaNet net(init, options);
+  Context context;
+  context.device = kMeta;
+  constexpr int64_t n = 8;
+  const DetectionTargets targets = {Tensor::empty({n, 4}, DType::f32, kMeta),
+                                    Tensor::empty({n}, DType::i64, kMeta),
+                                    Tensor::empty({n}, DType::i64, kMeta)};
+  const int64_t logits = n * 9 * (32 * 32) * 500 * 4;  // of the finest level
+  const Variable images(Tensor::empty({n, 256, 256, 3}, DType::f32, kMeta));
+  const int64_t before = allocator(kMeta).report().live_total;
+  allocator(kMeta).reset_peak();
+  const Variable loss = total(net.losses(images, targets, context));
+  // The logits of the finest level and their gradient; then the gradients of all levels alone.
+  CHECK(allocator(kMeta).report().peak_total - before < logits * 9 / 4);
+  allocator(kMeta).reset_peak();
+  backward(loss);
+  CHECK(allocator(kMeta).report().peak_total - before < logits * 8 / 5);
+}
+
 TEST_CASE("retinanet: on meta a step has the same shapes") {
   Init init = zoo::meta_init();
   RetinaNet net(init, small_options());
