@@ -113,8 +113,9 @@ std::optional<WeightTiles> tiles_of(const Desc& layout) {
 void Plan::repack(int id, const Desc& plain, const Desc& wanted, Direction direction) {
   if (plain == wanted) return;
   const bool input = direction == Direction::input;
-  const dnnl::reorder::primitive_desc pd(engine(), input ? plain : wanted, engine(),
-                                         input ? wanted : plain, user_scratchpad());
+  const dnnl::reorder::primitive_desc pd(
+      engine(), input ? plain : wanted, engine(), input ? wanted : plain,
+      direction == Direction::sum ? adding() : user_scratchpad());
   repacks.push_back({id,
                      plain,
                      wanted,

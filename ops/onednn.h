@@ -113,7 +113,8 @@ struct Repack {
   std::optional<WeightTiles> adjoint;  // if set, `plain` is the weight of the adjoint convolution
                                        // and is written to these tiles
 };
-enum class Direction : uint8_t { input, output };
+// sum: an output that is added to what `plain` holds.
+enum class Direction : uint8_t { input, output, sum };
 
 // A primitive, made once for each problem, and its arguments that must be converted. It belongs to
 // one thread.

@@ -35,12 +35,11 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     const int64_t end = std::min(n, begin + step);
     const Tensor part = dy.rows(begin, end);
     if (b.needs(1)) {
-      Tensor term =
-          ops::conv2d_backward_weight(part, b.saved_rows(0, begin, end, n), w_shape, options);
+      const Tensor x = b.saved_rows(0, begin, end, n);
       if (dw.defined())
-        ops::accumulate(dw, term);
+        ops::add_conv2d_backward_weight(dw, part, x, options);
       else
-        dw = std::move(term);
+        dw = ops::conv2d_backward_weight(part, x, w_shape, options);
     }
     if (!b.needs(0)) continue;
     if (!partial.defined() && !over_dy) {

@@ -2,6 +2,7 @@
 
 #include "ops/checks.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
 #include "ops/image/conv2d_reference.h"
 #include "ops/kernel_memory.h"
 #include "ops/onednn.h"
@@ -159,6 +160,16 @@ const onednn::Plan& weight_plan(const Problem& p) {
     const auto pd = p.backward<dnnl::convolution_backward_weights>();
     onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
     made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::output);
+    return made;
+  });
+}
+
+// The same, added to what is there. Without a repack it cannot add.
+const onednn::Plan& weight_sum_plan(const Problem& p) {
+  return onednn::cached_plan(p.key("conv dw+", false), [&] {
+    const auto pd = p.backward<dnnl::convolution_backward_weights>();
+    onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_weights>(pd);
+    made.repack(DNNL_ARG_DIFF_WEIGHTS, p.w_desc(), pd.diff_weights_desc(), Direction::sum);
     return made;
   });
 }
@@ -332,12 +343,58 @@ Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape
   return dx;
 }
 
-Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
-                              const Conv2dOptions& options) {
+namespace {
+
+void check_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
+                           const Conv2dOptions& options) {
   check_real(kBackward, "dy", dy);
   check_dim(kBackward, "x", x, 4);
   check_same(kBackward, dy, {&x});
   check_shape(kBackward, "dy", dy, conv2d_shape(kBackward, x.shape(), weight_shape, options));
+}
+
+// Adds the gradient of the weight where a kernel can do that, or counts what the kernel takes.
+bool adds_weight(const Tensor& sum, const Tensor& dy, const Tensor& x, const Conv2dOptions& o) {
+  const bool counts = counts_kernel_memory(dy.device());
+  if (!(dy.device() == kCpu || counts) || dy.dtype() != DType::f32 || dy.numel() == 0 ||
+      x.numel() == 0 || sum.numel() == 0 || skips_pixels(sum.shape(), o))
+    return false;
+  const Problem p(x.shape(), sum.shape(), dy.shape(), o);
+  if (p.takes_loops()) return false;
+  return onednn::guarded(kBackward, [&] {
+    const onednn::Plan& plan = weight_sum_plan(p);
+    if (plan.repacks.empty()) return false;
+    if (counts)
+      onednn::account(plan);
+    else
+      onednn::execute(
+          plan, {{DNNL_ARG_SRC, x.raw(), p.x_desc()}, {DNNL_ARG_DIFF_DST, dy.raw(), p.y_desc()}},
+          {{DNNL_ARG_DIFF_WEIGHTS, sum.raw(), p.w_desc()}});
+    return true;
+  });
+}
+
+}  // namespace
+
+void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tensor& x,
+                                const Conv2dOptions& options) {
+  check_dim(kBackward, "sum", sum, 4);
+  check_backward_weight(dy, x, sum.shape(), options);
+  const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
+  FRUGAL_CHECK(sum.is_contiguous() && sum.dtype() == dtype && sum.device() == dy.device(),
+               "[conv2d backward] expected a contiguous sum of dtype {} on {}, got {} with strides "
+               "{}",
+               name_of(dtype), dy.device().str(), describe(sum), sum.strides());
+  const Tensor gradient = contiguous(dy), in = contiguous(x);
+  if (adds_weight(sum, gradient, in, options))
+    sum.bump_version();
+  else
+    accumulate(sum, conv2d_backward_weight(gradient, in, sum.shape(), options));
+}
+
+Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
+                              const Conv2dOptions& options) {
+  check_backward_weight(dy, x, weight_shape, options);
   const Tensor gradient = contiguous(dy), in = contiguous(x);
   const DType dtype = dy.dtype() == DType::bf16 ? DType::f32 : dy.dtype();
   Tensor dweight = Tensor::empty(weight_shape, dtype, dy.device());

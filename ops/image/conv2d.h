@@ -21,6 +21,11 @@ Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape
                              const Conv2dOptions& options);
 Tensor conv2d_backward_weight(const Tensor& dy, const Tensor& x, const Shape& weight_shape,
                               const Conv2dOptions& options);
+// sum += dweight, with the bits of that sum. `sum` is contiguous and has the shape and dtype of
+// dweight. Where oneDNN has a layout of its own for dweight, that is added on its way back, and no
+// other tensor of its size is made.
+void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tensor& x,
+                                const Conv2dOptions& options);
 
 // Writes dx into `dx`, which is contiguous and has the shape of the input and the dtype of dy.
 // Errors: another shape or layout.

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/dense/inplace.h"
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {
@@ -147,6 +148,21 @@ TEST_CASE("conv2d: the same bits at every run; forward and dx for every number o
     CHECK(same_bits(conv2d_backward_weight(dy, x, w.shape(), o),
                     conv2d_backward_weight(dy, x, w.shape(), o)));
   }
+}
+
+TEST_CASE("conv2d: a gradient of the weight that is added has the bits of the sum") {
+  for (const Layer& layer : kLayers)
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      CAPTURE(std::string(layer.name));
+      const Tensor x = normals(layer.x, 1, dtype), w = normals(layer.weight, 2, dtype);
+      const Tensor dy = normals(conv2d(x, w, {}, layer.options).shape(), 3, dtype);
+      const Tensor wanted = clone(w), sum = clone(w);
+      accumulate(wanted, conv2d_backward_weight(dy, x, layer.weight, layer.options));
+      const uint64_t before = sum.storage()->version();
+      add_conv2d_backward_weight(sum, dy, x, layer.options);
+      CHECK(same_bits(sum, wanted));
+      CHECK(sum.storage()->version() != before);
+    }
 }
 
 TEST_CASE("conv2d: no images") {
