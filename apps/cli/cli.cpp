@@ -126,6 +126,9 @@ void add_grad(CLI::App& app) {
       ->required()
       ->type_name("FILE")
       ->check(check_named);
+  sub->add_flag("--f64", a.f64,
+                "Compute in f64 on the CPU, which is slow, and write f64: a difference that stays "
+                "is no rounding");
   add_sets(sub, a.sets);
   sub->add_flag("--json", a.json, "Print {\"loss\", \"memory\"}");
   sub->callback([] { grad_command(a); });

@@ -21,6 +21,19 @@
 #include "train/training_step.h"
 
 namespace frugal::apps {
+namespace {
+
+void to_f64(Module& model, Batch& batch) {
+  models::to_dtype(model, DType::f64);
+  const CategoryScope scope(Category::input);
+  const auto widen = [](Tensor& x) {
+    if (x.defined() && is_floating(x.dtype())) x = ops::cast(x, DType::f64);
+  };
+  widen(batch.input);
+  for (auto& [name, tensor] : batch.extras) widen(tensor);
+}
+
+}  // namespace
 
 void grad_command(const GradArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
@@ -29,6 +42,8 @@ void grad_command(const GradArguments& arguments) {
     throw ConfigError(
         "compression.memory_budget",
         "expected none for a single gradient, since a plan within a budget is for whole runs");
+  if (arguments.f64 && device != kCpu)
+    throw ConfigError("device", fmt::format("expected cpu with --f64, got {}", config.run.device));
   const auto weights = data::SafetensorsFile::open(arguments.weights);
   StepMemory memory;
   double loss_value = 0;
@@ -38,6 +53,7 @@ void grad_command(const GradArguments& arguments) {
     const auto model = make_model(config, spec, device);
     const train::TaskPtr task = make_task(config, spec);
     load_weights(*model, weights);
+    if (arguments.f64) to_f64(*model, batch);
     const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
     Rng rng = streams::kDropout.rng(static_cast<uint64_t>(config.run.seed));
     Context context;

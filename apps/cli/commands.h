@@ -55,6 +55,7 @@ void predict_command(const PredictArguments& arguments);
 struct GradArguments {
   std::string config, weights, batch, out;
   std::vector<std::string> sets;
+  bool f64 = false;  // computes in f64, and `out` is f64: then a difference is no rounding
   bool json = false;
 };
 void grad_command(const GradArguments& arguments);

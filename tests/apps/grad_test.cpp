@@ -50,12 +50,13 @@ struct Grad {
     return frugal("grad " + folder / "c.json" + " --weights " + folder / "w" + " --batch " +
                   folder / "b" + " --out " + folder / "g" + " --json " + more);
   }
-  double loss_with(const std::string& name, int64_t index, double change) {
+  double loss_with(const std::string& name, int64_t index, double change,
+                   const std::string& more = "") {
     auto state = models::state_dict(*model);
     for (auto& [each, tensor] : state)
       if (each == name) tensor.mut<float>()[index] += static_cast<float>(change);
     data::write_safetensors(folder / "w", state);
-    const Ran ran = run();
+    const Ran ran = run(more);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     return read(folder / "g").at("loss").item();
   }
@@ -96,6 +97,26 @@ TEST_CASE_FIXTURE(Grad, "gradients agree with differences of the loss, element b
         (2 * kStep);
     CHECK(gradient.item(index) == doctest::Approx(difference).epsilon(0.1).scale(0.1));
   }
+}
+
+TEST_CASE_FIXTURE(Grad, "in f64 they agree with differences of much smaller steps") {
+  prepare(R"({"model": {"name": "resnet20", "num_classes": 10}, "compression": {"level": "L0"}})",
+          {8, 6, 3}, noise({6, 3, 8, 6}, 2), true);
+  REQUIRE(run("--f64").status == 0);
+  const Tensors out = read(folder / "g");
+  const Tensor& gradient = out.at("grad/conv1.weight");
+  CHECK(gradient.dtype() == DType::f64);
+  constexpr double kStep = 0x1p-16;
+  const double difference = (loss_with("conv1.weight", 100, kStep, "--f64") -
+                             loss_with("conv1.weight", 100, -kStep, "--f64")) /
+                            (2 * kStep);
+  // The steps are rounded to f32 in the file of the weights.
+  CHECK(gradient.item(100) == doctest::Approx(difference).epsilon(1e-2));
+  REQUIRE(run().status == 0);
+  const Tensors rounded = read(folder / "g");
+  CHECK(rounded.at("loss").dtype() == DType::f32);
+  CHECK(rounded.at("loss").item() != out.at("loss").item());
+  CHECK(rounded.at("loss").item() == doctest::Approx(out.at("loss").item()).epsilon(1e-4));
 }
 
 TEST_CASE_FIXTURE(Grad, "without a target the loss is the sum of the output") {
