@@ -21,6 +21,12 @@ Variable smooth_l1_loss(const Variable& x, const Tensor& target, const Tensor& w
                         double beta = 1);
 // 1 - GIoU of boxes x and target [R, 4].  Ref: Rezatofighi et al. 2019.
 Variable giou_loss(const Variable& x, const Tensor& target, const Tensor& weights = {});
+// The same of boxes that codes [R, 4] say: row i is seen from row i % A of references [A, 4] and
+// compared with row matches[i] of boxes [T, 4]; below 0 there is none. No box is made of a code
+// outside the loss.
+Variable coded_giou_loss(const Variable& codes, const Tensor& references, const Tensor& boxes,
+                         const Tensor& matches, const Tensor& weights = {},
+                         const BoxCoding& coding = {});
 
 // The regions of interest of N pictures (functions/roi_align.cpp): x [N, H, W, C], boxes [R, 5] f32
 // (picture, x1, y1, x2, y2, in pixels of the network's input) -> [R, out_h, out_w, C], means of

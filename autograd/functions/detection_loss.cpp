@@ -29,4 +29,10 @@ Variable giou_loss(const Variable& x, const Tensor& target, const Tensor& weight
   return record_loss("giou_loss", x, ops::giou(x.value(), target, weights));
 }
 
+Variable coded_giou_loss(const Variable& codes, const Tensor& references, const Tensor& boxes,
+                         const Tensor& matches, const Tensor& weights, const BoxCoding& coding) {
+  return record_loss("coded_giou_loss", codes,
+                     ops::coded_giou(codes.value(), references, boxes, matches, weights, coding));
+}
+
 }  // namespace frugal

@@ -57,6 +57,27 @@ Case giou(const std::string& name, int64_t rows, bool weighted, double lo, doubl
           .saved = elements({rows * 4})};
 }
 
+// Codes as seen from three references; every third row has no box.
+Case coded_giou(const std::string& name, int64_t rows, bool weighted, const BoxCoding& coding,
+                double lo = -0.4) {
+  return {.name = name,
+          .inputs = {{{rows, 4}, false, lo, 0.4}},
+          .run =
+              [=](const Variables& v) {
+                const auto tensor = [&](const Tensor& values) {
+                  return beside(v[0], ops::cast(values, parameter_dtype(v[0])));
+                };
+                std::vector<int64_t> matches;
+                for (int64_t i = 0; i < rows; ++i) matches.push_back(i % 3 - 1);
+                return coded_giou_loss(
+                    v[0], tensor(Tensor::of({{0, 0, 3, 4}, {1, 1, 3, 2}, {-1, 0, 2, 5}})),
+                    tensor(Tensor::of({{0.5, 0.2, 3.1, 2.7}, {1.3, -0.4, 4.2, 3.3}})),
+                    beside(v[0], Tensor::from(matches, {rows})),
+                    weighted ? weights_beside(rows, v[0]) : Tensor(), coding);
+              },
+          .saved = elements({rows * 4})};
+}
+
 // So many boxes of different sizes, some of them partly or wholly outside the map.
 Case regions(const std::string& name, const Shape& shape, int64_t boxes, std::array<int64_t, 2> out,
              double scale, const RoiAlignOptions& options) {
@@ -128,6 +149,28 @@ void add_detection(std::vector<Op>& rows) {
                                 },
                                 "[giou_loss] expected target of shape [2, 4]"}},
                   .bench = giou("100000 boxes", 100000, true, -0.2, 0.6)});
+  rows.push_back(
+      {.name = "coded_giou_loss",
+       .cases = {coded_giou("plain", 6, false, {}), coded_giou("weighted", 9, true, {10, 10, 5, 5}),
+                 coded_giou("sizes beyond the limit", 9, false, {1, 1, 2, 0.07}, 0.05),
+                 coded_giou("no rows", 0, true, {})},
+       .failures = {{[] {
+                       coded_giou_loss(leaf({2, 3}), f32({2, 4}), f32({1, 4}), index({2}));
+                     },
+                     "[coded_giou_loss] expected codes [R, 4]"},
+                    {[] {
+                       coded_giou_loss(leaf({3, 4}), f32({2, 4}), f32({1, 4}), index({3}));
+                     },
+                     "[coded_giou_loss] expected a multiple of 2 rows of codes"},
+                    {[] {
+                       coded_giou_loss(leaf({2, 4}), f32({2, 4}), f32({1, 4}), index({2}, 1));
+                     },
+                     "[coded_giou_loss] expected matches below 1, got 1 in row 0"},
+                    {[] {
+                       coded_giou_loss(leaf({2, 4}), f32({2, 4}), f32({1, 4}), index({3}));
+                     },
+                     "[coded_giou_loss] expected matches of shape [2]"}},
+       .bench = coded_giou("99999 codes", 99999, true, {})});
   rows.push_back(
       {.name = "roi_align",
        .cases = {regions("sampling ratio", {2, 5, 6, 3}, 4, {2, 3}, 0.5, {2, false}),

@@ -110,6 +110,32 @@ void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weigh
   });
 }
 
+void coded_giou_kernel(Cpu, const Tensor& codes, const CodedBoxes& boxes, const BoxCoding& coding,
+                       const WeightedLoss& result) {
+  const auto* match = boxes.matches.data<int64_t>();
+  const int64_t seen_from = boxes.references.size(0), objects = boxes.boxes.size(0);
+  for (int64_t i = 0; i < codes.size(0); ++i)
+    FRUGAL_CHECK(match[i] < objects,
+                 "[coded_giou_loss] expected matches below {}, got {} in row {}", objects, match[i],
+                 i);
+  const boxes::Weights factors{coding.x, coding.y, coding.width, coding.height};
+  with_real(codes.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *code = codes.data<T>(), *reference = boxes.references.data<T>();
+    const T* object = boxes.boxes.data<T>();
+    add_rows<T>(boxes.weights, result, [&](int64_t i, T weight, T* gradient) {
+      if (match[i] < 0) {
+        std::fill_n(gradient, 4, T{0});
+        return 0.0;
+      }
+      const T loss = boxes::coded_giou_loss(code + 4 * i, reference + i % seen_from * 4,
+                                            object + 4 * match[i], factors, gradient);
+      for (int k = 0; k < 4; ++k) gradient[k] *= weight;
+      return static_cast<double>(loss);
+    });
+  });
+}
+
 WeightedLoss sigmoid_focal(const Tensor& logits, const Tensor& classes, const Tensor& weights,
                            const SigmoidFocalOptions& options) {
   constexpr const char* kOp = "sigmoid_focal_loss";
@@ -142,6 +168,27 @@ WeightedLoss giou(const Tensor& x, const Tensor& target, const Tensor& weights) 
   check_same(kOp, x, {&target});
   const Tensor from = contiguous(x), to = contiguous(target), own = contiguous_or_none(weights);
   dispatch(x.device(), [&](auto backend) { giou_kernel(backend, from, to, own, result); });
+  return result;
+}
+
+WeightedLoss coded_giou(const Tensor& codes, const Tensor& references, const Tensor& boxes,
+                        const Tensor& matches, const Tensor& weights, const BoxCoding& coding) {
+  constexpr const char* kOp = "coded_giou_loss";
+  const WeightedLoss result = result_of(kOp, "codes", codes, weights);
+  FRUGAL_CHECK(codes.size(1) == 4, "[{}] expected codes [R, 4], got {}", kOp, describe(codes));
+  check_boxes(kOp, "references", references);
+  check_boxes(kOp, "boxes", boxes);
+  check_beside(kOp, codes, {&references, &boxes});
+  check_i64(kOp, "matches", matches, {codes.size(0)}, codes.device());
+  const int64_t rows = codes.size(0), seen_from = references.size(0);
+  FRUGAL_CHECK(seen_from > 0 ? rows % seen_from == 0 : rows == 0,
+               "[{}] expected a multiple of {} rows of codes, one for each reference, got {}", kOp,
+               seen_from, rows);
+  const Tensor all = contiguous(codes);
+  const CodedBoxes beside = {contiguous(references), contiguous(boxes), contiguous(matches),
+                             contiguous_or_none(weights)};
+  dispatch(codes.device(),
+           [&](auto backend) { coded_giou_kernel(backend, all, beside, coding, result); });
   return result;
 }
 

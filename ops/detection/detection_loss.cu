@@ -84,6 +84,33 @@ struct Giou {
   }
 };
 
+template <class T>
+struct CodedGiou {
+  using Term = double;
+  static constexpr int kWidth = 1;
+  int64_t references, objects;
+  boxes::Weights factors;
+  Weight weight;
+  const float *reference, *object;
+  const int64_t* match;
+  const T* code;
+  T* gradient;
+  __device__ void operator()(int64_t, int64_t row, int64_t, double* terms) const {
+    const int64_t own_match = match[row];
+    const float own = own_match < 0 ? 0 : weight.of(row);
+    terms[0] = 0;
+    float from[4], slope[4]{};
+    for (int k = 0; k < 4; ++k) from[k] = cuda::load(code[4 * row + k]);
+    if (own_match >= objects)
+      terms[0] = std::numeric_limits<double>::quiet_NaN();
+    else if (own != 0)
+      terms[0] = static_cast<double>(own) * static_cast<double>(boxes::coded_giou_loss(
+                                                from, reference + row % references * 4,
+                                                object + 4 * own_match, factors, slope));
+    for (int k = 0; k < 4; ++k) gradient[4 * row + k] = cuda::store<T>(own * slope[k]);
+  }
+};
+
 struct StoreLoss {
   float* loss;
   __device__ void operator()(int64_t, double total) const { *loss = static_cast<float>(total); }
@@ -125,6 +152,24 @@ void giou_kernel(Cuda, const Tensor& x, const Tensor& target, const Tensor& weig
     using T = decltype(zero);
     add_all(x.size(0),
             Giou<T>{weight_of(weights), x.data<T>(), target.data<T>(), result.gradient.mut<T>()},
+            result);
+  });
+}
+
+void coded_giou_kernel(Cuda, const Tensor& codes, const CodedBoxes& boxes, const BoxCoding& coding,
+                       const WeightedLoss& result) {
+  cuda::with_activation(codes.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    add_all(codes.size(0),
+            CodedGiou<T>{boxes.references.size(0),
+                         boxes.boxes.size(0),
+                         {coding.x, coding.y, coding.width, coding.height},
+                         weight_of(boxes.weights),
+                         boxes.references.data<float>(),
+                         boxes.boxes.data<float>(),
+                         boxes.matches.data<int64_t>(),
+                         codes.data<T>(),
+                         result.gradient.mut<T>()},
             result);
   });
 }

@@ -43,4 +43,21 @@ void giou_kernel(Cpu, const Tensor& x, const Tensor& target, const Tensor& weigh
 void giou_kernel(Cuda, const Tensor& x, const Tensor& target, const Tensor& weights,
                  const WeightedLoss& result);
 
+// The same of boxes that are said as codes, see decode_boxes(). codes [R, 4]; references [A, 4],
+// where row i of codes is seen from row i % A; boxes [T, 4]; matches [R] i64, the row of `boxes`
+// for each row of codes, below 0: there is none, and its loss is 0. The gradient is that of the
+// codes. References, boxes and weights have the dtype of the loss. Errors: other shapes, dtypes and
+// devices; R that is no multiple of A; a match of T or more (CUDA does not wait to check this, and
+// the loss is NaN).
+WeightedLoss coded_giou(const Tensor& codes, const Tensor& references, const Tensor& boxes,
+                        const Tensor& matches, const Tensor& weights, const BoxCoding& coding);
+// What a row's loss is made of, beside its code.
+struct CodedBoxes {
+  Tensor references, boxes, matches, weights;  // contiguous; weights: or undefined
+};
+void coded_giou_kernel(Cpu, const Tensor& codes, const CodedBoxes& boxes, const BoxCoding& coding,
+                       const WeightedLoss& result);
+void coded_giou_kernel(Cuda, const Tensor& codes, const CodedBoxes& boxes, const BoxCoding& coding,
+                       const WeightedLoss& result);
+
 }  // namespace frugal::ops

@@ -75,4 +75,25 @@ FRUGAL_HD T giou_loss(const T* x, const T* t, T* slope) {
   return 1 - iou + (hull - together) / (hull + eps);
 }
 
+// 1 - GIoU of the box that `code` says, seen from `reference`, and of `target`. slope[k] becomes
+// d(loss)/d(code[k]); a size beyond the limit of decode() does not depend on its code.
+template <class T>
+FRUGAL_HD T coded_giou_loss(const T* code, const T* reference, const T* target,
+                            const Weights& weights, T* slope) {
+  T box[4], by_box[4];
+  decode(code, reference, weights, box);
+  const T loss = giou_loss(box, target, by_box);
+  const T factors[4] = {T(weights.x), T(weights.y), T(weights.width), T(weights.height)};
+  for (int axis = 0; axis < 2; ++axis) {
+    const T extent = reference[axis + 2] - reference[axis];
+    slope[axis] = (by_box[axis] + by_box[axis + 2]) * extent / factors[axis];
+    const T log_scale = code[axis + 2] / factors[axis + 2];
+    const T half = T(0.5) * (box[axis + 2] - box[axis]);
+    slope[axis + 2] = log_scale > T(kMostLogScale)
+                          ? T{0}
+                          : (by_box[axis + 2] - by_box[axis]) * half / factors[axis + 2];
+  }
+  return loss;
+}
+
 }  // namespace frugal::ops::boxes

@@ -234,7 +234,8 @@ TEST_CASE("every function has a row, and a row's name is its node's") {
                                     "pad",
                                     "cast",
                                     "subsample_pad"};
-  declared.insert({"sigmoid_focal_loss", "smooth_l1_loss", "giou_loss", "roi_align"});
+  declared.insert(
+      {"sigmoid_focal_loss", "smooth_l1_loss", "giou_loss", "coded_giou_loss", "roi_align"});
   declared.insert({"embedding", "layer_norm", "layer_norm_relu", "rms_norm", "linear_gelu",
                    "linear_relu", "attention", "qkv_attention", "rotary_embedding", "conv1d",
                    "group_norm"});

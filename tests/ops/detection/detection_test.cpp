@@ -140,6 +140,34 @@ TEST_CASE("smooth_l1, giou: torchvision's losses and gradients") {
   CHECK(giou(of({}, {0, 4}), of({}, {0, 4}), {}).loss.item() == 0);
 }
 
+TEST_CASE("coded_giou: torchvision's loss and gradient of decoded boxes") {
+  const BoxCoding coding{10, 10, 5, 5};
+  const Tensor matches = of(std::vector<int64_t>{0, 3, 1, 3, 2, 2});
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor codes = of(kCodedBoxes, {6, 4}, dtype), boxes = of(kA, {4, 4}, dtype);
+    // Three references for six codes: the golden rows 4 and 5 see from others.
+    const Tensor four = boxes.slice(0, 0, 4);
+    const WeightedLoss first =
+        coded_giou(codes.slice(0, 0, 4), four, boxes, matches.slice(0, 0, 4), {}, coding);
+    const WeightedLoss last = coded_giou(codes.slice(0, 4, 6), boxes.slice(0, 0, 2), boxes,
+                                         matches.slice(0, 4, 6), {}, coding);
+    CHECK(first.loss.item() + last.loss.item() == doctest::Approx(kCodedGiou[0]).epsilon(1e-6));
+    std::vector<double> gradient = first.gradient.to_vector();
+    for (const double value : last.gradient.to_vector()) gradient.push_back(value);
+    CHECK(error(Tensor::from(gradient, {6, 4}), kCodedGiouGradient) < 1e-5);
+  }
+  // A row without a box, and a row of weight 0, count nothing; rows go round the references.
+  const Tensor codes = Tensor::zeros({3, 4}), box = Tensor::of({{0, 0, 2, 2}});
+  const WeightedLoss loss =
+      coded_giou(codes, box, Tensor::of({{0, 0, 2, 1}}), of(std::vector<int64_t>{0, -1, 0}),
+                 Tensor::of({2, 1, 0}), {});
+  CHECK(loss.loss.item() == doctest::Approx(2 * 0.5));
+  CHECK(loss.gradient.slice(0, 1, 3).to_vector() == std::vector<double>(8, 0.0));
+  CHECK(
+      coded_giou(of({}, {0, 4}), of({}, {0, 4}), of({}, {0, 4}), of(std::vector<int64_t>{}), {}, {})
+          .loss.item() == 0);
+}
+
 TEST_CASE("roi_align: torchvision's cells and gradients, in one thread or several") {
   const Tensor x = of(kMaps, {2, 5, 6, 2}), boxes = of(kRegions, {4, 5});
   const Tensor dy = of(kAlignedDy, {4, 2, 3, 2});

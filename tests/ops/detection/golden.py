@@ -79,6 +79,16 @@ for name, ratio, aligned in (("Two", 2, False), ("Adaptive", -1, True)):
     put(f"kAlignedGradient{name}", x.grad.permute(0, 2, 3, 1))
 put("kAlignedDy", torch.arange(4 * 2 * 2 * 3).reshape(4, 2, 2, 3).cos().permute(0, 2, 3, 1))
 
+seen_from = a.repeat(2, 1)[:6]  # more rows than references
+x = torch.randn(6, 4)
+x[1, 2], x[3] = 40.0, x[3] * 0.01  # held at log(1000 / 16); close to the reference
+x = x.requires_grad_()
+which = [0, 3, 1, 3, 2, 2]
+loss = generalized_box_iou_loss(coder.decode_single(x, seen_from), a[which], reduction="sum")
+loss.backward()
+put("kCodedBoxes", x.detach()), put("kCodedGiou", loss.detach())
+put("kCodedGiouGradient", x.grad)
+
 sizes = tuple((x, int(x * 2 ** (1.0 / 3)), int(x * 2 ** (2.0 / 3))) for x in (8, 16))
 generator = AnchorGenerator(sizes, ((0.5, 1.0, 2.0),) * 2)
 images = ImageList(torch.zeros(1, 3, 21, 33), [(21, 33)])
