@@ -41,6 +41,7 @@ struct ModelConfig {
   int64_t anchor_side = 32;
   bool deterministic_sampling = false;
   // of simsiam, byol and moco_v2
+  std::optional<std::string> box_loss;
   std::optional<std::vector<int64_t>> projector;
   std::optional<int64_t> predictor, queue;
   std::optional<double> momentum, temperature;

@@ -259,6 +259,11 @@ Section model() {
        field(s, "deterministic_sampling", &C::deterministic_sampling, boolean(),
              "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
              "random ones, so that another program can do the same.",
+       field(s, "box_loss", &C::box_loss, or_null(choice({"l1", "smooth_l1", "giou"})),
+             "Detection networks: how a box is compared with its object: absolute or smoothed "
+             "differences of their codes, or 1 - GIoU of the boxes; null: torchvision's, l1 of "
+             "retinanet_resnet50_fpn and smooth_l1 of fasterrcnn_resnet50_fpn.",
+             networks("box_loss", "detection networks")),
              networks("deterministic_sampling", "fasterrcnn_resnet50_fpn")),
        field(s, "projector", &C::projector, or_null(list(integer(1, 1 << 16), 1, 16)),
              "simsiam, byol, moco_v2: widths of the layers behind the trunk; null: the paper's.",

@@ -198,6 +198,11 @@ void set_detector(Options& options, const ModelConfig& config) {
   options.num_classes = *config.num_classes;
 }
 
+  using models::BoxLoss;
+  if (config.box_loss)
+    options.box_loss = *config.box_loss == "l1"     ? BoxLoss::l1
+                       : *config.box_loss == "giou" ? BoxLoss::giou
+                                                    : BoxLoss::smooth_l1;
 ModelPtr make_retinanet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::RetinaNetOptions options;
   set_detector(options, config);
@@ -466,6 +471,7 @@ const std::vector<KeyRow>& key_rows() {
       {"deterministic_sampling", {make_faster_rcnn}},
       {"projector", {make_self_supervised}},
       {"predictor", {make_self_supervised}},
+      {"box_loss", detectors},
       {"momentum", {make_self_supervised}},
       {"queue", {make_self_supervised}},
       {"temperature", {make_self_supervised}},

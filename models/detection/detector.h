@@ -24,6 +24,10 @@ struct Detections {
   std::vector<float> scores;  // in (0, 1)
 };
 
+// How a box is compared with the object that it stands for: by codes, see ops::encode_boxes(), or
+// by 1 - GIoU of the boxes themselves. The names are torchvision's.
+enum class BoxLoss : uint8_t { l1, smooth_l1, giou };
+
 using NamedVariables = std::vector<std::pair<std::string, Variable>>;
 
 class Detector : public Module {

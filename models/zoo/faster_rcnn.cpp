@@ -18,7 +18,7 @@ namespace frugal::models {
 namespace {
 
 constexpr int64_t kPooled = 7, kMaps = 4, kFinest = 2;  // the finest map has a 2^2th of the pixels
-constexpr double kBeta = 1.0 / 9;
+constexpr double kBeta = 1.0 / 9;                       // of the smooth L1 loss
 constexpr BoxCoding kRegionCoding{10, 10, 5, 5};
 constexpr MatchOptions kAnchorMatch{0.7, 0.3, true}, kRegionMatch{0.5, 0.5, false};
 constexpr double kProposalOverlap = 0.7, kLeastProposal = 1e-3, kLeastFound = 1e-2;
@@ -62,7 +62,8 @@ Tensor there(const Tensor& x, DType dtype, Device device) {
 struct FasterRcnn::Samples {
   std::vector<Boxes> regions;
   std::vector<int64_t> labels;              // 0: background
-  std::vector<std::array<float, 4>> codes;  // 0 for background
+  std::vector<std::array<float, 4>> boxes;  // of the matched objects; 0 for background
+  std::vector<std::array<float, 4>> codes;  // these, seen from the regions; 0 for background
 };
 
 FasterRcnn::FasterRcnn(Init& init, const FasterRcnnOptions& options)
@@ -91,6 +92,8 @@ FasterRcnn::FasterRcnn(Init& init, const FasterRcnnOptions& options)
   classes_ = linear("box_predictor.cls_score", options.hidden, options.num_classes);
   boxes_ = linear("box_predictor.bbox_pred", options.hidden, options.num_classes * 4);
 }
+
+double FasterRcnn::beta() const { return options_.box_loss == BoxLoss::l1 ? 0 : kBeta; }
 
 std::vector<FasterRcnn::Level> FasterRcnn::rpn(const Variables& levels, Context& context) const {
   std::vector<Level> all;
@@ -223,12 +226,14 @@ void FasterRcnn::rpn_losses(NamedVariables& terms, const std::vector<Level>& lev
   const Device device = levels[0].logits.device();
   const DType dtype = dtype_beside(levels[0].logits);
   const int64_t n = levels[0].logits.size(0), each = anchors.size(0);
-  Tensor wanted, codes, weights, box_weights;
+  const bool by_overlap = options_.box_loss == BoxLoss::giou;
+  Tensor from, boxes, matches, wanted, codes, weights, box_weights;
   {
     const CategoryScope scope(Category::workspace);
-    const Tensor from = there(anchors, dtype, device), boxes = ops::cast(targets.boxes, dtype);
-    const Tensor matches = ops::match_boxes(boxes, targets.counts, from, kAnchorMatch);
-    codes = ops::encode_matches(matches, boxes, from, BoxCoding{});
+    from = there(anchors, dtype, device);
+    boxes = ops::cast(targets.boxes, dtype);
+    matches = ops::match_boxes(boxes, targets.counts, from, kAnchorMatch);
+    if (!by_overlap) codes = ops::encode_matches(matches, boxes, from, BoxCoding{});
     if (device == kMeta) {
       wanted = weights = box_weights = Tensor::empty({n, each}, dtype, kMeta);
     } else {
@@ -273,16 +278,19 @@ void FasterRcnn::rpn_losses(NamedVariables& terms, const std::vector<Level>& lev
     Tensor to, answers;
     {
       const CategoryScope scope(Category::workspace);
-      to =
-          ops::cast(ops::contiguous(codes.slice(1, begin, end)).view({-1, 4}), level.codes.dtype());
+      if (!by_overlap)
+        to = ops::cast(ops::contiguous(codes.slice(1, begin, end)).view({-1, 4}),
+                       level.codes.dtype());
       answers = ops::cast(part(wanted), level.logits.dtype());
     }
     BinaryCrossEntropyOptions sum;
     sum.sum = true;
     const Variable by_class =
         binary_cross_entropy(reshape(level.logits, {-1}), answers, sum, part(weights));
-    const Variable by_box =
-        smooth_l1_loss(reshape(level.codes, {-1, 4}), to, part(box_weights), kBeta);
+    const Variable said = reshape(level.codes, {-1, 4});
+    const Variable by_box = by_overlap ? coded_giou_loss(said, from.slice(0, begin, end), boxes,
+                                                         part(matches), part(box_weights))
+                                       : smooth_l1_loss(said, to, part(box_weights), beta());
     objectness = objectness.defined() ? objectness + by_class : by_class;
     regression = regression.defined() ? regression + by_box : by_box;
     begin = end;
@@ -299,6 +307,7 @@ FasterRcnn::Samples FasterRcnn::sample(const std::vector<Boxes>& proposals,
     const auto regions = static_cast<size_t>(options_.sampled_regions);
     samples.regions.assign(proposals.size(), Boxes(regions, {0, 0, 1, 1}));
     samples.labels.resize(proposals.size() * regions);
+    samples.boxes.resize(proposals.size() * regions);
     samples.codes.resize(proposals.size() * regions);
     return samples;
   }
@@ -324,12 +333,13 @@ FasterRcnn::Samples FasterRcnn::sample(const std::vector<Boxes>& proposals,
       const auto at = static_cast<size_t>(i);
       samples.regions.back().push_back(all[at]);
       samples.labels.push_back(label[at]);
-      std::array<float, 4> code{};
-      if (label[at] > 0)
+      std::array<float, 4> object{}, code{};
+      if (label[at] > 0) {
+        object = row_of(boxes, first + matches.item<int64_t>(i));
         code =
-            row_of(ops::encode_boxes(tensor_of({row_of(boxes, first + matches.item<int64_t>(i))}),
-                                     tensor_of({all[at]}), kRegionCoding),
-                   0);
+            row_of(ops::encode_boxes(tensor_of({object}), tensor_of({all[at]}), kRegionCoding), 0);
+      }
+      samples.boxes.push_back(object);
       samples.codes.push_back(code);
     }
     first += objects;
@@ -353,19 +363,26 @@ NamedVariables FasterRcnn::losses(Variable images, const DetectionTargets& targe
   if (samples.labels.empty()) {  // nothing was proposed: the whole picture is background
     samples.regions[0].push_back({0, 0, static_cast<float>(width), static_cast<float>(height)});
     samples.labels.push_back(0);
+    samples.boxes.emplace_back();
     samples.codes.emplace_back();
   }
   const Regions regions = judge(levels, samples.regions, context);
   const Device device = regions.logits.device();
   const auto rows = static_cast<int64_t>(samples.labels.size());
-  std::vector<int64_t> labels, places;
-  Boxes codes;
+  const bool by_overlap = options_.box_loss == BoxLoss::giou;
+  Boxes given;  // in the order of samples
+  for (const Boxes& each : samples.regions) given.insert(given.end(), each.begin(), each.end());
+  std::vector<int64_t> labels, places, matches;
+  Boxes codes, references, boxes;
   std::vector<double> weights;
   for (size_t i = 0; i < regions.order.size(); ++i) {
     const auto at = static_cast<size_t>(regions.order[i]);
     labels.push_back(samples.labels[at]);
     places.push_back(static_cast<int64_t>(i) * options_.num_classes + samples.labels[at]);
+    matches.push_back(static_cast<int64_t>(i));
     codes.push_back(samples.codes[at]);
+    references.push_back(given[at]);
+    boxes.push_back(samples.boxes[at]);
     weights.push_back(samples.labels[at] > 0 ? 1 / static_cast<double>(rows) : 0);
   }
   const Variable classifier =
@@ -373,9 +390,17 @@ NamedVariables FasterRcnn::losses(Variable images, const DetectionTargets& targe
   // The codes of a region's own class.
   const Variable own =
       gather_rows(reshape(regions.codes, {-1, 4}), to_device(Tensor::from(places, {rows}), device));
+  const DType dtype = dtype_beside(own);
+  const auto beside = [&](const Boxes& all) {
+    const CategoryScope scope(Category::workspace);
+    return there(tensor_of(all), dtype, device);
+  };
+  const Tensor counts = there(Tensor::from(weights, {rows}), dtype, device);
   const Variable regression =
-      smooth_l1_loss(own, there(tensor_of(codes), own.dtype(), device),
-                     there(Tensor::from(weights, {rows}), dtype_beside(own), device), kBeta);
+      by_overlap
+          ? coded_giou_loss(own, beside(references), beside(boxes),
+                            to_device(Tensor::from(matches, {rows}), device), counts, kRegionCoding)
+          : smooth_l1_loss(own, there(tensor_of(codes), own.dtype(), device), counts, beta());
   return {{"loss_classifier", classifier},
           {"loss_box_reg", regression},
           std::move(of_rpn[0]),

@@ -21,6 +21,8 @@ struct FasterRcnnOptions {
   int64_t train_candidates = 2000, candidates = 1000;  // of a level, before suppression
   int64_t train_proposals = 2000, proposals = 1000;    // of a picture, behind it
   int64_t sampled_anchors = 256, sampled_regions = 512;
+  // Of the RPN and of the head. smooth_l1 has a beta of 1/9.
+  BoxLoss box_loss = BoxLoss::smooth_l1;
   double least_score = 0.05;  // of what is found
   double most_overlap = 0.5;  // of two objects of a class
   int64_t most_found = 100;   // in a picture
@@ -72,6 +74,7 @@ class FasterRcnn : public Detector {
   std::vector<Detections> found_in(const Variables& levels, const std::vector<Boxes>& proposals,
                                    const Tensor& sizes, Context& context) const;
   std::optional<RngKey> key(Context& context) const;
+  double beta() const;  // of the loss of codes
 
   FasterRcnnOptions options_;
   std::vector<AnchorLevel> anchors_;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kLevels = 5, kConvolutions = 4;
 constexpr double kPrior = 0.01;  // the probability of an object at first
+constexpr double kBeta = 1;      // of the smooth L1 loss
 
 std::vector<GridSize> grids_of(const Variables& maps) {
   std::vector<GridSize> grids;
@@ -98,14 +99,16 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
   const DType dtype =
       maps[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // of boxes and weights
   const Tensor all_anchors = make_anchors(anchors_, grids_of(maps), height, width);
+  const bool by_overlap = options_.box_loss == BoxLoss::giou;
+  const double beta = options_.box_loss == BoxLoss::smooth_l1 ? kBeta : 0;
   ops::FocalTargets wanted;
-  Tensor codes;
+  Tensor anchors, boxes, matches, codes;
   {
     const CategoryScope scope(Category::workspace);
-    const Tensor anchors = ops::cast(to_device(all_anchors, device), dtype);
-    const Tensor boxes = ops::cast(targets.boxes, dtype);
-    const Tensor matches = ops::match_boxes(boxes, targets.counts, anchors, MatchOptions{});
-    codes = ops::encode_matches(matches, boxes, anchors, BoxCoding{});
+    anchors = ops::cast(to_device(all_anchors, device), dtype);
+    boxes = ops::cast(targets.boxes, dtype);
+    matches = ops::match_boxes(boxes, targets.counts, anchors, MatchOptions{});
+    if (!by_overlap) codes = ops::encode_matches(matches, boxes, anchors, BoxCoding{});
     wanted = ops::focal_targets(matches, targets.labels, dtype);
   }
   // Each loss is made as soon as its outputs are there. So neither outputs nor their gradients are
@@ -125,14 +128,18 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
                                               part(wanted.classes), part(wanted.class_weight)));
     if (search == nullptr) level.logits = {};
     level.codes = codes_of(std::move(map), context);
-    Tensor to;
-    {
-      const CategoryScope scope(Category::workspace);
-      to =
-          ops::cast(ops::contiguous(codes.slice(1, begin, end)).view({-1, 4}), level.codes.dtype());
+    const Variable said = reshape(level.codes, {-1, 4});
+    if (by_overlap) {
+      add_to(regression, coded_giou_loss(said, anchors.slice(0, begin, end), boxes, part(matches),
+                                         part(wanted.box_weight)));
+    } else {
+      Tensor to;
+      {
+        const CategoryScope scope(Category::workspace);
+        to = ops::cast(ops::contiguous(codes.slice(1, begin, end)).view({-1, 4}), said.dtype());
+      }
+      add_to(regression, smooth_l1_loss(said, to, part(wanted.box_weight), beta));
     }
-    add_to(regression,
-           smooth_l1_loss(reshape(level.codes, {-1, 4}), to, part(wanted.box_weight), 0));
     if (search != nullptr) kept.push_back(std::move(level));
     begin = end;
   }

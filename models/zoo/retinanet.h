@@ -12,16 +12,17 @@ struct RetinaNetOptions {
   int64_t width = 256;       // channels of the pyramid and of the heads
   int64_t anchor_side = 32;  // of the finest level, in pixels; doubled from level to level
   int64_t in_channels = 3;
-  int64_t num_classes = 91;   // with the background
-  double least_score = 0.05;  // of what is found
-  double most_overlap = 0.5;  // of two objects of a class
-  int64_t candidates = 1000;  // of a level, before suppression
-  int64_t most_found = 300;   // in a picture
+  int64_t num_classes = 91;        // with the background
+  BoxLoss box_loss = BoxLoss::l1;  // smooth_l1 has a beta of 1
+  double least_score = 0.05;       // of what is found
+  double most_overlap = 0.5;       // of two objects of a class
+  int64_t candidates = 1000;       // of a level, before suppression
+  int64_t most_found = 300;        // in a picture
 };
 
 // forward(): [N, H, W, C] -> [N, A, num_classes + 4], the logits and codes of all anchors.
-// losses(): classification (focal), bbox_regression (absolute differences); both divided by the
-// matched anchors of a picture and averaged over pictures.
+// losses(): classification (focal), bbox_regression (box_loss); both divided by the matched anchors
+// of a picture and averaged over pictures.
 class RetinaNet : public Detector {
  public:
   RetinaNet(Init& init, const RetinaNetOptions& options);

@@ -81,6 +81,7 @@ const std::map<std::string, Row>& rows() {
       {"model.anchor_side", {16, faster_rcnn, images}},
       {"model.deterministic_sampling", {true, faster_rcnn, retinanet}},
       {"model.projector", {{8}, simsiam, images}},
+      {"model.box_loss", {"giou", retinanet, images}},
       {"model.predictor", {8, simsiam, moco}},
       {"model.momentum", {0.5, byol, simsiam}},
       {"model.queue", {64, moco, byol}},

@@ -1,6 +1,10 @@
 #include "models/zoo/faster_rcnn.h"
 
+#include <algorithm>
+
 #include "autograd/operators.h"
+#include "ops/detection/detection_loss.h"
+#include "ops/detection/match.h"
 #include "tests/models/detection/two_pictures.h"
 #include "tests/models/zoo.h"
 
@@ -77,6 +81,44 @@ TEST_CASE("faster_rcnn: losses by name, a gradient for each parameter, the same 
   context.training = false;
   CHECK(net.forward(x, context).shape() ==
         Shape{2, 3 * (16 * 24 + 8 * 12 + 4 * 6 + 2 * 3 + 1 * 2), 5});
+}
+
+TEST_CASE("faster_rcnn: with box_loss giou both losses of boxes are 1 - GIoU") {
+  Init init;
+  FasterRcnnOptions options = small_options();
+  options.box_loss = BoxLoss::giou;
+  options.train_proposals = 1;
+  options.sampled_anchors = 1 << 20;  // all
+  FasterRcnn net(init, options);
+  // The RPN says its anchors, and the head says boxes a tenth of their width to the right.
+  for (const auto& p : net.parameters()) {
+    float* values = p.parameter->value().mut<float>();
+    if (p.name.starts_with("rpn.head.bbox_pred.") ||
+        p.name.starts_with("roi_heads.box_predictor.bbox_pred."))
+      std::fill_n(values, p.parameter->value().numel(), 0.0F);
+    if (p.name == "roi_heads.box_predictor.bbox_pred.bias")
+      for (int64_t i = 0; i < p.parameter->value().numel(); i += 4) values[i] = 1;
+  }
+  Context context;
+  const DetectionTargets targets = two_pictures();
+  const NamedVariables terms = net.losses(zoo::randn({2, 64, 96, 3}, 1), targets, context);
+  // Two regions are objects, and each picture has one that is proposed, which is background.
+  CHECK(terms[1].second.value().item() == doctest::Approx(2 * (1 - 0.9 / 1.1) / 4).epsilon(1e-5));
+  const Tensor anchors =
+      make_anchors(one_side(8, 5), {{16, 24}, {8, 12}, {4, 6}, {2, 3}, {1, 2}}, 64, 96);
+  const Tensor matches = ops::match_boxes(targets.boxes, targets.counts, anchors, {0.7, 0.3, true});
+  double sum = 0, counted = 0;
+  for (int64_t i = 0; i < matches.numel(); ++i) {
+    const int64_t match = matches.item<int64_t>(i), a = i % anchors.size(0);
+    if (match != ops::kBetween) ++counted;
+    if (match < 0) continue;
+    sum += ops::giou(anchors.slice(0, a, a + 1), targets.boxes.slice(0, match, match + 1), {})
+               .loss.item();
+  }
+  REQUIRE(sum > 0);
+  CHECK(terms[3].second.value().item() == doctest::Approx(sum / counted).epsilon(1e-4));
+  backward(total(terms));
+  for (const auto& p : net.parameters()) CHECK_MESSAGE(p.parameter->grad().defined(), p.name);
 }
 
 TEST_CASE("faster_rcnn: pictures without objects, and what is found") {

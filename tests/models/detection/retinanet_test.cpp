@@ -1,6 +1,12 @@
 #include "models/zoo/retinanet.h"
 
+#include <cmath>
+
 #include "autograd/operators.h"
+#include "ops/dense/copy.h"
+#include "ops/detection/boxes.h"
+#include "ops/detection/detection_loss.h"
+#include "ops/detection/match.h"
 #include "tests/models/detection/two_pictures.h"
 #include "tests/models/zoo.h"
 
@@ -41,6 +47,53 @@ TEST_CASE("retinanet: losses by name, and a gradient for each parameter") {
   const int64_t anchors = 9 * (8 * 12 + 4 * 6 + 2 * 3 + 1 * 2 + 1 * 1);
   context.training = false;
   CHECK(net.forward(x, context).shape() == Shape{2, anchors, 3 + 4});
+}
+
+TEST_CASE("retinanet: with box_loss the boxes' loss is 1 - GIoU, or smooth") {
+  const Variable x = zoo::randn({2, 64, 96, 3}, 1);
+  const auto loss_of = [&](BoxLoss loss, Tensor* out) {
+    Init init;
+    RetinaNetOptions options = small_options();
+    options.box_loss = loss;
+    RetinaNet net(init, options);
+    // Codes near 0 would hide what a size does.
+    for (const auto& p : net.parameters())
+      if (p.name == "head.regression_head.bbox_reg.bias")
+        for (int64_t i = 0; i < p.parameter->value().numel(); ++i)
+          p.parameter->value().mut<float>()[i] = 0.1F * static_cast<float>(i % 5) - 0.2F;
+    Context context;
+    const Variable term = net.losses(x, two_pictures(), context)[1].second;
+    backward(term);
+    if (out != nullptr) *out = net.forward(x, context).value();
+    return term.value().item();
+  };
+  Tensor said;
+  const double overlap = loss_of(BoxLoss::giou, &said), l1 = loss_of(BoxLoss::l1, nullptr),
+               smooth = loss_of(BoxLoss::smooth_l1, nullptr);
+  const Tensor anchors =
+      make_anchors(three_sides(8, 5), {{8, 12}, {4, 6}, {2, 3}, {1, 2}, {1, 1}}, 64, 96);
+  const DetectionTargets targets = two_pictures();
+  const Tensor matches = ops::match_boxes(targets.boxes, targets.counts, anchors, MatchOptions{});
+  const Tensor codes = ops::contiguous(said[0].slice(1, 3, 7));
+  const Tensor boxes = ops::decode_boxes(codes, anchors);
+  const Tensor wanted = ops::encode_matches(matches, targets.boxes, anchors, {});
+  double by_overlap = 0, by_code = 0, by_smooth = 0, matched = 0;
+  for (int64_t a = 0; a < anchors.size(0); ++a) {
+    const int64_t match = matches.item<int64_t>(a);
+    if (match < 0) continue;
+    ++matched;
+    by_overlap += ops::giou(boxes.slice(0, a, a + 1), targets.boxes.slice(0, match, match + 1), {})
+                      .loss.item();
+    for (int64_t k = 0; k < 4; ++k) {
+      const double d = std::abs(codes.item(4 * a + k) - wanted.item(4 * a + k));
+      by_code += d;
+      by_smooth += d < 1 ? d * d / 2 : d - 0.5;
+    }
+  }
+  REQUIRE(matched >= 2);
+  CHECK(overlap == doctest::Approx(by_overlap / matched / 2).epsilon(1e-4));
+  CHECK(l1 == doctest::Approx(by_code / matched / 2).epsilon(1e-4));
+  CHECK(smooth == doctest::Approx(by_smooth / matched / 2).epsilon(1e-4));
 }
 
 TEST_CASE("retinanet: pictures without objects have no loss of boxes") {
