@@ -1,6 +1,7 @@
 // ResizedModule: a network whose outputs for pixels are interpolated from a smaller image.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "autograd/functions.h"
 #include "models/module.h"
@@ -13,12 +14,17 @@ class ResizedModule : public Module {
   struct Small {
     Variable logits;        // [N, h, w, classes]
     int64_t height, width;  // of the outputs
+    // In training, of a network with a second head: its logits [N, h', w', classes], which only a
+    // loss reads.
+    Variable auxiliary = {};
     Variable output() const {
       if (logits.size(1) == height && logits.size(2) == width) return logits;
       return interpolate(logits, height, width, {Interpolation::bilinear, false});
     }
   };
   virtual Small before_resize(Variable input, Context& context) = 0;
+  // What the names of the second head's last layer begin with; empty: there is no second head.
+  virtual std::string auxiliary_head_prefix() { return ""; }
   Variable forward(Variable input, Context& context) override {
     return before_resize(std::move(input), context).output();
   }

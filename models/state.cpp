@@ -5,6 +5,7 @@
 
 #include "core/quoted.h"
 #include "models/published_names.h"
+#include "models/resized_module.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::models {
@@ -126,8 +127,11 @@ Fitting fitting(Module& module, const std::map<std::string, Target>& targets,
                 const StateOptions& options) {
   const auto has = [&](const std::string& name) { return targets.contains(name); };
   const std::string head = module.head_prefix();
+  auto* const resized = dynamic_cast<ResizedModule*>(&module);
+  const std::string second = resized == nullptr ? "" : resized->auxiliary_head_prefix();
   const auto in_head = [&](const std::string& name) {
-    return !head.empty() && name.starts_with(head);
+    return (!head.empty() && name.starts_with(head)) ||
+           (!second.empty() && name.starts_with(second));
   };
   FRUGAL_CHECK(!options.reset_head || !head.empty(),
                "[load_state_dict] expected model.head keep, since this network has no head of its "

@@ -24,7 +24,8 @@ NamedTensors state_views(Module& module);
 
 struct StateOptions {
   // The last layer (Module::head_prefix) keeps its values, and that of the file is left out: for a
-  // network with other classes. A pooler that the file lacks keeps its values, too.
+  // network with other classes. The same holds for the last layer of a second head (ResizedModule).
+  // A pooler that the file lacks keeps its values, too.
   bool reset_head = false;
 };
 // What was not filled, and what was not taken.

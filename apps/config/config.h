@@ -37,6 +37,7 @@ struct ModelConfig {
   std::string aggregation = "mean";
   std::optional<int64_t> out_heads;
   std::optional<double> slope;
+  bool aux_loss = false;
   std::string trunk = "resnet50";  // of detection networks, and of simsiam, byol and moco_v2
   int64_t anchor_side = 32;
   bool deterministic_sampling = false;

@@ -246,6 +246,10 @@ Section model() {
              "gat: heads of the last layer, which averages them; null: 1.",
              networks("out_heads", "gat")),
        field(s, "slope", &C::slope, or_null(number(0, 1)),
+       field(s, "aux_loss", &C::aux_loss, boolean(),
+             "fcn_resnet50 to deeplabv3_resnet101: a second head on the third stage, whose loss "
+             "counts half in training, and which nothing else runs.",
+             networks("aux_loss", "fcn_resnet50 to deeplabv3_resnet101")),
              "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat")),
        field(
            s, "trunk", &C::trunk, choice(trunk_names()),

@@ -146,6 +146,8 @@ ModelPtr make_dilated_resnet(Init& init, const ModelConfig& config, const BatchS
   models::DilatedResNetOptions options = models::dilated_resnet_options(config.name);
   take(options.width, config.width);
   take(options.dropout, config.dropout);
+  take(options.auxiliary_dropout, config.dropout);
+  options.auxiliary = config.aux_loss;
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
   return std::make_shared<models::DilatedResNet>(init, options);
@@ -466,6 +468,7 @@ const std::vector<KeyRow>& key_rows() {
       {"aggregation", {make_sage}},
       {"out_heads", {make_gat}},
       {"slope", {make_gat}},
+      {"aux_loss", {make_dilated_resnet}},
       {"trunk", with({make_self_supervised}, detectors)},
       {"anchor_side", detectors},
       {"deterministic_sampling", {make_faster_rcnn}},

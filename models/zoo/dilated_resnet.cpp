@@ -116,21 +116,13 @@ DilatedResNet::DilatedResNet(Init& init, const DilatedResNetOptions& options) {
         fcn_head(init, backbone_->channels(2), options.num_classes, options.auxiliary_dropout));
 }
 
-DilatedResNet::Outputs DilatedResNet::outputs(Variable x, Context& context) {
+ResizedModule::Small DilatedResNet::before_resize(Variable x, Context& context) {
   const int64_t height = x.size(1), width = x.size(2);
   const bool both = auxiliary_ != nullptr && context.training;
   Variables features = backbone_->stages(std::move(x), context, {false, false, both, true});
-  Outputs out;
-  out.main = resized(classifier_->forward(std::move(features[3]), context), height, width);
-  if (both)
-    out.auxiliary = resized(auxiliary_->forward(std::move(features[2]), context), height, width);
-  return out;
-}
-
-ResizedModule::Small DilatedResNet::before_resize(Variable x, Context& context) {
-  const int64_t height = x.size(1), width = x.size(2);
-  x = backbone_->forward(std::move(x), context);
-  return {classifier_->forward(std::move(x), context), height, width};
+  Small small{classifier_->forward(std::move(features[3]), context), height, width};
+  if (both) small.auxiliary = auxiliary_->forward(std::move(features[2]), context);
+  return small;
 }
 
 }  // namespace frugal::models

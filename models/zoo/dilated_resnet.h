@@ -34,14 +34,11 @@ class DilatedResNet : public ResizedModule {
  public:
   DilatedResNet(Init& init, const DilatedResNetOptions& options);
 
-  // `auxiliary` is undefined unless the network has a second head and trains. Its loss is weighted
-  // by 0.5 in torchvision's training program.
-  struct Outputs {
-    Variable main, auxiliary;
-  };
-  Outputs outputs(Variable x, Context& context);
   Small before_resize(Variable x, Context& context) override;
   std::string head_prefix() override { return "classifier.4."; }
+  std::string auxiliary_head_prefix() override {
+    return auxiliary_ == nullptr ? "" : "aux_classifier.4.";
+  }
 
  private:
   std::shared_ptr<ResNetTrunk> backbone_;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/json.h"
+#include "data/formats/safetensors.h"
 #include "data/image/mask_files.h"
 #include "data/image/picture.h"
 #include "tests/apps/run.h"
@@ -40,6 +41,37 @@ TEST_CASE("segmentation learns, with a short last batch, whatever the number of 
   const Ran predicted = frugal("predict " + (folder / "a") + " " + (folder / "x.jpg"));
   CHECK(predicted.status == 2);
   CHECK(predicted.err.find("--out") != std::string::npos);
+}
+
+TEST_CASE("aux_loss trains a second head, is saved, resumed and evaluated without it") {
+  const TempFolder folder;
+  write_file(folder / "c.json", R"({
+    "model": {"name": "fcn_resnet50", "width": 2, "aux_loss": true},
+    "data": {"name": "random_masks", "shape": [16, 16, 3], "classes": 3, "batch_size": 4,
+             "train_samples": 10, "test_samples": 4},
+    "optim": {"name": "sgd", "lr": 0.01, "weight_decay": 0}, "schedule": {"name": "constant"},
+    "train": {"epochs": 2, "checkpoint_interval": 1}, "threads": 1})");
+  const std::string train = "train " + (folder / "c.json");
+  const Ran ran = frugal(train + " --out " + (folder / "a"));
+  REQUIRE_MESSAGE(ran.status == 0, ran.err);
+  REQUIRE(cut_run(train, folder / "b", "checkpoint/state.safetensors", 0, SIGKILL) ==
+          128 + SIGKILL);
+  REQUIRE(frugal(train + " --resume --out " + (folder / "b")).status == 0);
+  const std::string last = "checkpoint/last.safetensors";
+  CHECK(read_file(folder / "a/" + last) == read_file(folder / "b/" + last));
+  const auto file = data::SafetensorsFile::open(folder / "a/" + last);
+  CHECK(file.info("aux_classifier.4.weight").shape == Shape{3, 8, 1, 1});
+  // Without weight decay only a gradient can change the second head.
+  REQUIRE(frugal(train + " --set optim.lr=1e-9 --out " + (folder / "d")).status == 0);
+  const auto start = data::SafetensorsFile::open(folder / "d/" + last);
+  CHECK(start.read("aux_classifier.4.weight").to_vector() !=
+        file.read("aux_classifier.4.weight").to_vector());
+  // Without the key the same file is read, and gives the same evaluation.
+  const std::string eval =
+      "eval " + (folder / "c.json") + " --checkpoint " + (folder / "a/" + last) + " --json";
+  const Ran with = frugal(eval), without = frugal(eval + " --set model.aux_loss=false");
+  REQUIRE_MESSAGE(without.status == 0, without.err);
+  CHECK(Json::parse(with.out)["loss"] == Json::parse(without.out)["loss"]);
 }
 
 #ifdef FRUGAL_TEST_PICTURES

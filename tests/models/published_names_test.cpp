@@ -11,6 +11,7 @@
 #include "models/state.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/densenet.h"
+#include "models/zoo/dilated_resnet.h"
 #include "models/zoo/gpt2.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
@@ -254,6 +255,29 @@ TEST_CASE("other classes: an error with both numbers, and with reset all but the
   CifarResNet deeper(init, wide);
   CHECK_THROWS_WITH_AS(load_state_dict(deeper, state, "", {.reset_head = true}),
                        doctest::Contains("missing ("), Error);
+}
+
+TEST_CASE(
+    "a second head is left out without aux_loss, taken with it, and reset with the first one") {
+  DilatedResNetOptions options = dilated_resnet_options("fcn_resnet50");
+  options.width = 2;
+  options.depths = {1, 1, 1, 1};
+  options.num_classes = 5;
+  const auto make = [&](uint64_t seed, bool auxiliary) {
+    Init init = init_of(seed);
+    options.auxiliary = auxiliary;
+    return std::make_shared<DilatedResNet>(init, options);
+  };
+  const auto from = make(1, true);
+  const NamedTensors state = state_dict(*from);
+  CHECK_FALSE(load_state_dict(*make(2, false), state).ignored.empty());
+  const auto same = make(3, true);
+  CHECK(load_state_dict(*same, state).ignored.empty());
+  CHECK(values(*same) == values(*from));
+  options.num_classes = 3;
+  const StateNotes notes = load_state_dict(*make(4, true), state, "", {.reset_head = true});
+  CHECK(notes.reset == std::vector<std::string>{"aux_classifier.4.bias", "aux_classifier.4.weight",
+                                                "classifier.4.bias", "classifier.4.weight"});
 }
 
 TEST_CASE("a BERT that guesses words becomes one that tells classes, with a new pooler") {

@@ -74,46 +74,76 @@ Tensor Segmentation::class_weights(DType logits, Device device) const {
 
 ForwardPass Segmentation::loss(Module& model, Batch& batch, Context& context,
                                const LossOptions& options) const {
-  using Loss = SegmentationOptions::Loss;
-  const bool plain = !context.training;
+  const bool training = context.training;
   auto* const resized = dynamic_cast<ResizedModule*>(&model);
-  if (resized == nullptr || options.keep_output ||
-      (!plain && options_.loss != Loss::cross_entropy)) {
+  if (resized == nullptr) {
     Variable output = run(model, batch, context);
-    if (plain) return pass_of({std::move(output), batch.target}, options);
+    if (!training) return pass_of({std::move(output), batch.target}, options);
     return trained_pass(std::move(output), batch.target, options);
   }
   context.extras = std::move(batch.extras);
-  const ResizedModule::Small small = resized->before_resize(
+  ResizedModule::Small small = resized->before_resize(
       batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input)),
       context);
   context.extras.clear();
+  ForwardPass pass = pass_of_small(small, batch.target, training, options);
+  if (!small.auxiliary.defined()) return pass;
+  small.logits = std::move(small.auxiliary);
+  const Variable second =
+      scale(auxiliary_loss(small, batch.target, options), options_.auxiliary_weight);
+  if (pass.terms.empty()) pass.terms.emplace_back("out", pass.loss.value());
+  pass.terms.emplace_back("aux", second.value());
+  pass.loss = add(pass.loss, second);
+  return pass;
+}
+
+ForwardPass Segmentation::pass_of_small(const ResizedModule::Small& small, const Tensor& target,
+                                        bool training, const LossOptions& options) const {
   const int64_t part = images_at_once(small);
-  if (part == small.logits.size(0)) {
-    if (plain) return pass_of({small.output(), batch.target}, options);
-    return trained_pass(small.output(), batch.target, options);
-  }
-  const Tensor weights =
-      plain ? Tensor() : class_weights(small.logits.value().dtype(), model.device());
-  CrossEntropyOptions how;
-  if (!plain) how.label_smoothing = options.label_smoothing;
-  ResizedCrossEntropy made = resized_cross_entropy(small.logits, batch.target, how, part, weights);
+  const bool whole = part == small.logits.size(0) || options.keep_output ||
+                     (training && options_.loss != SegmentationOptions::Loss::cross_entropy);
+  if (whole && !training) return pass_of({small.output(), target}, options);
+  if (whole) return trained_pass(small.output(), target, options);
+  ResizedCrossEntropy made = loss_in_parts(small, target, part, training, options);
   ForwardPass pass;
   pass.loss = std::move(made.loss);
-  pass.target = batch.target;
+  pass.target = target;
   pass.answers = std::move(made.top);
   return pass;
 }
 
+ResizedCrossEntropy Segmentation::loss_in_parts(const ResizedModule::Small& small,
+                                                const Tensor& target, int64_t part, bool training,
+                                                const LossOptions& options) const {
+  if (!training) return resized_cross_entropy(small.logits, target, {}, part, {});
+  CrossEntropyOptions how;
+  how.label_smoothing = options.label_smoothing;
+  return resized_cross_entropy(small.logits, target, how, part,
+                               class_weights(small.logits.value().dtype(), small.logits.device()));
+}
+
+Variable Segmentation::auxiliary_loss(const ResizedModule::Small& small, const Tensor& target,
+                                      const LossOptions& options) const {
+  const int64_t part = images_at_once(small);
+  if (part < small.logits.size(0) && options_.loss == SegmentationOptions::Loss::cross_entropy)
+    return loss_in_parts(small, target, part, true, options).loss;
+  NamedTensors terms;
+  return trained_loss(small.output(), target, options, terms);
+}
+
 ForwardPass Segmentation::trained_pass(Variable output, const Tensor& target,
                                        const LossOptions& options) const {
-  using Loss = SegmentationOptions::Loss;
-  const Tensor weights = class_weights(output.value().dtype(), output.device());
-  if (options_.loss == Loss::cross_entropy && !weights.defined())
-    return pass_of({std::move(output), target}, options);
   ForwardPass pass;
   if (options.keep_output) pass.output = output;
   if (output.device().type != DeviceType::meta) judge({output, target}, pass);
+  pass.loss = trained_loss(std::move(output), target, options, pass.terms);
+  return pass;
+}
+
+Variable Segmentation::trained_loss(Variable output, const Tensor& target,
+                                    const LossOptions& options, NamedTensors& terms) const {
+  using Loss = SegmentationOptions::Loss;
+  const Tensor weights = class_weights(output.value().dtype(), output.device());
   const auto entropy = [&](Variable logits) {
     CrossEntropyOptions how;
     how.label_smoothing = options.label_smoothing;
@@ -122,22 +152,18 @@ ForwardPass Segmentation::trained_pass(Variable output, const Tensor& target,
   };
   switch (options_.loss) {
     case Loss::cross_entropy:
-      pass.loss = entropy(std::move(output));
-      break;
+      return entropy(std::move(output));
     case Loss::focal:
-      pass.loss = focal_cross_entropy(output, target, {.gamma = options_.focal_gamma}, weights);
-      break;
+      return focal_cross_entropy(output, target, {.gamma = options_.focal_gamma}, weights);
     case Loss::dice:
-      pass.loss = dice_loss(output, target);
-      break;
+      return dice_loss(output, target);
     case Loss::cross_entropy_dice: {
       const Variable dice = dice_loss(output, target), first = entropy(output);
-      pass.terms = {{"cross_entropy", first.value()}, {"dice", dice.value()}};
-      pass.loss = add(first, dice);
-      break;
+      terms = {{"cross_entropy", first.value()}, {"dice", dice.value()}};
+      return add(first, dice);
     }
   }
-  return pass;
+  return {};
 }
 
 double Segmentation::weight(const Batch& batch) const {

@@ -2,6 +2,8 @@
 #pragma once
 #include <vector>
 
+#include "autograd/segmentation_functions.h"
+#include "models/resized_module.h"
 #include "train/tasks/classification.h"
 
 namespace frugal::train {
@@ -13,12 +15,16 @@ struct SegmentationOptions {
   double focal_gamma = 2;
   // Of each class, in the cross-entropy and the focal loss; empty: all are 1.
   std::vector<double> class_weights = {};
+  // Of a second head's loss, which is the same (models/resized_module.h).  Ref: torchvision's
+  // training program.
+  double auxiliary_weight = 0.5;
 };
 
 // Targets [N, H, W] i64, kIgnored where a pixel does not count. The logits of a ResizedModule are
 // made in parts where they are large and the loss is the cross-entropy, unless they are kept. The
 // loss of an evaluation is the plain cross-entropy, which does not depend on how samples were cut
-// into batches. The terms of cross_entropy_dice are cross_entropy and dice.
+// into batches. The terms of cross_entropy_dice are cross_entropy and dice. Beside a second head
+// the first one's loss is the term out, unless it has terms, and the weighted second one is aux.
 // The metric miou is the mean of the classes' intersections over unions. Its details: dice, the
 // mean of 2 tp / (2 tp + fp + fn) over the classes that occur, and, of up to 64 classes, both for
 // each that occurs. The share of right pixels is the accuracy.
@@ -34,7 +40,17 @@ class Segmentation final : public Classification {
 
  private:
   Tensor class_weights(DType logits, Device device) const;  // undefined: all are 1
+  // The loss that is trained with; `terms`: those that make it, if it is a sum.
+  Variable trained_loss(Variable output, const Tensor& target, const LossOptions& options,
+                        NamedTensors& terms) const;
   ForwardPass trained_pass(Variable output, const Tensor& target, const LossOptions& options) const;
+  ForwardPass pass_of_small(const ResizedModule::Small& small, const Tensor& target, bool training,
+                            const LossOptions& options) const;
+  // Of logits that are made in parts of so many images.
+  ResizedCrossEntropy loss_in_parts(const ResizedModule::Small& small, const Tensor& target,
+                                    int64_t part, bool training, const LossOptions& options) const;
+  Variable auxiliary_loss(const ResizedModule::Small& small, const Tensor& target,
+                          const LossOptions& options) const;
   SegmentationOptions options_;
   // Made at the first step, so that a step that is recorded copies nothing from the host.
   mutable Tensor weights_;

@@ -68,13 +68,14 @@ TEST_CASE("FCN and DeepLabv3: an output for each pixel, and a second one in trai
     Rng rng(3);
     Context context;
     context.rng = &rng;
-    const DilatedResNet::Outputs out = two.outputs(randn({2, 25, 38, 3}, 1), context);
-    CHECK(out.main.shape() == Shape{2, 25, 38, 3});
-    CHECK(out.auxiliary.shape() == Shape{2, 25, 38, 3});
-    backward(add(sum(mul(out.main, out.main)), sum(mul(out.auxiliary, out.auxiliary))));
+    const ResizedModule::Small out = two.before_resize(randn({2, 25, 38, 3}, 1), context);
+    CHECK(out.output().shape() == Shape{2, 25, 38, 3});
+    REQUIRE(out.auxiliary.defined());
+    CHECK(out.auxiliary.shape() == out.logits.shape());
+    backward(add(sum(mul(out.logits, out.logits)), sum(mul(out.auxiliary, out.auxiliary))));
     for (const auto& p : two.parameters()) CHECK_MESSAGE(p.parameter->has_grad(), p.name);
     context.training = false;
-    CHECK(!two.outputs(randn({2, 25, 38, 3}, 1), context).auxiliary.defined());
+    CHECK(!two.before_resize(randn({2, 25, 38, 3}, 1), context).auxiliary.defined());
   }
 }
 

@@ -26,8 +26,11 @@ struct Small final : ResizedModule {
       values.mut<float>()[i] = normal({2, 7}, static_cast<uint64_t>(i));
     logits = register_parameter("logits", values);
   }
-  ResizedModule::Small before_resize(Variable, Context&) override {
-    return {scale(logits, 1), large_, large_};
+  Variable auxiliary;  // of a second head, if it is defined
+  ResizedModule::Small before_resize(Variable, Context& context) override {
+    ResizedModule::Small small{scale(logits, 1), large_, large_};
+    if (context.training && auxiliary.defined()) small.auxiliary = scale(auxiliary, 1);
+    return small;
   }
 
  private:
@@ -106,6 +109,35 @@ TEST_CASE("losses of pixels: cross-entropy with weights of classes, focal, and t
   CHECK(find_tensor(pass.terms, "cross_entropy").item() == doctest::Approx(plain / count));
 }
 
+TEST_CASE("the loss of a second head counts half, whatever the loss, and in training alone") {
+  constexpr int64_t kClasses = 3;
+  Small one(3, kClasses), two(3, kClasses);
+  two.auxiliary = two.logits;  // the same answers
+  const Batch batch = batch_of(3, kClasses);
+  for (const Loss loss : {Loss::cross_entropy, Loss::focal, Loss::dice, Loss::cross_entropy_dice}) {
+    for (const bool keep_output : {false, true}) {
+      const Segmentation task(spec_of(kClasses), {.loss = loss, .class_weights = {1, 2, 3}});
+      Context context;
+      Batch here = batch, again = batch;
+      const ForwardPass alone = forward_pass(task, one, here, context, {});
+      const ForwardPass both =
+          forward_pass(task, two, again, context, {.keep_output = keep_output});
+      const double plain = alone.loss.value().item();
+      CHECK(both.loss.value().item() == doctest::Approx(1.5 * plain));
+      CHECK(both.output.defined() == keep_output);
+      double sum = 0;
+      for (const auto& [name, term] : both.terms) sum += term.item();
+      CHECK(sum == doctest::Approx(1.5 * plain));
+      CHECK(find_tensor(both.terms, "aux").item() == doctest::Approx(0.5 * plain));
+      context.training = false;
+      here = batch;
+      again = batch;
+      CHECK(forward_pass(task, two, again, context, {}).loss.value().item() ==
+            forward_pass(task, one, here, context, {}).loss.value().item());
+    }
+  }
+}
+
 TEST_CASE("an evaluation reports the plain cross-entropy, whatever is trained with") {
   Small model(3, 3);
   const Batch batch = batch_of(3, 3);
@@ -137,6 +169,8 @@ TEST_CASE("large logits of pixels are made in parts, with the loss and gradient 
     end_peak(kCpu, memory);
     return outcome.result;
   };
+  SUBCASE("of one head") {}
+  SUBCASE("of two heads") { model.auxiliary = model.logits; }
   StepMemory parts_memory, whole_memory;
   const BatchResult whole = run(true, whole_memory);
   const Tensor wanted = model.logits.grad();
