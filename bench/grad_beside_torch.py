@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """`frugal grad` beside PyTorch on torchvision's networks for segmentation, with random weights.
 
-usage: grad_beside_torch.py [--frugal build/release/bin/frugal] [--side 96] [--batch 2] [--bytes] NAME ...
+usage: grad_beside_torch.py [--frugal build/release/bin/frugal] [--side 96] [--batch 2] [--aux] [--bytes] NAME ...
   NAME: fcn_resnet50, fcn_resnet101, deeplabv3_resnet50, deeplabv3_resnet101
 
 Both compute the loss and all gradients of one batch without dropout and with the batch's
 statistics. The reference is PyTorch in f64. Prints for the loss, and for the gradients of all
 parameters together, the relative error of PyTorch's f32 and of ours. With --bytes it prints the
-bytes that PyTorch saves for the backward pass instead. Needs python3-torchvision.
+bytes that PyTorch saves for the backward pass instead. With --aux the network has its second head,
+whose loss counts half. Needs python3-torchvision.
 """
 import argparse
 import json
@@ -52,9 +53,17 @@ def read(path):
     return tensors
 
 
+def loss_of(model, images, target):
+    def entropy(logits):
+        return torch.nn.functional.cross_entropy(logits, target, ignore_index=IGNORED)
+
+    out = model(images)
+    return entropy(out["out"]) + (0.5 * entropy(out["aux"]) if "aux" in out else 0)
+
+
 def gradients(model, images, target):
     model.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(images)["out"], target, ignore_index=IGNORED)
+    loss = loss_of(model, images, target)
     loss.backward()
     return loss.item(), {n: p.grad.double().clone() for n, p in model.named_parameters()}
 
@@ -71,7 +80,7 @@ def saved_bytes(model, images, target):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        torch.nn.functional.cross_entropy(model(images)["out"], target, ignore_index=IGNORED)
+        loss_of(model, images, target)
     return sum(seen.values())
 
 
@@ -88,12 +97,13 @@ def main():
     parser.add_argument("--frugal", default=str(here.parent / "build/release/bin/frugal"))
     parser.add_argument("--side", type=int, default=96)
     parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--aux", action="store_true")
     parser.add_argument("--bytes", action="store_true")
     args = parser.parse_args()
     for name in args.names:
         torch.manual_seed(1)
         model = getattr(torchvision.models.segmentation, name)(
-            weights_backbone=None, num_classes=CLASSES, aux_loss=False)
+            weights_backbone=None, num_classes=CLASSES, aux_loss=args.aux)
         images = torch.randn(args.batch, 3, args.side, args.side)
         target = torch.randint(0, CLASSES, (args.batch, args.side, args.side))
         if args.bytes:
@@ -107,7 +117,8 @@ def main():
             folder = pathlib.Path(name_of_folder)
             write(folder / "weights", model.state_dict())
             write(folder / "batch", {"input": images, "target": target})
-            config = {"model": {"name": name, "dropout": 0}, "compression": {"level": "L0"}}
+            config = {"model": {"name": name, "dropout": 0, "aux_loss": args.aux},
+                      "compression": {"level": "L0"}}
             (folder / "config.json").write_text(json.dumps(config))
             subprocess.run([args.frugal, "grad", folder / "config.json", "--weights",
                             folder / "weights", "--batch", folder / "batch", "--out",
