@@ -1,15 +1,11 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <mutex>
 #include <numeric>
-#include <thread>
 
 #include "core/random_streams.h"
 #include "data/image/draws.h"
+#include "data/made_ahead.h"
 
 namespace frugal::data {
 namespace {
@@ -29,13 +25,6 @@ std::vector<int64_t> shuffled(int64_t count, RngKey key) {
 }
 
 struct Loader::Impl {
-  struct Job {
-    int64_t batch = 0;
-    Batch buffers;
-    bool done = false;
-    std::exception_ptr error;
-  };
-
   Impl(DatasetPtr source, const LoaderOptions& wanted)
       : dataset(std::move(source)), options(wanted) {
     FRUGAL_CHECK(dataset != nullptr && dataset->size() > 0,
@@ -63,16 +52,9 @@ struct Loader::Impl {
                    "[loader] expected no second view beside mixed samples or classes of pixels");
     }
     if (options.mix.classes == 0) options.mix.classes = dataset->classes();
-    for (int i = 0; i < options.threads; ++i) workers.emplace_back([this] { work(); });
-  }
-
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex);
-      stop = true;
-    }
-    work_ready.notify_all();
-    for (std::thread& worker : workers) worker.join();
+    ahead = std::make_unique<MadeAhead<Batch>>(
+        options.threads, options.prefetch, [this](int64_t batch) { return allocate(batch); },
+        [this](int64_t batch, const Batch& out) { fill(batch, out); });
   }
 
   // The order of an epoch. An epoch has two keys: the even one for the order, the odd one for
@@ -162,70 +144,6 @@ struct Loader::Impl {
     }
   }
 
-  void work() {
-    std::unique_lock lock(mutex);
-    while (true) {
-      work_ready.wait(lock, [&] { return stop || !queue.empty(); });
-      if (stop) return;
-      const std::shared_ptr<Job> job = queue.front();
-      queue.pop_front();
-      ++running;
-      lock.unlock();
-      std::exception_ptr error;
-      try {
-        fill(job->batch, job->buffers);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      lock.lock();
-      --running;
-      job->error = error;
-      job->done = true;
-      batch_ready.notify_all();
-    }
-  }
-
-  // Drops all unfinished batches and waits for the workers. After that the order may change.
-  void drain() {
-    std::unique_lock lock(mutex);
-    queue.clear();
-    batch_ready.wait(lock, [&] { return running == 0; });
-    in_flight.clear();
-  }
-
-  void schedule(int64_t until) {
-    while (scheduled < until) {
-      auto job = std::make_shared<Job>();
-      job->batch = scheduled;
-      job->buffers = allocate(scheduled);
-      ++scheduled;
-      in_flight.push_back(job);
-      {
-        const std::lock_guard lock(mutex);
-        queue.push_back(job);
-      }
-      work_ready.notify_one();
-    }
-  }
-
-  Batch take() {
-    if (options.threads == 0) {
-      const Batch batch = allocate(state.next_batch);
-      fill(state.next_batch, batch);
-      return batch;
-    }
-    if (in_flight.empty()) scheduled = state.next_batch;
-    schedule(std::min(batches, state.next_batch + 1 + options.prefetch));
-    const std::shared_ptr<Job> job = in_flight.front();
-    {
-      std::unique_lock lock(mutex);
-      batch_ready.wait(lock, [&] { return job->done; });
-    }
-    if (job->error) std::rethrow_exception(job->error);
-    in_flight.pop_front();
-    return job->buffers;
-  }
-
   DatasetPtr dataset;
   LoaderOptions options;
   TargetRows targets;
@@ -233,21 +151,12 @@ struct Loader::Impl {
   int64_t batches = 0;
   LoaderState state;
 
-  // Of the current epoch. Workers read these members, so they change only after drain().
+  // Of the current epoch. Workers read these members, so they change only after ahead->drain().
   bool epoch_ready = false;
   std::vector<int64_t> order;
   RngKey sample_key, mix_key;
 
-  // Used by the consumer alone: the jobs from state.next_batch to `scheduled`, in order.
-  std::deque<std::shared_ptr<Job>> in_flight;
-  int64_t scheduled = 0;
-
-  std::mutex mutex;  // guards the members below, and `done` and `error` of the jobs
-  std::condition_variable work_ready, batch_ready;
-  std::deque<std::shared_ptr<Job>> queue;
-  int running = 0;
-  bool stop = false;
-  std::vector<std::thread> workers;
+  std::unique_ptr<MadeAhead<Batch>> ahead;  // the last member, whose threads use the others
 };
 
 Loader::Loader(DatasetPtr dataset, const LoaderOptions& options)
@@ -258,13 +167,13 @@ Loader::~Loader() = default;
 std::optional<Batch> Loader::next() {
   LoaderState& state = impl_->state;
   if (state.next_batch == impl_->batches) {
-    impl_->drain();
+    impl_->ahead->drain();
     state = {state.epoch + 1, 0};
     impl_->epoch_ready = false;
     return std::nullopt;
   }
   if (!impl_->epoch_ready) impl_->begin_epoch();
-  Batch batch = impl_->take();
+  Batch batch = impl_->ahead->take(state.next_batch, impl_->batches);
   ++state.next_batch;
   return batch;
 }
@@ -281,7 +190,7 @@ void Loader::seek(const LoaderState& state) {
   FRUGAL_CHECK(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= impl_->batches,
                "[loader] expected an epoch of at least 0 and a batch in [0, {}], got {} and {}",
                impl_->batches, state.epoch, state.next_batch);
-  impl_->drain();
+  impl_->ahead->drain();
   impl_->state = state;
   impl_->epoch_ready = false;
 }

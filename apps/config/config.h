@@ -41,8 +41,8 @@ struct ModelConfig {
   std::string trunk = "resnet50";  // of detection networks, and of simsiam, byol and moco_v2
   int64_t anchor_side = 32;
   bool deterministic_sampling = false;
-  // of simsiam, byol and moco_v2
   std::optional<std::string> box_loss;
+  // of simsiam, byol and moco_v2
   std::optional<std::vector<int64_t>> projector;
   std::optional<int64_t> predictor, queue;
   std::optional<double> momentum, temperature;

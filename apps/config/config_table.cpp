@@ -92,8 +92,7 @@ Reader picture_files() {
 }
 // What data::Loader makes batches of.
 Reader loaded() {
-  return {"images without boxes, and rows", {"data.name"}, [](const Config& c) {
-            if (traits(c).has_boxes) return false;
+  return {"images and rows", {"data.name"}, [](const Config& c) {
             const BatchSpec::Kind kind = traits(c).kind;
             return kind == BatchSpec::Kind::images || kind == BatchSpec::Kind::rows;
           }};
@@ -246,11 +245,11 @@ Section model() {
              "gat: heads of the last layer, which averages them; null: 1.",
              networks("out_heads", "gat")),
        field(s, "slope", &C::slope, or_null(number(0, 1)),
+             "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat")),
        field(s, "aux_loss", &C::aux_loss, boolean(),
              "fcn_resnet50 to deeplabv3_resnet101: a second head on the third stage, whose loss "
              "counts half in training, and which nothing else runs.",
              networks("aux_loss", "fcn_resnet50 to deeplabv3_resnet101")),
-             "gat: of the leaky relu of its scores; null: 0.2.", networks("slope", "gat")),
        field(
            s, "trunk", &C::trunk, choice(trunk_names()),
            "Detection networks: the ResNet below the pyramid. simsiam, byol, moco_v2: the network "
@@ -260,14 +259,14 @@ Section model() {
              "Detection networks: pixels of the smallest anchors' sides; each level of the "
              "pyramid has twice those of the one before.",
              networks("anchor_side", "detection networks")),
-       field(s, "deterministic_sampling", &C::deterministic_sampling, boolean(),
-             "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
-             "random ones, so that another program can do the same.",
        field(s, "box_loss", &C::box_loss, or_null(choice({"l1", "smooth_l1", "giou"})),
              "Detection networks: how a box is compared with its object: absolute or smoothed "
              "differences of their codes, or 1 - GIoU of the boxes; null: torchvision's, l1 of "
              "retinanet_resnet50_fpn and smooth_l1 of fasterrcnn_resnet50_fpn.",
              networks("box_loss", "detection networks")),
+       field(s, "deterministic_sampling", &C::deterministic_sampling, boolean(),
+             "fasterrcnn_resnet50_fpn: the losses take the first candidates in order, and not "
+             "random ones, so that another program can do the same.",
              networks("deterministic_sampling", "fasterrcnn_resnet50_fpn")),
        field(s, "projector", &C::projector, or_null(list(integer(1, 1 << 16), 1, 16)),
              "simsiam, byol, moco_v2: widths of the layers behind the trunk; null: the paper's.",

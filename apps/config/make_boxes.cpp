@@ -124,6 +124,12 @@ std::unique_ptr<data::BatchSource> open_boxes(const Config& config, Split split)
   return std::make_unique<data::BoxBatches>(std::move(set), box_options(config, train));
 }
 
+std::vector<int64_t> boxes_ahead(const Config& config, int64_t batch) {
+  const data::BoxBatchOptions options = box_options(config, true);
+  if (options.threads == 0) return {};
+  return std::vector<int64_t>(static_cast<size_t>(options.prefetch), batch);
+}
+
 std::vector<std::string> box_classes(const Config& config) {
   return is_random(config) ? std::vector<std::string>{} : box_parts(config).train.names;
 }
@@ -138,6 +144,7 @@ data::BoxBatchOptions box_options(const Config& config, bool train) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.flip = c.flip ? 0.5 : 0;
   options.skip_bad = c.skip_bad;
+  options.threads = static_cast<int>(c.workers);
   const Shape sample = sample_of(config);
   options.channels = sample[2];
   options.letterbox = is_random(config) || !c.sides;
@@ -172,7 +179,7 @@ const DataKind& box_data() {
                                 [](const std::string&) { return std::vector<std::string>{}; },
                                 box_spec,
                                 open_boxes,
-                                [](const Config&, int64_t) { return std::vector<int64_t>{}; },
+                                boxes_ahead,
                                 box_classes};
   return kind;
 }

@@ -198,13 +198,13 @@ void set_detector(Options& options, const ModelConfig& config) {
   options.anchor_side = config.anchor_side;
   options.in_channels = *config.in_channels;
   options.num_classes = *config.num_classes;
-}
-
   using models::BoxLoss;
   if (config.box_loss)
     options.box_loss = *config.box_loss == "l1"     ? BoxLoss::l1
                        : *config.box_loss == "giou" ? BoxLoss::giou
                                                     : BoxLoss::smooth_l1;
+}
+
 ModelPtr make_retinanet(Init& init, const ModelConfig& config, const BatchSpec&) {
   models::RetinaNetOptions options;
   set_detector(options, config);
@@ -471,10 +471,10 @@ const std::vector<KeyRow>& key_rows() {
       {"aux_loss", {make_dilated_resnet}},
       {"trunk", with({make_self_supervised}, detectors)},
       {"anchor_side", detectors},
+      {"box_loss", detectors},
       {"deterministic_sampling", {make_faster_rcnn}},
       {"projector", {make_self_supervised}},
       {"predictor", {make_self_supervised}},
-      {"box_loss", detectors},
       {"momentum", {make_self_supervised}},
       {"queue", {make_self_supervised}},
       {"temperature", {make_self_supervised}},

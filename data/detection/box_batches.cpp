@@ -14,6 +14,7 @@
 #include "data/image/draws.h"
 #include "data/image/picture.h"
 #include "data/loader.h"
+#include "data/made_ahead.h"
 #include "data/text/sequence_batches.h"
 
 namespace frugal::data {
@@ -138,10 +139,22 @@ BoxSet random_boxes(int64_t height, int64_t width, int64_t classes, int64_t pict
 // A picture of a batch.
 struct BoxBatches::Loaded {
   Size file, size;
-  std::vector<float> pixels;  // [height, width, channels]
+  std::vector<float> pixels;  // [height, width, channels]; empty: they are in the input
   std::vector<BoxObject> objects, crowds;
   std::string fault;  // not empty: it cannot be read
 };
+
+// A batch on its way. input: as large as the list says that it will be, or undefined where the list
+// lacks sizes.
+struct BoxBatches::Job {
+  Tensor input;
+  std::vector<int64_t> places;
+  RngKey epoch;
+  std::vector<Loaded> loaded;  // of each place; its row in the input is `row`
+  std::vector<int64_t> row;
+};
+
+BoxBatches::~BoxBatches() = default;
 
 BoxBatches::BoxBatches(BoxSet set, const BoxBatchOptions& options)
     : set_(std::move(set)), options_(options) {
@@ -165,6 +178,12 @@ BoxBatches::BoxBatches(BoxSet set, const BoxBatchOptions& options)
                "[boxes] expected a batch_size of at most {} pictures with drop_last, got {}", size,
                o.batch_size);
   samples_ = std::min(size, batches_ * o.batch_size);
+  FRUGAL_CHECK(o.threads >= 0 && o.prefetch >= 1,
+               "[boxes] expected at least 0 threads and a prefetch of at least 1, got {} and {}",
+               o.threads, o.prefetch);
+  ahead_ = std::make_unique<MadeAhead<Job>>(
+      o.threads, o.prefetch, [this](int64_t number) { return begin(number); },
+      [this](int64_t, Job& job) { make(job); });
 }
 
 void BoxBatches::begin_epoch() {
@@ -228,54 +247,141 @@ BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
   return loaded;
 }
 
+namespace {
+
+// The sides of a batch with these pictures.
+Size common_size(const BoxBatchOptions& options, const std::vector<Size>& pictures) {
+  if (options.letterbox) return {options.height, options.width};
+  Size all{1, 1};
+  for (const Size& each : pictures) {
+    all.height = std::max(all.height, round_up(each.height, options.multiple));
+    all.width = std::max(all.width, round_up(each.width, options.multiple));
+  }
+  return all;
+}
+
+// Rows of pixels into picture `row` of an input [N, H, W, C].
+void put(const float* pixels, Size size, const Tensor& input, int64_t row) {
+  const int64_t stride = input.size(2) * input.size(3), values = size.width * input.size(3);
+  float* to = input.mut<float>() + row * input.size(1) * stride;
+  for (int64_t y = 0; y < size.height; ++y)
+    std::copy_n(pixels + y * values, values, to + y * stride);
+}
+
+}  // namespace
+
+BoxBatches::Job BoxBatches::begin(int64_t number) const {
+  const int64_t first = number * options_.batch_size;
+  const int64_t last = std::min(first + options_.batch_size, samples_);
+  Job job;
+  job.places.assign(order_.begin() + first, order_.begin() + last);
+  job.epoch = epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch + 1);
+  std::vector<Size> sizes;
+  for (const int64_t place : job.places) {
+    const BoxPicture& picture = set_.pictures[static_cast<size_t>(place)];
+    const bool known = picture.height > 0 && picture.width > 0;
+    if (!known && !options_.letterbox) return job;
+    if (!known) continue;
+    sizes.push_back(
+        size_in_batch({picture.height, picture.width}, options_, sample_key(job.epoch, place)));
+  }
+  const Size whole = common_size(options_, sizes);
+  const CategoryScope category(Category::input);
+  job.input = Tensor::zeros({last - first, whole.height, whole.width, options_.channels});
+  return job;
+}
+
+void BoxBatches::make(Job& job) const {
+  job.loaded.resize(job.places.size());
+  const auto load_some = [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const auto at = static_cast<size_t>(i);
+      Loaded& loaded = job.loaded[at];
+      try {
+        loaded = load(job.places[at], sample_key(job.epoch, job.places[at]));
+      } catch (const Error& e) {
+        loaded.fault = e.what();
+        continue;
+      }
+      if (!job.input.defined() || loaded.size.height > job.input.size(1) ||
+          loaded.size.width > job.input.size(2))
+        continue;
+      put(loaded.pixels.data(), loaded.size, job.input, i);
+      loaded.pixels = {};
+    }
+  };
+  const auto count = static_cast<int64_t>(job.places.size());
+  job.row.resize(job.places.size());
+  std::iota(job.row.begin(), job.row.end(), int64_t{0});
+  if (options_.threads > 0)
+    load_some(0, count);
+  else
+    parallel_for(0, count, 1, load_some);
+}
+
+void BoxBatches::skip_faults(Job& job) {
+  for (size_t i = 0; i < job.loaded.size();) {
+    if (job.loaded[i].fault.empty()) {
+      ++i;
+      continue;
+    }
+    FRUGAL_CHECK(options_.skip_bad, "{}; data.skip_bad: true leaves it out", job.loaded[i].fault);
+    log().warn("picture {} is left out, the {}th until now: {}", job.places[i], ++skipped_,
+               job.loaded[i].fault);
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    job.loaded.erase(job.loaded.begin() + at);
+    job.places.erase(job.places.begin() + at);
+    job.row.erase(job.row.begin() + at);
+  }
+  FRUGAL_CHECK(!job.loaded.empty(),
+               "[boxes] expected a picture that can be read in batch {}, got none",
+               state_.next_batch);
+}
+
+// The job's own input, unless pictures were left out or files have other sizes than the list says.
+Tensor BoxBatches::input_of(Job& job) const {
+  std::vector<Size> sizes;
+  for (const Loaded& each : job.loaded) sizes.push_back(each.size);
+  const Size whole = common_size(options_, sizes);
+  const Shape shape{static_cast<int64_t>(sizes.size()), whole.height, whole.width,
+                    options_.channels};
+  if (job.input.defined() && job.input.shape() == shape) return std::move(job.input);
+  const Tensor input = Tensor::zeros(shape);
+  for (size_t i = 0; i < job.loaded.size(); ++i) {
+    const Loaded& each = job.loaded[i];
+    const auto to = static_cast<int64_t>(i);
+    if (!each.pixels.empty()) {
+      put(each.pixels.data(), each.size, input, to);
+      continue;
+    }
+    std::vector<float> pixels;
+    const int64_t values = each.size.width * options_.channels;
+    const Tensor from = job.input[job.row[i]];
+    for (int64_t y = 0; y < each.size.height; ++y) {
+      const float* row = from.data<float>() + y * from.size(1) * options_.channels;
+      pixels.insert(pixels.end(), row, row + values);
+    }
+    put(pixels.data(), each.size, input, to);
+  }
+  return input;
+}
+
 std::optional<Batch> BoxBatches::next() {
   if (state_.next_batch == batches_) {
+    ahead_->drain();
     state_ = {state_.epoch + 1, 0};
     epoch_ready_ = false;
     return std::nullopt;
   }
   if (!epoch_ready_) begin_epoch();
-  const int64_t begin = state_.next_batch * options_.batch_size;
-  const int64_t end = std::min(begin + options_.batch_size, samples_);
-  const RngKey epoch = epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch + 1);
-  std::vector<Loaded> loaded(static_cast<size_t>(end - begin));
-  std::vector<int64_t> places(order_.begin() + begin, order_.begin() + end);
-  parallel_for(0, end - begin, 1, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const auto at = static_cast<size_t>(i);
-      try {
-        loaded[at] = load(places[at], sample_key(epoch, places[at]));
-      } catch (const Error& e) {
-        loaded[at].fault = e.what();
-      }
-    }
-  });
-  for (size_t i = 0; i < loaded.size();) {
-    if (loaded[i].fault.empty()) {
-      ++i;
-      continue;
-    }
-    FRUGAL_CHECK(options_.skip_bad, "{}; data.skip_bad: true leaves it out", loaded[i].fault);
-    log().warn("picture {} is left out, the {}th until now: {}", places[i], ++skipped_,
-               loaded[i].fault);
-    loaded.erase(loaded.begin() + static_cast<std::ptrdiff_t>(i));
-    places.erase(places.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  FRUGAL_CHECK(!loaded.empty(), "[boxes] expected a picture that can be read in batch {}, got none",
-               state_.next_batch);
+  Job job = ahead_->take(state_.next_batch, batches_);
+  skip_faults(job);
+  const std::vector<Loaded>& loaded = job.loaded;
   const auto n = static_cast<int64_t>(loaded.size());
-  int64_t height = options_.height, width = options_.width;
-  if (!options_.letterbox) height = width = 1;
-  for (const Loaded& each : loaded) {
-    if (options_.letterbox) continue;
-    height = std::max(height, round_up(each.size.height, options_.multiple));
-    width = std::max(width, round_up(each.size.width, options_.multiple));
-  }
-  const int64_t c = options_.channels;
   const CategoryScope category(Category::input);
   Batch batch;
-  batch.input = Tensor::zeros({n, height, width, c});
-  batch.target = Tensor::from(places, {n});
+  batch.input = input_of(job);
+  batch.target = Tensor::from(job.places, {n});
   batch.samples = batch.target;
   const Rows rows = rows_of(
       loaded.size(), [&](size_t i) -> auto& { return loaded[i].objects; });
@@ -283,9 +389,6 @@ std::optional<Batch> BoxBatches::next() {
   const Tensor originals = Tensor::empty({n, 2}, DType::i64);
   for (int64_t i = 0; i < n; ++i) {
     const Loaded& each = loaded[static_cast<size_t>(i)];
-    for (int64_t row = 0; row < each.size.height; ++row)
-      std::copy_n(each.pixels.data() + row * each.size.width * c, each.size.width * c,
-                  batch.input.mut<float>() + (i * height + row) * width * c);
     sizes.mut<int64_t>()[2 * i] = each.size.height;
     sizes.mut<int64_t>()[2 * i + 1] = each.size.width;
     originals.mut<int64_t>()[2 * i] = each.file.height;
@@ -312,6 +415,7 @@ void BoxBatches::seek(const LoaderState& state) {
   FRUGAL_CHECK(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= batches_,
                "[boxes] expected an epoch of at least 0 and a batch in [0, {}], got {} and {}",
                batches_, state.epoch, state.next_batch);
+  ahead_->drain();
   if (state.epoch != state_.epoch) epoch_ready_ = false;
   state_ = state;
 }

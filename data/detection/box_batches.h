@@ -1,11 +1,15 @@
 // BoxBatches: batches of pictures of different sizes, with boxes.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "data/batch_source.h"
 #include "data/detection/box_set.h"
 
 namespace frugal::data {
+
+template <class Job>
+class MadeAhead;
 
 struct BoxBatchOptions {
   int64_t batch_size = 2;
@@ -26,6 +30,8 @@ struct BoxBatchOptions {
   int64_t channels = 3;
   std::vector<double> mean = {0.485, 0.456, 0.406}, std = {0.229, 0.224, 0.225};
   bool skip_bad = false;  // leaves out pictures that cannot be decoded, and says how many they are
+  int threads = 0;        // that decode batches in advance; 0: next() does, with parallel_for
+  int prefetch = 2;       // with threads: batches that are made in advance
 };
 
 // Batches: input [N, H, W, C] f32, (value - mean) / std, 0 beside a picture; target [N] i64: the
@@ -39,12 +45,15 @@ struct BoxBatchOptions {
 //   crowd_boxes [C, 4] f32, crowd_labels [C] i64, crowd_counts [N] i64: the crowds
 // A picture without a path is painted: noise, and its objects as rectangles in colours of their
 // classes.
-// Pictures are decoded by the consumer's threads (parallel_for).
-// Thread safety: one consumer.
+// Batches do not depend on the threads. The consumer's thread allocates them, so memory peaks do
+// not depend on timing either. Thread safety: one consumer.
 class BoxBatches : public BatchSource {
  public:
   // Errors: no pictures; options outside their ranges; drop_last that leaves no batch.
   BoxBatches(BoxSet set, const BoxBatchOptions& options);
+  ~BoxBatches() override;  // also in the middle of an epoch
+  BoxBatches(const BoxBatches&) = delete;
+  BoxBatches& operator=(const BoxBatches&) = delete;
   // Errors: a file that cannot be decoded, or (unless skip_bad) whose size differs from the list's
   // so that a box lies outside; with skip_bad: a batch in which no picture is left.
   std::optional<Batch> next() override;
@@ -56,8 +65,14 @@ class BoxBatches : public BatchSource {
 
  private:
   struct Loaded;
+  struct Job;
   Loaded load(int64_t index, RngKey key) const;
   void begin_epoch();
+  Job begin(int64_t number) const;
+  void make(Job& job) const;
+  // Leaves out what cannot be read.
+  void skip_faults(Job& job);
+  Tensor input_of(Job& job) const;
 
   BoxSet set_;
   BoxBatchOptions options_;
@@ -65,6 +80,7 @@ class BoxBatches : public BatchSource {
   LoaderState state_;
   bool epoch_ready_ = false;  // order_ is that of state_.epoch
   std::vector<int64_t> order_;
+  std::unique_ptr<MadeAhead<Job>> ahead_;  // the last member, whose threads use the others
 };
 
 // `pictures` painted pictures of this size, each with one to four objects of classes 1 to

@@ -30,6 +30,9 @@ TEST_CASE("detection: trains, is evaluated, predicts, and resumes to its bits") 
   REQUIRE(frugal(train + " --resume --out " + (folder / "b")).status == 0);
   CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
         read_file(folder / "b/checkpoint/last.safetensors"));
+  REQUIRE(frugal(train + " --set data.workers=0 --out " + (folder / "c")).status == 0);
+  CHECK(read_file(folder / "a/checkpoint/last.safetensors") ==
+        read_file(folder / "c/checkpoint/last.safetensors"));
   const Ran judged = frugal("eval " + (folder / "a") + " --json");
   REQUIRE_MESSAGE(judged.status == 0, judged.err);
   const Json details = Json::parse(judged.out);

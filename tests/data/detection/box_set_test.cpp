@@ -229,16 +229,71 @@ TEST_CASE("BoxBatches: shorter sides, padded to a multiple; seek") {
   CHECK(again.next()->input.to_vector() == seen[5]);
 }
 
+TEST_CASE("BoxBatches: the same with threads, with sizes that the list lacks or has wrong; seek") {
+  const Voc voc;
+  put(voc.folder, "JPEGImages/b.jpg", jpeg(40, 20));
+  BoxSet right = voc.read(BoxPart::train);
+  for (BoxPicture& picture : right.pictures) {
+    picture.objects.clear();
+    const bool tall = picture.path.find("b.jpg") != std::string::npos;
+    picture.height = tall ? 40 : 20;
+    picture.width = tall ? 20 : 30;
+  }
+  BoxSet unknown = right, wrong = right;
+  for (BoxPicture& picture : unknown.pictures) picture.height = picture.width = 0;
+  for (BoxPicture& picture : wrong.pictures) std::swap(picture.height, picture.width);
+  wrong.pictures[0].height = 300;
+  for (const bool letterbox : {false, true}) {
+    BoxBatchOptions options;
+    options.letterbox = letterbox;
+    options.height = options.width = 64;
+    options.sides = {10, 30};
+    options.longest = 50;
+    const auto seen = [&](const BoxSet& set, int threads, int64_t batch_size, LoaderState from) {
+      options.threads = threads;
+      options.batch_size = batch_size;
+      BoxBatches batches(set, options);
+      batches.next();  // what it made in advance is dropped
+      batches.seek(from);
+      std::vector<std::vector<double>> all;
+      while (batches.state().epoch < 3)
+        if (auto next = batches.next()) {
+          all.push_back(next->input.to_vector());
+          all.push_back(find_tensor(next->extras, "sizes").to_vector());
+        }
+      return all;
+    };
+    for (const int64_t batch_size : {1, 2}) {
+      const auto expected = seen(right, 0, batch_size, {0, 0});
+      CHECK(expected.size() == (batch_size == 1 ? 12U : 6U));
+      for (const BoxSet* set : {&right, &unknown, &wrong})
+        for (const int threads : {0, 1, 3}) {
+          CHECK(seen(*set, threads, batch_size, {0, 0}) == expected);
+          const auto end = seen(*set, threads, batch_size, {1, 1});
+          CHECK(std::equal(end.rbegin(), end.rend(), expected.rbegin()));
+        }
+    }
+  }
+}
+
 TEST_CASE("BoxBatches: files that cannot be read") {
   const Voc voc;
   put(voc.folder, "JPEGImages/b.jpg", jpeg(20, 30).substr(0, 300));
   BoxBatchOptions options;
   options.shuffle = false;
   options.height = options.width = 32;
-  fails("b.jpg", [&] { BoxBatches(voc.read(BoxPart::train), options).next(); });
-  options.skip_bad = true;
-  BoxBatches skipping(voc.read(BoxPart::train), options);
-  CHECK(skipping.next()->target.to_vector<int64_t>() == std::vector<int64_t>{0});
+  for (const int threads : {0, 2}) {
+    options.threads = threads;
+    options.skip_bad = false;
+    BoxBatches strict(voc.read(BoxPart::train), options);
+    for (int again = 0; again < 2; ++again) fails("b.jpg", [&] { strict.next(); });
+    options.skip_bad = true;
+    BoxBatches skipping(voc.read(BoxPart::train), options);
+    const Batch batch = *skipping.next();
+    CHECK(batch.target.to_vector<int64_t>() == std::vector<int64_t>{0});
+    CHECK(batch.input.shape() == Shape{1, 32, 32, 3});
+    CHECK(batch.input.item(0) != 0);
+  }
   options.skip_bad = false;
   put(voc.folder, "JPEGImages/b.jpg", jpeg(20, 30));
   put(voc.folder, "JPEGImages/a.jpg", jpeg(20, 25));  // smaller than its list says
