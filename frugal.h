@@ -63,6 +63,7 @@
 #include "data/text/sequence_batches.h"
 #include "data/text/text_batches.h"
 #include "data/text/wordpiece.h"
+#include "distributed/communicator.h"
 #include "models/activations.h"
 #include "models/dense.h"
 #include "models/freeze.h"

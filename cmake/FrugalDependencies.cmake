@@ -91,6 +91,25 @@ set(FRUGAL_EVENTS)
 if(FRUGAL_ISAL_DIR AND FRUGAL_ISAL_LIBRARY AND FRUGAL_PROTOBUF_DIR AND FRUGAL_PROTOBUF_LIBRARY)
   set(FRUGAL_EVENTS protobuf isal)
 endif()
+# Optional: training on several processes (distributed/mpi.cpp). Its include directories are for that file alone. Where
+# we compile for another machine, the MPI that is found here is not that machine's.
+set(FRUGAL_MPI auto CACHE STRING "Training on several processes: ON, OFF, or auto, which asks whether MPI is there")
+set(FRUGAL_MPI_LIBRARIES)
+if(FRUGAL_MPI STREQUAL "auto" AND CMAKE_CROSSCOMPILING)
+  set(MPI_CXX_FOUND OFF)
+elseif(FRUGAL_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)  # only the functions of C
+  find_package(MPI COMPONENTS CXX)
+  if(NOT MPI_CXX_FOUND AND NOT FRUGAL_MPI STREQUAL "auto")
+    message(FATAL_ERROR "FRUGAL_MPI is ${FRUGAL_MPI}, but CMake finds no MPI; on Debian: libopenmpi-dev and openmpi-bin")
+  endif()
+endif()
+if(MPI_CXX_FOUND)
+  set(FRUGAL_MPI_LIBRARIES $<LINK_ONLY:MPI::MPI_CXX>)
+  set_source_files_properties(distributed/mpi.cpp PROPERTIES
+    COMPILE_DEFINITIONS "FRUGAL_MPI;OMPI_SKIP_MPICXX;MPICH_SKIP_MPICXX" INCLUDE_DIRECTORIES "${MPI_CXX_INCLUDE_DIRS}"
+    SKIP_PRECOMPILE_HEADERS ON)
+endif()
 if(FRUGAL_TESTS)
   find_package(doctest REQUIRED)
 endif()

@@ -7,7 +7,7 @@ add_library(frugal_everything INTERFACE)
 add_library(Frugal::frugal ALIAS frugal_everything)
 set_target_properties(frugal_everything PROPERTIES EXPORT_NAME frugal)
 target_link_libraries(frugal_everything INTERFACE
-  Frugal::core Frugal::ops Frugal::autograd Frugal::compress Frugal::optim Frugal::models Frugal::data Frugal::train Frugal::export
+  Frugal::core Frugal::ops Frugal::autograd Frugal::compress Frugal::optim Frugal::models Frugal::data Frugal::distributed Frugal::train Frugal::export
   Frugal::run)
 
 install(TARGETS frugal_everything EXPORT FrugalTargets)

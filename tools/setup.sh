@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(g++ cmake ninja-build libdnnl-dev libhwy-dev librandom123-dev libspdlog-dev libcli11-dev
           nlohmann-json3-dev zlib1g-dev libicu-dev libeigen3-dev libmetis-dev libarchive-dev nettle-dev libzfp-dev
           libturbojpeg0-dev libpng-dev libwebp-dev libexif-dev libpugixml-dev libonnx-dev libprotobuf-dev libisal-dev
-          libcurl4-openssl-dev libsqlite3-dev doctest-dev dataset-fashion-mnist "$@")
+          libcurl4-openssl-dev libsqlite3-dev libopenmpi-dev openmpi-bin doctest-dev dataset-fashion-mnist "$@")
 if [ "${1:-}" = --only ]; then
   packages=("${@:2}")
 fi
@@ -23,7 +23,7 @@ This is not a Debian system, so nothing was installed. Frugal needs:
   `frugal data fetch`), TurboJPEG, libpng, libwebp and libexif (optional: pictures from files),
   pugixml (optional: boxes in VOC's XML),
   ONNX and protobuf (optional: `frugal export --format onnx`), ISA-L and protobuf (optional: `train.tensorboard`),
-  SQLite 3 (optional: `frugal reproduce`),
+  SQLite 3 (optional: `frugal reproduce`), Open MPI or another MPI (optional: training on several processes),
   and for the demo the Fashion-MNIST files (*-ubyte.gz) in /usr/share/datasets/fashion-mnist.
 With these in place, set FRUGAL_SKIP_SETUP=1 and call this script again.
 TEXT

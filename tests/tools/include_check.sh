@@ -5,7 +5,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$1"
 
-folders="core ops autograd compress optim models data train export apps bench lab"
+folders="core ops autograd compress optim models data distributed train export apps bench lab"
 # Folders and files of ours that each folder may include.
 declare -A ours=(
   [core]="core/"
@@ -15,11 +15,12 @@ declare -A ours=(
   [optim]="optim/ autograd/ ops/ core/"
   [models]="models/ autograd/ ops/ core/"
   [data]="data/ core/"
-  [train]="train/ autograd/ compress/ core/ data/ models/ ops/ optim/"
+  [distributed]="distributed/ optim/ autograd/ ops/ core/"
+  [train]="train/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/"
   [export]="export/ models/ data/formats/ autograd/ ops/ core/"
-  [apps]="apps/ train/ export/ autograd/ compress/ core/ data/ models/ ops/ optim/ bench/op_table/"
+  [apps]="apps/ train/ export/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/ bench/op_table/"
   [bench]="bench/ autograd/ ops/ core/"
-  [lab]="lab/ apps/ train/ autograd/ compress/ core/ data/ models/ ops/ optim/"
+  [lab]="lab/ apps/ train/ autograd/ compress/ core/ data/ distributed/ models/ ops/ optim/"
 )
 # Libraries: who may include headers that start so (path prefixes of our files). Any other header in <> is the system's.
 declare -A libraries=(
@@ -49,6 +50,8 @@ declare -A libraries=(
   [isa-l]="apps/cli/event_file.cpp"
   [pugixml.hpp]="data/detection/voc.cpp"
   [sqlite3.h]="apps/reproduce/store.cpp"
+  [mpi.h]="distributed/mpi.cpp"
+  [nccl]="distributed/nccl.cu"
   [omp.h]="core/parallel.cpp"
   [cublas]="ops/cuda/cublas."
   [cudnn]="ops/cuda/cudnn_"

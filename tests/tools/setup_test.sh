@@ -25,7 +25,7 @@ run env
 expect 0 ""
 [ -z "$out" ] || { echo "expected silence on a complete machine, got: $out"; exit 1; }
 
-for package in libeigen3-dev libarchive-dev nettle-dev libmetis-dev libturbojpeg0-dev; do  # each is asked for
+for package in libeigen3-dev libarchive-dev nettle-dev libmetis-dev libturbojpeg0-dev libopenmpi-dev; do  # each is asked for
   program dpkg-query '[ "${@: -1}" = '"$package"' ] && exit 1; echo "install ok installed"'
   run env
   expect 1 "Could not install: $package"

@@ -1,0 +1,136 @@
+#include "distributed/communicator.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/quoted.h"
+
+namespace frugal::distributed {
+namespace {
+
+class Alone final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Pending begin_all_reduce(const Tensor&, Reduction, std::string) override { return {}; }
+  Pending begin_reduce_scatter(const Tensor&, const Bounds&, Reduction, std::string) override {
+    return {};
+  }
+  Pending begin_all_gather(const Tensor&, const Bounds&, std::string) override { return {}; }
+  Pending begin_broadcast(const Tensor&, int, std::string) override { return {}; }
+  void abort(const std::string& message) override {
+    fmt::print(stderr, "rank 0: {}\n", without_controls(message));
+    std::exit(1);
+  }
+};
+
+Tensor bytes_of(std::string_view text) {
+  const CategoryScope scope(Category::workspace);
+  Tensor bytes = Tensor::empty({static_cast<int64_t>(text.size())}, DType::u8);
+  if (!text.empty()) std::memcpy(bytes.raw(), text.data(), text.size());
+  return bytes;
+}
+
+std::string text_of(const Tensor& bytes, int64_t begin, int64_t end) {
+  if (begin == end) return {};
+  const auto* first = reinterpret_cast<const char*>(bytes.data<uint8_t>());
+  return std::string(first + begin, first + end);
+}
+
+}  // namespace
+
+Bounds even_bounds(int64_t elements, int ranks) {
+  Bounds bounds;
+  const int64_t each = elements / ranks, more = elements % ranks;
+  for (int64_t r = 0; r <= ranks; ++r) bounds.push_back(each * r + std::min(more, r));
+  return bounds;
+}
+
+void Communicator::all_reduce(const Tensor& x, Reduction reduction, std::string what) {
+  begin_all_reduce(x, reduction, std::move(what)).wait();
+}
+
+double Communicator::all_reduce(double value, Reduction reduction, std::string what) {
+  if (size() == 1) return value;
+  const CategoryScope scope(Category::workspace);
+  const Tensor x = Tensor::from<double>({value}, {1});
+  all_reduce(x, reduction, std::move(what));
+  return x.item();
+}
+
+void Communicator::reduce_scatter(const Tensor& x, const Bounds& bounds, Reduction reduction,
+                                  std::string what) {
+  begin_reduce_scatter(x, bounds, reduction, std::move(what)).wait();
+}
+
+void Communicator::all_gather(const Tensor& x, const Bounds& bounds, std::string what) {
+  begin_all_gather(x, bounds, std::move(what)).wait();
+}
+
+void Communicator::all_gather(const Tensor& x, std::string what) {
+  all_gather(x, even_bounds(x.numel(), size()), std::move(what));
+}
+
+std::vector<std::string> Communicator::all_gather(std::string_view bytes, std::string what) {
+  if (size() == 1) return {std::string(bytes)};
+  const CategoryScope scope(Category::workspace);
+  const Tensor lengths = Tensor::zeros({size()}, DType::i64);
+  lengths.mut<int64_t>()[rank()] = static_cast<int64_t>(bytes.size());
+  all_gather(lengths, "lengths of " + what);
+  Bounds bounds{0};
+  for (int r = 0; r < size(); ++r) bounds.push_back(bounds.back() + lengths.data<int64_t>()[r]);
+  const Tensor all = Tensor::empty({bounds.back()}, DType::u8);
+  if (!bytes.empty())
+    std::memcpy(all.mut<uint8_t>() + bounds[static_cast<size_t>(rank())], bytes.data(),
+                bytes.size());
+  all_gather(all, bounds, std::move(what));
+  std::vector<std::string> texts;
+  for (size_t r = 0; r + 1 < bounds.size(); ++r)
+    texts.push_back(text_of(all, bounds[r], bounds[r + 1]));
+  return texts;
+}
+
+void Communicator::broadcast(const Tensor& x, int root, std::string what) {
+  begin_broadcast(x, root, std::move(what)).wait();
+}
+
+std::string Communicator::broadcast(std::string_view bytes, int root, std::string what) {
+  if (size() == 1) return std::string(bytes);
+  const CategoryScope scope(Category::workspace);
+  const Tensor length = Tensor::from<int64_t>({static_cast<int64_t>(bytes.size())}, {1});
+  broadcast(length, root, "the length of " + what);
+  const Tensor all =
+      rank() == root ? bytes_of(bytes) : Tensor::empty({length.item<int64_t>()}, DType::u8);
+  broadcast(all, root, std::move(what));
+  return text_of(all, 0, all.numel());
+}
+
+void Communicator::barrier(std::string what) {
+  if (size() == 1) return;
+  const CategoryScope scope(Category::workspace);
+  all_gather(Tensor::zeros({size()}, DType::u8), what.empty() ? "a barrier" : std::move(what));
+}
+
+CommunicatorPtr alone() {
+  static const auto one = std::make_shared<Alone>();
+  return one;
+}
+
+Launch launch() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr) continue;
+    const std::string_view value = text;
+    int ranks = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ranks);
+    FRUGAL_CHECK(error == std::errc() && end == value.data() + value.size() && ranks > 0,
+                 "[distributed] expected the environment's {} to be a number of ranks, got {}",
+                 variable, in_quotes(value));
+    return {ranks, variable};
+  }
+  return {};
+}
+
+}  // namespace frugal::distributed

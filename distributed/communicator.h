@@ -1,0 +1,129 @@
+// Communicator: the ranks of a job that train one network together. A rank is one process. All
+// ranks begin the same operations in the same order.
+//
+// Results have the same bits on all ranks: each element is reduced on one rank, which adds the
+// terms in the order of the ranks, and is then copied to the others. So they depend neither on
+// timing nor on the transport.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace frugal::distributed {
+
+enum class Reduction : uint8_t { sum, max, min };  // max and min: NaN if any term is NaN
+
+// Elements [begin, end).
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+// Who owns which elements of a tensor, seen as one row: rank r owns [bounds[r], bounds[r + 1]).
+// size() + 1 numbers in ascending order, from 0 to numel().
+using Bounds = std::vector<int64_t>;
+// Shares that differ by at most one element.
+Bounds even_bounds(int64_t elements, int ranks);
+
+// What an operation that was begun is doing.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+  virtual bool done() const = 0;
+  virtual void wait() = 0;
+  virtual double seconds() const = 0;  // from its first message to its end; REQUIRES: done()
+};
+
+// The handle of an operation that was begun. A handle that is dropped takes nothing back: the
+// operation goes on.
+class Pending {
+ public:
+  Pending() = default;  // of an operation that had nothing to do
+  explicit Pending(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  bool done() const { return operation_ == nullptr || operation_->done(); }
+  // Returns when the result is in its place.
+  void wait() {
+    if (operation_ != nullptr) operation_->wait();
+  }
+  // How long it took, without the time in the queue.  REQUIRES: done().
+  double seconds() const { return operation_ == nullptr ? 0 : operation_->seconds(); }
+
+ private:
+  std::shared_ptr<Operation> operation_;
+};
+
+// All operations work in place on contiguous tensors, raise their versions when they begin, and do
+// nothing where there is one rank, nothing to move, or the device is `meta`. Until wait() has
+// returned, nobody else may read or write the tensor. `what` names the data in messages.
+// Reductions take f32, f64, i64 and bf16 (added in f32, rounded once); the others take any dtype.
+// On CUDA the values go through host memory: an operation begins when the work before it has ended,
+// and wait() copies the result back.
+// Errors: not contiguous, another dtype, bounds that do not fit; ranks that begin different
+// operations, a rank that does not answer in time: these end the whole job with a message of each
+// rank that notices.
+// Thread safety: one thread.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  // from 0 to size() - 1
+  virtual int size() const = 0;
+
+  // x becomes the reduction of all ranks' x.
+  virtual Pending begin_all_reduce(const Tensor& x, Reduction reduction, std::string what) = 0;
+  // This rank's share of x becomes the reduction of all ranks' x. The other elements keep the terms
+  // of this rank.
+  virtual Pending begin_reduce_scatter(const Tensor& x, const Bounds& bounds, Reduction reduction,
+                                       std::string what) = 0;
+  // Each share of x becomes what its owner has there.
+  virtual Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string what) = 0;
+  // x becomes the x of `root`.
+  virtual Pending begin_broadcast(const Tensor& x, int root, std::string what) = 0;
+  // Prints "rank R: message" and ends all ranks with exit status 1.
+  [[noreturn]] virtual void abort(const std::string& message) = 0;
+
+  // The same, and waits.
+  void all_reduce(const Tensor& x, Reduction reduction = Reduction::sum, std::string what = {});
+  double all_reduce(double value, Reduction reduction = Reduction::sum, std::string what = {});
+  void reduce_scatter(const Tensor& x, const Bounds& bounds, Reduction reduction = Reduction::sum,
+                      std::string what = {});
+  void all_gather(const Tensor& x, const Bounds& bounds, std::string what = {});
+  void all_gather(const Tensor& x, std::string what = {});  // even_bounds()
+  // The texts of all ranks, by rank. They may have different lengths and hold any bytes.
+  std::vector<std::string> all_gather(std::string_view bytes, std::string what = {});
+  void broadcast(const Tensor& x, int root = 0, std::string what = {});
+  std::string broadcast(std::string_view bytes, int root = 0, std::string what = {});
+  void barrier(std::string what = {});  // returns when all ranks have come to it
+};
+using CommunicatorPtr = std::shared_ptr<Communicator>;
+
+// The communicator of a process that trains alone: rank 0 of 1.
+CommunicatorPtr alone();
+
+struct Options {
+  // An operation that takes longer ends the job: some rank has died or hangs. In seconds; 0: no
+  // limit.
+  double timeout = 600;
+};
+
+// How many ranks the program that started this process says there are, and which variable of the
+// environment says so: mpirun's OMPI_COMM_WORLD_SIZE, PMI_SIZE of other MPIs, srun's
+// SLURM_STEP_NUM_TASKS.
+struct Launch {
+  int ranks = 1;
+  std::string variable = {};  // empty: none does
+};
+Launch launch();  // Errors: such a variable that is not a number above 0
+
+// The communicator of all processes that mpirun or srun started together, else alone(). Later calls
+// give the same one, with the new options. A process that ends with another status than 0 ends the
+// whole job.
+// Errors: several ranks, and a build without MPI, or an MPI that cannot reach the other ranks.
+CommunicatorPtr from_environment(const Options& options = {});
+
+// What MPI the program was built with, such as "Open MPI 4.1.4"; empty: none.
+std::string mpi_library();
+
+}  // namespace frugal::distributed

@@ -1,0 +1,186 @@
+// The only file that knows MPI. Ranks talk through messages between two of them
+// (distributed/collectives.h), and not through MPI's own reductions: MPI does not promise that all
+// ranks get the same bits, that a sum is equal from run to run, or a sum of bf16.
+#include "distributed/communicator.h"
+
+#ifdef FRUGAL_MPI
+#include <mpi.h>
+
+#include <cstdlib>
+
+#include "distributed/peer_communicator.h"
+#endif
+
+namespace frugal::distributed {
+
+#ifdef FRUGAL_MPI
+namespace {
+
+void check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw Error(fmt::format("[distributed] {} failed: {}", call, text));
+}
+
+// MPI from begin to end. A program that uses MPI itself has begun it before, and ends it.
+class Library {
+ public:
+  Library() {
+    int before = 0, level = 0;
+    MPI_Initialized(&before);
+    if (before == 0) {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+      ours_ = true;
+    } else {
+      MPI_Query_thread(&level);
+      FRUGAL_CHECK(level == MPI_THREAD_MULTIPLE,
+                   "[distributed] expected a program that calls MPI_Init_thread itself to ask for "
+                   "MPI_THREAD_MULTIPLE, got level {}",
+                   level);
+    }
+  }
+  ~Library() {
+    if (ours_) MPI_Finalize();
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+ private:
+  bool ours_ = false;
+};
+
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(const Launch& launch) {
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    FRUGAL_CHECK(size_ == launch.ranks,
+                 "[distributed] expected {} ranks, as {} of the environment says, but {} reached "
+                 "{}. Start the program with the mpirun of that MPI, or with `srun --mpi=pmix`",
+                 launch.ranks, launch.variable, mpi_library(),
+                 size_ == 1 ? "no other process" : fmt::format("{} ranks", size_));
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
+  }
+  ~MpiTransport() override {
+    if (world_ != MPI_COMM_NULL) MPI_Comm_free(&world_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  Request send(int to, int tag, const void* data, int64_t bytes) override {
+    Slot slot;
+    check(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, world_, &slot.request),
+          "MPI_Isend");
+    return keep(slot);
+  }
+  Request receive(int from, int tag, void* data, int64_t bytes) override {
+    Slot slot;
+    slot.receives = bytes;
+    check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag, world_, &slot.request),
+          "MPI_Irecv");
+    return keep(slot);
+  }
+  bool test(Request request) override {
+    Slot& slot = slots_[static_cast<size_t>(request)];
+    int done = 0;
+    MPI_Status status;
+    check(MPI_Test(&slot.request, &done, &status), "MPI_Test");
+    if (done == 0) return false;
+    if (slot.receives >= 0) {
+      int bytes = 0;
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      FRUGAL_CHECK(bytes == slot.receives,
+                   "[distributed] expected a message of {} bytes from rank {}, got {}: the ranks "
+                   "cut a tensor into different shares",
+                   slot.receives, status.MPI_SOURCE, bytes);
+    }
+    free_.push_back(request);
+    return true;
+  }
+  void abort(int status) override {
+    MPI_Abort(MPI_COMM_WORLD, status);
+    std::_Exit(status);
+  }
+
+ private:
+  struct Slot {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int64_t receives = -1;  // bytes; -1: it sends
+  };
+  Request keep(const Slot& slot) {
+    if (free_.empty()) {
+      slots_.push_back(slot);
+      return static_cast<Request>(slots_.size()) - 1;
+    }
+    const Request request = free_.back();
+    free_.pop_back();
+    slots_[static_cast<size_t>(request)] = slot;
+    return request;
+  }
+
+  Library library_;
+  MPI_Comm world_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  std::vector<Slot> slots_;
+  std::vector<Request> free_;
+};
+
+// Lives until the process ends, because MPI cannot begin a second time.
+std::shared_ptr<PeerCommunicator>& job() {
+  static auto& job = *new std::shared_ptr<PeerCommunicator>();
+  return job;
+}
+
+// An orderly end waits for the other ranks. A failed process would wait for ever for ranks that
+// wait for its messages, so it ends the job.
+void end(int status, void*) {
+  PeerCommunicator& communicator = *job();
+  if (communicator.is_own_thread()) return;  // the job is being ended
+  if (status != 0) communicator.abort(status);
+  communicator.stop();
+}
+
+}  // namespace
+
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string_view whole(text, static_cast<size_t>(length));
+  return std::string(whole.substr(0, whole.find_first_of(",\n")));
+}
+
+CommunicatorPtr from_environment(const Options& options) {
+  const Launch launched = launch();
+  if (launched.ranks == 1) return alone();
+  if (job() == nullptr) {
+    job() = std::make_shared<PeerCommunicator>(
+        [launched] { return std::make_unique<MpiTransport>(launched); }, options);
+    on_exit(end, nullptr);
+  } else {
+    job()->set_options(options);
+  }
+  return job();
+}
+
+#else
+
+std::string mpi_library() { return {}; }
+
+CommunicatorPtr from_environment(const Options&) {
+  const Launch launched = launch();
+  FRUGAL_CHECK(
+      launched.ranks == 1,
+      "[distributed] expected one process, because this program was built without MPI, got "
+      "one of {} ({} of the environment). Install libopenmpi-dev and build again",
+      launched.ranks, launched.variable);
+  return alone();
+}
+
+#endif
+
+}  // namespace frugal::distributed

@@ -1,0 +1,53 @@
+// What goes wrong on purpose. failures_test.sh runs each case on two ranks and looks at the exit
+// status and at what is printed; a plain run of the tests leaves these cases out.
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/distributed/ranks.h"
+
+namespace frugal::distributed {
+
+TEST_CASE("failure: one rank aborts" * doctest::skip()) {
+  if (ranks().rank() == 1) ranks().abort("the disk is full");
+  ranks().barrier();
+  FAIL("the job goes on");
+}
+
+TEST_CASE("failure: one rank does not come" * doctest::skip()) {
+  ranks();
+  const CommunicatorPtr all = from_environment({.timeout = 1});
+  if (all->rank() == 1) sleep(60);
+  all->all_reduce(Tensor::ones({1000}), Reduction::sum, "the weights");
+  FAIL("the job goes on");
+}
+
+TEST_CASE("failure: one rank is killed" * doctest::skip()) {
+  if (ranks().rank() == 1) kill(getpid(), SIGKILL);
+  ranks().barrier();
+  FAIL("the job goes on");
+}
+
+TEST_CASE("failure: one rank fails" * doctest::skip()) {
+  if (ranks().rank() == 1) throw Error("a damaged file");
+  ranks().barrier();
+  FAIL("the job goes on");
+}
+
+TEST_CASE("failure: ranks do different things" * doctest::skip()) {
+  const Tensor x = Tensor::ones({1000});
+  if (ranks().rank() == 1)
+    ranks().broadcast(x, 0, "the buffers");
+  else
+    ranks().all_reduce(x, Reduction::sum, "the gradients");
+  ranks().barrier();
+  FAIL("the job goes on");
+}
+
+TEST_CASE("failure: ranks cut a tensor into different shares" * doctest::skip()) {
+  const int64_t mine = ranks().rank() == 0 ? 400 : 600;
+  ranks().all_gather(Tensor::ones({1000}), Bounds{0, mine, 1000}, "the weights");
+  ranks().barrier();
+  FAIL("the job goes on");
+}
+
+}  // namespace frugal::distributed
