@@ -66,6 +66,7 @@
 #include "distributed/agreement.h"
 #include "distributed/communicator.h"
 #include "distributed/gradient_buckets.h"
+#include "distributed/sharded_optimizer.h"
 #include "models/activations.h"
 #include "models/dense.h"
 #include "models/freeze.h"

@@ -30,6 +30,8 @@ std::string describe_parameter(const NamedVariables& parameters, size_t i) {
   return fmt::format("{} {} {}", name, parameter.shape(), name_of(parameter.dtype()));
 }
 
+}  // namespace
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -39,8 +41,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   }
   return lines;
 }
-
-}  // namespace
 
 void check_same_parameters(Communicator& communicator, const NamedVariables& parameters) {
   if (communicator.size() == 1) return;

@@ -19,4 +19,7 @@ void broadcast_values(Communicator& communicator, const NamedTensors& tensors, i
 // and the first such tensor. Only hashes are sent.
 void check_same_values(Communicator& communicator, const NamedTensors& tensors);
 
+// The lines of a text, each of which ends with a line end.
+std::vector<std::string> lines_of(const std::string& text);
+
 }  // namespace frugal::distributed

@@ -24,6 +24,7 @@ class Adam : public SlotOptimizer {
   template <NamedParameters P>
   explicit Adam(const P& parameters, const AdamOptions& options = {})
       : Adam(one_group(parameters), options) {}
+  bool elementwise() const override { return true; }
 
  protected:
   std::vector<Part> parts_of(const Slot& slot) const override;

@@ -56,6 +56,12 @@ class Optimizer {
   // Errors: unexpected names or wrong shapes; then the optimizer is unchanged.
   virtual void load_state(const NamedTensors& state) = 0;
 
+  // Does the update of an element depend on the gradients and the state of that element alone, and
+  // not on its place? Then a part of a parameter may be updated as a parameter of its own
+  // (distributed/sharded_optimizer.h). Each tensor of the state has the shape of its parameter, or
+  // [] and one value for all elements.
+  virtual bool elementwise() const { return false; }
+
   // For steps that are recorded (train/captured_step.h): does step() do the same work at every call
   // once its state exists? Arguments that kernels take late (core/cuda/cuda_late_kernel.h) may
   // differ.

@@ -25,6 +25,7 @@ class Sgd : public Optimizer {
   bool step_leaf(const GradAccumulator& leaf, double lr) override;
   NamedTensors state() const override;  // "momentum/<parameter>"
   void load_state(const NamedTensors& state) override;
+  bool elementwise() const override { return true; }
   bool recordable() const override { return true; }  // step() keeps no count
 
  private:
