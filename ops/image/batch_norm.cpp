@@ -7,6 +7,7 @@
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/image/batch_norm_kernels.h"
+#include "ops/image/batch_statistics.h"
 
 namespace frugal::ops {
 namespace {
@@ -91,16 +92,20 @@ bool by_rows(const Tensor& x) { return bitmask_layout(x.shape()).by_rows; }
 BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
                                     const Tensor& running_var, const BatchNormOptions& options) {
   const int64_t c = check_x(x), rows = x.numel() / c;
-  FRUGAL_CHECK(rows >= 2, "[batch_norm] expected at least 2 rows to train on, got {}", describe(x));
+  const bool shared = shares_statistics(x.device());
+  FRUGAL_CHECK(shared || rows >= 2, "[batch_norm] expected at least 2 rows to train on, got {}",
+               describe(x));
   check_channels(x, {{"running_mean", &running_mean}, {"running_var", &running_var}});
   check_running({{"running_mean", &running_mean}, {"running_var", &running_var}});
   const Tensor in = contiguous(x);
   const Tensor mean = workspace({c}, DType::f64, x.device());
   const Tensor variance = workspace({c}, DType::f64, x.device());
   BatchNormMoments moments = empty_moments(c, beside(x), x.device());
+  dispatch(x.device(), [&](auto backend) { moments_kernel(backend, in, mean, variance); });
+  const int64_t all = shared ? share_moments(mean, variance, rows) : rows;
+  FRUGAL_CHECK(all >= 2, "[batch_norm] expected at least 2 rows to train on, got {} together", all);
   dispatch(x.device(), [&](auto backend) {
-    moments_kernel(backend, in, mean, variance);
-    finish_moments_kernel(backend, mean, variance, rows, options, moments, running_mean,
+    finish_moments_kernel(backend, mean, variance, all, options, moments, running_mean,
                           running_var);
   });
   if (running_mean.defined()) running_mean.bump_version();
@@ -232,11 +237,19 @@ Tensor empty_partial(const Tensor& dy) {
 void finish_sums(const Tensor& dy, const Tensor& partial, const Tensor& sums,
                  const BatchNormMoments& moments, const BatchNormParameters& parameters,
                  bool training, const BatchNormSums& out) {
+  const int64_t rows = dy.numel() / dy.size(-1);
+  const BatchNormParameters p = contiguous_parameters(parameters);
   dispatch(dy.device(), [&](auto backend) {
     if (partial.defined()) combine_sums_kernel(backend, partial, sums);
-    fold_gradient_kernel(backend, sums, dy.numel() / dy.size(-1), moments,
-                         contiguous_parameters(parameters), training, out.affine, out.dweight,
+    fold_gradient_kernel(backend, sums, rows, moments, p, training, out.affine, out.dweight,
                          out.dbias);
+  });
+  if (!training || !shares_statistics(dy.device())) return;
+  // The gradients of weight and bias stay those of these rows. That of x follows from all rows.
+  const int64_t all = share_sums(sums, rows);
+  const Tensor unused = workspace(out.dweight.shape(), out.dweight.dtype(), dy.device());
+  dispatch(dy.device(), [&](auto backend) {
+    fold_gradient_kernel(backend, sums, all, moments, p, training, out.affine, unused, unused);
   });
 }
 

@@ -268,6 +268,10 @@ TEST_CASE("the environment says how many ranks there are") {
   setenv(srun.name, "3", 1);
   CHECK(launch().ranks == 3);
   CHECK(launch().variable == srun.name);
+  if (mpi_library().empty())
+    CHECK_THROWS_WITH_AS(from_environment(),
+                         doctest::Contains("built without MPI, got one of 3 (SLURM_STEP_NUM_TASKS"),
+                         Error);
   setenv(pmi.name, "4", 1);
   CHECK(launch().ranks == 4);
   for (const char* wrong : {"", "0", "-1", "two", "2x"}) {
