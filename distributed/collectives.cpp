@@ -27,17 +27,19 @@ const char* Lane::at(int64_t offset) const {
   return data_ + (ring_ ? offset / kSegment % kWindow * kSegment : offset);
 }
 
-Collective::Collective(Transport& transport, std::string text, int64_t number)
+Collective::Collective(Transport& transport, std::string text, Tags tags)
     : transport_(transport),
       text_(std::move(text)),
-      number_(number),
+      tags_(tags),
       mine_(text_.substr(0, static_cast<size_t>(kHeader))),
       peers_(static_cast<size_t>(transport.size())) {
   mine_.resize(static_cast<size_t>(kHeader), ' ');
 }
 
 int Collective::tag(Stream stream) const {
-  return static_cast<int>(number_ % (Transport::kTags / 3) * 3) + static_cast<int>(stream);
+  constexpr int kNumbers = Transport::kTags / 3 / kChannels;
+  const auto number = static_cast<int>(tags_.number % kNumbers);
+  return (tags_.channel * kNumbers + number) * 3 + static_cast<int>(stream);
 }
 
 void Collective::meet(int peer, bool send, bool receive) {
@@ -115,8 +117,8 @@ namespace {
 // share, and sends the sums to all others. Segments follow each other through these three stages.
 class SharedOperation final : public Collective {
  public:
-  SharedOperation(Transport& transport, std::string text, int64_t number, const Sharing& sharing)
-      : Collective(transport, std::move(text), number), sharing_(sharing) {
+  SharedOperation(Transport& transport, std::string text, Tags tags, const Sharing& sharing)
+      : Collective(transport, std::move(text), tags), sharing_(sharing) {
     const int ranks = transport.size(), rank = transport.rank();
     for (int r = 0; r < ranks; ++r)
       if (r != rank) meet(r, true, true);
@@ -196,9 +198,8 @@ class SharedOperation final : public Collective {
 
 class Broadcast final : public Collective {
  public:
-  Broadcast(Transport& transport, std::string text, int64_t number, void* data, int64_t bytes,
-            int root)
-      : Collective(transport, std::move(text), number) {
+  Broadcast(Transport& transport, std::string text, Tags tags, void* data, int64_t bytes, int root)
+      : Collective(transport, std::move(text), tags) {
     const int ranks = transport.size(), place = (transport.rank() - root + ranks) % ranks;
     // The parent's place is this one without its lowest bit; children have one more bit below it.
     const int lowest = place == 0 ? ranks : place & -place;
@@ -299,14 +300,14 @@ int64_t Sharing::workspace_bytes(int64_t share_bytes, int ranks) {
   return (ranks - 1) * ring;
 }
 
-std::unique_ptr<Collective> share(Transport& transport, std::string text, int64_t number,
+std::unique_ptr<Collective> share(Transport& transport, std::string text, Tags tags,
                                   const Sharing& sharing) {
-  return std::make_unique<SharedOperation>(transport, std::move(text), number, sharing);
+  return std::make_unique<SharedOperation>(transport, std::move(text), tags, sharing);
 }
 
-std::unique_ptr<Collective> broadcast(Transport& transport, std::string text, int64_t number,
-                                      void* data, int64_t bytes, int root) {
-  return std::make_unique<Broadcast>(transport, std::move(text), number, data, bytes, root);
+std::unique_ptr<Collective> broadcast(Transport& transport, std::string text, Tags tags, void* data,
+                                      int64_t bytes, int root) {
+  return std::make_unique<Broadcast>(transport, std::move(text), tags, data, bytes, root);
 }
 
 }  // namespace frugal::distributed

@@ -46,12 +46,18 @@ class Lane {
   std::deque<Transport::Request> flying_;
 };
 
+// Chooses the tags of an operation. Equal on all ranks.
+constexpr int kChannels = 8;
+struct Tags {
+  int channel = 0;
+  int64_t number = 0;  // of the operation in its channel
+};
+
 // One operation of this rank.
 class Collective {
  public:
   // `text` says what this rank does. All ranks that it talks to must say the same.
-  // number: of the operation, equal on all ranks; it chooses the tags.
-  Collective(Transport& transport, std::string text, int64_t number);
+  Collective(Transport& transport, std::string text, Tags tags);
   virtual ~Collective() = default;
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
@@ -75,7 +81,7 @@ class Collective {
 
  private:
   std::string text_;
-  int64_t number_;
+  Tags tags_;
   struct Peer {
     std::string theirs;
     std::vector<Lane> lanes;
@@ -97,11 +103,11 @@ struct Sharing {
   // What the terms of the other ranks need.
   static int64_t workspace_bytes(int64_t share_bytes, int ranks);
 };
-std::unique_ptr<Collective> share(Transport& transport, std::string text, int64_t number,
+std::unique_ptr<Collective> share(Transport& transport, std::string text, Tags tags,
                                   const Sharing& sharing);
 // `data` goes from the root along a binary tree.
-std::unique_ptr<Collective> broadcast(Transport& transport, std::string text, int64_t number,
-                                      void* data, int64_t bytes, int root);
+std::unique_ptr<Collective> broadcast(Transport& transport, std::string text, Tags tags, void* data,
+                                      int64_t bytes, int root);
 
 // out[i] = the reduction of parts[0][i], parts[1][i], ... in this order. `out` may be one of the
 // parts. f32, f64, i64 or bf16.

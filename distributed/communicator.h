@@ -1,5 +1,5 @@
 // Communicator: the ranks of a job that train one network together. A rank is one process. All
-// ranks begin the same operations in the same order.
+// ranks begin the same operations of a communicator in the same order.
 //
 // Results have the same bits on all ranks: each element is reduced on one rank, which adds the
 // terms in the order of the ranks, and is then copied to the others. So they depend neither on
@@ -81,6 +81,9 @@ class Communicator {
   virtual Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string what) = 0;
   // x becomes the x of `root`.
   virtual Pending begin_broadcast(const Tensor& x, int root, std::string what) = 0;
+  // The same ranks with an order of operations of its own: operations of two channels do not wait
+  // for each other. All ranks make their channels in the same order.  Errors: more than 8 of them.
+  virtual std::shared_ptr<Communicator> channel() = 0;
   // Prints "rank R: message" and ends all ranks with exit status 1.
   [[noreturn]] virtual void abort(const std::string& message) = 0;
 

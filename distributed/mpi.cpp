@@ -130,18 +130,22 @@ class MpiTransport final : public Transport {
 };
 
 // Lives until the process ends, because MPI cannot begin a second time.
-std::shared_ptr<PeerCommunicator>& job() {
-  static auto& job = *new std::shared_ptr<PeerCommunicator>();
+struct Job {
+  std::shared_ptr<PeerThread> thread;
+  CommunicatorPtr communicator;
+};
+Job& job() {
+  static auto& job = *new Job();
   return job;
 }
 
 // An orderly end waits for the other ranks. A failed process would wait for ever for ranks that
 // wait for its messages, so it ends the job.
 void end(int status, void*) {
-  PeerCommunicator& communicator = *job();
-  if (communicator.is_own_thread()) return;  // the job is being ended
-  if (status != 0) communicator.abort(status);
-  communicator.stop();
+  PeerThread& thread = *job().thread;
+  if (thread.is_this()) return;  // the job is being ended
+  if (status != 0) thread.abort("", status);
+  thread.stop();
 }
 
 }  // namespace
@@ -157,14 +161,15 @@ std::string mpi_library() {
 CommunicatorPtr from_environment(const Options& options) {
   const Launch launched = launch();
   if (launched.ranks == 1) return alone();
-  if (job() == nullptr) {
-    job() = std::make_shared<PeerCommunicator>(
+  if (job().thread == nullptr) {
+    job().thread = std::make_shared<PeerThread>(
         [launched] { return std::make_unique<MpiTransport>(launched); }, options);
+    job().communicator = std::make_shared<PeerCommunicator>(job().thread);
     on_exit(end, nullptr);
   } else {
-    job()->set_options(options);
+    job().thread->set_options(options);
   }
-  return job();
+  return job().communicator;
 }
 
 #else

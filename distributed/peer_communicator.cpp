@@ -59,44 +59,46 @@ void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ra
 
 }  // namespace
 
-class PeerCommunicator::Begun final : public Operation {
+class PeerOperation final : public Operation {
  public:
-  Begun(PeerCommunicator& owner, std::unique_ptr<Collective> collective, int64_t number,
-        Tensor data, Tensor copied_to, Tensor ring)
-      : owner_(owner),
+  // x: the program's tensor. data: its bytes on the host, which are x itself or a copy.
+  PeerOperation(PeerThread& thread, std::unique_ptr<Collective> collective, int64_t number,
+                Tensor data, Tensor x, Tensor ring)
+      : thread_(thread),
         collective_(std::move(collective)),
         number_(number),
         data_(std::move(data)),
-        copied_to_(std::move(copied_to)),
+        x_(std::move(x)),
         ring_(std::move(ring)) {}
 
   bool done() const override { return done_.load(std::memory_order_acquire); }
   double seconds() const override { return seconds_; }
   void wait() override {
     if (!done()) {
-      std::unique_lock lock(owner_.mutex_);
-      ++owner_.waiting_;
+      std::unique_lock lock(thread_.mutex_);
+      ++thread_.waiting_;
       finished_.wait(lock, [&] { return done(); });
-      --owner_.waiting_;
+      --thread_.waiting_;
     }
-    if (copied_to_.defined()) {
-      copy_bytes(copied_to_.raw(), copied_to_.device(), data_.raw(), kCpu, data_.nbytes());
-      copied_to_ = data_ = {};
-    }
+    if (!x_.defined()) return;
+    copy_bytes(x_.raw(), x_.device(), data_.raw(), kCpu, data_.nbytes());
+    x_ = data_ = {};
   }
 
  private:
-  friend class PeerCommunicator;
-  PeerCommunicator& owner_;
+  friend class PeerThread;
+  PeerThread& thread_;
   std::unique_ptr<Collective> collective_;
   int64_t number_;
-  Tensor data_, copied_to_, ring_;  // copied_to_: defined if the program's tensor is on CUDA
+  Tensor data_, x_, ring_;  // x: defined if the result is copied there
+  Clock::time_point began_, moved_;
+  int64_t passed_ = 0;
   double seconds_ = 0;
   std::atomic<bool> done_ = false;
   std::condition_variable finished_;
 };
 
-PeerCommunicator::PeerCommunicator(Connect connect, const Options& options) {
+PeerThread::PeerThread(Connect connect, const Options& options) {
   set_options(options);
   std::promise<void> connected;
   std::future<void> outcome = connected.get_future();
@@ -105,8 +107,6 @@ PeerCommunicator::PeerCommunicator(Connect connect, const Options& options) {
         prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // naps end when they should
         try {
           transport_ = connect();
-          rank_ = transport_->rank();
-          size_ = transport_->size();
         } catch (...) {
           connected.set_exception(std::current_exception());
           return;
@@ -123,7 +123,9 @@ PeerCommunicator::PeerCommunicator(Connect connect, const Options& options) {
   }
 }
 
-void PeerCommunicator::stop() {
+// ---- In the thread of the program
+
+void PeerThread::stop() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -133,13 +135,46 @@ void PeerCommunicator::stop() {
   thread_.join();
 }
 
-void PeerCommunicator::set_options(const Options& options) {
+void PeerThread::set_options(const Options& options) {
   FRUGAL_CHECK(options.timeout >= 0,
                "[distributed] expected a timeout of at least 0 seconds, got {}", options.timeout);
   timeout_ = options.timeout;
 }
 
-// ---- In the thread of the program
+int PeerThread::open_channel() {
+  const std::lock_guard lock(mutex_);
+  FRUGAL_CHECK(channels_ < kChannels, "[distributed] expected at most {} channels, got one more",
+               kChannels);
+  return channels_++;
+}
+
+void PeerThread::begin(int channel, std::shared_ptr<PeerOperation> operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) throw InternalError("an operation of a communicator that was stopped");
+    queues_[static_cast<size_t>(channel)].push_back(std::move(operation));
+    news_ = true;
+  }
+  changed_.notify_one();
+}
+
+void PeerThread::abort(const std::string& message, int status) {
+  {
+    const std::lock_guard lock(mutex_);
+    last_words_ = message;
+    status_ = status;
+    ending_ = true;
+  }
+  changed_.notify_all();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kLastSeconds));
+  std::_Exit(status);
+}
+
+PeerCommunicator::PeerCommunicator(std::shared_ptr<PeerThread> thread)
+    : thread_(std::move(thread)),
+      rank_(thread_->transport().rank()),
+      size_(thread_->transport().size()),
+      next_{thread_->open_channel(), 0} {}
 
 bool PeerCommunicator::has_work(const char* op, const Tensor& x) const {
   FRUGAL_CHECK(x.is_contiguous(), "[{}] expected a contiguous tensor, got {} with strides {}", op,
@@ -147,18 +182,12 @@ bool PeerCommunicator::has_work(const char* op, const Tensor& x) const {
   return size_ > 1 && x.numel() > 0 && x.device() != kMeta;
 }
 
-Pending PeerCommunicator::enqueue(std::unique_ptr<Collective> collective, Tensor data,
-                                  Tensor copied_to, Tensor ring) {
-  const auto begun =
-      std::make_shared<Begun>(*this, std::move(collective), number_++, std::move(data),
-                              std::move(copied_to), std::move(ring));
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) throw InternalError("an operation of a communicator that was stopped");
-    queue_.push_back(begun);
-  }
-  changed_.notify_one();
-  return Pending(begun);
+Pending PeerCommunicator::enqueue(std::unique_ptr<Collective> collective, const Tensor& data,
+                                  const Tensor& x, const Tensor& ring) {
+  const auto operation = std::make_shared<PeerOperation>(*thread_, std::move(collective),
+                                                         next_.number++, data, x, ring);
+  thread_->begin(next_.channel, operation);
+  return Pending(operation);
 }
 
 namespace {
@@ -189,7 +218,7 @@ Pending PeerCommunicator::begin_sharing(const Tensor& x, Sharing sharing, const 
   }
   sharing.data = data.raw();
   sharing.dtype = x.dtype();
-  return enqueue(share(*transport_, text, number_, sharing), data,
+  return enqueue(share(thread_->transport(), text, next_, sharing), data,
                  x.device() == kCpu ? Tensor() : x, ring);
 }
 
@@ -232,76 +261,61 @@ Pending PeerCommunicator::begin_broadcast(const Tensor& x, int root, std::string
   const Tensor data = on_host(x);
   const std::string text = text_of("broadcast", x, fmt::format(" from rank {}", root), what);
   return enqueue(
-      distributed::broadcast(*transport_, text, number_, data.raw(), data.nbytes(), root), data,
-      x.device() == kCpu || root == rank_ ? Tensor() : x, {});
+      distributed::broadcast(thread_->transport(), text, next_, data.raw(), data.nbytes(), root),
+      data, x.device() == kCpu || root == rank_ ? Tensor() : x, {});
 }
 
-void PeerCommunicator::abort(const std::string& message) { request_end(message, 1); }
+void PeerCommunicator::abort(const std::string& message) { thread_->abort(message, 1); }
 
-void PeerCommunicator::abort(int status) { request_end("", status); }
+// ---- In the thread of PeerThread
 
-void PeerCommunicator::request_end(const std::string& message, int status) {
-  {
-    const std::lock_guard lock(mutex_);
-    last_words_ = message;
-    status_ = status;
-    ending_ = true;
-  }
-  changed_.notify_all();
-  std::this_thread::sleep_for(std::chrono::duration<double>(kLastSeconds));
-  std::_Exit(status);
-}
-
-// ---- In the thread of this class
-
-void PeerCommunicator::serve() {
-  while (true) {
-    std::shared_ptr<Begun> begun;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return !queue_.empty() || stopping_ || ending_; });
-      if (ending_) end_job(last_words_, status_);
-      if (queue_.empty()) return;
-      begun = std::move(queue_.front());
-      queue_.pop_front();
+// Takes the next operation of each channel that has none. False: there is none, and none will come.
+bool PeerThread::fetch(Active& active) {
+  bool busy = false;
+  for (const auto& operation : active) busy = busy || operation != nullptr;
+  if (busy && !news_ && !ending_) return true;
+  std::unique_lock lock(mutex_);
+  if (!busy) changed_.wait(lock, [&] { return news_ || stopping_ || ending_; });
+  if (ending_) end_job(last_words_, status_);
+  bool more = false;
+  for (size_t c = 0; c < active.size(); ++c) {
+    if (active[c] == nullptr && !queues_[c].empty()) {
+      active[c] = std::move(queues_[c].front());
+      queues_[c].pop_front();
+      active[c]->began_ = active[c]->moved_ = Clock::now();
     }
-    run(*begun);
-    begun->collective_.reset();
-    begun->ring_ = {};
-    if (!begun->copied_to_.defined()) begun->data_ = {};
-    const std::lock_guard lock(mutex_);
-    begun->done_.store(true, std::memory_order_release);
-    begun->finished_.notify_all();
+    busy = busy || active[c] != nullptr;
+    more = more || !queues_[c].empty();
   }
+  news_ = more;
+  return busy;
 }
 
-void PeerCommunicator::run(Begun& begun) {
-  Collective& collective = *begun.collective_;
-  const auto start = Clock::now();
-  auto moved_at = start;
-  int64_t passed = 0;
+void PeerThread::serve() {
+  Active active;
   try {
-    while (!collective.advance()) {
-      if (ending_) {
-        const std::lock_guard lock(mutex_);
-        end_job(last_words_, status_);
+    while (fetch(active)) {
+      bool moved = false;
+      double still = 0;
+      for (auto& operation : active) {
+        if (operation == nullptr) continue;
+        const bool done = operation->collective_->advance();
+        const int64_t passed = operation->collective_->passed();
+        if (passed != operation->passed_) {
+          operation->passed_ = passed;
+          operation->moved_ = Clock::now();
+          moved = true;
+        }
+        if (done) {
+          finish(*operation);
+          operation = nullptr;
+          moved = true;
+        } else {
+          still = seconds_since(operation->moved_);
+          check_time(*operation);
+        }
       }
-      if (collective.passed() != passed) {
-        passed = collective.passed();
-        moved_at = Clock::now();
-        continue;
-      }
-      const double still = seconds_since(moved_at), timeout = timeout_;
-      if (timeout > 0 && still > timeout) {
-        std::string whom;
-        if (const auto ranks = collective.silent(); !ranks.empty())
-          whom += ": nothing came from " + join(ranks);
-        if (const auto ranks = collective.deaf(); whom.empty() && !ranks.empty())
-          whom += ": nothing was taken by " + join(ranks);
-        end_job(fmt::format("[distributed] waited {:.1f} seconds in {} (operation {}){}", still,
-                            collective.text(), begun.number_, whom),
-                1);
-      }
+      if (moved) continue;
       if (waiting_ == 0)
         std::this_thread::sleep_for(kNap);
       else if (still > kSpin)
@@ -312,12 +326,36 @@ void PeerCommunicator::run(Begun& begun) {
   } catch (const std::exception& error) {
     end_job(error.what(), 1);
   }
-  begun.seconds_ = seconds_since(start);
 }
 
-void PeerCommunicator::end_job(const std::string& message, int status) {
+void PeerThread::finish(PeerOperation& operation) {
+  operation.seconds_ = seconds_since(operation.began_);
+  operation.collective_.reset();
+  operation.ring_ = {};
+  if (!operation.x_.defined()) operation.data_ = {};
+  const std::lock_guard lock(mutex_);
+  operation.done_.store(true, std::memory_order_release);
+  operation.finished_.notify_all();
+}
+
+void PeerThread::check_time(const PeerOperation& operation) {
+  const double still = seconds_since(operation.moved_), timeout = timeout_;
+  if (timeout == 0 || still <= timeout) return;
+  const Collective& collective = *operation.collective_;
+  std::string whom;
+  if (const auto ranks = collective.silent(); !ranks.empty())
+    whom = ": nothing came from " + join(ranks);
+  else if (const auto others = collective.deaf(); !others.empty())
+    whom = ": nothing was taken by " + join(others);
+  end_job(fmt::format("[distributed] waited {:.1f} seconds in {} (operation {}){}", still,
+                      collective.text(), operation.number_, whom),
+          1);
+}
+
+void PeerThread::end_job(const std::string& message, int status) {
   if (!message.empty()) {
-    const std::string line = fmt::format("rank {}: {}\n", rank_, without_controls(message));
+    const std::string line =
+        fmt::format("rank {}: {}\n", transport_->rank(), without_controls(message));
     std::fputs(line.c_str(), stderr);
     std::fflush(stderr);
   }

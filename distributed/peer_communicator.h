@@ -1,6 +1,6 @@
-// PeerCommunicator: a Communicator on a Transport. One thread makes all calls of the transport.
-// Internal to distributed.
+// PeerCommunicator: a Communicator on a Transport. Internal to distributed.
 #pragma once
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -12,16 +12,59 @@
 
 namespace frugal::distributed {
 
-// Operations run one after the other, in the order in which they were begun. The thread sleeps
-// while there is none. While an operation goes on and the program computes, the thread moves what
-// has come and sleeps in between, so that it takes no core from the program. While the program
-// waits, it looks for messages all the time at first, and then with short sleeps.
-class PeerCommunicator final : public Communicator {
+// An operation of a PeerCommunicator, from its begin to its end.
+class PeerOperation;
+
+// The thread that makes all calls of a transport. Operations of one channel run one after the
+// other, in the order in which they were begun. The thread sleeps while there is none. While an
+// operation goes on and the program computes, the thread moves what has come and sleeps in between,
+// so that it takes no core from the program. While the program waits, it looks for messages all the
+// time at first, and then with short sleeps.
+class PeerThread {
  public:
   // `connect` and all calls of its result run in the thread.  Errors: what `connect` throws.
   using Connect = std::function<std::unique_ptr<Transport>()>;
-  explicit PeerCommunicator(Connect connect, const Options& options = {});
-  ~PeerCommunicator() override { stop(); }
+  explicit PeerThread(Connect connect, const Options& options = {});
+  ~PeerThread() { stop(); }
+  PeerThread(const PeerThread&) = delete;
+  PeerThread& operator=(const PeerThread&) = delete;
+
+  Transport& transport() { return *transport_; }
+  void set_options(const Options& options);
+  int open_channel();  // its number.  Errors: more than kChannels
+  void begin(int channel, std::shared_ptr<PeerOperation> operation);
+  // Prints the message, unless it is empty, and ends the job.
+  [[noreturn]] void abort(const std::string& message, int status);
+  void stop();  // ends what was begun, and the transport; nothing can be begun after that
+  bool is_this() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+ private:
+  friend class PeerOperation;
+  using Active = std::array<std::shared_ptr<PeerOperation>, kChannels>;
+  void serve();
+  bool fetch(Active& active);
+  void finish(PeerOperation& operation);
+  void check_time(const PeerOperation& operation);
+  [[noreturn]] void end_job(const std::string& message, int status);
+
+  std::unique_ptr<Transport> transport_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<std::deque<std::shared_ptr<PeerOperation>>, kChannels> queues_;  // by channel
+  int channels_ = 0;
+  bool stopping_ = false;
+  std::atomic<bool> news_ = false;    // something was begun
+  std::atomic<bool> ending_ = false;  // the two below are set
+  std::string last_words_;
+  int status_ = 1;
+  std::atomic<int> waiting_ = 0;  // threads in Operation::wait()
+  std::atomic<double> timeout_ = 0;
+  std::thread thread_;
+};
+
+class PeerCommunicator final : public Communicator {
+ public:
+  explicit PeerCommunicator(std::shared_ptr<PeerThread> thread);  // opens a channel
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -30,38 +73,19 @@ class PeerCommunicator final : public Communicator {
                                std::string what) override;
   Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string what) override;
   Pending begin_broadcast(const Tensor& x, int root, std::string what) override;
+  CommunicatorPtr channel() override { return std::make_shared<PeerCommunicator>(thread_); }
   [[noreturn]] void abort(const std::string& message) override;
-  [[noreturn]] void abort(int status);  // says nothing
-
-  void set_options(const Options& options);
-  void stop();  // ends what was begun, and the transport; nothing can be begun after that
-  bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
-  class Begun;
   Pending begin_sharing(const Tensor& x, Sharing sharing, const std::string& text);
-  Pending enqueue(std::unique_ptr<Collective> collective, Tensor data, Tensor copied_to,
-                  Tensor ring);
+  Pending enqueue(std::unique_ptr<Collective> collective, const Tensor& data, const Tensor& x,
+                  const Tensor& ring);
   bool has_work(const char* op, const Tensor& x) const;
-  void serve();
-  void run(Begun& begun);
-  [[noreturn]] void request_end(const std::string& message, int status);
-  [[noreturn]] void end_job(const std::string& message, int status);
 
-  int rank_ = 0, size_ = 1;
-  std::unique_ptr<Transport> transport_;
-  int64_t number_ = 0;  // of the next operation
-  Tensor ring_;         // the terms of the other ranks; operations run one after the other
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<Begun>> queue_;
-  bool stopping_ = false;
-  std::atomic<bool> ending_ = false;  // the two below are set
-  std::string last_words_;
-  int status_ = 1;
-  std::atomic<int> waiting_ = 0;  // threads in Operation::wait()
-  std::atomic<double> timeout_ = 0;
-  std::thread thread_;
+  std::shared_ptr<PeerThread> thread_;
+  int rank_, size_;
+  Tags next_;
+  Tensor ring_;  // the terms of the other ranks; operations run one after the other
 };
 
 }  // namespace frugal::distributed

@@ -188,15 +188,38 @@ TEST_CASE("operations that were begun run in order beside the program") {
   ranks().barrier();
 }
 
-TEST_CASE("operations take no memory but a window for the other ranks' terms") {
+TEST_CASE("operations of two channels do not wait for each other") {
+  static const CommunicatorPtr other = ranks().channel();
+  CHECK(other->rank() == ranks().rank());
+  CHECK(other->size() == ranks().size());
+  const Tensor x = Tensor::full({3000000}, ranks().rank()), y = Tensor::ones({10});
+  const auto check = [&](Pending a, Pending b) {
+    a.wait();
+    b.wait();
+  };
+  // Ranks begin them in different orders.
+  if (ranks().rank() % 2 == 0) {
+    Pending first = ranks().begin_all_reduce(x, Reduction::max, "large");
+    check(first, other->begin_all_reduce(y, Reduction::sum, "small"));
+  } else {
+    Pending second = other->begin_all_reduce(y, Reduction::sum, "small");
+    second.wait();
+    check(second, ranks().begin_all_reduce(x, Reduction::max, "large"));
+  }
+  CHECK(x.item(2999999) == ranks().size() - 1);
+  CHECK(y.item(9) == ranks().size());
+}
+
+TEST_CASE("operations take no memory but windows for the other ranks' terms") {
   const Tensor x = Tensor::ones({1 << 22});
   ranks().all_reduce(x);
   allocator(kCpu).reset_peak();
   const int64_t before = allocator(kCpu).report().live_total;
   ranks().all_reduce(x);
   CHECK(allocator(kCpu).report().peak_total == before);
+  // Each of the two channels has a window, and that of the small one is small.
   CHECK(allocator(kCpu).report().of(Category::workspace) <=
-        (ranks().size() - 1) * kWindow * kSegment);
+        (ranks().size() - 1) * (kWindow * kSegment + 64));
 }
 
 TEST_CASE("tensors of meta are left alone") {

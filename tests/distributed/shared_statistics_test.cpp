@@ -99,7 +99,8 @@ void check_like_whole(int64_t batch, const Shape& rest, DType dtype, SavePolicy*
   const auto [begin, end] = samples_of(batch, ranks());
   Result mine;
   {
-    const SharedStatistics shared(from_environment({60}));
+    static const CommunicatorPtr channel = from_environment({60})->channel();
+    const SharedStatistics shared(channel);
     mine = run(batch, rest, begin, end, dtype, policy, mode);
   }
   if (end > begin) {
@@ -149,7 +150,8 @@ TEST_CASE("without the scope, each rank has statistics of its own") {
 }
 
 TEST_CASE("all ranks together need two rows") {
-  const SharedStatistics shared(from_environment({60}));
+  static const CommunicatorPtr channel = from_environment({60})->channel();
+  const SharedStatistics shared(channel);
   const BatchNormStats none;
   const Variable x(Tensor::ones({ranks().rank() == 0 ? 1 : 0, kChannels}, DType::f64));
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, none),
