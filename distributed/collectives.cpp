@@ -240,6 +240,13 @@ struct Wide<BFloat16> {
 template <class T, class F>
 void reduce_as(const std::vector<const void*>& parts, void* out, int64_t elements, F f) {
   using W = typename Wide<T>::type;
+  if (parts.size() == 2) {
+    const auto *a = static_cast<const T*>(parts[0]), *b = static_cast<const T*>(parts[1]);
+    T* to = static_cast<T*>(out);
+    for (int64_t i = 0; i < elements; ++i)
+      to[i] = static_cast<T>(f(static_cast<W>(a[i]), static_cast<W>(b[i])));
+    return;
+  }
   constexpr int64_t kBlock = 1024;
   std::array<W, kBlock> sums{};
   for (int64_t begin = 0; begin < elements; begin += kBlock) {

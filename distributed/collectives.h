@@ -9,7 +9,7 @@
 
 namespace frugal::distributed {
 
-constexpr int64_t kSegment = 256 << 10;  // bytes of a message, at most
+constexpr int64_t kSegment = 512 << 10;  // bytes of a message, at most
 constexpr int64_t kWindow = 4;           // messages of one stream that are on the way at once
 constexpr int64_t kHeader = 128;         // bytes that say which operation this is
 
