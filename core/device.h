@@ -25,6 +25,12 @@ inline constexpr Device kMeta{DeviceType::meta, 0};
 struct Cpu {};
 struct Cuda {};
 
+namespace cuda {
+// Makes a device current for this thread, where another one is.  Errors: no such device. It exists
+// in CUDA builds only.
+void make_current(int index);
+}  // namespace cuda
+
 inline constexpr const char* kWithoutCuda = "built without CUDA; configure with the `cuda` preset";
 #ifdef FRUGAL_CUDA
 inline constexpr bool kHasCuda = true;
@@ -32,13 +38,17 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-// Calls f(Cpu{}) or f(Cuda{}). On `meta` it calls nothing: shapes are checked and outputs are
-// allocated by then.
+// Calls f(Cpu{}) or f(Cuda{}). For CUDA it makes the device current first, so that f's kernels run
+// where the tensors are. On `meta` it calls nothing: shapes are checked and outputs are allocated
+// by then.
 template <class F>
 void dispatch(Device device, F&& f) {
   if (device.type == DeviceType::cpu) return f(Cpu{});
   if constexpr (kHasCuda) {
-    if (device.type == DeviceType::cuda) return f(Cuda{});
+    if (device.type == DeviceType::cuda) {
+      cuda::make_current(device.index);
+      return f(Cuda{});
+    }
   }
   if (device.type == DeviceType::meta) return;
   throw Error(kWithoutCuda);

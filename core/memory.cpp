@@ -17,13 +17,6 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kSmallest = int64_t{16} << 10;  // malloc holds smaller blocks
 
-// Sizes are rounded to an eighth of their power of two, so that nearly equal requests share blocks.
-int64_t capacity_for(int64_t bytes) {
-  int64_t step = kAlignment;
-  while (step * 16 <= bytes) step *= 2;
-  return round_up(bytes, step);
-}
-
 thread_local Category current_category = Category::activation;
 
 std::string readable(int64_t bytes) {
@@ -93,12 +86,10 @@ Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
   if (block.bytes >= kSmallest && caching()) {
     if (s.pages == nullptr) s.pages = std::make_unique<PagePool>();
     const int64_t others = r.live_total - s.pages->used();
-    block.capacity = block.bytes;
     block.data =
         s.pages->allocate(block.bytes, s.most() > 0 ? std::max<int64_t>(s.most() - others, 1) : 0);
   } else if (block.bytes > 0) {
-    block.capacity = capacity_for(block.bytes);
-    block.data = acquire(block.capacity);
+    block.data = acquire(block.bytes);
   }
   if (block.data == nullptr && block.bytes > 0) fail("the system has none left");
   auto& live = r.live[static_cast<size_t>(category)];
@@ -122,7 +113,7 @@ void Allocator::release(const Block& block) noexcept {
   MemoryTrace::note(*this, s.report.live);
   if (block.data == nullptr) return;
   if (block.bytes >= kSmallest && caching()) return s.pages->release(block.data);
-  give_back(block.data, block.capacity);
+  give_back(block.data, block.bytes);
 }
 
 void Allocator::set_limit(int64_t bytes) {

@@ -56,8 +56,7 @@ class Allocator {
 
   struct Block {
     void* data = nullptr;
-    int64_t bytes = 0;     // accounted: the requested bytes, rounded up to a multiple of 64
-    int64_t capacity = 0;  // bytes that were really taken
+    int64_t bytes = 0;  // taken and accounted: what was asked for, rounded up to a multiple of 64
     Category category{};
   };
   Block allocate(int64_t bytes, Category category);  // Errors: OutOfMemory

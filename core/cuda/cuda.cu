@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_late_kernel.h"
 #include "core/log.h"
 
@@ -26,12 +27,6 @@ DeviceState& state_of(int index) {
         cudaDeviceGetAttribute(&state.multiprocessors, cudaDevAttrMultiProcessorCount, index));
   }
   return state;
-}
-
-int current() {
-  int index = 0;
-  FRUGAL_CUDA_CHECK(cudaGetDevice(&index));
-  return index;
 }
 
 std::string words_of(cudaError_t status, const char* call) {
@@ -119,7 +114,7 @@ void ask_for_shared(const void* kernel, size_t shared) {
   if (all <= kWithoutAsking) return;
   int most = 0;
   FRUGAL_CUDA_CHECK(
-      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current()));
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device()));
   FRUGAL_CHECK(all <= static_cast<size_t>(most),
                "[cuda] expected a kernel of at most {} bytes of shared memory in a block, which is "
                "what the device has, got one of {}; please report it",
@@ -137,14 +132,18 @@ void use(Device device) {
   FRUGAL_CUDA_CHECK(cudaSetDevice(device.index));
 }
 
+void make_current(int index) {
+  if (current_device() != index) use({DeviceType::cuda, index});
+}
+
 cudaStream_t stream() {
   FRUGAL_CHECK(
       !renewing(),
       "[cuda] expected kernels that take what changes by with_late() (recorded update), got "
       "other work");
-  return state_of(current()).stream;
+  return state_of(current_device()).stream;
 }
-int multiprocessors() { return state_of(current()).multiprocessors; }
+int multiprocessors() { return state_of(current_device()).multiprocessors; }
 void synchronize() { FRUGAL_CUDA_CHECK(cudaStreamSynchronize(stream())); }
 
 Event::Event(bool timed) {

@@ -7,19 +7,32 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_kernel.h"
 #include "core/cuda/cuda_random.h"
 #include "core/private_pool.h"
 #include "core/segment_pool.h"
 
 namespace frugal::cuda {
-namespace {
 
 int current_device() {
   int index = 0;
   FRUGAL_CUDA_CHECK(cudaGetDevice(&index));
   return index;
 }
+
+// The emulator or a memory checker then sees where each tensor ends.
+bool one_by_one() {
+  static const char* const way = std::getenv("FRUGAL_ALLOCATOR");
+  static const bool asked = way != nullptr && std::string_view(way) == "one_by_one";
+#ifdef FRUGAL_CUDA_EMULATOR
+  return asked || emulator::fenced();
+#else
+  return asked;
+#endif
+}
+
+namespace {
 
 // The base class counts bytes. The pools, which split and join blocks, keep free memory.
 class CudaAllocator final : public Allocator {
@@ -95,16 +108,6 @@ class CudaAllocator final : public Allocator {
   }
 
  private:
-  // With one_by_one, the emulator or a memory checker sees where each tensor ends.
-  static bool one_by_one() {
-    static const char* const way = std::getenv("FRUGAL_ALLOCATOR");
-    static const bool asked = way != nullptr && std::string_view(way) == "one_by_one";
-#ifdef FRUGAL_CUDA_EMULATOR
-    return asked || emulator::fenced();
-#else
-    return asked;
-#endif
-  }
   // Calls allocate(). If that fails, gives unused memory back to the system and tries again. Memory
   // cannot be given back while work is recorded.
   template <class F>

@@ -9,13 +9,16 @@
 #include "core/cuda/cuda_memory.h"
 #include "ops/precision.h"
 
-namespace emulator {
-int64_t launches() __attribute__((weak));  // kernels run so far; none on a GPU
-}
+namespace emulator {                       // none of this on a GPU
+int64_t launches() __attribute__((weak));  // kernels run so far
+int64_t waits() __attribute__((weak));     // how often the host waited so far
+}  // namespace emulator
 
 namespace frugal::gpu {
 
 inline constexpr Device kCuda{DeviceType::cuda, 0};
+
+inline bool emulated() { return emulator::waits != nullptr; }
 
 // Whether there is a GPU. Where there is none, the test fails, so that a broken driver is not taken
 // for success; FRUGAL_WITHOUT_GPU=1 in the environment leaves the test out and prints why.

@@ -1,5 +1,6 @@
 // Memory, transfers, recorded work.
 #include "compress/quantize/nonfinite_count.h"
+#include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_graph.h"
 #include "core/cuda/cuda_staging.h"
 #include "core/cuda/pinned_pool.h"
@@ -160,6 +161,39 @@ TEST_CASE("memory on the GPU is accounted, limited, and given back") {
                        doctest::Contains("the system has none left"), OutOfMemory);
   CHECK_THROWS_WITH_AS(cuda::system_memory(int64_t{1} << 50), doctest::Contains("reserved"),
                        OutOfMemory);
+}
+
+TEST_CASE("tensors of odd sizes take no more memory than they need") {
+  if (!gpu::available() || cuda::one_by_one()) return;
+  constexpr int64_t kBytes = (int64_t{1} << 20) + (int64_t{1} << 16) + 64, kAligned = 512;
+  constexpr int64_t kCount = 64;
+  Allocator& memory = allocator(gpu::kCuda);
+  memory.trim();
+  Tensor room = Tensor::empty({kCount * (kBytes + kAligned)}, DType::u8, gpu::kCuda);
+  room = {};  // and is kept for the next tensors
+  const int64_t reserved = memory.report().reserved;
+  std::vector<Tensor> tensors;
+  for (int64_t i = 0; i < kCount; ++i)
+    tensors.push_back(Tensor::empty({kBytes}, DType::u8, gpu::kCuda));
+  const int64_t now = memory.report().reserved;
+  CHECK(now <= reserved);
+  CHECK(now >= reserved - kCount * kAligned);
+}
+
+TEST_CASE("ops run on the device of their tensors, whatever device is current") {
+  if (!gpu::available() || cuda::device_count() < 2) return;
+  const Device second{DeviceType::cuda, 1};
+  const Tensor x = Tensor::full({3}, 2, DType::f32, gpu::kCuda),
+               y = Tensor::full({3}, 5, DType::f32, second);
+  for (int round = 0; round < 2; ++round) {
+    CHECK(ops::affine(x, 2, 1).to_vector() == std::vector<double>{5, 5, 5});
+    dispatch(x.device(), [](auto) { CHECK(cuda::current_device() == 0); });
+    dispatch(y.device(), [](auto) { CHECK(cuda::current_device() == 1); });
+    dispatch(x.device(), [](auto) { CHECK(cuda::current_device() == 0); });
+    CHECK(ops::affine(y, 2, 1).to_vector() == std::vector<double>{11, 11, 11});
+  }
+  CHECK(to_device(y, gpu::kCuda).to_vector() == y.to_vector());
+  cuda::make_current(0);
 }
 
 TEST_CASE("memory freed while work is recorded goes back to the system afterwards") {

@@ -21,6 +21,7 @@ struct EmulatedGraph {
 struct EmulatedStream {
   std::unique_ptr<EmulatedGraph> captured;
   bool relaxed = false;
+  int device = 0;
 };
 struct EmulatedEvent {
   Clock::time_point moment;
@@ -44,6 +45,9 @@ struct Memory {
 };
 Memory memory;
 EmulatedStream* capturing = nullptr;
+constexpr int kDevices = 2;
+thread_local int current_device = 0;
+int64_t host_waits = 0;
 cudaError_t last_error = cudaSuccess;
 
 size_t limit() {
@@ -131,12 +135,16 @@ const char* cudaGetErrorName(cudaError_t status) {
 }
 cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = emulator::kDevices;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= emulator::kDevices) return cudaErrorInvalidDevice;
+  emulator::current_device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = emulator::current_device;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -159,7 +167,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   }
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+  ++emulator::host_waits;
+  return cudaSuccess;
+}
 
 namespace emulator {
 namespace {
@@ -169,6 +180,12 @@ constexpr size_t kOwnShared = 1 << 10;
 constexpr size_t kSharedWithoutAsking = 48 << 10, kMostShared = 99 << 10;
 std::map<const void*, size_t> asked_for;
 }  // namespace
+
+cudaError_t takes_work(cudaStream_t stream) {
+  return stream == nullptr || stream->device == current_device ? cudaSuccess
+                                                               : cudaErrorInvalidResourceHandle;
+}
+int64_t waits() { return host_waits; }
 
 cudaError_t may_launch(const void* kernel, dim3 grid, dim3 block, size_t shared) {
   constexpr unsigned kMostBlocks = 65535, kMostThreads = 1024;
@@ -265,6 +282,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new EmulatedStream;
+  (*stream)->device = emulator::current_device;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -272,6 +290,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  ++emulator::host_waits;
   return emulator::capturing == nullptr ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
@@ -287,7 +306,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   event->moment = Clock::now();
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  ++emulator::host_waits;
+  return cudaSuccess;
+}
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   *milliseconds = std::chrono::duration<float, std::milli>(end->moment - begin->moment).count();

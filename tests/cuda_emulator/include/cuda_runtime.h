@@ -9,7 +9,8 @@
 // memory while work is captured ends the process. What it cannot find: races between blocks, and
 // anything that depends on time.
 //
-// Not thread-safe: one host thread uses it at a time.
+// There are two devices, which share one memory. Not thread-safe: one host thread uses it at a
+// time.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -212,6 +213,7 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchTimeout = 702,
@@ -306,11 +308,17 @@ namespace emulator {
 // What a chip says of a launch: too many threads or blocks, or more shared memory than it has or
 // than was asked for.
 cudaError_t may_launch(const void* kernel, dim3 grid, dim3 block, size_t shared);
+// A stream takes work while its device is current.
+cudaError_t takes_work(cudaStream_t stream);
+// How often the host has waited for work so far.
+int64_t waits();
 }  // namespace emulator
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
+  if (const cudaError_t status = emulator::takes_work(config->stream); status != cudaSuccess)
+    return status;
   if (const cudaError_t status =
           emulator::may_launch(reinterpret_cast<const void*>(kernel), config->gridDim,
                                config->blockDim, config->dynamicSmemBytes);
