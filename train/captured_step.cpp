@@ -208,11 +208,11 @@ CapturedResult CapturedStep::replay(Entry& entry, const Batch& batch, Context& c
     *counters[i].mut<int64_t>() += entry.counts[i];
     counters[i].bump_version();
   }
-  CapturedResult result{read(task_, entry.pass)};
+  CapturedResult result;
+  result.batch = read(task_, entry.pass, update != nullptr ? entry.norm : Tensor(), &result.norm);
   result.batch.memory = entry.memory.memory;
   if (update == nullptr) return result;
   result.updated = true;
-  if (entry.norm.defined()) result.norm = entry.norm.item();
   if (!std::isfinite(result.batch.loss) || !std::isfinite(result.norm))
     update->optimizer.take_back();
   return result;

@@ -5,6 +5,7 @@
 
 #include "autograd/saved_totals.h"
 #include "autograd/timeline.h"
+#include "core/host_copies.h"
 #include "core/memory_trace.h"
 #include "ops/dense/elementwise.h"
 #include "ops/dense/reduce.h"
@@ -73,14 +74,21 @@ ForwardPass forward_pass(const Task& task, Module& model, Batch& batch, Context&
   return pass;
 }
 
-BatchResult read(const Task& task, const ForwardPass& pass) {
+BatchResult read(const Task& task, const ForwardPass& pass, const Tensor& beside, double* number) {
   BatchResult result;
   result.samples = pass.samples;
   if (pass.loss.device().type == DeviceType::meta) return result;
-  const Counts counts = task.count(pass);
+  const CategoryScope scope(Category::workspace);
+  const std::vector<Tensor> here =
+      host_copies({pass.loss.value(), pass.target, pass.answers, beside});
+  ForwardPass on_host = pass;
+  on_host.target = here[1];
+  on_host.answers = here[2];
+  const Counts counts = task.count(on_host);
   result.counted = counts.counted;
   result.correct = counts.correct;
-  if (result.counted > 0) result.loss = pass.loss.value().item();
+  if (result.counted > 0) result.loss = here[0].item();
+  if (beside.defined()) *number = here[3].item();
   return result;
 }
 

@@ -49,8 +49,10 @@ struct StepOptions {
 // Places a batch and computes the task's loss of it. On meta the numbers are 0.
 ForwardPass forward_pass(const Task& task, Module& model, Batch& batch, Context& context,
                          const LossOptions& options);
-// Reads what a pass found. A batch without targets that count has no loss, and no gradient.
-BatchResult read(const Task& task, const ForwardPass& pass);
+// Reads what a pass found, and `beside` (a scalar, or undefined) into `number`, with one wait for
+// the device. A batch without targets that count has no loss, and no gradient.
+BatchResult read(const Task& task, const ForwardPass& pass, const Tensor& beside = {},
+                 double* number = nullptr);
 
 // Both of them.
 struct Outcome {

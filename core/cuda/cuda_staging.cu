@@ -9,6 +9,7 @@
 #include "core/cuda/cuda.h"
 #include "core/cuda/cuda_graph.h"
 #include "core/cuda/pinned_pool.h"
+#include "core/integers.h"
 #include "core/log.h"
 #include "core/parallel.h"
 
@@ -16,6 +17,9 @@ namespace frugal::cuda {
 namespace {
 
 constexpr int64_t kChunk = int64_t{1} << 20;
+constexpr int64_t kAligned = 64;
+constexpr int64_t kMostTogether = int64_t{4} << 20;  // a tensor of more bytes is read alone, so
+                                                     // that little memory is pinned
 
 void copy_on_host(void* to, const void* from, int64_t bytes) {
   parallel_for(0, (bytes + kChunk - 1) / kChunk, 4, [&](int64_t begin, int64_t end) {
@@ -45,6 +49,36 @@ class Stage {
       pool_.release(pinned);
       throw;
     }
+    return true;
+  }
+  // Copies tensors of the device to `to`, whose tensors are on the host. Returns false if no memory
+  // can be pinned; then nothing was copied.
+  bool read(const std::vector<Tensor>& from, const std::vector<Tensor>& to) {
+    const std::lock_guard lock(mutex_);
+    reclaim();
+    int64_t bytes = 0;
+    for (const Tensor& x : from) bytes += round_up(x.nbytes(), kAligned);
+    auto* const pinned = static_cast<char*>(pin(bytes));
+    if (pinned == nullptr) return false;
+    try {
+      int64_t at = 0;
+      for (const Tensor& x : from) {
+        FRUGAL_CUDA_CHECK(cudaMemcpyAsync(pinned + at, x.raw(), static_cast<size_t>(x.nbytes()),
+                                          cudaMemcpyDefault, stream()));
+        at += round_up(x.nbytes(), kAligned);
+      }
+      synchronize();
+      at = 0;
+      for (const Tensor& x : to) {
+        std::memcpy(x.raw(), pinned + at, static_cast<size_t>(x.nbytes()));
+        at += round_up(x.nbytes(), kAligned);
+      }
+    } catch (...) {
+      FRUGAL_CUDA_REPORT(cudaStreamSynchronize(stream()));
+      pool_.release(pinned);
+      throw;
+    }
+    pool_.release(pinned);
     return true;
   }
   StagedBytes bytes() {
@@ -105,6 +139,32 @@ void staged_copy(void* to, Device device, const Tensor& x) {
   FRUGAL_ASSERT(x.device() == kCpu && x.nbytes() > 0 && !recording());
   use(device);
   if (!stage_of(device).copy(to, x)) cuda::copy_bytes(to, device, x.raw(), kCpu, x.nbytes());
+}
+
+std::vector<Tensor> host_copies(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> out = tensors, from, to;
+  Device device = kCpu;
+  for (Tensor& x : out) {
+    if (!x.defined() || x.device().type != DeviceType::cuda) continue;
+    FRUGAL_CHECK(x.is_contiguous(), "[host_copies] expected contiguous tensors, got {}",
+                 describe(x));
+    const bool together =
+        x.nbytes() > 0 && x.nbytes() <= kMostTogether && (device == kCpu || x.device() == device);
+    if (!together) {
+      x = to_device(x, kCpu);
+      continue;
+    }
+    device = x.device();
+    from.push_back(x);
+    x = Tensor::empty(x.shape(), x.dtype());
+    to.push_back(x);
+  }
+  if (from.empty()) return out;
+  use(device);
+  if (!stage_of(device).read(from, to))
+    for (size_t i = 0; i < from.size(); ++i)
+      cuda::copy_bytes(to[i].raw(), kCpu, from[i].raw(), device, from[i].nbytes());
+  return out;
 }
 
 StagedBytes staged_bytes(Device device) {

@@ -1,5 +1,8 @@
-// Copies host tensors to a device while the host goes on. CUDA builds only.
+// Copies host tensors to a device while the host goes on, and small tensors of a device to the host
+// together. CUDA builds only.
 #pragma once
+#include <vector>
+
 #include "core/tensor.h"
 
 namespace frugal::cuda {
@@ -14,6 +17,9 @@ Tensor staged(const Tensor& x, Device device);
 
 // The same copy to an address of the device. REQUIRES: x is not empty; nothing is being recorded.
 void staged_copy(void* to, Device device, const Tensor& x);
+
+// See core/host_copies.h.
+std::vector<Tensor> host_copies(const std::vector<Tensor>& tensors);
 
 // `waiting`: pinned bytes whose copies may not have ended. `held`: all pinned bytes.
 struct StagedBytes {

@@ -4,6 +4,7 @@
 #include "core/cuda/cuda_graph.h"
 #include "core/cuda/cuda_staging.h"
 #include "core/cuda/pinned_pool.h"
+#include "core/host_copies.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
@@ -108,6 +109,29 @@ TEST_CASE("batches are staged: the host may write at once, pinned memory is used
   CHECK_THROWS_WITH_AS(graph.capture([&] { cuda::staged(x, gpu::kCuda); }),
                        doctest::Contains("captur"), Error);
   CHECK_FALSE(cuda::recording());
+}
+
+TEST_CASE("tensors of any dtype are read together, with one wait") {
+  if (!gpu::available()) return;
+  const Tensor a = Tensor::full({}, 2.5, DType::f32, gpu::kCuda),
+               b = Tensor::arange(0, 7, 1, DType::i64, gpu::kCuda), c = Tensor::full({2}, 3),
+               large = Tensor::full({2 << 20}, 4, DType::f32, gpu::kCuda),
+               none = Tensor::zeros({0, 3}, DType::u8, gpu::kCuda);
+  const int64_t before = gpu::emulated() ? emulator::waits() : 0;
+  const std::vector<Tensor> few = host_copies({a, Tensor(), b, c});
+  if (gpu::emulated()) CHECK(emulator::waits() - before == 1);
+  REQUIRE(few.size() == 4);
+  CHECK(few[0].device() == kCpu);
+  CHECK(few[0].item() == 2.5);
+  CHECK_FALSE(few[1].defined());
+  CHECK(few[2].to_vector() == b.to_vector());
+  CHECK(few[3].storage() == c.storage());
+  const std::vector<Tensor> others = host_copies({large, none, a});
+  CHECK(others[0].item(large.numel() - 1) == 4);
+  CHECK(others[1].shape() == none.shape());
+  CHECK(others[2].item() == 2.5);
+  CHECK_THROWS_WITH_AS(host_copies({large.view({2, 1 << 20}).transpose(0, 1)}),
+                       doctest::Contains("contiguous"), Error);
 }
 
 TEST_CASE("pinned memory goes back to the system after what uses it") {

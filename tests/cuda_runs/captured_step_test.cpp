@@ -1,5 +1,6 @@
 // Steps that are replayed beside the same steps run: which are recorded, and every gradient's bits.
 #include "train/captured_step.h"
+#include "apps/config/make_optimizer.h"
 #include "compress/policies/fixed_policy.h"
 #include "ops/dense/copy.h"
 #include "tests/apps/find_in.h"
@@ -38,6 +39,30 @@ TEST_CASE("replayed steps with packed activations give the gradients of steps th
     CHECK(captured.obstacle().empty());
     CHECK(captured.replays() == 4);  // of each three the first is run
   }
+}
+
+TEST_CASE("the host waits once in a replayed step, and reads loss, counts and norm") {
+  if (!gpu::available() || !gpu::emulated()) return;  // a GPU counts no waits
+  Side side(kEncoder, "compression.level=L1");
+  const auto optimizer = make_optimizer(side.config, *side.model);
+  CapturedStep captured(*side.task, *side.model, side.policy.get());
+  for (int i = 0; i < 5; ++i) {
+    CAPTURE(i);
+    const StepUpdate update{*optimizer, 0.01, true, 1};
+    side.begin([&](Batch batch, Context& context, uint64_t number) {
+      const int64_t before = emulator::waits();
+      const CapturedResult result = captured.run(std::move(batch), context, {}, number, &update);
+      if (i >= 2) {
+        CHECK(emulator::waits() - before == 1);
+        CHECK(result.updated);
+        CHECK(result.norm > 0);
+        CHECK(result.batch.loss > 0);
+        CHECK(result.batch.counted == 8);
+      }
+      return 0;
+    });
+  }
+  CHECK(captured.replays() == 4);
 }
 
 TEST_CASE("steps of a held graph are replayed, of classes and of several labels") {
