@@ -137,6 +137,7 @@
 #include "ops/image/pool2d.h"
 #include "ops/image/shortcut.h"
 #include "ops/kernel_memory.h"
+#include "ops/library_fallbacks.h"
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/class_weights.h"
 #include "ops/loss/cross_entropy.h"

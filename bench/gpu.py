@@ -8,7 +8,8 @@ usage: gpu.py [--frugal build/cuda/bin/frugal] [--rounds 5] [--precision tf32|bf
        gpu.py all                                              a reference table: all of these, steps in tf32 and bf16, recorded too
 needs: a build of the preset `cuda`; PyTorch 2 (and torchvision for ResNets) in --python.
 
-What fails is told of and left out. Every measurement is a line of SCRATCH/results.jsonl.
+What fails is told of and left out. What cuDNN or cuBLASLt did not take, so that slower kernels of ours ran, is told of too.
+Every measurement is a line of SCRATCH/results.jsonl.
 Equal on both sides: model, vocabulary, batch on the device beforehand, 3 steps to warm up, nothing read back but the loss. BERT's last
 layer is computed for the first token alone. Saved bytes leave out parameters, casts of them and the batch; peaks are of tensors and
 workspaces. Both may take kernels whose bits differ from run to run. Not equal: ours reads targets and predictions back to count what
@@ -113,6 +114,19 @@ def level(name, recorded=False):
     return f"{name}{' recorded' if recorded else ''}: compression.level={name}{' cuda_graphs=true' if recorded else ''}"
 
 
+TOLD = set()
+
+
+def told_of(args, name, batch, fallback):
+    """Prints what a library did not take, once for each workload, and keeps the count."""
+    key = (name, args.precision, batch, fallback["what"])
+    if key not in TOLD:
+        TOLD.add(key)
+        print(f"{name} {args.precision} b{batch}  slower: {fallback['what']}: {fallback['instead']} instead", flush=True)
+    with open(pathlib.Path(args.scratch) / "results.jsonl", "a") as log:
+        log.write(json.dumps({"workload": name, "precision": args.precision, "batch": batch, "fallback": fallback}) + "\n")
+
+
 def our_rows(args, name, batch):
     """Yields (row, ms, saved bytes, peak bytes), or (row, why there are none)."""
     for recorded in (False, True) if args.recorded else (False,):
@@ -122,6 +136,8 @@ def our_rows(args, name, batch):
         except Failed as e:
             yield ("ours" + (" recorded" if recorded else ""), str(e))
             continue
+        for fallback in step["library_fallbacks"]:
+            told_of(args, name, batch, fallback)
         for v in step["variants"]:
             if v["out_of_memory"]:
                 yield (v["name"], "out of memory")

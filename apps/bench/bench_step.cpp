@@ -27,6 +27,7 @@
 #include "core/quoted.h"
 #include "core/random_streams.h"
 #include "ops/kernel_memory.h"
+#include "ops/library_fallbacks.h"
 #include "train/captured_step.h"
 #include "train/compression.h"
 #include "train/planning/meta_step.h"
@@ -448,6 +449,14 @@ Results results_of(const std::vector<Variant>& variants, bool based, bool runs, 
   return results;
 }
 
+// What NVIDIA's libraries did not take, in all variants and steps together.
+Json fallbacks_json() {
+  Json list = Json::array();
+  for (const ops::LibraryFallback& one : ops::library_fallbacks())
+    list.push_back({{"what", one.what}, {"instead", one.instead}, {"count", one.count}});
+  return list;
+}
+
 }  // namespace
 
 void bench_step(const BenchArguments& arguments) {
@@ -507,6 +516,7 @@ void bench_step(const BenchArguments& arguments) {
                          {"threads", num_threads()},
                          {"repeats", repeats},
                          {"reserved_bytes", allocator(bench.device).report().reserved},
+                         {"library_fallbacks", fallbacks_json()},
                          {"variants", results.list}};
     std::printf("%s\n", report.dump(2).c_str());
     return;
@@ -519,6 +529,9 @@ void bench_step(const BenchArguments& arguments) {
     for (const Variant& v : variants)
       if (const std::string widths = widths_on_meta(v.config); !widths.empty())
         std::printf("%s: %s\n", v.name.c_str(), widths.c_str());
+  for (const ops::LibraryFallback& one : ops::library_fallbacks())
+    std::printf("slower, %lld times: %s: %s instead\n", static_cast<long long>(one.count),
+                one.what.c_str(), one.instead.c_str());
   if (bench.device == kCpu)
     std::printf(
         "peak: tensors. process: all that the program takes in a step; beside tensors that is "

@@ -9,6 +9,7 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/reduce.h"
+#include "ops/library_fallbacks.h"
 
 namespace frugal::ops {
 namespace {
@@ -128,6 +129,9 @@ void matmul_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b, cons
   const Tensor left = cuda::in_dtype(a, dtype), right = cuda::in_dtype(b, dtype);
   const Tensor row = cuda::in_dtype(bias, c.dtype());
   if (multiply(c, left, right, row)) return;
+  note_fallback(fmt::format("cuBLASLt has no kernel for {} {} x {} with a bias", name_of(dtype),
+                            a.shape(), b.shape()),
+                "the bias is added by another kernel");
   if (!multiply(c, left, right, {})) FRUGAL_ASSERT(false);
   accumulate_row_kernel(Cuda{}, c, bias);
 }

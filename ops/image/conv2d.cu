@@ -1,10 +1,14 @@
 #include "ops/image/conv2d.h"
 
+#include <algorithm>
+
 #include "core/cuda/cuda_kernel.h"
 #include "ops/cuda/cuda_cast.h"
+#include "ops/cuda/cuda_columns.h"
 #include "ops/cuda/cudnn.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
+#include "ops/library_fallbacks.h"
 
 namespace frugal::ops {
 namespace {
@@ -12,6 +16,8 @@ namespace {
 using namespace frugal::cuda;
 
 // Plain loops for convolutions that cuDNN has no engine for. Sums are f32, in a fixed order.
+// Neighbouring threads work on neighbouring channels, so that what they read and write lies
+// together.
 struct Extents {
   int64_t n, h, w, c, k, r, s, oh, ow, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int64_t in, out;  // channels of one group
@@ -45,9 +51,17 @@ __device__ __forceinline__ int64_t window_of(int64_t at, int64_t tap, int64_t pa
 }
 
 template <class T>
+struct Turn {  // f(i) for each element of a weight [K, rest]; `to` is [rest, K]
+  int64_t k, rest;
+  const T* from;
+  T* to;
+  __device__ void operator()(int64_t i) const { to[i] = from[i % k * rest + i / k]; }
+};
+
+template <class T>
 struct Forward {  // f(i) for each element of y
   Extents e;
-  const T *x, *weight;
+  const T *x, *weight;  // weight [R, S, C/groups, K]
   T* y;
   __device__ void operator()(int64_t i) const {
     const int64_t k = i % e.k, column = i / e.k % e.ow, row = i / e.k / e.ow % e.oh,
@@ -60,8 +74,8 @@ struct Forward {  // f(i) for each element of y
         const int64_t w = column * e.stride_w - e.pad_w + s * e.dilation_w;
         if (w < 0 || w >= e.w) continue;
         const T* from = x + ((n * e.h + h) * e.w + w) * e.c + first;
-        const T* by = weight + ((k * e.r + r) * e.s + s) * e.in;
-        for (int64_t c = 0; c < e.in; ++c) sum += load(from[c]) * load(by[c]);
+        const T* by = weight + (r * e.s + s) * e.in * e.k + k;
+        for (int64_t c = 0; c < e.in; ++c) sum += load(from[c]) * load(by[c * e.k]);
       }
     }
     y[i] = store<T>(sum);
@@ -93,24 +107,79 @@ struct BackwardInput {  // f(i) for each element of dx
   }
 };
 
-// One block for each element of dweight; its threads share the pixels of the images.
+// The gradient of the weight: a block takes 32 elements of one position (r, s) of the window, which
+// lie beside one another as [K, C/groups], and a share of the pixels. Then neighbouring threads
+// read neighbouring channels of x, or of dy where a group has one channel.
+constexpr int kPixelLanes = 8;    // warps of a block; each takes every eighth pixel
+constexpr int64_t kPixels = 512;  // of a block, at least
+
+struct WeightShares {
+  int64_t tiles, step;  // tiles of 32 elements at a position; pixels of a share
+};
+
+// partial [shares, K, R, S, C/groups]
 template <class T>
-__global__ void backward_weight_kernel(Extents e, const T* dy, const T* x, float* dweight) {
-  for (int64_t i = blockIdx.x; i < e.k * e.r * e.s * e.in; i += gridDim.x) {
-    const int64_t c = i % e.in, s = i / e.in % e.s, r = i / e.in / e.s % e.r,
-                  k = i / e.in / e.s / e.r, channel = k / e.out * e.in + c;
-    float sum = 0;
-    for (int64_t p = threadIdx.x; p < e.n * e.oh * e.ow; p += blockDim.x) {
+__global__ void __launch_bounds__(kWarp* kPixelLanes)
+    backward_weight_kernel(Extents e, WeightShares shares, const T* dy, const T* x,
+                           float* partial) {
+  __shared__ float sums[kPixelLanes][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t tile = blockIdx.x % shares.tiles, position = blockIdx.x / shares.tiles;
+  const int64_t s = position % e.s, r = position / e.s;
+  const int64_t element = tile * kWarp + lane;
+  const bool inside = element < e.k * e.in;
+  const int64_t c = element % e.in, k = element / e.in, channel = k / e.out * e.in + c;
+  const int64_t begin = blockIdx.y * shares.step, all = e.n * e.oh * e.ow;
+  const int64_t end = begin + shares.step < all ? begin + shares.step : all;
+  float sum = 0;
+  if (inside)
+    for (int64_t p = begin + warp; p < end; p += kPixelLanes) {
       const int64_t column = p % e.ow, row = p / e.ow % e.oh, n = p / e.ow / e.oh;
       const int64_t h = row * e.stride_h - e.pad_h + r * e.dilation_h,
                     w = column * e.stride_w - e.pad_w + s * e.dilation_w;
       if (h < 0 || h >= e.h || w < 0 || w >= e.w) continue;
       sum += load(dy[p * e.k + k]) * load(x[((n * e.h + h) * e.w + w) * e.c + channel]);
     }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) dweight[i] = sum;
-  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || !inside) return;
+  for (int other = 1; other < kPixelLanes; ++other) sum += sums[other][lane];
+  const int64_t at = ((k * e.r + r) * e.s + s) * e.in + c;
+  partial[blockIdx.y * (e.k * e.r * e.s * e.in) + at] = sum;
 }
+
+template <class T>
+void backward_weight(const Extents& e, const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+  constexpr int64_t kBlocks = 2048;  // so many are enough for any device
+  const int64_t tiles = ceil_div(e.k * e.in, kWarp), blocks = tiles * e.r * e.s;
+  const int64_t pixels = e.n * e.oh * e.ow;
+  const int64_t wanted =
+      std::min(ceil_div(pixels, kPixels), std::max<int64_t>(kBlocks / blocks, 1));
+  const int64_t step = ceil_div(pixels, wanted), shares = ceil_div(pixels, step);
+  CategoryScope scope(Category::workspace);
+  const Tensor partial =
+      shares == 1 ? dweight : Tensor::empty({shares, dweight.numel()}, DType::f32, x.device());
+  launch(backward_weight_kernel<T>,
+         {dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(shares)), kWarp * kPixelLanes},
+         e, WeightShares{tiles, step}, dy.data<T>(), x.data<T>(), partial.mut<float>());
+  if (shares == 1) return;
+  const Tensor sums = Tensor::empty({dweight.numel()}, DType::f64, x.device());
+  cuda::sum_rows(x.device(), partial.data<float>(), shares, dweight.numel(), false,
+                 sums.mut<double>());
+  for_each(dweight.numel(), cuda::Narrow{sums.data<double>(), dweight.mut<float>()});
+}
+
+void note(const char* pass, const char* instead, const Tensor& x, const Shape& weight,
+          const Conv2dOptions& o) {
+  note_fallback(
+      fmt::format("cuDNN has no plan for conv2d {} {} x {} weight {} stride {}x{} padding "
+                  "{}x{} dilation {}x{} groups {}",
+                  pass, name_of(x.dtype()), x.shape(), weight, o.stride[0], o.stride[1],
+                  o.padding[0], o.padding[1], o.dilation[0], o.dilation[1], o.groups),
+      instead);
+}
+constexpr const char* kLoops = "plain loops";
 
 cudnn::Convolution problem(cudnn::Pass pass, const Tensor& x, const Shape& weight, const Tensor& y,
                            const Conv2dOptions& o) {
@@ -150,13 +219,21 @@ void conv2d_kernel(Cuda, const Tensor& y, const Tensor& x, const Tensor& weight,
     if (cudnn::convolve(p, {x.raw(), w.raw(), y.raw(), p.bias ? row.raw() : nullptr})) return;
     if (p.bias) {
       p.bias = false;
-      if (cudnn::convolve(p, {x.raw(), w.raw(), y.raw()})) return add_bias(y, bias);
+      if (cudnn::convolve(p, {x.raw(), w.raw(), y.raw()})) {
+        note("with a bias", "the bias is added by another kernel", x, w.shape(), o);
+        return add_bias(y, bias);
+      }
     }
+    note("forward", kLoops, x, w.shape(), o);
   }
+  CategoryScope scope(Category::workspace);
+  const Tensor turned = Tensor::empty(w.shape(), w.dtype(), w.device());  // [R, S, C/groups, K]
   with_activation(x.dtype(), [&]<class T>(T) {
-    for_each(
-        y.numel(),
-        Forward<T>{{x.shape(), w.shape(), y.shape(), o}, x.data<T>(), w.data<T>(), y.mut<T>()});
+    const int64_t k = w.size(0);
+    for_each(w.numel(), Turn<T>{k, w.numel() / k, w.data<T>(), turned.mut<T>()});
+    for_each(y.numel(),
+             Forward<T>{
+                 {x.shape(), w.shape(), y.shape(), o}, x.data<T>(), turned.data<T>(), y.mut<T>()});
   });
   add_bias(y, bias);
 }
@@ -166,10 +243,12 @@ void conv2d_backward_input_kernel(Cuda, const Tensor& dx, const Tensor& dy, cons
   if (dx.numel() == 0) return;
   if (dy.numel() == 0) return fill_kernel(Cuda{}, dx, 0);
   const Tensor w = cuda::in_dtype(weight, dy.dtype());
-  if (fits(dx.shape(), w.shape(), dy.shape(), o) &&
-      cudnn::convolve(problem(cudnn::Pass::backward_input, dx, w.shape(), dy, o),
-                      {dx.raw(), w.raw(), dy.raw()}))
-    return;
+  if (fits(dx.shape(), w.shape(), dy.shape(), o)) {
+    if (cudnn::convolve(problem(cudnn::Pass::backward_input, dx, w.shape(), dy, o),
+                        {dx.raw(), w.raw(), dy.raw()}))
+      return;
+    note("backward to the input", kLoops, dx, w.shape(), o);
+  }
   with_activation(dy.dtype(), [&]<class T>(T) {
     for_each(dx.numel(),
              BackwardInput<T>{
@@ -191,11 +270,10 @@ void conv2d_backward_weight_kernel(Cuda, const Tensor& dweight, const Tensor& dy
       if (out.dtype() != dweight.dtype()) cuda::convert_into(dweight, out);
       return;
     }
+    note("backward to the weight", kLoops, x, dweight.shape(), o);
   }
   with_activation(x.dtype(), [&]<class T>(T) {
-    launch(backward_weight_kernel<T>, {blocks_for(dweight.numel(), 1)},
-           Extents(x.shape(), dweight.shape(), dy.shape(), o), dy.data<T>(), x.data<T>(),
-           dweight.mut<float>());
+    backward_weight<T>(Extents(x.shape(), dweight.shape(), dy.shape(), o), dy, x, dweight);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "ops/dense/copy.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/conv_transpose2d.h"
+#include "ops/library_fallbacks.h"
 #include "tests/cuda/gpu.h"
 
 using namespace frugal;
@@ -75,7 +76,34 @@ TEST_CASE("CUDA's convolutions agree with the CPU's, through the library and by 
   compare({1, 7, 8, 2}, {4, 2, 3, 2}, strided);
   compare({2, 8, 9, 2}, {3, 3, 2, 2}, dilated);
   compare({1, 4, 6, 6}, {9, 2, 3, 2}, grouped);
-  compare({40, 3, 3, 2}, {3, 1, 1, 2}, dilated);  // more pixels than a block has threads
+  compare({40, 3, 3, 2}, {3, 1, 1, 2}, dilated);    // more pixels than a block has threads
+  compare({2, 24, 25, 3}, {40, 2, 2, 3}, dilated);  // several shares of the pixels
+  Conv2dOptions by_channel;
+  by_channel.groups = 35;
+  by_channel.dilation = {2, 2};
+  compare({1, 6, 6, 35}, {35, 3, 3, 1}, by_channel);
+}
+
+TEST_CASE("convolutions that the library does not take are counted, with their shapes") {
+  if (!gpu::available() || !gpu::emulated()) return;  // what cuDNN takes is its own affair
+  Conv2dOptions dilated;
+  dilated.dilation = {2, 1};
+  const Tensor x = on_cuda(eighths({1, 6, 6, 2}, 1)), w = on_cuda(eighths({4, 3, 3, 2}, 2));
+  ops::forget_fallbacks();
+  ops::conv2d(x, w, {}, {});
+  CHECK(ops::library_fallbacks().empty());
+  ops::conv2d(x, w, {}, dilated);
+  const Tensor y = ops::conv2d(x, w, {}, dilated);
+  ops::conv2d_backward_weight(y, x, w.shape(), dilated);
+  const std::vector<ops::LibraryFallback> found = ops::library_fallbacks();
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].count == 2);
+  CHECK(found[0].what.find("conv2d forward f32 x [1, 6, 6, 2] weight [4, 3, 3, 2]") !=
+        std::string::npos);
+  CHECK(found[1].count == 1);
+  CHECK(found[1].what.find("to the weight") != std::string::npos);
+  ops::forget_fallbacks();
+  CHECK(ops::library_fallbacks().empty());
 }
 
 TEST_CASE("cuDNN itself takes an ordinary convolution, in each pass and precision") {

@@ -1,6 +1,7 @@
 // Attention of bf16 that cuDNN's fused engines take: packed q, k and v, causal or not, and a
 // backward pass from what they kept.
 #include "ops/cuda/cudnn_attention.h"
+#include "ops/library_fallbacks.h"
 #include "ops/sequence/attention.h"
 #include "tests/cuda/gpu.h"
 #include "tests/ops/samples.h"
@@ -70,6 +71,20 @@ TEST_CASE("attention by cuDNN agrees with the CPU's") {
     compare(2, 20, 2, 64, causal);
     compare(1, 33, 3, 64, causal);
   }
+}
+
+TEST_CASE("attention that cuDNN does not take, or at which it fails, is computed and counted") {
+  if (!gpu::available() || !gpu::emulated()) return;  // the stand-in fails for 17 queries
+  forget_fallbacks();
+  compare(1, 17, 2, 64, false);
+  compare(1, 17, 2, 64, false);
+  compare(1, 20, 2, 32, false);
+  const std::vector<LibraryFallback> found = library_fallbacks();
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].count == 2);
+  CHECK(found[0].what.find("q [1, 17, 2, 64] keys 17") != std::string::npos);
+  CHECK(found[1].what.find("q [1, 20, 2, 32] keys 20") != std::string::npos);
+  forget_fallbacks();
 }
 
 }  // namespace frugal::ops
