@@ -164,15 +164,31 @@ struct ChannelMean {
   }
 };
 
-// Combines chunks in f64: first the mean, then the squares about it. A block takes 32 columns.
+__device__ __forceinline__ double variance_of(double squares, double rows) {
+  const double value = squares / rows;
+  return value < 0 ? 0 : value;  // NaN stays NaN
+}
+
+// The rows of the chunks before `chunk`.
+__device__ __forceinline__ int64_t rows_before(const Chunks& chunks, int64_t chunk) {
+  const int64_t rows = chunk * chunks.step;
+  return rows < chunks.rows ? rows : chunks.rows;
+}
+
+// Combines `share` chunks in f64: first the mean, then the squares about it. A block takes 32
+// columns of share blockIdx.y, and writes [shares, C] means and sums of squares. The sums of
+// squares of the only share are divided by its rows.
 template <class T>
 __global__ void __launch_bounds__(kWarp* kSumLanes)
-    combine_moments(const T* x, const float* sums, Chunks chunks, double* mean, double* variance) {
+    combine_moments(const T* x, const float* sums, Chunks chunks, int64_t share, double* mean,
+                    double* squares_about) {
   __shared__ double partial[kSumLanes][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, y = static_cast<int>(threadIdx.x) / kWarp;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane, c = chunks.c;
   const bool inside = column < c;
-  const auto rows = static_cast<double>(chunks.rows);
+  const int64_t first_chunk = static_cast<int64_t>(blockIdx.y) * share;
+  const int64_t end = first_chunk + share < chunks.chunks ? first_chunk + share : chunks.chunks;
+  const auto rows = static_cast<double>(rows_before(chunks, end) - first_chunk * chunks.step);
   const double of_step = 1.0 / static_cast<double>(chunks.step);
   const double of_last = 1.0 / static_cast<double>(chunks.count(chunks.chunks - 1));
   double middle = 0;
@@ -180,7 +196,7 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
     double sum = 0;
     if (inside)
 #pragma unroll 2
-      for (int64_t chunk = y; chunk < chunks.chunks; chunk += kSumLanes) {
+      for (int64_t chunk = first_chunk + y; chunk < end; chunk += kSumLanes) {
         const auto count = static_cast<double>(chunks.count(chunk));
         const double each = chunk + 1 < chunks.chunks ? of_step : of_last;
         const double first = static_cast<double>(load(x[chunk * chunks.step * c + column]));
@@ -198,13 +214,46 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
     sum = 0;
     for (int other = 0; other < kSumLanes; ++other) sum += partial[other][lane];
     __syncthreads();
-    const double value = sum / rows;
-    if (pass == 0) middle = value;
+    if (pass == 0) middle = sum / rows;
+    if (!inside || y != 0) continue;
+    const int64_t at = static_cast<int64_t>(blockIdx.y) * c + column;
+    if (pass == 0)
+      mean[at] = middle;
+    else
+      squares_about[at] = gridDim.y > 1 ? sum : variance_of(sum, rows);
+  }
+}
+
+// The moments of all rows, of those of shares of `share` chunks. A block takes 32 columns.
+__global__ void __launch_bounds__(kWarp* kSumLanes)
+    merge_moments(const double* means, const double* squares, Chunks chunks, int64_t share,
+                  int64_t shares, double* mean, double* variance) {
+  __shared__ double partial[kSumLanes][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, y = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane, c = chunks.c;
+  const bool inside = column < c;
+  const auto rows = static_cast<double>(chunks.rows);
+  double middle = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    double sum = 0;
+    if (inside)
+      for (int64_t i = y; i < shares; i += kSumLanes) {
+        const int64_t begin = i * share * chunks.step;
+        const auto count = static_cast<double>(rows_before(chunks, (i + 1) * share) - begin);
+        const double here = means[i * c + column], delta = here - middle;
+        sum += pass == 0 ? count * here : squares[i * c + column] + count * delta * delta;
+      }
+    partial[y][lane] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int other = 0; other < kSumLanes; ++other) sum += partial[other][lane];
+    __syncthreads();
+    if (pass == 0) middle = sum / rows;
     if (!inside || y != 0) continue;
     if (pass == 0)
-      mean[column] = value;
+      mean[column] = middle;
     else
-      variance[column] = value < 0 ? 0 : value;  // NaN stays NaN
+      variance[column] = variance_of(sum, rows);
   }
 }
 
@@ -275,11 +324,25 @@ void moments_kernel(Cuda, const Tensor& x, const Tensor& mean, const Tensor& var
   const Chunks chunks = moment_chunks(1, rows_of(x), c);
   CategoryScope scope(Category::workspace);
   const Tensor sums = Tensor::empty({chunks.chunks, 2, c}, DType::f32, x.device());
+  // Where there are few columns, few blocks would combine all chunks, so they share them.
+  constexpr int64_t kShare = 64;  // four chunks for each thread
+  const int64_t share = std::min(chunks.chunks, kShare), shares = ceil_div(chunks.chunks, share);
+  const auto across = static_cast<unsigned>(ceil_div(c, kWarp));
+  Tensor parts;
+  double *means = mean.mut<double>(), *squares = variance.mut<double>();
+  if (shares > 1) {
+    parts = Tensor::empty({2, shares, c}, DType::f64, x.device());
+    means = parts.mut<double>();
+    squares = means + shares * c;
+  }
   with_activation(x.dtype(), [&]<class T>(T) {
     chunk_moments<T>(x, chunks, sums.mut<float>());
-    launch(combine_moments<T>, {dim3(static_cast<unsigned>(ceil_div(c, kWarp))), kWarp * kSumLanes},
-           x.data<T>(), sums.data<float>(), chunks, mean.mut<double>(), variance.mut<double>());
+    launch(combine_moments<T>, {dim3(across, static_cast<unsigned>(shares)), kWarp * kSumLanes},
+           x.data<T>(), sums.data<float>(), chunks, share, means, squares);
   });
+  if (shares > 1)
+    launch(merge_moments, {dim3(across), kWarp * kSumLanes}, means, squares, chunks, share, shares,
+           mean.mut<double>(), variance.mut<double>());
 }
 
 void normalize_kernel(Cuda, const Tensor& x, const Tensor& residual, const Tensor& affine,

@@ -149,6 +149,37 @@ struct SampleTerms {
   }
 };
 
+// Where a sample has more chunks, threads share them: few samples of few channels would leave most
+// of the device without work.
+constexpr int64_t kManyChunks = 32;
+
+// terms [samples, 2, C] f64: each sample's sums over its chunks.
+void add_chunks(const float* sums, const Chunks& chunks, double* terms) {
+  constexpr int64_t kMost = 65535;  // blocks along y
+  const int64_t columns = 2 * chunks.c;
+  const auto across = static_cast<unsigned>(ceil_div(columns, kWarp));
+  for (int64_t first = 0; first < chunks.samples; first += kMost) {
+    const int64_t samples = std::min(chunks.samples - first, kMost);
+    launch(sum_rows_kernel<float>,
+           {dim3(across, static_cast<unsigned>(samples)), kWarp * kSumLanes},
+           sums + first * chunks.chunks * columns, samples * chunks.chunks, columns, chunks.chunks,
+           false, terms + first * columns);
+  }
+}
+
+// Makes sums of dy xhat of sums of dy (x - mean).
+struct ScaleTerms {
+  const float* invstd;
+  Groups groups;
+  int64_t c;
+  double* terms;
+  __device__ void operator()(int64_t i) const {
+    const int64_t sample = i / c, k = i % c;
+    terms[(2 * sample + 1) * c + k] *=
+        static_cast<double>(invstd[sample * groups.count + k / groups.width]);
+  }
+};
+
 // The averages of weight dy and of weight dy xhat over a group.
 struct GroupAverages {
   const double* terms;
@@ -227,8 +258,13 @@ void group_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const R
   with_activation(x.dtype(), [&]<class T>(T) {
     chunk_gradients<T>(dy, Tensor(), x, GroupMean{mean, groups}, Tensor(), Tensor(), chunks,
                        sums.mut<float>());
-    for_each(n * 2 * c,
-             SampleTerms{sums.data<float>(), invstd, groups, chunks, terms.mut<double>()});
+    if (chunks.chunks > kManyChunks) {
+      add_chunks(sums.data<float>(), chunks, terms.mut<double>());
+      for_each(n * c, ScaleTerms{invstd, groups, c, terms.mut<double>()});
+    } else {
+      for_each(n * 2 * c,
+               SampleTerms{sums.data<float>(), invstd, groups, chunks, terms.mut<double>()});
+    }
     if (out.dx.defined()) {
       for_each(n * groups.count, GroupAverages{terms.data<double>(), mut_or_null<float>(weight),
                                                groups, chunks, shift, slope});

@@ -10,8 +10,8 @@ namespace {
 
 using namespace gpu;
 
-const std::vector<Shape> kImages{{2, 3, 7, 1}, {9, 3},      {3, 5, 7, 7},  {2, 40, 40, 3},
-                                 {1100, 64},   {130, 2048}, {8, 16, 16, 8}};
+const std::vector<Shape> kImages{{2, 3, 7, 1}, {9, 3},      {3, 5, 7, 7},   {2, 40, 40, 3},
+                                 {1100, 64},   {130, 2048}, {8, 16, 16, 8}, {2100, 512}};
 
 }  // namespace
 
@@ -147,7 +147,7 @@ TEST_CASE("group norm on CUDA: groups of any width, several chunks of rows") {
   };
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Size& size : {Size{{2, 70, 6}, 3}, Size{{3, 5, 7, 10}, 5}, Size{{1, 9000, 4}, 2},
-                             Size{{2, 9, 512}, 8}, Size{{2, 8}, 1}}) {
+                             Size{{2, 9, 512}, 8}, Size{{1, 1100, 512}, 8}, Size{{2, 8}, 1}}) {
       CAPTURE(size.shape.str());
       const int64_t c = size.shape.back();
       const Tensor x = rounded(size.shape, 1, 2, 1), dy = rounded(size.shape, 2);
