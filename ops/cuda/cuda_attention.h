@@ -142,6 +142,15 @@ __device__ __forceinline__ void mask_scores(const Problem<T>& p, const Place& at
   using A = Axes<Tiles, kKeysInRows>;
   const int queries = clamped(p.t - t), keys = clamped(p.s - s);
   const int seen = p.causal ? clamped(t - s + p.s - p.t) : 4096;  // key <= query + seen
+  // All queries of a whole tile see all of its keys.
+  const bool whole = queries >= A::kQueries && keys >= A::kKeys && A::kKeys - 1 <= seen;
+  if (whole && p.keep == nullptr && p.added == nullptr && p.bias == nullptr) {
+#pragma unroll
+    for (int i = 0; i < Tiles::kMine; ++i)
+#pragma unroll
+      for (int j = 0; j < Tiles::kWide; ++j) x[i][j] *= p.scale;
+    return;
+  }
   float hidden[A::kKeyParts];
 #pragma unroll
   for (int part = 0; part < A::kKeyParts; ++part) {
