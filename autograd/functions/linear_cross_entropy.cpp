@@ -3,6 +3,7 @@
 
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "core/integers.h"
 #include "ops/checks.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
@@ -29,6 +30,7 @@ class Sums {
         of_weight_(recording({weight})),
         of_bias_(bias.defined() && recording({bias})) {
     options_.sum = true;
+    prepare();
     x_ = ops::contiguous(x_).view({x_.numel() / x_.size(-1), x_.size(-1)});
     if (of_x_) dx = Tensor::empty(x_.shape(), x_.dtype(), x_.device());
     const CategoryScope scope(Category::workspace);
@@ -39,8 +41,8 @@ class Sums {
     const Tensor x = x_.slice(0, begin, end), at = target.slice(0, begin, end);
     const CategoryScope scope(Category::workspace);
     const Tensor logits = ops::linear(x, weight_, bias_);
-    const ops::CrossEntropyResult part = ops::cross_entropy(logits, at, options_);
-    ops::copy_into(top.slice(0, begin, end), ops::argmax(logits, -1));
+    const ops::CrossEntropyResult part = ops::cross_entropy(logits, at, options_, {}, true);
+    ops::copy_into(top.slice(0, begin, end), part.top);
     accumulate(loss, part.loss);
     accumulate(counted, ops::cast(part.counted, part.loss.dtype()));
     if (!of_x_ && !of_weight_ && !of_bias_) return;
@@ -55,9 +57,46 @@ class Sums {
     if (of_bias_) accumulate(dbias, ops::linear_backward_bias(dy));
   }
 
+  // Gradients of the weight and of the bias have the rows that they were given with.
+  void drop_padding() {
+    if (dweight.defined()) dweight = dweight.slice(0, 0, classes_);
+    if (dbias.defined()) dbias = dbias.slice(0, 0, classes_);
+  }
+
   Tensor top, loss, counted, dx, dweight, dbias;
 
  private:
+  // Beside bf16 rows, the parameters are cast to bf16 once and not again for each part. There the
+  // rows of logits get a length that is a multiple of kAligned, which fast products and loads of 16
+  // bytes need. The classes that are added have logits of -inf, so their probabilities are 0.
+  // Label smoothing would count them, so it gets no such classes.
+  void prepare() {
+    constexpr int64_t kAligned = 8;
+    classes_ = weight_.size(0);
+    if (x_.dtype() != DType::bf16) return;
+    const CategoryScope scope(Category::workspace);
+    const int64_t padded =
+        options_.label_smoothing == 0 ? ceil_div(classes_, kAligned) * kAligned : classes_;
+    if (padded == classes_) {
+      weight_ = ops::cast(weight_, DType::bf16);
+      if (bias_.defined()) bias_ = ops::cast(bias_, DType::bf16);
+      return;
+    }
+    const Device device = x_.device();
+    const auto extend = [&](const Tensor& rows, Shape shape, double value) {
+      shape[0] = padded;
+      const Tensor out = Tensor::empty(shape, DType::bf16, device);
+      if (rows.defined())
+        ops::copy_into(out.slice(0, 0, classes_), rows);
+      else
+        ops::fill(out.slice(0, 0, classes_), 0);
+      ops::fill(out.slice(0, classes_, padded), value);
+      return out;
+    };
+    weight_ = extend(weight_, weight_.shape(), 0);
+    bias_ = extend(bias_, {classes_}, -std::numeric_limits<double>::infinity());
+  }
+
   static void accumulate(Tensor& sum, Tensor term) {
     if (sum.defined())
       ops::accumulate(sum, term);
@@ -66,6 +105,7 @@ class Sums {
   }
 
   Tensor x_, weight_, bias_;
+  int64_t classes_ = 0;
   CrossEntropyOptions options_;
   bool of_x_, of_weight_, of_bias_;
 };
@@ -92,6 +132,7 @@ LinearCrossEntropy linear_cross_entropy(const Variable& x, const Variable& weigh
   const Tensor at = ops::contiguous(target).view({rows});
   for (int64_t begin = 0; begin < rows; begin += rows_at_once)
     sums.add(at, begin, std::min(rows, begin + rows_at_once));
+  sums.drop_padding();
   Tensor loss = sums.loss, divisor;
   if (!options.sum) {
     divisor = ops::clamp(sums.counted, 1, std::numeric_limits<double>::infinity(), false).y;

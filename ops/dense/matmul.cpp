@@ -163,6 +163,15 @@ void count_kernel(const Tensor& c, const Tensor& a, const Tensor& b, bool with_b
 }
 
 // a [M, K] b [K, N].
+// A weight and a bias beside x. Beside a bf16 x they are f32, or bf16 where the caller cast them
+// for several products.
+void check_parameters(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (x.dtype() == DType::bf16 && weight.dtype() == DType::bf16)
+    check_same(op, x, {&weight, &bias});
+  else
+    check_beside(op, x, {&weight, &bias});
+}
+
 Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor left = prepared(a), right = prepared(b);
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
@@ -213,7 +222,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_real("linear", "x", x);
   check_dim("linear", "weight", weight, 2);
-  check_beside("linear", x, {&weight, &bias});
+  check_parameters("linear", x, weight, bias);
   FRUGAL_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1),
                "[linear] expected x [..., {}] for weight {}, got {}", weight.size(1),
                weight.shape(), x.shape());
@@ -233,7 +242,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight) {
   check_real("linear backward", "dy", dy);
   check_defined("linear backward", "weight", weight);
-  check_beside("linear backward", dy, {&weight});
+  check_parameters("linear backward", dy, weight, {});
   FRUGAL_CHECK(weight.dim() == 2 && dy.dim() >= 1 && dy.size(-1) == weight.size(0),
                "[linear backward] expected dy [..., O] and weight [O, I], got {} and {}",
                dy.shape(), weight.shape());

@@ -149,6 +149,7 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
     const T* x = logits.data<T>();
     const T* weights = data_or_null<T>(row_weights);
     T* lse = result.lse.mut<T>();
+    int64_t* top = result.top.defined() ? result.top.mut<int64_t>() : nullptr;
     parallel_for(
         0, chunks, std::max<int64_t>(1, kGrain / (kChunkRows * classes)),
         [&](int64_t begin, int64_t end) {
@@ -158,6 +159,7 @@ void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
             const int64_t first = chunk * kChunkRows;
             const int64_t stop = std::min(n, first + kChunkRows);
             log_sum_exp_rows(x + first * classes, lse + first, tops.data(), stop - first, classes);
+            if (top != nullptr) std::copy_n(tops.begin(), stop - first, top + first);
             for (int64_t row = first; row < stop; ++row) {
               const T* from = x + row * classes;
               if (at[row] == options.ignore_index) continue;
@@ -246,13 +248,15 @@ Tensor cross_entropy_probabilities(const Tensor& logits, const Tensor& lse, bool
 }
 
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
-                                 const CrossEntropyOptions& options, const Tensor& row_weights) {
+                                 const CrossEntropyOptions& options, const Tensor& row_weights,
+                                 bool with_top) {
   check_inputs("cross_entropy", logits, target, row_weights, options);
   const Device device = logits.device();
-  CrossEntropyResult result{Tensor::empty({}, beside(logits), device),
-                            Tensor::empty({target.numel()}, beside(logits), device),
-                            Tensor::empty({}, DType::i64, device),
-                            Tensor::empty({}, DType::i64, device)};
+  CrossEntropyResult result{
+      Tensor::empty({}, beside(logits), device),
+      Tensor::empty({target.numel()}, beside(logits), device),
+      Tensor::empty({}, DType::i64, device), Tensor::empty({}, DType::i64, device),
+      with_top ? Tensor::empty({target.numel()}, DType::i64, device) : Tensor()};
   const Tensor x = as_matrix(logits), at = as_vector(target), weights = as_vector(row_weights);
   dispatch(device,
            [&](auto backend) { cross_entropy_kernel(backend, x, at, result, options, weights); });

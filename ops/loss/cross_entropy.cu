@@ -39,7 +39,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 template <class Kind>
 __global__ void __launch_bounds__(Kind::kThreads)
     cross_entropy_rows(const typename Kind::T* logits, Rows rows, double smoothing, int64_t step,
-                       float* lse, Totals* partial) {
+                       float* lse, int64_t* tops, Totals* partial) {
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
   __shared__ Totals of_teams[Kind::kTeams];
   const int64_t width = rows.classes, begin = blockIdx.x * step;
@@ -61,7 +61,11 @@ __global__ void __launch_bounds__(Kind::kThreads)
     const double total =
         from.template sum<double>([most](int64_t, float v) { return expf(v - most); });
     const auto log_sum = static_cast<float>(static_cast<double>(most) + ::log(total));
-    if (Kind::lane() == 0) lse[row] = log_sum;
+    if (first == width) first = 0;  // all logits are NaN
+    if (Kind::lane() == 0) {
+      lse[row] = log_sum;
+      if (tops != nullptr) tops[row] = first;
+    }
     const int64_t target = rows.target[row];
     if (target == rows.ignored) continue;  // all threads of the team agree
     const bool valid = rows.in_range(row);
@@ -73,7 +77,6 @@ __global__ void __launch_bounds__(Kind::kThreads)
           from.template sum<double>([log_sum](int64_t, float v) { return log_sum - v; });
       loss = (1 - smoothing) * loss + smoothing / static_cast<double>(width) * all;
     }
-    if (first == width) first = 0;  // all logits are NaN
     totals.correct += first == target ? 1 : 0;
     totals.counted += 1;
     totals.weight += weight;
@@ -205,7 +208,7 @@ void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
       const Tensor partial = totals_of(blocks, logits.device());
       launch(cross_entropy_rows<Kind>, {dim3(static_cast<unsigned>(blocks)), Kind::kThreads},
              logits.data<T>(), rows, options.label_smoothing, step, result.lse.mut<float>(),
-             totals_in(partial));
+             mut_or_null<int64_t>(result.top), totals_in(partial));
       launch(finish_loss, {dim3(1), kOneBlock}, totals_in(partial), blocks, options.sum,
              result.loss.mut<float>(), result.correct.mut<int64_t>(),
              result.counted.mut<int64_t>());

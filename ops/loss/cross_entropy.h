@@ -11,6 +11,7 @@ struct CrossEntropyResult {
   Tensor correct;  // [] i64: number of rows whose largest logit is that of the target; the first of
                    // equal logits counts
   Tensor counted;  // [] i64: number of rows that are not ignored
+  Tensor top;  // [rows] i64, with `with_top`: the class of the largest logit, the first of equals
 };
 
 // logits [..., C] f32 or f64, on CUDA f32 or bf16, with one row for each target [...] i64. Beside
@@ -26,7 +27,7 @@ struct CrossEntropyResult {
 // Ref: Szegedy et al. 2016 (label smoothing).
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target,
                                  const CrossEntropyOptions& options = {},
-                                 const Tensor& row_weights = {});
+                                 const Tensor& row_weights = {}, bool with_top = false);
 // logits [rows, C], target and row_weights [rows].
 void cross_entropy_kernel(Cpu, const Tensor& logits, const Tensor& target,
                           const CrossEntropyResult& result, const CrossEntropyOptions& options,

@@ -1,5 +1,7 @@
 // Softmax and cross-entropy on CUDA beside the CPU's, where the op table does not reach: rows of
 // every width, several blocks, values that are no numbers, and targets out of range.
+#include "autograd/engine.h"
+#include "autograd/functions.h"
 #include "ops/dense/softmax.h"
 #include "ops/loss/cross_entropy.h"
 #include "tests/cuda/compare.h"
@@ -113,6 +115,71 @@ TEST_CASE("cross-entropy on CUDA: the first of equals, no numbers, targets out o
   const CrossEntropyResult none =
       cross_entropy(there(Tensor::zeros({0, 3})), there(Tensor::zeros({0}, DType::i64)));
   CHECK(std::isnan(none.loss.item()));
+}
+
+namespace {
+
+struct Head {
+  double loss;
+  Tensor top, dx, dweight, dbias;
+};
+
+// The loss of 12 rows of a head, `at_once` rows at a time, with its gradients.
+Head head_of(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t at_once) {
+  Variable rows(x, true), w(weight, true), b;
+  if (bias.defined()) b = Variable(bias, true);
+  std::vector<int64_t> at;
+  for (int64_t i = 0; i < 12; ++i) at.push_back(i == 5 ? -100 : i * 5 % weight.size(0));
+  const Tensor target = to_device(Tensor::from<int64_t>(at, {12}), x.device());
+  const LinearCrossEntropy judged = linear_cross_entropy(rows, w, b, target, {}, at_once);
+  backward(judged.loss);
+  return {judged.loss.value().item(), judged.top, rows.grad(), w.grad(),
+          b.defined() ? b.grad() : Tensor()};
+}
+
+// Kernels that one more part of a head takes.
+double launches_of_a_part(const Tensor& x, const Tensor& weight) {
+  const int64_t before = emulator::launches();
+  head_of(x, weight, {}, 6);  // two parts
+  const int64_t between = emulator::launches();
+  head_of(x, weight, {}, 2);  // six
+  return static_cast<double>(emulator::launches() - between - (between - before)) / 4;
+}
+
+}  // namespace
+
+TEST_CASE("a head of bf16 whose classes are no multiple of 8, in parts") {
+  if (!available()) return;
+  for (const int64_t classes : {13, 16, 50})
+    for (const bool biased : {false, true})
+      for (const int64_t at_once : {12, 5}) {
+        CAPTURE(classes);
+        CAPTURE(biased);
+        CAPTURE(at_once);
+        const Tensor x = rounded({12, 16}, 1), w = rounded({classes, 16}, 2, 0.5);
+        const Tensor b = biased ? rounded({classes}, 3) : Tensor();
+        const Head expected = head_of(x, w, b, at_once);
+        const Head got = head_of(there(x, DType::bf16), there(w), there(b), at_once);
+        CHECK(got.loss == doctest::Approx(expected.loss).epsilon(0.02));
+        CHECK(got.dx.dtype() == DType::bf16);
+        CHECK(near(got.dx, expected.dx, 0.02));
+        REQUIRE(got.dweight.shape() == expected.dweight.shape());
+        CHECK(got.dweight.dtype() == DType::f32);
+        CHECK(near(got.dweight, expected.dweight, 0.02));
+        if (biased) {
+          REQUIRE(got.dbias.shape() == expected.dbias.shape());
+          CHECK(near(got.dbias, expected.dbias, 0.02));
+        }
+        CHECK(got.top.to_vector() == expected.top.to_vector());
+      }
+}
+
+TEST_CASE("parts of a head of bf16 do not cast its weight again") {
+  if (!available() || !emulated()) return;
+  const Tensor x = rounded({12, 16}, 1), w = rounded({24, 16}, 2);
+  // In f32 there is nothing to cast.
+  CHECK(launches_of_a_part(there(x, DType::bf16), there(w)) ==
+        launches_of_a_part(there(x), there(w)));
 }
 
 }  // namespace frugal::ops
