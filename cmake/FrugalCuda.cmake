@@ -39,5 +39,11 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # fmt takes nvcc for a compiler of an older C++ standard.
 string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
-set(FRUGAL_CUDART CUDA::cudart)
-set(FRUGAL_CUDA_LIBRARIES CUDA::cudart CUDA::cublasLt ${FRUGAL_CUDNN_LIBRARY})
+set(FRUGAL_CUDART CUDA::cudart_static)
+# cuBLASLt and cuDNN are opened when they are first needed, so a binary starts where they are missing. They are looked
+# for in the system's folders, then where they were when this was built.
+set(FRUGAL_CUDA_LIBRARIES CUDA::cudart_static)
+get_filename_component(cudnn_dir "${FRUGAL_CUDNN_LIBRARY}" DIRECTORY)
+set_source_files_properties(ops/cuda/cublas.cu ops/cuda/cudnn_graph.cu ops/cuda/cudnn_conv.cu
+                            ops/cuda/cudnn_attention.cu PROPERTIES COMPILE_DEFINITIONS
+                            "FRUGAL_CUDA_LIBRARY_DIR=\"${CUDAToolkit_LIBRARY_DIR}\";FRUGAL_CUDNN_LIBRARY_DIR=\"${cudnn_dir}\"")

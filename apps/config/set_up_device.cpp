@@ -4,9 +4,33 @@
 #include "core/cuda/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "ops/cuda/cublas.h"
+#include "ops/cuda/cudnn.h"
 #include "ops/precision.h"
 
 namespace frugal::apps {
+namespace {
+
+// Errors: no such GPU, or no library that ops on it need.
+void set_up_cuda(Device device) {
+  const int count = cuda::device_count();
+  if (count == 0) throw ConfigError("device", "expected cpu, since " + cuda::why_no_device());
+  if (device.index >= count)
+    throw ConfigError(
+        "device", fmt::format("expected cuda:0 to cuda:{}, got {}; CUDA_VISIBLE_DEVICES names the "
+                              "GPUs that a process sees, which it counts from 0",
+                              count - 1, device.str()));
+  try {
+    ops::cublas::open_library();
+    ops::cudnn::open_library();
+  } catch (const Error& e) {
+    throw ConfigError("device",
+                      fmt::format("expected cpu, since a library is missing: {}", e.what()));
+  }
+  cuda::make_current(device.index);
+}
+
+}  // namespace
 
 void set_up_threads(const RunConfig& config) {
   if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
@@ -28,8 +52,7 @@ Device set_up_device(const RunConfig& config) {
   if (device.type == DeviceType::cuda && !kHasCuda)
     throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
   if constexpr (kHasCuda)
-    if (device.type == DeviceType::cuda && cuda::device_count() == 0)
-      throw ConfigError("device", "expected cpu, since " + cuda::why_no_device());
+    if (device.type == DeviceType::cuda) set_up_cuda(device);
   if (device == kCpu && config.precision != "f32")
     throw ConfigError("precision",
                       fmt::format("expected f32 on the cpu, got {}", config.precision));

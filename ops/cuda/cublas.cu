@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/cuda/cuda.h"
+#include "core/dynamic_library.h"
 #include "core/memo.h"
 #include "ops/precision.h"
 
@@ -20,36 +21,68 @@ constexpr size_t kMostPlans = 4096;
 
 int64_t most_workspace() { return library_workspace(convolution_workspace(), false); }
 
+// The functions of the library, which is opened at the first use: so the program starts where it is
+// missing.
+#define FRUGAL_TEXT_OF(x) #x
+#define FRUGAL_TEXT(x) FRUGAL_TEXT_OF(x)
+struct Functions {
+  static constexpr const char* kName = "libcublasLt.so." FRUGAL_TEXT(CUBLAS_VER_MAJOR);
+  DynamicLibrary library{{kName, std::string(FRUGAL_CUDA_LIBRARY_DIR "/") + kName},
+                         "cuBLASLt comes with the CUDA toolkit; LD_LIBRARY_PATH may name its "
+                         "folder; device=cpu needs neither"};
+#define FRUGAL_FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
+  FRUGAL_FUNCTION(cublasLtCreate);
+  FRUGAL_FUNCTION(cublasLtGetStatusName);
+  FRUGAL_FUNCTION(cublasLtGetStatusString);
+  FRUGAL_FUNCTION(cublasLtMatmul);
+  FRUGAL_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  FRUGAL_FUNCTION(cublasLtMatmulDescCreate);
+  FRUGAL_FUNCTION(cublasLtMatmulDescDestroy);
+  FRUGAL_FUNCTION(cublasLtMatmulDescSetAttribute);
+  FRUGAL_FUNCTION(cublasLtMatmulPreferenceCreate);
+  FRUGAL_FUNCTION(cublasLtMatmulPreferenceDestroy);
+  FRUGAL_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+  FRUGAL_FUNCTION(cublasLtMatrixLayoutCreate);
+  FRUGAL_FUNCTION(cublasLtMatrixLayoutDestroy);
+  FRUGAL_FUNCTION(cublasLtMatrixLayoutSetAttribute);
+#undef FRUGAL_FUNCTION
+};
+const Functions& lt() {
+  static const auto* one = new Functions;
+  return *one;
+}
+
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(fmt::format("[cublas] {}: {} ({})", call, cublasLtGetStatusString(status),
-                          cublasLtGetStatusName(status)));
+  throw Error(fmt::format("[cublas] {}: {} ({})", call, lt().cublasLtGetStatusString(status),
+                          lt().cublasLtGetStatusName(status)));
 }
 #define FRUGAL_CUBLAS_CHECK(call) check((call), #call)
 
 // Owners of the library's descriptors.
-template <class T, cublasStatus_t (*kDestroy)(T)>
+template <class T, auto kDestroy>
 struct Destroy {
   using pointer = T;
-  void operator()(T handle) const { kDestroy(handle); }
+  void operator()(T handle) const { (lt().*kDestroy)(handle); }
 };
-template <class T, cublasStatus_t (*kDestroy)(T)>
+template <class T, auto kDestroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy<T, kDestroy>>;
-using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using Operation = Owned<cublasLtMatmulDesc_t, &Functions::cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &Functions::cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &Functions::cublasLtMatmulPreferenceDestroy>;
 
 template <class V>
 void set(const Operation& to, cublasLtMatmulDescAttributes_t name, const V& value) {
-  FRUGAL_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(to.get(), name, &value, sizeof(value)));
+  FRUGAL_CUBLAS_CHECK(lt().cublasLtMatmulDescSetAttribute(to.get(), name, &value, sizeof(value)));
 }
 template <class V>
 void set(const Layout& to, cublasLtMatrixLayoutAttribute_t name, const V& value) {
-  FRUGAL_CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(to.get(), name, &value, sizeof(value)));
+  FRUGAL_CUBLAS_CHECK(lt().cublasLtMatrixLayoutSetAttribute(to.get(), name, &value, sizeof(value)));
 }
 template <class V>
 void set(const Preference& to, cublasLtMatmulPreferenceAttributes_t name, const V& value) {
-  FRUGAL_CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(to.get(), name, &value, sizeof(value)));
+  FRUGAL_CUBLAS_CHECK(
+      lt().cublasLtMatmulPreferenceSetAttribute(to.get(), name, &value, sizeof(value)));
 }
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -80,7 +113,7 @@ struct Plan {
 
   explicit Plan(const Gemm& p) {
     cublasLtMatmulDesc_t made = nullptr;
-    FRUGAL_CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, compute_of(p), CUDA_R_32F));
+    FRUGAL_CUBLAS_CHECK(lt().cublasLtMatmulDescCreate(&made, compute_of(p), CUDA_R_32F));
     operation.reset(made);
     set(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -98,7 +131,7 @@ struct Plan {
 
   void search(cublasLtHandle_t handle, const Gemm& p) {
     cublasLtMatmulPreference_t made = nullptr;
-    FRUGAL_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
+    FRUGAL_CUBLAS_CHECK(lt().cublasLtMatmulPreferenceCreate(&made));
     const Preference preference(made);
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
         static_cast<uint64_t>(most_workspace()));
@@ -112,8 +145,8 @@ struct Plan {
     cublasLtMatmulHeuristicResult_t result{};
     int results = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), b.get(), a.get(), c.get(), c.get(),
-                                       preference.get(), 1, &result, &results);
+        lt().cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), b.get(), a.get(), c.get(),
+                                            c.get(), preference.get(), 1, &result, &results);
     found = status == CUBLAS_STATUS_SUCCESS && results > 0 && result.state == CUBLAS_STATUS_SUCCESS;
     if (!found && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
       FRUGAL_CUBLAS_CHECK(status);
@@ -130,9 +163,9 @@ struct Plan {
   static Layout layout(DType dtype, int64_t rows, int64_t columns, int64_t leading, int64_t stride,
                        int64_t batch) {
     cublasLtMatrixLayout_t made = nullptr;
-    FRUGAL_CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&made, type_of(dtype),
-                                                   static_cast<uint64_t>(rows),
-                                                   static_cast<uint64_t>(columns), leading));
+    FRUGAL_CUBLAS_CHECK(lt().cublasLtMatrixLayoutCreate(&made, type_of(dtype),
+                                                        static_cast<uint64_t>(rows),
+                                                        static_cast<uint64_t>(columns), leading));
     Layout out(made);
     if (batch > 1) {
       set(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
@@ -194,11 +227,13 @@ Library& library() {
   int device = 0;
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
   Library& one = (*all)[device];
-  if (one.handle == nullptr) FRUGAL_CUBLAS_CHECK(cublasLtCreate(&one.handle));
+  if (one.handle == nullptr) FRUGAL_CUBLAS_CHECK(lt().cublasLtCreate(&one.handle));
   return one;
 }
 
 }  // namespace
+
+void open_library() { lt(); }
 
 bool gemm(const Gemm& p) {
   Library& one = library();
@@ -215,10 +250,10 @@ bool gemm(const Gemm& p) {
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
   const Tensor workspace =
       Tensor::empty({static_cast<int64_t>(plan.workspace)}, DType::u8, {DeviceType::cuda, device});
-  FRUGAL_CUBLAS_CHECK(cublasLtMatmul(one.handle, plan.operation.get(), &p.alpha, p.b.data,
-                                     plan.b.get(), p.a.data, plan.a.get(), &p.beta, p.c,
-                                     plan.c.get(), p.c, plan.c.get(), &plan.algorithm,
-                                     workspace.raw(), plan.workspace, cuda::stream()));
+  FRUGAL_CUBLAS_CHECK(lt().cublasLtMatmul(one.handle, plan.operation.get(), &p.alpha, p.b.data,
+                                          plan.b.get(), p.a.data, plan.a.get(), &p.beta, p.c,
+                                          plan.c.get(), p.c, plan.c.get(), &plan.algorithm,
+                                          workspace.raw(), plan.workspace, cuda::stream()));
   return true;
 }
 

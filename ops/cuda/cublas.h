@@ -33,6 +33,10 @@ struct Gemm {
 // be.
 inline constexpr int64_t kMostBatch = 65535;
 
+// Opens the library, which else the first product does.  Errors: it is missing; the message says
+// what helps.
+void open_library();
+
 // Returns whether the product was computed. With a bias cuBLASLt may have no kernel; then nothing
 // was written.
 // Errors: no kernel even without a bias; errors of the library.

@@ -24,8 +24,12 @@ struct ConvolutionData {
   const void* bias = nullptr;
 };
 
+// Opens the library, which else the first convolution does.  Errors: it is missing; the message
+// says what helps.
+void open_library();
+
 // Returns whether the convolution was computed. Where cuDNN has no engine for the problem, nothing
-// is written and one warning says so.  Errors: errors of the library, which name the descriptor;
+// is written and the log says why.  Errors: errors of the library, which name the descriptor;
 // OutOfMemory.
 [[nodiscard]] bool convolve(const Convolution& problem, const ConvolutionData& data);
 

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/memo.h"
 #include "ops/autotune.h"
+#include "ops/cuda/cudnn.h"
 #include "ops/precision.h"
 
 namespace frugal::ops::cudnn {
@@ -71,12 +72,12 @@ Library& library() {
   FRUGAL_CUDA_CHECK(cudaGetDevice(&device));
   Library& one = (*all)[device];
   if (one.handle != nullptr) return one;
-  call("cudnnCreate", [&] { return cudnnCreate(&one.handle); });
-  check(cudnnSetStream(one.handle, cuda::stream()), "cudnnSetStream");
+  call("cudnnCreate", [&] { return api().cudnnCreate(&one.handle); });
+  check(api().cudnnSetStream(one.handle, cuda::stream()), "cudnnSetStream");
   cudaDeviceProp properties{};
   FRUGAL_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   one.device = device;
-  one.name = fmt::format("{}, cuDNN {}", properties.name, cudnnGetVersion());
+  one.name = fmt::format("{}, cuDNN {}", properties.name, api().cudnnGetVersion());
   return one;
 }
 
@@ -198,7 +199,7 @@ void execute(const Library& one, const Plan& plan, const std::vector<Binding>& b
       .set_pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace.raw()})
       .finalize();
   call(plan.tag,
-       [&] { return cudnnBackendExecute(one.handle, plan.descriptor.get(), pack.get()); });
+       [&] { return api().cudnnBackendExecute(one.handle, plan.descriptor.get(), pack.get()); });
 }
 
 float milliseconds(const Library& one, const Plan& plan, const std::vector<Binding>& bindings) {
@@ -230,7 +231,7 @@ Plan* fastest(const Library& one, std::vector<Plan>& plans, const std::vector<Bi
 }
 
 // The first plan whose workspace is within the wish; if there is none, the plan with the smallest
-// workspace. Where choices are measured, the fastest of the first few. Null, with a warning, if no
+// workspace. Where choices are measured, the fastest of the first few. Null if no
 // engine takes the graph.
 std::shared_ptr<Plan> search(const Library& one, const std::string& key, const Wish& wish,
                              const std::function<Graph()>& build,
@@ -267,8 +268,7 @@ std::shared_ptr<Plan> search(const Library& one, const std::string& key, const W
   });
   if (plans.empty() && smallest) return std::make_shared<Plan>(std::move(*smallest));
   if (plans.empty()) {
-    log().warn(fmt::format("[cudnn] slower kernels take over, since no engine takes {}: {}", key,
-                           tries.reason()));
+    log().info("[cudnn] no engine takes {}: {}", key, tries.reason());
     return nullptr;
   }
   Plan* best = wanted > 1 ? fastest(one, plans, bindings) : nullptr;
@@ -278,12 +278,18 @@ std::shared_ptr<Plan> search(const Library& one, const std::string& key, const W
 
 }  // namespace
 
+const Functions& api() {
+  static const auto* one = new Functions;
+  return *one;
+}
+void open_library() { api(); }
+
 void check(cudnnStatus_t status, const std::string& what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char words[1024] = {};
-  cudnnGetLastErrorString(words, sizeof(words));
+  api().cudnnGetLastErrorString(words, sizeof(words));
   const std::string text =
-      fmt::format("[cudnn] {}: {} ({})", what, cudnnGetErrorString(status), words);
+      fmt::format("[cudnn] {}: {} ({})", what, api().cudnnGetErrorString(status), words);
   constexpr int kFamily = 1000;  // statuses come in families of so many; the rest of the number
                                  // gives the reason
   if (status / kFamily == CUDNN_STATUS_NOT_SUPPORTED / kFamily) throw Unsupported(text);
@@ -294,7 +300,7 @@ void check(cudnnStatus_t status, const std::string& what) {
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type, const char* name) : name_(name) {
   cudnnBackendDescriptor_t made = nullptr;
-  check(cudnnBackendCreateDescriptor(type, &made), name_);
+  check(api().cudnnBackendCreateDescriptor(type, &made), name_);
   handle_.reset(made);
 }
 
@@ -304,7 +310,7 @@ std::string Descriptor::where(cudnnBackendAttributeName_t attribute) const {
 
 Descriptor& Descriptor::put(cudnnBackendAttributeName_t attribute, cudnnBackendAttributeType_t type,
                             int64_t count, const void* values) {
-  check(cudnnBackendSetAttribute(get(), attribute, type, count, values), where(attribute));
+  check(api().cudnnBackendSetAttribute(get(), attribute, type, count, values), where(attribute));
   return *this;
 }
 
@@ -322,7 +328,7 @@ Descriptor& Descriptor::set_pointers(cudnnBackendAttributeName_t attribute,
 }
 
 Descriptor& Descriptor::finalize() {
-  call(name_, [&] { return cudnnBackendFinalize(get()); });
+  call(name_, [&] { return api().cudnnBackendFinalize(get()); });
   return *this;
 }
 
@@ -334,8 +340,8 @@ std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t attr
   std::vector<cudnnBackendDescriptor_t> handles;
   for (int64_t i = 0; i < most; ++i) handles.push_back(out.emplace_back(type, name).get());
   int64_t count = 0;
-  check(cudnnBackendGetAttribute(get(), attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
-                                 handles.data()),
+  check(api().cudnnBackendGetAttribute(get(), attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, most,
+                                       &count, handles.data()),
         where(attribute));
   out.erase(out.begin() + static_cast<ptrdiff_t>(std::min(count, most)), out.end());
   return out;

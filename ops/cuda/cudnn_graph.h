@@ -11,9 +11,35 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/dynamic_library.h"
 #include "core/memory.h"
 
 namespace frugal::ops::cudnn {
+
+// The functions of the library, which is opened at the first use: so the program starts where it is
+// missing.
+#define FRUGAL_TEXT_OF(x) #x
+#define FRUGAL_TEXT(x) FRUGAL_TEXT_OF(x)
+struct Functions {
+  static constexpr const char* kName = "libcudnn.so." FRUGAL_TEXT(CUDNN_MAJOR);
+  DynamicLibrary library{{kName, std::string(FRUGAL_CUDNN_LIBRARY_DIR "/") + kName},
+                         "cuDNN is a package of its own beside the CUDA toolkit; LD_LIBRARY_PATH "
+                         "may name its folder; device=cpu needs neither"};
+#define FRUGAL_FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
+  FRUGAL_FUNCTION(cudnnBackendCreateDescriptor);
+  FRUGAL_FUNCTION(cudnnBackendDestroyDescriptor);
+  FRUGAL_FUNCTION(cudnnBackendExecute);
+  FRUGAL_FUNCTION(cudnnBackendFinalize);
+  FRUGAL_FUNCTION(cudnnBackendGetAttribute);
+  FRUGAL_FUNCTION(cudnnBackendSetAttribute);
+  FRUGAL_FUNCTION(cudnnCreate);
+  FRUGAL_FUNCTION(cudnnGetErrorString);
+  FRUGAL_FUNCTION(cudnnGetLastErrorString);
+  FRUGAL_FUNCTION(cudnnGetVersion);
+  FRUGAL_FUNCTION(cudnnSetStream);
+#undef FRUGAL_FUNCTION
+};
+const Functions& api();
 
 // Thrown if the library cannot do what was asked, although nothing went wrong.
 struct Unsupported : Error {
@@ -67,7 +93,7 @@ class Descriptor {
   V value(cudnnBackendAttributeName_t attribute) const {
     V out{};
     int64_t count = 0;
-    check(cudnnBackendGetAttribute(get(), attribute, TypeOf<V>::value, 1, &count, &out),
+    check(api().cudnnBackendGetAttribute(get(), attribute, TypeOf<V>::value, 1, &count, &out),
           where(attribute));
     return out;
   }
@@ -76,7 +102,8 @@ class Descriptor {
   std::vector<V> values(cudnnBackendAttributeName_t attribute, int64_t most) const {
     std::vector<V> out(static_cast<size_t>(most));
     int64_t count = 0;
-    check(cudnnBackendGetAttribute(get(), attribute, TypeOf<V>::value, most, &count, out.data()),
+    check(api().cudnnBackendGetAttribute(get(), attribute, TypeOf<V>::value, most, &count,
+                                         out.data()),
           where(attribute));
     out.resize(static_cast<size_t>(std::min(count, most)));
     return out;
@@ -90,7 +117,7 @@ class Descriptor {
 
  private:
   struct Destroy {
-    void operator()(void* handle) const { cudnnBackendDestroyDescriptor(handle); }
+    void operator()(void* handle) const { api().cudnnBackendDestroyDescriptor(handle); }
   };
   Descriptor& put(cudnnBackendAttributeName_t attribute, cudnnBackendAttributeType_t type,
                   int64_t count, const void* values);
@@ -140,8 +167,8 @@ struct Wish {
 };
 // Runs the graph that `build` makes. The plan for `key` and `wish` is searched for at the first
 // call and kept. Where memory does not suffice for it, the plan with the smallest workspace runs.
-// Returns false, with one warning, where no engine takes the graph.  Errors: an engine fails and no
-// other takes the graph; OutOfMemory.
+// Returns false, and the log says why, where no engine takes the graph.  Errors: an engine fails
+// and no other takes the graph; OutOfMemory.
 bool run(const std::string& key, const Wish& wish, const std::function<Graph()>& build,
          const std::vector<Binding>& bindings);
 
