@@ -19,7 +19,8 @@ void matmul_add_kernel(Cpu, const Tensor& c, const Tensor& a, const Tensor& b);
 void matmul_add_kernel(Cuda, const Tensor& c, const Tensor& a, const Tensor& b);
 
 // x [..., I], weight [O, I], bias [O] or undefined -> x weight^T + bias, [..., O]. Beside a bf16 x,
-// the parameters and the gradient of the weight are f32.  Errors: extents that differ.
+// the gradient of the weight is f32. The parameters are f32, too, or bf16 where the caller cast
+// them for several products.  Errors: extents that differ.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor linear_backward_input(const Tensor& dy, const Tensor& weight);  // [..., I]
 Tensor linear_backward_weight(const Tensor& dy, const Tensor& x);      // [O, I]

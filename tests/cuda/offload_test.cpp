@@ -2,6 +2,10 @@
 #include "compress/offload/offload.h"
 
 #include "compress/policies/offload_policy.h"
+#include "ops/dense/copy.h"
+#include "ops/dense/elementwise.h"
+#include "ops/dense/matmul.h"
+#include "ops/dense/reduce.h"
 #include "tests/compress/offload/offload_samples.h"
 #include "tests/cuda/packing.h"
 
@@ -51,6 +55,41 @@ TEST_CASE("payloads on CUDA come back from pinned memory, within the window") {
     CHECK(store.host()->stats().used == 0);
   }
   CHECK(packed_there() == before);
+}
+
+TEST_CASE(
+    "large payloads wait for the slow kernels that make them, and are read before memory is "
+    "reused") {
+  if (!gpu::available()) return;
+  // The emulator runs everything at once, so there only the bytes are tested.
+  const int64_t bytes = gpu::emulated() ? 1 << 16 : 64 << 20, side = gpu::emulated() ? 8 : 4096;
+  const TempFolder folder;
+  OffloadOptions options;
+  options.directory = folder.path();
+  options.window = bytes;
+  PayloadStore store(options);
+  const Tensor a =
+      Tensor::full({side, side}, 1.0 / static_cast<double>(side), DType::f32, gpu::kCuda);
+  std::vector<PayloadStore::Id> ids;
+  for (int i = 0; i < 4; ++i) {
+    Tensor slow = a;
+    for (int product = 0; product < 8; ++product) slow = ops::matmul(slow, a);
+    // All elements of `slow` are 1 / side, so the payload is i + 1, but only behind the products.
+    const Tensor one =
+        ops::affine(slow.view({side * side}).slice(0, 0, 1), static_cast<double>(side), i);
+    const CategoryScope scope(Category::packed);
+    ids.push_back(store.put(ops::contiguous(ops::expand(one, {bytes / 4}))));
+    // Takes the memory that a payload left, if that may be used again.
+    Tensor::full({bytes / 4}, -1, DType::f32, gpu::kCuda);
+  }
+  for (size_t i = ids.size(); i-- > 0;) {
+    if (i > 0) store.prefetch(ids[i - 1]);
+    const std::vector<double> back = store.pin(ids[i]).to_vector();
+    CHECK(std::all_of(back.begin(), back.end(),
+                      [&](double x) { return std::abs(x - static_cast<double>(i + 1)) < 1e-3; }));
+    store.unpin(ids[i]);
+    store.drop(ids[i]);
+  }
 }
 
 TEST_CASE("a payload on CUDA that was written in place is an error") {
