@@ -12,7 +12,7 @@ namespace frugal::apps {
 namespace {
 
 // Errors: no such GPU, or no library that ops on it need.
-void set_up_cuda(Device device) {
+[[maybe_unused]] void set_up_cuda(Device device) {  // in CUDA builds
   const int count = cuda::device_count();
   if (count == 0) throw ConfigError("device", "expected cpu, since " + cuda::why_no_device());
   if (device.index >= count)
