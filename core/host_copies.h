@@ -8,7 +8,8 @@ namespace frugal {
 
 // The tensors on the host, in the same order. One that lies on the host is returned as it is, and
 // one that is undefined stays so. Those on CUDA are read with one wait, except that a large one has
-// a wait of its own.  Errors: a tensor on CUDA that is not contiguous.  REQUIRES: none is on `meta`.
+// a wait of its own.  Errors: a tensor on CUDA that is not contiguous.  REQUIRES: none is on
+// `meta`.
 std::vector<Tensor> host_copies(const std::vector<Tensor>& tensors);
 
 }  // namespace frugal
