@@ -139,6 +139,20 @@ class Packed {
   virtual bool knows_variance() const { return false; }
 };
 
+// Packs a tensor that is never whole: its rows of the leading axis come in order, in slices.
+class SlicePacker {
+ public:
+  virtual ~SlicePacker() = default;
+  // Slices begin at multiples of so many rows.
+  virtual int64_t unit() const = 0;
+  // Will the codes carry the mask of SaveInfo::sign?
+  virtual bool carries_sign() const = 0;
+  // The next rows, contiguous, and the bitmask of their shape where the codes carry the mask.
+  virtual void add(const Tensor& rows, const Tensor& mask) = 0;
+  // REQUIRES: all rows were added.
+  virtual std::unique_ptr<Packed> finish() = 0;
+};
+
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -150,6 +164,12 @@ class Codec {
   // where there is no kernel for it: the caller runs the pass first and packs afterwards.
   virtual std::unique_ptr<Packed> pack_and_run(const Tensor& /*tensor*/, const SaveInfo&,
                                                PackedPass&) const {
+    return nullptr;
+  }
+  // Begins to pack a tensor that will come in slices. What is packed in the end has the bytes that
+  // pack() would give. `like` tells shape, dtype and device, and its values mean nothing. Where
+  // SaveInfo::sign is set, it has no mask yet. Null where the codec needs the whole tensor.
+  virtual std::unique_ptr<SlicePacker> pack_slices(const Tensor& /*like*/, const SaveInfo&) const {
     return nullptr;
   }
 };
@@ -180,6 +200,10 @@ class SavePolicy {
   virtual int64_t slice_bytes() const { return kSliceBytes; }
   // Who is shown the gradients of this step (autograd/observer.h); null: nobody.
   virtual BackwardObserver* observer() { return nullptr; }
+  // Does decide() look at shape, dtype and device of a tensor alone? Then large tensors may be
+  // packed while they are made (Codec::pack_slices), so that they are never whole. The question may
+  // be asked twice; the second answer is then the same.
+  virtual bool decides_by_shape() const { return false; }
   static constexpr int64_t kSliceBytes = int64_t{8} << 20;
 };
 

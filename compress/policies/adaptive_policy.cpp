@@ -94,6 +94,11 @@ std::unique_ptr<Packed> AdaptivePolicy::pack_and_run(const Tensor& tensor, const
   return chosen(tensor, info).pack_and_run(tensor, info, pass);
 }
 
+std::unique_ptr<SlicePacker> AdaptivePolicy::pack_slices(const Tensor& like,
+                                                         const SaveInfo& info) const {
+  return chosen(like, info).pack_slices(like, info);
+}
+
 const Quantizer& AdaptivePolicy::chosen(const Tensor& tensor, const SaveInfo& info) const {
   const auto decided = decisions_.find(info.seq);
   if (decided == decisions_.end()) {  // a probe before the first step, or the first since a stop

@@ -36,6 +36,7 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   explicit AdaptivePolicy(const AdaptiveOptions& options);
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int64_t slice_bytes() const override { return keep_.slice_bytes(); }
+  bool decides_by_shape() const override { return true; }
 
   static constexpr int kRaw = 32;  // instead of a width: kept as it is
 
@@ -143,6 +144,7 @@ class AdaptivePolicy final : public SavePolicy, public Adjustable, private Codec
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override;
   std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
                                        PackedPass& pass) const override;
+  std::unique_ptr<SlicePacker> pack_slices(const Tensor& like, const SaveInfo& info) const override;
   const Quantizer& chosen(const Tensor& tensor, const SaveInfo& info) const;  // notes the tensor
   // `usual`: the sensitivity of an element where it was not measured.
   void allocate_greedy(const std::vector<Item>& all, double usual);

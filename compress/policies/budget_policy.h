@@ -67,6 +67,7 @@ class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, p
   Decision decide(const SaveInfo& info, const Tensor& value) override;  // Errors: no plan yet
   bool lossy() const override { return !plan_ || plan_->mode == BudgetPlan::mixed; }
   int64_t slice_bytes() const override { return plan_ ? plan_->slice_bytes : 0; }
+  bool decides_by_shape() const override { return true; }
 
   // From the next step on. REQUIRES: no graph of this policy is alive. Errors: a width out of
   // range; `moved` without a file.

@@ -46,6 +46,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   // Errors: min_elements, slice_bytes or chain below 0; those of Quantizer.
   explicit FixedPolicy(const FixedPolicyOptions& options = {});
   bool lossy() const override { return bits_ > 0; }
+  bool decides_by_shape() const override { return true; }
   int64_t slice_bytes() const override { return slice_bytes_; }
   // Three kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
   // anyway), other dtypes, and small tensors.

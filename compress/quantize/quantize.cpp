@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "compress/quantize/fused_kernels.h"
 #include "core/integers.h"
@@ -59,33 +60,112 @@ std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& in
   return pack(tensor, info, layout_of(tensor.shape(), info.sign != nullptr), nullptr);
 }
 
-std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info,
-                                        const GroupLayout& layout, const PackedPass* pass) const {
-  Tensor payload;
-  {
-    CategoryScope scope(Category::packed);
-    payload = Tensor::empty({layout.bytes()}, DType::u8, tensor.device());
-  }
+namespace {
+
+Tensor payload_of(const GroupLayout& layout, Device device) {
+  CategoryScope scope(Category::packed);
+  return Tensor::empty({layout.bytes()}, DType::u8, device);
+}
+
+void run(const PackJob& job, Device device) {
+  dispatch(device, [&](auto backend) {
+    job.layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
+  });
+}
+
+}  // namespace
+
+PackJob Quantizer::job_of(const GroupLayout& layout, const Tensor& payload, DType dtype,
+                          const SaveInfo& info) const {
   PackJob job;
-  job.x = tensor.raw();
-  job.dtype = tensor.dtype();
+  job.dtype = dtype;
   job.payload = static_cast<uint8_t*>(payload.raw());
   job.layout = layout;
   job.stream = code_stream(options_.seed, info);
   job.stochastic = options_.rounding != Rounding::nearest;
   job.nonfinite = &nonfinite_;
-  const double slope = layout.split ? info.sign->slope : 0;
-  if (layout.split) job.weights = split_weights(slope);
+  if (layout.split) job.weights = split_weights(info.sign->slope);
+  return job;
+}
+
+std::unique_ptr<Packed> Quantizer::pack(const Tensor& tensor, const SaveInfo& info,
+                                        const GroupLayout& layout, const PackedPass* pass) const {
+  Tensor payload = payload_of(layout, tensor.device());
+  PackJob job = job_of(layout, payload, tensor.dtype(), info);
+  job.x = tensor.raw();
   if (pass != nullptr) {
     quantize_and_run(job, *pass);
   } else {
     if (layout.split) job.mask = static_cast<const uint8_t*>(info.sign->mask.raw());
-    dispatch(tensor.device(), [&](auto backend) {
-      layout.split ? split_quantize_kernel(backend, job) : quantize_kernel(backend, job);
-    });
+    run(job, tensor.device());
   }
   return std::make_unique<Quantized>(std::move(payload), layout, tensor.shape(), tensor.dtype(),
-                                     options_.rounding, job.stream, slope);
+                                     options_.rounding, job.stream,
+                                     layout.split ? info.sign->slope : 0);
+}
+
+class Quantizer::Slices final : public SlicePacker {
+ public:
+  Slices(Tensor payload, const PackJob& job, const Tensor& like, Rounding rounding, double slope)
+      : payload_(std::move(payload)),
+        job_(job),
+        shape_(like.shape()),
+        rounding_(rounding),
+        slope_(slope),
+        item_rows_(job.layout.rows / shape_[0]) {}
+
+  int64_t unit() const override {
+    return job_.layout.group_rows / std::gcd(job_.layout.group_rows, item_rows_);
+  }
+  bool carries_sign() const override { return job_.layout.split; }
+
+  void add(const Tensor& rows, const Tensor& mask) override {
+    Shape expected = shape_;
+    if (rows.defined() && rows.dim() > 0) expected[0] = rows.size(0);
+    FRUGAL_CHECK(rows.defined() && rows.shape() == expected && rows.dtype() == job_.dtype &&
+                     rows.device() == payload_.device() && rows.is_contiguous(),
+                 "[quantize] expected contiguous rows of a {} {} on {}, got {}", shape_,
+                 name_of(job_.dtype), payload_.device().str(),
+                 rows.defined() ? describe(rows) : "an undefined tensor");
+    const int64_t end = next_ + rows.size(0);
+    FRUGAL_CHECK(next_ % unit() == 0 && end <= shape_[0] && (end % unit() == 0 || end == shape_[0]),
+                 "[quantize] expected slices of multiples of {} rows up to {}, got {} to {}",
+                 unit(), shape_[0], next_, end);
+    if (job_.layout.split) check_sign({mask, slope_}, rows);
+    const int64_t group = job_.layout.group_rows;
+    job_.first = next_ * item_rows_ / group;
+    job_.count = ceil_div(end * item_rows_, group) - job_.first;
+    job_.x = rows.raw();
+    job_.mask = mask.defined() ? static_cast<const uint8_t*>(mask.raw()) : nullptr;
+    next_ = end;
+    if (rows.numel() > 0) run(job_, rows.device());
+  }
+
+  std::unique_ptr<Packed> finish() override {
+    FRUGAL_ASSERT(next_ == shape_[0]);
+    return std::make_unique<Quantized>(std::move(payload_), job_.layout, shape_, job_.dtype,
+                                       rounding_, job_.stream, slope_);
+  }
+
+ private:
+  Tensor payload_;
+  PackJob job_;
+  Shape shape_;
+  Rounding rounding_;
+  double slope_;
+  int64_t item_rows_;  // rows of the view in an item of the leading axis
+  int64_t next_ = 0;
+};
+
+std::unique_ptr<SlicePacker> Quantizer::pack_slices(const Tensor& like,
+                                                    const SaveInfo& info) const {
+  if (like.device().type == DeviceType::cuda || like.dim() < 2 || like.numel() == 0) return nullptr;
+  const GroupLayout layout = layout_of(like.shape(), info.sign != nullptr);
+  if (layout.shared || layout.rows % like.size(0) != 0) return nullptr;
+  Tensor payload = payload_of(layout, like.device());
+  const PackJob job = job_of(layout, payload, like.dtype(), info);
+  return std::make_unique<Slices>(std::move(payload), job, like, options_.rounding,
+                                  layout.split ? info.sign->slope : 0);
 }
 
 UnpackJob Quantized::unpack_job(int64_t begin, int64_t end, void* x) const {

@@ -61,6 +61,7 @@ struct QuantizeOptions {
 // that every rebuilt value is finite.
 float max_magnitude(int bits);
 
+struct PackJob;
 struct UnpackJob;
 
 // A packed tensor: one u8 payload of layout().bytes() bytes, category `packed`.
@@ -144,6 +145,8 @@ class Quantized final : public Grouped {
 };
 
 class Quantizer final : public Codec {
+  class Slices;
+
  public:
   explicit Quantizer(const QuantizeOptions& options = {});  // Errors: an option out of range
   // Errors: a tensor that is not contiguous or not floating; a sign whose mask is not the tensor's
@@ -153,6 +156,9 @@ class Quantizer final : public Codec {
   // `rectify` where masks are by rows, and Map of functions that have estimates. Errors: as pack.
   std::unique_ptr<Packed> pack_and_run(const Tensor& tensor, const SaveInfo& info,
                                        PackedPass& pass) const override;
+  // Null on CUDA, whose kernels pack whole tensors, and on the row axis, whose groups do not end
+  // with a row of the tensor. Errors: slices of another shape, dtype, device or order.
+  std::unique_ptr<SlicePacker> pack_slices(const Tensor& like, const SaveInfo& info) const override;
   const QuantizeOptions& options() const { return options_; }
   // Whether the codes of such a tensor would carry SaveInfo::sign: 2 bits or more, the column axis,
   // and 8 rows of [rows, C] for each byte row of the mask.
@@ -167,6 +173,9 @@ class Quantizer final : public Codec {
   // pack(), with `pass` unless null.
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info,
                                const GroupLayout& layout, const PackedPass* pass) const;
+  // What pack() does, before it has values.
+  PackJob job_of(const GroupLayout& layout, const Tensor& payload, DType dtype,
+                 const SaveInfo& info) const;
 
   QuantizeOptions options_;
   mutable NonfiniteCount nonfinite_;

@@ -12,16 +12,23 @@
 namespace frugal::compress {
 
 struct PackJob {
-  const void* x = nullptr;  // layout.numel contiguous values
+  const void* x = nullptr;  // contiguous values, from row group `first` on
   DType dtype = DType::f32;
   uint8_t* payload = nullptr;  // layout.bytes()
   GroupLayout layout;
   CodeStream stream;
   bool stochastic = true;
   NonfiniteCount* nonfinite = nullptr;  // counts up
-  const uint8_t* mask = nullptr;        // layout.split: the bits to carry
+  const uint8_t* mask = nullptr;  // layout.split: the bits to carry, from row group `first` on
   SplitWeights weights;
+  // The row groups to pack; `count` negative: all of them. The CPU alone packs less than all.
+  int64_t first = 0, count = -1;
 };
+
+// The element of the view that job.x begins at.
+inline int64_t first_element(const PackJob& job) {
+  return job.first * job.layout.group_rows * job.layout.cols;
+}
 
 struct UnpackJob {
   const uint8_t* payload = nullptr;

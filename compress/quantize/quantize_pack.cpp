@@ -247,7 +247,7 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0;
-  const T* x = static_cast<const T*>(job.x) + offset;
+  const T* x = static_cast<const T*>(job.x) + (offset - first_element(job));
   const T* next = static_cast<const T*>(job.x) + next_offset;
   // Elements from x on; only the row axis has a last row that ends early.
   const int64_t limit = layout.numel - offset;
@@ -312,7 +312,8 @@ void PackRange(const PackJob& job, int64_t begin, int64_t end) {
   const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    PackUnit<T, kBits>(job, keys, unit_at(job.layout, i), next.row0 * job.layout.cols + next.col0);
+    PackUnit<T, kBits>(job, keys, unit_at(job.layout, i),
+                       next.row0 * job.layout.cols + next.col0 - first_element(job));
   }
 }
 
@@ -333,7 +334,8 @@ namespace frugal::compress {
 HWY_EXPORT(PackUnits);
 
 void quantize_kernel(Cpu, const PackJob& job) {
-  parallel_for(0, units_of(job.layout), grain_of(job.layout), [&](int64_t begin, int64_t end) {
+  const auto [first, last] = units_of_groups(job.layout, job.first, job.count);
+  parallel_for(first, last, grain_of(job.layout), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(PackUnits)(job, begin, end);
   });
 }

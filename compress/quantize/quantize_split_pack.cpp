@@ -307,8 +307,9 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols;
   const T* all = static_cast<const T*>(job.x);
-  const SplitSource<T> from{all + unit.row0 * stride + unit.col0, all + next_offset,
-                            job.mask + unit.row0 / 8 * stride + unit.col0, stride, unit.rows / 8};
+  const int64_t offset = unit.row0 * stride - first_element(job);
+  const SplitSource<T> from{all + offset + unit.col0, all + next_offset,
+                            job.mask + offset / 8 + unit.col0, stride, unit.rows / 8};
   constexpr bool kDirect = std::is_same_v<T, float>;
   SplitColumns columns;
 
@@ -361,7 +362,8 @@ void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
   const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    SplitUnit<T, kBits>(job, keys, unit_at(job.layout, i), next.row0 * job.layout.cols + next.col0);
+    SplitUnit<T, kBits>(job, keys, unit_at(job.layout, i),
+                        next.row0 * job.layout.cols + next.col0 - first_element(job));
   }
 }
 
@@ -382,7 +384,8 @@ namespace frugal::compress {
 HWY_EXPORT(SplitPackUnits);
 
 void split_quantize_kernel(Cpu, const PackJob& job) {
-  parallel_for(0, units_of(job.layout), grain_of(job.layout), [&](int64_t begin, int64_t end) {
+  const auto [first, last] = units_of_groups(job.layout, job.first, job.count);
+  parallel_for(first, last, grain_of(job.layout), [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(SplitPackUnits)(job, begin, end);
   });
 }

@@ -34,6 +34,13 @@ inline Unit unit_at(const GroupLayout& layout, int64_t index) {
 
 inline int64_t units_of(const GroupLayout& layout) { return layout.groups * strips_of(layout); }
 
+// The units of `count` row groups from `first` on; `count` negative: of all from there on.
+inline std::pair<int64_t, int64_t> units_of_groups(const GroupLayout& layout, int64_t first,
+                                                   int64_t count) {
+  const int64_t end = count < 0 ? layout.groups : first + count;
+  return {first * strips_of(layout), end * strips_of(layout)};
+}
+
 // The units that hold elements of [begin, end) of the view.
 inline std::pair<int64_t, int64_t> units_in(const GroupLayout& layout, int64_t begin, int64_t end) {
   if (begin >= end) return {0, 0};
