@@ -33,14 +33,28 @@ Variable matmul(const Variable& a, const Variable& b);
 struct BatchNormStats {
   Tensor running_mean, running_var;  // [C]
 };
-Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
+// An x that is moved in, whose bytes nobody else holds, gives them to y where a policy packs it in
+// slices.
+Variable batch_norm(Variable x, const Variable& weight, const Variable& bias,
                     const BatchNormStats& stats, const BatchNormOptions& options = {});
-Variable batch_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
+Variable batch_norm_relu(Variable x, const Variable& weight, const Variable& bias,
                          const BatchNormStats& stats, const BatchNormOptions& options = {});
 // A residual that is moved in, whose bytes nobody else holds, gives them to y.
 Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variable& weight,
                              const Variable& bias, const BatchNormStats& stats,
                              const BatchNormOptions& options = {});
+
+// batch_norm_add_relu() of a convolution, with the same bits and saves. A large output of a
+// convolution with few products is made in slices, twice, and is never whole: once for the
+// statistics and once for y. That needs a residual as above and a policy that packs in slices.
+struct Conv2dCall {
+  const Variable &x, &weight, &bias;
+  const Conv2dOptions& options;
+};
+Variable conv2d_batch_norm_add_relu(const Conv2dCall& conv, Variable residual,
+                                    const Variable& weight, const Variable& bias,
+                                    const BatchNormStats& stats,
+                                    const BatchNormOptions& options = {});
 
 // ---- elementwise (functions/elementwise.cpp). Functions of two tensors broadcast. What stands in
 // parentheses after "or" is saved where a policy may make it lossy.

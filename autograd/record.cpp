@@ -12,6 +12,7 @@ namespace {
 
 thread_local bool grad_mode = true;
 thread_local GradientProbe* probe = nullptr;
+thread_local bool meta_as_cuda = false;
 std::atomic<uint64_t> next_node_number{1};
 
 }  // namespace
@@ -21,6 +22,13 @@ NoGrad::NoGrad() : previous_(grad_mode) { grad_mode = false; }
 NoGrad::~NoGrad() { grad_mode = previous_; }
 EnableGrad::EnableGrad() : previous_(grad_mode) { grad_mode = true; }
 EnableGrad::~EnableGrad() { grad_mode = previous_; }
+
+bool runs_as_cpu(Device device) {
+  return device.type == DeviceType::cpu || (device.type == DeviceType::meta && !meta_as_cuda);
+}
+MetaAsCuda::MetaAsCuda(bool active)
+    : previous_(std::exchange(meta_as_cuda, active || meta_as_cuda)) {}
+MetaAsCuda::~MetaAsCuda() { meta_as_cuda = previous_; }
 
 GradientProbe::GradientProbe() : outer_(std::exchange(probe, this)) {}
 GradientProbe::~GradientProbe() {

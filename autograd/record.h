@@ -177,6 +177,47 @@ PassedSave save_and_run(const char* op, const Variables& inputs, Save x, PackedP
                         const std::function<void(PackedPass&)>& kernels,
                         ReplayFn rebuild_mask = {});
 
+// Is work on this device done as the CPU does it, which takes large tensors in slices where CUDA's
+// kernels take them whole? On `meta` a step stands for one on the CPU, unless a MetaAsCuda lives.
+bool runs_as_cpu(Device device);
+// While it lives, and `active`, steps of this thread on `meta` take the memory of steps on CUDA.
+class MetaAsCuda {
+ public:
+  explicit MetaAsCuda(bool active);
+  ~MetaAsCuda();
+  MetaAsCuda(const MetaAsCuda&) = delete;
+  MetaAsCuda& operator=(const MetaAsCuda&) = delete;
+
+ private:
+  bool previous_;
+};
+
+// An activation that an op keeps as slot 0, and that is packed while it comes in slices of the
+// leading axis.
+class SlicedSave {
+ public:
+  int64_t unit() const { return packer_->unit(); }  // slices begin at multiples of so many items
+  bool carries_sign() const { return packer_->carries_sign(); }  // will codes carry the mask?
+  // The next rows, and the bitmask of their shape where the codes carry the mask.
+  void add(const Tensor& rows, const Tensor& mask);
+  // REQUIRES: all rows were added. Sets x.kept and, where the codes carry the mask, sign.kept.
+  void finish(Save& x, Save& sign);
+
+ private:
+  friend class SaveContext;
+  std::unique_ptr<SlicePacker> packer_;
+  SaveInfo info_;
+  Sign sign_;
+  Tensor like_;
+  int64_t packed_bytes_ = 0;
+};
+// Begins to keep x in slices, if the policy packs it and its codec can. x.value has the shape,
+// dtype and device of the tensor, and its values mean nothing. `makes_mask`: the op tells by a mask
+// which elements it kept (`rectify`). The policy is asked again if nothing comes of it, and nothing
+// else may be kept until finish().
+std::unique_ptr<SlicedSave> save_in_slices(const char* op, const Variables& inputs, const Save& x,
+                                           bool makes_mask);
+
 // Would record() make a node for these inputs? Ops ask before they compute masks that only backward
 // needs.
 bool recording(const Variables& inputs);

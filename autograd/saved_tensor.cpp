@@ -105,6 +105,44 @@ class SaveContext {
     return saved;
   }
 
+  // The request takes its number in finish(), so that a caller may drop the result.
+  std::unique_ptr<SlicedSave> begin_slices(const char* op, const Save& request, bool makes_mask) {
+    if (policy == nullptr || policy->rebuilds_signs() || !policy->decides_by_shape() ||
+        request.role != Role::activation || request.producer == nullptr ||
+        request.producer->has_recipe() || kept_sign_of(request.producer.get()) != nullptr)
+      return nullptr;
+    auto slices = std::make_unique<SlicedSave>();
+    slices->like_ = request.value;
+    slices->sign_ = request.sign;
+    SaveInfo& info = slices->info_;
+    info = {.op = op, .slot = 0, .seq = seq_, .step = step, .use = request.use};
+    const Decision decision = policy->decide(info, request.value);
+    if (decision.what != Decision::pack) return nullptr;
+    if (makes_mask && decision.carry_sign) info.sign = &slices->sign_;
+    slices->packer_ = timed(info, request.value,
+                            [&] { return decision.codec->pack_slices(request.value, info); });
+    slices->packed_bytes_ = packed_bytes_;
+    return slices->packer_ == nullptr ? nullptr : std::move(slices);
+  }
+
+  void finish(SlicedSave& slices, Save& x, Save& sign) {
+    const Tensor& like = slices.like_;
+    FRUGAL_ASSERT(slices.info_.seq == seq_);
+    ++seq_;
+    totals.packed_elements += like.numel();
+    const std::shared_ptr<Packed> packed = slices.packer_->finish();
+    const auto entry = std::make_shared<SavedEntry>(packed, like.shape());
+    entry->set_sizes({like.nbytes(), slices.packed_bytes_});
+    entry->set_seq(slices.info_.seq);
+    x.kept.entry_ = entry;
+    x.kept.shape_ = like.shape();
+    x.kept.strides_ = contiguous_strides(like.shape());
+    x.kept.role_ = x.role;
+    x.kept.use_ = x.use;
+    x.kept.claim_ = entry->claim();
+    if (packed->carries_sign()) sign.kept = sign_in(packed, like.shape());
+  }
+
   void rebuild_sign(Node& node, const Save& mask) {
     if (policy == nullptr || !policy->rebuilds_signs()) return;
     std::vector<SavedTensor> slots;
@@ -215,25 +253,31 @@ class SaveContext {
         info, tensor, [&] { return decision.codec->pack_and_run(tensor, info, fusion.pass); });
     if (packed == nullptr) return nullptr;
     fusion.done = true;
-    if (!packed->carries_sign()) return packed;
-    const ops::BitmaskLayout bits = ops::bitmask_layout(tensor.shape());
-    const Shape shape{bits.rows / 8, bits.cols};
-    fusion.sign.entry_ = std::make_shared<SavedEntry>(
-        SavedEntry::SignOf{packed, tensor.dim() == 0 ? 1 : tensor.size(0)}, shape);
-    fusion.sign.shape_ = shape;
-    fusion.sign.strides_ = contiguous_strides(shape);
-    fusion.sign.role_ = Role::mask;
-    fusion.sign.claim_ = fusion.sign.entry_->claim();
+    if (packed->carries_sign()) fusion.sign = sign_in(packed, tensor.shape());
     return packed;
+  }
+
+  // The mask that the codes of a tensor of that shape carry.
+  static SavedTensor sign_in(const std::shared_ptr<Packed>& packed, const Shape& of) {
+    const ops::BitmaskLayout bits = ops::bitmask_layout(of);
+    SavedTensor sign;
+    sign.shape_ = {bits.rows / 8, bits.cols};
+    sign.entry_ = std::make_shared<SavedEntry>(
+        SavedEntry::SignOf{packed, of.dim() == 0 ? 1 : of[0]}, sign.shape_);
+    sign.strides_ = contiguous_strides(sign.shape_);
+    sign.role_ = Role::mask;
+    sign.claim_ = sign.entry_->claim();
+    return sign;
   }
 
   // Runs `pack` and, for an active timeline, measures its time and the bytes of the codes.
   template <class F>
-  std::shared_ptr<Packed> timed(const SaveInfo& info, const Tensor& tensor, F&& pack) {
+  auto timed(const SaveInfo& info, const Tensor& tensor, F&& pack) -> decltype(pack()) {
+    packed_bytes_ = 0;
     if (active_timeline() == nullptr) return pack();
     const auto bytes = [&] { return allocator(tensor.device()).report().of(Category::packed); };
     const int64_t before = bytes();
-    std::shared_ptr<Packed> packed;
+    decltype(pack()) packed;
     {
       const TimeSpan span(Timeline::Kind::pack, info.op);
       packed = pack();
@@ -302,6 +346,18 @@ const SavedEntry* entry_of(const SavedTensor& saved) { return SaveContext::entry
 SavedTensor keep(const char* op, int slot, const Save& request, Fusion* fusion) {
   return SaveContext::current().keep(op, slot, request, fusion);
 }
+
+std::unique_ptr<SlicedSave> save_in_slices(const char* op, const Variables& inputs, const Save& x,
+                                           bool makes_mask) {
+  return recording(inputs) ? SaveContext::current().begin_slices(op, x, makes_mask) : nullptr;
+}
+
+void SlicedSave::add(const Tensor& rows, const Tensor& mask) {
+  const TimeSpan span(Timeline::Kind::pack, info_.op);
+  packer_->add(rows, mask);
+}
+
+void SlicedSave::finish(Save& x, Save& sign) { SaveContext::current().finish(*this, x, sign); }
 
 void rebuild_sign(Node& node, const Save& mask) { SaveContext::current().rebuild_sign(node, mask); }
 

@@ -67,15 +67,21 @@ BatchNormOptions BatchNorm2d::prepare(const Context& context) {
 }
 
 Variable BatchNorm2d::forward(Variable x, Context& context) {
-  return batch_norm(x, weight_, bias_, stats(), prepare(context));
+  return batch_norm(std::move(x), weight_, bias_, stats(), prepare(context));
 }
 
-Variable BatchNorm2d::forward_relu(const Variable& x, Context& context) {
-  return batch_norm_relu(x, weight_, bias_, stats(), prepare(context));
+Variable BatchNorm2d::forward_relu(Variable x, Context& context) {
+  return batch_norm_relu(std::move(x), weight_, bias_, stats(), prepare(context));
 }
 
 Variable BatchNorm2d::forward_add_relu(const Variable& x, Variable residual, Context& context) {
   return batch_norm_add_relu(x, std::move(residual), weight_, bias_, stats(), prepare(context));
+}
+
+Variable BatchNorm2d::forward_add_relu(const Conv2d& conv, const Variable& x, Variable residual,
+                                       Context& context) {
+  return conv2d_batch_norm_add_relu(conv.call(x), std::move(residual), weight_, bias_, stats(),
+                                    prepare(context));
 }
 
 GroupNorm::GroupNorm(Init& init, int64_t groups, int64_t channels, double eps)
@@ -123,7 +129,7 @@ Variable run_step(const Child& first, const Child& second, Variable x, Context& 
     return linear_gelu(x, dense->weight(), dense->bias(), gelu->kind());
   }
   if (auto* residual = as<Residual>(first)) return residual->forward_relu(std::move(x), context);
-  return as<BatchNorm2d>(first)->forward_relu(x, context);
+  return as<BatchNorm2d>(first)->forward_relu(std::move(x), context);
 }
 
 // The child behind `at` if the two are fused, or null.

@@ -28,6 +28,7 @@ class Conv2d : public Module {
          bool bias = false)
       : Conv2d(default_init(), in, out, kernel, options, bias) {}
   Variable forward(Variable x, Context& context) override;
+  Conv2dCall call(const Variable& x) const { return {x, weight_, bias_, options_}; }
 
  private:
   Conv2dOptions options_;
@@ -49,8 +50,11 @@ class BatchNorm2d : public Module {
   explicit BatchNorm2d(int64_t channels, double eps = 1e-5, double momentum = 0.1)
       : BatchNorm2d(default_init(), channels, eps, momentum) {}
   Variable forward(Variable x, Context& context) override;
-  Variable forward_relu(const Variable& x, Context& context);
+  Variable forward_relu(Variable x, Context& context);
   Variable forward_add_relu(const Variable& x, Variable residual, Context& context);
+  // The same of the output of `conv`, which may then never be whole.
+  Variable forward_add_relu(const Conv2d& conv, const Variable& x, Variable residual,
+                            Context& context);
 
  private:
   BatchNormOptions prepare(const Context& context);

@@ -50,6 +50,17 @@ std::string layer_of(const std::string& parameter) {
   return dot == std::string::npos ? parameter : parameter.substr(0, dot);
 }
 
+// How many items of the leading axis are looked at to measure an error.
+int64_t measured_rows(const Shape& shape) {
+  if (shape.dim() == 0 || shape.numel() == 0) return 1;
+  return std::clamp<int64_t>(SavedRecord::kMeasured / (shape.numel() / shape[0]), 1, shape[0]);
+}
+
+std::vector<float> first_rows(const Tensor& tensor, int64_t rows) {
+  const bool whole = tensor.dim() == 0 || rows == tensor.size(0);
+  return (whole ? tensor : tensor.slice(0, 0, rows)).to_vector<float>();
+}
+
 }  // namespace
 
 std::string_view name_of(SavedRecord::How how) {
@@ -106,8 +117,10 @@ class StepRecorder::RecordingCodec final : public Codec {
                                        PackedPass& pass) const override {
     return timed(tensor, info, [&] { return inner_.pack_and_run(tensor, info, pass); });
   }
+  std::unique_ptr<SlicePacker> pack_slices(const Tensor& like, const SaveInfo& info) const override;
 
  private:
+  class Slices;
   template <class Pack>
   std::unique_ptr<Packed> timed(const Tensor& tensor, const SaveInfo& info,
                                 const Pack& pack) const {
@@ -120,12 +133,64 @@ class StepRecorder::RecordingCodec final : public Codec {
       packed = pack();
     }
     if (packed == nullptr) return nullptr;
-    recorder_.note_packed(info, *packed, tensor, live() - before);
+    recorder_.note_packed(info, *packed, live() - before, tensor.shape(),
+                          [&](int64_t rows) { return first_rows(tensor, rows); });
     return std::make_unique<Recorded>(std::move(packed), record.unpack_seconds);
   }
   StepRecorder& recorder_;
   const Codec& inner_;
 };
+
+// Another one's slices, with the time that packing them takes and the values that errors are
+// measured at.
+class StepRecorder::RecordingCodec::Slices final : public SlicePacker {
+ public:
+  Slices(StepRecorder& recorder, std::unique_ptr<SlicePacker> inner, const Shape& shape,
+         const SaveInfo& info, int64_t bytes)
+      : recorder_(recorder),
+        inner_(std::move(inner)),
+        shape_(shape),
+        info_(info),
+        bytes_(bytes),
+        wanted_(recorder.measures_errors_ ? measured_rows(shape) : 0) {}
+  int64_t unit() const override { return inner_->unit(); }
+  bool carries_sign() const override { return inner_->carries_sign(); }
+  void add(const Tensor& rows, const Tensor& mask) override {
+    {
+      const Stopwatch watch(recorder_.decided_.at(info_.seq).record.pack_seconds);
+      inner_->add(rows, mask);
+    }
+    const int64_t taken = std::min(wanted_, rows.size(0));
+    if (taken == 0) return;
+    const std::vector<float> values = first_rows(rows, taken);
+    values_.insert(values_.end(), values.begin(), values.end());
+    wanted_ -= taken;
+  }
+  std::unique_ptr<Packed> finish() override {
+    std::unique_ptr<Packed> packed = inner_->finish();
+    recorder_.note_packed(info_, *packed, bytes_, shape_, [&](int64_t) { return values_; });
+    return std::make_unique<Recorded>(std::move(packed),
+                                      recorder_.decided_.at(info_.seq).record.unpack_seconds);
+  }
+
+ private:
+  StepRecorder& recorder_;
+  std::unique_ptr<SlicePacker> inner_;
+  Shape shape_;
+  SaveInfo info_;
+  int64_t bytes_;
+  int64_t wanted_;  // rows
+  std::vector<float> values_;
+};
+
+std::unique_ptr<SlicePacker> StepRecorder::RecordingCodec::pack_slices(const Tensor& like,
+                                                                       const SaveInfo& info) const {
+  const auto live = [&] { return allocator(recorder_.device_).report().of(Category::packed); };
+  const int64_t before = live();
+  std::unique_ptr<SlicePacker> inner = inner_.pack_slices(like, info);
+  if (inner == nullptr) return nullptr;
+  return std::make_unique<Slices>(recorder_, std::move(inner), like.shape(), info, live() - before);
+}
 
 class StepRecorder::RecordingPolicy final : public SavePolicy {
  public:
@@ -161,6 +226,7 @@ class StepRecorder::RecordingPolicy final : public SavePolicy {
   bool lossy() const override { return inner_.lossy(); }
   bool rebuilds_signs() const override { return inner_.rebuilds_signs(); }
   int64_t slice_bytes() const override { return inner_.slice_bytes(); }
+  bool decides_by_shape() const override { return inner_.decides_by_shape(); }
   BackwardObserver* observer() override { return inner_.observer(); }
 
  private:
@@ -205,8 +271,8 @@ void StepRecorder::mark(Moment moment) {
 void StepRecorder::next_batch() { mark({MemoryCurve::Phase::forward}); }
 void StepRecorder::update() { mark({MemoryCurve::Phase::update}); }
 
-void StepRecorder::note_packed(const SaveInfo& info, const Packed& packed, const Tensor& value,
-                               int64_t bytes) {
+void StepRecorder::note_packed(const SaveInfo& info, const Packed& packed, int64_t bytes,
+                               const Shape& shape, const FirstRows& values) {
   SavedRecord& record = decided_.at(info.seq).record;
   if (record.how != SavedRecord::How::moved) record.how = SavedRecord::How::packed;
   record.stored_bytes = bytes;
@@ -220,7 +286,7 @@ void StepRecorder::note_packed(const SaveInfo& info, const Packed& packed, const
     aside.aside = true;
     mark(std::move(aside));
     try {
-      record.error = error_of(packed, value);
+      record.error = error_of(packed, shape, values);
     } catch (const OutOfMemory&) {
       // A run within a memory limit may have no room for it.
     }
@@ -229,16 +295,15 @@ void StepRecorder::note_packed(const SaveInfo& info, const Packed& packed, const
   mark({MemoryCurve::Phase::forward});
 }
 
-std::optional<double> StepRecorder::error_of(const Packed& packed, const Tensor& value) {
+std::optional<double> StepRecorder::error_of(const Packed& packed, const Shape& shape,
+                                             const FirstRows& values) {
   const CategoryScope scope(Category::workspace);
-  if (value.numel() == 0) return std::nullopt;
-  const int64_t rows = value.dim() == 0 ? 1 : value.size(0);
-  const int64_t each = value.numel() / rows;
-  const int64_t taken = std::clamp<int64_t>(SavedRecord::kMeasured / each, 1, rows);
-  const bool whole = taken == rows;
+  if (shape.numel() == 0) return std::nullopt;
+  const int64_t taken = measured_rows(shape);
+  const bool whole = shape.dim() == 0 || taken == shape[0];
   const std::vector<float> got =
       (whole ? packed.unpack() : packed.unpack_rows(0, taken)).to_vector<float>();
-  const std::vector<float> wanted = (whole ? value : value.slice(0, 0, taken)).to_vector<float>();
+  const std::vector<float> wanted = values(taken);
   double squares = 0, errors = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double by = static_cast<double>(got[i]) - wanted[i];

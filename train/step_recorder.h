@@ -2,6 +2,7 @@
 // streams and StepMemory are the same as in a step that is not recorded. Internal to train.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -64,8 +65,11 @@ class StepRecorder {
   };
   void mark(Moment moment);
   void note_slot(const Node& node, int slot, const std::string& layer);
-  void note_packed(const SaveInfo& info, const Packed& packed, const Tensor& value, int64_t bytes);
-  std::optional<double> error_of(const Packed& packed, const Tensor& value);
+  using FirstRows = std::function<std::vector<float>(int64_t rows)>;  // the values that were packed
+  void note_packed(const SaveInfo& info, const Packed& packed, int64_t bytes, const Shape& shape,
+                   const FirstRows& values);
+  static std::optional<double> error_of(const Packed& packed, const Shape& shape,
+                                        const FirstRows& values);
   MemoryCurve curve() const;
   void name_largest(MemoryCurve& curve, const Moment& at, size_t moment,
                     const CategoryBytes& live) const;

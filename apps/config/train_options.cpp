@@ -73,7 +73,8 @@ MetaRun meta_run(const Config& config) {
   run.gradient_accumulation = config.train.gradient_accumulation;
   run.label_smoothing = config.train.label_smoothing;
   run.in_backward = config.optim.in_backward;
-  run.counts_edges = Device::parse(config.run.device).type != DeviceType::cuda;
+  run.on_cuda = Device::parse(config.run.device).type == DeviceType::cuda;
+  run.counts_edges = !run.on_cuda;
   return run;
 }
 

@@ -1,14 +1,19 @@
 #include "ops/image/batch_norm.h"
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <optional>
 
 #include "autograd/checkpoint.h"
 #include "autograd/functions.h"
-#include "autograd/record.h"
+#include "autograd/functions/conv.h"
+#include "autograd/node.h"
+#include "core/integers.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/matmul.h"
+#include "ops/image/conv2d.h"
 
 namespace frugal {
 namespace {
@@ -156,67 +161,211 @@ Grads backward(const Backward& b, bool training, bool residual_form) {
   return {g.dx, g.dweight, g.dbias, g.dresidual};
 }
 
-Variable normalize(const char* op, const Variable& x, const Variable& residual,
-                   const Variable& weight, const Variable& bias, const BatchNormStats& stats,
-                   const BatchNormOptions& options, bool relu, bool over_residual = false) {
-  const Variables inputs{x, weight, bias, residual};
-  const ops::BatchNormMoments moments = moments_of(x, stats, options);
-  const ops::BatchNormParameters parameters{weight.defined() ? weight.value() : Tensor(),
-                                            bias.defined() ? bias.value() : Tensor()};
-  const bool residual_form = residual.defined();
-  const bool needs_x = weight.requires_grad() || (options.training && x.requires_grad());
-  const Tensor added = residual_form ? residual.value() : Tensor();
-  const Tensor affine = ops::batch_norm_affine(x.value(), moments, parameters, added);
-  const PackedPass pass{
-      PackedPass::Affine{affine, residual_form ? ops::contiguous(added) : Tensor(), relu},
-      over_residual ? added : Tensor()};
-  const PassedSave out = save_and_run(
-      op, inputs,
-      // Where the relu is 0, x counts only through the statistics of the whole batch.
-      save_if(needs_x, x).with_sign({}, 0).with_use(kUse), pass,
-      [&](PackedPass& made) {
-        const ops::BatchNormOutput apply = ops::batch_norm_apply(
-            x.value(), affine, added, relu, relu && recording(inputs), over_residual);
-        made.out = apply.y;
-        made.kept = apply.mask;
-      },
-      needs_x ? ReplayFn(rebuild_mask) : ReplayFn());
+// What a form of the norm is called with, beside x.
+struct Call {
+  const char* op;
+  const Variable& residual;
+  const Variable &weight, &bias;
+  const BatchNormStats& stats;
+  const BatchNormOptions& options;
+  bool relu;
+
+  bool has_residual() const { return residual.defined(); }
+  Tensor added() const { return residual.defined() ? residual.value() : Tensor(); }
+  ops::BatchNormParameters parameters() const {
+    return {weight.defined() ? weight.value() : Tensor(), bias.defined() ? bias.value() : Tensor()};
+  }
+  Variables inputs(const Variable& x) const { return {x, weight, bias, residual}; }
+  bool needs_x(const Variable& x) const {
+    return weight.requires_grad() || (options.training && x.requires_grad());
+  }
+  // Where the relu is 0, x counts only through the statistics of the whole batch.
+  Save save_x(const Variable& x) const {
+    return save_if(needs_x(x), x).with_sign({}, 0).with_use(kUse);
+  }
+};
+
+Variable record_norm(const Call& call, const Variable& x, const PassedSave& out,
+                     const ops::BatchNormMoments& moments) {
+  const bool needs_x = call.needs_x(x), residual_form = call.has_residual();
   const auto describe = [&](TracedOp& t) {
-    t.tensor(stats.running_mean);
-    t.tensor(stats.running_var);
-    t.set("eps", options.eps);
-    t.set("training", options.training);
+    t.tensor(call.stats.running_mean);
+    t.tensor(call.stats.running_var);
+    t.set("eps", call.options.eps);
+    t.set("training", call.options.training);
   };
-  const Variable y = record(
-      {op, describe}, inputs, out.y,
-      {out.x, save(weight), save(bias), save_whole(moments.mean), save_whole(moments.invstd),
-       out.sign, residual_form && needs_x ? for_replay(residual) : Save{}},
-      [training = options.training, residual_form](const Backward& b) {
+  return record(
+      {call.op, describe}, call.inputs(x), out.y,
+      {out.x, save(call.weight), save(call.bias), save_whole(moments.mean),
+       save_whole(moments.invstd), out.sign,
+       residual_form && needs_x ? for_replay(call.residual) : Save{}},
+      [training = call.options.training, residual_form](const Backward& b) {
         return backward(b, training, residual_form);
       },
       needs_x ? linear_replay(rebuild, true) : ReplaySpec{});
+}
+
+Variable normalize(const Call& call, const Variable& x, bool over_residual) {
+  const Variables inputs = call.inputs(x);
+  const ops::BatchNormMoments moments = moments_of(x, call.stats, call.options);
+  const Tensor added = call.added();
+  const Tensor affine = ops::batch_norm_affine(x.value(), moments, call.parameters(), added);
+  const PackedPass pass{
+      PackedPass::Affine{affine, added.defined() ? ops::contiguous(added) : Tensor(), call.relu},
+      over_residual ? added : Tensor()};
+  const PassedSave out = save_and_run(
+      call.op, inputs, call.save_x(x), pass,
+      [&](PackedPass& made) {
+        const ops::BatchNormOutput apply = ops::batch_norm_apply(
+            x.value(), affine, added, call.relu, call.relu && recording(inputs), over_residual);
+        made.out = apply.y;
+        made.kept = apply.mask;
+      },
+      call.needs_x(x) ? ReplayFn(rebuild_mask) : ReplayFn());
+  const Variable y = record_norm(call, x, out, moments);
   // The slot of the residual was found by its version, and y is another tensor in the same place.
   if (over_residual) out.y.bump_version();
   return y;
 }
 
-}  // namespace
+// Large x are taken in slices of the batch: each is normalized and packed while it is in the cache,
+// and y is written over x or over the residual. So there is no second tensor like x. CUDA does not
+// take part: its kernels pack whole tensors and make y on the way.
+struct Slices {
+  std::unique_ptr<SlicedSave> save;  // null: x is taken whole
+  int64_t step = 0;                  // samples
+};
 
-Variable batch_norm(const Variable& x, const Variable& weight, const Variable& bias,
-                    const BatchNormStats& stats, const BatchNormOptions& options) {
-  return normalize("batch_norm", x, {}, weight, bias, stats, options, false);
+Slices slices_of(const Call& call, const Variable& x) {
+  const Tensor& like = x.value();
+  const int64_t bytes = slice_bytes();
+  if (!runs_as_cpu(like.device()) || like.dtype() != DType::f32 || like.dim() < 2 ||
+      !call.options.training || !call.needs_x(x) || bytes <= 0 || like.nbytes() < 2 * bytes ||
+      (call.relu && !ops::bitmask_layout(like.shape()).by_rows))
+    return {};
+  Slices slices{save_in_slices(call.op, call.inputs(x), call.save_x(x), call.relu)};
+  if (slices.save == nullptr) return {};
+  const int64_t n = like.size(0), each = like.nbytes() / n;
+  const int64_t unit =
+      std::lcm(slices.save->unit(), ops::batch_norm_slice_unit(like.shape(), like.device()));
+  slices.step = round_up(std::max<int64_t>(bytes / each, 1), unit);
+  if (slices.step >= n) return {};
+  return slices;
 }
 
-Variable batch_norm_relu(const Variable& x, const Variable& weight, const Variable& bias,
+// `x`: tells the shape. `rows` gives slices of it, each asked for once; a slice is written over
+// with y where there is no residual, else the residual is. `y`: the tensor that is written over.
+Variable normalize_slices(const Call& call, const Variable& x, const ops::BatchNormSlice& rows,
+                          const ops::BatchNormMoments& moments, Slices slices, const Tensor& y) {
+  const Tensor affine = ops::batch_norm_affine(x.value(), moments, call.parameters(), call.added());
+  PassedSave out{y, call.save_x(x), {}};
+  const bool keeps_mask = call.relu && !slices.save->carries_sign();
+  const Shape& shape = x.shape();
+  const Tensor mask = keeps_mask ? ops::empty_bitmask(shape, x.device()) : Tensor();
+  const int64_t n = shape[0], mask_rows = shape.numel() / shape.back() / 8;
+  for (int64_t begin = 0; begin < n; begin += slices.step) {
+    CategoryScope scope(Category::workspace);
+    const int64_t end = std::min(n, begin + slices.step);
+    const Tensor part = rows(begin, end);
+    const Tensor added = call.has_residual() ? y.slice(0, begin, end) : Tensor();
+    const ops::BatchNormOutput made =
+        ops::batch_norm_apply(part, affine, added, call.relu, call.relu, call.has_residual());
+    slices.save->add(part, made.mask);
+    if (!call.has_residual()) ops::copy_into(part, made.y);
+    if (keeps_mask)
+      ops::copy_into(mask.slice(0, begin * mask_rows / n, end * mask_rows / n), made.mask);
+  }
+  out.sign = save_sign(mask, rebuild_mask);
+  slices.save->finish(out.x, out.sign);
+  const Variable made = record_norm(call, x, out, moments);
+  y.bump_version();
+  return made;
+}
+
+// The forms without a residual.
+Variable normalize(const Call& call, Variable x) {
+  if (x.is_sole_handle() && is_sole_owner(x.value()) && active_trace() == nullptr)
+    if (Slices slices = slices_of(call, x); slices.save != nullptr) {
+      const ops::BatchNormSlice rows = [&](int64_t begin, int64_t end) {
+        return x.value().slice(0, begin, end);
+      };
+      const ops::BatchNormMoments moments = moments_of(x, call.stats, call.options);
+      return normalize_slices(call, x, rows, moments, std::move(slices), x.value());
+    }
+  return normalize(call, x, false);
+}
+
+// The number of products in an element of a convolution's output up to which the convolution is run
+// twice rather than its output kept. Slices of the output stay in the cache, so this takes no
+// longer.
+constexpr int64_t kFewProducts = 128;
+
+bool may_run_twice(const Conv2dCall& conv, const Variable& residual,
+                   const BatchNormOptions& options) {
+  if (!residual.is_sole_handle() || !is_sole_owner(residual.value()) || !options.training ||
+      active_trace() != nullptr || conv.x.value().dim() != 4 || conv.weight.value().dim() != 4 ||
+      !recording({conv.x, conv.weight, conv.bias}))
+    return false;
+  const Shape &x = conv.x.shape(), &w = conv.weight.shape();
+  return w[1] * w[2] * w[3] <= kFewProducts && residual.value().nbytes() >= 2 * slice_bytes() &&
+         residual.dtype() == conv.x.dtype() && residual.device() == conv.x.device() &&
+         residual.shape() == ops::conv2d_shape("conv2d", x, w, conv.options);
+}
+
+// A tensor like `tensor` that takes no memory.
+Tensor without_values(const Tensor& tensor) {
+  CategoryScope scope(Category::workspace);
+  Shape strides = tensor.strides();
+  for (int axis = 0; axis < strides.dim(); ++axis) strides[axis] = 0;
+  return Tensor::empty({1}, tensor.dtype(), tensor.device()).as_strided(tensor.shape(), strides, 0);
+}
+
+}  // namespace
+
+Variable batch_norm(Variable x, const Variable& weight, const Variable& bias,
+                    const BatchNormStats& stats, const BatchNormOptions& options) {
+  const Variable none;
+  return normalize({"batch_norm", none, weight, bias, stats, options, false}, std::move(x));
+}
+
+Variable batch_norm_relu(Variable x, const Variable& weight, const Variable& bias,
                          const BatchNormStats& stats, const BatchNormOptions& options) {
-  return normalize("batch_norm_relu", x, {}, weight, bias, stats, options, true);
+  const Variable none;
+  return normalize({"batch_norm_relu", none, weight, bias, stats, options, true}, std::move(x));
 }
 
 Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variable& weight,
                              const Variable& bias, const BatchNormStats& stats,
                              const BatchNormOptions& options) {
   const bool mine = residual.is_sole_handle() && is_sole_owner(residual.value());
-  return normalize("batch_norm_add_relu", x, residual, weight, bias, stats, options, true, mine);
+  return normalize({"batch_norm_add_relu", residual, weight, bias, stats, options, true}, x, mine);
+}
+
+Variable conv2d_batch_norm_add_relu(const Conv2dCall& conv, Variable residual,
+                                    const Variable& weight, const Variable& bias,
+                                    const BatchNormStats& stats, const BatchNormOptions& options) {
+  if (!may_run_twice(conv, residual, options))
+    return batch_norm_add_relu(conv2d(conv.x, conv.weight, conv.bias, conv.options),
+                               std::move(residual), weight, bias, stats, options);
+  const Call call{"batch_norm_add_relu", residual, weight, bias, stats, options, true};
+  const Tensor& in = conv.x.value();
+  const auto run = [&](const Tensor& part) {
+    return ops::conv2d(part, conv.weight.value(),
+                       conv.bias.defined() ? conv.bias.value() : Tensor(), conv.options);
+  };
+  // The convolution is recorded first, so that tensors have the same numbers on both ways.
+  const Variable x = record_conv2d(conv, without_values(residual.value()));
+  Slices slices = slices_of(call, x);
+  if (slices.save == nullptr) return normalize(call, make_output(run(in), x.producer()), true);
+  const ops::BatchNormSlice rows = [&](int64_t begin, int64_t end) {
+    CategoryScope scope(Category::workspace);
+    return run(in.slice(0, begin, end));
+  };
+  const bool update = !recomputing();
+  const ops::BatchNormMoments moments =
+      ops::batch_norm_moments(x.value(), rows, slices.step, update ? stats.running_mean : Tensor(),
+                              update ? stats.running_var : Tensor(), options);
+  return normalize_slices(call, x, rows, moments, std::move(slices), residual.value());
 }
 
 }  // namespace frugal

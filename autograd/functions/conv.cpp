@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/functions.h"
+#include "autograd/functions/conv.h"
 #include "autograd/record.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
@@ -82,26 +82,31 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
 
 }  // namespace
 
-Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
-                const Conv2dOptions& options) {
-  Tensor y =
-      ops::conv2d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
+Variable record_conv2d(const Conv2dCall& call, Tensor y) {
+  const auto& [x, weight, bias, options] = call;
   const Shape& w = weight.shape();
   const Use use = Use::product({.input = 1,
                                 .gain = window(w) / area(options.stride),
                                 .fan = window(w) * static_cast<double>(w[3])});
-  const auto describe = [&](TracedOp& t) {
+  const auto describe = [&options = options](TracedOp& t) {
     t.set("stride", options.stride);
     t.set("padding", options.padding);
     t.set("dilation", options.dilation);
     t.set("groups", options.groups);
   };
   return record(
-      {"conv2d", describe}, {x, weight, bias}, y,
+      {"conv2d", describe}, {x, weight, bias}, std::move(y),
       {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
-      [x_shape = x.shape(), w_shape = weight.shape(), options](const Backward& b) {
+      [x_shape = x.shape(), w_shape = weight.shape(), options = options](const Backward& b) {
         return backward(b, x_shape, w_shape, options);
       });
+}
+
+Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv2dOptions& options) {
+  Tensor y =
+      ops::conv2d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
+  return record_conv2d({x, weight, bias, options}, std::move(y));
 }
 
 Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,

@@ -60,10 +60,9 @@ Variable Bottleneck::forward(Variable x, Context& context) {
   Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
   y = bn2_->forward_relu(conv2_->forward(y, context), context);
   if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
-  // Called last, so that it runs first in the backward pass and takes the norm's gradient in
-  // slices.
-  y = conv3_->forward(y, context);
-  return bn3_->forward_add_relu(y, std::move(x), context);
+  // The last convolution is called here, so that it runs first in the backward pass and takes the
+  // norm's gradient in slices.
+  return bn3_->forward_add_relu(*conv3_, y, std::move(x), context);
 }
 
 }  // namespace frugal::models

@@ -130,7 +130,7 @@ CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact
 
 Variable CifarResNet::forward(Variable x, Context& context) {
   Variable y = conv1_->forward(std::move(x), context);
-  if (!preact_) y = bn1_->forward_relu(y, context);
+  if (!preact_) y = bn1_->forward_relu(std::move(y), context);
   for (const auto& layer : layers_) y = layer->forward(std::move(y), context);
   if (preact_) y = bn1_->forward_relu(y, context);
   y = global_avg_pool2d(y);

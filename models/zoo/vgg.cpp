@@ -28,7 +28,7 @@ class Vgg::Layer {
 
   Variable forward(const Variable& x, Context& context) const {
     const Variable y = conv_->forward(x, context);
-    return norm_ != nullptr ? norm_->forward_relu(y, context) : relu(y);
+    return norm_ != nullptr ? norm_->forward_relu(std::move(y), context) : relu(y);
   }
 
  private:

@@ -89,19 +89,22 @@ bool by_rows(const Tensor& x) { return bitmask_layout(x.shape()).by_rows; }
 
 }  // namespace
 
-BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
-                                    const Tensor& running_var, const BatchNormOptions& options) {
+namespace {
+
+// `find` writes mean and variance of the rows, [C] f64.
+template <class Find>
+BatchNormMoments moments_by(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                            const BatchNormOptions& options, Find find) {
   const int64_t c = check_x(x), rows = x.numel() / c;
   const bool shared = shares_statistics(x.device());
   FRUGAL_CHECK(shared || rows >= 2, "[batch_norm] expected at least 2 rows to train on, got {}",
                describe(x));
   check_channels(x, {{"running_mean", &running_mean}, {"running_var", &running_var}});
   check_running({{"running_mean", &running_mean}, {"running_var", &running_var}});
-  const Tensor in = contiguous(x);
   const Tensor mean = workspace({c}, DType::f64, x.device());
   const Tensor variance = workspace({c}, DType::f64, x.device());
   BatchNormMoments moments = empty_moments(c, beside(x), x.device());
-  dispatch(x.device(), [&](auto backend) { moments_kernel(backend, in, mean, variance); });
+  find(mean, variance);
   const int64_t all = shared ? share_moments(mean, variance, rows) : rows;
   FRUGAL_CHECK(all >= 2, "[batch_norm] expected at least 2 rows to train on, got {} together", all);
   dispatch(x.device(), [&](auto backend) {
@@ -111,6 +114,38 @@ BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
   if (running_mean.defined()) running_mean.bump_version();
   if (running_var.defined()) running_var.bump_version();
   return moments;
+}
+
+}  // namespace
+
+BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
+                                    const Tensor& running_var, const BatchNormOptions& options) {
+  return moments_by(
+      x, running_mean, running_var, options, [&](const Tensor& mean, const Tensor& variance) {
+        const Tensor in = contiguous(x);
+        dispatch(x.device(), [&](auto backend) { moments_kernel(backend, in, mean, variance); });
+      });
+}
+
+BatchNormMoments batch_norm_moments(const Tensor& like, const BatchNormSlice& x, int64_t step,
+                                    const Tensor& running_mean, const Tensor& running_var,
+                                    const BatchNormOptions& options) {
+  FRUGAL_CHECK(like.dtype() == DType::f32 && like.device().type != DeviceType::cuda,
+               "[batch_norm] expected slices of f32 on cpu or meta, got {}", describe(like));
+  return moments_by(
+      like, running_mean, running_var, options, [&](const Tensor& mean, const Tensor& variance) {
+        const int64_t c = like.size(-1), n = like.size(0), rows = like.numel() / c;
+        const int64_t chunk = chunk_rows(like.device(), c);
+        FRUGAL_ASSERT(step >= n || step % batch_norm_slice_unit(like.shape(), like.device()) == 0);
+        const Tensor partial =
+            workspace({(rows + chunk - 1) / chunk, 3, c}, DType::f32, like.device());
+        for (int64_t begin = 0; begin < n; begin += step) {
+          const Tensor part = x(begin, std::min(n, begin + step));
+          if (like.device() == kCpu)
+            moment_sums_kernel(Cpu{}, contiguous(part), begin * (rows / n), partial);
+        }
+        if (like.device() == kCpu) combine_moments_kernel(Cpu{}, partial, rows, mean, variance);
+      });
 }
 
 BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& running_var,
@@ -253,16 +288,17 @@ void finish_sums(const Tensor& dy, const Tensor& partial, const Tensor& sums,
   });
 }
 
-// The first pass. `gradient`: dy, contiguous. `g`: receives the masked dy if it is defined.
+// The first pass. `like`: has the shape of dy. `g`: receives the masked dy if it is defined.
 // `fetched`: holds the last slice when the pass has ended.
-BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetch,
-                      const BatchNormMoments& moments, const BatchNormParameters& parameters,
-                      int64_t step, bool training, Fetched& fetched) {
-  const int64_t c = gradient.size(-1), n = gradient.size(0), rows = gradient.numel() / c;
+BatchNormSums sums_of(const Tensor& like, const BatchNormSlice& dy, const Tensor& g,
+                      const Fetch& fetch, const BatchNormMoments& moments,
+                      const BatchNormParameters& parameters, int64_t step, bool training,
+                      Fetched& fetched) {
+  const int64_t c = like.size(-1), n = like.size(0), rows = like.numel() / c;
   const int64_t each = n == 0 ? 0 : rows / n;
-  const Device device = gradient.device();
-  const BatchNormSums out = empty_sums(gradient, g);
-  const Tensor partial = empty_partial(gradient);
+  const Device device = like.device();
+  const BatchNormSums out = empty_sums(like, g);
+  const Tensor partial = empty_partial(like);
   const Tensor sums = workspace({2, c}, DType::f64, device);
   fill(sums, 0);
   const BatchNormMoments m = contiguous_moments(moments);
@@ -270,13 +306,19 @@ BatchNormSums sums_of(const Tensor& gradient, const Tensor& g, const Fetch& fetc
     const int64_t end = std::min(n, begin + step);
     fetched = {};  // releases the slice before the next one is made
     fetched = fetch(begin, end, true);
+    const Tensor gradient = contiguous(dy(begin, end));
     dispatch(device, [&](auto backend) {
-      gradient_sums_kernel(backend, gradient.slice(0, begin, end), fetched.mask, fetched.x, m.mean,
+      gradient_sums_kernel(backend, gradient, fetched.mask, fetched.x, m.mean,
                            g.defined() ? g.slice(0, begin, end) : g, begin * each, partial, sums);
     });
   }
-  finish_sums(gradient, partial, sums, m, parameters, training, out);
+  finish_sums(like, partial, sums, m, parameters, training, out);
   return out;
+}
+
+// Slices of a tensor.
+BatchNormSlice slices_of(const Tensor& tensor) {
+  return [&tensor](int64_t begin, int64_t end) { return tensor.slice(0, begin, end); };
 }
 
 void check_backward(const Tensor& dy, const BatchNormMoments& moments,
@@ -300,10 +342,19 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
   const bool mine = overwrite || gradient.storage() != dy.storage();
   const Tensor g = mine ? gradient : Tensor::empty(dy.shape(), dy.dtype(), dy.device());
   Fetched last;
-  BatchNormSums out =
-      sums_of(gradient, g, Fetch(dy, x, mask), moments, parameters, step, training, last);
+  BatchNormSums out = sums_of(gradient, slices_of(gradient), g, Fetch(dy, x, mask), moments,
+                              parameters, step, training, last);
   if (overwrite) dy.bump_version();
   return out;
+}
+
+BatchNormSums batch_norm_backward_sums(const Tensor& like, const BatchNormSlice& dy,
+                                       const BatchNormSlice& x, const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters,
+                                       const BatchNormSlice& mask, int64_t step, bool training) {
+  check_backward(like, moments, parameters, step);
+  Fetched last;
+  return sums_of(like, dy, {}, Fetch(like, x, mask), moments, parameters, step, training, last);
 }
 
 BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass& pass,
@@ -321,8 +372,9 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass
 }
 
 void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Tensor& x,
-                                    const Tensor& affine) {
+                                    const Tensor& affine, const Tensor& mask) {
   check_x(g);
+  if (mask.defined()) check_mask(g, mask);
   check_shape(kOp, "x", x, g.shape());
   check_shape(kOp, "dx", dx, g.shape());
   check_shape(kOp, "affine", affine, {4, g.size(-1)});
@@ -331,9 +383,8 @@ void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Ten
   FRUGAL_CHECK(dx.is_contiguous(), "[batch_norm] expected a contiguous dx, got strides {}",
                dx.strides());
   const Tensor gradient = contiguous(g), in = contiguous(x);
-  dispatch(g.device(), [&](auto backend) {
-    input_gradient_kernel(backend, gradient, Tensor(), in, affine, dx);
-  });
+  dispatch(g.device(),
+           [&](auto backend) { input_gradient_kernel(backend, gradient, mask, in, affine, dx); });
 }
 
 BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
@@ -355,7 +406,8 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x
   if (!whole && mask && !g.defined()) g = out.dx;
   const Fetch fetch(dy, x, mask);
   Fetched at;
-  const BatchNormSums sums = sums_of(gradient, g, fetch, moments, parameters, step, training, at);
+  const BatchNormSums sums =
+      sums_of(gradient, slices_of(gradient), g, fetch, moments, parameters, step, training, at);
   out.dweight = sums.dweight;
   out.dbias = sums.dbias;
   const Tensor& flowing = g.defined() ? g : gradient;

@@ -22,6 +22,13 @@ struct BatchNormMoments {
 // Errors: fewer than two rows.
 BatchNormMoments batch_norm_moments(const Tensor& x, const Tensor& running_mean,
                                     const Tensor& running_var, const BatchNormOptions& options);
+// The same, bit for bit, for an f32 x that comes in slices of the leading axis, on the CPU or meta.
+// `like` has its shape, dtype and device. REQUIRES: `step` is a multiple of
+// batch_norm_slice_unit(shape, device). Errors: another dtype or device.
+using BatchNormSlice = std::function<Tensor(int64_t begin, int64_t end)>;
+BatchNormMoments batch_norm_moments(const Tensor& like, const BatchNormSlice& x, int64_t step,
+                                    const Tensor& running_mean, const Tensor& running_var,
+                                    const BatchNormOptions& options);
 BatchNormMoments batch_norm_running(const Tensor& running_mean, const Tensor& running_var,
                                     double eps);
 
@@ -64,7 +71,6 @@ BatchNormGradients batch_norm_backward(const Tensor& dy, const Tensor& x,
 // slice is asked for twice. `x` and `mask` give the elements [begin, end), a mask as the bitmask of
 // that slice. REQUIRES: `step` is a multiple of batch_norm_slice_unit(shape of dy, device); masks
 // have the by-rows layout.
-using BatchNormSlice = std::function<Tensor(int64_t begin, int64_t end)>;
 BatchNormGradients batch_norm_backward(const Tensor& dy, const BatchNormSlice& x,
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters,

@@ -26,13 +26,6 @@ void for_chunks(const Tensor& x, F f) {
   });
 }
 
-// Two sums for each channel of every chunk, [chunks, 2, C], uninitialised.
-Tensor chunk_sums(const Tensor& x) {
-  const int64_t step = chunk_rows(kCpu, channels(x));
-  CategoryScope scope(Category::workspace);
-  return Tensor::empty({(rows_of(x) + step - 1) / step, 2, channels(x)}, DType::f32);
-}
-
 template <class T>
 T* at(const Tensor& x, int64_t row) {
   return x.defined() ? x.mut<T>() + row * channels(x) : nullptr;
@@ -96,23 +89,38 @@ int64_t chunk_rows(Device device, int64_t c) {
 }
 
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance) {
-  double *m = mean.mut<double>(), *v = variance.mut<double>();
-  if (x.dtype() == DType::f64) return moments_reference(x, m, v);
+  if (x.dtype() == DType::f64)
+    return moments_reference(x, mean.mut<double>(), variance.mut<double>());
   const int64_t c = channels(x), step = chunk_rows(kCpu, c);
-  const Tensor sums = chunk_sums(x);
+  CategoryScope scope(Category::workspace);
+  const Tensor partial = Tensor::empty({(rows_of(x) + step - 1) / step, 3, c}, DType::f32);
+  moment_sums_kernel(Cpu{}, x, 0, partial);
+  combine_moments_kernel(Cpu{}, partial, rows_of(x), mean, variance);
+}
+
+void moment_sums_kernel(Cpu, const Tensor& x, int64_t first, const Tensor& partial) {
+  const int64_t c = channels(x);
+  float* chunks = partial.mut<float>() + first / chunk_rows(kCpu, c) * 3 * c;
   for_chunks(x, [&](int64_t row, int64_t rows, int64_t chunk) {
-    float* sum = sums.mut<float>() + 2 * chunk * c;
+    float* sum = chunks + 3 * chunk * c;
     simd::chunk_moments(at<float>(x, row), rows, c, sum, sum + c);
+    std::copy_n(at<float>(x, row), c, sum + 2 * c);
   });
-  // Chunks are combined in order in f64. Ref: Chan et al. 1979, equation 2.1.
+}
+
+// Chunks are combined in order in f64. Ref: Chan et al. 1979, equation 2.1.
+void combine_moments_kernel(Cpu, const Tensor& partial, int64_t rows_in_all, const Tensor& mean,
+                            const Tensor& variance) {
+  double *m = mean.mut<double>(), *v = variance.mut<double>();
+  const int64_t c = mean.numel(), step = chunk_rows(kCpu, c);
   parallel_for(0, c, kColumnGrain, [&](int64_t begin, int64_t end) {
     std::fill(m + begin, m + end, 0.0);
     std::fill(v + begin, v + end, 0.0);
-    for (int64_t chunk = 0; chunk < sums.size(0); ++chunk) {
-      const float* sum = sums.data<float>() + 2 * chunk * c;
-      const float* first = at<float>(x, chunk * step);
+    for (int64_t chunk = 0; chunk < partial.size(0); ++chunk) {
+      const float* sum = partial.data<float>() + 3 * chunk * c;
+      const float* first = sum + 2 * c;
       const auto seen = static_cast<double>(chunk * step);
-      const auto rows = static_cast<double>(std::min(step, rows_of(x) - chunk * step));
+      const auto rows = static_cast<double>(std::min(step, rows_in_all - chunk * step));
       const double share = rows / (seen + rows), each = 1 / rows;
       for (int64_t k = begin; k < end; ++k) {
         const double shifted = static_cast<double>(sum[k]) * each;
@@ -123,7 +131,7 @@ void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& vari
         v[k] += squares + delta * delta * seen * share;
       }
     }
-    const auto all = static_cast<double>(rows_of(x));
+    const auto all = static_cast<double>(rows_in_all);
     for (int64_t k = begin; k < end; ++k) v[k] = v[k] < 0 ? 0 : v[k] / all;  // NaN stays
   });
 }

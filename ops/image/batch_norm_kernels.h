@@ -7,6 +7,13 @@
 namespace frugal::ops {
 
 void moments_kernel(Cpu, const Tensor& x, const Tensor& mean, const Tensor& variance);
+// The two steps of it in f32. Shifted sums of each chunk of these rows, which begin at row `first`
+// of the whole, go to `partial` [chunks of the whole, 3, C]: the sums of x - x0 and of its square,
+// and x0, the first row of the chunk. `first` is a multiple of chunk_rows(). combine: of `rows`
+// rows.
+void moment_sums_kernel(Cpu, const Tensor& x, int64_t first, const Tensor& partial);
+void combine_moments_kernel(Cpu, const Tensor& partial, int64_t rows, const Tensor& mean,
+                            const Tensor& variance);
 void normalize_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine, bool relu,
                       const Tensor& y, const Tensor& mask);
 void normalize_by_mask_kernel(Cpu, const Tensor& x, const Tensor& residual, const Tensor& affine,

@@ -114,6 +114,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
                          int64_t checkpointed_blocks) {
   ++steps_;
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
+  const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
   std::vector<Batch> ahead = in_flight(samples);
   if (run_.tracked) ahead.push_back(batch(run_.tracked(samples)));
@@ -151,6 +152,7 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
 int64_t MetaStep::evaluation(int64_t samples) {
   ++steps_;
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
+  const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
   const std::vector<Batch> ahead = in_flight(samples);
   {
@@ -168,6 +170,7 @@ int64_t MetaStep::measuring(SavePolicy& policy, compress::AdaptivePolicy& adapti
                             int64_t whole, int64_t checkpointed_blocks) {
   ++steps_;
   const ops::KernelMemoryScope kernels(run_.counts_kernels);
+  const MetaAsCuda device(run_.on_cuda);
   const Peak peak(device_, own_);
   std::vector<Batch> held = in_flight(whole);
   held.push_back(batch(whole));

@@ -32,6 +32,7 @@ struct MetaRun {
   // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
   // on the machine, so nothing that a run decides may count it.
   bool counts_kernels = false;
+  bool on_cuda = false;  // does the run compute on CUDA, which takes large tensors whole?
 };
 
 // `batch` with extras on `meta` that have the shapes of those on the host. `held` remembers them.
