@@ -83,10 +83,10 @@ void run(Node& node, const Node* next, Gradient dy, Gradients& gradients,
   }
   node.slots.clear();
   // Only the next node to run may take slices. For all others the gradient is made whole now, so
-  // that the tensors it is made from are freed.
+  // that the tensors it is made from are freed, unless these are small.
   for (size_t i = 0; i < grads.size(); ++i)
     if (node.inputs[i].wanted() && node.inputs[i].node.get() != next &&
-        !grads[i].sparse().defined())
+        !grads[i].sparse().defined() && !grads[i].is_small())
       grads[i].whole();
   for (size_t i = 0; i < grads.size(); ++i) {
     const Edge& edge = node.inputs[i];

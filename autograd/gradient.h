@@ -25,14 +25,19 @@ class Gradient {
   // A gradient like `like` that `rows` makes when somebody asks for it. Where the whole is wanted,
   // `rows` makes `step` items at a time. What `rows` reads must not be written while this lives.
   Gradient(const Tensor& like, int64_t step, RowsFn rows)
-      : shape_(like.shape()),
+      : Gradient(like.shape(), like, step, std::move(rows)) {}
+  // The same of another shape. `is_small`: what `rows` reads is much smaller than the whole.
+  Gradient(const Shape& shape, const Tensor& like, int64_t step, RowsFn rows, bool is_small = false)
+      : shape_(shape),
         dtype_(like.dtype()),
         device_(like.device()),
-        step_(step),
+        step_(is_small ? -step : step),
         rows_(std::move(rows)) {}
 
   bool defined() const { return is_whole() || rows_ != nullptr; }
   bool is_whole() const { return whole_.defined(); }
+  // Is what it is made of much smaller than the whole? Then it may wait until it is asked for.
+  bool is_small() const { return step_ < 0 && !is_whole(); }
   const Shape& shape() const { return is_whole() ? whole_.shape() : shape_; }
   DType dtype() const { return is_whole() ? whole_.dtype() : dtype_; }
   Device device() const { return is_whole() ? whole_.device() : device_; }
@@ -51,7 +56,7 @@ class Gradient {
   Shape shape_;
   DType dtype_{};
   Device device_{};
-  int64_t step_ = 0;
+  int64_t step_ = 0;  // negative: is_small(), and -step_ items at a time
   RowsFn rows_;
   ops::SparseRows sparse_;
 };

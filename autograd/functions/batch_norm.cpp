@@ -22,6 +22,14 @@ namespace {
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
 constexpr Use kUse = Use::normalized({.input = 1, .weight = kWeight, .invstd = kInvstd});
 
+// A tensor of that shape that takes no memory and has no values.
+Tensor without_values(const Shape& shape, DType dtype, Device device) {
+  CategoryScope scope(Category::workspace);
+  Shape strides = shape;
+  for (int axis = 0; axis < strides.dim(); ++axis) strides[axis] = 0;
+  return Tensor::empty({1}, dtype, device).as_strided(shape, strides, 0);
+}
+
 ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {
   if (!options.training)
@@ -115,22 +123,57 @@ Grads backward_without_x(const Backward& b, bool want_residual) {
   return grads;
 }
 
+// How many items of x, whose items have so many elements, are taken at once.
+int64_t slice_step(const Backward& b, const Shape& shape, DType dtype, Device device) {
+  const int64_t all = std::max<int64_t>(shape[0], 1);
+  // Two passes take x. If slices of x would have to be rebuilt twice, x is taken whole.
+  if (b.is_recipe(kX) || shape.numel() == 0) return all;
+  return b.slice_items(kX, shape.numel() / all * static_cast<int64_t>(size_of(dtype)),
+                       ops::batch_norm_slice_unit(shape, device));
+}
+
+// The gradients for a dy that comes in slices and is never whole. Both passes ask for it, the
+// second one when somebody takes dx. Returns nothing, and leaves dy, if x has to be taken whole.
+std::optional<Grads> backward_of_slices(const Backward& b, const Gradient& dy, bool training) {
+  const int64_t n = dy.shape()[0], step = slice_step(b, dy.shape(), dy.dtype(), dy.device());
+  if (!runs_as_cpu(dy.device()) || step >= n || !b.has_rows(kMask, step, n)) return {};
+  const ops::BatchNormSlice rows = [dy](int64_t begin, int64_t end) { return dy.rows(begin, end); };
+  const ops::BatchNormSlice xs = [x = b.slot(kX), n](int64_t begin, int64_t end) {
+    return x.unpack_rows({begin, end, n});
+  };
+  ops::BatchNormSlice masks;
+  if (b.keeps(kMask))
+    masks = [m = b.slot(kMask), n](int64_t begin, int64_t end) {
+      return m.unpack_rows({begin, end, n});
+    };
+  const ops::BatchNormSums sums = ops::batch_norm_backward_sums(
+      without_values(dy.shape(), dy.dtype(), dy.device()), rows, xs,
+      {b.saved(kMean), b.saved(kInvstd)}, {b.saved(kWeight), {}}, masks, step, training);
+  Grads grads{{}, sums.dweight, sums.dbias};
+  if (b.needs(0))
+    grads[0] = Gradient(
+        dy.shape(), sums.affine, step,
+        [rows, xs, masks, affine = sums.affine](int64_t begin, int64_t end, const Tensor& out) {
+          ops::batch_norm_backward_input_into(out, rows(begin, end), xs(begin, end), affine,
+                                              masks ? masks(begin, end) : Tensor());
+        });
+  return grads;
+}
+
 Grads backward(const Backward& b, bool training, bool residual_form) {
   const bool want_residual = residual_form && b.needs(3);
   if (!b.keeps(kX)) return backward_without_x(b, want_residual);
-  const Tensor dy = b.take_dy();
+  Gradient gradient = b.take_gradient();
+  if (!gradient.is_whole() && !want_residual)
+    if (auto grads = backward_of_slices(b, gradient, training)) return std::move(*grads);
+  const Tensor dy = std::move(gradient).take();
   const bool overwrite = is_sole_owner(dy);
   const ops::BatchNormMoments moments{b.saved(kMean), b.saved(kInvstd)};
   const ops::BatchNormParameters parameters{b.saved(kWeight), {}};
   if (auto grads =
           backward_of_codes(b, dy, overwrite, moments, parameters, training, want_residual))
     return std::move(*grads);
-  const int64_t n = dy.size(0), all = std::max<int64_t>(n, 1);
-  int64_t step = all;
-  // Two passes take x. If slices of x would have to be rebuilt twice, x is taken whole.
-  if (!b.is_recipe(kX) && dy.numel() > 0)
-    step = b.slice_items(kX, dy.numel() / all * static_cast<int64_t>(size_of(dy.dtype())),
-                         ops::batch_norm_slice_unit(dy.shape(), dy.device()));
+  const int64_t n = dy.size(0), step = slice_step(b, dy.shape(), dy.dtype(), dy.device());
   ops::BatchNormGradients g;
   if (step < n && b.has_rows(kMask, step, n)) {
     ops::BatchNormSlice masks;
@@ -307,17 +350,11 @@ bool may_run_twice(const Conv2dCall& conv, const Variable& residual,
       !recording({conv.x, conv.weight, conv.bias}))
     return false;
   const Shape &x = conv.x.shape(), &w = conv.weight.shape();
-  return w[1] * w[2] * w[3] <= kFewProducts && residual.value().nbytes() >= 2 * slice_bytes() &&
-         residual.dtype() == conv.x.dtype() && residual.device() == conv.x.device() &&
+  const int64_t bytes = slice_bytes();
+  return w[1] * w[2] * w[3] <= kFewProducts && bytes > 0 &&
+         residual.value().nbytes() >= 2 * bytes && residual.dtype() == conv.x.dtype() &&
+         residual.device() == conv.x.device() &&
          residual.shape() == ops::conv2d_shape("conv2d", x, w, conv.options);
-}
-
-// A tensor like `tensor` that takes no memory.
-Tensor without_values(const Tensor& tensor) {
-  CategoryScope scope(Category::workspace);
-  Shape strides = tensor.strides();
-  for (int axis = 0; axis < strides.dim(); ++axis) strides[axis] = 0;
-  return Tensor::empty({1}, tensor.dtype(), tensor.device()).as_strided(tensor.shape(), strides, 0);
 }
 
 }  // namespace
@@ -354,7 +391,8 @@ Variable conv2d_batch_norm_add_relu(const Conv2dCall& conv, Variable residual,
                        conv.bias.defined() ? conv.bias.value() : Tensor(), conv.options);
   };
   // The convolution is recorded first, so that tensors have the same numbers on both ways.
-  const Variable x = record_conv2d(conv, without_values(residual.value()));
+  const Variable x =
+      record_conv2d(conv, without_values(residual.shape(), residual.dtype(), residual.device()));
   Slices slices = slices_of(call, x);
   if (slices.save == nullptr) return normalize(call, make_output(run(in), x.producer()), true);
   const ops::BatchNormSlice rows = [&](int64_t begin, int64_t end) {

@@ -17,8 +17,32 @@ namespace {
 double window(const Shape& weight) { return static_cast<double>(weight[1] * weight[2]); }
 double area(const Pair& stride) { return static_cast<double>(stride[0] * stride[1]); }
 
+// Does a 1x1 window leave out so many pixels of x that their gradient of 0 should not be stored?
+bool meets_few_pixels(const Shape& weight, const Conv2dOptions& o) {
+  return weight[1] == 1 && weight[2] == 1 && o.padding == Pair{0, 0} && area(o.stride) >= 4;
+}
+
+// The gradient of an input of shape x_shape that is `met` [N, OH, OW, C] at every stride-th pixel
+// and 0 elsewhere.
+Gradient at_met_pixels(const Tensor& met, const Shape& x_shape, int64_t step, const Pair& stride) {
+  const auto rows = [met, stride](int64_t begin, int64_t end, const Tensor& out) {
+    ops::fill(out, 0);
+    const Tensor part = met.slice(0, begin, end);
+    const Shape& s = out.strides();
+    ops::copy_into(out.as_strided(part.shape(), {s[0], s[1] * stride[0], s[2] * stride[1], s[3]},
+                                  out.offset()),
+                   part);
+  };
+  return {x_shape, met, step, rows, true};
+}
+
+// From so many slices on, an x is large: memory counts more than a second run of the kernel.
+constexpr int64_t kManySlices = 32;
+
 // Computes the gradients slice by slice of the batch, so that x is never whole. dx is added to the
 // gradient that x has from other consumers, or is written over dy, or goes to a tensor of its own.
+// Two kinds of dx are made when they are asked for: the one that is 0 at most pixels, and a large
+// one that is much larger than dy. The norm that takes the latter asks for it twice.
 Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
                          const Shape& w_shape, const Conv2dOptions& options) {
   Grads grads(3);
@@ -26,11 +50,21 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   Gradient dy = b.take_gradient();
   const Tensor weight = b.saved(1), partial = b.partial(0);
   if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy.whole());
-  const bool over_dy =
-      !partial.defined() && x_shape == dy.shape() && dy.is_whole() && is_sole_owner(dy.whole());
+  const bool own = b.needs(0) && !partial.defined();  // has x no gradient yet?
+  const bool over_dy = own && x_shape == dy.shape() && dy.is_whole() && is_sole_owner(dy.whole());
+  const bool of_few = own && meets_few_pixels(w_shape, options);
+  const bool later = own && !of_few && dy.is_whole() && n >= kManySlices * step &&
+                     x_shape.numel() >= 2 * dy.shape().numel() && runs_as_cpu(dy.device());
+  Conv2dOptions dense = options;
+  if (of_few) dense.stride = {1, 1};
   Tensor dw, dx;
-  if (b.needs(0) && !partial.defined())
-    dx = over_dy ? dy.whole() : Tensor::empty(x_shape, dy.dtype(), dy.device());
+  if (over_dy) {
+    dx = dy.whole();
+  } else if (own && !later) {
+    const Shape& y = dy.shape();
+    dx =
+        Tensor::empty(of_few ? Shape{n, y[1], y[2], x_shape[3]} : x_shape, dy.dtype(), dy.device());
+  }
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
     const Tensor part = dy.rows(begin, end);
@@ -41,9 +75,9 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
       else
         dw = ops::conv2d_backward_weight(part, x, w_shape, options);
     }
-    if (!b.needs(0)) continue;
-    if (!partial.defined() && !over_dy) {
-      ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, options);
+    if (!b.needs(0) || later) continue;
+    if (own && !over_dy) {
+      ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, dense);
       continue;
     }
     Shape shape = x_shape;
@@ -55,9 +89,21 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     else
       ops::accumulate(partial.slice(0, begin, end), slice);
   }
-  if (over_dy && b.needs(0)) dx.bump_version();
-  grads[0] = dx;
+  if (over_dy) dx.bump_version();
   grads[1] = dw;
+  if (of_few) {
+    grads[0] = at_met_pixels(dx, x_shape, step, options.stride);
+  } else if (later) {
+    // The weight may be updated before the gradient is asked for (optim.in_backward).
+    grads[0] =
+        Gradient(x_shape, dy.whole(), step,
+                 [whole = dy.whole(), w = ops::clone(weight), options](int64_t begin, int64_t end,
+                                                                       const Tensor& out) {
+                   ops::conv2d_backward_input_into(out, whole.slice(0, begin, end), w, options);
+                 });
+  } else {
+    grads[0] = dx;
+  }
   return grads;
 }
 

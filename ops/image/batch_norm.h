@@ -89,6 +89,12 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSlice& x
                                        const BatchNormParameters& parameters,
                                        const BatchNormSlice& mask, int64_t step, bool training,
                                        bool overwrite);
+// The same for a dy that comes in slices too, and is not kept. `like` has its shape, dtype and
+// device.
+BatchNormSums batch_norm_backward_sums(const Tensor& like, const BatchNormSlice& dy,
+                                       const BatchNormSlice& x, const BatchNormMoments& moments,
+                                       const BatchNormParameters& parameters,
+                                       const BatchNormSlice& mask, int64_t step, bool training);
 // The first pass as `pass` makes it, which takes x from where it is. It writes what
 // gradient_sums_kernel (ops/image/batch_norm_kernels.h) writes to `partial`, whose chunks have
 // `chunk_rows` rows each. dweight is undefined where the pass returns false, with nothing done.
@@ -98,8 +104,9 @@ BatchNormSums batch_norm_backward_sums(const Tensor& dy, const BatchNormSumsPass
                                        const BatchNormMoments& moments,
                                        const BatchNormParameters& parameters, bool training);
 // Computes some items of dx from the same items of g and x. All are contiguous and have the shape
-// of g.  Errors: other shapes or layouts.
+// of g. `mask`, if it is defined, is applied to g first; it has the by-rows layout.  Errors: other
+// shapes or layouts.
 void batch_norm_backward_input_into(const Tensor& dx, const Tensor& g, const Tensor& x,
-                                    const Tensor& affine);
+                                    const Tensor& affine, const Tensor& mask = {});
 
 }  // namespace frugal::ops
