@@ -217,3 +217,21 @@ TEST_CASE("ResNet-50 with a batch of 256 images takes less than three of its lar
   backward(std::exchange(loss, {}));
   CHECK(peak() < 2'200'000'000);
 }
+
+TEST_CASE("a step on meta that stands for one on CUDA takes tensors whole") {
+  const auto peak = [](bool as_cuda) {
+    const MetaAsCuda device(as_cuda);
+    FixedPolicy policy(in_slices(2, 2 * kItem));
+    PolicyScope scope(&policy);
+    begin_step(0);
+    const Variable x(waves(kInput, 0, kMeta), true);
+    const Variable w = Variable::parameter(waves({64, 1, 1, 16}, 0, kMeta));
+    const Variable g = Variable::parameter(waves({64}, 0, kMeta));
+    Allocator& memory = allocator(kMeta);
+    const int64_t before = memory.report().live_total;
+    memory.reset_peak();
+    const Variable y = batch_norm_relu(conv2d(x, w, {}, {}), g, g, {});
+    return memory.report().peak_total - before;
+  };
+  CHECK(peak(false) < peak(true) - 10 * kItem);
+}
