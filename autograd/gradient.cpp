@@ -1,7 +1,6 @@
 #include "autograd/gradient.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
@@ -33,9 +32,8 @@ const Tensor& Gradient::whole() {
   if (rows_ == nullptr) return whole_;
   CategoryScope scope(Category::gradient);
   Tensor out = Tensor::empty(shape_, dtype_, device_);
-  const int64_t step = std::abs(step_);
-  for (int64_t begin = 0; begin < shape_[0]; begin += step) {
-    const int64_t end = std::min(shape_[0], begin + step);
+  for (int64_t begin = 0; begin < shape_[0]; begin += step_) {
+    const int64_t end = std::min(shape_[0], begin + step_);
     rows_(begin, end, out.slice(0, begin, end));
   }
   rows_ = nullptr;

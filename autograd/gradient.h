@@ -31,13 +31,14 @@ class Gradient {
       : shape_(shape),
         dtype_(like.dtype()),
         device_(like.device()),
-        step_(is_small ? -step : step),
+        step_(step),
+        is_small_(is_small),
         rows_(std::move(rows)) {}
 
   bool defined() const { return is_whole() || rows_ != nullptr; }
   bool is_whole() const { return whole_.defined(); }
   // Is what it is made of much smaller than the whole? Then it may wait until it is asked for.
-  bool is_small() const { return step_ < 0 && !is_whole(); }
+  bool is_small() const { return is_small_ && !is_whole(); }
   const Shape& shape() const { return is_whole() ? whole_.shape() : shape_; }
   DType dtype() const { return is_whole() ? whole_.dtype() : dtype_; }
   Device device() const { return is_whole() ? whole_.device() : device_; }
@@ -56,7 +57,8 @@ class Gradient {
   Shape shape_;
   DType dtype_{};
   Device device_{};
-  int64_t step_ = 0;  // negative: is_small(), and -step_ items at a time
+  int64_t step_ = 0;
+  bool is_small_ = false;
   RowsFn rows_;
   ops::SparseRows sparse_;
 };
