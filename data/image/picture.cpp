@@ -228,10 +228,19 @@ struct CloseJpeg {
 };
 
 // One decoder a thread.
+thread_local std::unique_ptr<void, CloseJpeg> decoder_of_thread;
+
 tjhandle jpeg_decoder() {
-  thread_local const std::unique_ptr<void, CloseJpeg> decoder(tjInitDecompress());
-  FRUGAL_CHECK(decoder != nullptr, "[picture] TurboJPEG cannot start: {}", tjGetErrorStr());
-  return decoder.get();
+  if (decoder_of_thread == nullptr) decoder_of_thread.reset(tjInitDecompress());
+  FRUGAL_CHECK(decoder_of_thread != nullptr, "[picture] TurboJPEG cannot start: {}",
+               tjGetErrorStr());
+  return decoder_of_thread.get();
+}
+
+// A decoder that failed stays in the middle of its file and would read the next file wrongly.
+[[noreturn]] void damaged_jpeg(const std::string& name, const std::string& why) {
+  decoder_of_thread.reset();
+  damaged(name, "JPEG", why);
 }
 
 struct JpegHeader {
@@ -244,7 +253,7 @@ JpegHeader jpeg_header(Bytes bytes, const std::string& name) {
   tjhandle decoder = jpeg_decoder();
   if (tjDecompressHeader3(decoder, bytes.data(), bytes.size(), &header.width, &header.height,
                           &sampling, &header.colors) != 0)
-    damaged(name, "JPEG", tjGetErrorStr2(decoder));
+    damaged_jpeg(name, tjGetErrorStr2(decoder));
   check_size(header.height, header.width, name);
   header.orientation = orientation_of(bytes);
   return header;
@@ -275,7 +284,7 @@ Picture decode_jpeg(const JpegHeader& header, Bytes bytes, const std::string& na
     // Superfluous bytes between segments are a warning, too, and do no harm.
     const bool harmless = tjGetErrorCode(decoder) == TJERR_WARNING &&
                           why.find("extraneous bytes") != std::string::npos;
-    if (!harmless) damaged(name, "JPEG", why);
+    if (!harmless) damaged_jpeg(name, why);
   }
   Picture picture{height, width, grey ? 1 : 3, std::move(pixels)};
   if (cmyk) {  // values are stored inverted, as Adobe does and all others follow

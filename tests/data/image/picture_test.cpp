@@ -109,10 +109,12 @@ TEST_CASE("a JPEG is decoded at a part of its size, and no smaller than asked fo
   CHECK(decode_picture(jpeg_file_turned(picture, 6), "a", 3, 310, 10).height == 320);
 }
 
-TEST_CASE("a truncated file of any format is an error that names it") {
+TEST_CASE("a truncated file of any format is an error that names it, and the next file is read") {
   const Picture picture = sample_picture(40, 40);
   for (const auto& [format, file] : every_format(picture))
-    for (size_t keep : {size_t(1), size_t(13), size_t(30), file.size() / 2, file.size() * 9 / 10}) {
+    for (size_t keep :
+         {size_t(1), size_t(13), size_t(30), size_t(300), file.size() / 2, file.size() * 9 / 10}) {
+      if (keep >= file.size()) continue;
       CAPTURE(format);
       CAPTURE(keep);
       const FileBytes part(file.begin(), file.begin() + int64_t(keep));
@@ -123,6 +125,7 @@ TEST_CASE("a truncated file of any format is an error that names it") {
         named = std::string(error.what()).find("some/file") != std::string::npos;
       }
       CHECK(named);
+      CHECK(decode_picture(file, "a").height == 40);
     }
 }
 
