@@ -47,13 +47,14 @@ Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variabl
 // batch_norm_add_relu() of a convolution, with the same bits and saves. A large output of a
 // convolution with few products is made in slices, twice, and is never whole: once for the
 // statistics and once for y. That needs a residual as above and a policy that packs in slices.
+// Otherwise an x that is moved in is released before the norm runs.
 struct Conv2dCall {
-  const Variable &x, &weight, &bias;
+  Variable x;
+  const Variable &weight, &bias;
   const Conv2dOptions& options;
 };
-Variable conv2d_batch_norm_add_relu(const Conv2dCall& conv, Variable residual,
-                                    const Variable& weight, const Variable& bias,
-                                    const BatchNormStats& stats,
+Variable conv2d_batch_norm_add_relu(Conv2dCall conv, Variable residual, const Variable& weight,
+                                    const Variable& bias, const BatchNormStats& stats,
                                     const BatchNormOptions& options = {});
 
 // ---- elementwise (functions/elementwise.cpp). Functions of two tensors broadcast. What stands in

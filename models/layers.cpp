@@ -78,10 +78,10 @@ Variable BatchNorm2d::forward_add_relu(const Variable& x, Variable residual, Con
   return batch_norm_add_relu(x, std::move(residual), weight_, bias_, stats(), prepare(context));
 }
 
-Variable BatchNorm2d::forward_add_relu(const Conv2d& conv, const Variable& x, Variable residual,
+Variable BatchNorm2d::forward_add_relu(const Conv2d& conv, Variable x, Variable residual,
                                        Context& context) {
-  return conv2d_batch_norm_add_relu(conv.call(x), std::move(residual), weight_, bias_, stats(),
-                                    prepare(context));
+  return conv2d_batch_norm_add_relu(conv.call(std::move(x)), std::move(residual), weight_, bias_,
+                                    stats(), prepare(context));
 }
 
 GroupNorm::GroupNorm(Init& init, int64_t groups, int64_t channels, double eps)

@@ -28,7 +28,7 @@ class Conv2d : public Module {
          bool bias = false)
       : Conv2d(default_init(), in, out, kernel, options, bias) {}
   Variable forward(Variable x, Context& context) override;
-  Conv2dCall call(const Variable& x) const { return {x, weight_, bias_, options_}; }
+  Conv2dCall call(Variable x) const { return {std::move(x), weight_, bias_, options_}; }
 
  private:
   Conv2dOptions options_;
@@ -53,8 +53,7 @@ class BatchNorm2d : public Module {
   Variable forward_relu(Variable x, Context& context);
   Variable forward_add_relu(const Variable& x, Variable residual, Context& context);
   // The same of the output of `conv`, which may then never be whole.
-  Variable forward_add_relu(const Conv2d& conv, const Variable& x, Variable residual,
-                            Context& context);
+  Variable forward_add_relu(const Conv2d& conv, Variable x, Variable residual, Context& context);
 
  private:
   BatchNormOptions prepare(const Context& context);

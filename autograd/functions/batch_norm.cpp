@@ -378,14 +378,15 @@ Variable batch_norm_add_relu(const Variable& x, Variable residual, const Variabl
   return normalize({"batch_norm_add_relu", residual, weight, bias, stats, options, true}, x, mine);
 }
 
-Variable conv2d_batch_norm_add_relu(const Conv2dCall& conv, Variable residual,
-                                    const Variable& weight, const Variable& bias,
-                                    const BatchNormStats& stats, const BatchNormOptions& options) {
-  if (!may_run_twice(conv, residual, options))
-    return batch_norm_add_relu(conv2d(conv.x, conv.weight, conv.bias, conv.options),
-                               std::move(residual), weight, bias, stats, options);
+Variable conv2d_batch_norm_add_relu(Conv2dCall conv, Variable residual, const Variable& weight,
+                                    const Variable& bias, const BatchNormStats& stats,
+                                    const BatchNormOptions& options) {
+  if (!may_run_twice(conv, residual, options)) {
+    const Variable y = conv2d(conv.x, conv.weight, conv.bias, conv.options);
+    conv.x = {};
+    return batch_norm_add_relu(y, std::move(residual), weight, bias, stats, options);
+  }
   const Call call{"batch_norm_add_relu", residual, weight, bias, stats, options, true};
-  const Tensor& in = conv.x.value();
   const auto run = [&](const Tensor& part) {
     return ops::conv2d(part, conv.weight.value(),
                        conv.bias.defined() ? conv.bias.value() : Tensor(), conv.options);
@@ -394,10 +395,14 @@ Variable conv2d_batch_norm_add_relu(const Conv2dCall& conv, Variable residual,
   const Variable x =
       record_conv2d(conv, without_values(residual.shape(), residual.dtype(), residual.device()));
   Slices slices = slices_of(call, x);
-  if (slices.save == nullptr) return normalize(call, make_output(run(in), x.producer()), true);
+  if (slices.save == nullptr) {
+    const Variable y = make_output(run(conv.x.value()), x.producer());
+    conv.x = {};
+    return normalize(call, y, true);
+  }
   const ops::BatchNormSlice rows = [&](int64_t begin, int64_t end) {
     CategoryScope scope(Category::workspace);
-    return run(in.slice(0, begin, end));
+    return run(conv.x.value().slice(0, begin, end));
   };
   const bool update = !recomputing();
   const ops::BatchNormMoments moments =

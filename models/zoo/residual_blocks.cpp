@@ -62,7 +62,7 @@ Variable Bottleneck::forward(Variable x, Context& context) {
   if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
   // The last convolution is called here, so that it runs first in the backward pass and takes the
   // norm's gradient in slices.
-  return bn3_->forward_add_relu(*conv3_, y, std::move(x), context);
+  return bn3_->forward_add_relu(*conv3_, std::move(y), std::move(x), context);
 }
 
 }  // namespace frugal::models

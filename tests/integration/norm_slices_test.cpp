@@ -152,6 +152,24 @@ TEST_CASE("the output of a cheap convolution before a residual norm is never who
   }
 }
 
+TEST_CASE("without slices, an input of the convolution that is moved in is freed before the norm") {
+  const auto forward = [&](bool moved) {
+    const auto net = [&](Variable x, Leaves& leaves, const BatchNormStats& stats) {
+      const Variable side = parameter(leaves, {64, 1, 1, 16}),
+                     w = parameter(leaves, {64, 1, 1, 16});
+      const Variable g = parameter(leaves, {64}), b = parameter(leaves, {64}), none;
+      const Conv2dOptions options;
+      Variable residual = conv2d(x, side, {}, options);
+      Variable h = tanh(x);
+      Conv2dCall call{h, w, none, options};
+      if (moved) h = {};
+      return conv2d_batch_norm_add_relu(std::move(call), std::move(residual), g, b, stats);
+    };
+    return run(in_slices(8, 0), kInput, net).forward;
+  };
+  CHECK(forward(true) < forward(false) - 2 * kItem);
+}
+
 TEST_CASE("a codec that needs the whole tensor gets it") {
   FixedPolicyOptions options = in_slices(2, 2 * kItem), whole = in_slices(2, 0);
   options.axis = whole.axis = compress::GroupAxis::row;
