@@ -56,6 +56,7 @@
 #include "data/image/views.h"
 #include "data/loader.h"
 #include "data/memory_dataset.h"
+#include "data/share.h"
 #include "data/text/byte_bpe.h"
 #include "data/text/characters.h"
 #include "data/text/glue.h"

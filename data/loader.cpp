@@ -77,9 +77,22 @@ struct Loader::Impl {
     epoch_ready = true;
   }
 
-  Batch allocate(int64_t batch) const {
+  // Places in `order`.
+  struct Span {
+    int64_t begin, end;
+  };
+  Span whole_of(int64_t batch) const {
     const int64_t begin = batch * options.batch_size;
-    const int64_t count = std::min(options.batch_size, dataset->size() - begin);
+    return {begin, std::min(begin + options.batch_size, dataset->size())};
+  }
+  Span share_of(int64_t batch) const {
+    const auto [begin, end] = whole_of(batch);
+    return {begin + share.begin(end - begin), begin + share.end(end - begin)};
+  }
+
+  Batch allocate(int64_t batch) const {
+    const auto [begin, end] = share_of(batch);
+    const int64_t count = end - begin;
     Shape shape{count};
     for (int64_t extent : dataset->sample_shape()) shape.push_back(extent);
     const CategoryScope category(Category::input);
@@ -102,8 +115,14 @@ struct Loader::Impl {
     return made;
   }
 
+  RngKey key_of(int64_t index) const {
+    return {word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
+  }
+
   void fill(int64_t batch, const Batch& out) const {
-    const int64_t begin = batch * options.batch_size, count = out.target.size(0);
+    const auto [begin, end] = share_of(batch);
+    const int64_t count = end - begin;
+    if (count == 0) return;
     const int64_t floats = out.input.numel() / count;
     float* input = out.input.mut<float>();
     float* const second =
@@ -113,7 +132,7 @@ struct Loader::Impl {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t index = order[static_cast<size_t>(begin + i)];
       out.samples.mut<int64_t>()[i] = index;
-      const RngKey key{word(sample_key, static_cast<uint64_t>(index)), sample_key.offset};
+      const RngKey key = key_of(index);
       if (has_pixels)
         dataset->get_pixels_into(index, key, input + i * floats,
                                  out.target.mut<int64_t>() + i * pixels);
@@ -124,12 +143,26 @@ struct Loader::Impl {
     }
     if (has_pixels) return;
     if (options.mix.mixes())
-      mix_samples(out, labels, options.mix,
-                  {word(mix_key, static_cast<uint64_t>(batch)), mix_key.offset});
+      mix(batch, out, labels);
     else if (targets.rows.defined())
       fill_rows(labels, out.target);
     else
       std::copy(labels.begin(), labels.end(), out.target.mut<int64_t>());
+  }
+
+  void mix(int64_t batch, const Batch& out, const std::vector<int64_t>& labels) const {
+    const RngKey key{word(mix_key, static_cast<uint64_t>(batch)), mix_key.offset};
+    const Span whole = whole_of(batch), own = share_of(batch);
+    if (own.begin == whole.begin && own.end == whole.end) {
+      mix_samples(out, labels, options.mix, key);
+      return;
+    }
+    // The first sample of a share is mixed with one of another share.
+    const int64_t place = own.begin > whole.begin ? own.begin - 1 : whole.end - 1;
+    const int64_t index = order[static_cast<size_t>(place)];
+    SampleBefore before{std::vector<float>(static_cast<size_t>(dataset->sample_shape().numel()))};
+    before.label = dataset->get_into(index, key_of(index), before.values.data());
+    mix_samples(out, labels, options.mix, key, &before);
   }
 
   void fill_rows(const std::vector<int64_t>& labels, const Tensor& out) const {
@@ -151,7 +184,9 @@ struct Loader::Impl {
   int64_t batches = 0;
   LoaderState state;
 
-  // Of the current epoch. Workers read these members, so they change only after ahead->drain().
+  // Workers read the members from here on, so they change only after ahead->drain().
+  Share share;
+  // Of the current epoch.
   bool epoch_ready = false;
   std::vector<int64_t> order;
   RngKey sample_key, mix_key;
@@ -194,5 +229,13 @@ void Loader::seek(const LoaderState& state) {
   impl_->state = state;
   impl_->epoch_ready = false;
 }
+
+void Loader::set_share(const Share& share) {
+  check_share(share);
+  impl_->ahead->drain();
+  impl_->share = share;
+}
+
+int64_t Loader::smallest_batch() const { return smallest_of(samples(), impl_->options.batch_size); }
 
 }  // namespace frugal::data

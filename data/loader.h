@@ -36,13 +36,18 @@ class Loader : public BatchSource {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Errors: what the dataset threw for a sample of this batch. Each further call throws it again.
+  // Errors: what the dataset threw for a sample of this batch, or of this process's share of it.
+  // Each further call throws it again.
   std::optional<Batch> next() override;
 
   int64_t batches() const override;
   int64_t samples() const override;  // less than the dataset's with drop_last
   LoaderState state() const override;
   void seek(const LoaderState& state) override;
+  // A share's samples are those of one process, also where samples are mixed: the sample before the
+  // share's first one is then read, too.
+  void set_share(const Share& share) override;
+  int64_t smallest_batch() const override;
 
  private:
   struct Impl;

@@ -53,6 +53,13 @@ Size size_in_batch(Size file, const BoxBatchOptions& options, RngKey key) {
                                ratio(options.longest, std::max(file.height, file.width))));
 }
 
+// What the list says of the size in the batch; nothing where it lacks the size.
+std::optional<Size> listed_size(const BoxPicture& picture, const BoxBatchOptions& options,
+                                RngKey key) {
+  if (picture.height <= 0 || picture.width <= 0) return std::nullopt;
+  return size_in_batch({picture.height, picture.width}, options, key);
+}
+
 // Noise around grey, and rectangles in colours of their classes.
 Picture painted(const BoxPicture& picture, int64_t channels) {
   constexpr uint64_t kNoise = 64, kDarkest = 96;
@@ -144,11 +151,14 @@ struct BoxBatches::Loaded {
   std::string fault;  // not empty: it cannot be read
 };
 
-// A batch on its way. input: as large as the list says that it will be, or undefined where the list
-// lacks sizes.
+// A batch on its way, or a share of one. input: as large as the list says that it will be, or
+// undefined where the list lacks sizes.
 struct BoxBatches::Job {
   Tensor input;
   std::vector<int64_t> places;
+  // Of pictures in other shares, which count in the size of the batch; not with letterbox.
+  std::vector<int64_t> other_places;
+  std::vector<Size> other_sizes;
   RngKey epoch;
   std::vector<Loaded> loaded;  // of each place; its row in the input is `row`
   std::vector<int64_t> row;
@@ -273,25 +283,49 @@ void put(const float* pixels, Size size, const Tensor& input, int64_t row) {
 BoxBatches::Job BoxBatches::begin(int64_t number) const {
   const int64_t first = number * options_.batch_size;
   const int64_t last = std::min(first + options_.batch_size, samples_);
+  const auto whole_begin = order_.begin() + first, whole_end = order_.begin() + last;
+  const auto begin = whole_begin + share_.begin(last - first),
+             end = whole_begin + share_.end(last - first);
   Job job;
-  job.places.assign(order_.begin() + first, order_.begin() + last);
+  job.places.assign(begin, end);
   job.epoch = epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch + 1);
   std::vector<Size> sizes;
-  for (const int64_t place : job.places) {
-    const BoxPicture& picture = set_.pictures[static_cast<size_t>(place)];
-    const bool known = picture.height > 0 && picture.width > 0;
-    if (!known && !options_.letterbox) return job;
-    if (!known) continue;
-    sizes.push_back(
-        size_in_batch({picture.height, picture.width}, options_, sample_key(job.epoch, place)));
+  if (!options_.letterbox) {
+    job.other_places.assign(whole_begin, begin);
+    job.other_places.insert(job.other_places.end(), end, whole_end);
+    for (auto at = whole_begin; at != whole_end; ++at) {
+      const BoxPicture& picture = set_.pictures[static_cast<size_t>(*at)];
+      const auto size = listed_size(picture, options_, sample_key(job.epoch, *at));
+      if (!size) return job;
+      sizes.push_back(*size);
+    }
   }
   const Size whole = common_size(options_, sizes);
   const CategoryScope category(Category::input);
-  job.input = Tensor::zeros({last - first, whole.height, whole.width, options_.channels});
+  job.input = Tensor::zeros({end - begin, whole.height, whole.width, options_.channels});
   return job;
 }
 
+void BoxBatches::find_other_sizes(Job& job) const {
+  for (const int64_t place : job.other_places) {
+    const BoxPicture& picture = set_.pictures[static_cast<size_t>(place)];
+    const RngKey key = sample_key(job.epoch, place);
+    auto size = listed_size(picture, options_, key);
+    try {
+      if (!size) {
+        const std::vector<uint8_t> bytes = read_file("boxes", picture.path);
+        const PictureInfo info = PictureReader(bytes, picture.path).info();
+        size = size_in_batch({info.height, info.width}, options_, key);
+      }
+    } catch (const Error&) {
+      continue;  // the process that has this picture in its share reports the fault
+    }
+    job.other_sizes.push_back(*size);
+  }
+}
+
 void BoxBatches::make(Job& job) const {
+  find_other_sizes(job);
   job.loaded.resize(job.places.size());
   const auto load_some = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -320,6 +354,7 @@ void BoxBatches::make(Job& job) const {
 }
 
 void BoxBatches::skip_faults(Job& job) {
+  if (job.loaded.empty()) return;  // an empty share
   for (size_t i = 0; i < job.loaded.size();) {
     if (job.loaded[i].fault.empty()) {
       ++i;
@@ -340,10 +375,10 @@ void BoxBatches::skip_faults(Job& job) {
 
 // The job's own input, unless pictures were left out or files have other sizes than the list says.
 Tensor BoxBatches::input_of(Job& job) const {
-  std::vector<Size> sizes;
+  std::vector<Size> sizes = job.other_sizes;
   for (const Loaded& each : job.loaded) sizes.push_back(each.size);
   const Size whole = common_size(options_, sizes);
-  const Shape shape{static_cast<int64_t>(sizes.size()), whole.height, whole.width,
+  const Shape shape{static_cast<int64_t>(job.loaded.size()), whole.height, whole.width,
                     options_.channels};
   if (job.input.defined() && job.input.shape() == shape) return std::move(job.input);
   const Tensor input = Tensor::zeros(shape);
@@ -418,6 +453,12 @@ void BoxBatches::seek(const LoaderState& state) {
   ahead_->drain();
   if (state.epoch != state_.epoch) epoch_ready_ = false;
   state_ = state;
+}
+
+void BoxBatches::set_share(const Share& share) {
+  check_share(share);
+  ahead_->drain();
+  share_ = share;
 }
 
 }  // namespace frugal::data

@@ -45,8 +45,13 @@ struct BoxBatchOptions {
 //   crowd_boxes [C, 4] f32, crowd_labels [C] i64, crowd_counts [N] i64: the crowds
 // A picture without a path is painted: noise, and its objects as rectangles in colours of their
 // classes.
-// Batches do not depend on the threads. The consumer's thread allocates them, so memory peaks do
-// not depend on timing either. Thread safety: one consumer.
+// A share (set_share) has the height and width of the whole batch, since padding reaches the
+// outputs of convolutions near it. Sizes of the other pictures of the batch are taken from the
+// list, or from the files where the list has none. So the padding may differ from that of one
+// process where the list is wrong, or where skip_bad leaves out a picture of another share. Which
+// pictures a share has is decided before they are read. Batches do not depend on the threads. The
+// consumer's thread allocates them, so memory peaks do not depend on timing either. Thread safety:
+// one consumer.
 class BoxBatches : public BatchSource {
  public:
   // Errors: no pictures; options outside their ranges; drop_last that leaves no batch.
@@ -55,12 +60,16 @@ class BoxBatches : public BatchSource {
   BoxBatches(const BoxBatches&) = delete;
   BoxBatches& operator=(const BoxBatches&) = delete;
   // Errors: a file that cannot be decoded, or (unless skip_bad) whose size differs from the list's
-  // so that a box lies outside; with skip_bad: a batch in which no picture is left.
+  // so that a box lies outside; with skip_bad: a batch, or a share that was not empty, in which no
+  // picture is left.
   std::optional<Batch> next() override;
   int64_t batches() const override { return batches_; }
   int64_t samples() const override { return samples_; }
   LoaderState state() const override { return state_; }
   void seek(const LoaderState& state) override;
+  void set_share(const Share& share) override;
+  // As the list says; pictures that skip_bad leaves out count as well.
+  int64_t smallest_batch() const override { return smallest_of(samples_, options_.batch_size); }
   const BoxSet& set() const { return set_; }
 
  private:
@@ -70,6 +79,7 @@ class BoxBatches : public BatchSource {
   void begin_epoch();
   Job begin(int64_t number) const;
   void make(Job& job) const;
+  void find_other_sizes(Job& job) const;
   // Leaves out what cannot be read.
   void skip_faults(Job& job);
   Tensor input_of(Job& job) const;
@@ -78,6 +88,7 @@ class BoxBatches : public BatchSource {
   BoxBatchOptions options_;
   int64_t batches_ = 0, samples_ = 0, skipped_ = 0;
   LoaderState state_;
+  Share share_;
   bool epoch_ready_ = false;  // order_ is that of state_.epoch
   std::vector<int64_t> order_;
   std::unique_ptr<MadeAhead<Job>> ahead_;  // the last member, whose threads use the others

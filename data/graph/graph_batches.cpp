@@ -76,6 +76,11 @@ void GraphSource::seek(const LoaderState& state) {
   state_ = state;
 }
 
+void GraphSource::set_share(const Share& share) {
+  check_share(share);
+  share_ = share;
+}
+
 GraphBatches::GraphBatches(const GraphData& graph, GraphPart part) {
   check_graph("graph", graph);
   const std::vector<int64_t> nodes = nodes_of(graph, part);
@@ -98,6 +103,20 @@ GraphBatches::GraphBatches(const GraphData& graph, GraphPart part) {
   batch_.held = true;
 }
 
-Batch GraphBatches::make(int64_t /*epoch*/, int64_t /*batch*/) { return batch_; }
+Batch GraphBatches::make(int64_t /*epoch*/, int64_t /*batch*/) {
+  if (gets_whole()) return batch_;
+  const CategoryScope category(Category::input);
+  Batch none;
+  none.input = Tensor::empty({0, batch_.input.size(1)});
+  Shape target = batch_.target.shape();
+  target[0] = 0;
+  none.target = Tensor::empty(target, batch_.target.dtype());
+  for (const auto& [name, tensor] : batch_.extras) {
+    Shape shape = tensor.shape();
+    shape[shape.dim() - 1] = name == "x_row_ptr" ? 1 : 0;  // row pointers begin with 0
+    none.extras.emplace_back(name, Tensor::zeros(shape, tensor.dtype()));
+  }
+  return none;
+}
 
 }  // namespace frugal::data

@@ -20,25 +20,33 @@ std::vector<int64_t> nodes_of(const GraphData& graph, GraphPart part);
 // The edges that the part may use: for training train_edge_index, if the graph has one; else all.
 Tensor edges_of(const GraphData& graph, GraphPart part);
 
-// The base of sources that make each batch from the numbers of its epoch and its place there.
+// The base of sources that make each batch from the numbers of its epoch and its place there. A
+// graph cannot be divided without losing edges. So, unless a source says more, the share of rank 0
+// is the whole batch and the other ranks get batches without nodes; smallest_batch() is 1.
 class GraphSource : public BatchSource {
  public:
   std::optional<Batch> next() final;
   LoaderState state() const final { return state_; }
   void seek(const LoaderState& state) final;
+  void set_share(const Share& share) final;
 
  protected:
+  // Makes this process's share of the batch.
   virtual Batch make(int64_t epoch, int64_t batch) = 0;
+  const Share& share() const { return share_; }
+  // Of batches that are not divided: this process gets them. Others get no nodes.
+  bool gets_whole() const { return share_.rank == 0; }
 
  private:
   LoaderState state_;
+  Share share_;
 };
 
 // Input: x [V, F] f32; if features are sparse, an empty [V, 0] with the extras x_row_ptr, x_col and
 // x_value. Target: y, with kIgnored for nodes outside the part (for all labels of such a node).
 // Extra: edge_index [2, E] i64. Each epoch gives the same tensors, so models may keep what they
-// derive from them. Errors: those of check_graph, a graph without the part's mask, a part without
-// nodes.
+// derive from them. A share without nodes has no held tensors. Errors: those of check_graph, a
+// graph without the part's mask, a part without nodes.
 class GraphBatches : public GraphSource {
  public:
   GraphBatches(const GraphData& graph, GraphPart part);

@@ -46,6 +46,53 @@ void distinct(Draws& draws, int64_t bound, int64_t count, std::vector<int64_t>& 
   if (!few) std::sort(out.begin(), out.end());
 }
 
+// The part of `whole` from which edges lead to its nodes [begin, end) in at most `steps` steps. Its
+// nodes: those first, then the others in the order of `whole`. Nodes that are `steps` steps away
+// have no edges. REQUIRES: the edges of `whole` are in the order of their targets.
+Subgraph leading_to(const Subgraph& whole, int64_t begin, int64_t end, size_t steps) {
+  const size_t count = whole.nodes.size();
+  std::vector<size_t> edges_into(count + 1);  // of node v: [edges_into[v], edges_into[v + 1])
+  for (const int64_t to : whole.to) ++edges_into[static_cast<size_t>(to) + 1];
+  std::partial_sum(edges_into.begin(), edges_into.end(), edges_into.begin());
+  const auto is_first = [&](size_t node) {
+    return static_cast<int64_t>(node) >= begin && static_cast<int64_t>(node) < end;
+  };
+  std::vector<bool> found(count), has_edges(count);
+  std::vector<size_t> reached, next;
+  for (int64_t node = begin; node < end; ++node) reached.push_back(static_cast<size_t>(node));
+  for (const size_t node : reached) found[node] = true;
+  for (size_t step = 0; step < steps; ++step) {
+    next.clear();
+    for (const size_t node : reached) {
+      has_edges[node] = true;
+      for (size_t e = edges_into[node]; e < edges_into[node + 1]; ++e) {
+        const auto from = static_cast<size_t>(whole.from[e]);
+        if (found[from]) continue;
+        found[from] = true;
+        next.push_back(from);
+      }
+    }
+    std::swap(reached, next);
+  }
+  std::vector<size_t> kept;
+  for (int64_t node = begin; node < end; ++node) kept.push_back(static_cast<size_t>(node));
+  for (size_t node = 0; node < count; ++node)
+    if (found[node] && !is_first(node)) kept.push_back(node);
+  std::vector<int64_t> position(count, -1);
+  for (size_t i = 0; i < kept.size(); ++i) position[kept[i]] = static_cast<int64_t>(i);
+  Subgraph part;
+  for (const size_t node : kept) {
+    part.nodes.push_back(whole.nodes[node]);
+    if (!has_edges[node]) continue;
+    for (size_t e = edges_into[node]; e < edges_into[node + 1]; ++e) {
+      part.from.push_back(position[static_cast<size_t>(whole.from[e])]);
+      part.to.push_back(position[node]);
+      part.position.push_back(whole.position[e]);
+    }
+  }
+  return part;
+}
+
 }  // namespace
 
 // Draws the nodes of a subgraph. Thread safety: draw() may be called by several threads.
@@ -214,10 +261,11 @@ void SaintBatches::presample() {
 Batch SaintBatches::make(int64_t epoch, int64_t batch) {
   const InEdges& edges = sampler_->edges;
   const GraphAggregate aggregate = options_.aggregate;
-  Subgraph subgraph =
-      sampler_->draw(batch_key(options_.seed, streams::kSaint, static_cast<uint64_t>(epoch),
-                               static_cast<uint64_t>(batch)),
-                     sampler_->of_consumer);
+  Subgraph subgraph;
+  if (gets_whole())
+    subgraph = sampler_->draw(batch_key(options_.seed, streams::kSaint,
+                                        static_cast<uint64_t>(epoch), static_cast<uint64_t>(batch)),
+                              sampler_->of_consumer);
   if (aggregate == GraphAggregate::symmetric_loops) add_loops(subgraph);
   Batch out = make_batch(graph_, subgraph, wanted_);
   const CategoryScope category(Category::input);
@@ -288,7 +336,7 @@ Batch NeighbourBatches::make(int64_t epoch, int64_t batch) {
     return local;
   };
   const int64_t begin = batch * options_.batch_size;
-  const int64_t seeds = std::min(options_.batch_size, count - begin);
+  int64_t seeds = std::min(options_.batch_size, count - begin);
   for (int64_t i = begin; i < begin + seeds; ++i)
     position_of(nodes_[static_cast<size_t>(order_[static_cast<size_t>(i)])]);
   Draws draws(batch_key(options_.seed, streams::kFanOut, static_cast<uint64_t>(epoch),
@@ -314,6 +362,11 @@ Batch NeighbourBatches::make(int64_t epoch, int64_t batch) {
     }
   }
   for (const int64_t node : nodes) local_[static_cast<size_t>(node)] = -1;
+  if (!share().is_whole()) {
+    const int64_t first = share().begin(seeds), end = share().end(seeds);
+    subgraph = leading_to(subgraph, first, end, options_.fanouts.size());
+    seeds = end - first;
+  }
   const GraphAggregate aggregate = options_.aggregate;
   if (aggregate == GraphAggregate::none) return make_batch(graph_, subgraph, wanted_, seeds);
   std::vector<int64_t> into(nodes.size());
@@ -391,7 +444,7 @@ Batch ClusterBatches::make(int64_t epoch, int64_t batch) {
   const int64_t begin = batch * options_.clusters_per_batch;
   const int64_t end = std::min(begin + options_.clusters_per_batch, options_.clusters);
   std::vector<int64_t> nodes;
-  for (int64_t i = begin; i < end; ++i) {
+  for (int64_t i = begin; i < end && gets_whole(); ++i) {
     const auto& cluster = clusters_[static_cast<size_t>(order_[static_cast<size_t>(i)])];
     nodes.insert(nodes.end(), cluster.begin(), cluster.end());
   }

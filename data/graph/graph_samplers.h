@@ -9,8 +9,11 @@
 //   extras      edge_index [2, E'] i64, positions in the batch; node_id [V'] i64, nodes of the
 //   graph
 // If the graph has a train_edge_index, samplers of the part `train` draw from its edges and from
-// training nodes alone. Errors of all samplers: a graph without labels or without the part's mask;
-// a part without nodes.
+// training nodes alone.
+// Shares (set_share): NeighbourBatches divides the targets of a batch. The loss of a subgraph that
+// SaintBatches or ClusterBatches made needs all edges between its nodes, so such a batch is not
+// divided: rank 0 has it, and the others have batches without nodes. Errors of all samplers: a
+// graph without labels or without the part's mask; a part without nodes.
 #pragma once
 #include <memory>
 #include <vector>
@@ -102,14 +105,22 @@ struct NeighbourOptions {
 // drawn for them, then for these neighbours, and so on, once for each node. The targets are the
 // first nodes of the batch. The mean over a node's drawn edges estimates the mean over its
 // neighbours without bias; other aggregates need edge_norm. The nodes of the last draw have no
-// edges except loops. Errors: also no fan-outs; a fan-out of 0 or below -1; batch_size < 1;
-// drop_last that leaves no batch. Ref: Hamilton et al. 2017, algorithm 2.
+// edges except loops.
+// A share (set_share) holds consecutive targets and what leads to them: the nodes from which drawn
+// edges lead to these targets in as many steps as there are fan-outs. It draws for the whole batch,
+// which costs little, and so each of its nodes has the neighbours and the edge_norm that it has in
+// one process; only nodes that are all these steps away have no edges except loops. So a network
+// with no more layers than fan-outs that weighs edges by edge_norm, by the edges into their target
+// or by attention gives a target the output of one process. A node that leads to the targets of
+// several processes is in the share of each. Errors: also no fan-outs; a fan-out of 0 or below -1;
+// batch_size < 1; drop_last that leaves no batch. Ref: Hamilton et al. 2017, algorithm 2.
 class NeighbourBatches : public GraphSource {
  public:
   NeighbourBatches(const GraphData& graph, GraphPart part, const NeighbourOptions& options = {});
   ~NeighbourBatches() override;
   int64_t batches() const override { return batches_; }
   int64_t samples() const override;
+  int64_t smallest_batch() const override { return smallest_of(samples(), options_.batch_size); }
 
  private:
   Batch make(int64_t epoch, int64_t batch) override;

@@ -66,9 +66,10 @@ double draw_beta(RngKey key, double alpha) {
 }
 
 void mix_samples(const Batch& batch, const std::vector<int64_t>& labels, const MixOptions& options,
-                 RngKey key) {
+                 RngKey key, const SampleBefore* before) {
   const auto count = static_cast<int64_t>(labels.size());
-  const int64_t floats = batch.input.numel() / std::max<int64_t>(count, 1);
+  if (count == 0) return;
+  const int64_t floats = batch.input.numel() / count;
   float* const input = batch.input.mut<float>();
   const bool cuts = options.cutmix > 0 && (options.mixup == 0 || draw(key, kKind, 2) == 1);
   double share = draw_beta(key, cuts ? options.cutmix : options.mixup);
@@ -80,10 +81,12 @@ void mix_samples(const Batch& batch, const std::vector<int64_t>& labels, const M
   }
   // Backwards, so that the sample before each one is still as it was; the last one is kept for the
   // first.
-  const std::vector<float> last(input + (count - 1) * floats, input + count * floats);
+  std::vector<float> last;
+  if (before == nullptr) last.assign(input + (count - 1) * floats, input + count * floats);
+  const float* const before_first = before == nullptr ? last.data() : before->values.data();
   for (int64_t i = count - 1; i >= 0; --i) {
     float* const out = input + i * floats;
-    const float* const other = i > 0 ? out - floats : last.data();
+    const float* const other = i > 0 ? out - floats : before_first;
     if (!cuts) {
       blend(out, other, floats, share);
       continue;
@@ -94,10 +97,11 @@ void mix_samples(const Batch& batch, const std::vector<int64_t>& labels, const M
       std::copy_n(other + from, cut.width * channels, out + from);
     }
   }
+  const int64_t label_before = before == nullptr ? labels.back() : before->label;
   float* target = batch.target.mut<float>();
   for (int64_t i = 0; i < count; ++i, target += options.classes) {
     const int64_t own = labels[static_cast<size_t>(i)],
-                  other = labels[static_cast<size_t>(i > 0 ? i - 1 : count - 1)];
+                  other = i > 0 ? labels[static_cast<size_t>(i - 1)] : label_before;
     const bool counts = own != kIgnored && other != kIgnored;
     std::fill_n(target, options.classes, counts ? 0.0f : static_cast<float>(kIgnored));
     if (!counts) continue;

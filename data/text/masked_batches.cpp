@@ -11,6 +11,17 @@ namespace {
 
 double unit(uint32_t word) { return static_cast<double>(word) / 4294967296.0; }
 
+// A copy, so that the other rows are freed.
+Tensor copy_of_rows(const Tensor& tensor, int64_t begin, int64_t end) {
+  Shape shape = tensor.shape();
+  shape[0] = end - begin;
+  const Tensor rows = Tensor::empty(shape, tensor.dtype());
+  const auto from = static_cast<const uint8_t*>(tensor.raw());
+  const int64_t row = tensor.size(0) == 0 ? 0 : tensor.nbytes() / tensor.size(0);
+  std::copy_n(from + begin * row, (end - begin) * row, static_cast<uint8_t*>(rows.raw()));
+  return rows;
+}
+
 }  // namespace
 
 MaskedBatches::MaskedBatches(std::unique_ptr<BatchSource> source, const MaskOptions& options)
@@ -32,26 +43,32 @@ std::optional<Batch> MaskedBatches::next() {
   RngKey key = epoch_key(options_.seed, streams::kMaskedTokens, at.epoch);
   key.offset = key.offset << 32 | static_cast<uint64_t>(at.next_batch);
   const Tensor shown = find_tensor(batch->extras, "attention_mask");
-  const int64_t count = batch->input.numel();
+  const int64_t count = batch->input.numel(), rows = batch->input.size(0);
+  const int64_t columns = batch->input.size(1);
+  const int64_t first_row = share_.begin(rows), end_row = share_.end(rows);
   const CategoryScope category(Category::input);
-  const Tensor input = Tensor::empty(batch->input.shape(), DType::i64);
-  const Tensor target =
-      Tensor::full(batch->input.shape(), static_cast<double>(kIgnored), DType::i64);
+  const Shape shape{end_row - first_row, columns};
+  const Tensor input = Tensor::empty(shape, DType::i64);
+  const Tensor target = Tensor::full(shape, static_cast<double>(kIgnored), DType::i64);
+  // Tokens are counted in the whole batch. Those of this share are [first, end).
+  const int64_t first = first_row * columns, end = end_row * columns;
+  const auto is_own = [&](int64_t i) { return i >= first && i < end; };
   const int64_t* from = batch->input.data<int64_t>();
   int64_t *in = input.mut<int64_t>(), *out = target.mut<int64_t>();
   const auto hide = [&](int64_t i) {
+    if (!is_own(i)) return;
     const auto words = philox(key, static_cast<uint64_t>(i));
-    out[i] = from[i];
+    out[i - first] = from[i];
     const double kind = unit(words[1]);
-    if (kind < 0.8) in[i] = options_.mask;
+    if (kind < 0.8) in[i - first] = options_.mask;
     if (kind >= 0.9)
-      in[i] = static_cast<int64_t>((words[2] | static_cast<uint64_t>(words[3]) << 32) %
-                                   static_cast<uint64_t>(options_.vocabulary));
+      in[i - first] = static_cast<int64_t>((words[2] | static_cast<uint64_t>(words[3]) << 32) %
+                                           static_cast<uint64_t>(options_.vocabulary));
   };
   int64_t targets = 0, nearest = -1;
   double least = 2;  // the lowest draw, for a batch in which chance chooses none
   for (int64_t i = 0; i < count; ++i) {
-    in[i] = from[i];
+    if (is_own(i)) in[i - first] = from[i];
     const bool fixed = std::find(options_.special.begin(), options_.special.end(), from[i]) !=
                        options_.special.end();
     if (fixed || (shown.defined() && shown.data<int64_t>()[i] == 0)) continue;
@@ -64,7 +81,20 @@ std::optional<Batch> MaskedBatches::next() {
   if (targets == 0 && nearest >= 0) hide(nearest);
   batch->input = input;
   batch->target = target;
+  if (share_.is_whole()) return batch;
+  if (batch->samples.defined()) batch->samples = copy_of_rows(batch->samples, first_row, end_row);
+  for (auto& [name, tensor] : batch->extras) {
+    FRUGAL_CHECK(tensor.dim() > 0 && tensor.size(0) == rows && tensor.is_contiguous(),
+                 "[masked_batches] expected an extra {} of {} rows to share, got {}", name, rows,
+                 describe(tensor));
+    tensor = copy_of_rows(tensor, first_row, end_row);
+  }
   return batch;
+}
+
+void MaskedBatches::set_share(const Share& share) {
+  check_share(share);
+  share_ = share;
 }
 
 }  // namespace frugal::data

@@ -56,6 +56,11 @@ int64_t SequenceBatches::length(int64_t index) const {
   return static_cast<int64_t>(sequences_[static_cast<size_t>(index)].ids.size());
 }
 
+SequenceBatches::Span SequenceBatches::share_of(const Span& whole) const {
+  const int64_t count = whole.end - whole.begin;
+  return {whole.begin + share_.begin(count), whole.begin + share_.end(count)};
+}
+
 int64_t SequenceBatches::padded_length(const Span& span) const {
   if (options_.pad_to > 0) return options_.pad_to;
   int64_t longest = 0;
@@ -95,7 +100,7 @@ void SequenceBatches::begin_epoch() {
 std::vector<int64_t> SequenceBatches::next_indices() {
   if (state_.next_batch == batches_) return {};
   if (!epoch_ready_) begin_epoch();
-  const Span span = spans_[static_cast<size_t>(state_.next_batch)];
+  const Span span = share_of(spans_[static_cast<size_t>(state_.next_batch)]);
   return {order_.begin() + span.begin, order_.begin() + span.end};
 }
 
@@ -117,8 +122,8 @@ std::optional<Batch> SequenceBatches::next() {
     return std::nullopt;
   }
   if (!epoch_ready_) begin_epoch();
-  const Span span = spans_[static_cast<size_t>(state_.next_batch)];
-  const int64_t rows = span.end - span.begin, columns = padded_length(span);
+  const Span whole = spans_[static_cast<size_t>(state_.next_batch)], span = share_of(whole);
+  const int64_t rows = span.end - span.begin, columns = padded_length(whole);
   const CategoryScope category(Category::input);
   const Tensor input =
       Tensor::full({rows, columns}, static_cast<double>(options_.padding), DType::i64);
@@ -152,6 +157,11 @@ void SequenceBatches::seek(const LoaderState& state) {
                batches_, state.epoch, state.next_batch);
   if (state.epoch != state_.epoch) epoch_ready_ = false;
   state_ = state;
+}
+
+void SequenceBatches::set_share(const Share& share) {
+  check_share(share);
+  share_ = share;
 }
 
 }  // namespace frugal::data

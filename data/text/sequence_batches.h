@@ -29,7 +29,11 @@ struct SequenceBatchOptions {
 // tokens, 0 for padding) and token_type_ids [N, T] i64 (1 from the second segment on), and samples.
 // All are host tensors. With shuffle and group_by_length, random pools of 64 batches are sorted by
 // length and cut into batches, which come in random order. So there is little padding, and each
-// epoch has other batches. Thread safety: one consumer.
+// epoch has other batches.
+// A share (set_share) is padded to T of the whole batch. So its tensors are rows of those that one
+// process has, sums over T add in the same order, and no process of several has longer sequences
+// than the others and keeps them waiting. Batches of similar lengths have little padding anyway.
+// Thread safety: one consumer.
 class SequenceBatches : public BatchSource {
  public:
   // Errors: no samples; an empty sample; a negative token; `second` outside [0, length]; batch_size
@@ -41,8 +45,11 @@ class SequenceBatches : public BatchSource {
   int64_t samples() const override { return samples_; }
   LoaderState state() const override { return state_; }
   void seek(const LoaderState& state) override;
+  void set_share(const Share& share) override;
+  int64_t smallest_batch() const override { return smallest_of(samples_, options_.batch_size); }
 
-  // The indices of the next batch's samples, in the batch's order; empty at the end of an epoch.
+  // The indices of the samples that the next batch will hold, in the batch's order; empty at the
+  // end of an epoch.
   std::vector<int64_t> next_indices();
   // The share of padding among all positions of the current epoch.
   double padding_share();
@@ -52,6 +59,7 @@ class SequenceBatches : public BatchSource {
     int64_t begin, end;  // in order_
   };
   void begin_epoch();
+  Span share_of(const Span& whole) const;
   int64_t length(int64_t index) const;
   int64_t padded_length(const Span& span) const;
 
@@ -59,6 +67,7 @@ class SequenceBatches : public BatchSource {
   SequenceBatchOptions options_;
   int64_t batches_ = 0, samples_ = 0;
   LoaderState state_;
+  Share share_;
   bool epoch_ready_ = false;  // order_ and spans_ are those of state_.epoch
   std::vector<int64_t> order_;
   std::vector<Span> spans_;

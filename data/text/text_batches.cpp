@@ -47,8 +47,9 @@ std::optional<Batch> TextBatches::next() {
     state_ = {state_.epoch + 1, 0};
     return std::nullopt;
   }
-  const int64_t first = state_.next_batch * options_.batch_size, columns = options_.length;
-  const int64_t rows = std::min(options_.batch_size, samples_ - first);
+  const int64_t columns = options_.length, begin = state_.next_batch * options_.batch_size;
+  const int64_t whole = std::min(options_.batch_size, samples_ - begin);
+  const int64_t first = begin + share_.begin(whole), rows = begin + share_.end(whole) - first;
   const auto starts = static_cast<uint64_t>(range_.end - range_.begin - columns);
   const RngKey key = epoch_key(options_.seed, streams::kTextWindows, state_.epoch);
   const CategoryScope category(Category::input);
@@ -74,6 +75,11 @@ void TextBatches::seek(const LoaderState& state) {
                "{}",
                batches_, state.epoch, state.next_batch);
   state_ = state;
+}
+
+void TextBatches::set_share(const Share& share) {
+  check_share(share);
+  share_ = share;
 }
 
 }  // namespace frugal::data

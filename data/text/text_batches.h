@@ -40,6 +40,8 @@ class TextBatches : public BatchSource {
   int64_t samples() const override { return samples_; }  // windows
   LoaderState state() const override { return state_; }
   void seek(const LoaderState& state) override;
+  void set_share(const Share& share) override;
+  int64_t smallest_batch() const override { return smallest_of(samples_, options_.batch_size); }
 
  private:
   Tokens tokens_;
@@ -47,6 +49,7 @@ class TextBatches : public BatchSource {
   TextBatchOptions options_;
   int64_t batches_ = 0, samples_ = 0;
   LoaderState state_;
+  Share share_;
 };
 
 }  // namespace frugal::data

@@ -9,9 +9,12 @@
 
 #include "data/image/transforms.h"
 #include "data/memory_dataset.h"
+#include "data/tensor_dataset.h"
+#include "tests/data/shares.h"
 
 using namespace frugal;
 using namespace frugal::data;
+using namespace frugal_test;
 
 namespace {
 
@@ -57,6 +60,43 @@ class Troubled : public Dataset {
  private:
   DatasetPtr inner_;
   int64_t bad_;
+};
+
+// A class for each pixel: the pixel's value.
+class Pixels : public Dataset {
+ public:
+  explicit Pixels(DatasetPtr inner) : inner_(std::move(inner)) {}
+  int64_t size() const override { return inner_->size(); }
+  int64_t classes() const override { return inner_->classes(); }
+  Shape sample_shape() const override { return inner_->sample_shape(); }
+  Shape target_shape() const override { return {2, 3}; }
+  int64_t get_into(int64_t index, RngKey key, float* out) const override {
+    return inner_->get_into(index, key, out);
+  }
+  void get_pixels_into(int64_t index, RngKey key, float* out, int64_t* target) const override {
+    inner_->get_into(index, key, out);
+    for (int64_t i = 0; i < 6; ++i) target[i] = static_cast<int64_t>(out[2 * i]);
+  }
+
+ private:
+  DatasetPtr inner_;
+};
+
+// Counts the samples that are read.
+class Counted : public Dataset {
+ public:
+  explicit Counted(DatasetPtr inner) : inner_(std::move(inner)) {}
+  int64_t size() const override { return inner_->size(); }
+  int64_t classes() const override { return inner_->classes(); }
+  Shape sample_shape() const override { return inner_->sample_shape(); }
+  int64_t get_into(int64_t index, RngKey key, float* out) const override {
+    ++read;
+    return inner_->get_into(index, key, out);
+  }
+  mutable int64_t read = 0;
+
+ private:
+  DatasetPtr inner_;
 };
 
 LoaderOptions options(int threads, int64_t batch_size = 4) {
@@ -263,4 +303,73 @@ TEST_CASE("a second view refuses other samples and mixing") {
                        doctest::Contains("[loader] expected second views of 5 samples"), Error);
   CHECK_THROWS_WITH_AS(Loader(numbers(5), {.mix = {.mixup = 1}, .second_view = numbers(5)}),
                        doctest::Contains("[loader] expected no second view beside mixed"), Error);
+}
+
+TEST_CASE("shares of images: labels, pixels, rows of targets and second views") {
+  const DatasetPtr images = augmented(22);
+  std::vector<float> values(22 * 3);
+  std::iota(values.begin(), values.end(), 0.5f);
+  SampleTargets targets{{}, 1, {Tensor::rand({22, 2}, {3, 0}), FloatTargets::values}};
+  for (int64_t i = 0; i < 22; ++i) targets.labels.push_back(i % 6 == 5 ? kIgnored : 21 - i);
+  const DatasetPtr rows =
+      std::make_shared<TensorDataset>("test", Tensor::from(values, {22, 3}), targets);
+  for (const int threads : {0, 1, 3})
+    for (const bool drop_last : {false, true}) {
+      CAPTURE(threads);
+      CAPTURE(drop_last);
+      LoaderOptions wanted = options(threads, 5);
+      wanted.drop_last = drop_last;
+      const auto check = [&](const DatasetPtr& dataset) {
+        const auto make = [&] { return std::make_unique<Loader>(dataset, wanted); };
+        check_shares(make);
+        check_smallest_batch(*make(), drop_last ? 5 : 2);
+      };
+      check(std::make_shared<Troubled>(images, -1));
+      check(std::make_shared<Pixels>(images));
+      check(rows);
+      wanted.second_view = images;
+      check(images);
+    }
+}
+
+TEST_CASE("shares of mixed images: partners may lie in another share") {
+  // The labels of some do not count, and neither does what is mixed with them.
+  std::vector<float> values(22 * 24);
+  std::iota(values.begin(), values.end(), 0.0f);
+  SampleTargets targets{{}, 22, {}};
+  for (int64_t i = 0; i < 22; ++i) targets.labels.push_back(i % 5 == 4 ? kIgnored : i);
+  const DatasetPtr images = std::make_shared<PadCrop>(
+      std::make_shared<TensorDataset>("test", Tensor::from(values, {22, 4, 3, 2}), targets), 1);
+  for (const int threads : {0, 2})
+    for (const MixOptions& mix :
+         {MixOptions{.mixup = 1}, MixOptions{.cutmix = 1}, MixOptions{.mixup = 0.4, .cutmix = 1}}) {
+      LoaderOptions wanted = options(threads, 5);
+      wanted.mix = mix;
+      check_shares([&] { return std::make_unique<Loader>(images, wanted); });
+    }
+}
+
+TEST_CASE("a process reads its own samples, and one partner where they are mixed") {
+  for (const bool mixed : {false, true}) {
+    const auto counted = std::make_shared<Counted>(numbers(16));
+    LoaderOptions wanted = options(0, 8);
+    if (mixed) wanted.mix.mixup = 1;
+    Loader loader(counted, wanted);
+    loader.set_share({1, 4});
+    loader.next();
+    CHECK(counted->read == (mixed ? 3 : 2));
+    loader.set_share({0, 1});
+    loader.next();
+    CHECK(counted->read == (mixed ? 3 : 2) + 8);
+  }
+}
+
+TEST_CASE("another share drops the batches that were made in advance") {
+  LoaderOptions wanted = options(2, 8);
+  Loader loader(numbers(64), wanted);
+  const int64_t before = allocator(kCpu).report().of(Category::input);
+  loader.next();
+  CHECK(allocator(kCpu).report().of(Category::input) > before);
+  loader.set_share({0, 2});
+  CHECK(allocator(kCpu).report().of(Category::input) == before);
 }

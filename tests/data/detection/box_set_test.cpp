@@ -7,6 +7,7 @@
 #include "data/detection/box_batches.h"
 #include "tests/data/files.h"
 #include "tests/data/image/picture_files.h"
+#include "tests/data/shares.h"
 
 #if defined(FRUGAL_TEST_PICTURES) && __has_include(<pugixml.hpp>)
 namespace frugal::data {
@@ -299,6 +300,77 @@ TEST_CASE("BoxBatches: files that cannot be read") {
   put(voc.folder, "JPEGImages/a.jpg", jpeg(20, 25));  // smaller than its list says
   fails("a.jpg\", object 1: expected a box within 25 x 20 pixels",
         [&] { BoxBatches(voc.read(BoxPart::train), options).next(); });
+}
+
+TEST_CASE("BoxBatches: shares are as large as the whole batch") {
+  const TemporaryFolder folder;
+  BoxSet painted, files;
+  for (int64_t i = 0; i < 8; ++i) {
+    const int64_t height = 16 + 3 * (i * 5 % 7), width = 16 + 4 * (i * 3 % 5);
+    const BoxSet one = random_boxes(height, width, 4, 1, {7, static_cast<uint64_t>(i)});
+    painted.names = files.names = one.names;
+    BoxPicture picture = one.pictures[0];
+    if (i % 4 == 1) picture.objects.clear();
+    if (i % 4 == 2) picture.objects[0].crowd = true;
+    painted.pictures.push_back(picture);
+    // Half of the list says no sizes.
+    put(folder, fmt::format("{}.jpg", i), jpeg(height, width));
+    picture.path = folder / fmt::format("{}.jpg", i);
+    if (i % 2 == 0) picture.height = picture.width = 0;
+    files.pictures.push_back(picture);
+  }
+  for (const BoxSet* set : {&painted, &files})
+    for (const bool letterbox : {false, true})
+      for (const int threads : {0, 2}) {
+        CAPTURE(letterbox);
+        BoxBatchOptions options;
+        options.batch_size = 3;
+        options.letterbox = letterbox;
+        options.training = threads == 0;
+        options.threads = threads;
+        options.height = options.width = 32;
+        options.sides = {10, 14, 20};
+        options.longest = 50;
+        options.multiple = 8;
+        const auto make = [&] { return std::make_unique<BoxBatches>(*set, options); };
+        frugal_test::check_shares(make);
+        frugal_test::check_smallest_batch(*make(), 2);
+      }
+}
+
+TEST_CASE("BoxBatches: shares with files that cannot be read") {
+  const TemporaryFolder folder;
+  BoxSet set;
+  for (int64_t i = 0; i < 4; ++i) {
+    BoxPicture picture;
+    picture.path = folder / fmt::format("{}.jpg", i);
+    put(folder, fmt::format("{}.jpg", i), i == 1 ? jpeg(20, 30).substr(0, 300) : jpeg(20, 30));
+    set.pictures.push_back(picture);
+  }
+  BoxBatchOptions options;
+  options.batch_size = 4;
+  options.shuffle = false;
+  options.height = options.width = 32;
+  options.skip_bad = true;
+  for (const bool letterbox : {false, true})
+    for (const int threads : {0, 2}) {
+      options.letterbox = letterbox;
+      options.threads = threads;
+      BoxBatches first(set, options), second(set, options), one(set, options), third(set, options);
+      first.set_share({0, 2});
+      second.set_share({1, 2});
+      frugal_test::check_together({*first.next(), *second.next()}, *one.next());
+      third.set_share({1, 4});
+      fails("expected a picture that can be read in batch 0", [&] { third.next(); });
+      // Only the process that has the picture refuses it.
+      options.skip_bad = false;
+      BoxBatches strict(set, options), other(set, options);
+      strict.set_share({0, 2});
+      other.set_share({1, 2});
+      fails("1.jpg", [&] { strict.next(); });
+      CHECK(other.next()->target.to_vector<int64_t>() == std::vector<int64_t>{2, 3});
+      options.skip_bad = true;
+    }
 }
 
 }  // namespace frugal::data

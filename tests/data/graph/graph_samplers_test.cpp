@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "data/dataset.h"
 #include "tests/data/graph/graphs.h"
+#include "tests/data/shares.h"
 
 using namespace frugal;
 using namespace frugal::data;
@@ -449,4 +450,170 @@ TEST_CASE("clusters: each node once an epoch, with the edges between its batch")
   options.clusters = 61;
   CHECK_THROWS_WITH_AS(ClusterBatches(graph, GraphPart::train, options),
                        doctest::Contains("1 to 60"), Error);
+}
+
+namespace {
+
+// What a network without weights makes of the nodes of a batch: in each layer a node adds what
+// comes along its edges to half of its own value.
+std::vector<float> network(const Batch& batch, size_t layers) {
+  const Ints edges = ints(find_tensor(batch.extras, "edge_index"));
+  const Tensor norm = find_tensor(batch.extras, "edge_norm");
+  std::vector<float> values;
+  for (const int64_t node : ints(find_tensor(batch.extras, "node_id")))
+    values.push_back(static_cast<float>(node + 1) / 7);
+  const size_t count = edges.size() / 2;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    std::vector<float> next(values.size()), into(values.size());
+    for (size_t e = 0; e < count; ++e) ++into[static_cast<size_t>(edges[e + count])];
+    for (size_t v = 0; v < values.size(); ++v) next[v] = values[v] / 2;
+    for (size_t e = 0; e < count; ++e) {
+      const auto to = static_cast<size_t>(edges[e + count]);
+      const float weight =
+          norm.defined() ? norm.item<float>(static_cast<int64_t>(e)) : 1 / into[to];
+      next[to] += weight * values[static_cast<size_t>(edges[e])];
+    }
+    values = next;
+  }
+  return values;
+}
+
+// The nodes of `batch` from which edges lead to its positions [begin, end) in at most `steps`
+// steps.
+std::set<int64_t> leading_to(const Batch& batch, int64_t begin, int64_t end, size_t steps) {
+  const Ints nodes = ints(find_tensor(batch.extras, "node_id"));
+  const Ints edges = ints(find_tensor(batch.extras, "edge_index"));
+  std::set<int64_t> found(nodes.begin() + begin, nodes.begin() + end);
+  for (size_t step = 0; step < steps; ++step) {
+    const std::set<int64_t> before = found;
+    for (size_t e = 0; e < edges.size() / 2; ++e)
+      if (before.contains(nodes[static_cast<size_t>(edges[e + edges.size() / 2])]))
+        found.insert(nodes[static_cast<size_t>(edges[e])]);
+  }
+  return found;
+}
+
+int64_t targets_of(const Batch& batch) {
+  const Ints targets = ints(batch.target);
+  return static_cast<int64_t>(targets.size()) -
+         std::count(targets.begin(), targets.end(), kIgnored);
+}
+
+// Rank 0 has the batch, and the others have the same tensors without nodes.
+void check_undivided(const std::vector<Batch>& shares, const Batch& whole) {
+  check_together({shares[0]}, whole);
+  for (size_t r = 1; r < shares.size(); ++r) {
+    const Batch& none = shares[r];
+    REQUIRE(none.input.shape() == Shape{0, whole.input.size(1)});
+    REQUIRE(none.target.dtype() == whole.target.dtype());
+    Shape target = whole.target.shape();
+    target[0] = 0;
+    REQUIRE(none.target.shape() == target);
+    REQUIRE(none.extras.size() == whole.extras.size());
+    for (size_t i = 0; i < whole.extras.size(); ++i) {
+      const auto& [name, tensor] = none.extras[i];
+      REQUIRE(name == whole.extras[i].first);
+      REQUIRE(tensor.dtype() == whole.extras[i].second.dtype());
+      REQUIRE(tensor.storage()->category() == Category::input);
+      if (name == "x_row_ptr")
+        REQUIRE(ints(tensor) == Ints{0});
+      else
+        REQUIRE(tensor.shape() == (name == "edge_index" ? Shape{2, 0} : Shape{0}));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("shares of drawn neighbours give each target the output of one process") {
+  for (const bool sparse : {false, true}) {
+    const GraphData graph = small_graph(60, sparse);
+    for (const auto& fanouts : {Ints{2, 2}, Ints{-1, 2}, Ints{3}, Ints{1, 1, 1}, Ints{-1, -1}})
+      for (const GraphAggregate aggregate :
+           {GraphAggregate::none, GraphAggregate::mean, GraphAggregate::symmetric_loops}) {
+        NeighbourOptions options;
+        options.fanouts = fanouts;
+        options.batch_size = 7;  // of 30 nodes, so the last batch has 2
+        options.aggregate = aggregate;
+        options.seed = 5;
+        const auto make = [&] {
+          return std::make_unique<NeighbourBatches>(graph, GraphPart::train, options);
+        };
+        CHECK(make()->smallest_batch() == 2);
+        check_shares(make, [&](const std::vector<Batch>& shares, const Batch& whole) {
+          if (shares.size() == 1) check_together(shares, whole);
+          const size_t layers = fanouts.size();
+          const std::vector<float> outputs = network(whole, layers);
+          const Ints nodes = ints(find_tensor(whole.extras, "node_id"));
+          int64_t before = 0;
+          for (size_t r = 0; r < shares.size(); ++r) {
+            const Batch& batch = shares[r];
+            const Share share{static_cast<int>(r), static_cast<int>(shares.size())};
+            const int64_t seeds = targets_of(batch), all = targets_of(whole);
+            REQUIRE(seeds == share.end(all) - share.begin(all));
+            if (aggregate != GraphAggregate::symmetric_loops)  // the graph has no loops
+              check_batch(graph, batch, graph.train_mask, seeds);
+            const Ints own = ints(find_tensor(batch.extras, "node_id"));
+            REQUIRE(std::set<int64_t>(own.begin(), own.end()) ==
+                    leading_to(whole, before, before + seeds, layers));
+            const std::vector<float> got = network(batch, layers);
+            for (int64_t i = 0; i < seeds; ++i) {
+              REQUIRE(own[static_cast<size_t>(i)] == nodes[static_cast<size_t>(before + i)]);
+              REQUIRE(got[static_cast<size_t>(i)] == outputs[static_cast<size_t>(before + i)]);
+            }
+            before += seeds;
+          }
+          REQUIRE(before == targets_of(whole));
+        });
+      }
+  }
+}
+
+TEST_CASE("subgraphs and clusters are not divided") {
+  for (const bool sparse : {false, true}) {
+    const GraphData graph = small_graph(60, sparse);
+    for (const GraphAggregate aggregate : {GraphAggregate::none, GraphAggregate::symmetric_loops}) {
+      SaintOptions saint;
+      saint.roots = 8;
+      saint.aggregate = aggregate;
+      saint.batches = 3;
+      saint.coverage = 2;
+      const auto make = [&] {
+        return std::make_unique<SaintBatches>(graph, GraphPart::train, saint);
+      };
+      CHECK(make()->smallest_batch() == 1);
+      check_shares(make, check_undivided);
+    }
+    ClusterOptions clusters;
+    clusters.clusters = 7;
+    clusters.clusters_per_batch = 3;
+    const auto make = [&] {
+      return std::make_unique<ClusterBatches>(graph, GraphPart::train, clusters);
+    };
+    CHECK(make()->smallest_batch() == 1);
+    check_shares(make, check_undivided);
+    GraphData answers = graph;
+    answers.y = Tensor::zeros({60, 3});
+    check_shares(
+        [&] { return std::make_unique<ClusterBatches>(answers, GraphPart::train, clusters); },
+        check_undivided);
+    // A whole graph is one batch, so it has no middle.
+    for (const GraphData* whole : {&std::as_const(graph), &std::as_const(answers)}) {
+      GraphBatches one(*whole, GraphPart::train), first(*whole, GraphPart::train),
+          second(*whole, GraphPart::train);
+      first.set_share({0, 2});
+      second.set_share({1, 2});
+      CHECK(second.smallest_batch() == 1);
+      CHECK(second.samples() == 30);
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        const Batch own = *first.next();
+        check_undivided({own, *second.next()}, *one.next());
+        CHECK(own.held);
+        CHECK_FALSE(second.next().has_value());
+        CHECK(second.state() == LoaderState{epoch + 1, 0});
+        first.seek(second.state());
+        one.seek(second.state());
+      }
+    }
+  }
 }

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "data/text/masked_batches.h"
 #include "data/text/text_batches.h"
+#include "tests/data/shares.h"
 
 namespace frugal::data {
 namespace {
@@ -298,6 +299,82 @@ TEST_CASE("padding is never masked, and no batch goes without a target") {
                        doctest::Contains("[MASK] in a vocabulary of 5"), Error);
   CHECK_THROWS_WITH_AS(MaskedBatches(long_text(), {.mask = 0, .vocabulary = 5, .share = 0}),
                        doctest::Contains("share in (0, 1]"), Error);
+}
+
+// A source with an extra that belongs to no sample.
+class OddExtra : public BatchSource {
+ public:
+  std::optional<Batch> next() override {
+    Batch batch{Tensor::zeros({2, 3}, DType::i64), Tensor::zeros({2}, DType::i64)};
+    batch.extras = {{"odd", Tensor::zeros({5})}};
+    return batch;
+  }
+  int64_t batches() const override { return 1; }
+  int64_t samples() const override { return 2; }
+  LoaderState state() const override { return {}; }
+  void seek(const LoaderState&) override {}
+  int64_t smallest_batch() const override { return 2; }
+};
+
+TEST_CASE("shares of sequences are padded as the whole batch") {
+  for (const bool group : {false, true})
+    for (const int64_t pad_to : {0, 70}) {
+      const auto make = [&] {
+        return std::make_unique<SequenceBatches>(sequences(42),
+                                                 SequenceBatchOptions{.batch_size = 8,
+                                                                      .group_by_length = group,
+                                                                      .seed = 7,
+                                                                      .padding = 3,
+                                                                      .pad_to = pad_to});
+      };
+      frugal_test::check_shares(make);
+      frugal_test::check_smallest_batch(*make(), 2);
+    }
+  SequenceBatches dropped(sequences(42), {.batch_size = 8, .drop_last = true});
+  frugal_test::check_smallest_batch(dropped, 8);
+  SequenceBatches own(sequences(42), {.batch_size = 8}), whole(sequences(42), {.batch_size = 8});
+  own.set_share({1, 3});
+  const auto all = whole.next_indices();
+  CHECK(own.next_indices() == std::vector<int64_t>{all.begin() + 2, all.begin() + 5});
+}
+
+TEST_CASE("shares of windows of a text") {
+  for (const bool random : {false, true}) {
+    const auto make = [&] {
+      return std::make_unique<TextBatches>(
+          stream(100), TextRange{10, 90},
+          TextBatchOptions{.batch_size = 6, .length = 5, .random = random, .seed = 2});
+    };
+    frugal_test::check_shares(make);
+    frugal_test::check_smallest_batch(*make(), random ? 6 : 3);
+  }
+}
+
+TEST_CASE("shares of masked tokens have the draws of the whole batch") {
+  int64_t lonely = 0;  // batches with one target
+  for (const double share : {0.15, 0.002}) {
+    const auto make = [&]() -> std::unique_ptr<BatchSource> {
+      const MaskOptions options{
+          .mask = 4, .vocabulary = 100, .special = {12}, .share = share, .seed = 4};
+      return std::make_unique<MaskedBatches>(
+          std::make_unique<SequenceBatches>(sequences(42), SequenceBatchOptions{.batch_size = 8}),
+          options);
+    };
+    frugal_test::check_shares(make);
+    const auto one = make();
+    frugal_test::check_smallest_batch(*one, 2);
+    while (const auto batch = one->next()) {
+      const auto targets = labels(*batch);
+      const auto ignored = std::count(targets.begin(), targets.end(), kIgnored);
+      lonely += static_cast<int64_t>(targets.size()) - ignored == 1;
+    }
+  }
+  CHECK(lonely > 2);  // chance chose none, so the lowest draw of the batch became the target
+  MaskedBatches odd(std::make_unique<OddExtra>(), {.mask = 4, .vocabulary = 100});
+  CHECK(odd.next().has_value());
+  odd.set_share({0, 2});
+  CHECK(odd.smallest_batch() == 2);
+  CHECK_THROWS_WITH_AS(odd.next(), doctest::Contains("expected an extra odd of 2 rows"), Error);
 }
 
 }  // namespace
