@@ -22,7 +22,8 @@ Tensor edges_of(const GraphData& graph, GraphPart part);
 
 // The base of sources that make each batch from the numbers of its epoch and its place there. A
 // graph cannot be divided without losing edges. So, unless a source says more, the share of rank 0
-// is the whole batch and the other ranks get batches without nodes; smallest_batch() is 1.
+// is the whole batch, and the other ranks get batches without nodes. smallest_batch() is 1, by
+// which a trainer of several processes knows that it cannot use such a source; evaluations can.
 class GraphSource : public BatchSource {
  public:
   std::optional<Batch> next() final;
