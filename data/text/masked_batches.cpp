@@ -52,11 +52,11 @@ std::optional<Batch> MaskedBatches::next() {
   const Tensor target = Tensor::full(shape, static_cast<double>(kIgnored), DType::i64);
   // Tokens are counted in the whole batch. Those of this share are [first, end).
   const int64_t first = first_row * columns, end = end_row * columns;
-  const auto is_own = [&](int64_t i) { return i >= first && i < end; };
   const int64_t* from = batch->input.data<int64_t>();
   int64_t *in = input.mut<int64_t>(), *out = target.mut<int64_t>();
+  std::copy(from + first, from + end, in);
   const auto hide = [&](int64_t i) {
-    if (!is_own(i)) return;
+    if (i < first || i >= end) return;
     const auto words = philox(key, static_cast<uint64_t>(i));
     out[i - first] = from[i];
     const double kind = unit(words[1]);
@@ -68,7 +68,6 @@ std::optional<Batch> MaskedBatches::next() {
   int64_t targets = 0, nearest = -1;
   double least = 2;  // the lowest draw, for a batch in which chance chooses none
   for (int64_t i = 0; i < count; ++i) {
-    if (is_own(i)) in[i - first] = from[i];
     const bool fixed = std::find(options_.special.begin(), options_.special.end(), from[i]) !=
                        options_.special.end();
     if (fixed || (shown.defined() && shown.data<int64_t>()[i] == 0)) continue;
