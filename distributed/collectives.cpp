@@ -31,10 +31,7 @@ Collective::Collective(Transport& transport, std::string text, Tags tags)
     : transport_(transport),
       text_(std::move(text)),
       tags_(tags),
-      mine_(text_.substr(0, static_cast<size_t>(kHeader))),
-      peers_(static_cast<size_t>(transport.size())) {
-  mine_.resize(static_cast<size_t>(kHeader), ' ');
-}
+      peers_(static_cast<size_t>(transport.size())) {}
 
 int Collective::tag(Stream stream) const {
   constexpr int kNumbers = Transport::kTags / 3 / kChannels;
@@ -42,12 +39,14 @@ int Collective::tag(Stream stream) const {
   return (tags_.channel * kNumbers + number) * 3 + static_cast<int>(stream);
 }
 
-void Collective::meet(int peer, bool send, bool receive) {
+void Collective::meet(int peer, bool send, bool receive, std::string words) {
   Peer& at = peers_[static_cast<size_t>(peer)];
+  at.mine = words.empty() ? text_ : std::move(words);
+  at.mine.resize(static_cast<size_t>(kHeader), ' ');
   at.theirs.resize(static_cast<size_t>(kHeader));
   at.expects = receive;
   if (send)
-    at.lanes.emplace_back(Lane::Direction::out, peer, tag(Stream::header), mine_.data(), kHeader);
+    at.lanes.emplace_back(Lane::Direction::out, peer, tag(Stream::header), at.mine.data(), kHeader);
   if (receive)
     at.lanes.emplace_back(Lane::Direction::in, peer, tag(Stream::header), at.theirs.data(),
                           kHeader);
@@ -65,12 +64,14 @@ bool Collective::advance() {
       if (lane.finished()) continue;
       lane.advance(transport_, kHeader);
       done = done && lane.finished();
-      if (!lane.is_in() || !lane.finished() || peers_[r].theirs == mine_) continue;
-      const std::string theirs =
-          peers_[r].theirs.substr(0, peers_[r].theirs.find_last_not_of(' ') + 1);
+      if (!lane.is_in() || !lane.finished() || peers_[r].theirs == peers_[r].mine) continue;
+      const auto words = [](const std::string& header) {
+        return header.substr(0, header.find_last_not_of(' ') + 1);
+      };
       throw Error(fmt::format(
-          "[distributed] expected all ranks to do the same, got {} here, and {} on rank {}", text_,
-          printable(theirs, static_cast<size_t>(kHeader)), r));
+          "[distributed] expected all ranks to do the same, got {} here, and {} on rank {}",
+          words(peers_[r].mine), printable(words(peers_[r].theirs), static_cast<size_t>(kHeader)),
+          r));
     }
   move();
   return done && std::all_of(lanes_.begin(), lanes_.end(),
@@ -228,6 +229,42 @@ class Broadcast final : public Collective {
   }
 };
 
+class ExchangeOperation final : public Collective {
+ public:
+  ExchangeOperation(Transport& transport, const std::string& what, Tags tags,
+                    const Exchange& shares)
+      : Collective(transport,
+                   fmt::format("all_to_all of {} bytes{}{}", shares.send_bounds.back(),
+                               what.empty() ? "" : ": ", what),
+                   tags) {
+    const int rank = transport.rank();
+    const auto add = [&](Lane::Direction direction, int peer, void* data, const Bounds& bounds) {
+      const auto p = static_cast<size_t>(peer);
+      lanes_.emplace_back(direction, peer, tag(Stream::results),
+                          static_cast<char*>(data) + bounds[p], bounds[p + 1] - bounds[p]);
+      return lanes_.back().bytes();
+    };
+    for (int r = 0; r < transport.size(); ++r) {
+      if (r == rank) continue;
+      const int64_t there = add(Lane::Direction::out, r, shares.send, shares.send_bounds);
+      const int64_t here = add(Lane::Direction::in, r, shares.receive, shares.receive_bounds);
+      // Both say the same of the two shares between them. A share of which only one of them knows
+      // would wait for ever, or be taken for another one.
+      const bool first = rank < r;
+      meet(r, true, true,
+           fmt::format("all_to_all, {} bytes from rank {} to {} and {} back{}{}",
+                       first ? there : here, std::min(rank, r), std::max(rank, r),
+                       first ? here : there, what.empty() ? "" : ": ", what));
+    }
+  }
+
+ protected:
+  void move() override {
+    for (Lane& lane : lanes_)
+      if (!lane.is_in() || met(lane.peer())) lane.advance(transport_, lane.bytes());
+  }
+};
+
 template <class T>
 struct Wide {
   using type = T;
@@ -310,6 +347,11 @@ int64_t Sharing::workspace_bytes(int64_t share_bytes, int ranks) {
 std::unique_ptr<Collective> share(Transport& transport, std::string text, Tags tags,
                                   const Sharing& sharing) {
   return std::make_unique<SharedOperation>(transport, std::move(text), tags, sharing);
+}
+
+std::unique_ptr<Collective> exchange(Transport& transport, const std::string& what, Tags tags,
+                                     const Exchange& shares) {
+  return std::make_unique<ExchangeOperation>(transport, what, tags, shares);
 }
 
 std::unique_ptr<Collective> broadcast(Transport& transport, std::string text, Tags tags, void* data,

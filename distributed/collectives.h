@@ -56,7 +56,7 @@ struct Tags {
 // One operation of this rank.
 class Collective {
  public:
-  // `text` says what this rank does. All ranks that it talks to must say the same.
+  // `text` says what this rank does.
   Collective(Transport& transport, std::string text, Tags tags);
   virtual ~Collective() = default;
   Collective(const Collective&) = delete;
@@ -73,8 +73,9 @@ class Collective {
  protected:
   enum class Stream : uint8_t { header, terms, results };
   int tag(Stream stream) const;
-  void meet(int peer, bool send, bool receive);  // headers go between this rank and a peer
-  bool met(int peer) const;                      // whether its header has come, or none is due
+  // Headers go between this rank and a peer. Both must say the same: text(), or `words`.
+  void meet(int peer, bool send, bool receive, std::string words = {});
+  bool met(int peer) const;  // whether its header has come, or none is due
   virtual void move() = 0;
   Transport& transport_;
   std::vector<Lane> lanes_;  // without the headers
@@ -83,11 +84,10 @@ class Collective {
   std::string text_;
   Tags tags_;
   struct Peer {
-    std::string theirs;
+    std::string mine, theirs;
     std::vector<Lane> lanes;
     bool expects = false;
   };
-  std::string mine_;
   std::vector<Peer> peers_;  // by rank
 };
 
@@ -108,6 +108,17 @@ std::unique_ptr<Collective> share(Transport& transport, std::string text, Tags t
 // `data` goes from the root along a binary tree.
 std::unique_ptr<Collective> broadcast(Transport& transport, std::string text, Tags tags, void* data,
                                       int64_t bytes, int root);
+
+// Each rank sends each other rank a share of its own. The shares of this rank itself are left
+// alone.
+struct Exchange {
+  void* send = nullptr;
+  Bounds send_bounds;  // in bytes
+  void* receive = nullptr;
+  Bounds receive_bounds;
+};
+std::unique_ptr<Collective> exchange(Transport& transport, const std::string& what, Tags tags,
+                                     const Exchange& shares);
 
 // out[i] = the reduction of parts[0][i], parts[1][i], ... in this order. `out` may be one of the
 // parts. f32, f64, i64 or bf16.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/quoted.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::distributed {
 namespace {
@@ -20,6 +21,17 @@ class Alone final : public Communicator {
   }
   Pending begin_all_gather(const Tensor&, const Bounds&, std::string) override { return {}; }
   Pending begin_broadcast(const Tensor&, int, std::string) override { return {}; }
+  Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds, const Tensor& receive,
+                           const Bounds& receive_bounds, std::string) override {
+    check_bounds("all_to_all", send_bounds, send.numel(), 1);
+    check_bounds("all_to_all", receive_bounds, receive.numel(), 1);
+    FRUGAL_CHECK(send.numel() == receive.numel(),
+                 "[all_to_all] expected as many elements as are sent, {}, got {}", send.numel(),
+                 receive.numel());
+    receive.bump_version();
+    ops::copy_into(receive.view({receive.numel()}), send.view({send.numel()}));
+    return {};
+  }
   CommunicatorPtr channel() override { return alone(); }
   void abort(const std::string& message) override {
     fmt::print(stderr, "rank 0: {}\n", without_controls(message));
@@ -47,6 +59,14 @@ Bounds even_bounds(int64_t elements, int ranks) {
   const int64_t each = elements / ranks, more = elements % ranks;
   for (int64_t r = 0; r <= ranks; ++r) bounds.push_back(each * r + std::min(more, r));
   return bounds;
+}
+
+void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ranks) {
+  bool fit = bounds.size() == static_cast<size_t>(ranks) + 1 && bounds.front() == 0 &&
+             bounds.back() == elements;
+  for (size_t i = 0; fit && i + 1 < bounds.size(); ++i) fit = bounds[i] <= bounds[i + 1];
+  FRUGAL_CHECK(fit, "[{}] expected {} bounds in ascending order from 0 to {}, got {}", op,
+               ranks + 1, elements, fmt::join(bounds, ", "));
 }
 
 void Communicator::all_reduce(const Tensor& x, Reduction reduction, std::string what) {
@@ -106,6 +126,11 @@ std::string Communicator::broadcast(std::string_view bytes, int root, std::strin
       rank() == root ? bytes_of(bytes) : Tensor::empty({length.item<int64_t>()}, DType::u8);
   broadcast(all, root, std::move(what));
   return text_of(all, 0, all.numel());
+}
+
+void Communicator::all_to_all(const Tensor& send, const Bounds& send_bounds, const Tensor& receive,
+                              const Bounds& receive_bounds, std::string what) {
+  begin_all_to_all(send, send_bounds, receive, receive_bounds, std::move(what)).wait();
 }
 
 void Communicator::barrier(std::string what) {

@@ -27,6 +27,9 @@ struct Range {
 using Bounds = std::vector<int64_t>;
 // Shares that differ by at most one element.
 Bounds even_bounds(int64_t elements, int ranks);
+// Errors: bounds that are not `ranks` + 1 numbers in ascending order from 0 to `elements`. `op` is
+// for the message.
+void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ranks);
 
 // What an operation that was begun is doing.
 class Operation {
@@ -55,8 +58,9 @@ class Pending {
   std::shared_ptr<Operation> operation_;
 };
 
-// All operations work in place on contiguous tensors, raise their versions when they begin, and do
-// nothing where there is one rank, nothing to move, or the device is `meta`. Until wait() has
+// All operations but all_to_all work in place. All take contiguous tensors, raise the versions of
+// those that they write when they begin, and do nothing where there is one rank, nothing to move,
+// or the device is `meta`. Until wait() has
 // returned, nobody else may read or write the tensor. `what` names the data in messages.
 // Reductions take f32, f64, i64 and bf16 (added in f32, rounded once); the others take any dtype.
 // On CUDA the values go through host memory: an operation begins when the work before it has ended,
@@ -81,6 +85,13 @@ class Communicator {
   virtual Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string what) = 0;
   // x becomes the x of `root`.
   virtual Pending begin_broadcast(const Tensor& x, int root, std::string what) = 0;
+  // Share r of `send` goes to rank r, and share r of `receive` becomes what rank r sent. The two
+  // tensors have one dtype and one device and do not overlap. With one rank the share is copied.
+  // Until wait() has returned, nobody may write `send`.
+  // Errors: as above; a share that has another length on the rank at its other end ends the job.
+  virtual Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
+                                   const Tensor& receive, const Bounds& receive_bounds,
+                                   std::string what) = 0;
   // The same ranks with an order of operations of its own: operations of two channels do not wait
   // for each other. All ranks make their channels in the same order.  Errors: more than 8 of them.
   virtual std::shared_ptr<Communicator> channel() = 0;
@@ -97,6 +108,8 @@ class Communicator {
   // The texts of all ranks, by rank. They may have different lengths and hold any bytes.
   std::vector<std::string> all_gather(std::string_view bytes, std::string what = {});
   void broadcast(const Tensor& x, int root = 0, std::string what = {});
+  void all_to_all(const Tensor& send, const Bounds& send_bounds, const Tensor& receive,
+                  const Bounds& receive_bounds, std::string what = {});
   std::string broadcast(std::string_view bytes, int root = 0, std::string what = {});
   void barrier(std::string what = {});  // returns when all ranks have come to it
 };

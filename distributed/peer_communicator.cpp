@@ -8,6 +8,7 @@
 #include <future>
 
 #include "core/quoted.h"
+#include "ops/dense/copy.h"
 
 namespace frugal::distributed {
 namespace {
@@ -49,27 +50,25 @@ void check_reducible(const char* op, const Tensor& x) {
       "[{}] expected f32, f64, i64 or bf16, got {}", op, describe(x));
 }
 
-void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ranks) {
-  bool fit = bounds.size() == static_cast<size_t>(ranks) + 1 && bounds.front() == 0 &&
-             bounds.back() == elements;
-  for (size_t i = 0; fit && i + 1 < bounds.size(); ++i) fit = bounds[i] <= bounds[i + 1];
-  FRUGAL_CHECK(fit, "[{}] expected {} bounds in ascending order from 0 to {}, got {}", op,
-               ranks + 1, elements, fmt::join(bounds, ", "));
+void check_contiguous(const char* op, const Tensor& x) {
+  FRUGAL_CHECK(x.is_contiguous(), "[{}] expected a contiguous tensor, got {} with strides {}", op,
+               describe(x), x.strides());
 }
 
 }  // namespace
 
 class PeerOperation final : public Operation {
  public:
-  // x: the program's tensor. data: its bytes on the host, which are x itself or a copy.
+  // x: the program's tensor. data: its bytes on the host, which are x itself or a copy. kept: what
+  // else must live until the end.
   PeerOperation(PeerThread& thread, std::unique_ptr<Collective> collective, int64_t number,
-                Tensor data, Tensor x, Tensor ring)
+                Tensor data, Tensor x, Tensor kept)
       : thread_(thread),
         collective_(std::move(collective)),
         number_(number),
         data_(std::move(data)),
         x_(std::move(x)),
-        ring_(std::move(ring)) {}
+        kept_(std::move(kept)) {}
 
   bool done() const override { return done_.load(std::memory_order_acquire); }
   double seconds() const override { return seconds_; }
@@ -90,7 +89,7 @@ class PeerOperation final : public Operation {
   PeerThread& thread_;
   std::unique_ptr<Collective> collective_;
   int64_t number_;
-  Tensor data_, x_, ring_;  // x: defined if the result is copied there
+  Tensor data_, x_, kept_;  // x: defined if the result is copied there
   Clock::time_point began_, moved_;
   int64_t passed_ = 0;
   double seconds_ = 0;
@@ -177,15 +176,14 @@ PeerCommunicator::PeerCommunicator(std::shared_ptr<PeerThread> thread)
       next_{thread_->open_channel(), 0} {}
 
 bool PeerCommunicator::has_work(const char* op, const Tensor& x) const {
-  FRUGAL_CHECK(x.is_contiguous(), "[{}] expected a contiguous tensor, got {} with strides {}", op,
-               describe(x), x.strides());
+  check_contiguous(op, x);
   return size_ > 1 && x.numel() > 0 && x.device() != kMeta;
 }
 
 Pending PeerCommunicator::enqueue(std::unique_ptr<Collective> collective, const Tensor& data,
-                                  const Tensor& x, const Tensor& ring) {
+                                  const Tensor& x, const Tensor& kept) {
   const auto operation = std::make_shared<PeerOperation>(*thread_, std::move(collective),
-                                                         next_.number++, data, x, ring);
+                                                         next_.number++, data, x, kept);
   thread_->begin(next_.channel, operation);
   return Pending(operation);
 }
@@ -265,6 +263,42 @@ Pending PeerCommunicator::begin_broadcast(const Tensor& x, int root, std::string
       data, x.device() == kCpu || root == rank_ ? Tensor() : x, {});
 }
 
+Pending PeerCommunicator::begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
+                                           const Tensor& receive, const Bounds& receive_bounds,
+                                           std::string what) {
+  check_bounds("all_to_all", send_bounds, send.numel(), size_);
+  check_bounds("all_to_all", receive_bounds, receive.numel(), size_);
+  FRUGAL_CHECK(send.dtype() == receive.dtype() && send.device() == receive.device(),
+               "[all_to_all] expected two tensors of one dtype on one device, got {} and {}",
+               describe(send), describe(receive));
+  const auto r = static_cast<size_t>(rank_);
+  const int64_t mine = send_bounds[r + 1] - send_bounds[r];
+  FRUGAL_CHECK(mine == receive_bounds[r + 1] - receive_bounds[r],
+               "[all_to_all] expected to get {} elements from this rank itself, got {}", mine,
+               receive_bounds[r + 1] - receive_bounds[r]);
+  check_contiguous("all_to_all", send);
+  check_contiguous("all_to_all", receive);
+  // A rank without elements takes part, too, because the others wait for its word.
+  if (send.device() == kMeta) return {};
+  receive.bump_version();
+  const Tensor from = send.view({send.numel()}), to = receive.view({receive.numel()});
+  if (mine > 0)
+    ops::copy_into(to.slice(0, receive_bounds[r], receive_bounds[r + 1]),
+                   from.slice(0, send_bounds[r], send_bounds[r + 1]));
+  const Tensor out = on_host(from), in = on_host(to);
+  const auto size = static_cast<int64_t>(size_of(send.dtype()));
+  const auto in_bytes = [&](Bounds bounds) {
+    for (int64_t& bound : bounds) bound *= size;
+    return bounds;
+  };
+  const Exchange shares{.send = out.raw(),
+                        .send_bounds = in_bytes(send_bounds),
+                        .receive = in.raw(),
+                        .receive_bounds = in_bytes(receive_bounds)};
+  return enqueue(distributed::exchange(thread_->transport(), what, next_, shares), in,
+                 receive.device() == kCpu ? Tensor() : to, out);
+}
+
 void PeerCommunicator::abort(const std::string& message) { thread_->abort(message, 1); }
 
 // ---- In the thread of PeerThread
@@ -331,7 +365,7 @@ void PeerThread::serve() {
 void PeerThread::finish(PeerOperation& operation) {
   operation.seconds_ = seconds_since(operation.began_);
   operation.collective_.reset();
-  operation.ring_ = {};
+  operation.kept_ = {};
   if (!operation.x_.defined()) operation.data_ = {};
   const std::lock_guard lock(mutex_);
   operation.done_.store(true, std::memory_order_release);

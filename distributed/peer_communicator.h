@@ -73,13 +73,15 @@ class PeerCommunicator final : public Communicator {
                                std::string what) override;
   Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string what) override;
   Pending begin_broadcast(const Tensor& x, int root, std::string what) override;
+  Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds, const Tensor& receive,
+                           const Bounds& receive_bounds, std::string what) override;
   CommunicatorPtr channel() override { return std::make_shared<PeerCommunicator>(thread_); }
   [[noreturn]] void abort(const std::string& message) override;
 
  private:
   Pending begin_sharing(const Tensor& x, Sharing sharing, const std::string& text);
   Pending enqueue(std::unique_ptr<Collective> collective, const Tensor& data, const Tensor& x,
-                  const Tensor& ring);
+                  const Tensor& kept);
   bool has_work(const char* op, const Tensor& x) const;
 
   std::shared_ptr<PeerThread> thread_;

@@ -157,6 +157,64 @@ TEST_CASE("broadcast copies the root's values to all ranks") {
         "rank " + std::to_string(ranks().size() - 1));
 }
 
+// Rank s sends rank r `elements(s, r)` numbers, which say from whom, to whom and where they are.
+template <class Elements>
+void check_all_to_all(DType dtype, Elements elements) {
+  const int n = ranks().size(), rank = ranks().rank();
+  const auto numbers = [&](int from, int to) {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < elements(from, to); ++i)
+      values.push_back((from * 31 + to * 7 + i) % 251);
+    const auto count = static_cast<int64_t>(values.size());
+    return ops::contiguous(ops::cast(Tensor::from(values, {count}), dtype));
+  };
+  Bounds out{0}, in{0};
+  for (int r = 0; r < n; ++r) {
+    out.push_back(out.back() + elements(rank, r));
+    in.push_back(in.back() + elements(r, rank));
+  }
+  const Tensor send = Tensor::empty({out.back()}, dtype);
+  const Tensor receive = Tensor::full({in.back()}, 1, dtype);
+  const auto share = [](const Tensor& x, const Bounds& bounds, int r) {
+    const auto at = static_cast<size_t>(r);
+    return x.slice(0, bounds[at], bounds[at + 1]);
+  };
+  for (int r = 0; r < n; ++r)
+    if (elements(rank, r) > 0) ops::copy_into(share(send, out, r), numbers(rank, r));
+  const std::string before = bits_of(send);
+  const uint64_t version = receive.storage()->version();
+  ranks().all_to_all(send, out, receive, in, "shares");
+  CHECK(receive.storage()->version() > version);
+  CHECK((bits_of(send) == before));
+  for (int r = 0; r < n; ++r) {
+    CAPTURE(r);
+    CHECK((bits_of(share(receive, in, r)) == bits_of(numbers(r, rank))));
+  }
+}
+
+TEST_CASE("all_to_all brings each rank what the others have for it") {
+  for (const DType dtype : {DType::u8, DType::f32, DType::i64}) {
+    check_all_to_all(dtype, [](int, int) { return int64_t{100}; });
+    // All lengths differ.
+    check_all_to_all(dtype, [](int from, int to) { return int64_t{1000} * from + 37 * to + 1; });
+    // Only rank 0 sends, and nobody does.
+    check_all_to_all(dtype, [](int from, int) { return int64_t{from == 0 ? 5 : 0}; });
+    check_all_to_all(dtype, [](int, int) { return int64_t{0}; });
+    // A share of several segments goes one way, and a short one comes back.
+    check_all_to_all(dtype, [](int from, int to) {
+      return from < to ? 6 * kSegment / 4 + 11 : from == to ? int64_t{0} : int64_t{3};
+    });
+  }
+}
+
+TEST_CASE("all_to_all of a rank alone copies") {
+  const Tensor x = Tensor::of({1, 2, 3}), y = Tensor::zeros({3});
+  alone()->all_to_all(x, {0, 3}, y, {0, 3});
+  CHECK(y.to_vector() == x.to_vector());
+  CHECK_THROWS_WITH_AS(alone()->all_to_all(x, {0, 3}, Tensor::zeros({2}), {0, 2}),
+                       doctest::Contains("expected as many elements as are sent, 3, got 2"), Error);
+}
+
 TEST_CASE("a barrier and a number") {
   ranks().barrier();
   const double n = ranks().size();
@@ -243,6 +301,17 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
                        Error);
   CHECK_THROWS_WITH_AS(ranks().broadcast(x, ranks().size()),
                        doctest::Contains("[broadcast] expected a root from 0 to"), Error);
+  const Tensor one = Tensor::ones({ranks().size()});
+  const Bounds each = even_bounds(ranks().size(), ranks().size());
+  CHECK_THROWS_WITH_AS(ranks().all_to_all(one, Bounds{0, 1}, one, each),
+                       doctest::Contains("[all_to_all] expected"), Error);
+  CHECK_THROWS_WITH_AS(
+      ranks().all_to_all(one, each, Tensor::ones({ranks().size()}, DType::u8), each),
+      doctest::Contains("[all_to_all] expected two tensors of one dtype"), Error);
+  Bounds mine(static_cast<size_t>(ranks().rank()) + 1, 0);  // this rank sends itself everything
+  mine.resize(static_cast<size_t>(ranks().size()) + 1, ranks().size());
+  CHECK_THROWS_WITH_AS(ranks().all_to_all(one, mine, Tensor::ones({ranks().size()}), each),
+                       doctest::Contains("elements from this rank itself, got 1"), Error);
   CHECK_THROWS_WITH_AS(from_environment({.timeout = -1}),
                        doctest::Contains("expected a timeout of at least 0"), Error);
 }

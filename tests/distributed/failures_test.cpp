@@ -50,4 +50,14 @@ TEST_CASE("failure: ranks cut a tensor into different shares" * doctest::skip())
   FAIL("the job goes on");
 }
 
+TEST_CASE("failure: a rank sends what another one does not expect" * doctest::skip()) {
+  // Rank 0 has 300 bytes for rank 1, which expects none.
+  const int64_t out = ranks().rank() == 0 ? 300 : 0;
+  const Bounds sent = ranks().rank() == 0 ? Bounds{0, 0, out} : Bounds{0, out, out};
+  const Tensor nothing = Tensor::empty({0}, DType::u8);
+  ranks().all_to_all(Tensor::zeros({out}, DType::u8), sent, nothing, {0, 0, 0}, "the codes");
+  ranks().barrier();
+  FAIL("the job goes on");
+}
+
 }  // namespace frugal::distributed

@@ -31,6 +31,9 @@ expect "all_reduce of 1000 f32 (sum): the gradients"
 expect "broadcast of 1000 f32 from rank 0: the buffers"
 run "ranks cut a tensor into different shares"
 expect "the ranks cut a tensor into different shares"
+run "a rank sends what another one does not expect"
+expect "all_to_all, 300 bytes from rank 0 to 1 and 0 back: the codes"
+expect "all_to_all, 0 bytes from rank 0 to 1 and 0 back: the codes"
 
 # A starter of another MPI: the process finds nobody.
 code=0
