@@ -11,6 +11,9 @@ struct BucketOptions {
   // something is on the way soon.
   int64_t first_bytes = 1 << 20;
   int64_t bytes = 25 << 20;
+  // Of buckets with owners: while the sums of more bytes than these are being made, the backward
+  // pass waits.
+  int64_t window = 50 << 20;
 };
 
 // A step is: backward passes whose gradients add up, the last of them with leaf_done(); then
@@ -23,6 +26,12 @@ struct BucketOptions {
 // order in which the first backward pass of rank 0 completed them. The sums do not depend on the
 // buckets: the terms of each element are added in the order of the ranks.
 //
+// With owners, each rank keeps only its own parts of the sums. A bucket then lies in the order of
+// the owners and is reduced and scattered. As soon as its sum is there, and a leaf is told of, this
+// rank's part is copied out and the bucket is freed. So whole gradients do not live together,
+// except in the first step, where a parameter without a gradient holds up all others. Ref:
+// Rajbhandari et al. 2020 (ZeRO), stage 2.
+//
 // Sparse rows (autograd/gradient.h) are made whole. To gather them, ranks would first have to tell
 // each other how many rows they have, for each parameter and in the middle of the backward pass.
 // Thread safety: one thread.
@@ -32,6 +41,11 @@ class GradientBuckets {
   // are not above 0.
   GradientBuckets(CommunicatorPtr communicator, NamedVariables parameters,
                   const BucketOptions& options = {});
+  // owners: for each parameter, which of its elements each rank owns
+  // (ShardedOptimizer::owners()), the same on all ranks. Without any, all ranks get whole sums.
+  // Errors: other numbers of bounds or elements.
+  GradientBuckets(CommunicatorPtr communicator, NamedVariables parameters,
+                  const BucketOptions& options, std::vector<Bounds> owners);
 
   // For the last backward pass of a step. It may be left out, as it must be where the graph has
   // checkpoints: finish() then begins all sums. Empty where there is one rank.
@@ -40,31 +54,48 @@ class GradientBuckets {
 
   // Begins the sums that have not begun, waits for all, and makes them the gradients of the
   // parameters: views of their buckets. A gradient that some ranks do not have counts as zeros
-  // there. A gradient that no rank has stays undefined.
+  // there. A gradient that no rank has stays undefined. With owners all gradients become undefined,
+  // and take_part() gives the sums. With one rank the gradients stay as they are.
   void finish();
+
+  bool has_owners() const { return !owners_.empty(); }
+  const NamedVariables& parameters() const { return parameters_; }
+  // Whether any rank had a gradient in the last finished step: equal on all ranks.
+  bool has_gradient(size_t parameter) const;
+  // With owners: this rank's part of a sum of the last finished step, [elements] of category
+  // `gradient`, which is handed over. Undefined if this rank owns nothing of the parameter, or no
+  // rank has a gradient. The bytes of a bucket's parts live until the last of them is gone.
+  Tensor take_part(size_t parameter);
 
   // What the last finished step did.
   struct Step {
     int64_t buckets = 0;
     int64_t begun_in_backward = 0;  // buckets whose sums began before finish()
     int64_t bytes = 0;              // of all buckets
+    int64_t sent_bytes = 0;         // what this rank sent to others to make the sums
     double communication = 0;  // seconds during which sums were made; also those in which this rank
                                // waited for slower ones
-    double waiting = 0;        // seconds for which finish() waited
+    double waiting = 0;        // seconds for which the program waited for sums
     // The part of the communication that took no time from the program.
     double hidden() const;
   };
   const Step& last() const { return last_; }
 
  private:
+  struct Piece {
+    Range range;         // of the parameter's elements
+    int64_t offset = 0;  // in the bucket, in elements
+    size_t owner = 0;
+  };
   struct Place {
     size_t bucket = 0;
-    int64_t offset = 0;  // in elements
+    std::vector<Piece> pieces;  // without owners: the whole
+    int64_t flag = 0;           // without owners: the element that says whether it is there
   };
   struct Bucket {
     std::vector<size_t> members;  // parameters
-    int64_t elements = 0;         // those of the members, each from a multiple of 16 elements on,
-                                  // and one that says whether this rank has the gradient
+    int64_t elements = 0;         // those of the pieces, each from a multiple of 16 elements on
+    Bounds bounds;                // the share of each owner
     DType dtype{};
     Device device{};
     Tensor flat;
@@ -72,22 +103,32 @@ class GradientBuckets {
     Pending pending;
   };
   void arrange(const std::vector<size_t>& order);
+  void place_members(size_t bucket);
   Tensor view_of(size_t parameter) const;
   Tensor flag_of(size_t parameter) const;
   void take(size_t parameter, GradAccumulator* leaf);  // null: zeros
   void begin_full();
+  void drain(bool all);
+  void wait_for(Bucket& bucket);
+  void keep_part(Bucket& bucket);
+  void give_sums();
+  void agree_on_order();
 
   CommunicatorPtr communicator_;
   NamedVariables parameters_;
   BucketOptions options_;
+  std::vector<Bounds> owners_;  // by parameter
   optim::LeafIndex parameter_of_;
   std::vector<Place> places_;
   std::vector<bool> taken_;
   std::vector<Bucket> buckets_;
-  size_t begun_ = 0;           // buckets
-  std::vector<size_t> order_;  // parameters as they became complete
-  bool arranged_ = false;      // by the order of a backward pass
-  Step last_;
+  size_t begun_ = 0, drained_ = 0;     // buckets
+  int64_t under_way_ = 0;              // bytes of buckets that are begun and not drained
+  std::vector<bool> here_, anywhere_;  // by parameter: whether this rank, or any, has a gradient
+  std::vector<Tensor> parts_;          // by parameter
+  std::vector<size_t> order_;          // parameters as they became complete
+  bool arranged_ = false;              // by the order of a backward pass
+  Step now_, last_;
 };
 
 }  // namespace frugal::distributed

@@ -1,14 +1,16 @@
 #include "distributed/sharded_optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "autograd/gradient.h"
 #include "core/integers.h"
-#include "distributed/agreement.h"
+#include "distributed/gradient_buckets.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
+#include "ops/optimizer/sgd.h"
 
 namespace frugal::distributed {
 namespace {
@@ -46,16 +48,15 @@ ShardedOptimizer::ShardedOptimizer(CommunicatorPtr communicator,
                                    const std::vector<ParameterGroup>& groups, const Make& make)
     : communicator_(std::move(communicator)), inner_(make({})) {
   NamedVariables all;
-  std::set<std::string> names;
   for (const ParameterGroup& group : groups)
     for (const auto& [name, variable] : group.parameters) {
       parameter_of_.add("sharded_optimizer", name, variable);
-      FRUGAL_CHECK(names.insert(name).second,
+      FRUGAL_CHECK(numbers_.emplace(name, parameters_.size()).second,
                    "[sharded_optimizer] expected one parameter '{}', got two", name);
       FRUGAL_CHECK(variable.value().is_contiguous(),
                    "[sharded_optimizer] expected a contiguous '{}', got strides {}", name,
                    variable.value().strides());
-      parameters_.push_back({name, variable, {}, {}, {}});
+      parameters_.push_back({name, variable, {}, {}, {}, false});
       all.emplace_back(name, variable);
     }
   check_same_parameters(*communicator_, all);
@@ -125,21 +126,107 @@ void ShardedOptimizer::lend_gradient(Parameter& p) const {
   const Tensor& value = p.whole.value();
   if (p.mine.value().storage() != value.storage())
     p.mine.set_value(p.is_split() ? flat(value).slice(0, p.range.begin, p.range.end) : value);
-  if (!p.whole.has_grad()) return;
-  const Tensor gradient = p.whole.accumulator()->whole();
-  p.mine.set_grad(p.is_split()
-                      ? flat(ops::contiguous(gradient)).slice(0, p.range.begin, p.range.end)
-                      : gradient);
+  if (!p.given && p.whole.has_grad()) p.mine.set_grad(part_of(p));
+}
+
+Tensor ShardedOptimizer::part_of(const Parameter& p) const {
+  if (!p.mine.defined()) return {};
+  if (p.given) return p.mine.grad();
+  if (!p.whole.has_grad()) return {};
+  GradAccumulator& leaf = *p.whole.accumulator();
+  // A copy would not be what scale_gradients() must write.
+  if (!leaf.whole().is_contiguous()) leaf.set(ops::contiguous(leaf.whole()));
+  return p.is_split() ? flat(leaf.whole()).slice(0, p.range.begin, p.range.end) : leaf.whole();
+}
+
+std::vector<Bounds> ShardedOptimizer::owners(const NamedVariables& parameters) const {
+  std::vector<Bounds> all;
+  for (const auto& [name, variable] : parameters) all.push_back(bounds(number_of(name)));
+  return all;
+}
+
+size_t ShardedOptimizer::number_of(const std::string& name) const {
+  const auto found = numbers_.find(name);
+  FRUGAL_CHECK(found != numbers_.end(),
+               "[sharded_optimizer] expected a parameter of the optimizer, got '{}'", name);
+  return found->second;
+}
+
+void ShardedOptimizer::set_part_gradient(size_t parameter, Tensor part) {
+  Parameter& p = parameters_[parameter];
+  const int64_t got = part.defined() ? part.numel() : 0;
+  FRUGAL_CHECK(
+      got == p.range.size() && (got == 0 || part.dtype() == p.whole.dtype()),
+      "[sharded_optimizer] expected {} {} as this rank's part of the gradient of '{}', got "
+      "{}",
+      p.range.size(), name_of(p.whole.dtype()), p.name, part.defined() ? describe(part) : "none");
+  p.given = true;
+  if (!p.mine.defined()) return;
+  const CategoryScope scope(Category::gradient);
+  p.mine.set_grad(part.defined()
+                      ? part.view(p.mine.shape())
+                      : Tensor::empty(p.mine.shape(), p.whole.dtype(), p.whole.device()));
+}
+
+void ShardedOptimizer::take_gradients(GradientBuckets& buckets) {
+  if (!buckets.has_owners() || communicator_->size() == 1) return;
+  const NamedVariables& parameters = buckets.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (buckets.has_gradient(i))
+      set_part_gradient(number_of(parameters[i].first), buckets.take_part(i));
+}
+
+std::vector<double> ShardedOptimizer::part_squares() const {
+  std::vector<double> squares;
+  for (const Parameter& p : parameters_) {
+    const Tensor part = part_of(p);
+    squares.push_back(part.defined() ? ops::sum_of_squares(part) : 0);
+  }
+  return squares;
+}
+
+double ShardedOptimizer::gradient_norm() const {
+  const std::vector<double> squares = part_squares();
+  return std::sqrt(communicator_->all_reduce(std::accumulate(squares.begin(), squares.end(), 0.0),
+                                             Reduction::sum, "the norm of the gradients"));
+}
+
+std::vector<double> ShardedOptimizer::gradient_norms() const {
+  const CategoryScope scope(Category::workspace);
+  const Tensor squares = Tensor::from(part_squares(), {static_cast<int64_t>(parameters_.size())});
+  communicator_->all_reduce(squares, Reduction::sum, "the norm of each gradient");
+  std::vector<double> norms = squares.to_vector();
+  for (double& norm : norms) norm = std::sqrt(norm);
+  return norms;
+}
+
+void ShardedOptimizer::scale_gradients(double factor) const {
+  for (const Parameter& p : parameters_)
+    if (const Tensor part = part_of(p); part.defined()) ops::scale_inplace(part, factor);
+}
+
+double ShardedOptimizer::clip_gradient_norm(double max_norm) const {
+  FRUGAL_CHECK(max_norm > 0, "[clip_gradient_norm] expected a norm above 0, got {}", max_norm);
+  const double norm = gradient_norm();
+  if (std::isfinite(norm) && norm > max_norm) scale_gradients(max_norm / (norm + 1e-6));
+  return norm;
+}
+
+void ShardedOptimizer::clip_gradient_value(double bound) const {
+  FRUGAL_CHECK(bound > 0, "[clip_gradient_value] expected a bound above 0, got {}", bound);
+  for (const Parameter& p : parameters_)
+    if (const Tensor part = part_of(p); part.defined()) ops::clip_inplace(part, bound);
 }
 
 void ShardedOptimizer::step(double lr) {
   std::vector<size_t> changed;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     lend_gradient(parameters_[i]);
-    if (parameters_[i].whole.has_grad()) changed.push_back(i);
+    if (parameters_[i].whole.has_grad() || parameters_[i].given) changed.push_back(i);
   }
   inner_->step(lr);
   inner_->zero_grad();
+  for (Parameter& p : parameters_) p.given = false;
   gather(changed);
 }
 
@@ -157,7 +244,11 @@ bool ShardedOptimizer::step_leaf(const GradAccumulator& leaf, double lr) {
 }
 
 void ShardedOptimizer::zero_grad() {
-  for (Parameter& p : parameters_) p.whole.zero_grad();
+  for (Parameter& p : parameters_) {
+    p.whole.zero_grad();
+    if (p.mine.defined()) p.mine.zero_grad();
+    p.given = false;
+  }
 }
 
 void ShardedOptimizer::gather(const std::vector<size_t>& parameters) const {

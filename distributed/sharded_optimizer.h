@@ -1,14 +1,20 @@
 // ShardedOptimizer: each rank keeps the optimizer's state of a part of the parameters, and updates
-// that part. Ref: Rajbhandari et al. 2020 (ZeRO), stage 1.
+// that part. Ref: Rajbhandari et al. 2020 (ZeRO), stages 1 and 2.
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
+#include "distributed/agreement.h"
 #include "distributed/communicator.h"
 #include "optim/leaf_index.h"
 #include "optim/optimizer.h"
 
 namespace frugal::distributed {
+
+class GradientBuckets;
 
 // The parameters' elements are shared out evenly. Where the optimizer is elementwise
 // (Optimizer::elementwise()), a rank owns a range of the elements of all parameters, one after the
@@ -16,13 +22,19 @@ namespace frugal::distributed {
 // because their norms or rows are needed: the largest parameter goes first, each to the rank that
 // has least.
 //
-// Parameters and gradients are whole on all ranks. The gradients must be equal there, as
-// GradientBuckets makes them. Then the bits of parameters and state are those of one optimizer that
-// is not sharded.
+// Stage 1: gradients are whole on all ranks, and equal there, as GradientBuckets makes them.
+// Stage 2: a rank has the gradients of its own parts alone, and whole ones stay undefined. They
+// come from GradientBuckets with owners(), through take_gradients(), or one by one through
+// set_part_gradient(). Parameters are whole on all ranks in both.
 //
-// All ranks call step(), step_leaf(), state() and load_state() together. An optimizer that others
-// read from, such as optim::Averaged, goes around this one and not inside.
-// Thread safety: one thread.
+// The bits of parameters and state are those of one optimizer that is not sharded, which has the
+// same gradients. Only the joint norm differs: here it is a sum over parts, so it is equal on all
+// ranks and differs from optim::grad_norm() by the rounding of f64. So clipping by it may change
+// the last bit of a gradient.
+//
+// All ranks call step(), step_leaf(), state(), load_state() and the norms together. An optimizer
+// that others read from, such as optim::Averaged, goes around this one and not inside. Thread
+// safety: one thread.
 class ShardedOptimizer final : public Optimizer {
  public:
   // Makes the optimizer that is sharded. It is called with no parameters first, and then with the
@@ -49,25 +61,57 @@ class ShardedOptimizer final : public Optimizer {
 
   // The elements of a parameter that each rank owns. `parameter`: in the order of the groups.
   const Bounds& bounds(size_t parameter) const { return parameters_[parameter].bounds; }
+  // bounds() of parameters in another order, for GradientBuckets.  Errors: a parameter that this
+  // optimizer does not have.
+  std::vector<Bounds> owners(const NamedVariables& parameters) const;
+
+  // This rank's part of the gradient of a parameter: as many elements as it owns, or undefined if
+  // that is none. It is handed over: functions below may write it. All ranks call this for the same
+  // parameters. zero_grad() and step() drop the gradients.
+  // Errors: another number of elements or dtype.
+  void set_part_gradient(size_t parameter, Tensor part);
+  // set_part_gradient() of all parameters that any rank has a gradient of. Does nothing without
+  // owners, or with one rank: then gradients are whole.  Errors: other parameters than its own.
+  void take_gradients(GradientBuckets& buckets);
+
+  // Of the gradients of this rank's parts, which are what step() uses: for each parameter the sum
+  // of squares, without asking the other ranks. 0 where this rank owns nothing, there is no
+  // gradient, or on `meta`.
+  std::vector<double> part_squares() const;
+  // The joint 2-norm of the gradients of all parameters, and that of each of them, equal on all
+  // ranks. All ranks call these together.
+  double gradient_norm() const;
+  std::vector<double> gradient_norms() const;
+  // Multiplies the gradients of this rank's parts.
+  void scale_gradients(double factor) const;
+  // As optim::clip_grad_norm(): scales the parts so that gradient_norm() is at most max_norm, and
+  // returns the norm before that. If it is not finite, nothing changes.  Errors: max_norm <= 0.
+  double clip_gradient_norm(double max_norm) const;
+  // Limits each element of the parts to [-bound, bound].  Errors: bound <= 0.
+  void clip_gradient_value(double bound) const;
 
  private:
   struct Parameter {
     std::string name;
     Variable whole;
     Bounds bounds;
-    Variable mine;  // shares the bytes of `whole`; undefined if this rank owns nothing of it
-    Range range;    // of this rank
+    Variable mine;       // shares the bytes of `whole`; undefined if this rank owns nothing of it
+    Range range;         // of this rank
+    bool given = false;  // its gradient came in parts
     bool is_split() const;
     int owner() const;  // REQUIRES: !is_split()
   };
   void share_ranges();
   void share_wholes();
   void lend_gradient(Parameter& parameter) const;
+  Tensor part_of(const Parameter& parameter) const;  // of its gradient; undefined: none
   void gather(const std::vector<size_t>& parameters) const;
   const Parameter* find(const std::string& entry) const;  // the parameter of a state's entry
+  size_t number_of(const std::string& name) const;
 
   CommunicatorPtr communicator_;
   std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, size_t> numbers_;  // of parameters, by name
   optim::LeafIndex parameter_of_;
   std::unique_ptr<Optimizer> inner_;
 };
