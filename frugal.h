@@ -67,6 +67,7 @@
 #include "distributed/agreement.h"
 #include "distributed/communicator.h"
 #include "distributed/gradient_buckets.h"
+#include "distributed/reduce_in_backward.h"
 #include "distributed/sharded_optimizer.h"
 #include "distributed/shared_statistics.h"
 #include "models/activations.h"

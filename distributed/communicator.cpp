@@ -61,6 +61,13 @@ Bounds even_bounds(int64_t elements, int ranks) {
   return bounds;
 }
 
+int64_t sent_elements(int64_t elements, const Communicator& communicator) {
+  const Bounds bounds = even_bounds(elements, communicator.size());
+  const auto r = static_cast<size_t>(communicator.rank());
+  const int64_t mine = bounds[r + 1] - bounds[r];
+  return elements - mine + (communicator.size() - 1) * mine;
+}
+
 void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ranks) {
   bool fit = bounds.size() == static_cast<size_t>(ranks) + 1 && bounds.front() == 0 &&
              bounds.back() == elements;

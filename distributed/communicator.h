@@ -14,6 +14,8 @@
 
 namespace frugal::distributed {
 
+class Communicator;
+
 enum class Reduction : uint8_t { sum, max, min };  // max and min: NaN if any term is NaN
 
 // Elements [begin, end).
@@ -27,6 +29,9 @@ struct Range {
 using Bounds = std::vector<int64_t>;
 // Shares that differ by at most one element.
 Bounds even_bounds(int64_t elements, int ranks);
+// How many elements this rank sends to others in an all_reduce of so many: the terms of their
+// shares, and its own sums to each of them.
+int64_t sent_elements(int64_t elements, const Communicator& communicator);
 // Errors: bounds that are not `ranks` + 1 numbers in ascending order from 0 to `elements`. `op` is
 // for the message.
 void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ranks);

@@ -14,12 +14,6 @@ namespace {
 
 constexpr int64_t kAlign = 16;  // elements
 
-// How many bytes a rank sends to others: the terms of their shares, and its own sums to each of
-// them.
-int64_t sent_bytes(int64_t bytes, int64_t mine, int64_t ranks, bool gather) {
-  return bytes - mine + (gather ? (ranks - 1) * mine : 0);
-}
-
 }  // namespace
 
 GradientBuckets::GradientBuckets(CommunicatorPtr communicator, NamedVariables parameters,
@@ -81,7 +75,6 @@ void GradientBuckets::place_members(size_t b) {
       places_[i] = {b, {{{0, elements}, at, 0}}, at + elements};
       at += round_up(elements + 1, kAlign);
     }
-    bucket.bounds = even_bounds(at, communicator_->size());
   } else {
     for (const size_t i : bucket.members) places_[i].bucket = b;
     for (size_t r = 0; r < static_cast<size_t>(communicator_->size()); ++r) {
@@ -146,8 +139,8 @@ void GradientBuckets::begin_full() {
     const auto size = static_cast<int64_t>(size_of(bucket.dtype));
     now_.bytes += bucket.flat.nbytes();
     now_.sent_bytes +=
-        sent_bytes(bucket.flat.nbytes(), (bucket.bounds[rank + 1] - bucket.bounds[rank]) * size,
-                   communicator_->size(), !has_owners());
+        size * (has_owners() ? bucket.elements - bucket.bounds[rank + 1] + bucket.bounds[rank]
+                             : sent_elements(bucket.elements, *communicator_));
   }
 }
 
@@ -237,8 +230,7 @@ void GradientBuckets::give_sums() {
     flags = Tensor::zeros({static_cast<int64_t>(parameters_.size())});
     for (size_t i = 0; i < here_.size(); ++i) flags.mut<float>()[i] = here_[i] ? 1 : 0;
     pending = communicator_->begin_all_reduce(flags, Reduction::max, "which gradients there are");
-    const int64_t mine = even_bounds(flags.numel(), communicator_->size())[1] * 4;
-    now_.sent_bytes += sent_bytes(flags.nbytes(), mine, communicator_->size(), true);
+    now_.sent_bytes += sent_elements(flags.numel(), *communicator_) * 4;
   }
   drain(true);
   {

@@ -29,8 +29,8 @@ struct BucketOptions {
 // With owners, each rank keeps only its own parts of the sums. A bucket then lies in the order of
 // the owners and is reduced and scattered. As soon as its sum is there, and a leaf is told of, this
 // rank's part is copied out and the bucket is freed. So whole gradients do not live together,
-// except in the first step, where a parameter without a gradient holds up all others. Ref:
-// Rajbhandari et al. 2020 (ZeRO), stage 2.
+// except where several passes add up, and in the first step, where a parameter without a gradient
+// holds up all others. Ref: Rajbhandari et al. 2020 (ZeRO), stage 2.
 //
 // Sparse rows (autograd/gradient.h) are made whole. To gather them, ranks would first have to tell
 // each other how many rows they have, for each parameter and in the middle of the backward pass.
@@ -95,7 +95,7 @@ class GradientBuckets {
   struct Bucket {
     std::vector<size_t> members;  // parameters
     int64_t elements = 0;         // those of the pieces, each from a multiple of 16 elements on
-    Bounds bounds;                // the share of each owner
+    Bounds bounds;                // with owners: the share of each
     DType dtype{};
     Device device{};
     Tensor flat;

@@ -34,6 +34,12 @@ expect "the ranks cut a tensor into different shares"
 run "a rank sends what another one does not expect"
 expect "all_to_all, 300 bytes from rank 0 to 1 and 0 back: the codes"
 expect "all_to_all, 0 bytes from rank 0 to 1 and 0 back: the codes"
+run "gradients come in another order"
+expect "all_reduce of 100 f32 (sum): gradient of parameter 0, first"
+expect "all_reduce of 100 f32 (sum): gradient of parameter 1, second"
+run "a rank has fewer gradients"
+expect "all_reduce of 100 f32 (sum): gradient of parameter 1, second"
+expect "the end of a backward pass with 1 leaves"
 
 # A starter of another MPI: the process finds nobody.
 code=0
