@@ -94,6 +94,8 @@ constexpr uint64_t repeated_rounding(uint64_t seed) { return seed ^ 0xd1b54a32d1
 constexpr uint64_t rounding_of_part(uint64_t seed, uint64_t i) {
   return seed + 0x9e3779b97f4a7c15 * (i + 1);
 }
+// Seed for the rounding of gradients on their way between ranks.
+constexpr uint64_t rounding_of_gradients(uint64_t seed) { return seed ^ 0xa0761d6478bd642f; }
 
 template <size_t n>
 constexpr bool lie_apart(const std::array<RandomStream, n>& streams) {

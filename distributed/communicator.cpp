@@ -21,17 +21,6 @@ class Alone final : public Communicator {
   }
   Pending begin_all_gather(const Tensor&, const Bounds&, std::string) override { return {}; }
   Pending begin_broadcast(const Tensor&, int, std::string) override { return {}; }
-  Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds, const Tensor& receive,
-                           const Bounds& receive_bounds, std::string) override {
-    check_bounds("all_to_all", send_bounds, send.numel(), 1);
-    check_bounds("all_to_all", receive_bounds, receive.numel(), 1);
-    FRUGAL_CHECK(send.numel() == receive.numel(),
-                 "[all_to_all] expected as many elements as are sent, {}, got {}", send.numel(),
-                 receive.numel());
-    receive.bump_version();
-    ops::copy_into(receive.view({receive.numel()}), send.view({send.numel()}));
-    return {};
-  }
   CommunicatorPtr channel() override { return alone(); }
   void abort(const std::string& message) override {
     fmt::print(stderr, "rank 0: {}\n", without_controls(message));
@@ -74,6 +63,21 @@ void check_bounds(const char* op, const Bounds& bounds, int64_t elements, int ra
   for (size_t i = 0; fit && i + 1 < bounds.size(); ++i) fit = bounds[i] <= bounds[i + 1];
   FRUGAL_CHECK(fit, "[{}] expected {} bounds in ascending order from 0 to {}, got {}", op,
                ranks + 1, elements, fmt::join(bounds, ", "));
+}
+
+Pending Communicator::begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
+                                       const Tensor& receive, const Bounds& receive_bounds,
+                                       std::string what) {
+  check_bounds("all_to_all", send_bounds, send.numel(), size());
+  check_bounds("all_to_all", receive_bounds, receive.numel(), size());
+  if (send.device() == kMeta) return {};
+  if (size() > 1) throw InternalError("a communicator without all_to_all: " + what);
+  FRUGAL_CHECK(send.numel() == receive.numel(),
+               "[all_to_all] expected as many elements as are sent, {}, got {}", send.numel(),
+               receive.numel());
+  receive.bump_version();
+  ops::copy_into(receive.view({receive.numel()}), send.view({send.numel()}));
+  return {};
 }
 
 void Communicator::all_reduce(const Tensor& x, Reduction reduction, std::string what) {

@@ -94,9 +94,10 @@ class Communicator {
   // tensors have one dtype and one device and do not overlap. With one rank the share is copied.
   // Until wait() has returned, nobody may write `send`.
   // Errors: as above; a share that has another length on the rank at its other end ends the job.
+  // A communicator of several ranks that moves anything has a function of its own for it.
   virtual Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
                                    const Tensor& receive, const Bounds& receive_bounds,
-                                   std::string what) = 0;
+                                   std::string what);
   // The same ranks with an order of operations of its own: operations of two channels do not wait
   // for each other. All ranks make their channels in the same order.  Errors: more than 8 of them.
   virtual std::shared_ptr<Communicator> channel() = 0;

@@ -1,7 +1,11 @@
 // GradientBuckets: adds the gradients of all ranks while the backward pass still runs.
 #pragma once
+#include <memory>
+
 #include "autograd/engine.h"
+#include "core/named_tensors.h"
 #include "distributed/agreement.h"
+#include "distributed/compressed_sum.h"
 #include "optim/leaf_index.h"
 
 namespace frugal::distributed {
@@ -32,6 +36,15 @@ struct BucketOptions {
 // except where several passes add up, and in the first step, where a parameter without a gradient
 // holds up all others. Ref: Rajbhandari et al. 2020 (ZeRO), stage 2.
 //
+// With a codec, ranks exchange codes of few bits instead of f32 (distributed/compressed_sum.h).
+// Buckets of other dtypes go as they are. What the codes lose is kept in residuals, of category
+// `optimizer`, and added to the gradients of the next step. So the sum of what all steps applied
+// differs from the true sum by the last residuals alone; residuals of a parameter that no rank has
+// a gradient of wait. All ranks have the same bits, but these depend on the buckets and on the
+// number of ranks. A gradient that is not finite makes others near it NaN on all ranks, and the
+// residuals there begin at 0 again. With owners, each rank gets codes of its own parts only, and
+// its sums are not encoded.
+//
 // Sparse rows (autograd/gradient.h) are made whole. To gather them, ranks would first have to tell
 // each other how many rows they have, for each parameter and in the middle of the backward pass.
 // Thread safety: one thread.
@@ -43,9 +56,11 @@ class GradientBuckets {
                   const BucketOptions& options = {});
   // owners: for each parameter, which of its elements each rank owns
   // (ShardedOptimizer::owners()), the same on all ranks. Without any, all ranks get whole sums.
+  // codec: the same on all ranks, or none. With one rank it is not used.
   // Errors: other numbers of bounds or elements.
   GradientBuckets(CommunicatorPtr communicator, NamedVariables parameters,
-                  const BucketOptions& options, std::vector<Bounds> owners);
+                  const BucketOptions& options, std::vector<Bounds> owners,
+                  std::shared_ptr<const WireCodec> codec = nullptr);
 
   // For the last backward pass of a step. It may be left out, as it must be where the graph has
   // checkpoints: finish() then begins all sums. Empty where there is one rank.
@@ -66,6 +81,18 @@ class GradientBuckets {
   // `gradient`, which is handed over. Undefined if this rank owns nothing of the parameter, or no
   // rank has a gradient. The bytes of a bucket's parts live until the last of them is gone.
   Tensor take_part(size_t parameter);
+
+  // With a codec: the residuals of all ranks, as "residual/NAME" f32 [ranks, shape of the
+  // parameter], and what the next step's codes depend on beside them: the number of steps and the
+  // order of the parameters. A run that goes on with it has the bits of one that was not cut.
+  // Else, and before the first step, it is empty. It takes the memory of all residuals on each rank
+  // while it lives. All ranks call this together, between two steps.
+  NamedTensors state() const;
+  // On another number of ranks, rank r takes the sum of the residuals of the ranks r, r + n, ... of
+  // before, so nothing is lost; one rank alone, and buckets without a codec, drop them. An empty
+  // state is that of the begin.
+  // Errors, on all ranks: unexpected names or wrong shapes on any rank; then nothing is changed.
+  void load_state(const NamedTensors& state);
 
   // What the last finished step did.
   struct Step {
@@ -99,35 +126,48 @@ class GradientBuckets {
     DType dtype{};
     Device device{};
     Tensor flat;
+    Tensor residual;     // with a codec: like flat
     size_t present = 0;  // members whose gradient is here
     Pending pending;
+    std::unique_ptr<CompressedSum> sum;  // instead of `pending`, where there is a codec
   };
   void arrange(const std::vector<size_t>& order);
+  void arrange_in_reverse();
   void place_members(size_t bucket);
   Tensor view_of(size_t parameter) const;
   Tensor flag_of(size_t parameter) const;
   void take(size_t parameter, GradAccumulator* leaf);  // null: zeros
+  bool has_flags() const { return has_owners() || codec_ != nullptr; }
+  bool is_compressed(const Bucket& bucket) const;
   void begin_full();
+  void begin_gathers(size_t end);
   void drain(bool all);
   void wait_for(Bucket& bucket);
   void keep_part(Bucket& bucket);
   void give_sums();
+  void put_back(size_t parameter);
+  Tensor residual_of(size_t parameter) const;
+  void set_residual(size_t parameter, const Tensor& residual);
+  void make_residual(Bucket& bucket);
+  void check_state(const NamedTensors& state) const;
   void agree_on_order();
 
   CommunicatorPtr communicator_;
   NamedVariables parameters_;
   BucketOptions options_;
   std::vector<Bounds> owners_;  // by parameter
+  std::shared_ptr<const WireCodec> codec_;
   optim::LeafIndex parameter_of_;
   std::vector<Place> places_;
   std::vector<bool> taken_;
   std::vector<Bucket> buckets_;
-  size_t begun_ = 0, drained_ = 0;     // buckets
+  size_t begun_ = 0, gathered_ = 0, drained_ = 0;  // buckets; gathered_: see begin_gathers()
   int64_t under_way_ = 0;              // bytes of buckets that are begun and not drained
   std::vector<bool> here_, anywhere_;  // by parameter: whether this rank, or any, has a gradient
   std::vector<Tensor> parts_;          // by parameter
   std::vector<size_t> order_;          // parameters as they became complete
   bool arranged_ = false;              // by the order of a backward pass
+  int64_t steps_ = 0;                  // that are finished
   Step now_, last_;
 };
 

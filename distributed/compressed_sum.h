@@ -1,0 +1,65 @@
+// CompressedSum: adds one tensor over the ranks in codes of few bits. Internal to distributed.
+#pragma once
+#include <string>
+
+#include "distributed/communicator.h"
+#include "distributed/wire_codec.h"
+
+namespace frugal::distributed {
+
+// Each rank encodes the shares of the others and sends them. An owner decodes them and adds them to
+// its own terms, which are exact, in the order of the ranks. With `gather`, it encodes the sum of
+// its share and sends that to all. All ranks decode the same codes, the owner too, so all have the
+// same bits.
+//
+// The residual is what was to be sent minus what was sent: of the shares of the others, and of the
+// sum of this rank's own share where that is encoded. It is added to the next terms, so that what
+// is applied in the end differs from the true sums by the last residuals alone. Where a value is
+// not finite, the residual is 0. Ref: Seide et al. 2014; Karimireddy et al. 2019 (EF-SGD).
+class CompressedSum {
+ public:
+  struct Job {
+    Tensor terms;     // [n] f32, with the residual of the step before in it
+    Tensor residual;  // [n] f32, is overwritten
+    Bounds bounds;    // the share of each rank
+    bool gather;      // else only this rank's share of `terms` becomes the sum
+    uint64_t step;
+    uint64_t number;   // of the sum within the step
+    std::string what;  // for messages
+  };
+  // Encodes and begins to send.
+  CompressedSum(Communicator& ranks, const WireCodec& codec, Job job);
+
+  bool done() const { return pending_.done(); }  // what was begun
+  // Waits for the terms of the others, adds them, and with `gather` begins to send the sum.
+  // The order of this and other operations must be the same on all ranks.
+  void add();
+  // With `gather`, after add(): waits for the sums of the others and puts all into `terms`.
+  void finish();
+
+  int64_t sent_bytes() const { return sent_bytes_; }
+  double communication() const { return communication_; }  // seconds
+  double waiting() const { return waiting_; }
+
+ private:
+  enum class Stage : uint8_t { shares, sums };
+  Tensor share(const Tensor& x, size_t rank) const;
+  WireKey key(Stage stage, size_t to) const;
+  void encode(Stage stage, size_t to, const Tensor& codes) const;
+  void wait();
+
+  Communicator& ranks_;
+  const WireCodec& codec_;
+  Job job_;
+  size_t rank_;
+  Tensor send_, receive_, sums_;  // codes
+  Bounds slots_;                  // of send_ and of sums_: where the codes of a share are
+  Pending pending_;
+  int64_t sent_bytes_ = 0;
+  double communication_ = 0, waiting_ = 0;
+};
+
+// Replaces NaN and infinities in x, f32 and contiguous, by 0.
+void clear_nonfinite(const Tensor& x);
+
+}  // namespace frugal::distributed
