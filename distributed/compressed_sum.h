@@ -13,9 +13,10 @@ namespace frugal::distributed {
 // same bits.
 //
 // The residual is what was to be sent minus what was sent: of the shares of the others, and of the
-// sum of this rank's own share where that is encoded. It is added to the next terms, so that what
-// is applied in the end differs from the true sums by the last residuals alone. Where a value is
-// not finite, the residual is 0. Ref: Seide et al. 2014; Karimireddy et al. 2019 (EF-SGD).
+// sum of this rank's own share where that is encoded. It is added to the next terms. So the sum of
+// what was applied differs from the true sum by the last residuals alone. Residuals are of
+// gradients and not of updates: a residual is applied at the learning rate of a later step. Where a
+// value is not finite, the residual is 0. Ref: Seide et al. 2014; Karimireddy et al. 2019 (EF-SGD).
 class CompressedSum {
  public:
   struct Job {

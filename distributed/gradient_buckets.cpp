@@ -8,6 +8,7 @@
 #include "autograd/gradient.h"
 #include "core/integers.h"
 #include "core/stopwatch.h"
+#include "distributed/compressed_sum.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 
@@ -62,6 +63,8 @@ GradientBuckets::GradientBuckets(CommunicatorPtr communicator, NamedVariables pa
   parts_.resize(parameters_.size());
   arrange_in_reverse();
 }
+
+GradientBuckets::~GradientBuckets() = default;
 
 void GradientBuckets::arrange_in_reverse() {
   arranged_ = false;

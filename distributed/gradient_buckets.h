@@ -5,10 +5,12 @@
 #include "autograd/engine.h"
 #include "core/named_tensors.h"
 #include "distributed/agreement.h"
-#include "distributed/compressed_sum.h"
 #include "optim/leaf_index.h"
 
 namespace frugal::distributed {
+
+class CompressedSum;
+class WireCodec;
 
 struct BucketOptions {
   // A bucket takes gradients until it has so many bytes. The first one is smaller, so that
@@ -36,7 +38,7 @@ struct BucketOptions {
 // except where several passes add up, and in the first step, where a parameter without a gradient
 // holds up all others. Ref: Rajbhandari et al. 2020 (ZeRO), stage 2.
 //
-// With a codec, ranks exchange codes of few bits instead of f32 (distributed/compressed_sum.h).
+// With a codec (distributed/wire_codec.h), ranks exchange codes of few bits instead of f32.
 // Buckets of other dtypes go as they are. What the codes lose is kept in residuals, of category
 // `optimizer`, and added to the gradients of the next step. So the sum of what all steps applied
 // differs from the true sum by the last residuals alone; residuals of a parameter that no rank has
@@ -61,6 +63,9 @@ class GradientBuckets {
   GradientBuckets(CommunicatorPtr communicator, NamedVariables parameters,
                   const BucketOptions& options, std::vector<Bounds> owners,
                   std::shared_ptr<const WireCodec> codec = nullptr);
+  ~GradientBuckets();
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
 
   // For the last backward pass of a step. It may be left out, as it must be where the graph has
   // checkpoints: finish() then begins all sums. Empty where there is one rank.

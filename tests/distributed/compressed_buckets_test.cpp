@@ -168,8 +168,8 @@ TEST_CASE("what codes lose comes later: sums over many steps stay near the true 
       CAPTURE(parameters[i].first);
       ranks().all_reduce(exact[i]);
       if (owned) ranks().all_reduce(applied[i]);
-      // Some steps of the codec, however many steps there were. Without residuals the errors would
-      // add up to more than 10 times that.
+      // Some steps of the codec, however many steps there were. Without residuals the errors
+      // would go on adding up.
       CHECK(largest_difference(applied[i], exact[i]) <= 2 * error_bound(kBits));
       CHECK(largest_difference(applied[i], exact[i]) > error_bound(kBits) / 100);
     }

@@ -1,9 +1,14 @@
 #include "distributed/gradient_buckets.h"
 
+#include <cstdlib>
+
 #include "core/memory.h"
+#include "distributed/sharded_optimizer.h"
 #include "ops/dense/copy.h"
+#include "optim/sgd.h"
 #include "tests/distributed/ranks.h"
 #include "tests/distributed/small_network.h"
+#include "train/gradient_codec.h"
 
 namespace frugal::distributed {
 namespace {
@@ -141,6 +146,35 @@ TEST_CASE("gradients live in their buckets alone, in category gradient") {
     CHECK(gradient_bytes() - before >= 4 * elements);
     CHECK(gradient_bytes() - before <= 4 * (elements + 5 * 16) + 64);
   }
+}
+
+TEST_CASE("buckets on meta plan the memory of a step") {
+  if (ranks().size() == 1) return;
+  NamedVariables parameters;
+  for (int i = 0; i < 8; ++i)
+    parameters.emplace_back("p" + std::to_string(i),
+                            Variable::parameter(Tensor::empty({100, 64}, DType::f32, kMeta)));
+  const ShardedOptimizer optimizer(
+      from_environment({60}), {{parameters, 1, {}}},
+      [](const auto& groups) { return std::make_unique<optim::Sgd>(groups, optim::SgdOptions{}); });
+  const auto codec = std::make_shared<train::GradientCodec>(train::GradientCodecOptions{});
+  const auto live = [](Category category) { return allocator(kMeta).report().of(category); };
+  const int64_t gradients = live(Category::gradient), residuals = live(Category::optimizer);
+  const int64_t bytes = 8 * 100 * 64 * 4;
+  for (const bool owned : {false, true})
+    for (const bool coded : {false, true}) {
+      GradientBuckets buckets(from_environment({60}), parameters, kTiny,
+                              owned ? optimizer.owners(parameters) : std::vector<Bounds>{},
+                              coded ? codec : nullptr);
+      for (auto& [name, parameter] : parameters)
+        parameter.set_grad(Tensor::empty({100, 64}, DType::f32, kMeta));
+      buckets.finish();
+      const int64_t expected = owned ? bytes / ranks().size() : bytes;
+      CHECK(std::abs(live(Category::gradient) - gradients - expected) <= 8 * 64);
+      CHECK(std::abs(live(Category::optimizer) - residuals - (coded ? bytes : 0)) <= 8 * 64);
+      for (auto& [name, parameter] : parameters) parameter.zero_grad();
+    }
+  CHECK(live(Category::gradient) == gradients);
 }
 
 TEST_CASE("ranks with different parameters are named") {
