@@ -63,10 +63,10 @@ class Pending {
   std::shared_ptr<Operation> operation_;
 };
 
-// All operations but all_to_all work in place. All take contiguous tensors, raise the versions of
-// those that they write when they begin, and do nothing where there is one rank, nothing to move,
-// or the device is `meta`. Until wait() has
-// returned, nobody else may read or write the tensor. `what` names the data in messages.
+// All operations but all_to_all work in place. They take contiguous tensors and raise the versions
+// of those that they write when they begin. They do nothing where there is one rank, nothing to
+// move, or the device is `meta`. Until wait() has returned, nobody else may read or write the
+// tensor. `what` names the data in messages.
 // Reductions take f32, f64, i64 and bf16 (added in f32, rounded once); the others take any dtype.
 // On CUDA the values go through host memory: an operation begins when the work before it has ended,
 // and wait() copies the result back.
@@ -94,7 +94,7 @@ class Communicator {
   // tensors have one dtype and one device and do not overlap. With one rank the share is copied.
   // Until wait() has returned, nobody may write `send`.
   // Errors: as above; a share that has another length on the rank at its other end ends the job.
-  // A communicator of several ranks that moves anything has a function of its own for it.
+  // This one serves a rank alone and `meta`; a communicator that moves data overrides it.
   virtual Pending begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
                                    const Tensor& receive, const Bounds& receive_bounds,
                                    std::string what);

@@ -33,19 +33,19 @@ struct BucketOptions {
 // buckets: the terms of each element are added in the order of the ranks.
 //
 // With owners, each rank keeps only its own parts of the sums. A bucket then lies in the order of
-// the owners and is reduced and scattered. As soon as its sum is there, and a leaf is told of, this
-// rank's part is copied out and the bucket is freed. So whole gradients do not live together,
-// except where several passes add up, and in the first step, where a parameter without a gradient
-// holds up all others. Ref: Rajbhandari et al. 2020 (ZeRO), stage 2.
+// the owners and is reduced and scattered. When its sum is there, the next leaf_done() copies this
+// rank's part out and frees the bucket. So whole gradients do not live together. There are two
+// exceptions: a step of several backward passes, and a first step in which a parameter without a
+// gradient holds up the others. Ref: Rajbhandari et al. 2020 (ZeRO), stage 2.
 //
 // With a codec (distributed/wire_codec.h), ranks exchange codes of few bits instead of f32.
 // Buckets of other dtypes go as they are. What the codes lose is kept in residuals, of category
 // `optimizer`, and added to the gradients of the next step. So the sum of what all steps applied
-// differs from the true sum by the last residuals alone; residuals of a parameter that no rank has
-// a gradient of wait. All ranks have the same bits, but these depend on the buckets and on the
-// number of ranks. A gradient that is not finite makes others near it NaN on all ranks, and the
-// residuals there begin at 0 again. With owners, each rank gets codes of its own parts only, and
-// its sums are not encoded.
+// differs from the true sum by the last residuals alone. Where no rank has a gradient of a
+// parameter, its residuals stay for a later step. All ranks have the same bits, but these depend on
+// the buckets and on the number of ranks. A gradient that is not finite makes others near it NaN on
+// all ranks, and the residuals there begin at 0 again. With owners, each rank gets codes of its own
+// parts only, and its sums are not encoded.
 //
 // Sparse rows (autograd/gradient.h) are made whole. To gather them, ranks would first have to tell
 // each other how many rows they have, for each parameter and in the middle of the backward pass.
