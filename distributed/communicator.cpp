@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "core/quoted.h"
 #include "ops/dense/copy.h"
@@ -27,6 +28,46 @@ class Alone final : public Communicator {
     std::exit(1);
   }
 };
+
+class Imagined final : public Communicator {
+ public:
+  explicit Imagined(int ranks) : ranks_(ranks) {}
+  int rank() const override { return 0; }
+  int size() const override { return ranks_; }
+  Pending begin_all_reduce(const Tensor&, Reduction, std::string) override { return {}; }
+  Pending begin_reduce_scatter(const Tensor&, const Bounds&, Reduction, std::string) override {
+    return {};
+  }
+  Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string) override {
+    if (x.device() != kCpu) return {};
+    auto* const bytes = static_cast<char*>(x.raw());
+    const auto size = static_cast<int64_t>(size_of(x.dtype()));
+    for (size_t r = 1; r + 1 < bounds.size(); ++r) {
+      const int64_t elements = std::min(bounds[r + 1] - bounds[r], bounds[1]);
+      std::memcpy(bytes + bounds[r] * size, bytes, static_cast<size_t>(elements * size));
+    }
+    return {};
+  }
+  Pending begin_broadcast(const Tensor&, int, std::string) override { return {}; }
+  CommunicatorPtr channel() override { return imagined(ranks_); }
+  void abort(const std::string& message) override { alone()->abort(message); }
+
+ private:
+  int ranks_;
+};
+
+// The number that a variable of the environment holds; none: it is not set.
+std::optional<int> number_of(const char* variable, int least) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  const std::string_view value = text;
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  FRUGAL_CHECK(error == std::errc() && end == value.data() + value.size() && number >= least,
+               "[distributed] expected the environment's {} to be a number of at least {}, got {}",
+               variable, least, in_quotes(value));
+  return number;
+}
 
 Tensor bytes_of(std::string_view text) {
   const CategoryScope scope(Category::workspace);
@@ -155,17 +196,25 @@ CommunicatorPtr alone() {
   return one;
 }
 
+CommunicatorPtr imagined(int ranks) {
+  if (ranks == 1) return alone();
+  return std::make_shared<Imagined>(ranks);
+}
+
 Launch launch() {
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* text = std::getenv(variable);
-    if (text == nullptr) continue;
-    const std::string_view value = text;
-    int ranks = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ranks);
-    FRUGAL_CHECK(error == std::errc() && end == value.data() + value.size() && ranks > 0,
-                 "[distributed] expected the environment's {} to be a number of ranks, got {}",
-                 variable, in_quotes(value));
-    return {ranks, variable};
+  struct Variables {
+    const char *ranks, *rank, *on_host, *rank_on_host;
+  };
+  for (const Variables& names :
+       {Variables{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                  "OMPI_COMM_WORLD_LOCAL_RANK"},
+        Variables{"PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+        Variables{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS_PER_NODE",
+                  "SLURM_LOCALID"}}) {
+    const auto ranks = number_of(names.ranks, 1);
+    if (!ranks) continue;
+    return {*ranks, names.ranks, number_of(names.rank, 0).value_or(0),
+            number_of(names.on_host, 1).value_or(1), number_of(names.rank_on_host, 0).value_or(0)};
   }
   return {};
 }

@@ -99,7 +99,8 @@ class Communicator {
                                    const Tensor& receive, const Bounds& receive_bounds,
                                    std::string what);
   // The same ranks with an order of operations of its own: operations of two channels do not wait
-  // for each other. All ranks make their channels in the same order.  Errors: more than 8 of them.
+  // for each other. All ranks make and drop their channels in the same order.  Errors: more than
+  // 7 of them at a time.  REQUIRES: a channel that is dropped has no operation under way.
   virtual std::shared_ptr<Communicator> channel() = 0;
   // Prints "rank R: message" and ends all ranks with exit status 1.
   [[noreturn]] virtual void abort(const std::string& message) = 0;
@@ -130,20 +131,27 @@ struct Options {
   double timeout = 600;
 };
 
-// How many ranks the program that started this process says there are, and which variable of the
-// environment says so: mpirun's OMPI_COMM_WORLD_SIZE, PMI_SIZE of other MPIs, srun's
-// SLURM_STEP_NUM_TASKS.
+// What the program that started this process says: mpirun of Open MPI, of other MPIs (PMI), or
+// srun.
 struct Launch {
   int ranks = 1;
-  std::string variable = {};  // empty: none does
+  std::string variable =
+      {};  // of the environment, that tells the number of ranks; empty: none does
+  int rank = 0;
+  int on_host = 1;       // ranks on this machine, as far as it is known
+  int rank_on_host = 0;  // among them
 };
-Launch launch();  // Errors: such a variable that is not a number above 0
+Launch launch();  // Errors: such a variable that is not a number
 
 // The communicator of all processes that mpirun or srun started together, else alone(). Later calls
 // give the same one, with the new options. A process that ends with another status than 0 ends the
 // whole job.
 // Errors: several ranks, and a build without MPI, or an MPI that cannot reach the other ranks.
 CommunicatorPtr from_environment(const Options& options = {});
+
+// Rank 0 of so many ranks that are not there, for plans on `meta`: operations do nothing, and what
+// ranks tell each other is taken to be equal on all of them.
+CommunicatorPtr imagined(int ranks);
 
 // What MPI the program was built with, such as "Open MPI 4.1.4"; empty: none.
 std::string mpi_library();

@@ -142,9 +142,16 @@ void PeerThread::set_options(const Options& options) {
 
 int PeerThread::open_channel() {
   const std::lock_guard lock(mutex_);
-  FRUGAL_CHECK(channels_ < kChannels, "[distributed] expected at most {} channels, got one more",
+  const auto free = std::find(open_.begin(), open_.end(), false);
+  FRUGAL_CHECK(free != open_.end(), "[distributed] expected at most {} channels, got one more",
                kChannels);
-  return channels_++;
+  *free = true;
+  return static_cast<int>(free - open_.begin());
+}
+
+void PeerThread::close_channel(int channel) {
+  const std::lock_guard lock(mutex_);
+  open_[static_cast<size_t>(channel)] = false;
 }
 
 void PeerThread::begin(int channel, std::shared_ptr<PeerOperation> operation) {

@@ -31,7 +31,8 @@ class PeerThread {
 
   Transport& transport() { return *transport_; }
   void set_options(const Options& options);
-  int open_channel();  // its number.  Errors: more than kChannels
+  int open_channel();  // its number, the lowest that is free.  Errors: more than kChannels
+  void close_channel(int channel);
   void begin(int channel, std::shared_ptr<PeerOperation> operation);
   // Prints the message, unless it is empty, and ends the job.
   [[noreturn]] void abort(const std::string& message, int status);
@@ -51,7 +52,7 @@ class PeerThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<std::deque<std::shared_ptr<PeerOperation>>, kChannels> queues_;  // by channel
-  int channels_ = 0;
+  std::array<bool, kChannels> open_{};                                        // channels
   bool stopping_ = false;
   std::atomic<bool> news_ = false;    // something was begun
   std::atomic<bool> ending_ = false;  // the two below are set
@@ -65,6 +66,7 @@ class PeerThread {
 class PeerCommunicator final : public Communicator {
  public:
   explicit PeerCommunicator(std::shared_ptr<PeerThread> thread);  // opens a channel
+  ~PeerCommunicator() override { thread_->close_channel(next_.channel); }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }

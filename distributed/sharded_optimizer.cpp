@@ -200,6 +200,13 @@ std::vector<double> ShardedOptimizer::gradient_norms() const {
   return norms;
 }
 
+std::vector<double> ShardedOptimizer::gradient_norms(const NamedVariables& parameters) const {
+  const std::vector<double> all = gradient_norms();
+  std::vector<double> norms;
+  for (const auto& [name, variable] : parameters) norms.push_back(all[number_of(name)]);
+  return norms;
+}
+
 void ShardedOptimizer::scale_gradients(double factor) const {
   for (const Parameter& p : parameters_)
     if (const Tensor part = part_of(p); part.defined()) ops::scale_inplace(part, factor);

@@ -54,6 +54,8 @@ class ShardedOptimizer final : public Optimizer {
   // not tell how many ranks wrote it. It takes the memory of the whole state on each rank while it
   // lives.
   NamedTensors state() const override;
+  // The state of this rank's part alone, without asking the other ranks.
+  NamedTensors own_state() const { return inner_->state(); }
   // Takes the whole state and keeps the part of this rank.
   // Errors, on all ranks: those of the inner optimizer on any rank; then nothing is changed.
   void load_state(const NamedTensors& state) override;
@@ -82,6 +84,8 @@ class ShardedOptimizer final : public Optimizer {
   // ranks. All ranks call these together.
   double gradient_norm() const;
   std::vector<double> gradient_norms() const;
+  // The same for parameters in another order.  Errors: as owners().
+  std::vector<double> gradient_norms(const NamedVariables& parameters) const;
   // Multiplies the gradients of this rank's parts.
   void scale_gradients(double factor) const;
   // As optim::clip_grad_norm(): scales the parts so that gradient_norm() is at most max_norm, and

@@ -22,6 +22,7 @@ class Averaged : public Optimizer {
   void take_back() override;
 
   Ema& average() { return average_; }
+  Optimizer& inner() { return *inner_; }
 
  private:
   std::unique_ptr<Optimizer> inner_;
