@@ -5,12 +5,14 @@
 #include "compress/policies/make_policy.h"
 #include "core/stopwatch.h"
 #include "train/option_error.h"
+#include "train/ranks/ranks.h"
+#include "train/run/checkpoint.h"
 
 namespace frugal::train {
 namespace {
 
 std::unique_ptr<SavePolicy> made(const CompressionOptions& options, Device device, uint64_t seed) {
-  return options.make_policy ? options.make_policy() : make_policy(options, device, seed);
+  return options.make_policy ? options.make_policy(seed) : make_policy(options, device, seed);
 }
 
 }  // namespace
@@ -35,11 +37,12 @@ std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Devic
 }
 
 Compression::Compression(const Task& task, Module& model, const CompressionOptions& options,
-                         uint64_t seed)
+                         uint64_t seed, const Ranks& ranks)
     : task_(task),
       model_(model),
       options_(options),
       seed_(seed),
+      ranks_(ranks),
       policy_(made(options, model.device(), seed)),
       parts_(*policy_),
       planner_(options.planner) {
@@ -71,16 +74,16 @@ void Compression::make() {
       measuring.allocate = [this] { planner_->plan_again(*parts_.budget); };
       measuring.most = [this] { return planner_->most_samples(); };
     }
-    adaptation_.emplace(task_, model_, parts_, measuring);
+    adaptation_.emplace(task_, model_, parts_, measuring, ranks_);
   }
-  if (options_.tracking) tracking_.emplace(task_, model_, parts_, *options_.tracking);
+  if (options_.tracking) tracking_.emplace(task_, model_, parts_, *options_.tracking, ranks_);
 }
 
 void Compression::begin_step(int64_t step) {
   step_ = step;
   adapts_ = adaptation_ && adaptation_->due(step);
   tracks_ = tracking_ && tracking_->due(step);
-  tracked_ = false;
+  tracked_ = learned_ = false;
 }
 
 void Compression::before_forward(const Batch& batch, const StepReplay& pass, bool last) {
@@ -94,18 +97,26 @@ void Compression::before_forward(const Batch& batch, const StepReplay& pass, boo
   pass_ = pass;
 }
 
-void Compression::after_backward() { anew_ = anew_ || learns_; }
+void Compression::after_backward() {
+  anew_ = anew_ || learns_;
+  learned_ = learned_ || learns_;
+}
 
 std::vector<Compression::Event> Compression::after_update(const StepMemory& memory, double lr,
                                                           double loss) {
   std::vector<Event> events;
+  if (learned_ && !ranks_.alone())
+    parts_.learner->restore_learned(
+        parts_.learner->joined(gather(ranks_, parts_.learner->learned())));
+  bool decided = learned_;
   if (planner_ != nullptr && planner_->observe(memory, *parts_.budget)) {
-    anew_ = true;
+    anew_ = decided = true;
     events.emplace_back(planner_->report());
   }
   if (tracking_) tracking_->stepped(lr, loss);
   if (tracks_) {
     if (tracking_->after(step_)) anew_ = true;
+    decided = true;
     if (const auto found = tracking_->report()) events.emplace_back(*found);
   }
   if (adapts_) {
@@ -114,6 +125,7 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
       adapt(std::exchange(kept_, {}), step_, pass_);
     }
     anew_ = true;
+    share_decisions();
     Widths widths;
     for (const auto& item : parts_.adaptive->items()) {
       widths.bits.push_back(item.bits);
@@ -124,8 +136,19 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
     widths.predicted_variance = parts_.adaptive->predicted_variance();
     events.emplace_back(widths);
     if (planner_ != nullptr) events.emplace_back(planner_->report());
+  } else if (decided) {
+    share_decisions();
   }
   return events;
+}
+
+void Compression::share_decisions() {
+  if (ranks_.alone()) return;
+  State decided = state();
+  const compress::OffloadStats moved = offload_before_;
+  share(ranks_, decided);
+  restore(decided);
+  offload_before_ = moved;  // of this rank
 }
 
 bool Compression::adapt(const Batch& batch, int64_t step, const StepReplay& pass) {

@@ -39,8 +39,8 @@ struct CompressionOptions {
   std::optional<TrackingOptions> tracking = {};  // of the gradient's noise, with its guard
   // Keeps a memory budget. Then make_policy must make a policy in which a BudgetPolicy is.
   std::shared_ptr<Planner> planner = {};
-  // Makes the policy, in place of the first six options.
-  std::function<std::unique_ptr<SavePolicy>()> make_policy = {};
+  // Makes the policy, in place of the first six options. `seed` drives the rounding.
+  std::function<std::unique_ptr<SavePolicy>(uint64_t seed)> make_policy = {};
 };
 
 // The policy that the first six options ask for. `seed` drives the rounding. Errors: OptionError
@@ -48,12 +48,16 @@ struct CompressionOptions {
 std::unique_ptr<SavePolicy> make_policy(const CompressionOptions& options, Device device,
                                         uint64_t seed);
 
-// Thread safety: none. The task and the model must outlive it.
+// Of several ranks, each measures with its own share of a batch. The ranks take the mean of what
+// they measured before anything is decided, and what is decided is that of rank 0. So all ranks
+// have the same widths.
+//
+// Thread safety: none. The task, the model and the ranks must outlive it.
 class Compression {
  public:
   // Errors: those of make_policy and of Tracking.
-  Compression(const Task& task, Module& model, const CompressionOptions& options,
-              uint64_t seed = 0);
+  Compression(const Task& task, Module& model, const CompressionOptions& options, uint64_t seed = 0,
+              const Ranks& ranks = one_rank());
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
 
@@ -111,10 +115,12 @@ class Compression {
 
  private:
   void make();
+  void share_decisions();
   const Task& task_;
   Module& model_;
   CompressionOptions options_;
   uint64_t seed_;
+  const Ranks& ranks_;
   std::unique_ptr<SavePolicy> policy_;
   PolicyParts parts_;
   std::shared_ptr<Planner> planner_;
@@ -124,7 +130,8 @@ class Compression {
 
   int64_t step_ = 0;
   bool adapts_ = false, tracks_ = false, tracked_ = false, learns_ = false, anew_ = false;
-  Batch kept_;  // of a step that adapts, the last batch and its pass
+  bool learned_ = false;  // in a pass of this step
+  Batch kept_;            // of a step that adapts, the last batch and its pass
   StepReplay pass_;
   double adaptation_seconds_ = 0;
   double tracking_seconds_before_ = 0;  // of trackers that were replaced

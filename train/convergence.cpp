@@ -8,6 +8,7 @@
 #include "core/stopwatch.h"
 #include "ops/dense/copy.h"
 #include "train/option_error.h"
+#include "train/ranks/ranks.h"
 
 namespace frugal::train {
 namespace {
@@ -52,8 +53,8 @@ Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end) 
 }  // namespace
 
 Tracking::Tracking(const Task& task, Module& model, PolicyParts policy,
-                   const TrackingOptions& options)
-    : task_(task), model_(model), policy_(policy), options_(options) {
+                   const TrackingOptions& options, const Ranks& ranks)
+    : task_(task), model_(model), policy_(policy), options_(options), ranks_(ranks) {
   int64_t offset = 0;
   for (const auto& p : model.parameters()) {
     parameters_.push_back(*p.parameter);
@@ -143,19 +144,39 @@ void Tracking::before(const Batch& batch, int64_t step) {
   pending_ = std::move(pending);
 }
 
-bool Tracking::after(int64_t step) {
-  const Stopwatch watch(seconds_);
-  if (!pending_) return false;
+std::optional<optim::GradientMoments> Tracking::moments(int64_t step) {
+  if (!pending_) return std::nullopt;
   Pending pending = std::move(*pending_);
   pending_.reset();
   const auto later = gradient(pending.part, pending.n, pending.of, step, kLater);
-  if (!later) return false;
+  if (!later) return std::nullopt;
   pending.samples.later = *later;
   pending.samples.weights_after = optim::sketch_of_values(parameters_);
-  const auto n = static_cast<double>(pending.n);
+  // Of a batch whose size is not given, the other ranks have as much.
+  const int64_t whole = options_.batch > 0 ? options_.batch : pending.of * ranks_.size();
+  return optim::moments_of(pending.samples,
+                           static_cast<double>(pending.n) / static_cast<double>(whole));
+}
+
+std::optional<optim::GradientMoments> Tracking::joined(
+    const std::optional<optim::GradientMoments>& mine) const {
+  if (ranks_.alone()) return mine;
+  std::optional<std::vector<double>> numbers;
+  if (mine)
+    numbers = {mine->gradient_square, mine->minibatch_variance, mine->added_variance,
+               mine->gradient_change, mine->weight_change};
+  const auto mean = ranks_.mean(numbers, "moments of gradients");
+  if (!mean) return std::nullopt;
+  const std::vector<double>& m = *mean;
+  return optim::GradientMoments{m[0], m[1], m[2], m[3], m[4]};
+}
+
+bool Tracking::after(int64_t step) {
+  const Stopwatch watch(seconds_);
+  const std::optional<optim::GradientMoments> found = joined(moments(step));
+  if (!found) return false;
   if (measured_bits_ != bits()) tracker_.forget_added_variance();
-  const auto whole = static_cast<double>(options_.batch > 0 ? options_.batch : pending.of);
-  tracker_.measured(optim::moments_of(pending.samples, n / whole));
+  tracker_.measured(*found);
   const double now = bits();
   measured_bits_ = now;
   if (!guard_ || tracker_.minibatch_variance() <= 0) return false;

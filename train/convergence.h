@@ -6,7 +6,8 @@
 // statistics, the policy's state and the weights are as without it. Of each gradient only a sketch
 // is kept, and without checkpointing each parameter's gradient is dropped as soon as it is
 // complete. Variance is what differs between two roundings: a policy that rounds to nearest (AC-GC)
-// has none, and its bias is not seen here.
+// has none, and its bias is not seen here. Each of several ranks measures with its own share of the
+// batch, and the mean of what they found counts.
 #pragma once
 #include <functional>
 #include <optional>
@@ -52,7 +53,8 @@ struct Convergence {
 class Tracking {
  public:
   // Errors: a guard of a policy that has no fineness to set.
-  Tracking(const Task& task, Module& model, PolicyParts policy, const TrackingOptions& options);
+  Tracking(const Task& task, Module& model, PolicyParts policy, const TrackingOptions& options,
+           const Ranks& ranks = one_rank());
 
   // Is there something to measure at step `step`, counted from 1? With a guard also at an eighth, a
   // quarter and half of the first interval.
@@ -81,11 +83,17 @@ class Tracking {
   std::optional<optim::GradientSketch> gradient(const Batch& part, int64_t n, int64_t of,
                                                 int64_t step, Draw draw);
   double bits() const;  // 0: none that can be set
+  // Of the gradients before and after a step; empty: nothing was measured.
+  std::optional<optim::GradientMoments> moments(int64_t step);
+  // The mean over the ranks that measured.
+  std::optional<optim::GradientMoments> joined(
+      const std::optional<optim::GradientMoments>& mine) const;
 
   const Task& task_;
   Module& model_;
   PolicyParts policy_;
   TrackingOptions options_;
+  const Ranks& ranks_;
   std::vector<Variable> parameters_;
   optim::LeafIndex leaves_;
   std::vector<int64_t> offsets_;  // of parameters in the joint gradient

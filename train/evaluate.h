@@ -5,15 +5,20 @@
 
 #include "data/batch_source.h"
 #include "models/module.h"
+#include "train/ranks/ranks.h"
 #include "train/run/run_state.h"
 #include "train/task.h"
 
 namespace frugal::train {
 
 // One pass in evaluation mode over `batches`, which are put back to their beginning first. Nothing
-// when `stop` said so between two batches. Errors: a loss that is not finite.
+// when `stop` said so between two batches, on any rank. Of several ranks, each takes its share of
+// the batches (BatchSource::set_share()), and all get the measures of the whole. Metrics see all
+// outputs in the order in which one process sees them, or add up what they counted.
+// Errors: a loss that is not finite.
 std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchSource& batches,
-                                   const std::function<bool()>& stop = {});
+                                   const std::function<bool()>& stop = {},
+                                   const Ranks& ranks = one_rank());
 
 // What the best epoch is chosen by, on the validation set where there is one: the data's metric, or
 // the accuracy where there is none or it is the perplexity.

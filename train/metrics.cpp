@@ -14,6 +14,13 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+void add_counts(distributed::Communicator& ranks, std::vector<int64_t>& counts) {
+  const CategoryScope scope(Category::workspace);
+  const Tensor all = Tensor::from(counts, {static_cast<int64_t>(counts.size())});
+  ranks.all_reduce(all, distributed::Reduction::sum, "counts of a metric");
+  counts = all.to_vector<int64_t>();
+}
+
 double ratio(double over, double under, double otherwise) {
   return under == 0 ? otherwise : over / under;
 }
@@ -85,6 +92,8 @@ Confusion& Confusion::operator+=(const Confusion& other) {
   for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
   return *this;
 }
+
+void Confusion::add_ranks(distributed::Communicator& ranks) { add_counts(ranks, counts_); }
 
 int64_t Confusion::count(int64_t target, int64_t predicted) const {
   return counts_[static_cast<size_t>(target * classes_ + predicted)];
@@ -198,6 +207,15 @@ MultiLabelCounts& MultiLabelCounts::operator+=(const MultiLabelCounts& other) {
   false_negatives += other.false_negatives;
   true_negatives += other.true_negatives;
   return *this;
+}
+
+void MultiLabelCounts::add_ranks(distributed::Communicator& ranks) {
+  std::vector<int64_t> counts = {true_positives, false_positives, false_negatives, true_negatives};
+  add_counts(ranks, counts);
+  true_positives = counts[0];
+  false_positives = counts[1];
+  false_negatives = counts[2];
+  true_negatives = counts[3];
 }
 
 void FitOfValues::add(const Tensor& output, const Tensor& target) {

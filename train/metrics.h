@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "distributed/communicator.h"
 
 namespace frugal::train {
 
@@ -17,8 +18,9 @@ class Confusion {
   // equals. Targets that are `ignore_index` do not count.  Errors: shapes that do not fit, targets
   // outside [0, C).
   void add(const Tensor& logits, const Tensor& target, int64_t ignore_index = -100);
-  void add(int64_t predicted, int64_t target);    // Errors: outside [0, C)
-  Confusion& operator+=(const Confusion& other);  // Errors: another number of classes
+  void add(int64_t predicted, int64_t target);       // Errors: outside [0, C)
+  Confusion& operator+=(const Confusion& other);     // Errors: another number of classes
+  void add_ranks(distributed::Communicator& ranks);  // the counts of all ranks; all call it
 
   int64_t classes() const { return classes_; }
   int64_t count(int64_t target, int64_t predicted) const;
@@ -52,6 +54,7 @@ class MultiLabelCounts {
   // undefined: all count. Errors: shapes that do not fit.
   void add(const Tensor& logits, const Tensor& target, const Tensor& mask = {});
   MultiLabelCounts& operator+=(const MultiLabelCounts& other);
+  void add_ranks(distributed::Communicator& ranks);  // the counts of all ranks; all call it
 
   int64_t true_positives = 0, false_positives = 0, false_negatives = 0, true_negatives = 0;
   int64_t correct() const { return true_positives + true_negatives; }

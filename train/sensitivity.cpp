@@ -6,6 +6,7 @@
 #include "autograd/checkpoint.h"
 #include "ops/dense/elementwise.h"
 #include "ops/optimizer/sgd.h"
+#include "train/ranks/ranks.h"
 
 namespace frugal::train {
 namespace {
@@ -70,12 +71,13 @@ std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyP
 }
 
 Adaptation::Adaptation(const Task& task, Module& model, PolicyParts policy,
-                       const SensitivityOptions& options)
+                       const SensitivityOptions& options, const Ranks& ranks)
     : task_(task),
       model_(model),
       policy_(policy),
       adaptive_(adaptive_of(policy)),
-      options_(options) {}
+      options_(options),
+      ranks_(ranks) {}
 
 bool Adaptation::due(int64_t step) const {
   return step == options_.first || step % options_.interval == 0;
@@ -102,14 +104,16 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   std::vector<compress::AdaptivePolicy::Item> items = adaptive_.items();
   std::erase_if(items,
                 [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
-  if (items.empty()) return;
+  if (!ranks_.any(!items.empty(), "tensors to measure")) return;
   // The last batch of an epoch may be shorter. Sensitivities are those of a whole batch all the
   // same. A graph cannot be divided, so measuring with it costs as much as a step.
   const bool whole = !task_.is_divisible(batch);
   const int64_t n = whole || options_.batch == 0 ? batch.input.size(0) : options_.batch;
   const int64_t most = options_.most ? options_.most() : batch.input.size(0);
   if (most == 0) return;
-  const int64_t samples = whole ? n : samples_for(items, std::min(batch.input.size(0), most), n);
+  const int64_t own = whole ? n : samples_for(items, std::min(batch.input.size(0), most), n);
+  // Shares of a batch may differ by a sample, and all ranks measure the same tensors.
+  const int64_t samples = whole ? n : -ranks_.most(-own, "samples of a measurement");
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.measured < b.measured; });
   const bool started = std::any_of(items.begin(), items.end(),
@@ -125,8 +129,8 @@ void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& rep
   std::vector<uint64_t> seqs;
   for (const auto& item : items) seqs.push_back(item.seq);
   const Batch part = task_.part(batch, 0, samples);
-  const std::vector<double> found =
-      measure_sensitivity(task_, model_, policy_, part, n, replay, seqs);
+  const std::vector<double> found = ranks_.mean(
+      seqs, measure_sensitivity(task_, model_, policy_, part, n, replay, seqs), "sensitivities");
   for (size_t i = 0; i < seqs.size(); ++i)
     adaptive_.measured(seqs[i], (items[i].sensitivity.value_or(found[i]) + found[i]) / 2, step);
   options_.allocate ? options_.allocate() : adaptive_.allocate();

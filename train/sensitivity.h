@@ -8,7 +8,8 @@
 // an interval allow, those that were measured longest ago first; the first one takes them all. It
 // takes more samples where the groups of much that is packed would mix channels with fewer:
 // rounding of those is coarser than that of the whole batch. A tensor that the policy keeps raw has
-// no rounding to measure: its last sensitivity stays.
+// no rounding to measure: its last sensitivity stays. Each of several ranks measures with its own
+// share of the batch, and the mean of what they found counts.
 #pragma once
 #include <functional>
 
@@ -50,8 +51,8 @@ std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyP
 class Adaptation {
  public:
   // REQUIRES: an AdaptivePolicy in `policy`.
-  Adaptation(const Task& task, Module& model, PolicyParts policy,
-             const SensitivityOptions& options);
+  Adaptation(const Task& task, Module& model, PolicyParts policy, const SensitivityOptions& options,
+             const Ranks& ranks = one_rank());
   // Is there something to do after step `step`, counted from 1?
   bool due(int64_t step) const;
   // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
@@ -68,6 +69,7 @@ class Adaptation {
   PolicyParts policy_;
   compress::AdaptivePolicy& adaptive_;  // in policy_
   SensitivityOptions options_;
+  const Ranks& ranks_;
 };
 
 }  // namespace frugal::train

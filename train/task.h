@@ -25,6 +25,10 @@
 #include "models/module.h"
 #include "train/batch_spec.h"
 
+namespace frugal::distributed {
+class Communicator;
+}
+
 namespace frugal::train {
 
 // What a loss is made with, beside the batch.
@@ -69,6 +73,12 @@ class Metric {
   virtual void add(const Tensor& output, const Batch& batch) = 0;
   // loss: the mean over the evaluation.
   virtual double value(double loss) const = 0;
+  // Of several processes that evaluate together, each with its share of every batch: can measures
+  // be added up? If not, each of them gets the outputs of all, in the order of the batches, which
+  // may be many bytes.
+  virtual bool adds_up() const { return false; }
+  // Adds what the metrics of all ranks were given, which they do together.  REQUIRES: adds_up().
+  virtual void add_ranks(distributed::Communicator& ranks) { static_cast<void>(ranks); }
   // Further numbers by name, such as one for each class.
   virtual std::vector<std::pair<std::string, double>> details() const { return {}; }
 };

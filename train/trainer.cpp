@@ -8,6 +8,8 @@
 
 #include "core/integers.h"
 #include "core/random_streams.h"
+#include "distributed/agreement.h"
+#include "distributed/shared_statistics.h"
 #include "models/freeze.h"
 #include "models/graph_layers.h"
 #include "ops/precision.h"
@@ -47,7 +49,9 @@ TrainerOptions completed(TrainerOptions options, Device device) {
   if (compression.tracking) {
     compression.tracking->label_smoothing = options.label_smoothing;
     compression.tracking->checkpointed_blocks = options.checkpointed_blocks;
-    compression.tracking->seed = options.seed;
+    const auto& ranks = options.ranks.communicator;
+    compression.tracking->seed =
+        ranks != nullptr ? seed_of_rank(options.seed, ranks->rank()) : options.seed;
   }
   return options;
 }
@@ -56,10 +60,11 @@ TrainerOptions completed(TrainerOptions options, Device device) {
 
 // The state of one step while it runs.
 struct Trainer::Step {
-  Step(const Task& task, int64_t batches, Optimizer& optimizer, double rate, bool measured)
+  Step(const Task& task, const Ranks& ranks, int64_t batches, Optimizer& optimizer, double rate,
+       bool measured)
       : lr(rate),
         parts(batches),
-        weights(task, batches),
+        weights(task, batches, ranks),
         in_backward(optimizer, rate, measured ? &squares : nullptr),
         measures_norms(measured) {}
   Clock::time_point begin = Clock::now();
@@ -69,6 +74,7 @@ struct Trainer::Step {
   UpdateInBackward::Squares squares;  // of gradients that in_backward dropped
   UpdateInBackward in_backward;
   bool measures_norms;
+  std::vector<BatchResult> results;  // of its batches
   LayerNorms layer_norms;
   Context context;
   StepOptions how;
@@ -84,13 +90,15 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
                  data::BatchSource& batches, TrainerOptions options)
     : options_(completed(std::move(options), model.device())),
       task_(*options_.task),
+      ranks_(options_.ranks),
       model_(model),
       optimizer_(optimizer),
       schedule_(std::move(schedule)),
       batches_(batches),
       device_(model.device()),
-      compression_(task_, model, options_.compression, options_.seed),
-      rng_(streams::kDropout.rng(options_.seed)) {
+      compression_(task_, model, options_.compression, seed_of_rank(options_.seed, ranks_.rank()),
+                   ranks_),
+      rng_(streams::kDropout.rng(seed_of_rank(options_.seed, ranks_.rank()))) {
   if (options_.freeze_epochs > 0 && options_.compression.planner != nullptr)
     throw OptionError("train.freeze_epochs",
                       "expected 0 with a memory budget: a plan for what is trained at first does "
@@ -111,10 +119,10 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   if constexpr (kHasCuda)
     if (options_.cuda_graphs) {
       if (options_.in_backward || compression_.offload_stats() ||
-          options_.gradient_accumulation > 1)
+          options_.gradient_accumulation > 1 || !ranks_.alone())
         throw OptionError("cuda_graphs",
-                          "expected false with optim.in_backward, compression.offload or "
-                          "train.gradient_accumulation");
+                          "expected false with optim.in_backward, compression.offload, "
+                          "train.gradient_accumulation or several ranks");
       captured_ = std::make_shared<CapturedStep>(task_, model_, compression_.policy());
     }
   for (const auto& p : model_.parameters()) {
@@ -125,20 +133,63 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, optim::SchedulePtr schedul
   const int64_t per_epoch = ceil_div(batches_.batches(), options_.gradient_accumulation);
   steps_ = options_.steps > 0 ? options_.steps : options_.epochs * per_epoch;
   epochs_ = ceil_div(steps_, per_epoch);
-  if (options_.folder == nullptr) return;
-  if (options_.folder->has_checkpoint()) {
-    state_ = options_.folder->load(model_, optimizer_);
-    try {
-      restore(per_epoch);
-    } catch (const std::exception& e) {
-      throw Error(
-          fmt::format("[checkpoint] the state of the run in {} does not fit its "
-                      "configuration: {}",
-                      options_.folder->path(), e.what()));
-    }
-    save_average();
+  join_ranks();
+  load_checkpoint(per_epoch);
+  if (options_.folder != nullptr) options_.folder->start_metrics(state_.metrics_bytes);
+}
+
+void Trainer::join_ranks() {
+  writes_ = ranks_.any(options_.folder != nullptr, "the folder of the run");
+  exchange_.emplace(ranks_, model_, optimizer_, options_.ranks, options_.in_backward,
+                    options_.seed);
+  if (ranks_.alone()) return;
+  has_small_batches_ = batches_.smallest_batch() < ranks_.size();
+  check_same_data();
+  batches_.set_share(ranks_.share());
+  for (data::BatchSource* const source : {options_.test, options_.validation})
+    if (source != nullptr) source->set_share(ranks_.share());
+  if (options_.ranks.sync_batch_norm) statistics_ = ranks_.communicator().channel();
+  NamedTensors values;
+  for (const auto& p : model_.parameters()) values.emplace_back(p.name, p.parameter->value());
+  for (const auto& b : model_.buffers()) values.emplace_back(b.name, *b.buffer);
+  distributed::broadcast_values(ranks_.communicator(), values);
+}
+
+// All ranks read the share of rank 0 of the first batch, which must be equal.
+void Trainer::check_same_data() {
+  const CategoryScope scope(Category::workspace);
+  const Tensor sizes = Tensor::from<int64_t>({batches_.batches(), batches_.samples()}, {2});
+  distributed::check_same_values(ranks_.communicator(),
+                                 {{"the number of batches and of samples of an epoch", sizes}});
+  batches_.set_share({0, ranks_.size()});
+  const data::LoaderState before = batches_.state();
+  const std::optional<Batch> batch = batches_.next();
+  distributed::check_same_values(
+      ranks_.communicator(),
+      {{"the first batch's input", batch->input}, {"the first batch's target", batch->target}});
+  batches_.seek(before);
+}
+
+void Trainer::load_checkpoint(int64_t per_epoch) {
+  RunFolder* const folder = options_.folder.get();
+  if (!ranks_.any(folder != nullptr && folder->has_checkpoint(), "a checkpoint")) return;
+  Checkpoint checkpoint;
+  if (folder != nullptr) checkpoint = folder->read();
+  share(ranks_, checkpoint);
+  apply(checkpoint, model_, optimizer_);
+  exchange_->load_state(checkpoint.exchange);
+  state_ = std::move(checkpoint.state);
+  const std::string path = folder != nullptr ? folder->path() : "the folder of rank 0";
+  if (folder != nullptr) folder->loaded(state_, model_);
+  try {
+    restore(per_epoch);
+  } catch (const std::exception& e) {
+    throw Error(
+        fmt::format("[checkpoint] the state of the run in {} does not fit its "
+                    "configuration: {}",
+                    path, e.what()));
   }
-  options_.folder->start_metrics(state_.metrics_bytes);
+  save_average();
 }
 
 void Trainer::restore(int64_t per_epoch) {
@@ -152,10 +203,10 @@ void Trainer::restore(int64_t per_epoch) {
                    state_.batches == epoch * batches_.batches() + next_batch,
                "expected the step and the batches of epoch {} and batch {}, got {} and {}", epoch,
                next_batch, state_.step, state_.batches);
-  FRUGAL_CHECK(state_.rng.seed == rng_.state().seed && state_.rng.offset >= streams::kDropout.first,
+  FRUGAL_CHECK(state_.rng.seed == options_.seed && state_.rng.offset >= streams::kDropout.first,
                "expected a stream of the seed {}, got one of {} at {}", options_.seed,
                state_.rng.seed, state_.rng.offset);
-  rng_.restore(state_.rng);
+  rng_.restore({rng_.state().seed, state_.rng.offset});
   thaw_if_due();
   compression_.restore(state_.compression);
   if (early_stop_) early_stop_->restore(state_.early_stop);
@@ -179,6 +230,7 @@ void Trainer::thaw_if_due() {
                   [](const Variable& p) { return p.requires_grad(); }))
     return;
   thaw(model_);
+  exchange_->take_parameters_of(model_);
   compression_.start_anew();
   if constexpr (kHasCuda)
     if (captured_ != nullptr)
@@ -192,7 +244,7 @@ bool Trainer::epoch_over() const {
 bool Trainer::run() {
   const int64_t every = options_.checkpoint_interval;
   while (!state_.finished) {
-    if (stopped_ || (options_.stop && options_.stop())) {
+    if (stops()) {
       stopped_ = false;
       checkpoint();
       return false;
@@ -208,14 +260,29 @@ bool Trainer::run() {
   return true;
 }
 
+// Ranks draw the same number of keys in most networks. Where they do not, all go on from the
+// furthest, so that one offset restores all of them.
+bool Trainer::stops() {
+  const bool wanted = stopped_ || (options_.stop && options_.stop());
+  if (ranks_.alone()) return wanted;
+  const RngKey here = rng_.state();
+  const CategoryScope scope(Category::workspace);
+  const Tensor most =
+      Tensor::from<int64_t>({wanted ? 1 : 0, static_cast<int64_t>(here.offset)}, {2});
+  ranks_.communicator().all_reduce(most, distributed::Reduction::max, "the beginning of a step");
+  rng_.restore({here.seed, static_cast<uint64_t>(most.item<int64_t>(1))});
+  return most.item<int64_t>(0) != 0;
+}
+
 void Trainer::step() {
   const int64_t left = batches_.batches() - batches_.state().next_batch;
-  Step step(task_, std::min(options_.gradient_accumulation, left), optimizer_,
+  Step step(task_, ranks_, std::min(options_.gradient_accumulation, left), optimizer_,
             schedule_->lr(state_.step), measures_norms());
   step.is_recorded = is_recorded();
   start(step);
   compression_.begin_step(state_.step + 1);
   for (int64_t part = 0; part < step.parts; ++part) add_batch(step, part);
+  add_ranks(step);
   update(step);
   ++state_.step;
   end_peak(device_, step.memory);
@@ -224,6 +291,7 @@ void Trainer::step() {
     options_.on_record(step.recorder->finish(step.memory), state_.step);
     step.recorder.reset();
   }
+  step.memory = ranks_.most(step.memory);
   state_.memory.raise(step.memory);
   for (const auto& event : compression_.after_update(step.memory, step.lr, step.loss))
     if (options_.on_event) options_.on_event(event, state_.step);
@@ -242,15 +310,18 @@ void Trainer::start(Step& step) {
   step.context.rng = &rng_;
   step.context.checkpointed_blocks = options_.checkpointed_blocks;
   step.how.label_smoothing = options_.label_smoothing;
+  step.how.backward_anyway = !ranks_.alone();
   if (options_.in_backward) step.how.leaf_done = step.in_backward.leaf_done();
 }
 
 void Trainer::add_batch(Step& step, int64_t part) {
   last_batch_ = batches_.state();
   last_rng_ = rng_.state();
-  Batch batch = *batches_.next();
-  step.how.weight = step.weights.next(batch);
-  step.units += units_of(task_.spec(), batch);
+  bool copied = false;
+  Batch batch = next_batch(copied);
+  step.how.weight = step.weights.next(batch, copied ? ranks_.size() : 1);
+  const bool counts = !copied || ranks_.rank() == 0;
+  if (counts) step.units += units_of(task_.spec(), batch);
   compression_.before_forward(batch,
                               {static_cast<uint64_t>(state_.batches), last_rng_,
                                options_.label_smoothing, options_.checkpointed_blocks},
@@ -264,18 +335,46 @@ void Trainer::add_batch(Step& step, int64_t part) {
     step.recorder->next_batch();
     step.how.before_backward = {};
   }
-  const BatchResult result = pass(std::move(batch), step);
+  // Gradients of several batches are added here first, and then over the ranks.
+  if (part + 1 == step.parts && (options_.in_backward || options_.checkpointed_blocks == 0))
+    step.how.leaf_done = exchange_->leaf_done(step.how.leaf_done);
+  BatchResult result = pass(std::move(batch), step, !copied);
   compression_.after_backward();
-  check_finite(result.loss, "loss");
+  if (ranks_.alone()) check_finite(result.loss, "loss");
   step.loss += result.loss * step.how.weight;
   step.memory.raise(result.memory);
-  step.samples += result.samples;
+  if (!counts) result.counted = result.correct = result.samples = 0;
+  step.results.push_back(result);
   ++state_.batches;
-  state_.interval.add(result);
-  state_.epoch.add(result);
 }
 
-BatchResult Trainer::pass(Batch batch, Step& step) {
+// Results and gradients become those of all ranks.
+void Trainer::add_ranks(Step& step) {
+  exchange_->finish();
+  step.results = ranks_.sum(std::move(step.results), step.loss, step.units);
+  for (const BatchResult& result : step.results) {
+    if (!ranks_.alone()) check_finite(result.loss, "loss");
+    step.samples += result.samples;
+    state_.interval.add(result);
+    state_.epoch.add(result);
+  }
+}
+
+// This rank's share of the next batch. A batch that has fewer samples than there are ranks, or that
+// cannot be divided, is computed by all ranks alike, and each counts as one of them.
+Batch Trainer::next_batch(bool& copied) {
+  const data::LoaderState here = batches_.state();
+  Batch batch = *batches_.next();
+  copied = has_small_batches_ && ranks_.any(batch.input.size(0) == 0, "an empty share");
+  if (!copied) return batch;
+  batches_.set_share({});
+  batches_.seek(here);
+  batch = *batches_.next();
+  batches_.set_share(ranks_.share());
+  return batch;
+}
+
+BatchResult Trainer::pass(Batch batch, Step& step, bool shares_statistics) {
   if constexpr (kHasCuda)
     if (captured_ != nullptr) {
       if (compression_.is_usual() && !step.measures_norms && !step.recorder) {
@@ -291,23 +390,33 @@ BatchResult Trainer::pass(Batch batch, Step& step) {
     }
   SavePolicy* const policy =
       step.how.before_backward ? step.recorder->policy() : compression_.policy();
+  std::optional<distributed::SharedStatistics> shared;
+  if (statistics_ != nullptr && shares_statistics) shared.emplace(statistics_);
   return forward_backward(task_, model_, std::move(batch), step.context, policy, step.how);
 }
 
 void Trainer::update(Step& step) {
   if (step.recorder) step.recorder->update();
   if (const double factor = step.weights.factor(); factor != 1) {
-    optim::scale_grads(parameters_, factor);
+    exchange_->scale(parameters_, factor);
     step.loss *= factor;
   }
   if (step.measures_norms) step.layer_norms = layer_norms(step);
   if (!step.updated)
-    step.norm = options_.in_backward     ? step.in_backward.norm()
-                : options_.clip_norm > 0 ? optim::clip_grad_norm(parameters_, options_.clip_norm)
-                                         : optim::grad_norm(parameters_);
+    step.norm = options_.in_backward ? step.in_backward.norm()
+                                     : exchange_->norm(parameters_, options_.clip_norm);
   check_finite(step.norm, "gradient norm");
   if (!step.updated) optimizer_.step(step.lr);
   task_.after_update(model_, static_cast<double>(state_.step + 1) / static_cast<double>(steps_));
+  share_buffers();
+}
+
+// Statistics and queues that ranks wrote by their own share of the batch become those of rank 0.
+void Trainer::share_buffers() {
+  if (ranks_.alone()) return;
+  NamedTensors buffers;
+  for (const auto& b : model_.buffers()) buffers.emplace_back(b.name, *b.buffer);
+  distributed::broadcast_values(ranks_.communicator(), buffers);
 }
 
 bool Trainer::measures_norms() const {
@@ -325,15 +434,13 @@ bool Trainer::is_recorded() const {
 LayerNorms Trainer::layer_norms(const Step& step) const {
   LayerNorms norms;  // sums of squares until the end
   std::map<std::string, size_t> known;
+  const std::vector<std::optional<double>> of_gradients = exchange_->norms(parameters_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const GradAccumulator* const leaf = parameters_[i].accumulator().get();
-    double squares = 0;
-    if (const auto found = step.squares.find(leaf); found != step.squares.end())
-      squares = found->second;
-    else if (parameters_[i].has_grad())
-      squares = std::pow(optim::grad_norm({parameters_[i]}), 2);
-    else
-      continue;
+    const auto found = step.squares.find(leaf);
+    if (found == step.squares.end() && !of_gradients[i]) continue;
+    const double squares =
+        found != step.squares.end() ? found->second : *of_gradients[i] * *of_gradients[i];
     const auto [place, added] = known.emplace(layers_[i], norms.size());
     if (added) norms.emplace_back(layers_[i], 0);
     norms[place->second].second += squares;
@@ -371,7 +478,17 @@ void Trainer::check_finite(double value, const char* what) {
   rng_.restore(last_rng_);
   Context context;
   context.rng = &rng_;
-  const std::string where = find_nonfinite(task_, model_, *batches_.next(), context);
+  const Batch batch = *batches_.next();
+  std::string where;
+  if (batch.input.size(0) > 0) where = find_nonfinite(task_, model_, batch, context);
+  // Of several ranks, all say what the first one that has such a tensor found.
+  if (!ranks_.alone()) {
+    const std::vector<std::string> found =
+        ranks_.communicator().all_gather(where, "the tensor that is not finite");
+    where.clear();
+    for (size_t r = 0; r < found.size() && where.empty(); ++r)
+      if (!found[r].empty()) where = fmt::format("{} of rank {}", found[r], r);
+  }
   throw NotFinite(
       fmt::format("[train] step {}: the {} is {}; first non-finite tensor: {}. The last checkpoint "
                   "is kept. Try a lower optim.lr (this step's rate is {}), optim.clip_norm, or a "
@@ -394,9 +511,9 @@ bool Trainer::evaluate_epoch(EpochReport& report) {
   std::optional<optim::Ema::Swap> average;
   if (optim::Ema* const ema = average_of(optimizer_)) average.emplace(*ema);
   if (options_.validation != nullptr &&
-      !(validation = evaluate(task_, model_, *options_.validation, options_.stop)))
+      !(validation = evaluate(task_, model_, *options_.validation, options_.stop, ranks_)))
     return false;
-  const auto test = evaluate(task_, model_, *options_.test, options_.stop);
+  const auto test = evaluate(task_, model_, *options_.test, options_.stop, ranks_);
   if (!test) return false;
   FRUGAL_CHECK(std::isfinite(test->loss), "[train] step {}: the test loss is {}{}", state_.step,
                test->loss, "; the last checkpoint is kept");
@@ -450,12 +567,17 @@ bool Trainer::finish_epoch() {
 }
 
 void Trainer::checkpoint() {
-  if (options_.folder == nullptr) return;
+  if (!writes_) return;
+  const CategoryScope scope(Category::workspace);
+  const NamedTensors optimizer = optimizer_.state();  // all ranks may have a part of it
   state_.loader = batches_.state();
   state_.rng = rng_.state();
   state_.compression = compression_.state();
-  options_.folder->save(state_, model_, optimizer_);
+  const NamedTensors exchange = exchange_->state();
+  if (options_.folder != nullptr) options_.folder->save(state_, model_, optimizer, exchange);
   save_average();
+  // A rank that ended before the file is there would end rank 0, too.
+  ranks_.communicator().barrier("the checkpoint");
   if (options_.on_checkpoint && !state_.finished) options_.on_checkpoint(state_.step);
 }
 
@@ -478,6 +600,23 @@ Speed Trainer::speed() const {
   if (all > 0) speed.tracking_share = tracked / all;
   speed.step_ms_median = 1000 * times_.median();
   return speed;
+}
+
+std::optional<RanksReport> Trainer::ranks_report() const {
+  if (ranks_.alone()) return std::nullopt;
+  RanksReport report;
+  report.ranks = ranks_.size();
+  const double n = ranks_.size();
+  const double all = std::max(times_.seconds(), 1e-9);
+  report.communication = ranks_.sum(exchange_->communication() / all, "seconds of sums") / n;
+  report.waiting = ranks_.sum(exchange_->waiting() / all, "seconds of waiting") / n;
+  const double computed = std::max(all - exchange_->waiting(), 1e-9);
+  const double mean = ranks_.sum(computed, "seconds of computing") / n;
+  const double slowest = ranks_.communicator().all_reduce(computed, distributed::Reduction::max,
+                                                          "the most seconds of computing");
+  report.imbalance = slowest / mean - 1;
+  report.step_bytes = exchange_->bytes() / std::max<int64_t>(times_.steps(), 1);
+  return report;
 }
 
 std::optional<EpochResult> fit(Module& model, Optimizer& optimizer, optim::SchedulePtr schedule,

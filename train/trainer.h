@@ -4,6 +4,7 @@
 //                          {.epochs = 5, .test = &test, .compression = {.bits = 4}});
 //   trainer.run();
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "train/batch_spec.h"
 #include "train/compression.h"
 #include "train/early_stop.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_state.h"
 #include "train/step_record.h"
@@ -91,7 +93,11 @@ struct TrainerOptions {
   BatchSpec spec = {};
 
   CompressionOptions compression = {};
-  std::shared_ptr<RunFolder> folder = {};  // for checkpoints; null: nothing is written
+  // Several processes train together: each has a trainer of the same options, and its share of all
+  // batches (BatchSource::set_share(), which the trainer calls).
+  RanksOptions ranks = {};
+  // For checkpoints; null: nothing is written. Of several ranks, only rank 0 has one.
+  std::shared_ptr<RunFolder> folder = {};
 
   // Called after each step and each epoch, before its checkpoint. False: the run ends there.
   std::function<bool(const StepReport& report)> on_step = {};
@@ -107,6 +113,21 @@ struct TrainerOptions {
   std::function<bool()> stop = {};
 };
 
+// How the time of training went on the ranks.
+struct RanksReport {
+  int ranks = 1;
+  // Of the time of a rank's steps: the share in which gradients were added up, and that in which
+  // the rank waited for sums, for slower ranks as well. Means over the ranks.
+  double communication = 0, waiting = 0;
+  // How much longer the slowest rank computes than the mean, as a share of that. 0.1: by a tenth.
+  double imbalance = 0;
+  int64_t step_bytes = 0;  // of gradients that a rank adds up in a step
+  // The part of the communication that took no time from the step.
+  double hidden() const {
+    return communication > 0 ? std::clamp(1 - waiting / communication, 0.0, 1.0) : 0;
+  }
+};
+
 struct Speed {
   double samples_per_second = 0;  // of training, without evaluation
   std::string unit = "images";    // what is counted beside samples: see unit_of()
@@ -116,6 +137,8 @@ struct Speed {
   double tracking_share = 0;    // and to watch convergence
 };
 
+// Of several ranks, all run the same callbacks' decisions: a run ends where any rank says so.
+//
 // After equal numbers of steps, weights and reports are equal to the bit, however often the run was
 // interrupted, and on any number of threads except for what oneDNN sums up by threads
 // (ARCHITECTURE.md). Thread safety: none.
@@ -137,19 +160,27 @@ class Trainer {
   const RunState& state() const { return state_; }
   const StepTimes& times() const { return times_; }
   Speed speed() const;
+  // Empty where one process trains. All ranks call it together.
+  std::optional<RanksReport> ranks_report() const;
   const Compression& compression() const { return compression_; }
 
  private:
   struct Step;
+  void join_ranks();
+  void check_same_data();
+  void load_checkpoint(int64_t per_epoch);
   void restore(int64_t per_epoch);
   void next_epoch();  // REQUIRES: all batches of the epoch are done
   void thaw_if_due();
   void step();
   void start(Step& step);
   void add_batch(Step& step, int64_t part);
+  void add_ranks(Step& step);
   void update(Step& step);
+  void share_buffers();
   void finish(Step& step);
-  BatchResult pass(Batch batch, Step& step);
+  Batch next_batch(bool& copied);
+  BatchResult pass(Batch batch, Step& step, bool shares_statistics);
   bool epoch_over() const;
   bool finish_epoch();  // false: options_.stop said so during the evaluation
   bool evaluate_epoch(EpochReport& report);
@@ -162,9 +193,11 @@ class Trainer {
   void save_average();  // where the optimizer keeps averages
   // Throws if `value` is not finite, naming the first tensor that is not; repeats the last batch.
   void check_finite(double value, const char* what);
+  bool stops();  // does a rank want to end the run here? The streams of all ranks then agree
 
   TrainerOptions options_;
   const Task& task_;  // options_.task
+  Ranks ranks_;
   Module& model_;
   Optimizer& optimizer_;
   optim::SchedulePtr schedule_;
@@ -172,6 +205,10 @@ class Trainer {
   Device device_;
   Compression compression_;
   std::shared_ptr<CapturedStep> captured_;  // shared: deleted by who made it, in CUDA builds only
+  std::optional<GradientExchange> exchange_;
+  distributed::CommunicatorPtr statistics_;  // of batch norms: a channel of its own
+  bool writes_ = false;                      // has rank 0 a folder?
+  bool has_small_batches_ = false;           // of fewer samples than there are ranks
   std::vector<Variable> parameters_;
   std::vector<std::string> layers_;  // of each parameter
   std::optional<EarlyStop> early_stop_;

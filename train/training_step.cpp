@@ -10,6 +10,7 @@
 #include "ops/dense/elementwise.h"
 #include "ops/dense/reduce.h"
 #include "ops/optimizer/sgd.h"
+#include "train/ranks/ranks.h"
 
 namespace frugal::train {
 namespace {
@@ -113,7 +114,7 @@ BatchResult forward_backward(const Task& task, Module& model, Batch batch, Conte
   if (options.before_backward) options.before_backward(pass.loss, memory);
   // CUDA works while the host prepares the backward pass, so a loss that is not finite is noticed
   // after that pass.
-  const bool later = device.type == DeviceType::cuda;
+  const bool later = device.type == DeviceType::cuda || options.backward_anyway;
   BatchResult result;
   const auto read_pass = [&] {
     result = read(task, pass);
@@ -137,12 +138,13 @@ BatchResult forward_backward(const Task& task, Module& model, Batch batch, Conte
   return result;
 }
 
-double PartWeights::next(const Batch& batch) {
-  if (parts_ == 1) return 1;
-  const double counted = task_.weight(batch);
+double PartWeights::next(const Batch& batch, int copies) {
+  if (parts_ == 1 && ranks_.alone()) return 1;
+  const double mine = task_.weight(batch) / copies;
+  const double counted = ranks_.sum(mine, "the targets of a batch");
   if (first_ == 0) first_ = counted;
   sum_ += counted;
-  return first_ > 0 ? counted / first_ / static_cast<double>(parts_) : 0;
+  return first_ > 0 ? mine / first_ / static_cast<double>(parts_) : 0;
 }
 
 double PartWeights::factor() const {

@@ -13,6 +13,9 @@
 
 namespace frugal::train {
 
+class Ranks;
+const Ranks& one_rank();  // train/ranks/ranks.h
+
 // Bytes on the device. activation and packed: live when the forward pass had ended (packed is the
 // part of the sum that is compressed); packed_elements: what is packed, and not part of a
 // checkpoint; peak: the highest total of a step, with its breakdown.
@@ -42,6 +45,8 @@ struct StepOptions {
   double label_smoothing = 0;
   double weight = 1;      // of this batch's loss in the gradient
   LeafFn leaf_done = {};  // see backward()
+  // Run the backward pass of a loss that is not finite, too: other ranks wait for its gradients.
+  bool backward_anyway = false;
   // Called when the forward pass has ended, with its loss and what it saved.
   std::function<void(const Variable& loss, const StepMemory& memory)> before_backward = {};
 };
@@ -63,7 +68,8 @@ Outcome run_forward(const Task& task, Module& model, Batch& batch, Context& cont
                     const LossOptions& options = {.keep_output = true});
 
 // Adds the batch's gradients to the parameters' and drops the batch. With a loss that is not finite
-// there is no backward. On meta the loss is 0 and nothing is counted as correct.
+// there is no backward, unless options.backward_anyway. On meta the loss is 0 and nothing is
+// counted as correct.
 BatchResult forward_backward(const Task& task, Module& model, Batch batch, Context& context,
                              SavePolicy* policy, const StepOptions& options);
 
@@ -88,15 +94,20 @@ class UpdateInBackward {
 // Weights of the batches of one accumulated step, so that its loss is the mean over all their
 // targets that count. How many these are is known when the last batch has come; so a batch weighs
 // as its targets do beside those of the first batch, and in the end all gradients are multiplied by
-// factor().
+// factor(). Of several ranks, each has a share of every batch, which weighs by its own targets.
 class PartWeights {
  public:
-  PartWeights(const Task& task, int64_t parts) : task_(task), parts_(parts) {}
-  double next(const Batch& batch);  // StepOptions::weight; the batch is still on the host
-  double factor() const;            // 1 where all batches have as many targets as the first
+  // Both must outlive it.
+  PartWeights(const Task& task, int64_t parts, const Ranks& ranks = one_rank())
+      : task_(task), ranks_(ranks), parts_(parts) {}
+  // StepOptions::weight; the batch is still on the host. copies: so many ranks have this very
+  // batch, or 1 where each has a share.
+  double next(const Batch& batch, int copies = 1);
+  double factor() const;  // 1 where all batches have as many targets as the first
 
  private:
   const Task& task_;
+  const Ranks& ranks_;
   int64_t parts_;
   double first_ = 0, sum_ = 0;  // Task::weight(): of the first batch that has any, of all
 };

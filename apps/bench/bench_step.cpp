@@ -205,12 +205,14 @@ void prepare(Variant& v, Bench& bench, bool records) {
   CompressionOptions options = compression_options(v.config, planner);
   options.tracking.reset();  // its passes are no part of a step
   if (records)
-    options.make_policy = [&v, made = options.make_policy]() -> std::unique_ptr<SavePolicy> {
-      auto policy = std::make_unique<compress::RecordingPolicy>(made());
+    options.make_policy =
+        [&v, made = options.make_policy](uint64_t seed) -> std::unique_ptr<SavePolicy> {
+      auto policy = std::make_unique<compress::RecordingPolicy>(made(seed));
       v.recording = policy.get();
       return policy;
     };
-  v.compression = std::make_unique<Compression>(*bench.task, *bench.model, options);
+  v.compression = std::make_unique<Compression>(*bench.task, *bench.model, options,
+                                                static_cast<uint64_t>(v.config.run.seed));
   if constexpr (kHasCuda)
     if (v.config.run.cuda_graphs)
       v.captured =

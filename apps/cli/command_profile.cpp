@@ -51,7 +51,8 @@ void prepare(Profiled& p) {
   const auto planner = make_planner(p.config);
   CompressionOptions options = compression_options(p.config, planner);
   options.tracking.reset();  // its passes are no part of a step
-  p.compression = std::make_unique<Compression>(*p.task, *p.model, options);
+  p.compression = std::make_unique<Compression>(*p.task, *p.model, options,
+                                                static_cast<uint64_t>(p.config.run.seed));
   p.rng = streams::kDropout.rng(static_cast<uint64_t>(p.config.run.seed));
   p.context.rng = &p.rng;
   p.context.checkpointed_blocks = planner != nullptr ? planner->settings().checkpointed_blocks

@@ -10,6 +10,7 @@
 #include "apps/config/make_task.h"
 #include "apps/config/resolve.h"
 #include "apps/config/set_up_device.h"
+#include "core/integers.h"
 #include "train/evaluate.h"
 
 namespace frugal::apps {
@@ -109,10 +110,16 @@ std::shared_ptr<Planner> make_planner(const Config& config) {
   return std::make_shared<Planner>(planner_options(config));
 }
 
+Config share_of_rank(Config config) {
+  const int64_t ranks = config.distributed.ranks;
+  config.data.batch_size = ceil_div(config.data.batch_size, ranks);
+  config.data.test_batch_size = ceil_div(config.data.test_batch_size, ranks);
+  return config;
+}
+
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner) {
   CompressionOptions options;
-  options.make_policy = [compression = config.compression,
-                         seed = static_cast<uint64_t>(config.run.seed)] {
+  options.make_policy = [compression = config.compression](uint64_t seed) {
     return make_policy(compression, seed);
   };
   options.adaptation = sensitivity_options(config);
@@ -144,6 +151,12 @@ TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> pl
   options.cuda_graphs = config.run.cuda_graphs;
   options.spec = batch_spec(config);
   options.compression = compression_options(config, std::move(planner));
+  options.ranks.sync_batch_norm = config.distributed.sync_batch_norm;
+  options.ranks.share_gradients = config.distributed.sharding == "gradients";
+  options.ranks.compress_gradients = static_cast<int>(config.distributed.compress_gradients);
+  options.ranks.buckets.bytes = config.distributed.bucket_bytes;
+  options.ranks.buckets.first_bytes =
+      std::min(options.ranks.buckets.first_bytes, config.distributed.bucket_bytes);
   return options;
 }
 

@@ -265,6 +265,35 @@ AcgcState AcgcState::read(const Learned& learned) {
   return state;
 }
 
+Learned AcgcPolicy::joined(const std::vector<Learned>& of_ranks) const {
+  std::vector<AcgcState> all;
+  for (const Learned& learned : of_ranks)
+    if (!learned.empty()) all.push_back(AcgcState::read(learned));
+  AcgcState mine = state();
+  for (auto& [seq, history] : mine.bounds2) {
+    acgc::Bounds& newest = history.back();
+    std::vector<double> squares(newest.squares.size(), 0), weights(newest.weights.size(), 0);
+    double count = 0;
+    for (const AcgcState& state : all) {
+      const auto found = state.bounds2.find(seq);
+      if (found == state.bounds2.end()) continue;
+      const acgc::Bounds& other = found->second.back();
+      if (other.squares.size() != squares.size() || other.weights.size() != weights.size())
+        continue;
+      for (size_t i = 0; i < squares.size(); ++i) {
+        squares[i] += other.weights[i] * other.squares[i];
+        weights[i] += other.weights[i];
+      }
+      ++count;
+    }
+    for (size_t i = 0; i < squares.size() && count > 0; ++i) {
+      newest.squares[i] = squares[i] / weights[i];
+      newest.weights[i] = weights[i] / count;
+    }
+  }
+  return mine.write();
+}
+
 AcgcState AcgcPolicy::state() const {
   settle();
   return {last_, options_.e, fineness_, seen_};

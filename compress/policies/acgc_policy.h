@@ -99,6 +99,8 @@ class AcgcPolicy final : public SavePolicy, public Learner, public Adjustable, p
   // Errors: more bounds of a tensor than the window has; a fineness where there is none to set.
   void restore(AcgcState state);
   Learned learned() const override { return state().write(); }
+  // Weighted means of the newest bounds.
+  Learned joined(const std::vector<Learned>& of_ranks) const override;
   bool learns_at(uint64_t step) const override;
   void restore_learned(const Learned& learned) override {
     restore(learned.empty() ? AcgcState{-1, options_.e, fineness_, {}} : AcgcState::read(learned));

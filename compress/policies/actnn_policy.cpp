@@ -602,6 +602,37 @@ void ActnnPolicy::restore(const ActnnState& state) {
   observed_ = false;
 }
 
+Learned ActnnPolicy::joined(const std::vector<Learned>& of_ranks) const {
+  FRUGAL_CHECK(!options_.use_gradient,
+               "[actnn] expected no use_gradient where {} processes train together: each knows the "
+               "gradients of its own samples only",
+               of_ranks.size());
+  struct Sum {
+    double bits = 0, count = 0, sensitivity = 0, measured = 0;
+  };
+  std::map<uint64_t, Sum> sums;
+  for (const Learned& learned : of_ranks) {
+    if (learned.empty()) continue;
+    for (const ActnnState::Tensor& tensor : ActnnState::read(learned).tensors) {
+      Sum& sum = sums[tensor.seq];
+      sum.bits += tensor.bits;
+      ++sum.count;
+      if (!tensor.sensitivity) continue;
+      sum.sensitivity += *tensor.sensitivity;
+      ++sum.measured;
+    }
+  }
+  ActnnState mine = state();
+  for (ActnnState::Tensor& tensor : mine.tensors) {
+    const auto found = sums.find(tensor.seq);
+    if (found == sums.end()) continue;
+    const Sum& sum = found->second;
+    tensor.bits = sum.bits / sum.count;
+    if (sum.measured > 0) tensor.sensitivity = sum.sensitivity / sum.measured;
+  }
+  return mine.write();
+}
+
 void ActnnPolicy::restore_learned(const Learned& learned) {
   restore(learned.empty() ? ActnnState{average_of(options_), {}, {}} : ActnnState::read(learned));
 }

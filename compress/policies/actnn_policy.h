@@ -156,6 +156,9 @@ class ActnnPolicy final : public SavePolicy,
     return options_.mixed && (options_.by_tensor || options_.use_gradient) && due(step);
   }
   void restore_learned(const Learned& learned) override;
+  // Means of sensitivities and of bits.  Errors: use_gradient, of which each rank knows its
+  // samples.
+  Learned joined(const std::vector<Learned>& of_ranks) const override;
   void set_samples(const Tensor& samples) override;
 
  private:

@@ -127,6 +127,8 @@ class BudgetPolicy final : public SavePolicy, public PackPlan, public Learner, p
   std::optional<BudgetState> state() const;  // none before the first plan
   void restore(const BudgetState& state);    // Errors: as adopt()
   Learned learned() const override { return plan_ ? state()->write() : Learned(); }
+  // A plan follows from what all ranks know already.
+  Learned joined(const std::vector<Learned>&) const override { return learned(); }
   bool learns_at(uint64_t /*step*/) const override { return false; }  // plans come from outside
   // An empty one changes nothing.
   void restore_learned(const Learned& learned) override {

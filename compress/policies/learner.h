@@ -12,6 +12,10 @@ class Learner {
   // Errors, and no change: another policy's or another version; a list that is missing, unknown or
   // of the wrong length; a number that no run gives. An empty one makes the policy forget all.
   virtual void restore_learned(const Learned& learned) = 0;
+  // What policies know together that learned from parts of one batch, each its own: by rank, of the
+  // processes that train together. Means, where decisions follow from numbers.
+  // Errors: a policy that knows what no mean can tell.
+  virtual Learned joined(const std::vector<Learned>& of_ranks) const = 0;
   // Does the policy learn from the step that begins as number `step`? Then decisions of later steps
   // may differ. A step that is recorded and replayed shows the policy nothing.
   virtual bool learns_at(uint64_t step) const = 0;

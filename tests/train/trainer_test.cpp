@@ -185,12 +185,12 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
     spec.sample = {kSide, kSide, 1};
     spec.classes = kClasses;
     options.run.task = make_task(spec);
-    const auto policy = [] {
+    const auto policy = [](uint64_t) {
       compress::BudgetPolicyOptions kept;
       kept.keep.min_elements = 96;
       return std::make_unique<compress::BudgetPolicy>(kept);
     };
-    options.make_policy = [policy](bool) { return policy(); };
+    options.make_policy = [policy](bool) { return policy(1); };
     options.budget = parse_budget(budget, "budget");
     options.batch = 32;
     options.test_batch = 64;

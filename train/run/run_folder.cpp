@@ -14,7 +14,6 @@
 #include "data/formats/safetensors.h"
 #include "models/state.h"
 #include "train/option_error.h"
-#include "train/run/weights.h"
 
 namespace frugal::train {
 namespace {
@@ -24,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVersion = FRUGAL_VERSION;
 constexpr const char* kModel = "model/";
 constexpr const char* kOptimizer = "optimizer/";
+constexpr const char* kExchange = "exchange/";
 constexpr const char* kLearned = "learned/";  // compress::Learned::arrays
 constexpr const char* kState = "state.safetensors";
 const std::set<std::string> kNames = {
@@ -150,10 +150,11 @@ void RunFolder::describe(const std::string& text,
   check_ = std::move(check);
 }
 
-RunState RunFolder::load(Module& model, Optimizer& optimizer) {
+Checkpoint RunFolder::read() const {
   const std::string path = path_ + "/checkpoint/state.safetensors";
   const auto file = data::SafetensorsFile::open(path);
-  RunState state;
+  Checkpoint checkpoint;
+  RunState& state = checkpoint.state;
   try {
     // The version first: another one may have another description.
     state = run_state_from(file.metadata().at("run"));
@@ -164,33 +165,36 @@ RunState RunFolder::load(Module& model, Optimizer& optimizer) {
     throw Error(
         fmt::format("[checkpoint] {} is no state of a run that can go on: {}", path, e.what()));
   }
-  models::NamedTensors weights, slots;
+  checkpoint.path = path;
   for (const std::string& name : file.names()) {
     if (name.starts_with(kModel))
-      weights.emplace_back(name.substr(std::strlen(kModel)), file.read(name));
+      checkpoint.model.emplace_back(name.substr(std::strlen(kModel)), file.read(name));
     else if (name.starts_with(kOptimizer))
-      slots.emplace_back(name.substr(std::strlen(kOptimizer)), file.read(name));
+      checkpoint.optimizer.emplace_back(name.substr(std::strlen(kOptimizer)), file.read(name));
+    else if (name.starts_with(kExchange))
+      checkpoint.exchange.emplace_back(name.substr(std::strlen(kExchange)), file.read(name));
     else if (name.starts_with(kLearned))
       state.compression.learned.arrays[name.substr(std::strlen(kLearned))] =
           file.read(name).to_vector<float>();
   }
-  for (const auto& [name, tensor] : weights) check_finite(path, name, tensor);
-  models::load_state_dict(model, weights, path);
-  optimizer.load_state(slots);
-  save_last(state, model);
-  remove_unkept(state);
-  return state;
+  return checkpoint;
 }
 
-void RunFolder::save(RunState& state, Module& model, const Optimizer& optimizer) {
+void RunFolder::loaded(const RunState& state, Module& model) {
+  save_last(state, model);
+  remove_unkept(state);
+}
+
+void RunFolder::save(RunState& state, Module& model, const NamedTensors& optimizer,
+                     const NamedTensors& exchange) {
   sync_metrics();
   state.metrics_bytes = metrics_bytes_;
   CategoryScope scope(Category::workspace);
   models::NamedTensors tensors;
   for (auto& [name, tensor] : models::state_views(model))
     tensors.emplace_back(kModel + name, tensor);
-  for (const auto& [name, tensor] : optimizer.state())
-    tensors.emplace_back(kOptimizer + name, tensor);
+  for (const auto& [name, tensor] : optimizer) tensors.emplace_back(kOptimizer + name, tensor);
+  for (const auto& [name, tensor] : exchange) tensors.emplace_back(kExchange + name, tensor);
   for (const auto& [name, array] : state.compression.learned.arrays)
     tensors.emplace_back(kLearned + name,
                          Tensor::from(array, {static_cast<int64_t>(array.size())}));

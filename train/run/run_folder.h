@@ -33,6 +33,7 @@
 
 #include "models/module.h"
 #include "optim/optimizer.h"
+#include "train/run/checkpoint.h"
 #include "train/run/run_state.h"
 
 namespace frugal::train {
@@ -58,9 +59,14 @@ class RunFolder {
   // another one. Without a call: no text, and no check.
   void describe(const std::string& text, std::function<void(const std::string& before)> check);
 
-  // Errors: a corrupt file; those of the check.
-  RunState load(Module& model, Optimizer& optimizer);
-  void save(RunState& state, Module& model, const Optimizer& optimizer);
+  // Errors: no checkpoint, a corrupt file; those of the check.
+  Checkpoint read() const;
+  // Called when `model` has the weights of the checkpoint: writes the copies of its weights that a
+  // process may have been killed before, and removes weights that it does not name.
+  void loaded(const RunState& state, Module& model);
+  // optimizer: Optimizer::state(); exchange: GradientExchange::state().
+  void save(RunState& state, Module& model, const NamedTensors& optimizer,
+            const NamedTensors& exchange);
   void save_best(const RunState& state, Module& model, bool averaged);
   // The file of weights that are kept for step `step`, below checkpoint/.
   static std::string kept_name(int64_t step);

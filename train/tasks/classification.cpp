@@ -18,6 +18,8 @@ class OfConfusion final : public Metric {
   void add(const Tensor& output, const Batch& batch) override {
     confusion_.add(output, batch.target);
   }
+  bool adds_up() const override { return true; }
+  void add_ranks(distributed::Communicator& ranks) override { confusion_.add_ranks(ranks); }
   double value(double) const override {
     return name_ == "f1" ? confusion_.f1() : confusion_.matthews();
   }

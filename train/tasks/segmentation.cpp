@@ -21,6 +21,8 @@ class OverlapOfPixels final : public Metric {
   void add(const Tensor& output, const Batch& batch) override {
     confusion_.add(output, batch.target);
   }
+  bool adds_up() const override { return true; }
+  void add_ranks(distributed::Communicator& ranks) override { confusion_.add_ranks(ranks); }
   double value(double) const override { return confusion_.mean_iou(); }
   std::vector<std::pair<std::string, double>> details() const override {
     std::vector<std::pair<std::string, double>> found = {{"dice", confusion_.mean_dice()}};

@@ -16,6 +16,8 @@ namespace {
 class MicroF1 final : public Metric {
  public:
   void add(const Tensor& output, const Batch& batch) override { counts_.add(output, batch.target); }
+  bool adds_up() const override { return true; }
+  void add_ranks(distributed::Communicator& ranks) override { counts_.add_ranks(ranks); }
   double value(double) const override { return counts_.micro_f1(); }
 
  private:
