@@ -6,6 +6,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/version.h"
 #include "apps/config/resolve.h"
+#include "distributed/communicator.h"
 
 namespace frugal::apps {
 namespace {
@@ -151,6 +152,9 @@ void add_plan(CLI::App& app) {
                   ->needs(memory);
   sub->add_flag("--only", a.only, "With --max: only the way that the configuration has itself")
       ->needs(max);
+  sub->add_option("--ranks", a.ranks, "What each of so many processes takes that train together")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   sub->add_flag("--explain", a.explain, "Which tensors take most, and what would lower that")
       ->excludes(max);
   add_sets(sub, a.sets);
@@ -434,12 +438,22 @@ void add_bench(CLI::App& app) {
   add_moved(*bench);
 }
 
+// Errors: several processes, for a command that does not train.
+void check_ranks(const std::string& name) {
+  const distributed::Launch launched = distributed::launch();
+  if (launched.ranks == 1 || name == "train" || name.empty() || name.starts_with("-")) return;
+  throw ConfigError("", fmt::format("{}: expected one process, got one of {} ({}); only `frugal "
+                                    "train` uses several",
+                                    name, launched.ranks, launched.variable));
+}
+
 }  // namespace
 
 int run_cli(int argc, char** argv) {
   CLI::App app("Frugal: deep learning with compressed activations", "frugal");
   app.set_version_flag("--version", std::string("frugal ") + kVersion);
-  return run_command_line(app, argc, argv, [](CLI::App& all) {
+  return run_command_line(app, argc, argv, [&](CLI::App& all) {
+    check_ranks(argc > 1 ? argv[1] : "");
     add_train(all);
     add_eval(all);
     add_predict(all);

@@ -1,11 +1,14 @@
 #include "apps/cli/command_line.h"
 
+#include <chrono>
 #include <cstdio>
 #include <new>
+#include <thread>
 
 #include "apps/cli/signals.h"
 #include "apps/config/config_error.h"
 #include "core/quoted.h"
+#include "distributed/communicator.h"
 
 namespace frugal::apps {
 namespace {
@@ -14,10 +17,23 @@ constexpr int kFailure = 1, kUsage = 2;
 constexpr const char* kSetHelp =
     "Change one key: path=value, the value as JSON or else as text; repeatable";
 
+// Which of several processes speaks. Most errors are those of all ranks. So the others wait a
+// little, because the end of rank 0 ends them before they repeat its words.
+std::string speaker() {
+  try {
+    const distributed::Launch launched = distributed::launch();
+    if (launched.ranks == 1) return "";
+    if (launched.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+    return fmt::format("rank {}: ", launched.rank);
+  } catch (const Error&) {
+    return "";  // the message that comes says it
+  }
+}
+
 int complain(const std::string& what, int status) {
   std::fflush(stdout);
   // Whatever a message forgot to escape: no text of a file moves the cursor.
-  std::fprintf(stderr, "error: %s\n", without_controls(what).c_str());
+  std::fprintf(stderr, "%serror: %s\n", speaker().c_str(), without_controls(what).c_str());
   return status;
 }
 

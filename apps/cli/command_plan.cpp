@@ -124,6 +124,8 @@ void print_explanation(const Config& config, PlanSteps& steps, bool json) {
 
 void plan_command(const PlanArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets);
+  config.distributed.ranks = arguments.ranks;
+  config = share_of_rank(config);
   set_up_threads(config.run);
   std::optional<int64_t> memory;
   if (!arguments.memory.empty()) memory = bytes_of_memory(arguments.memory);

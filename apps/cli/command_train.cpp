@@ -5,11 +5,36 @@
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/training_run.h"
+#include "apps/cli/version.h"
 #include "apps/config/resolve.h"
 #include "core/log.h"
+#include "data/formats/json_strict.h"
 
 namespace frugal::apps {
 namespace {
+
+// Errors, on all ranks: another version, or another configuration but for keys without effect on
+// results, than those of rank 0.
+void check_same_run(distributed::Communicator& ranks, const Config& config) {
+  const std::vector<std::string> versions =
+      ranks.all_gather(kVersion, "the versions of the program");
+  const std::vector<std::string> configs =
+      ranks.all_gather(to_json(config).dump(), "the configurations");
+  const Config first = parse_config(data::parse_json<Json>(configs[0]));
+  for (size_t r = 1; r < configs.size(); ++r) {
+    if (versions[r] != versions[0])
+      throw Error(
+          fmt::format("[distributed] expected one version of frugal, got {} on rank 0 and "
+                      "{} on rank {}",
+                      versions[0], versions[r], r));
+    const std::string key =
+        first_difference(first, parse_config(data::parse_json<Json>(configs[r])));
+    if (!key.empty())
+      throw ConfigError(key, fmt::format("expected one configuration on all ranks, but that of "
+                                         "rank {} differs from that of rank 0 here",
+                                         r));
+  }
+}
 
 void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_str()); }
 
@@ -29,15 +54,22 @@ void train_command(const TrainArguments& arguments) {
   Config config = load_config(arguments.config, sets);
   if (arguments.extend > 0)
     (config.train.steps > 0 ? config.train.steps : config.train.epochs) = arguments.extend;
+  config.distributed.ranks = distributed::launch().ranks;
   resolve(config);
   catch_signals();
   TrainOptions options;
+  if (config.distributed.ranks > 1) {
+    options.ranks = distributed::from_environment({.timeout = config.distributed.timeout});
+    check_same_run(*options.ranks, config);
+    if (options.ranks->rank() > 0) log().set_level(spdlog::level::off);
+  }
   options.out = arguments.out;
   options.resume = arguments.resume;
   options.extend = arguments.extend > 0;
   options.quiet = arguments.quiet;
   try {
     const Json summary = TrainingRun(config, options).run();
+    if (options.ranks != nullptr && options.ranks->rank() > 0) return;
     if (arguments.json)
       print_json(summary);
     else

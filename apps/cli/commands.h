@@ -119,6 +119,7 @@ void export_command(const ExportArguments& arguments);
 struct PlanArguments {
   std::string config, memory;
   std::string max;  // batch, layers, width or resolution; empty: see above
+  int ranks = 1;    // that train together; the plan is that of one of them
   std::vector<std::string> sets;
   bool explain = false, json = false;
   bool only = false;  // with max: only the way of the configuration

@@ -155,6 +155,12 @@ Json summary_json(const Config& config, const RunState& state, const Speed& spee
   return summary;
 }
 
+Json to_json(const RanksReport& report) {
+  return {{"ranks", report.ranks},           {"communication_share", report.communication},
+          {"waiting_share", report.waiting}, {"hidden_share", report.hidden()},
+          {"imbalance", report.imbalance},   {"gradient_bytes_per_step", report.step_bytes}};
+}
+
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const auto& row : rows)
@@ -275,6 +281,20 @@ std::string summary_table(const std::vector<std::string>& names,
       return fmt::format("{:.3g}{}", value(c, "bound"),
                          c.at("bound_applies").get<bool>() ? "" : " (steps too long)");
     });
+  }
+  const auto has_ranks = [](const Json& s) { return s.contains("ranks"); };
+  if (std::any_of(summaries.begin(), summaries.end(), has_ranks)) {
+    const auto of_ranks = [&](const std::string& title, auto cell) {
+      add(title, [&](const Json& s) { return has_ranks(s) ? cell(s["ranks"]) : std::string("-"); });
+    };
+    const auto share = [](const Json& r, const char* key) {
+      return fmt::format("{:.1f} %", 100 * r.at(key).get<double>());
+    };
+    of_ranks("ranks", [&](const Json& r) { return std::to_string(r.at("ranks").get<int>()); });
+    of_ranks("  adding up gradients, of a step",
+             [&](const Json& r) { return share(r, "communication_share"); });
+    of_ranks("  waiting for that", [&](const Json& r) { return share(r, "waiting_share"); });
+    of_ranks("  slowest over mean rank", [&](const Json& r) { return share(r, "imbalance"); });
   }
   const auto offloads = [](const Json& s) { return s.contains("offload"); };
   if (!std::any_of(summaries.begin(), summaries.end(), offloads)) return table(rows) + kProcessNote;

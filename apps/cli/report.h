@@ -21,6 +21,7 @@ Json to_json(const Convergence& convergence);
 Json to_json(const std::optional<Convergence>& convergence);  // null before the first measurement
 Json to_json(const PlanReport& plan);
 Json to_json(const Compression::Widths& widths);
+Json to_json(const RanksReport& report);
 
 // summary.json. `offload`: what this process wrote and read, if anything lay in a file.
 Json summary_json(const Config& config, const RunState& state, const Speed& speed,

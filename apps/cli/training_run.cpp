@@ -1,5 +1,7 @@
 #include "apps/cli/training_run.h"
 
+#include <csignal>
+
 #include "apps/cli/report.h"
 #include "apps/cli/signals.h"
 #include "apps/config/make_data.h"
@@ -76,8 +78,8 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     : config_(config),
       options_(options),
       device_(set_up_computing_device(config.run, "trained")),
-      planner_(make_planner(config)),
-      folder_(open_folder(options, config)),
+      planner_(make_planner(share_of_rank(config))),
+      folder_(is_first() ? open_folder(options, config) : nullptr),
       train_(make_batches(config, Split::train)),
       test_(make_batches(
           config, Split::test,
@@ -95,7 +97,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
     started_from_ =
         describe(weights, load_weights(*model_, weights, {config.model.head == "reset"}));
   }
-  optimizer_ = make_optimizer(config, *model_);
+  optimizer_ = make_optimizer(config, *model_, options.ranks);
   const int64_t per_epoch = ceil_div(train_->batches(), config.train.gradient_accumulation);
   const auto schedule = make_schedule(config, per_epoch, steps_of(config.train, per_epoch));
   trainer_.emplace(*model_, *optimizer_, schedule, *train_,
@@ -111,7 +113,7 @@ TrainingRun::TrainingRun(const Config& config, const TrainOptions& options)
   if (folder_ != nullptr) csv_ = std::make_unique<MetricsCsv>(folder_, state.step);
   if (state.metrics_bytes == 0)
     if (const auto plan = trainer_->compression().plan()) show(*plan, state.step);
-  if (!options.quiet) progress_ = std::make_unique<Progress>();
+  if (!options.quiet && is_first()) progress_ = std::make_unique<Progress>();
   if (progress_ != nullptr && !started_from_.empty()) progress_->say(started_from_);
   if (progress_ != nullptr && !config.train.freeze.empty()) progress_->say(frozen_text());
   if (progress_ != nullptr && state.step > 0)
@@ -132,9 +134,13 @@ std::string TrainingRun::frozen_text() const {
 
 TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
   options.task = task_;
+  options.ranks.communicator = options_.ranks;
   options.test = test_.get();
   options.validation = validation_.get();
   options.folder = folder_;
+  options.extend = options_.extend;
+  options.stop = [] { return signal_received() != 0; };
+  if (!is_first()) return options;
   options.on_step = [this](const StepReport& report) {
     show(report);
     return true;
@@ -146,9 +152,7 @@ TrainerOptions TrainingRun::with_reports(TrainerOptions options) {
   options.on_event = [this](const Compression::Event& event, int64_t step) { show(event, step); };
   if (folder_ != nullptr)
     options.on_record = [this](const StepRecord& record, int64_t step) { show(record, step); };
-  options.extend = options_.extend;
   options.on_checkpoint = options_.saved;
-  options.stop = [] { return signal_received() != 0; };
   return options;
 }
 
@@ -157,7 +161,9 @@ Json TrainingRun::run() {
   const RunState& state = trainer_->state();
   if (!ended) {
     const std::string at = fmt::format("at step {} of {}", state.step, trainer_->steps());
-    throw Interrupted(signal_received(),
+    // Of several ranks, another one may have got the signal.
+    const int signal = signal_received() != 0 ? signal_received() : SIGTERM;
+    throw Interrupted(signal,
                       folder_ == nullptr
                           ? at + "; without --out nothing was saved"
                           : fmt::format("{}; the checkpoint is in {}/checkpoint. The same command "
@@ -168,6 +174,7 @@ Json TrainingRun::run() {
   Json summary = summary_json(config_, state, trainer_->speed(), compression.offload_stats());
   if (config_.compression.track_interval > 0 || config_.compression.guard > 0)
     summary["convergence"] = to_json(compression.convergence());
+  if (const auto ranks = trainer_->ranks_report()) summary["ranks"] = to_json(*ranks);
   if (folder_ != nullptr) folder_->write("summary.json", summary.dump(2) + "\n");
   write_report();
   return summary;

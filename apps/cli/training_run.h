@@ -22,6 +22,8 @@ struct TrainOptions {
   bool quiet = false;   // no progress
   // What `out` holds may be a run of fewer epochs, or steps, than the configuration has.
   bool extend = false;
+  // The processes that train together; null: this one trains alone. Only rank 0 writes and reports.
+  distributed::CommunicatorPtr ranks = {};
   // Called after each checkpoint of a run that goes on, with the steps done.
   std::function<void(int64_t step)> saved = {};
 };
@@ -38,6 +40,7 @@ class TrainingRun {
   Json run();
 
  private:
+  bool is_first() const { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
   TrainerOptions with_reports(TrainerOptions options);
   void show(const StepReport& report);
   void show(const EpochReport& report);

@@ -208,6 +208,16 @@ struct TrainConfig {
   bool freeze_statistics = true;
 };
 
+// Training on several processes.
+struct DistributedConfig {
+  std::string sharding = "none";
+  int64_t bucket_bytes = int64_t{25} << 20;
+  bool sync_batch_norm = true;
+  int64_t compress_gradients = 0;  // bits
+  double timeout = 600;            // seconds
+  int ranks = 1;                   // no key: mpirun or `plan --ranks` says it
+};
+
 struct RunConfig {
   int64_t seed = 0;
   std::string device = "cpu";
@@ -226,6 +236,7 @@ struct Config {
   ScheduleConfig schedule;
   CompressionConfig compression;
   TrainConfig train;
+  DistributedConfig distributed;
   RunConfig run;  // the keys at the top level
 };
 

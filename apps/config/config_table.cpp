@@ -1016,6 +1016,42 @@ Section early_stop() {
                  "What gets better; metric: the data's own, such as f1 or perplexity.", stopping)}};
 }
 
+Json bits_of_gradients() {
+  Json schema = integer(0, 8);
+  schema["multipleOf"] = 4;
+  return schema;
+}
+
+Section distributed_section() {
+  constexpr auto s = &Config::distributed;
+  using C = DistributedConfig;
+  return {
+      "distributed",
+      "Training on several processes, which mpirun or srun starts. With one process nothing here "
+      "does anything.",
+      {without_effect(field(s, "sharding", &C::sharding, choice({"none", "optimizer", "gradients"}),
+                            "optimizer: each rank keeps and updates its share of the optimizer's "
+                            "state (ZeRO-1); gradients: it also keeps its share of the gradients "
+                            "alone (ZeRO-2).",
+                            every_run())),
+       without_effect(bytes_field(s, "bucket_bytes", &C::bucket_bytes,
+                                  "Gradients are added up over the ranks in buckets of so many "
+                                  "bytes, while the backward pass goes on; the first has 1 MiB.",
+                                  "distributed.bucket_bytes", every_run())),
+       field(s, "sync_batch_norm", &C::sync_batch_norm, boolean(),
+             "Batch norms use the statistics of the whole batch, as one process does; false: those "
+             "of a rank's share.",
+             every_run()),
+       field(s, "compress_gradients", &C::compress_gradients, bits_of_gradients(),
+             "Gradients go between ranks in codes of so many bits, 8 or 4, and what the codes lose "
+             "is added in the next step; 0: as they are.",
+             every_run()),
+       without_effect(field(s, "timeout", &C::timeout, number(0, 1e9),
+                            "Seconds after which a rank that does not answer ends the job; 0: "
+                            "never.",
+                            every_run()))}};
+}
+
 Section run() {
   constexpr auto s = &Config::run;
   using C = RunConfig;
@@ -1054,9 +1090,21 @@ Section run() {
 }  // namespace
 
 const std::vector<Section>& config_sections() {
-  static const std::vector<Section> sections = {
-      model(), data(), views_of_data(), optim(),    schedule(), compression(), gact(),
-      actnn(), acgc(), budget(),        advanced(), train(),    early_stop(),  run()};
+  static const std::vector<Section> sections = {model(),
+                                                data(),
+                                                views_of_data(),
+                                                optim(),
+                                                schedule(),
+                                                compression(),
+                                                gact(),
+                                                actnn(),
+                                                acgc(),
+                                                budget(),
+                                                advanced(),
+                                                train(),
+                                                early_stop(),
+                                                distributed_section(),
+                                                run()};
   return sections;
 }
 

@@ -8,6 +8,7 @@
 
 #include "apps/config/config_error.h"
 #include "core/quoted.h"
+#include "distributed/sharded_optimizer.h"
 #include "models/layer_order.h"
 #include "models/name_pattern.h"
 #include "optim/adafactor.h"
@@ -175,7 +176,8 @@ Groups with_factors(const Groups& groups, const std::map<std::string, double>& f
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model) {
+std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model,
+                                          const distributed::CommunicatorPtr& ranks) {
   const OptimConfig& config = all.optim;
   std::vector<std::pair<std::string, Variable>> parameters;
   for (const auto& p : model.parameters()) parameters.emplace_back(p.name, *p.parameter);
@@ -185,7 +187,15 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& all, Module& model) {
   groups = with_factors(groups, rate_factors(config, model));
   for (const OptimizerRow& row : kOptimizers) {
     if (config.name != row.name) continue;
-    auto optimizer = row.make(std::move(groups), config, static_cast<uint64_t>(all.run.seed));
+    const auto make = [&row, &all](std::vector<ParameterGroup> own) {
+      return row.make(std::move(own), all.optim, static_cast<uint64_t>(all.run.seed));
+    };
+    std::unique_ptr<Optimizer> optimizer;
+    if (all.distributed.sharding == "none" || all.distributed.ranks == 1)
+      optimizer = make(std::move(groups));
+    else
+      optimizer = std::make_unique<distributed::ShardedOptimizer>(
+          ranks != nullptr ? ranks : distributed::imagined(all.distributed.ranks), groups, make);
     if (config.ema == 0) return optimizer;
     optim::EmaOptions average;
     average.decay = config.ema;

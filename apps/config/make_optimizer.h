@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "distributed/communicator.h"
 #include "models/module.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -14,7 +15,10 @@ namespace frugal::apps {
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();
 
-std::unique_ptr<Optimizer> make_optimizer(const Config& config, Module& model);
+// With distributed.sharding and several ranks (config.distributed.ranks), the optimizer keeps the
+// state of one rank. `ranks`: the ranks; null: they are imagined, for plans.
+std::unique_ptr<Optimizer> make_optimizer(const Config& config, Module& model,
+                                          const distributed::CommunicatorPtr& ranks = {});
 optim::SchedulePtr make_schedule(const Config& config, int64_t steps_per_epoch, int64_t steps);
 
 }  // namespace frugal::apps

@@ -1,9 +1,15 @@
 #include "apps/config/set_up_device.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
 #include "apps/config/config_error.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "distributed/communicator.h"
 #include "ops/cuda/cublas.h"
 #include "ops/cuda/cudnn.h"
 #include "ops/precision.h"
@@ -30,10 +36,19 @@ namespace {
   cuda::make_current(device.index);
 }
 
+// Ranks that mpirun bound to cores of their own, or that OMP_NUM_THREADS limits, have fewer.
+bool has_all_cores() {
+  return std::getenv("OMP_NUM_THREADS") == nullptr &&
+         num_threads() == static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 }  // namespace
 
 void set_up_threads(const RunConfig& config) {
-  if (config.threads > 0) set_num_threads(static_cast<int>(config.threads));
+  if (config.threads > 0)
+    set_num_threads(static_cast<int>(config.threads));
+  else if (const int ranks = distributed::launch().on_host; ranks > 1 && has_all_cores())
+    set_num_threads(std::max(num_threads() / ranks, 1));
 }
 
 Device set_up_computing_device(const RunConfig& config, const char* doing) {
@@ -48,7 +63,11 @@ Device set_up_computing_device(const RunConfig& config, const char* doing) {
 }
 
 Device set_up_device(const RunConfig& config) {
-  const Device device = Device::parse(config.device);
+  Device device = Device::parse(config.device);
+  // Ranks of one machine take its GPUs in turn.
+  if constexpr (kHasCuda)
+    if (device.type == DeviceType::cuda)
+      device.index = distributed::launch().rank_on_host % std::max(cuda::device_count(), 1);
   if (device.type == DeviceType::cuda && !kHasCuda)
     throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
   if constexpr (kHasCuda)

@@ -5,7 +5,8 @@
 
 namespace frugal::apps {
 
-// Applies `threads` alone: for what computes nothing on the device.
+// Applies `threads` alone: for what computes nothing on the device. Ranks of one machine share its
+// cores.
 void set_up_threads(const RunConfig& config);
 // Applies threads and the memory limit, and gives the device.
 Device set_up_device(const RunConfig& config);

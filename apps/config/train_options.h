@@ -19,6 +19,8 @@ MetaRun meta_run(const Config& config);
 PlannerOptions planner_options(const Config& config);
 // A first plan; null without a memory budget. Errors: no plan within the budget.
 std::shared_ptr<Planner> make_planner(const Config& config);
+// The largest share of a rank: batches of config.data are those of the rank that has most of them.
+Config share_of_rank(Config config);
 // `planner`: of the same configuration.
 CompressionOptions compression_options(const Config& config, std::shared_ptr<Planner> planner);
 // Without data, folder and callbacks.

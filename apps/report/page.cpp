@@ -114,6 +114,13 @@ std::string tiles(const RunFacts& facts) {
           : "known when the run has ended");
   if (facts.rate)
     text += tile("Speed", short_number(*facts.rate), escaped(facts.unit) + " per second");
+  if (facts.ranks)
+    text += tile("Ranks", counted(*facts.ranks),
+                 fmt::format("{} of a step adds up gradients, {} waits for that; the slowest is {} "
+                             "above the mean",
+                             or_dash(facts.communication, "{:.1f} %", 100),
+                             or_dash(facts.waiting, "{:.1f} %", 100),
+                             or_dash(facts.imbalance, "{:.1f} %", 100)));
   return text + "</div>\n";
 }
 
@@ -658,6 +665,18 @@ std::string comparison(const std::vector<Compared>& all) {
                ? fmt::format("{} {}/s", short_number(*each.facts.rate), escaped(each.facts.unit))
                : "–";
   });
+  if (std::any_of(all.begin(), all.end(),
+                  [](const Compared& each) { return each.facts.ranks.has_value(); })) {
+    row("ranks", [](const Compared& each) {
+      return each.facts.ranks ? counted(*each.facts.ranks) : counted(1);
+    });
+    row("adding up gradients, of a step",
+        [](const Compared& each) { return or_dash(each.facts.communication, "{:.1f} %", 100); });
+    row("waiting for that",
+        [](const Compared& each) { return or_dash(each.facts.waiting, "{:.1f} %", 100); });
+    row("slowest over mean rank",
+        [](const Compared& each) { return or_dash(each.facts.imbalance, "{:.1f} %", 100); });
+  }
   row("steps", [](const Compared& each) { return counted(each.facts.step); });
   return text + "</tbody></table></div><p class=\"note\">0.50x: half of the first run's.</p>";
 }

@@ -150,6 +150,10 @@ RunFacts facts_of(const ReportRun& run) {
     facts.unit = summary["speed"].value("unit", "samples");
   else
     facts.rate = at<double>(summary, "/speed/samples_per_second");
+  facts.ranks = at<int64_t>(summary, "/ranks/ranks");
+  facts.communication = at<double>(summary, "/ranks/communication_share");
+  facts.waiting = at<double>(summary, "/ranks/waiting_share");
+  facts.imbalance = at<double>(summary, "/ranks/imbalance");
   return facts;
 }
 

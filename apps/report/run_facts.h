@@ -38,6 +38,9 @@ struct RunFacts {
   Json at_peak;
   std::optional<double> step_ms, rate;
   std::string unit = "samples";
+  // Where several ranks trained together: how many, and shares of their time (RanksReport).
+  std::optional<int64_t> ranks;
+  std::optional<double> communication, waiting, imbalance;
   int64_t step = 0, epoch = 0;  // done
   std::vector<RecordedStep> recorded;
   std::optional<Json> plan, convergence;  // the last lines of these types

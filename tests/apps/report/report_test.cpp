@@ -138,6 +138,21 @@ TEST_CASE("runs lie over each other in one page") {
     CHECK(holds(page, part));
   }
   CHECK(count_of(page, "<svg") >= 4);
+  CHECK(!holds(page, "ranks"));
+  // A run of several ranks says how they got on.
+  Json summary = Json::parse(read_file(folder / "four/summary.json"));
+  summary["ranks"] = {
+      {"ranks", 3},           {"communication_share", 0.251}, {"waiting_share", 0.017},
+      {"hidden_share", 0.93}, {"imbalance", 0.042},           {"gradient_bytes_per_step", 1000}};
+  write_file(folder / "four/summary.json", summary.dump());
+  REQUIRE(frugal("report " + folder / "four").status == 0);
+  const std::string of_ranks = read_file(folder / "four/report.html");
+  for (const char* part : {"Ranks", "25.1 % of a step adds up gradients", "1.7 % waits", "4.2 %"}) {
+    CAPTURE(part);
+    CHECK(holds(of_ranks, part));
+  }
+  REQUIRE(shell("cd " + folder / "" + " && FRUGAL report whole four").status == 0);
+  CHECK(holds(read_file(folder / "report.html"), "slowest over mean rank"));
   // A run that is cut has a page, too.
   fs::remove(folder / "four/summary.json");
   REQUIRE(frugal("report " + folder / "four").status == 0);
