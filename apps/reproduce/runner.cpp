@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,11 +10,10 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <thread>
 
+#include "apps/cli/child_process.h"
 #include "apps/cli/recommend.h"
 #include "apps/cli/signals.h"
 #include "apps/cli/version.h"
@@ -60,21 +58,6 @@ class Lock {
   int file_;
 };
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::string last_line(const std::string& text) {
-  std::istringstream lines(text);
-  std::string last;
-  for (std::string line; std::getline(lines, line);)
-    if (!line.empty()) last = line;
-  return last;
-}
-
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -92,27 +75,6 @@ struct Child {
   pid_t id = 0;
   Clock::time_point begin;
 };
-
-// The child ends by SIGTERM when this process dies, so that it writes its checkpoint. It is in a
-// process group of its own: Ctrl-C reaches this process alone, which tells the children.
-pid_t spawn(const Child& child) {
-  std::vector<std::string> words = {"frugal"};
-  words.insert(words.end(), child.command.begin(), child.command.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t parent = getpid(), id = fork();
-  if (id < 0) throw Error("cannot start a process");
-  if (id > 0) return id;
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(127);
-  constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
-  dup2(open(child.out.c_str(), kNew, 0644), STDOUT_FILENO);
-  dup2(open(child.err.c_str(), kNew, 0644), STDERR_FILENO);
-  execv("/proc/self/exe", argv.data());
-  _exit(127);
-}
 
 // Cells that wait, those that run, and what becomes of them.
 class Runner {
@@ -184,7 +146,9 @@ class Runner {
   void start(Child child) {
     save_base(*child.cell, options_.out);
     child.begin = Clock::now();
-    child.id = spawn(child);
+    std::vector<std::string> words = {"/proc/self/exe"};
+    words.insert(words.end(), child.command.begin(), child.command.end());
+    child.id = start_child(words, child.out, child.err);
     running_.push_back(child);
   }
 
@@ -235,11 +199,11 @@ class Runner {
     const std::chrono::duration<double> took = Clock::now() - child.begin;
     try {
       if (status != 0) {
-        const std::string said = last_line(text_of(child.err));
-        throw Error(said.empty() ? fmt::format("the process ended with status {}", status) : said);
+        const std::string said = last_line(file_text(child.err));
+        throw Error(said.empty() ? "the process ended with " + status_text(status) : said);
       }
       StoredResult result;
-      result.values = values_of(cell.kind, data::parse_json<Json>(text_of(child.out)),
+      result.values = values_of(cell.kind, data::parse_json<Json>(file_text(child.out)),
                                 run_of(cell, options_.out, child.seed));
       result.seconds = took.count();
       keep(cell, child.seed, result);
