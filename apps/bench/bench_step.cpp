@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/bench/workloads.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/report.h"
@@ -131,30 +132,6 @@ void check_unread(const UnreadKey& key, const std::vector<Variant>& variants) {
   };
   if (std::all_of(variants.begin(), variants.end(), is_unread))
     throw ConfigError(key.path, key.what);
-}
-
-// The networks and batches of docs/measurements.md.
-Json workload(const std::string& name) {
-  static const std::map<std::string, const char*> known = {
-      {"r20", R"({"model": {"name": "resnet20", "shortcut": "B"},
-                  "data": {"name": "random", "batch_size": 128, "shape": [32, 32, 3]}})"},
-      {"r18", R"({"model": {"name": "resnet18", "stem": "cifar"},
-                  "data": {"name": "random", "batch_size": 32, "shape": [32, 32, 3]}})"},
-      {"r50", R"({"model": {"name": "resnet50"},
-                  "data": {"name": "random", "batch_size": 4, "shape": [224, 224, 3], "classes": 1000}})"},
-      // The layers are those of torch.nn.TransformerEncoder.
-      {"bert", R"({"model": {"name": "encoder"}, "optim": {"name": "adamw"},
-                   "data": {"name": "random_tokens", "batch_size": 32, "max_length": 128}})"},
-      // A random graph of the size of ogbn-arxiv.
-      {"gcn", R"({"model": {"name": "gcn", "layers": 3, "width": 256, "batch_norm": true},
-                  "data": {"name": "random_graph", "nodes": 169343, "edges": 1166243, "features": 128}})"}};
-  const auto found = known.find(name);
-  std::vector<std::string> names;
-  for (const auto& each : known) names.push_back(each.first);
-  if (found == known.end())
-    throw ConfigError(
-        "", fmt::format("--workload: expected one of {}, got '{}'", fmt::join(names, ", "), name));
-  return Json::parse(found->second);
 }
 
 using Clock = std::chrono::steady_clock;
