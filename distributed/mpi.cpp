@@ -2,12 +2,14 @@
 // (distributed/collectives.h), and not through MPI's own reductions: MPI does not promise that all
 // ranks get the same bits, that a sum is equal from run to run, or a sum of bf16.
 #include "distributed/communicator.h"
+#include "distributed/mpi_all_reduce.h"
 
 #ifdef FRUGAL_MPI
 #include <mpi.h>
 
 #include <cstdlib>
 
+#include "core/stopwatch.h"
 #include "distributed/peer_communicator.h"
 #endif
 
@@ -31,7 +33,8 @@ class Library {
     int before = 0, level = 0;
     MPI_Initialized(&before);
     if (before == 0) {
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+      // One thread makes all calls, but for benchmarks: they call while that thread sleeps.
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
       ours_ = true;
     } else {
       MPI_Query_thread(&level);
@@ -158,6 +161,24 @@ std::string mpi_library() {
   return std::string(whole.substr(0, whole.find_first_of(",\n")));
 }
 
+double seconds_of_mpi_all_reduce(const Tensor& x) {
+  FRUGAL_CHECK(x.dtype() == DType::f32 && x.device() == kCpu && x.is_contiguous(),
+               "[mpi_all_reduce] expected a contiguous f32 tensor on the cpu, got {}", describe(x));
+  FRUGAL_CHECK(x.numel() < int64_t{1} << 31,
+               "[mpi_all_reduce] expected less than 2^31 elements, got {}", x.numel());
+  FRUGAL_CHECK(job().thread != nullptr,
+               "[mpi_all_reduce] expected several ranks, which mpirun starts, got one");
+  float* const values = x.mut<float>();
+  double seconds = 0;
+  {
+    const Stopwatch watch(seconds);
+    check(MPI_Allreduce(MPI_IN_PLACE, values, static_cast<int>(x.numel()), MPI_FLOAT, MPI_SUM,
+                        MPI_COMM_WORLD),
+          "MPI_Allreduce");
+  }
+  return seconds;
+}
+
 CommunicatorPtr from_environment(const Options& options) {
   const Launch launched = launch();
   if (launched.ranks == 1) return alone();
@@ -175,6 +196,10 @@ CommunicatorPtr from_environment(const Options& options) {
 #else
 
 std::string mpi_library() { return {}; }
+
+double seconds_of_mpi_all_reduce(const Tensor&) {
+  throw Error("[mpi_all_reduce] expected a program that was built with MPI");
+}
 
 CommunicatorPtr from_environment(const Options&) {
   const Launch launched = launch();

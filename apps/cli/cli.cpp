@@ -371,6 +371,34 @@ void add_moved(CLI::App& bench) {
   }
 }
 
+void add_bench_distributed(CLI::App& bench) {
+  static DistributedBenchArguments a;
+  CLI::App* sub = command(bench, "distributed",
+                          "Several ranks beside one: speed, sums of gradients, memory of a rank");
+  sub->add_option("--workload", a.workload, "r20 (batch 128), r18 (batch 32) or bert, as of step")
+      ->check(CLI::IsMember({"r20", "r18", "bert"}))
+      ->capture_default_str();
+  sub->add_option("--ranks", a.ranks, "Processes that train together, with a thread each")
+      ->check(CLI::Range(2, 1024))
+      ->capture_default_str();
+  sub->add_option("--rounds", a.rounds, "Runs of each kind, one after the other; medians count")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  sub->add_option("--steps", a.steps, "Steps of a run, after three that warm up")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  sub->add_option("--mebibytes", a.mebibytes, "Size of the tensor that ranks add up, in MiB")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  sub->add_option("--only", a.only,
+                  "One part: scaling, all-reduce or memory. mpirun may start the command with "
+                  "all-reduce, also on several machines")
+      ->check(CLI::IsMember({"scaling", "all-reduce", "memory"}));
+  add_sets(sub, a.sets);
+  sub->add_flag("--json", a.json, "Print JSON");
+  sub->callback([] { bench_distributed(a); });
+}
+
 void add_bench(CLI::App& app) {
   static BenchArguments a;
   CLI::App* bench = command(app, "bench", "Measure speed and memory");
@@ -435,13 +463,15 @@ void add_bench(CLI::App& app) {
   variance->add_flag("--json", a.json, "Print JSON");
   add_sets(variance, a.sets);
   variance->callback([] { bench_variance(a); });
+  add_bench_distributed(*bench);
   add_moved(*bench);
 }
 
-// Errors: several processes, for a command that does not train.
-void check_ranks(const std::string& name) {
+// Errors: several processes, for a command that uses one.
+void check_ranks(const std::string& name, const std::string& second) {
   const distributed::Launch launched = distributed::launch();
   if (launched.ranks == 1 || name == "train" || name.empty() || name.starts_with("-")) return;
+  if (name == "bench" && second == "distributed") return;  // it checks more
   throw ConfigError("", fmt::format("{}: expected one process, got one of {} ({}); only `frugal "
                                     "train` uses several",
                                     name, launched.ranks, launched.variable));
@@ -453,7 +483,7 @@ int run_cli(int argc, char** argv) {
   CLI::App app("Frugal: deep learning with compressed activations", "frugal");
   app.set_version_flag("--version", std::string("frugal ") + kVersion);
   return run_command_line(app, argc, argv, [&](CLI::App& all) {
-    check_ranks(argc > 1 ? argv[1] : "");
+    check_ranks(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
     add_train(all);
     add_eval(all);
     add_predict(all);

@@ -183,6 +183,17 @@ struct BenchArguments : PlaceArguments {  // the place: quantizer, ops
 void bench_quantizer(const BenchArguments& arguments);
 void bench_ops(const BenchArguments& arguments);  // walks the table of ops
 void bench_step(const BenchArguments& arguments);
+// What several ranks gain: speed, the sum of gradients beside MPI's own, memory of a rank. Starts
+// mpirun itself; as a rank of mpirun it measures `only` all-reduce.
+struct DistributedBenchArguments {
+  std::string workload = "r20";  // r20, r18 or bert
+  std::string only;              // scaling, all-reduce or memory; empty: all three
+  std::vector<std::string> sets;
+  int64_t ranks = 2, rounds = 3, steps = 20;
+  int64_t mebibytes = 25;  // all-reduce: size of the tensor
+  bool json = false;
+};
+void bench_distributed(const DistributedBenchArguments& arguments);
 // Bias and variance that compression adds to the gradient, over the variance between minibatches.
 void bench_variance(const BenchArguments& arguments);
 
