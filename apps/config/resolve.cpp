@@ -44,9 +44,32 @@ void check_widths(const CompressionConfig& config) {
                       "expected false with adaptive widths, which every tensor has; got true");
 }
 
+// What ranks cannot do together. config.distributed.ranks says how many there are.
+void check_ranks(const Config& config) {
+  const int ranks = config.distributed.ranks;
+  if (ranks == 1) return;
+  if (config.run.cuda_graphs)
+    throw ConfigError("cuda_graphs",
+                      fmt::format("expected false with {} ranks: gradients are added up over the "
+                                  "ranks through the host, which no recorded step does",
+                                  ranks));
+  if (config.optim.in_backward)
+    throw ConfigError(
+        "optim.in_backward",
+        fmt::format("expected false with {} ranks: a parameter would be updated before "
+                    "its gradient is that of all ranks",
+                    ranks));
+  if (config.compression.policy == "actnn" && config.compression.actnn_use_gradient)
+    throw ConfigError("compression.actnn.use_gradient",
+                      fmt::format("expected false with {} ranks: each knows the gradients of its "
+                                  "own samples only",
+                                  ranks));
+}
+
 }  // namespace
 
 void resolve(Config& config) {
+  check_ranks(config);
   resolve_data(config);
   resolve_model(config, batch_spec(config));
   if (!config.compression.slice_bytes && is_read(config, "compression.advanced.slice_bytes"))
