@@ -6,7 +6,9 @@
 #include <cstring>
 #include <optional>
 
+#include "autograd/record.h"
 #include "core/quoted.h"
+#include "distributed/collectives.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::distributed {
@@ -34,8 +36,13 @@ class Imagined final : public Communicator {
   explicit Imagined(int ranks) : ranks_(ranks) {}
   int rank() const override { return 0; }
   int size() const override { return ranks_; }
-  Pending begin_all_reduce(const Tensor&, Reduction, std::string) override { return {}; }
-  Pending begin_reduce_scatter(const Tensor&, const Bounds&, Reduction, std::string) override {
+  Pending begin_all_reduce(const Tensor& x, Reduction, std::string) override {
+    take_workspace(x, even_bounds(x.numel(), ranks_));
+    return {};
+  }
+  Pending begin_reduce_scatter(const Tensor& x, const Bounds& bounds, Reduction,
+                               std::string) override {
+    take_workspace(x, bounds);
     return {};
   }
   Pending begin_all_gather(const Tensor& x, const Bounds& bounds, std::string) override {
@@ -53,7 +60,19 @@ class Imagined final : public Communicator {
   void abort(const std::string& message) override { alone()->abort(message); }
 
  private:
+  // What terms of other ranks need, as a PeerCommunicator keeps it. Of a run on CUDA it is on the
+  // host, which is not counted.
+  void take_workspace(const Tensor& x, const Bounds& bounds) {
+    if (x.device() != kMeta || !runs_as_cpu(kMeta)) return;
+    const int64_t bytes =
+        Sharing::workspace_bytes(bounds[1] * static_cast<int64_t>(size_of(x.dtype())), ranks_);
+    if (workspace_.defined() && workspace_.nbytes() >= bytes) return;
+    const CategoryScope scope(Category::workspace);
+    workspace_ = Tensor::empty({bytes}, DType::u8, kMeta);
+  }
+
   int ranks_;
+  Tensor workspace_;
 };
 
 // The number that a variable of the environment holds; none: it is not set.

@@ -78,8 +78,9 @@ Json tensors_json(const Planned& planned) {
 
 void print_largest(const Config& config, const PlanArguments& arguments, int64_t memory) {
   const Growth growth = growth_named(arguments.max);
-  const std::vector<LargestOfLevel> levels =
-      largest_of_levels(config, growth, memory, arguments.only);
+  std::vector<LargestOfLevel> levels = largest_of_levels(config, growth, memory, arguments.only);
+  if (growth == Growth::batch)  // that of all ranks, as the key says it
+    for (LargestOfLevel& level : levels) level.largest.value *= arguments.ranks;
   if (arguments.json) {
     std::printf("%s\n", Json({{"max", arguments.max},
                               {"key", key_of(config, growth)},
@@ -89,18 +90,23 @@ void print_largest(const Config& config, const PlanArguments& arguments, int64_t
                             .c_str());
     return;
   }
-  std::printf("%s: the largest %s whose step fits into %s\n%s", config.model.name.c_str(),
-              key_of(config, growth).c_str(), readable_bytes(memory).c_str(),
-              text_of(levels, arguments.max).c_str());
+  std::printf(
+      "%s: the largest %s whose step fits into %s%s\n%s", config.model.name.c_str(),
+      key_of(config, growth).c_str(), readable_bytes(memory).c_str(),
+      arguments.ranks > 1 ? fmt::format(" on each of {} ranks", arguments.ranks).c_str() : "",
+      text_of(levels, arguments.max).c_str());
 }
 
-// "resnet20, batch 128 of [32, 32, 3], cpu f32"; graphs have no batch.
+// "resnet20, batch 128 of [32, 32, 3], cpu f32"; graphs have no batch, and of several ranks it is
+// that of one.
 std::string title(const Config& config) {
   const Shape sample = batch_spec(config).sample;
   const std::string batch =
       is_read(config, "data.batch_size") ? fmt::format("batch {} of ", config.data.batch_size) : "";
-  return fmt::format("{}, {}{}, {} {}", config.model.name, batch, sample.str(), config.run.device,
-                     config.run.precision);
+  const int ranks = config.distributed.ranks;
+  return fmt::format("{}, {}{}, {} {}{}", config.model.name, batch, sample.str(), config.run.device,
+                     config.run.precision,
+                     ranks > 1 ? fmt::format(", one of {} ranks", ranks) : "");
 }
 
 // Errors: a memory budget, whose table says how each tensor is kept.

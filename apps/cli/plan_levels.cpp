@@ -95,7 +95,9 @@ Config with_level(const Config& config, const PlanLevel& level) {
   Json document = to_json(plain);
   remove_keys_of_presets(document);
   apply_sets(document, level.sets);
-  return parse_config(document);
+  Config with = parse_config(document);
+  with.distributed.ranks = config.distributed.ranks;
+  return with;
 }
 
 PlanSteps::PlanSteps(const Config& config) {

@@ -59,6 +59,22 @@ std::optional<TrackingOptions> tracking_options(const Config& config) {
   return options;
 }
 
+namespace {
+
+// Without the ranks themselves.
+RanksOptions ranks_options(const Config& config) {
+  RanksOptions options;
+  options.sync_batch_norm = config.distributed.sync_batch_norm;
+  options.share_gradients = config.distributed.sharding == "gradients";
+  options.compress_gradients = static_cast<int>(config.distributed.compress_gradients);
+  options.buckets.bytes = config.distributed.bucket_bytes;
+  options.buckets.first_bytes =
+      std::min(options.buckets.first_bytes, config.distributed.bucket_bytes);
+  return options;
+}
+
+}  // namespace
+
 MetaRun meta_run(const Config& config) {
   MetaRun run;
   const BatchSpec spec = batch_spec(config);
@@ -76,6 +92,8 @@ MetaRun meta_run(const Config& config) {
   run.in_backward = config.optim.in_backward;
   run.on_cuda = Device::parse(config.run.device).type == DeviceType::cuda;
   run.counts_edges = !run.on_cuda;
+  run.ranks = ranks_options(config);
+  run.ranks.communicator = distributed::imagined(config.distributed.ranks);
   return run;
 }
 
@@ -151,12 +169,7 @@ TrainerOptions trainer_options(const Config& config, std::shared_ptr<Planner> pl
   options.cuda_graphs = config.run.cuda_graphs;
   options.spec = batch_spec(config);
   options.compression = compression_options(config, std::move(planner));
-  options.ranks.sync_batch_norm = config.distributed.sync_batch_norm;
-  options.ranks.share_gradients = config.distributed.sharding == "gradients";
-  options.ranks.compress_gradients = static_cast<int>(config.distributed.compress_gradients);
-  options.ranks.buckets.bytes = config.distributed.bucket_bytes;
-  options.ranks.buckets.first_bytes =
-      std::min(options.ranks.buckets.first_bytes, config.distributed.bucket_bytes);
+  options.ranks = ranks_options(config);
   return options;
 }
 

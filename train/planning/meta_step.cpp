@@ -50,6 +50,7 @@ MetaStep::MetaStep(const MetaRun& run, int64_t batch) : run_(run), device_(kMeta
   const int64_t before = live(device_);
   model_ = run_.make_model(device_);
   optimizer_ = run_.make_optimizer(*model_);
+  exchange_.emplace(Ranks(run_.ranks), *model_, *optimizer_, run_.ranks, run_.in_backward, 0);
   own_ = live(device_) - before;
   step(nullptr, batch, 0);  // makes the optimizer's state
   own_ = live(device_) - before;
@@ -133,13 +134,18 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
     };
   StepMemory memory;
   // The second part, and each later one, begins with gradients.
-  for (int64_t part = 0; part < std::min<int64_t>(run_.gradient_accumulation, 2); ++part) {
+  const int64_t parts = std::min<int64_t>(run_.gradient_accumulation, 2);
+  for (int64_t part = 0; part < parts; ++part) {
     begin_step(0);
+    // As the trainer does it.
+    if (part + 1 == parts && (run_.in_backward || checkpointed_blocks == 0))
+      options.leaf_done = exchange_->leaf_done(options.leaf_done);
     const Batch kept = batch(samples);
     memory.raise(forward_backward(*run_.task, *model_, kept, context, policy, options).memory);
     options.before_backward = {};
     if (recorder != nullptr) recorder->next_batch();
   }
+  exchange_->finish();
   if (recorder != nullptr) recorder->update();
   optimizer_->step(kRate);
   const StepMemory highest = peak.end();

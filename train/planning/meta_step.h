@@ -2,10 +2,12 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "compress/policies/adaptive_policy.h"
 #include "core/tensor_identity.h"
+#include "train/ranks/gradient_exchange.h"
 #include "train/step_record.h"
 #include "train/training_step.h"
 
@@ -32,7 +34,8 @@ struct MetaRun {
   // Does a step count what kernels of the CPU take for themselves (ops/kernel_memory.h)? It depends
   // on the machine, so nothing that a run decides may count it.
   bool counts_kernels = false;
-  bool on_cuda = false;  // does the run compute on CUDA, which takes large tensors whole?
+  bool on_cuda = false;     // does the run compute on CUDA, which takes large tensors whole?
+  RanksOptions ranks = {};  // imagined ones, of which the step is that of one; null: it is alone
 };
 
 // `batch` with extras on `meta` that have the shapes of those on the host. `held` remembers them.
@@ -71,6 +74,7 @@ class MetaStep {
   Device device_;
   std::shared_ptr<Module> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<GradientExchange> exchange_;
   // Of what lies on the host and is the same in all batches. Graphs are remembered by these
   // tensors.
   mutable Memo<TensorIdentity, Tensor> held_{8};
