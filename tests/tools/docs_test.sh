@@ -117,6 +117,9 @@ check_command() {  # one line of a script
     case ${words[0]:-} in
       '') ;;
       frugal | frugal-lab | */bin/frugal | */bin/frugal-lab) check_frugal "${words[@]}" ;;
+      mpirun | srun)  # only the program that it starts is checked
+        while [[ ${#words[@]} -gt 0 && ${words[0]} != frugal ]]; do words=("${words[@]:1}"); done
+        [ ${#words[@]} -eq 0 ] || check_frugal "${words[@]}" ;;
       tools/* | bench/* | .ci/*)
         [ -x "${words[0]}" ] || { fault "no such program: ${words[0]}"; continue; }
         for word in "${words[@]:1}"; do
@@ -184,9 +187,9 @@ check_inline() {  # TEXT between backticks
       if [[ $text == --set\ [a-z]*=* ]]; then check_key "${text#--set }"; fi
       return ;;
   esac
-  if [[ $text =~ ^(model|data|optim|schedule|compression|train)\.[a-z0-9_.]+(=[^\ ]*)?$ ]]; then
+  if [[ $text =~ ^(model|data|optim|schedule|compression|train|distributed)\.[a-z0-9_.]+(=[^\ ]*)?$ ]]; then
     [[ $text == *.[jhcp]* && -e $text ]] || check_key "$text"
-  elif [[ $text =~ ^(configs|tools|bench|docs|core|ops|autograd|compress|optim|models|data|train|apps|tests|examples|cmake)/[A-Za-z0-9_./*+-]+$ &&
+  elif [[ $text =~ ^(configs|tools|bench|docs|core|ops|autograd|compress|optim|models|data|distributed|train|apps|tests|examples|cmake)/[A-Za-z0-9_./*+-]+$ &&
     ! $text =~ [A-Z]{3} ]]; then
     compgen -G "$text" >/dev/null || compgen -G "$text*" >/dev/null || fault "no such file: $text"
   fi
