@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/integers.h"
+#include "core/log.h"
 #include "core/random_streams.h"
 #include "distributed/agreement.h"
 #include "distributed/shared_statistics.h"
@@ -144,6 +145,11 @@ void Trainer::join_ranks() {
                     options_.seed);
   if (ranks_.alone()) return;
   has_small_batches_ = batches_.smallest_batch() < ranks_.size();
+  if (task_.spec().kind == BatchSpec::Kind::graph && has_small_batches_ && ranks_.rank() == 0)
+    log().warn(
+        "[ranks] this graph's batches cannot be divided among {} ranks: all of them compute the "
+        "same batch. data.sampler neighbours gives each its share",
+        ranks_.size());
   check_same_data();
   batches_.set_share(ranks_.share());
   for (data::BatchSource* const source : {options_.test, options_.validation})

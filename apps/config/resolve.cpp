@@ -53,12 +53,11 @@ void check_ranks(const Config& config) {
                       fmt::format("expected false with {} ranks: gradients are added up over the "
                                   "ranks through the host, which no recorded step does",
                                   ranks));
-  if (config.optim.in_backward)
-    throw ConfigError(
-        "optim.in_backward",
-        fmt::format("expected false with {} ranks: a parameter would be updated before "
-                    "its gradient is that of all ranks",
-                    ranks));
+  if (config.optim.in_backward && config.distributed.compress_gradients > 0)
+    throw ConfigError("distributed.compress_gradients",
+                      fmt::format("expected 0 with optim.in_backward and {} ranks, because what "
+                                  "codes lose cannot wait for the next step",
+                                  ranks));
   if (config.compression.policy == "actnn" && config.compression.actnn_use_gradient)
     throw ConfigError("compression.actnn.use_gradient",
                       fmt::format("expected false with {} ranks: each knows the gradients of its "
