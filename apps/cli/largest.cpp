@@ -76,6 +76,57 @@ int64_t own_value(const Config& config, Growth growth) {
   return 0;
 }
 
+// The largest value of first, first + step, ... up to `most`, if peaks grow with it.
+Largest largest_of_even(const SearchRange& range, int64_t step, int64_t own, int64_t memory,
+                        const std::function<int64_t(int64_t)>& peak_of) {
+  const int64_t first = range.first, most = first + (range.most - first) / step * step;
+  const auto on_grid = [&](double value) {
+    const auto steps = std::floor((value - static_cast<double>(first)) / static_cast<double>(step));
+    return first + step * static_cast<int64_t>(std::max(steps, 0.0));
+  };
+  const auto probe = [&](int64_t value) { return Point{value, peak_of(value)}; };
+  const auto fits = [&](const Point& point) { return point.peak <= memory; };
+  // Where a straight line through two points meets `memory`; peaks are nearly straight in the batch
+  // and the depth.
+  const auto meets = [&](const Point& a, const Point& b) {
+    const auto rise = static_cast<double>(b.peak - a.peak);
+    return rise > 0 ? static_cast<double>(a.value) + static_cast<double>(b.value - a.value) *
+                                                         static_cast<double>(memory - a.peak) / rise
+                    : 2.0 * static_cast<double>(b.value);
+  };
+  Point low = probe(std::min(on_grid(static_cast<double>(own)), most)), high;
+  if (!fits(low)) {
+    high = low;
+    if (low.value > first) low = probe(first);
+    while (!fits(low)) {
+      if (low.value == range.least) return {0, low.peak, false};
+      low = probe(low.value - 1);
+    }
+    if (low.value < first) return {low.value, low.peak, false};
+  } else {
+    // No value is tried that is much larger than the memory.
+    constexpr int64_t kFactor = 4;
+    double next = 2.0 * static_cast<double>(low.value);
+    for (;;) {
+      if (low.value == most) return {low.value, low.peak, true};
+      const int64_t least = low.value + step;
+      high = probe(
+          std::clamp(on_grid(next), least, std::min(most, std::max(least, kFactor * low.value))));
+      if (!fits(high)) break;
+      // A little more than the line says, so that the answer comes to lie between two values.
+      next = meets(low, high) + 2.0 * static_cast<double>(step);
+      low = high;
+    }
+  }
+  for (int round = 1; high.value - low.value > step; ++round) {
+    const double middle = static_cast<double>(low.value + high.value) / 2;
+    const Point between = probe(std::clamp(on_grid(round % 4 == 0 ? middle : meets(low, high)),
+                                           low.value + step, high.value - step));
+    (fits(between) ? low : high) = between;
+  }
+  return {low.value, low.peak, false};
+}
+
 }  // namespace
 
 Growth growth_named(const std::string& name) {
@@ -100,19 +151,21 @@ LargestSearch::LargestSearch(const Config& config, Growth growth) : growth_(grow
                                         config.model.name, config.data.name));
   const ModelSizes sizes = model_sizes(config.model);
   if (growth == Growth::layers) {
-    first_ = sizes.least_layers;
-    step_ = sizes.layers_step;
+    range_.first = sizes.least_layers;
+    range_.step = sizes.layers_step;
   } else if (growth == Growth::width) {
-    first_ = step_ = sizes.width_step;
+    range_.first = range_.step = sizes.width_step;
   } else if (growth == Growth::resolution) {
-    step_ = sizes.side_step;
-    first_ = ceil_div(kLeastSide, step_) * step_;
+    range_.step = sizes.side_step;
+    range_.first = ceil_div(kLeastSide, range_.step) * range_.step;
   } else {
-    first_ = step_ = kBatchStep;
+    range_.first = range_.step = kBatchStep;
   }
   const bool mixes = config.data.mixup > 0 || config.data.cutmix > 0;
-  least_ = growth != Growth::batch ? first_ : mixes ? 2 : 1;
-  most_ = first_ + (most_of(path) - first_) / step_ * step_;
+  range_.least = growth != Growth::batch ? range_.first : mixes ? 2 : 1;
+  range_.most = range_.first + (most_of(path) - range_.first) / range_.step * range_.step;
+  const bool uneven = growth == Growth::resolution && kLeastSide % range_.step == 0;
+  range_.coarse = uneven ? kLeastSide : range_.step;
 }
 
 int64_t LargestSearch::peak_of(Config config, int64_t value) {
@@ -129,6 +182,32 @@ int64_t LargestSearch::peak_of(Config config, int64_t value) {
   return peak;
 }
 
+Largest find_largest(const SearchRange& range, int64_t own, int64_t memory,
+                     const std::function<int64_t(int64_t)>& peak_of) {
+  FRUGAL_ASSERT(range.coarse % range.step == 0);
+  Largest found = largest_of_even(range, range.coarse, own, memory, peak_of);
+  // From the greatest value down, so that the first one that fits is the answer.
+  const auto try_down = [&](int64_t from, int64_t to, int64_t step) {
+    for (int64_t value = from; value > to; value -= step) {
+      const int64_t peak = peak_of(value);
+      if (peak > memory) continue;
+      found = {value, peak, false};
+      return;
+    }
+  };
+  if (range.coarse == range.step || found.value < range.first) return found;
+  const auto at_most = [&](int64_t value, int64_t step) {
+    return found.value + (std::min(value, range.most) - found.value) / step * step;
+  };
+  // The next coarse value is known not to fit.
+  constexpr int64_t kAhead = 3;
+  try_down(at_most(found.value + kAhead * range.coarse, range.coarse), found.value + range.coarse,
+           range.coarse);
+  try_down(at_most(found.value + range.coarse - range.step, range.step), found.value, range.step);
+  found.limited = found.value == range.most;
+  return found;
+}
+
 Largest LargestSearch::find(const Config& given, int64_t memory) {
   Config config = given;
   if (!config.compression.memory_budget.empty())
@@ -136,53 +215,8 @@ Largest LargestSearch::find(const Config& given, int64_t memory) {
                       fmt::format("expected none where the largest {} is asked for, got {}",
                                   key_of(config, growth_), config.compression.memory_budget));
   config.compression.entropy = false;
-  const auto on_grid = [&](double value) {
-    const auto steps =
-        std::floor((value - static_cast<double>(first_)) / static_cast<double>(step_));
-    return first_ + step_ * static_cast<int64_t>(std::max(steps, 0.0));
-  };
-  const auto probe = [&](int64_t value) { return Point{value, peak_of(config, value)}; };
-  const auto fits = [&](const Point& point) { return point.peak <= memory; };
-  // Where a straight line through two points meets `memory`; peaks are nearly straight in the batch
-  // and the depth.
-  const auto meets = [&](const Point& a, const Point& b) {
-    const auto rise = static_cast<double>(b.peak - a.peak);
-    return rise > 0 ? static_cast<double>(a.value) + static_cast<double>(b.value - a.value) *
-                                                         static_cast<double>(memory - a.peak) / rise
-                    : 2.0 * static_cast<double>(b.value);
-  };
-  Point low = probe(std::min(on_grid(static_cast<double>(own_value(config, growth_))), most_)),
-        high;
-  if (!fits(low)) {
-    high = low;
-    if (low.value > first_) low = probe(first_);
-    while (!fits(low)) {
-      if (low.value == least_) return {0, low.peak, false};
-      low = probe(low.value - 1);
-    }
-    if (low.value < first_) return {low.value, low.peak, false};
-  } else {
-    // No value is tried that is much larger than the memory.
-    constexpr int64_t kFactor = 4;
-    double next = 2.0 * static_cast<double>(low.value);
-    for (;;) {
-      if (low.value == most_) return {low.value, low.peak, true};
-      const int64_t least = low.value + step_;
-      high = probe(
-          std::clamp(on_grid(next), least, std::min(most_, std::max(least, kFactor * low.value))));
-      if (!fits(high)) break;
-      // A little more than the line says, so that the answer comes to lie between two values.
-      next = meets(low, high) + 2.0 * static_cast<double>(step_);
-      low = high;
-    }
-  }
-  for (int round = 1; high.value - low.value > step_; ++round) {
-    const double middle = static_cast<double>(low.value + high.value) / 2;
-    const Point between = probe(std::clamp(on_grid(round % 4 == 0 ? middle : meets(low, high)),
-                                           low.value + step_, high.value - step_));
-    (fits(between) ? low : high) = between;
-  }
-  return {low.value, low.peak, false};
+  return find_largest(range_, own_value(config, growth_), memory,
+                      [&](int64_t value) { return peak_of(config, value); });
 }
 
 Largest find_largest(const Config& config, Growth growth, int64_t memory) {

@@ -1,5 +1,6 @@
 // The largest batch, depth, width or resolution whose step fits into a number of bytes.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,7 +16,7 @@ namespace frugal::apps {
 //   layers      model.layers: by 1; of ResNets from their own number on, by a block
 //   width       model.width: by the number of heads; by 4 without heads
 //   resolution  the height and width in data.shape, or data.image_size, from 32 on: by 4, with Swin
-//               by 32, with ViT by the side of a patch
+//               by 32, with ViT by the side of a patch; by 32 first, see SearchRange
 enum class Growth : uint8_t { batch, layers, width, resolution };
 Growth growth_named(const std::string& name);  // REQUIRES: one of the four names
 // "data.batch_size"; of resolution what the run reads: "data.image_size", or else "data.shape".
@@ -27,6 +28,19 @@ struct Largest {
   bool limited = false;  // `value` is the largest that the key may have
 };
 
+// The values that a search may try: `least` to before `first` by 1, then from `first` on by `step`,
+// up to `most`. The peak must grow with the value among first, first + coarse, first + 2 coarse and
+// so on. Between these it may be higher than at both neighbours: tensors of some sizes cannot be
+// taken in slices. REQUIRES: coarse is a multiple of step.
+struct SearchRange {
+  int64_t least = 1, first = 1, step = 1, coarse = 1, most = 1;
+};
+// The largest value whose peak is at most `memory`: by `coarse` first, from `own` on, then the
+// values between the one that was found and the next. A rise that is not quite even is forgiven:
+// the two next coarse values are tried, too. Asks `peak_of` for few values.
+Largest find_largest(const SearchRange& range, int64_t own, int64_t memory,
+                     const std::function<int64_t(int64_t)>& peak_of);
+
 // Searches for several ways to keep activations of one run, which share the networks on `meta`.
 // Thread safety: one thread.
 class LargestSearch {
@@ -37,7 +51,7 @@ class LargestSearch {
   LargestSearch(const Config& config, Growth growth);
 
   // The largest value for which a step of the trainer, as `config` keeps activations and recomputes
-  // blocks, takes at most `memory` bytes on `meta`. The peak must grow with the value. An
+  // blocks, takes at most `memory` bytes on `meta`. An
   // evaluation does not count: data.test_batch_size may be as small as it must. Entropy coding does
   // not count either, because what it saves depends on values.
   // REQUIRES: `config` differs from the constructor's at most in its section compression, in
@@ -49,8 +63,8 @@ class LargestSearch {
   int64_t peak_of(Config config, int64_t value);
 
   Growth growth_;
-  int64_t least_ = 1, first_ = 1, step_ = 1, most_ = 1;  // least_: below `first_`, by 1
-  std::map<int64_t, std::unique_ptr<MetaStep>> steps_;   // by value; of batches one for all
+  SearchRange range_;
+  std::map<int64_t, std::unique_ptr<MetaStep>> steps_;  // by value; of batches one for all
 };
 
 // One search. "data.batch_size and the peak", in one line:

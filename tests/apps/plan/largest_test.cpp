@@ -89,6 +89,40 @@ TEST_CASE("no value fits, every value fits, and the search begins below the run'
         find_largest(config_of(kImages), Growth::batch, 300 << 20).value);
 }
 
+TEST_CASE("peaks that rise unevenly do not end the search early") {
+  // As of images: a size that is no multiple of 32 takes 2/5 more, because its tensors cannot be
+  // cut everywhere, and `odd` takes a tenth more than its neighbours.
+  struct Row {
+    int64_t own, memory, odd, wanted;
+  };
+  const SearchRange range{.least = 32, .first = 32, .step = 4, .coarse = 32, .most = 4088};
+  for (const Row& row : {Row{224, 1000 * 1000, 0, 992},
+                         {224, 1024 * 1024, 0, 1024},
+                         {1020, 1024 * 1024, 0, 1024},
+                         {2048, 1024 * 1024, 1024, 992},
+                         {224, 1024 * 1024, 992, 1024},
+                         {224, 1100 * 1100, 1024, 1088},
+                         {224, 60 * 60, 0, 48},
+                         {224, 60 * 60 * 7 / 5, 0, 64},
+                         {224, 64 * 64, 64, 52},
+                         {224, 1 << 30, 0, 4088}}) {
+    CAPTURE(row.own);
+    CAPTURE(row.memory);
+    CAPTURE(row.odd);
+    int probes = 0;
+    const auto peak_of = [&](int64_t value) {
+      ++probes;
+      const int64_t area = value * value;
+      return value % 32 != 0 ? area * 7 / 5 : value == row.odd ? area * 11 / 10 : area;
+    };
+    const Largest found = find_largest(range, row.own, row.memory, peak_of);
+    CHECK(found.value == row.wanted);
+    CHECK(found.peak == peak_of(found.value));
+    CHECK(found.limited == (row.memory == 1 << 30));
+    CHECK(probes <= 24);
+  }
+}
+
 TEST_CASE("several searches share networks, and blocks are recomputed where asked for") {
   const Config whole = config_of(kImages, {"compression.bits=0"});
   const Config recomputed = config_of(kImages, {"compression.bits=0", "train.checkpointing=true"});
