@@ -13,8 +13,9 @@ namespace frugal {
 
 // ---- dense (functions/conv.cpp, functions/matmul.cpp)
 // x [N, H, W, C], weight [K, R, S, C/groups], bias [K] or undefined -> [N, OH, OW, K].  Saves: x,
-// weight.
-Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+// weight. A large x that is moved in, that nobody else holds and of which a 1x1 window meets at
+// most a quarter of the pixels is released before y is made; only these pixels are kept until then.
+Variable conv2d(Variable x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options = {});
 // x [N, H, W, C], weight [C, R, S, K/groups] (PyTorch's conv_transpose2d: C in, K out) -> [N, OH,
 // OW, K].  Saves: x, weight.

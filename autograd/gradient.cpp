@@ -18,25 +18,49 @@ Gradient::Gradient(ops::SparseRows sparse)
       }),
       sparse_(std::move(sparse)) {}
 
+Gradient::Gradient(const Shape& shape, int64_t step, std::vector<Tensor> parts, PartFn rows)
+    : shape_(shape),
+      dtype_(parts.at(0).dtype()),
+      device_(parts[0].device()),
+      step_(step),
+      is_small_(true),
+      parts_(std::make_shared<Parts>(Parts{std::move(parts), std::move(rows)})) {}
+
+void Gradient::write(int64_t begin, int64_t end, const Tensor& out) const {
+  if (parts_ == nullptr) return rows_(begin, end, out);
+  for (int64_t at = begin; at < end;) {
+    const int64_t part = at / step_, first = part * step_, to = std::min(end, first + step_);
+    parts_->rows(parts_->tensors[static_cast<size_t>(part)].slice(0, at - first, to - first),
+                 out.slice(0, at - begin, to - begin));
+    at = to;
+  }
+}
+
 Tensor Gradient::rows(int64_t begin, int64_t end) const {
   if (is_whole()) return whole_.slice(0, begin, end);
   Shape shape = shape_;
   shape[0] = end - begin;
   CategoryScope scope(Category::workspace);
   Tensor out = Tensor::empty(shape, dtype_, device_);
-  rows_(begin, end, out);
+  write(begin, end, out);
   return out;
 }
 
 const Tensor& Gradient::whole() {
-  if (rows_ == nullptr) return whole_;
+  if (is_whole() || !defined()) return whole_;
   CategoryScope scope(Category::gradient);
-  Tensor out = Tensor::empty(shape_, dtype_, device_);
-  for (int64_t begin = 0; begin < shape_[0]; begin += step_) {
-    const int64_t end = std::min(shape_[0], begin + step_);
-    rows_(begin, end, out.slice(0, begin, end));
+  const bool frees = parts_ != nullptr && parts_.use_count() == 1;
+  Tensor out =
+      frees ? Tensor::growing(shape_, dtype_, device_) : Tensor::empty(shape_, dtype_, device_);
+  const int64_t n = shape_[0], item = out.nbytes() / std::max<int64_t>(n, 1);
+  for (int64_t begin = 0; begin < n; begin += step_) {
+    const int64_t end = std::min(n, begin + step_);
+    if (frees) out.storage()->grow(end * item);
+    write(begin, end, out.slice(0, begin, end));
+    if (frees) parts_->tensors[static_cast<size_t>(begin / step_)] = {};
   }
   rows_ = nullptr;
+  parts_ = nullptr;
   sparse_ = {};
   return whole_ = std::move(out);
 }

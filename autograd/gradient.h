@@ -2,6 +2,7 @@
 // of the leading axis, or only the rows that are not 0.
 #pragma once
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,14 @@ class Gradient {
         is_small_(is_small),
         rows_(std::move(rows)) {}
 
-  bool defined() const { return is_whole() || rows_ != nullptr; }
+  // A gradient that is made of small tensors: each gives `step` items of the leading axis, the last
+  // one what is left. `rows` writes what consecutive items of a part give. When the whole is made,
+  // a part is freed as soon as its items are there, and the whole takes memory only as it is
+  // written.
+  using PartFn = std::function<void(const Tensor& items, const Tensor& out)>;
+  Gradient(const Shape& shape, int64_t step, std::vector<Tensor> parts, PartFn rows);
+
+  bool defined() const { return is_whole() || rows_ != nullptr || parts_ != nullptr; }
   bool is_whole() const { return whole_.defined(); }
   // Is what it is made of much smaller than the whole? Then it may wait until it is asked for.
   bool is_small() const { return is_small_ && !is_whole(); }
@@ -53,6 +61,12 @@ class Gradient {
   Tensor take() &&;       // moves whole() out
 
  private:
+  struct Parts {
+    std::vector<Tensor> tensors;
+    PartFn rows;
+  };
+  void write(int64_t begin, int64_t end, const Tensor& out) const;
+
   Tensor whole_;
   Shape shape_;
   DType dtype_{};
@@ -60,6 +74,7 @@ class Gradient {
   int64_t step_ = 0;
   bool is_small_ = false;
   RowsFn rows_;
+  std::shared_ptr<Parts> parts_;  // in the place of rows_; shared by copies of this
   ops::SparseRows sparse_;
 };
 

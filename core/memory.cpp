@@ -60,49 +60,84 @@ struct Allocator::State {
     return std::min(report.limit, most_reserved);
   }
   int64_t idle() const { return pages == nullptr ? 0 : pages->held() - pages->used(); }
+  // What the pool may hold beside what is live elsewhere.
+  int64_t most_of_pages() const {
+    const int64_t others = report.live_total - pages->used();
+    return most() > 0 ? std::max<int64_t>(most() - others, 1) : 0;
+  }
+  void account(const Allocator& allocator, int64_t bytes, Category category) {
+    auto& live = report.live[static_cast<size_t>(category)];
+    auto& peak = report.peak[static_cast<size_t>(category)];
+    live += bytes;
+    peak = std::max(peak, live);
+    report.live_total += bytes;
+    if (report.live_total > report.peak_total) {
+      report.peak_total = report.live_total;
+      report.at_peak = report.live;
+    }
+    MemoryTrace::note(allocator, report.live);
+  }
+  // Errors: OutOfMemory
+  void fail(const Allocator& allocator, const std::string& why, int64_t bytes,
+            Category category) const {
+    MemoryReport now = report;
+    now.reserved = report.live_total + idle() + allocator.idle();
+    throw OutOfMemory(fmt::format("out of memory: {} for {} of {}\n{}", why, readable(bytes),
+                                  name_of(category), now.str()),
+                      now);
+  }
+  void check(const Allocator& allocator, int64_t bytes, Category category) {
+    if (fail_after >= 0 && fail_after-- == 0)
+      fail(allocator, "allocation failed on request", bytes, category);
+    if (report.limit > 0 && report.live_total + round_up(bytes, kAlignment) > report.limit)
+      fail(allocator, fmt::format("the limit of {} leaves no room", readable(report.limit)), bytes,
+           category);
+  }
 };
 
 Allocator::Allocator() : state_(std::make_unique<State>()) {}
 Allocator::~Allocator() = default;
 
-Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
+Allocator::Block Allocator::take(int64_t bytes, Category category, bool grows) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   Block block;
-  block.bytes = round_up(bytes, kAlignment);
+  block.most = round_up(bytes, kAlignment);
+  block.bytes = grows ? 0 : block.most;
   block.category = category;
-  MemoryReport& r = s.report;
-  auto fail = [&](const std::string& why) {
-    MemoryReport now = r;
-    now.reserved = r.live_total + s.idle() + idle();
-    throw OutOfMemory(fmt::format("out of memory: {} for {} of {}\n{}", why, readable(bytes),
-                                  name_of(category), now.str()),
-                      now);
-  };
-  if (s.fail_after >= 0 && s.fail_after-- == 0) fail("allocation failed on request");
-  if (r.limit > 0 && r.live_total + block.bytes > r.limit)
-    fail(fmt::format("the limit of {} leaves no room", readable(r.limit)));
-
-  if (block.bytes >= kSmallest && caching()) {
+  s.check(*this, grows ? 0 : bytes, category);
+  if (block.most >= kSmallest && caching()) {
     if (s.pages == nullptr) s.pages = std::make_unique<PagePool>();
-    const int64_t others = r.live_total - s.pages->used();
     block.data =
-        s.pages->allocate(block.bytes, s.most() > 0 ? std::max<int64_t>(s.most() - others, 1) : 0);
-  } else if (block.bytes > 0) {
-    block.data = acquire(block.bytes);
+        grows ? s.pages->reserve(block.most) : s.pages->allocate(block.most, s.most_of_pages());
+  } else if (block.most > 0) {
+    block.data = acquire(block.most);
   }
-  if (block.data == nullptr && block.bytes > 0) fail("the system has none left");
-  auto& live = r.live[static_cast<size_t>(category)];
-  auto& peak = r.peak[static_cast<size_t>(category)];
-  live += block.bytes;
-  peak = std::max(peak, live);
-  r.live_total += block.bytes;
-  if (r.live_total > r.peak_total) {
-    r.peak_total = r.live_total;
-    r.at_peak = r.live;
-  }
-  MemoryTrace::note(*this, r.live);
+  if (block.data == nullptr && block.most > 0)
+    s.fail(*this, "the system has none left", bytes, category);
+  s.account(*this, block.bytes, category);
   return block;
+}
+
+Allocator::Block Allocator::allocate(int64_t bytes, Category category) {
+  return take(bytes, category, false);
+}
+
+Allocator::Block Allocator::reserve(int64_t most, Category category) {
+  return take(most, category, grows());
+}
+
+void Allocator::grow(Block& block, int64_t bytes) {
+  const int64_t to = round_up(bytes, kAlignment), more = to - block.bytes;
+  FRUGAL_ASSERT(to <= block.most);
+  if (more <= 0) return;
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  s.check(*this, more, block.category);
+  if (block.data != nullptr && block.most >= kSmallest && caching())
+    s.pages->grow(block.data, to, s.most_of_pages());
+  block.bytes = to;
+  s.account(*this, more, block.category);
 }
 
 void Allocator::release(const Block& block) noexcept {
@@ -112,8 +147,8 @@ void Allocator::release(const Block& block) noexcept {
   s.report.live_total -= block.bytes;
   MemoryTrace::note(*this, s.report.live);
   if (block.data == nullptr) return;
-  if (block.bytes >= kSmallest && caching()) return s.pages->release(block.data);
-  give_back(block.data, block.bytes);
+  if (block.most >= kSmallest && caching()) return s.pages->release(block.data);
+  give_back(block.data, block.most);
 }
 
 void Allocator::set_limit(int64_t bytes) {

@@ -58,8 +58,14 @@ class Allocator {
     void* data = nullptr;
     int64_t bytes = 0;  // taken and accounted: what was asked for, rounded up to a multiple of 64
     Category category{};
+    int64_t most = 0;  // what `bytes` may grow to
   };
   Block allocate(int64_t bytes, Category category);  // Errors: OutOfMemory
+  // A block that is taken and accounted as it grows, from 0 bytes to `most`. Nothing beyond
+  // Block::bytes may be touched. On CUDA all of it is taken at once.  Errors: OutOfMemory
+  Block reserve(int64_t most, Category category);
+  // Grows to at least `bytes` of the block's `most`.  Errors: OutOfMemory, and then nothing changed
+  void grow(Block& block, int64_t bytes);
   void release(const Block& block) noexcept;
 
   void set_limit(int64_t bytes);  // limits the sum of live bytes and of free bytes that are kept;
@@ -78,6 +84,7 @@ class Allocator {
   virtual void* acquire(int64_t bytes) = 0;  // nullptr when exhausted
   virtual void give_back(void* data, int64_t bytes) noexcept = 0;
   virtual bool caching() const { return true; }  // whether a PagePool holds large blocks
+  virtual bool grows() const { return true; }    // can blocks be taken as they grow?
   virtual int64_t idle() const {
     return 0;
   }  // bytes that acquire() has taken and no tensor
@@ -85,6 +92,7 @@ class Allocator {
 
  private:
   struct State;
+  Block take(int64_t bytes, Category category, bool grows);
   std::unique_ptr<State> state_;
 };
 

@@ -83,11 +83,11 @@ PagePool::System PagePool::this_machine() {
 
 PagePool::PagePool(System system)
     : system_(std::move(system)),
-      blocks_({.acquire = [this](int64_t bytes) { return reserve(bytes); },
+      blocks_({.acquire = [this](int64_t bytes) { return reserve_range(bytes); },
                .give_back = [this](void* data) { unmap(data); }},
               false, kSizes) {}
 
-void* PagePool::reserve(int64_t bytes) {
+void* PagePool::reserve_range(int64_t bytes) {
   auto* data = static_cast<char*>(system_.reserve(bytes));
   if (data == nullptr) return nullptr;
   const bool huge = system_.huge > 0 && bytes != kSizes.small_segment;
@@ -162,6 +162,10 @@ void PagePool::shrink(int64_t most) noexcept {
       drop(data, bytes, grain);
       return true;
     });
+    for (const auto& [data, block] : growing_) {
+      if (held_ <= most) break;
+      drop(data + block.grown, block.bytes - block.grown, grain);
+    }
   }
 }
 
@@ -173,7 +177,41 @@ int64_t PagePool::target(int64_t most) const {
 
 void* PagePool::allocate(int64_t bytes, int64_t most) {
   auto* data = static_cast<char*>(blocks_.allocate(bytes));
+  if (data != nullptr) bring(data, bytes, most);
+  return data;
+}
+
+void* PagePool::reserve(int64_t bytes) {
+  auto* data = static_cast<char*>(blocks_.allocate(bytes));
   if (data == nullptr) return nullptr;
+  growing_[data] = {bytes, 0};
+  ungrown_ += bytes;
+  return data;
+}
+
+void PagePool::grow(void* data, int64_t bytes, int64_t most) {
+  const auto block = growing_.find(static_cast<char*>(data));
+  if (block == growing_.end()) return;  // it is whole
+  const int64_t grown = block->second.grown, more = bytes - grown;
+  if (more <= 0) return;
+  ungrown_ -= more;
+  if (bytes == block->second.bytes)
+    growing_.erase(block);
+  else
+    block->second.grown = bytes;
+  bring(static_cast<char*>(data) + grown, more, most);
+}
+
+void PagePool::release(void* data) noexcept {
+  if (const auto block = growing_.find(static_cast<char*>(data)); block != growing_.end()) {
+    ungrown_ -= block->second.bytes - block->second.grown;
+    growing_.erase(block);
+  }
+  blocks_.release(data);
+}
+
+// Counts the first touch of [data, data + bytes), after pages of free blocks made room.
+void PagePool::bring(char* data, int64_t bytes, int64_t most) {
   highest_ = std::max(highest_, used());
   passed_ += bytes;
   if (passed_ / kStretch > highest_) {
@@ -185,10 +223,7 @@ void* PagePool::allocate(int64_t bytes, int64_t most) {
   const int64_t missing = touch(data, bytes, false) * system_.page;
   if (held_ + missing > target(most)) shrink(target(most) - missing);
   if (missing > 0) held_ += touch(data, bytes, true) * system_.page;
-  return data;
 }
-
-void PagePool::release(void* data) noexcept { blocks_.release(data); }
 
 void PagePool::trim() noexcept {
   blocks_.trim();

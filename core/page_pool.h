@@ -34,13 +34,17 @@ class PagePool {
   // Aligned to 64 bytes. nullptr: the system has no more addresses. If the pages in memory would
   // exceed `most` bytes, pages of free blocks go back to the system first (0: no limit).
   void* allocate(int64_t bytes, int64_t most = 0);
-  void release(void* data) noexcept;   // REQUIRES: `data` came from allocate()
+  // The addresses of a block, of which nothing may be touched but what grow() brought into memory:
+  // its first `bytes`.
+  void* reserve(int64_t bytes);
+  void grow(void* data, int64_t bytes, int64_t most = 0);
+  void release(void* data) noexcept;   // REQUIRES: `data` came from allocate() or reserve()
   void shrink(int64_t most) noexcept;  // gives pages of free blocks back until at most `most` bytes
                                        // are in memory
   void trim() noexcept;                // gives back every page that no block needs
 
   int64_t held() const { return held_; }  // bytes of the pages in memory
-  int64_t used() const { return blocks_.used(); }
+  int64_t used() const { return blocks_.used() - ungrown_; }
 
  private:
   // Which pages of a range are in memory: one bit for each page, in words.
@@ -51,8 +55,14 @@ class PagePool {
   };
   using Ranges = std::map<char*, Range>;
 
-  void* reserve(int64_t bytes);
+  // A block of which `grown` of `bytes` may be touched.
+  struct Growing {
+    int64_t bytes = 0, grown = 0;
+  };
+
+  void* reserve_range(int64_t bytes);
   void unmap(void* data) noexcept;
+  void bring(char* data, int64_t bytes, int64_t most);
   Ranges::iterator range_of(char* data) { return std::prev(ranges_.upper_bound(data)); }
   int64_t count(const Range& range, int64_t first, int64_t last) const;
   // Bytes of the pages that a touch of [data, data + bytes) brings into memory. With `mark` these
@@ -64,6 +74,8 @@ class PagePool {
   System system_;
   Ranges ranges_;
   SegmentPool blocks_;
+  std::map<char*, Growing> growing_;
+  int64_t ungrown_ = 0;  // bytes of the blocks in growing_ that may not be touched yet
   int64_t held_ = 0;
   // The highest use among the last allocations: the present stretch of them, and the stretch
   // before.

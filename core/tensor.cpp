@@ -57,8 +57,9 @@ Tensor filled_on_host(const Shape& shape, DType dtype, Device device, F value_of
 
 }  // namespace
 
-Storage::Storage(int64_t bytes, Device device, Category category)
-    : block_(allocator(device).allocate(bytes, category)),
+Storage::Storage(int64_t bytes, Device device, Category category, bool grows)
+    : block_(grows ? allocator(device).reserve(bytes, category)
+                   : allocator(device).allocate(bytes, category)),
       bytes_(bytes),
       device_(device),
       id_(next_storage_id++) {
@@ -67,15 +68,26 @@ Storage::Storage(int64_t bytes, Device device, Category category)
 
 Storage::~Storage() { allocator(device_).release(block_); }
 
-Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+void Storage::grow(int64_t bytes) { allocator(device_).grow(block_, bytes); }
+
+Tensor Tensor::make(const Shape& shape, DType dtype, Device device, bool grows) {
   for (int64_t extent : shape)
     FRUGAL_CHECK(extent >= 0, "[tensor] expected extents of at least 0, got {}", shape);
   Tensor tensor;
   tensor.shape_ = shape;
   tensor.strides_ = contiguous_strides(shape);
   tensor.dtype_ = dtype;
-  tensor.storage_ = std::make_shared<Storage>(tensor.nbytes(), device, CategoryScope::current());
+  tensor.storage_ =
+      std::make_shared<Storage>(tensor.nbytes(), device, CategoryScope::current(), grows);
   return tensor;
+}
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  return make(shape, dtype, device, false);
+}
+
+Tensor Tensor::growing(const Shape& shape, DType dtype, Device device) {
+  return make(shape, dtype, device, true);
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {

@@ -18,7 +18,8 @@ namespace frugal {
 // Owns one block. `id` is never reused; `version` counts in-place writes.
 class Storage {
  public:
-  Storage(int64_t bytes, Device device, Category category);  // Errors: OutOfMemory
+  // `grows`: see Tensor::growing().  Errors: OutOfMemory
+  Storage(int64_t bytes, Device device, Category category, bool grows = false);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -30,6 +31,7 @@ class Storage {
   uint64_t id() const { return id_; }
   uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
+  void grow(int64_t bytes);  // see Tensor::growing().  Errors: OutOfMemory
 
  private:
   Allocator::Block block_;
@@ -65,6 +67,10 @@ class Tensor {
 
   // Factories allocate in CategoryScope::current(). `empty` is uninitialised.
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
+  // As empty(), but memory is taken and accounted as storage()->grow(bytes) asks for it. Nothing
+  // beyond that may be touched. For a large tensor that is written from its beginning to its end
+  // while what it is made of is freed.
+  static Tensor growing(const Shape& shape, DType dtype, Device device);
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
                      Device device = kCpu);
@@ -131,6 +137,7 @@ class Tensor {
   std::vector<T> to_vector() const;
 
  private:
+  static Tensor make(const Shape& shape, DType dtype, Device device, bool grows);
   void require(DType dtype) const;
   template <class T, class Stored>
   void read_into(std::vector<T>& values) const;

@@ -19,7 +19,9 @@ FilledConv2d::FilledConv2d(Tensor weight, Tensor bias, const Conv2dOptions& opti
       weight_(register_parameter("weight", std::move(weight), Layout::conv_weight)),
       bias_(register_parameter("bias", std::move(bias))) {}
 
-Variable FilledConv2d::forward(Variable x, Context&) { return conv2d(x, weight_, bias_, options_); }
+Variable FilledConv2d::forward(Variable x, Context&) {
+  return conv2d(std::move(x), weight_, bias_, options_);
+}
 
 std::shared_ptr<Dense> normal_dense(Init& init, int64_t in, int64_t out, double deviation,
                                     Module::Layout layout) {

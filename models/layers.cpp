@@ -33,7 +33,9 @@ Conv2d::Conv2d(Init& init, int64_t in, int64_t out, Pair kernel, const Conv2dOpt
         "bias", uniform(init, {out}, bound_of(kernel[0] * kernel[1] * in / options.groups)));
 }
 
-Variable Conv2d::forward(Variable x, Context&) { return conv2d(x, weight_, bias_, options_); }
+Variable Conv2d::forward(Variable x, Context&) {
+  return conv2d(std::move(x), weight_, bias_, options_);
+}
 
 std::shared_ptr<Conv2d> conv_same(Init& init, int64_t in, int64_t out, int64_t kernel,
                                   int64_t stride, ConvInit weights, int64_t groups) {

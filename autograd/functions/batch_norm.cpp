@@ -22,14 +22,6 @@ namespace {
 enum Slot { kX, kWeight, kBias, kMean, kInvstd, kMask, kResidual };
 constexpr Use kUse = Use::normalized({.input = 1, .weight = kWeight, .invstd = kInvstd});
 
-// A tensor of that shape that takes no memory and has no values.
-Tensor without_values(const Shape& shape, DType dtype, Device device) {
-  CategoryScope scope(Category::workspace);
-  Shape strides = shape;
-  for (int axis = 0; axis < strides.dim(); ++axis) strides[axis] = 0;
-  return Tensor::empty({1}, dtype, device).as_strided(shape, strides, 0);
-}
-
 ops::BatchNormMoments moments_of(const Variable& x, const BatchNormStats& stats,
                                  const BatchNormOptions& options) {
   if (!options.training)
@@ -382,7 +374,7 @@ Variable conv2d_batch_norm_add_relu(Conv2dCall conv, Variable residual, const Va
                                     const Variable& bias, const BatchNormStats& stats,
                                     const BatchNormOptions& options) {
   if (!may_run_twice(conv, residual, options)) {
-    const Variable y = conv2d(conv.x, conv.weight, conv.bias, conv.options);
+    const Variable y = conv2d(std::move(conv.x), conv.weight, conv.bias, conv.options);
     conv.x = {};
     return batch_norm_add_relu(y, std::move(residual), weight, bias, stats, options);
   }

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "autograd/functions/conv.h"
-#include "autograd/record.h"
+#include "autograd/node.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"
@@ -22,18 +22,21 @@ bool meets_few_pixels(const Shape& weight, const Conv2dOptions& o) {
   return weight[1] == 1 && weight[2] == 1 && o.padding == Pair{0, 0} && area(o.stride) >= 4;
 }
 
+// The pixels of x, as [N, OH, OW, C], that such a window meets. y: the shape of its output.
+Tensor met_pixels(const Tensor& x, const Shape& y, const Pair& stride) {
+  const Shape& s = x.strides();
+  return x.as_strided({y[0], y[1], y[2], x.size(3)},
+                      {s[0], s[1] * stride[0], s[2] * stride[1], s[3]}, x.offset());
+}
+
 // The gradient of an input of shape x_shape that is `met` [N, OH, OW, C] at every stride-th pixel
-// and 0 elsewhere.
-Gradient at_met_pixels(const Tensor& met, const Shape& x_shape, int64_t step, const Pair& stride) {
-  const auto rows = [met, stride](int64_t begin, int64_t end, const Tensor& out) {
-    ops::fill(out, 0);
-    const Tensor part = met.slice(0, begin, end);
-    const Shape& s = out.strides();
-    ops::copy_into(out.as_strided(part.shape(), {s[0], s[1] * stride[0], s[2] * stride[1], s[3]},
-                                  out.offset()),
-                   part);
-  };
-  return {x_shape, met, step, rows, true};
+// and 0 elsewhere. `met` comes in parts of `step` items.
+Gradient at_met_pixels(std::vector<Tensor> met, const Shape& x_shape, int64_t step,
+                       const Pair& stride) {
+  return {x_shape, step, std::move(met), [stride](const Tensor& part, const Tensor& out) {
+            ops::fill(out, 0);
+            ops::copy_into(met_pixels(out, part.shape(), stride), part);
+          }};
 }
 
 // From so many slices on, an x is large: memory counts more than a second run of the kernel.
@@ -58,12 +61,11 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   Conv2dOptions dense = options;
   if (of_few) dense.stride = {1, 1};
   Tensor dw, dx;
+  std::vector<Tensor> met;
   if (over_dy) {
     dx = dy.whole();
-  } else if (own && !later) {
-    const Shape& y = dy.shape();
-    dx =
-        Tensor::empty(of_few ? Shape{n, y[1], y[2], x_shape[3]} : x_shape, dy.dtype(), dy.device());
+  } else if (own && !of_few && !later) {
+    dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
   }
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
@@ -76,6 +78,12 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
         dw = ops::conv2d_backward_weight(part, x, w_shape, options);
     }
     if (!b.needs(0) || later) continue;
+    if (of_few) {
+      met.push_back(Tensor::empty({end - begin, dy.shape()[1], dy.shape()[2], x_shape[3]},
+                                  dy.dtype(), dy.device()));
+      ops::conv2d_backward_input_into(met.back(), part, weight, dense);
+      continue;
+    }
     if (own && !over_dy) {
       ops::conv2d_backward_input_into(dx.slice(0, begin, end), part, weight, dense);
       continue;
@@ -92,7 +100,7 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   if (over_dy) dx.bump_version();
   grads[1] = dw;
   if (of_few) {
-    grads[0] = at_met_pixels(dx, x_shape, step, options.stride);
+    grads[0] = at_met_pixels(std::move(met), x_shape, step, options.stride);
   } else if (later) {
     // The weight may be updated before the gradient is asked for (optim.in_backward).
     grads[0] =
@@ -126,33 +134,78 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
   return grads;
 }
 
-}  // namespace
-
-Variable record_conv2d(const Conv2dCall& call, Tensor y) {
-  const auto& [x, weight, bias, options] = call;
-  const Shape& w = weight.shape();
+Save save_input(const Conv2dCall& call) {
+  const Shape& w = call.weight.shape();
   const Use use = Use::product({.input = 1,
-                                .gain = window(w) / area(options.stride),
+                                .gain = window(w) / area(call.options.stride),
                                 .fan = window(w) * static_cast<double>(w[3])});
+  return save_if(call.weight.requires_grad(), call.x).with_use(use);
+}
+
+Variable record_with(const Conv2dCall& call, const Save& input, Tensor y) {
+  const auto& [x, weight, bias, options] = call;
   const auto describe = [&options = options](TracedOp& t) {
     t.set("stride", options.stride);
     t.set("padding", options.padding);
     t.set("dilation", options.dilation);
     t.set("groups", options.groups);
   };
-  return record(
-      {"conv2d", describe}, {x, weight, bias}, std::move(y),
-      {save_if(weight.requires_grad(), x).with_use(use), save_if(x.requires_grad(), weight)},
-      [x_shape = x.shape(), w_shape = weight.shape(), options = options](const Backward& b) {
-        return backward(b, x_shape, w_shape, options);
-      });
+  return record({"conv2d", describe}, {x, weight, bias}, std::move(y),
+                {input, save_if(x.requires_grad(), weight)},
+                [x_shape = x.shape(), w_shape = weight.shape(), options = options](
+                    const Backward& b) { return backward(b, x_shape, w_shape, options); });
 }
 
-Variable conv2d(const Variable& x, const Variable& weight, const Variable& bias,
+// From so many bytes on, an x is large: memory counts more than a copy of some pixels.
+constexpr int64_t kLarge = 2 * SavePolicy::kSliceBytes;
+
+// May x be released before y is made? The caller has moved it in. CUDA does not take part: its
+// kernels read x as it is.
+bool may_release(const Conv2dCall& call) {
+  const Variable& x = call.x;
+  return x.is_sole_handle() && is_sole_owner(x.value()) && x.value().nbytes() >= kLarge &&
+         x.accumulator() == nullptr && x.value().dim() == 4 && call.weight.value().dim() == 4 &&
+         meets_few_pixels(call.weight.shape(), call.options) && runs_as_cpu(x.device()) &&
+         active_trace() == nullptr;
+}
+
+}  // namespace
+
+Tensor without_values(const Shape& shape, DType dtype, Device device) {
+  CategoryScope scope(Category::workspace);
+  Shape strides = shape;
+  for (int axis = 0; axis < strides.dim(); ++axis) strides[axis] = 0;
+  return Tensor::empty({1}, dtype, device).as_strided(shape, strides, 0);
+}
+
+Variable record_conv2d(const Conv2dCall& call, Tensor y) {
+  return record_with(call, save_input(call), std::move(y));
+}
+
+Variable conv2d(Variable x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options) {
-  Tensor y =
-      ops::conv2d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
-  return record_conv2d({x, weight, bias, options}, std::move(y));
+  Conv2dCall call{std::move(x), weight, bias, options};
+  const Tensor w = weight.value(), b = bias.defined() ? bias.value() : Tensor();
+  if (!may_release(call)) return record_conv2d(call, ops::conv2d(call.x.value(), w, b, options));
+  const Shape x_shape = call.x.shape(),
+              y = ops::conv2d_shape("conv2d", x_shape, w.shape(), options);
+  // What is kept for backward is decided while x is there.
+  Save input = save_input(call);
+  if (recording({call.x, weight, bias})) input.kept = keep("conv2d", 0, input);
+  input.value = {};
+  if (input.kept.is_raw())
+    return record_with(call, input, ops::conv2d(call.x.value(), w, b, options));
+  Tensor met;
+  {
+    CategoryScope scope(Category::workspace);
+    met = ops::contiguous(met_pixels(call.x.value(), y, options.stride));
+  }
+  call.x = make_output(without_values(x_shape, met.dtype(), met.device()), call.x.producer());
+  Conv2dOptions dense = options;
+  dense.stride = {1, 1};
+  Tensor out = ops::conv2d(met, w, b, dense);
+  met = {};
+  return record_with(call, input, std::move(out));
 }
 
 Variable conv_transpose2d(const Variable& x, const Variable& weight, const Variable& bias,

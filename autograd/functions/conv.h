@@ -8,4 +8,7 @@ namespace frugal {
 // what it needs.
 Variable record_conv2d(const Conv2dCall& call, Tensor y);
 
+// A tensor of that shape that takes no memory and has no values.
+Tensor without_values(const Shape& shape, DType dtype, Device device);
+
 }  // namespace frugal

@@ -100,6 +100,7 @@ class CudaAllocator final : public Allocator {
     drop_unused();
   }
   bool caching() const override { return false; }
+  bool grows() const override { return false; }
   int64_t idle() const override {
     const std::lock_guard lock(mutex_);
     int64_t bytes = 0;

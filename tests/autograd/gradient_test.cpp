@@ -9,6 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/functions.h"
 #include "autograd/record.h"
+#include "ops/dense/inplace.h"
 #include "tests/autograd/copy_codec.h"
 
 using namespace frugal;
@@ -33,6 +34,45 @@ class Copies : public SavePolicy {
 };
 
 }  // namespace
+
+TEST_CASE("a gradient of parts frees each part as the whole grows, unless others share them") {
+  static constexpr int64_t kItems = 10, kWide = 1 << 12;
+  const auto made = [&] {
+    std::vector<Tensor> parts;
+    for (int64_t begin = 0; begin < kItems; begin += 4)
+      parts.push_back(counting({std::min<int64_t>(4, kItems - begin), kWide}, double(begin)));
+    return Gradient({kItems, 2 * kWide}, 4, std::move(parts),
+                    [](const Tensor& in, const Tensor& out) {
+                      ops::fill(out, 0);
+                      ops::copy_into(out.slice(1, 0, kWide), in);
+                    });
+  };
+  Gradient g = made();
+  CHECK(g.defined());
+  CHECK(g.is_small());
+  CHECK(!g.is_whole());
+  CHECK(g.shape() == Shape{kItems, 2 * kWide});
+  const Gradient shared = g;
+  Tensor rows = ops::clone(g.rows(3, 9));  // of all three parts
+  CHECK(shared.rows(3, 9).to_vector() == rows.to_vector());
+  CHECK(rows.item(0) == 0.25 * (3 * kWide % 37));
+  CHECK(rows.item(2 * kWide) == 4);  // the first of the second part
+  const Tensor of_shared = g.whole();
+  CHECK(shared.rows(3, 9).to_vector() == rows.to_vector());
+  CHECK(ops::clone(of_shared.slice(0, 3, 9)).to_vector() == rows.to_vector());
+
+  Gradient alone = made();
+  Allocator& memory = allocator(kCpu);
+  const int64_t before = memory.report().live_total;
+  memory.reset_peak();
+  CHECK(alone.whole().to_vector() == of_shared.to_vector());
+  CHECK(alone.is_whole());
+  const int64_t part = 4 * kWide * 4, whole = kItems * 2 * kWide * 4;
+  CHECK(memory.report().live_total == before + whole - kItems * kWide * 4);
+  // The parts that are left when the whole is there to the end: the last one.
+  CHECK(memory.report().peak_total < before + whole - part);
+  CHECK(alone.whole().storage()->category() == Category::gradient);
+}
 
 TEST_CASE("slices and the whole are the same gradient, made once") {
   const Tensor source = counting({5, 3});

@@ -82,6 +82,37 @@ TEST_CASE("the limit throws OutOfMemory with the report, and frees nothing that 
   CHECK_NOTHROW(Tensor::empty({1025}));
 }
 
+TEST_CASE("a growing tensor counts what it has grown to, and the limit stops it") {
+  for (const Device device : {kCpu, kMeta}) {
+    CAPTURE(device.type == DeviceType::meta);
+    Allocator& memory = allocator(device);
+    const int64_t before = memory.report().live_total;
+    {
+      const Tensor x = Tensor::growing({4, 1 << 18}, DType::f32, device);
+      CHECK(x.nbytes() == 4 * kMiB);
+      CHECK(memory.report().live_total == before);
+      x.storage()->grow(kMiB);
+      if (device == kCpu) std::fill_n(x.mut<float>(), 1 << 18, 1.0f);
+      x.storage()->grow(kMiB / 2);
+      CHECK(memory.report().live_total == before + kMiB);
+      memory.set_limit(before + 2 * kMiB);
+      CHECK_THROWS_AS(x.storage()->grow(3 * kMiB), OutOfMemory);
+      CHECK(memory.report().live_total == before + kMiB);
+      memory.set_limit(0);
+      x.storage()->grow(4 * kMiB);
+      CHECK(memory.report().live_total == before + 4 * kMiB);
+      if (device == kCpu) {
+        std::fill_n(x.mut<float>() + (1 << 18), 3 << 18, 2.0f);
+        CHECK(x.item((1 << 18) - 1) == 1);
+        CHECK(x.item(1 << 18) == 2);
+      }
+    }
+    CHECK(memory.report().live_total == before);
+    { const Tensor unused = Tensor::growing({1 << 20}, DType::f32, device); }
+    CHECK(memory.report().live_total == before);
+  }
+}
+
 TEST_CASE("the n-th allocation fails on request, once") {
   Allocator& cpu = allocator(kCpu);
   cpu.fail_after(1);

@@ -219,6 +219,42 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a block that grows holds pages as it grows, and its tail gives back what was there") {
+  Machine machine;
+  PagePool pool(machine.system(false));
+  void* a = pool.reserve(8 * kMiB);
+  CHECK(pool.used() == 0);
+  CHECK(pool.held() == 0);
+  pool.grow(a, 2 * kMiB);
+  CHECK(pool.used() == 2 * kMiB);
+  CHECK(pool.held() == 2 * kMiB);
+  pool.grow(a, kMiB);  // no less than before
+  CHECK(pool.used() == 2 * kMiB);
+  void* b = pool.allocate(kMiB);
+  CHECK(b != a);
+  pool.release(a);
+  CHECK(pool.used() == kMiB);
+  void* whole = pool.allocate(8 * kMiB);
+  CHECK(whole == a);
+  CHECK(pool.held() == 9 * kMiB);
+  pool.release(whole);
+  void* again = pool.reserve(8 * kMiB);
+  CHECK(again == a);
+  pool.grow(again, 3 * kMiB);
+  CHECK(pool.held() == 9 * kMiB);
+  pool.shrink(0);
+  CHECK(pool.held() == 4 * kMiB);  // what may be touched
+  CHECK(machine.dropped == 5 * kMiB);
+  pool.grow(again, 8 * kMiB);
+  CHECK(pool.used() == 9 * kMiB);
+  CHECK(pool.held() == 9 * kMiB);
+  pool.shrink(0);
+  CHECK(pool.held() == 9 * kMiB);
+  pool.release(again);
+  pool.release(b);
+  CHECK(pool.used() == 0);
+}
+
 TEST_CASE("on this machine, bytes of live blocks stay while pages around them go back") {
   PagePool pool;
   std::map<unsigned char*, std::pair<int64_t, unsigned char>> blocks;

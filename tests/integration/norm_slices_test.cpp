@@ -204,6 +204,36 @@ TEST_CASE("gradients of a block with a projection have the same bits in slices")
   check_same(sliced, whole);
 }
 
+TEST_CASE("a projection releases its large input before it makes its output") {
+  // Both forms save and compute the same. Only the second gives up x.
+  const Shape shape{8, 48, 48, 256};
+  const int64_t bytes = shape.numel() * 4;
+  const auto with = [&](int bits, bool moved) {
+    const auto net = [&](Variable x, Leaves& leaves, const BatchNormStats&) {
+      Conv2dOptions strided;
+      strided.stride = {2, 2};
+      const Variable w = parameter(leaves, {512, 1, 1, 256}), b = parameter(leaves, {512});
+      Variable in = relu(x);
+      x = {};
+      allocator(kCpu).reset_peak();
+      Variable held = moved ? Variable() : in;
+      return conv2d(std::move(in), w, b, strided);
+    };
+    FixedPolicyOptions options = in_slices(bits, 1 << 20);
+    return run(options, shape, net);
+  };
+  for (const int bits : {0, 4}) {
+    CAPTURE(bits);
+    const Result moved = with(bits, true), held = with(bits, false);
+    CHECK(moved.y == held.y);
+    CHECK(moved.dx == held.dx);
+    CHECK(moved.weights == held.weights);
+    CHECK(moved.saved == held.saved);
+    // The pixels that are kept take a quarter of x, and y takes half of x.
+    if (bits > 0) CHECK(moved.forward <= held.forward - bytes / 8);
+  }
+}
+
 // The largest tensors of such a step take 0.82 GB each.
 TEST_CASE("ResNet-50 with a batch of 256 images takes less than three of its largest tensors") {
   const int64_t before = allocator(kMeta).report().live_total;
