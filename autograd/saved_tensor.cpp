@@ -55,6 +55,7 @@ class SaveContext {
   uint64_t next_step = 0;  // of a scope that numbers its step itself
   bool begun = false;      // was a step begun since the last scope with a policy ended?
   bool in_scope = false;   // of a policy
+  uint64_t released = 0;   // the storage of ReleasedInput; 0: none
   SavedTotals totals;      // of the step
 
   void begin(uint64_t new_step) {
@@ -207,7 +208,8 @@ class SaveContext {
                   .seq = seq_++,
                   .step = step,
                   .use = request.use,
-                  .lossless = request.lossless};
+                  .lossless = request.lossless,
+                  .released = raw.tensor.storage()->id() == released};
     SavedEntry::Recipe recipe;
     if (request.producer != nullptr && request.producer->has_recipe()) {
       recipe = recipe_of(request.producer->slots, request.producer->replay);
@@ -490,6 +492,11 @@ PolicyScope::~PolicyScope() {
   context.policy = previous_;
   if (outermost_) context.in_scope = context.begun = false;
 }
+
+ReleasedInput::ReleasedInput(const Tensor& input) : previous_(SaveContext::current().released) {
+  if (input.defined()) SaveContext::current().released = input.storage()->id();
+}
+ReleasedInput::~ReleasedInput() { SaveContext::current().released = previous_; }
 
 SavedTotals saved_totals() { return SaveContext::current().totals; }
 

@@ -110,6 +110,7 @@ struct SaveInfo {
   const Sign* sign = nullptr;   // of the tensor's elements, where one is known
   Use use = {};                 // of this op; other ops that save the same bytes may differ
   bool lossless = false;        // the tensor must come back unchanged
+  bool released = false;        // part of the batch, but not kept by anybody else: ReleasedInput
 };
 
 // See autograd/packed_pass.h.
@@ -224,6 +225,21 @@ class PolicyScope {
  private:
   SavePolicy* previous_;
   bool outermost_;  // of the scopes with a policy
+};
+
+// A batch lives through its step, so saving its input costs nothing. While this lives, that is not
+// so for `input`: what this thread's ops save of it is `released`, and a policy may pack it.
+// Undefined: changes nothing. The caller sees to it that nobody holds `input` when its first op has
+// run.
+class ReleasedInput {
+ public:
+  explicit ReleasedInput(const Tensor& input);
+  ~ReleasedInput();
+  ReleasedInput(const ReleasedInput&) = delete;
+  ReleasedInput& operator=(const ReleasedInput&) = delete;
+
+ private:
+  uint64_t previous_;
 };
 
 // Starts a training step: SaveInfo::seq restarts at 0 and SaveInfo::step becomes `step`. For

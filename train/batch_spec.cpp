@@ -43,6 +43,12 @@ Batch shape_of_batch(const BatchSpec& spec, int64_t samples, Device device) {
   return batch;
 }
 
+bool is_large_input(const BatchSpec& spec, int64_t samples) {
+  constexpr int64_t kLarge = int64_t{64} << 20;
+  const bool dense = spec.kind == BatchSpec::Kind::images || spec.kind == BatchSpec::Kind::rows;
+  return dense && samples * spec.sample.numel() * static_cast<int64_t>(sizeof(float)) >= kLarge;
+}
+
 const char* unit_of(const BatchSpec& spec) {
   return spec.kind == BatchSpec::Kind::images  ? "images"
          : spec.kind == BatchSpec::Kind::rows  ? "rows"

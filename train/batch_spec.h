@@ -24,11 +24,19 @@ struct BatchSpec {
   std::vector<std::string> token_extras = {};  // [N, T] i64
   // graph
   NamedTensors extras = {};
+  // Does a step save the input like any other activation, and release it when the first layer has
+  // run? A policy may then pack it. Where the source holds batches, it does not. The answer is one
+  // for a run, since it says which tensors a policy packs.
+  bool releases_input = false;
   bool has_several_labels() const { return metric == "micro_f1"; }  // targets [V, classes] f32
   bool has_values() const { return metric == "r2"; }                // the same: numbers to predict
   bool has_boxes() const { return metric == "map"; }  // images: objects, see data::BoxBatches
   bool is_sparse() const { return find_tensor(extras, "x_row_ptr").defined(); }
 };
+
+// Is the input of a batch of so many samples so large that a step should release it? Images and
+// rows of 64 MiB and more.
+bool is_large_input(const BatchSpec& spec, int64_t samples);
 
 // What speed counts: "images", "rows", "tokens" (padding is among them) or "nodes".
 const char* unit_of(const BatchSpec& spec);

@@ -93,7 +93,7 @@ void Compression::before_forward(const Batch& batch, const StepReplay& pass, boo
   frugal::begin_step(pass.number);
   learns_ = parts_.learner != nullptr && parts_.learner->learns_at(pass.number);
   if (!adapts_ || !last) return;
-  kept_ = batch;
+  kept_ = adaptation_->keep(batch);
   pass_ = pass;
 }
 
@@ -122,7 +122,7 @@ std::vector<Compression::Event> Compression::after_update(const StepMemory& memo
   if (adapts_) {
     {
       const Stopwatch watch(adaptation_seconds_);
-      adapt(std::exchange(kept_, {}), step_, pass_);
+      adaptation_->refresh(std::exchange(kept_, {}), step_, pass_);
     }
     anew_ = true;
     share_decisions();

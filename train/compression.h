@@ -131,7 +131,7 @@ class Compression {
   int64_t step_ = 0;
   bool adapts_ = false, tracks_ = false, tracked_ = false, learns_ = false, anew_ = false;
   bool learned_ = false;  // in a pass of this step
-  Batch kept_;            // of a step that adapts, the last batch and its pass
+  Measured kept_;  // of a step that adapts, what its last batch is measured with, and its pass
   StepReplay pass_;
   double adaptation_seconds_ = 0;
   double tracking_seconds_before_ = 0;  // of trackers that were replaced

@@ -40,16 +40,6 @@ class PartPolicy final : public SavePolicy {
   int64_t samples_, of_;
 };
 
-Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end) {
-  const CategoryScope scope(Category::input);
-  Batch part = task.part(batch, begin, end);
-  part.input = ops::clone(part.input);
-  if (part.target.defined()) part.target = ops::clone(part.target);
-  if (part.samples.defined()) part.samples = ops::clone(part.samples);
-  for (auto& [name, tensor] : part.extras) tensor = ops::clone(tensor);
-  return part;
-}
-
 }  // namespace
 
 Tracking::Tracking(const Task& task, Module& model, PolicyParts policy,

@@ -100,20 +100,49 @@ int64_t Adaptation::samples_for(const std::vector<compress::AdaptivePolicy::Item
   return samples;
 }
 
-void Adaptation::refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
+std::vector<compress::AdaptivePolicy::Item> Adaptation::packed_items() const {
   std::vector<compress::AdaptivePolicy::Item> items = adaptive_.items();
   std::erase_if(items,
                 [](const auto& item) { return item.bits == compress::AdaptivePolicy::kRaw; });
+  return items;
+}
+
+// A graph cannot be divided, so measuring with it costs as much as a step.
+int64_t Adaptation::samples_of(const Batch& batch, int64_t of,
+                               const std::vector<compress::AdaptivePolicy::Item>& items) const {
+  const int64_t most = std::min(of, options_.most ? options_.most() : of);
+  if (most == 0) return 0;
+  const int64_t n = whole_of(of);
+  const int64_t all = batch.input.size(0);
+  return task_.is_divisible(batch) ? std::min(samples_for(items, most, n), all) : all;
+}
+
+int64_t Adaptation::whole_of(int64_t samples) const {
+  return options_.batch == 0 ? samples : options_.batch;
+}
+
+Measured Adaptation::keep(const Batch& batch) const {
+  const int64_t of = batch.input.size(0);
+  if (!task_.spec().releases_input || !task_.is_divisible(batch)) return {batch, of};
+  const auto items = packed_items();
+  const int64_t samples = samples_of(batch, of, items);
+  // Nothing is known before the first step.
+  if (items.empty() || samples == 0 || 2 * samples > of) return {batch, of};
+  return {copy_of(task_, batch, 0, samples), of};
+}
+
+void Adaptation::refresh(const Measured& kept, int64_t step, const StepReplay& replay) {
+  const Batch& batch = kept.batch;
+  std::vector<compress::AdaptivePolicy::Item> items = packed_items();
   if (!ranks_.any(!items.empty(), "tensors to measure")) return;
   // The last batch of an epoch may be shorter. Sensitivities are those of a whole batch all the
-  // same. A graph cannot be divided, so measuring with it costs as much as a step.
+  // same.
   const bool whole = !task_.is_divisible(batch);
-  const int64_t n = whole || options_.batch == 0 ? batch.input.size(0) : options_.batch;
-  const int64_t most = options_.most ? options_.most() : batch.input.size(0);
-  if (most == 0) return;
-  const int64_t own = whole ? n : samples_for(items, std::min(batch.input.size(0), most), n);
+  const int64_t n = whole ? kept.of : whole_of(kept.of);
   // Shares of a batch may differ by a sample, and all ranks measure the same tensors.
-  const int64_t samples = whole ? n : -ranks_.most(-own, "samples of a measurement");
+  const int64_t samples =
+      -ranks_.most(-samples_of(batch, kept.of, items), "samples of a measurement");
+  if (samples == 0) return;
   std::stable_sort(items.begin(), items.end(),
                    [](const auto& a, const auto& b) { return a.measured < b.measured; });
   const bool started = std::any_of(items.begin(), items.end(),

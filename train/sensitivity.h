@@ -48,6 +48,12 @@ std::vector<double> measure_sensitivity(const Task& task, Module& model, PolicyP
                                         const Batch& batch, int64_t of, const StepReplay& step,
                                         const std::vector<uint64_t>& seqs);
 
+// What a refresh takes of a batch.
+struct Measured {
+  Batch batch;
+  int64_t of = 0;  // samples of the whole batch
+};
+
 class Adaptation {
  public:
   // REQUIRES: an AdaptivePolicy in `policy`.
@@ -55,11 +61,22 @@ class Adaptation {
              const Ranks& ranks = one_rank());
   // Is there something to do after step `step`, counted from 1?
   bool due(int64_t step) const;
+  // What must be kept of the batch of a step after which there is something to do: all of it or,
+  // where the step releases its input, a copy of the samples that will be measured.
+  Measured keep(const Batch& batch) const;
   // Refreshes sensitivities, of which the mean with the last is taken, and widths with that step's
   // batch.
-  void refresh(const Batch& batch, int64_t step, const StepReplay& replay);
+  void refresh(const Measured& kept, int64_t step, const StepReplay& replay);
+  void refresh(const Batch& batch, int64_t step, const StepReplay& replay) {
+    refresh(Measured{batch, batch.input.size(0)}, step, replay);
+  }
 
  private:
+  std::vector<compress::AdaptivePolicy::Item> packed_items() const;
+  int64_t whole_of(int64_t samples) const;  // the samples of a whole batch
+  // Samples of a batch that are measured; 0: none.
+  int64_t samples_of(const Batch& batch, int64_t of,
+                     const std::vector<compress::AdaptivePolicy::Item>& items) const;
   // At most `most`, of a batch of `of`.
   int64_t samples_for(const std::vector<compress::AdaptivePolicy::Item>& items, int64_t most,
                       int64_t of) const;

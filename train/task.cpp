@@ -52,6 +52,16 @@ Tensor Task::predict(const Tensor& output) const {
   return found.view({found.numel() / count, count});
 }
 
+Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end) {
+  const CategoryScope scope(Category::input);
+  Batch part = task.part(batch, begin, end);
+  part.input = ops::clone(part.input);
+  if (part.target.defined()) part.target = ops::clone(part.target);
+  if (part.samples.defined()) part.samples = ops::clone(part.samples);
+  for (auto& [name, tensor] : part.extras) tensor = ops::clone(tensor);
+  return part;
+}
+
 bool reads_outputs(const Task& task) {
   const auto metric = task.metric();
   return metric != nullptr && metric->reads_outputs();

@@ -142,6 +142,9 @@ class Task {
 
 using TaskPtr = std::shared_ptr<const Task>;
 
+// Task::part() that shares no bytes with the batch.
+Batch copy_of(const Task& task, const Batch& batch, int64_t begin, int64_t end);
+
 // Does a metric of the task read the outputs of an evaluation?
 bool reads_outputs(const Task& task);
 

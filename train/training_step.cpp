@@ -66,6 +66,7 @@ ForwardPass forward_pass(const Task& task, Module& model, Batch& batch, Context&
                          const LossOptions& options) {
   batch = task.place(std::move(batch), model);
   const int64_t samples = batch.input.size(0);
+  const ReleasedInput released(task.spec().releases_input && !batch.held ? batch.input : Tensor());
   context.device = model.device();
   context.dtype = model.activations();
   context.keeps_frozen_statistics = model.keeps_frozen_statistics();

@@ -165,7 +165,8 @@ Batch first_batch(const Config& config, Device device) {
   return batch;
 }
 
-// The network and the batch, which all variants share.
+// The network and the batch, which all variants share. Where a step releases its input, each step
+// has a batch of its own, which nobody else holds.
 struct Bench {
   Config config;
   Device device;
@@ -175,6 +176,18 @@ struct Bench {
   Batch host, batch;  // the same, from the loader and where the model is
   Rng rng;
   int64_t process = 0;  // the highest memory of the process until the system forgot it
+
+  // Makes the batch, unless it is there.
+  void make_batch() {
+    if (host.input.defined()) return;
+    host = first_batch(config, device);
+    batch = task->place(host, *model);
+  }
+  Batch take_batch() {
+    if (!task->spec().releases_input) return batch;
+    host = {};
+    return std::exchange(batch, {});
+  }
 };
 
 void prepare(Variant& v, Bench& bench, bool records) {
@@ -208,12 +221,12 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
       recorded = v.compression->is_usual();
       const StepUpdate update{*bench.optimizer, kRate, false, 0};
       if (recorded)
-        result = v.captured->run(bench.batch, v.context, options, number, &update);
+        result = v.captured->run(bench.take_batch(), v.context, options, number, &update);
       else
         v.captured->forget();
     }
   if (!recorded)
-    result.batch = forward_backward(*bench.task, *bench.model, bench.batch, v.context,
+    result.batch = forward_backward(*bench.task, *bench.model, bench.take_batch(), v.context,
                                     v.compression->policy(), options);
   MemoryTrace::mark("update");
   if (!result.updated) bench.optimizer->step(kRate);
@@ -224,6 +237,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
 std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number) {
   // Without a number of threads, what is counted is the same on every machine.
   const ops::KernelMemoryScope kernels(bench.config.run.threads > 0);
+  bench.make_batch();
   const auto begin = Clock::now();
   MemoryTrace::mark("forward");
   begin_peak(bench.device);
@@ -303,7 +317,10 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
           return v.memory.raise(run_weighed_step(v, bench, number));
         const auto [took, memory] = run_step(v, bench, number);
         if (round == -warm) {
-          if (runs) v.adapting = adapt(v, bench.host);
+          if (runs) {
+            bench.make_batch();
+            v.adapting = adapt(v, bench.host);
+          }
           if constexpr (kHasCuda)
             if (v.captured != nullptr) v.captured->forget();
           return;
@@ -462,8 +479,7 @@ void bench_step(const BenchArguments& arguments) {
     for (const auto& p : bench.model->parameters()) parameter_count += p.parameter->value().numel();
     bench.optimizer = make_optimizer(config, *bench.model);
     bench.task = make_task(config);
-    bench.host = first_batch(config, bench.device);
-    bench.batch = bench.task->place(bench.host, *bench.model);
+    bench.make_batch();
   } catch (const OutOfMemory& e) {
     throw Error(explain(e, config));
   }

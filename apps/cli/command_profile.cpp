@@ -85,9 +85,11 @@ StepMemory run_step(Profiled& p, uint64_t number) {
     p.batch = next_batch(p);
     options.weight = weights.next(p.batch);
     p.compression->before_forward(p.batch, {number, {}, 0, 0}, part + 1 == parts);
-    memory =
-        forward_backward(*p.task, *p.model, p.batch, p.context, p.compression->policy(), options)
-            .memory;
+    // Where the step releases its input, nobody else may hold the batch.
+    Batch batch = p.task->spec().releases_input ? std::exchange(p.batch, {}) : p.batch;
+    memory = forward_backward(*p.task, *p.model, std::move(batch), p.context,
+                              p.compression->policy(), options)
+                 .memory;
     p.compression->after_backward();
   }
   {
@@ -110,6 +112,7 @@ void warm_up(Profiled& p) {
   run_step(p, 0);
   if (!p.computes()) return;
   const SensitivityOptions options = sensitivity_options(p.config);
+  if (!p.batch.input.defined()) p.batch = next_batch(p);
   p.compression->adapt(p.batch, options.first,
                        {0, p.context.rng->state(), 0, p.context.checkpointed_blocks});
   run_step(p, kFirstStep);

@@ -5,6 +5,7 @@
 
 #include "apps/config/config_readers.h"
 #include "apps/config/config_table.h"
+#include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
 #include "apps/config/make_policy.h"
 #include "apps/config/resolve.h"
@@ -173,7 +174,9 @@ int64_t LargestSearch::peak_of(Config config, int64_t value) {
   resolve(config);
   const int64_t samples = config.data.batch_size;
   const bool fixed = growth_ == Growth::batch;
-  std::unique_ptr<MetaStep>& meta = steps_[fixed ? 0 : value];
+  // Steps of small and of large batches keep the input in two ways.
+  std::unique_ptr<MetaStep>& meta =
+      steps_[fixed ? int64_t{batch_spec(config).releases_input} : value];
   if (meta == nullptr)
     meta = std::make_unique<MetaStep>(meta_run(config), std::min(samples, kFewSamples));
   const auto policy = make_draft_policy(config.compression, static_cast<uint64_t>(config.run.seed));

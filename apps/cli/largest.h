@@ -64,7 +64,8 @@ class LargestSearch {
 
   Growth growth_;
   SearchRange range_;
-  std::map<int64_t, std::unique_ptr<MetaStep>> steps_;  // by value; of batches one for all
+  std::map<int64_t, std::unique_ptr<MetaStep>>
+      steps_;  // by value; of batches one where the input is released and one where not
 };
 
 // One search. "data.batch_size and the peak", in one line:

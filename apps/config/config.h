@@ -215,7 +215,9 @@ struct DistributedConfig {
   bool sync_batch_norm = true;
   int64_t compress_gradients = 0;  // bits
   double timeout = 600;            // seconds
-  int ranks = 1;                   // no key: mpirun or `plan --ranks` says it
+  // These two are no keys. mpirun or `plan --ranks` says the number of ranks.
+  int ranks = 1;
+  int64_t whole_batch = 0;  // of all ranks, where data.batch_size is that of one; 0: it is not
 };
 
 struct RunConfig {

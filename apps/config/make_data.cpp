@@ -46,7 +46,14 @@ std::vector<std::string> dataset_names() {
   return all;
 }
 
-BatchSpec batch_spec(const Config& config) { return kind_of(config).spec(config); }
+BatchSpec batch_spec(const Config& config) {
+  BatchSpec spec = kind_of(config).spec(config);
+  // A recorded step has a batch of its own, which lives as long as the recording.
+  const int64_t whole = config.distributed.whole_batch;
+  spec.releases_input = is_large_input(spec, whole > 0 ? whole : config.data.batch_size) &&
+                        !config.run.cuda_graphs;
+  return spec;
+}
 
 DataTraits data_traits(const Config& config) { return kind_of(config).traits(config); }
 

@@ -130,6 +130,7 @@ std::shared_ptr<Planner> make_planner(const Config& config) {
 
 Config share_of_rank(Config config) {
   const int64_t ranks = config.distributed.ranks;
+  if (ranks > 1) config.distributed.whole_batch = config.data.batch_size;
   config.data.batch_size = ceil_div(config.data.batch_size, ranks);
   config.data.test_batch_size = ceil_div(config.data.test_batch_size, ranks);
   return config;

@@ -4,6 +4,7 @@
 #include "autograd/record.h"
 #include "autograd/volume_functions.h"
 #include "ops/image/adaptive_max_pool2d.h"
+#include "ops/image/window_index.h"
 
 namespace frugal {
 namespace {
@@ -17,10 +18,30 @@ auto describer(const Pool2dOptions& options) {
   };
 }
 
+// Is the index so large that two of its elements should share a byte? CUDA keeps bytes.
+bool may_halve(const Tensor& index, const Pool2dOptions& options) {
+  constexpr int64_t kLarge = int64_t{1} << 20;
+  return index.numel() >= kLarge && options.kernel[0] * options.kernel[1] <= 16 &&
+         index.dtype() == DType::u8 && runs_as_cpu(index.device());
+}
+
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
-  const ops::MaxPooled out = ops::max_pool2d(x.value(), options);
+  ops::MaxPooled out = ops::max_pool2d(x.value(), options);
+  if (recording({x}) && may_halve(out.index, options)) {
+    const Shape shape = out.index.shape();
+    out.index = ops::halve_window_index(out.index);
+    return record({"max_pool2d", describer(options)}, {x}, out.y, {save_whole(out.index)},
+                  [x_shape = x.shape(), shape, options](const Backward& b) {
+                    Tensor index;
+                    {
+                      CategoryScope scope(Category::workspace);
+                      index = ops::whole_window_index(b.saved(0), shape);
+                    }
+                    return Grads{ops::max_pool2d_backward(b.dy(), index, x_shape, options)};
+                  });
+  }
   return record({"max_pool2d", describer(options)}, {x}, out.y, {save_exact(out.index)},
                 [x_shape = x.shape(), options](const Backward& b) {
                   return Grads{ops::max_pool2d_backward(b.dy(), b.saved(0), x_shape, options)};

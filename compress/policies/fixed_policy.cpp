@@ -44,8 +44,8 @@ void FixedPolicy::set_bits(int bits) {
 }
 
 Decision FixedPolicy::decide(const SaveInfo& info, const Tensor& value) {
-  if (!is_floating(value.dtype()) || value.storage()->category() == Category::input)
-    return {Decision::raw};
+  const bool held = value.storage()->category() == Category::input && !info.released;
+  if (!is_floating(value.dtype()) || held) return {Decision::raw};
   if (info.lossless) {
     const bool replay = recipes_ && info.replay == Replay::exact && may_replay(info, value);
     return {replay ? Decision::replay : Decision::raw};

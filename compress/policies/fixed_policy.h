@@ -49,7 +49,7 @@ class FixedPolicy final : public SavePolicy, public Adjustable {
   bool decides_by_shape() const override { return true; }
   int64_t slice_bytes() const override { return slice_bytes_; }
   // Three kinds of tensors stay raw: the batch (its storage has the category `input` and is alive
-  // anyway), other dtypes, and small tensors.
+  // anyway, unless SaveInfo::released is set), other dtypes, and small tensors.
   Decision decide(const SaveInfo& info, const Tensor& value) override;
   int bits() const { return bits_; }                  // 0: raw
   const Quantizer& codec() const { return *codec_; }  // unused without bits

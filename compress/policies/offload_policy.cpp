@@ -34,9 +34,9 @@ OffloadPolicy::OffloadPolicy(std::shared_ptr<SavePolicy> inner, const OffloadOpt
   if (plan() != nullptr) plan()->set_moves();
 }
 
-bool OffloadPolicy::may_move(const Tensor& value) const {
+bool OffloadPolicy::may_move(const SaveInfo& info, const Tensor& value) const {
   return is_floating(value.dtype()) && value.numel() > min_elements_ &&
-         value.storage()->category() != Category::input;
+         (value.storage()->category() != Category::input || info.released);
 }
 
 const Codec* OffloadPolicy::moved(const Codec& codec) {
@@ -57,7 +57,7 @@ Decision OffloadPolicy::decide(const SaveInfo& info, const Tensor& value) {
   if (decision.codec != nullptr) {
     if (decision.what == Decision::pack) exact_ = false;
     decision.codec = moved(*decision.codec);
-  } else if (may_move(value)) {
+  } else if (may_move(info, value)) {
     decision.codec = moved(*raw_);
     if (decision.what == Decision::raw) decision = {Decision::pack, decision.codec, false};
   }

@@ -28,7 +28,7 @@ class OffloadPolicy final : public WrappingPolicy {
   const PayloadStore& store() const { return *store_; }
 
  private:
-  bool may_move(const Tensor& value) const;
+  bool may_move(const SaveInfo& info, const Tensor& value) const;
   const Codec* moved(const Codec& codec);
 
   std::shared_ptr<PayloadStore> store_;

@@ -40,7 +40,7 @@ Variable BasicBlock::forward(Variable x, Context& context) {
   if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
   // Called last, so that it runs first in the backward pass and takes the norm's gradient in
   // slices.
-  y = conv2_->forward(y, context);
+  y = conv2_->forward(std::move(y), context);
   return bn2_->forward_add_relu(y, std::move(x), context);
 }
 
@@ -58,7 +58,9 @@ Bottleneck::Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int6
 
 Variable Bottleneck::forward(Variable x, Context& context) {
   Variable y = bn1_->forward_relu(conv1_->forward(x, context), context);
-  y = bn2_->forward_relu(conv2_->forward(y, context), context);
+  // The second convolution's input is released before its norm runs.
+  y = conv2_->forward(std::move(y), context);
+  y = bn2_->forward_relu(std::move(y), context);
   if (downsample_ != nullptr) x = downsample_->forward(std::move(x), context);
   // The last convolution is called here, so that it runs first in the backward pass and takes the
   // norm's gradient in slices.

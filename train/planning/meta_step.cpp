@@ -7,6 +7,8 @@
 #include "ops/kernel_memory.h"
 #include "train/convergence.h"
 #include "train/evaluate.h"
+#include "train/policy_parts.h"
+#include "train/sensitivity.h"
 #include "train/step_recorder.h"
 
 namespace frugal::train {
@@ -119,6 +121,10 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
   const Peak peak(device_, own_);
   std::vector<Batch> ahead = in_flight(samples);
   if (run_.tracked) ahead.push_back(batch(run_.tracked(samples)));
+  // What is measured after the step. A batch that is not released lives through the step anyway.
+  if (policy != nullptr && run_.task->spec().releases_input &&
+      PolicyParts(*policy).adaptive != nullptr)
+    ahead.push_back(batch(std::min(samples, SensitivityOptions().samples)));
   Rng rng(0);
   Context context;
   context.rng = &rng;
@@ -140,8 +146,8 @@ StepMemory MetaStep::run(SavePolicy* policy, StepRecorder* recorder, int64_t sam
     // As the trainer does it.
     if (part + 1 == parts && (run_.in_backward || checkpointed_blocks == 0))
       options.leaf_done = exchange_->leaf_done(options.leaf_done);
-    const Batch kept = batch(samples);
-    memory.raise(forward_backward(*run_.task, *model_, kept, context, policy, options).memory);
+    memory.raise(
+        forward_backward(*run_.task, *model_, batch(samples), context, policy, options).memory);
     options.before_backward = {};
     if (recorder != nullptr) recorder->next_batch();
   }

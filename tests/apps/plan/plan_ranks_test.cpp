@@ -79,20 +79,21 @@ TEST_CASE("what several ranks cannot do is an error of the configuration") {
   const std::string gradients =
       " --set compression.policy=actnn --set compression.level=L3"
       " --set compression.actnn.use_gradient=true";
-  const auto check = [&](const std::string& key, const std::string& sets) {
+  const auto check = [&](const std::string& key, const std::string& expected,
+                         const std::string& sets) {
     CAPTURE(key);
     CHECK(frugal("plan " + folder / "c.json" + sets).status == 0);
     for (const std::string& command :
          {"FRUGAL plan --ranks 2 ", std::string("PMI_SIZE=2 PMI_RANK=0 FRUGAL train ")}) {
       const Ran ran = shell(command + folder / "c.json" + sets);
       CHECK_MESSAGE(ran.status == 2, ran.err);
-      CHECK_MESSAGE(
-          ran.err.find("error: " + key + ": expected false with 2 ranks") != std::string::npos,
-          ran.err);
+      CHECK_MESSAGE(ran.err.find("error: " + key + ": expected " + expected) != std::string::npos,
+                    ran.err);
     }
   };
-  check("compression.actnn.use_gradient", gradients);
-  check("optim.in_backward", " --set optim.in_backward=true");
+  check("compression.actnn.use_gradient", "false with 2 ranks", gradients);
+  check("distributed.compress_gradients", "0 with optim.in_backward",
+        " --set optim.in_backward=true --set distributed.compress_gradients=8");
   Config config = config_of({});
   config.run.cuda_graphs = true;
   CHECK_NOTHROW(resolve(config));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/image/window_index.h"
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {
@@ -243,6 +244,17 @@ TEST_CASE("pool2d: errors say what was expected") {
         [&] { avg_pool2d_backward(x, x.shape(), {}); });
   fails("[global_avg_pool2d backward] expected dy of shape [1, 2]",
         [&] { global_avg_pool2d_backward(out.y, x.shape()); });
+}
+
+TEST_CASE("the index of windows of up to 16 cells comes back from half bytes") {
+  for (const int64_t n : {0, 1, 2, 7, 200001}) {
+    CAPTURE(n);
+    Tensor index = Tensor::empty({n, 1}, DType::u8);
+    for (int64_t i = 0; i < n; ++i) index.mut<uint8_t>()[i] = static_cast<uint8_t>(i * i % 16);
+    const Tensor halves = halve_window_index(index);
+    CHECK(halves.numel() == (n + 1) / 2);
+    CHECK(same_bits(whole_window_index(halves, index.shape()), index));
+  }
 }
 
 }  // namespace frugal::ops
