@@ -48,8 +48,9 @@ TEST_CASE("a plan of one of four ranks: a quarter of the state, and of the batch
     for (const char* key : {"activation_bytes", "packed_bytes"}) {
       CHECK(shared[i].at("memory").at(key) == quarter[i].at("memory").at(key));
       CHECK(whole[i].at("memory").at(key) == quarter[i].at("memory").at(key));
-      CHECK(whole[i].at("memory").at(key) < alone[i].at("memory").at(key));
     }
+    CHECK(whole[i].at("memory").at("activation_bytes") <
+          alone[i].at("memory").at("activation_bytes"));
   }
   const Ran text = frugal("plan --ranks 4 " + folder / "c.json");
   CHECK(text.out.starts_with("resnet20, batch 8 of [32, 32, 3], cpu f32, one of 4 ranks\n"));
@@ -83,9 +84,8 @@ TEST_CASE("what several ranks cannot do is an error of the configuration") {
                          const std::string& sets) {
     CAPTURE(key);
     CHECK(frugal("plan " + folder / "c.json" + sets).status == 0);
-    for (const std::string& command :
-         {"FRUGAL plan --ranks 2 ", std::string("PMI_SIZE=2 PMI_RANK=0 FRUGAL train ")}) {
-      const Ran ran = shell(command + folder / "c.json" + sets);
+    for (const char* command : {"FRUGAL plan --ranks 2 ", "PMI_SIZE=2 PMI_RANK=0 FRUGAL train "}) {
+      const Ran ran = shell(command + (folder / "c.json") + sets);
       CHECK_MESSAGE(ran.status == 2, ran.err);
       CHECK_MESSAGE(ran.err.find("error: " + key + ": expected " + expected) != std::string::npos,
                     ran.err);
