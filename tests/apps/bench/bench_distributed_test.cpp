@@ -1,44 +1,24 @@
 // `frugal bench distributed`: its rows, and what it says where it cannot run.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
 #include "apps/json.h"
-#include "distributed/communicator.h"
-#include "tests/apps/run.h"
+#include "tests/apps/mpirun.h"
 
 namespace frugal::apps {
 namespace {
 
-// What mpirun needs in containers: to run as root, with more ranks than cores, without ssh, and
-// with little memory in /dev/shm.
-constexpr const char* kEnvironment =
-    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none "
-    "OMPI_MCA_plm_rsh_agent=/bin/false OMPI_MCA_btl_vader_single_copy_mechanism=none "
-    "OMPI_MCA_btl_vader_backing_directory=/tmp "
-    "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
-    "PRTE_MCA_plm_ssh_agent=/bin/false OMPI_MCA_btl_sm_backing_directory=/tmp "
-    "ASAN_OPTIONS=detect_leaks=0 ";
 constexpr const char* kTiny =
     "FRUGAL bench distributed --rounds 1 --steps 1 --mebibytes 1 --set data.batch_size=4 "
     "--set 'data.shape=[8,8,3]' ";
 
-// Why nothing can be measured here; empty: it can.
-std::string missing() {
-  if (distributed::mpi_library().empty()) return "this build has no MPI";
-  if (run_shell("command -v mpirun").status != 0) return "there is no mpirun in PATH";
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
-  if (const std::string why = missing(); !why.empty()) {
+  if (const std::string why = why_no_mpirun(); !why.empty()) {
     MESSAGE("left out: ", why);
     return;
   }
-  const Ran text = shell(std::string(kEnvironment) + kTiny);
+  const Ran text = shell(std::string(kMpiEnvironment) + kTiny);
   REQUIRE_MESSAGE(text.status == 0, text.err);
   for (const char* row :
        {"resnet20, batch 4; 1 rounds of 1 steps", "\n1 rank x 2 threads ", "\n1 rank x 1 thread ",
@@ -49,7 +29,7 @@ TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
   CHECK_MESSAGE(longest_line(text.out) <= 80, text.out);
 
   const auto part = [](const std::string& name, const char* key) {
-    const Ran ran = shell(std::string(kEnvironment) + kTiny + "--json --only " + name);
+    const Ran ran = shell(std::string(kMpiEnvironment) + kTiny + "--json --only " + name);
     REQUIRE_MESSAGE(ran.status == 0, ran.err);
     const Json json = Json::parse(ran.out);
     CHECK(json.at("ranks") == 2);
@@ -78,12 +58,12 @@ TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
 }
 
 TEST_CASE("a failed run of bench distributed shows its message") {
-  if (const std::string why = missing(); !why.empty()) {
+  if (const std::string why = why_no_mpirun(); !why.empty()) {
     MESSAGE("left out: ", why);
     return;
   }
   const Ran ran =
-      shell(std::string(kEnvironment) + kTiny + "--only memory --set data.batch_size=1");
+      shell(std::string(kMpiEnvironment) + kTiny + "--only memory --set data.batch_size=1");
   CHECK(ran.status == 1);
   CHECK_MESSAGE(
       ran.err.find("expected at least one sample for each of 2 ranks") != std::string::npos,

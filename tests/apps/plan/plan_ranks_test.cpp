@@ -5,7 +5,7 @@
 
 #include "apps/cli/plan_levels.h"
 #include "apps/config/resolve.h"
-#include "tests/apps/run.h"
+#include "tests/apps/mpirun.h"
 
 namespace frugal::apps {
 namespace {
@@ -55,6 +55,36 @@ TEST_CASE("a plan of one of four ranks: a quarter of the state, and of the batch
   const Ran text = frugal("plan --ranks 4 " + folder / "c.json");
   CHECK(text.out.starts_with("resnet20, batch 8 of [32, 32, 3], cpu f32, one of 4 ranks\n"));
   CHECK(longest_line(text.out) <= 80);
+}
+
+TEST_CASE("a plan of one of two ranks is within 1 % of real ranks") {
+  if (const std::string why = why_no_mpirun(); !why.empty()) {
+    MESSAGE("left out: ", why);
+    return;
+  }
+  const TempFolder folder;
+  write_file(folder / "c.json", kResNet20);
+  for (const auto& [sets, sharding] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"compression.bits=4", "optimizer"},
+           {"compression.bits=0", "none"},
+           {"train.checkpointing=true", "optimizer"},
+           {"distributed.bucket_bytes=100000", "none"}}) {
+    CAPTURE(sets);
+    const std::string arguments = fmt::format(
+        "{} --json --set data.test_samples=2 --set train.steps=2 --set threads=1 "
+        "--set {} --set distributed.sharding={}",
+        folder / "c.json", sets, sharding);
+    const Ran plan = frugal("plan --ranks 2 " + arguments);
+    REQUIRE_MESSAGE(plan.status == 0, plan.err);
+    const Ran real =
+        shell(std::string(kMpiEnvironment) + "mpirun -np 2 FRUGAL train --quiet " + arguments);
+    REQUIRE_MESSAGE(real.status == 0, real.err);
+    const Json planned = Json::parse(plan.out).at("levels").at(0).at("memory");
+    const Json taken = Json::parse(real.out).at("memory");
+    CHECK(planned.at("activation_bytes") == taken.at("activation_bytes"));
+    CHECK(planned.at("peak_bytes").get<double>() ==
+          doctest::Approx(taken.at("peak_bytes").get<double>()).epsilon(0.01));
+  }
 }
 
 TEST_CASE("the largest batch of several ranks is that of all, and shared state leaves more room") {
