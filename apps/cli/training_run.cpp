@@ -164,7 +164,7 @@ Json TrainingRun::run() {
     // Of several ranks, another one may have got the signal.
     const int signal = signal_received() != 0 ? signal_received() : SIGTERM;
     throw Interrupted(signal,
-                      folder_ == nullptr
+                      options_.out.empty()
                           ? at + "; without --out nothing was saved"
                           : fmt::format("{}; the checkpoint is in {}/checkpoint. The same command "
                                         "with --resume goes on from it",
