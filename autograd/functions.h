@@ -125,7 +125,7 @@ Variable mse_loss(const Variable& x, const Variable& target);  // scalar mean. S
 
 // ---- pooling (functions/pool.cpp), NHWC
 Variable max_pool2d(const Variable& x,
-                    const Pool2dOptions& options);  // Saves: the window index, u8
+                    const Pool2dOptions& options);  // Saves: the index, u8 or (large) 4 bits
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options);           // Saves: nothing
 Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w);  // Saves: nothing
 Variable global_avg_pool2d(const Variable& x);  // [N, H, W, C] -> [N, C]. Saves: nothing
