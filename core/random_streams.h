@@ -56,32 +56,14 @@ inline constexpr RandomStream kClusterOrder{"order of clusters", 0x636c757374657
     kNodeSplit{"nodes to train, validate and test on", 0x73706c6974000000, 1},
     kTextWindows{"windows of a text", 0x77696e646f770000, 1};
 
-inline constexpr std::array kAll = {kInitialWeights,
-                                    kTrainImages,
-                                    kTestImages,
-                                    kImageClasses,
-                                    kGeneratedTokens,
-                                    kGraphEdges,
-                                    kGraphFeatures,
-                                    kTrainSequences,
-                                    kTestSequences,
-                                    kTrackingDropout,
-                                    kDropout,
-                                    kClusterOrder,
-                                    kFanOut,
-                                    kLoader,
-                                    kMaskedTokens,
-                                    kMixedSamples,
-                                    kSeedNodeOrder,
-                                    kPartition,
-                                    kPictureSplit,
-                                    kRankSeeds,
-                                    kSaintEstimate,
-                                    kSaint,
-                                    kSequenceOrder,
-                                    kSequenceBatchOrder,
-                                    kNodeSplit,
-                                    kTextWindows};
+inline constexpr std::array kAll = {
+    kInitialWeights,  kTrainImages,     kTestImages,    kImageClasses,
+    kGeneratedTokens, kGraphEdges,      kGraphFeatures, kTrainSequences,
+    kTestSequences,   kTrackingDropout, kDropout,       kClusterOrder,
+    kFanOut,          kLoader,          kMaskedTokens,  kMixedSamples,
+    kSeedNodeOrder,   kPartition,       kPictureSplit,  kRankSeeds,
+    kSaintEstimate,   kSaint,           kSequenceOrder, kSequenceBatchOrder,
+    kNodeSplit,       kTextWindows};
 
 // Streams of stochastic rounding need no offsets, because hashes seed them: for saved tensors a
 // hash of (seed, step, tensor), see compress/quantize/quantize.h; for the state of 8-bit AdamW a

@@ -50,8 +50,8 @@ BatchSpec batch_spec(const Config& config) {
   BatchSpec spec = kind_of(config).spec(config);
   // A recorded step has a batch of its own, which lives as long as the recording.
   const int64_t whole = config.distributed.whole_batch;
-  spec.releases_input = is_large_input(spec, whole > 0 ? whole : config.data.batch_size) &&
-                        !config.run.cuda_graphs;
+  spec.releases_input =
+      is_large_input(spec, whole > 0 ? whole : config.data.batch_size) && !config.run.cuda_graphs;
   return spec;
 }
 
