@@ -285,7 +285,7 @@ Json measure_memory(Runs& runs, const DistributedBenchArguments& arguments) {
   const std::string config = written(runs, "memory.json", document);
   const int64_t batch = document["data"]["batch_size"].get<int64_t>();
   const int64_t each = (batch + arguments.ranks - 1) / arguments.ranks;
-  const std::string kinds[] = {"none", "optimizer"};
+  const std::string kinds[] = {"none", "optimizer", "gradients"};
   Json list = Json::array();
   for (const std::string& sharding : kinds) {
     const Json summary =

@@ -4,7 +4,7 @@
 #include "autograd/record.h"
 #include "autograd/volume_functions.h"
 #include "ops/image/adaptive_max_pool2d.h"
-#include "ops/image/window_index.h"
+#include "ops/image/window_codes.h"
 
 namespace frugal {
 namespace {

@@ -272,7 +272,7 @@ END
   job 2 ./from nowhere "$program" train "$here/csv.json" --out "$here/csv" --quiet
   expect_failure
   expect "rank 1: error: "
-  expect "data/train.csv"
+  expect "\"data\", which is not there"
   [ ! -e csv/config.json ] || fail "$what: expected no run"
   train 4 mlp.json --out other --set optim.lrr=0.1
   expect_code 2

@@ -43,9 +43,11 @@ TEST_CASE("bench distributed measures speed, sums and memory of two ranks") {
   }
   CHECK(scaling.at(0).at("over_first") == 1);
   const Json memory = part("memory", "memory");
-  REQUIRE(memory.size() == 6);
-  for (size_t i = 0; i < memory.size(); i += 2) {
-    const Json &whole = memory[i], &shared = memory[i + 1];
+  REQUIRE(memory.size() == 9);
+  for (size_t i = 0; i < memory.size(); i += 3) {
+    const Json &whole = memory[i], &shared = memory[i + 1], &both = memory[i + 2];
+    CHECK(both.at("sharding") == "gradients");
+    CHECK(both.at("optimizer_bytes") == shared.at("optimizer_bytes"));
     CHECK(whole.at("sharding") == "none");
     CHECK(shared.at("sharding") == "optimizer");
     CHECK(whole.at("measured") == (i == 0));
@@ -63,11 +65,9 @@ TEST_CASE("a failed run of bench distributed shows its message") {
     return;
   }
   const Ran ran =
-      shell(std::string(kMpiEnvironment) + kTiny + "--only memory --set data.batch_size=1");
+      shell(std::string(kMpiEnvironment) + kTiny + "--only memory --set memory_limit=100000");
   CHECK(ran.status == 1);
-  CHECK_MESSAGE(
-      ran.err.find("expected at least one sample for each of 2 ranks") != std::string::npos,
-      ran.err);
+  CHECK_MESSAGE(ran.err.find("memory_limit") != std::string::npos, ran.err);
   CHECK_MESSAGE(ran.err.find("OMPI_ALLOW_RUN_AS_ROOT=1") != std::string::npos, ran.err);
 }
 

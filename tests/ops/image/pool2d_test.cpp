@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/image/window_index.h"
+#include "ops/image/window_codes.h"
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {

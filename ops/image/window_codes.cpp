@@ -1,4 +1,4 @@
-#include "ops/image/window_index.h"
+#include "ops/image/window_codes.h"
 
 #include "core/integers.h"
 #include "core/parallel.h"
