@@ -183,7 +183,6 @@ void Trainer::load_checkpoint(int64_t per_epoch) {
   if (folder != nullptr) checkpoint = folder->read();
   share(ranks_, checkpoint);
   apply(checkpoint, model_, optimizer_);
-  exchange_->load_state(checkpoint.exchange);
   state_ = std::move(checkpoint.state);
   const std::string path = folder != nullptr ? folder->path() : "the folder of rank 0";
   if (folder != nullptr) folder->loaded(state_, model_);
@@ -195,6 +194,7 @@ void Trainer::load_checkpoint(int64_t per_epoch) {
                     "configuration: {}",
                     path, e.what()));
   }
+  exchange_->load_state(checkpoint.exchange);  // of the parameters that are trained by now
   save_average();
 }
 

@@ -24,7 +24,7 @@ expect_failure() {
 same() {  # FILE FOLDER FOLDER
   cmp "$2/$1" "$3/$1" || fail "$what: $1 differs"
 }
-# Lines of type "memory" depend on when the thread that talks to other ranks frees what it sent.
+# Lines of type "memory" count allocations. After a resume these are others, because the buckets of gradients are arranged anew.
 same_metrics() {  # FOLDER FOLDER
   cmp <(grep -v '"type":"memory"' "$1/metrics.jsonl") <(grep -v '"type":"memory"' "$2/metrics.jsonl") ||
     fail "$what: metrics.jsonl differs"
