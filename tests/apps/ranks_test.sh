@@ -306,7 +306,7 @@ kill)
   seed=${RANKS_SEED:-$RANDOM}
   echo "seed $seed"
   RANDOM=$seed
-  ranks=3 wanted=21 kills=0 chains=0 at=
+  ranks=3 wanted=${RANKS_KILLS:-21} kills=0 chains=0 at=
   train $ranks mlp.json --out whole
   expect_code 0
   grep -Eq '"packed_bytes": [1-9]' whole/summary.json || fail "$what: nothing was compressed"
