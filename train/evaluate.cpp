@@ -63,6 +63,7 @@ std::optional<Evaluation> evaluate(const Task& task, Module& model, data::BatchS
     stopped = stopped || (stop && stop());
     if (stopped && !sends_outputs) break;
     Batch judged;
+    judged.floats = batch->floats;  // also of an empty share, for what other ranks send
     Tensor output;
     // A share may be empty. After a stop a rank still answers those that send outputs.
     if (!stopped && batch->input.size(0) > 0) {

@@ -416,12 +416,32 @@ TEST_CASE("a value that is not finite stops all ranks at one step") {
 
 namespace {
 
+// A source whose batches say that their floating targets are values.
+class OfValues final : public data::BatchSource {
+ public:
+  explicit OfValues(data::BatchSource& source) : source_(source) {}
+  std::optional<Batch> next() override {
+    std::optional<Batch> batch = source_.next();
+    if (batch) batch->floats = FloatTargets::values;
+    return batch;
+  }
+  int64_t batches() const override { return source_.batches(); }
+  int64_t samples() const override { return source_.samples(); }
+  data::LoaderState state() const override { return source_.state(); }
+  void seek(const data::LoaderState& state) override { source_.seek(state); }
+  void set_share(const data::Share& share) override { source_.set_share(share); }
+
+ private:
+  data::BatchSource& source_;
+};
+
 // Tells the order of what it is given.
 class Ordered final : public train::Metric {
  public:
   explicit Ordered(bool adds_up) : adds_up_(adds_up) {}
   void add(const Tensor& output, const Batch& batch) override {
     CHECK(output.size(0) == batch.target.size(0));
+    CHECK((batch.floats == FloatTargets::values));
     for (int64_t i = 0; i < output.size(0); ++i) {
       sum_ += output.item(i * kClasses) * (adds_up_ ? 1.0 : static_cast<double>(++seen_));
       sum_ += static_cast<double>(batch.target.item<int64_t>(i) * (adds_up_ ? 1 : seen_));
@@ -459,7 +479,8 @@ TEST_CASE("an evaluation of several ranks is that of one process") {
     CAPTURE(adds_up);
     const Judged task(setting.options.spec, adds_up);
     // The last batch has two samples: some ranks have none.
-    data::Loader test(pictures(42, 3), {.batch_size = 20, .shuffle = false});
+    data::Loader loader(pictures(42, 3), {.batch_size = 20, .shuffle = false});
+    OfValues test(loader);
     const auto expected = train::evaluate(task, side.model, test);
     test.set_share(all.share());
     const auto found = train::evaluate(task, side.model, test, {}, all);
