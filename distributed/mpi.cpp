@@ -33,7 +33,7 @@ class Library {
     int before = 0, level = 0;
     MPI_Initialized(&before);
     if (before == 0) {
-      // One thread makes all calls, but for benchmarks: they call while that thread sleeps.
+      // Two threads make calls, never at the same time (distributed/peer_communicator.h).
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
       ours_ = true;
     } else {
@@ -146,7 +146,7 @@ Job& job() {
 // wait for its messages, so it ends the job.
 void end(int status, void*) {
   PeerThread& thread = *job().thread;
-  if (thread.is_this()) return;  // the job is being ended
+  if (thread.is_ending()) return;
   if (status != 0) thread.abort("", status);
   thread.stop();
 }

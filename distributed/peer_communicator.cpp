@@ -19,8 +19,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// How long the thread sleeps between two looks for messages: while the program computes, and when
-// it has waited for kSpin seconds. A segment takes some 50 microseconds.
+// How long is slept between two looks for messages: while the program computes, and when it has
+// waited for kSpin seconds. A segment takes some 50 microseconds.
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kShortNap = std::chrono::microseconds(5);
 constexpr double kSpin = 0.0002;
@@ -73,12 +73,7 @@ class PeerOperation final : public Operation {
   bool done() const override { return done_.load(std::memory_order_acquire); }
   double seconds() const override { return seconds_; }
   void wait() override {
-    if (!done()) {
-      std::unique_lock lock(thread_.mutex_);
-      ++thread_.waiting_;
-      finished_.wait(lock, [&] { return done(); });
-      --thread_.waiting_;
-    }
+    if (!done()) thread_.wait(*this);
     if (!x_.defined()) return;
     copy_bytes(x_.raw(), x_.device(), data_.raw(), kCpu, data_.nbytes());
     x_ = data_ = {};
@@ -94,7 +89,6 @@ class PeerOperation final : public Operation {
   int64_t passed_ = 0;
   double seconds_ = 0;
   std::atomic<bool> done_ = false;
-  std::condition_variable finished_;
 };
 
 PeerThread::PeerThread(Connect connect, const Options& options) {
@@ -159,9 +153,36 @@ void PeerThread::begin(int channel, std::shared_ptr<PeerOperation> operation) {
     const std::lock_guard lock(mutex_);
     if (stopping_) throw InternalError("an operation of a communicator that was stopped");
     queues_[static_cast<size_t>(channel)].push_back(std::move(operation));
+    ++unfinished_;
     news_ = true;
   }
   changed_.notify_one();
+}
+
+void PeerThread::wait(const PeerOperation& operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++waiting_;
+  }
+  try {
+    while (!operation.done()) {
+      const Look now = look();
+      if (now.moved) continue;
+      if (now.still > kSpin)
+        std::this_thread::sleep_for(kShortNap);
+      else
+        std::this_thread::yield();
+    }
+  } catch (const std::exception& error) {
+    end_job(error.what(), 1);
+  }
+  bool more = false;
+  {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+    more = unfinished_ > 0;
+  }
+  if (more) changed_.notify_one();
 }
 
 void PeerThread::abort(const std::string& message, int status) {
@@ -310,63 +331,68 @@ void PeerCommunicator::abort(const std::string& message) { thread_->abort(messag
 
 // ---- In the thread of PeerThread
 
-// Takes the next operation of each channel that has none. False: there is none, and none will come.
-bool PeerThread::fetch(Active& active) {
-  bool busy = false;
-  for (const auto& operation : active) busy = busy || operation != nullptr;
-  if (busy && !news_ && !ending_) return true;
+// Returns when an operation must go on and nobody waits for one. False: there is none, and none
+// will come.
+bool PeerThread::wait_for_work() {
   std::unique_lock lock(mutex_);
-  if (!busy) changed_.wait(lock, [&] { return news_ || stopping_ || ending_; });
-  if (ending_) end_job(last_words_, status_);
-  bool more = false;
-  for (size_t c = 0; c < active.size(); ++c) {
-    if (active[c] == nullptr && !queues_[c].empty()) {
-      active[c] = std::move(queues_[c].front());
-      queues_[c].pop_front();
-      active[c]->began_ = active[c]->moved_ = Clock::now();
-    }
-    busy = busy || active[c] != nullptr;
-    more = more || !queues_[c].empty();
+  changed_.wait(lock, [&] { return ending_ || (waiting_ == 0 && (unfinished_ > 0 || stopping_)); });
+  if (ending_) {
+    lock.unlock();
+    end_job(last_words_, status_);
   }
-  news_ = more;
-  return busy;
+  return unfinished_ > 0;
 }
 
 void PeerThread::serve() {
-  Active active;
   try {
-    while (fetch(active)) {
-      bool moved = false;
-      double still = 0;
-      for (auto& operation : active) {
-        if (operation == nullptr) continue;
-        const bool done = operation->collective_->advance();
-        const int64_t passed = operation->collective_->passed();
-        if (passed != operation->passed_) {
-          operation->passed_ = passed;
-          operation->moved_ = Clock::now();
-          moved = true;
-        }
-        if (done) {
-          finish(*operation);
-          operation = nullptr;
-          moved = true;
-        } else {
-          still = seconds_since(operation->moved_);
-          check_time(*operation);
-        }
-      }
-      if (moved) continue;
-      if (waiting_ == 0)
-        std::this_thread::sleep_for(kNap);
-      else if (still > kSpin)
-        std::this_thread::sleep_for(kShortNap);
-      else
-        std::this_thread::yield();
-    }
+    while (wait_for_work())
+      if (!look().moved) std::this_thread::sleep_for(kNap);
   } catch (const std::exception& error) {
     end_job(error.what(), 1);
   }
+}
+
+// ---- In either thread
+
+// Takes the next operation of each channel that has none. REQUIRES: the caller holds moving_.
+void PeerThread::take_begun() {
+  if (!news_) return;
+  const std::lock_guard lock(mutex_);
+  bool more = false;
+  for (size_t c = 0; c < active_.size(); ++c) {
+    if (active_[c] == nullptr && !queues_[c].empty()) {
+      active_[c] = std::move(queues_[c].front());
+      queues_[c].pop_front();
+      active_[c]->began_ = active_[c]->moved_ = Clock::now();
+    }
+    more = more || !queues_[c].empty();
+  }
+  news_ = more;
+}
+
+PeerThread::Look PeerThread::look() {
+  const std::lock_guard moving(moving_);
+  take_begun();
+  Look result;
+  for (auto& operation : active_) {
+    if (operation == nullptr) continue;
+    const bool done = operation->collective_->advance();
+    const int64_t passed = operation->collective_->passed();
+    if (passed != operation->passed_) {
+      operation->passed_ = passed;
+      operation->moved_ = Clock::now();
+      result.moved = true;
+    }
+    if (done) {
+      finish(*operation);
+      operation = nullptr;
+      result.moved = true;
+    } else {
+      result.still = seconds_since(operation->moved_);
+      check_time(*operation);
+    }
+  }
+  return result;
 }
 
 void PeerThread::finish(PeerOperation& operation) {
@@ -375,8 +401,8 @@ void PeerThread::finish(PeerOperation& operation) {
   operation.kept_ = {};
   if (!operation.x_.defined()) operation.data_ = {};
   const std::lock_guard lock(mutex_);
+  --unfinished_;
   operation.done_.store(true, std::memory_order_release);
-  operation.finished_.notify_all();
 }
 
 void PeerThread::check_time(const PeerOperation& operation) {
@@ -394,6 +420,7 @@ void PeerThread::check_time(const PeerOperation& operation) {
 }
 
 void PeerThread::end_job(const std::string& message, int status) {
+  ending_job_ = true;
   if (!message.empty()) {
     const std::string line =
         fmt::format("rank {}: {}\n", transport_->rank(), without_controls(message));

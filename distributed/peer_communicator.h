@@ -15,14 +15,16 @@ namespace frugal::distributed {
 // An operation of a PeerCommunicator, from its begin to its end.
 class PeerOperation;
 
-// The thread that makes all calls of a transport. Operations of one channel run one after the
-// other, in the order in which they were begun. The thread sleeps while there is none. While an
-// operation goes on and the program computes, the thread moves what has come and sleeps in between,
-// so that it takes no core from the program. While the program waits, it looks for messages all the
-// time at first, and then with short sleeps.
+// The owner of a transport and the thread that moves messages while the program computes.
+// Operations of one channel run one after the other, in the order in which they were begun. The
+// thread sleeps while there is none. While an operation goes on and the program computes, the
+// thread moves what has come and sleeps in between, so that it takes no core from the program. A
+// program that waits for an operation moves the messages itself, because waking a thread takes
+// longer than a small message. It looks for them all the time at first, and then with short sleeps.
+// Calls of the transport come from both threads, never at the same time.
 class PeerThread {
  public:
-  // `connect` and all calls of its result run in the thread.  Errors: what `connect` throws.
+  // `connect` runs in the thread, and its result ends there.  Errors: what `connect` throws.
   using Connect = std::function<std::unique_ptr<Transport>()>;
   explicit PeerThread(Connect connect, const Options& options = {});
   ~PeerThread() { stop(); }
@@ -34,31 +36,43 @@ class PeerThread {
   int open_channel();  // its number, the lowest that is free.  Errors: more than kChannels
   void close_channel(int channel);
   void begin(int channel, std::shared_ptr<PeerOperation> operation);
+  void wait(const PeerOperation& operation);
   // Prints the message, unless it is empty, and ends the job.
   [[noreturn]] void abort(const std::string& message, int status);
   void stop();  // ends what was begun, and the transport; nothing can be begun after that
-  bool is_this() const { return std::this_thread::get_id() == thread_.get_id(); }
+  bool is_ending() const { return ending_job_; }
 
  private:
-  friend class PeerOperation;
-  using Active = std::array<std::shared_ptr<PeerOperation>, kChannels>;
+  // What a look for messages found.
+  struct Look {
+    bool moved = false;
+    double still = 0;  // seconds since the last message of the operation that is looked at last
+  };
   void serve();
-  bool fetch(Active& active);
+  bool wait_for_work();
+  Look look();
+  void take_begun();
   void finish(PeerOperation& operation);
   void check_time(const PeerOperation& operation);
   [[noreturn]] void end_job(const std::string& message, int status);
 
+  std::mutex moving_;  // whoever holds it may use the two below
   std::unique_ptr<Transport> transport_;
+  std::array<std::shared_ptr<PeerOperation>, kChannels> active_;  // by channel
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<std::deque<std::shared_ptr<PeerOperation>>, kChannels> queues_;  // by channel
   std::array<bool, kChannels> open_{};                                        // channels
+  int64_t unfinished_ = 0;                                                    // operations
+  int waiting_ = 0;                                                           // threads in wait()
   bool stopping_ = false;
-  std::atomic<bool> news_ = false;    // something was begun
-  std::atomic<bool> ending_ = false;  // the two below are set
+  bool ending_ = false;  // the two below are set
   std::string last_words_;
   int status_ = 1;
-  std::atomic<int> waiting_ = 0;  // threads in Operation::wait()
+
+  std::atomic<bool> news_ = false;        // something was begun
+  std::atomic<bool> ending_job_ = false;  // end_job() was called
   std::atomic<double> timeout_ = 0;
   std::thread thread_;
 };
