@@ -1,5 +1,6 @@
-// Kernels that compute from x while they pack or unpack x (autograd/packed_pass.h). Only CUDA has
-// them. A new shape of pass is a job and a kernel here, and an overload of Quantized::run().
+// Kernels that compute from x while they pack or unpack x (autograd/packed_pass.h). The CPU has
+// those of Combine and Sums. A new shape of pass is a job and a kernel here, and an overload of
+// Quantized::run().
 #pragma once
 #include "autograd/packed_pass.h"
 #include "compress/quantize/quantize_kernels.h"
@@ -39,15 +40,20 @@ struct CombineJob {
   const uint8_t* mask = nullptr;
   bool mask_in_codes = false;
 };
+// Cpu: f32, at least kLanes columns.
+void combine_codes_kernel(Cpu, const CombineJob& job);
 void combine_codes_kernel(Cuda, const CombineJob& job);
 
+// `y`, `out` and `mask` begin at the first element of `codes`, and so does the first chunk.
 struct ColumnSumsJob {
-  UnpackJob codes;  // all of them
+  UnpackJob codes;  // on CUDA all of them
   const Tensor &y, &center, &out, &partial;
   int64_t chunk_rows;
   Tensor mask;  // as CombineJob's
   bool mask_in_codes = false;
 };
+// Cpu: as combine_codes_kernel().
+void column_sums_codes_kernel(Cpu, const ColumnSumsJob& job);
 void column_sums_codes_kernel(Cuda, const ColumnSumsJob& job);
 
 }  // namespace frugal::compress

@@ -1,5 +1,6 @@
 #include "compress/quantize/fused_kernels.h"
 #include "compress/quantize/quantize.h"
+#include "compress/quantize/quantize_units.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/elementwise.h"
 
@@ -73,32 +74,44 @@ bool Quantized::run(const PackedPass::Map& map, PackedPass& pass) const {
   return true;
 }
 
+// Whether the device has kernels for Combine and Sums of such codes. A step on meta plans one on
+// the CPU.
+static bool has_column_kernels(const GroupLayout& layout, DType dtype, Device device) {
+  if (layout.shared) return false;
+  if (device.type == DeviceType::cuda) return kHasCuda;
+  return dtype == DType::f32 && layout.cols >= kLanes;
+}
+
 bool Quantized::run(const PackedPass::Combine& combine, PackedPass& pass) const {
-  if (!is_cuda(payload_)) return false;
+  const Device device = payload_.device();
   const Tensor& bits = pass.mask.bits;
   const Range range = range_of(pass.rows);
   const int64_t numel = range.end - range.begin;
-  if (layout_.shared || layout_.cols * 4 != combine.k.numel() ||
+  if (!has_column_kernels(layout_, dtype_, device) || layout_.cols * 4 != combine.k.numel() ||
       range.begin % (8 * layout_.cols) != 0 || !fits(combine.y, numel, dtype_) ||
       !fits(pass.out, numel, dtype_) ||
       (bits.defined() && (!ops::bitmask_layout(shape_).by_rows || numel != layout_.numel)))
     return false;
-  if (!pass.out.defined()) pass.out = Tensor::empty(range.shape, dtype_, payload_.device());
+  if (!pass.out.defined()) pass.out = Tensor::empty(range.shape, dtype_, device);
   const CombineJob job{unpack_job(range.begin, range.end, pass.out.raw()), combine.y.raw(),
                        combine.k.data<float>(), bytes_of(bits), pass.mask.in_codes};
-  if constexpr (kHasCuda) combine_codes_kernel(Cuda{}, job);
+  dispatch(device, [&](auto backend) { combine_codes_kernel(backend, job); });
   return true;
 }
 
 bool Quantized::run(const PackedPass::Sums& sums, PackedPass& pass) const {
-  if (!is_cuda(payload_) || pass.rows.of != 0) return false;
+  const Device device = payload_.device();
   const Tensor& bits = pass.mask.bits;
-  if (layout_.shared || layout_.numel == 0 || layout_.cols != sums.center.numel() ||
-      sums.chunk_rows % 8 != 0 || !fits(sums.y, layout_.numel, dtype_) ||
-      !fits(pass.out, layout_.numel, dtype_) ||
-      (bits.defined() && !ops::bitmask_layout(shape_).by_rows))
+  const Range range = range_of(pass.rows);
+  const int64_t numel = range.end - range.begin;
+  const bool all = numel == layout_.numel;
+  if (!has_column_kernels(layout_, dtype_, device) || numel == 0 ||
+      (is_cuda(payload_) && pass.rows.of != 0) || layout_.cols != sums.center.numel() ||
+      sums.chunk_rows % 8 != 0 || range.begin % (8 * layout_.cols) != 0 ||
+      !fits(sums.y, numel, dtype_) || !fits(pass.out, numel, dtype_) ||
+      (bits.defined() && (!ops::bitmask_layout(shape_).by_rows || !all)))
     return false;
-  const ColumnSumsJob job{unpack_job(0, layout_.numel, nullptr),
+  const ColumnSumsJob job{unpack_job(range.begin, range.end, nullptr),
                           sums.y,
                           sums.center,
                           pass.out,
@@ -106,7 +119,7 @@ bool Quantized::run(const PackedPass::Sums& sums, PackedPass& pass) const {
                           sums.chunk_rows,
                           bits,
                           pass.mask.in_codes};
-  if constexpr (kHasCuda) column_sums_codes_kernel(Cuda{}, job);
+  dispatch(device, [&](auto backend) { column_sums_codes_kernel(backend, job); });
   return true;
 }
 

@@ -1,0 +1,217 @@
+// Passes with coefficients by column over codes (autograd/packed_pass.h), on the CPU. A block of 8
+// rows is unpacked into registers and used there, so the unpacked tensor and its mask are never
+// written. The values are bit for bit those that unpacking writes.
+#include <algorithm>
+#include <cstring>
+
+#include "compress/quantize/fused_kernels.h"
+#include "core/parallel.h"
+
+// Scalable vectors cannot be array elements; aarch64 runs NEON.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compress/quantize/quantize_columns.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "compress/quantize/decode-inl.h"
+
+#ifndef FRUGAL_COMPRESS_KEPT
+#define FRUGAL_COMPRESS_KEPT
+namespace frugal::compress {
+
+enum class Kept { all, in_codes, in_mask };  // where the bits are that m stands for
+
+}  // namespace frugal::compress
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace frugal::compress {
+namespace HWY_NAMESPACE {
+
+// A vector of columns of a unit. The last one may begin within the one before: `skip` of its
+// columns were done there.
+struct ColumnVector {
+  size_t number, first, skip;
+};
+HWY_INLINE ColumnVector column_vector(size_t v, size_t cols) {
+  const size_t first = FirstColumn(v, cols);
+  return {v, first, v * hn::Lanes(DF()) - first};
+}
+HWY_INLINE void StoreNew(VF value, size_t skip, float* to) {
+  const DF d;
+  if (skip == 0)
+    hn::StoreU(value, d, to);
+  else
+    hn::BlendedStore(value, hn::Not(hn::FirstN(d, skip)), d, to);
+}
+
+// Row r of y where its bit is set, else 0.
+template <Kept kKept>
+HWY_INLINE VF KeptOf(VF y, const DecodedBlock& x, VU mask, int r) {
+  if constexpr (kKept == Kept::in_codes) return hn::IfThenZeroElse(x.class0[r], y);
+  if constexpr (kKept == Kept::in_mask)
+    return hn::IfThenElseZero(hn::RebindMask(DF(), hn::TestBit(mask, hn::Set(DU(), 1u << r))), y);
+  return y;
+}
+
+// Calls f(r) for the rows of a block.
+template <class F>
+HWY_INLINE void ForRows(int64_t rows, F f) {
+  if (rows == 8) {
+    for (int r = 0; r < 8; ++r) f(r);
+  } else {
+    for (int r = 0; r < static_cast<int>(rows); ++r) f(r);
+  }
+}
+
+// Rows [begin, end) of the view, which lie in `unit`.
+template <int kBits, bool kSplit, Kept kKept>
+HWY_INLINE void SumUnit(const ColumnSumsJob& job, const UnitDecoder<kBits, kSplit>& decoder,
+                        const Unit& unit, int64_t begin, int64_t end) {
+  const DF d;
+  const int64_t c = job.codes.layout.cols, first = job.codes.begin / c;
+  const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
+  for (int64_t row = begin; row < end; row += 8) {
+    const int64_t rows = std::min<int64_t>(8, end - row), at = (row - first) * c + unit.col0;
+    const auto of_row = decoder.row((row - unit.row0) / 8);
+    float* const sums =
+        job.partial.mut<float>() + (row - first) / job.chunk_rows * 2 * c + unit.col0;
+    for (size_t v = 0; v < vectors; ++v) {
+      const ColumnVector vector = column_vector(v, cols);
+      const int64_t here = at + static_cast<int64_t>(vector.first);
+      DecodedBlock x;
+      decoder.decode(of_row, vector.number, vector.first, x);
+      VU mask = hn::Zero(DU());
+      if constexpr (kKept == Kept::in_mask)
+        mask = LoadBytes(job.mask.data<uint8_t>() + (row - first) / 8 * c + unit.col0 +
+                             static_cast<int64_t>(vector.first),
+                         kLanes);
+      const VF center = hn::LoadU(d, job.center.data<float>() + unit.col0 + vector.first);
+      VF sum = hn::LoadU(d, sums + vector.first), product = hn::LoadU(d, sums + c + vector.first);
+      const float* const y = job.y.data<float>() + here;
+      float* const out = job.out.defined() ? job.out.mut<float>() + here : nullptr;
+      ForRows(rows, [&](int r) HWY_ATTR {
+        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), x, mask, r);
+        if (out != nullptr) hn::StoreU(kept, d, out + r * c);
+        sum = hn::Add(sum, kept);
+        product = hn::MulAdd(kept, hn::Sub(x.value[r], center), product);
+      });
+      StoreNew(sum, vector.skip, sums + vector.first);
+      StoreNew(product, vector.skip, sums + c + vector.first);
+    }
+  }
+}
+
+template <int kBits, bool kSplit, Kept kKept>
+HWY_INLINE void CombineUnit(const CombineJob& job, const UnitDecoder<kBits, kSplit>& decoder,
+                            const Unit& unit) {
+  const DF d;
+  const GroupLayout& layout = job.codes.layout;
+  const int64_t c = layout.cols, first = job.codes.begin / c, last = job.codes.end / c;
+  const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
+  const BlockRange blocks = blocks_in(layout, unit, job.codes.begin, job.codes.end);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) {
+    const int64_t row = unit.row0 + b * 8;
+    const int64_t rows = std::min({int64_t{8}, unit.rows - b * 8, last - row});
+    const auto of_row = decoder.row(b);
+    for (size_t v = 0; v < vectors; ++v) {
+      const ColumnVector vector = column_vector(v, cols);
+      const int64_t column = unit.col0 + static_cast<int64_t>(vector.first);
+      DecodedBlock x;
+      decoder.decode(of_row, vector.number, vector.first, x);
+      VU mask = hn::Zero(DU());
+      if constexpr (kKept == Kept::in_mask)
+        mask = LoadBytes(job.mask + (row - first) / 8 * c + column, kLanes);
+      const float* const k = job.k + column;
+      const VF center = hn::LoadU(d, k), of_y = hn::LoadU(d, k + c);
+      const VF of_x = hn::LoadU(d, k + 2 * c), constant = hn::LoadU(d, k + 3 * c);
+      const float* const y = static_cast<const float*>(job.y) + (row - first) * c + column;
+      float* const out = static_cast<float*>(job.codes.x) + (row - first) * c + column;
+      ForRows(rows, [&](int r) HWY_ATTR {
+        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), x, mask, r);
+        const VF of_codes = hn::MulAdd(hn::Sub(x.value[r], center), of_x, constant);
+        StoreNew(hn::MulAdd(kept, of_y, of_codes), vector.skip, out + r * c);
+      });
+    }
+  }
+}
+
+// Calls f(width, split, kept) with constants. Widths without kernels of their own share one.
+template <class F>
+void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
+  WithKernel<2, 3, 4, 8>(DType::f32, job.layout.bits, [&](auto, auto width) {
+    const auto with_kept = [&](auto split) {
+      if (mask_in_codes)
+        f(width, split, std::integral_constant<Kept, Kept::in_codes>());
+      else if (has_mask)
+        f(width, split, std::integral_constant<Kept, Kept::in_mask>());
+      else
+        f(width, split, std::integral_constant<Kept, Kept::all>());
+    };
+    if (job.layout.split)
+      with_kept(std::true_type());
+    else
+      with_kept(std::false_type());
+  });
+}
+
+void SumRows(const ColumnSumsJob& job, int64_t begin, int64_t end) {
+  const GroupLayout& layout = job.codes.layout;
+  WithCodes(job.codes, job.mask_in_codes, job.mask.defined(),
+            [&](auto width, auto split, auto kept) HWY_ATTR {
+              const RoundKeys keys(job.codes.stream);
+              UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, keys);
+              const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
+              for (int64_t i = first; i < last; ++i) {
+                const Unit unit = unit_at(layout, i);
+                decoder.enter(unit);
+                SumUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
+                    job, decoder, unit, std::max(begin, unit.row0),
+                    std::min(end, unit.row0 + unit.rows));
+              }
+            });
+}
+
+void CombineUnits(const CombineJob& job, int64_t begin, int64_t end) {
+  WithCodes(job.codes, job.mask_in_codes, job.mask != nullptr,
+            [&](auto width, auto split, auto kept) HWY_ATTR {
+              const RoundKeys keys(job.codes.stream);
+              UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, keys);
+              for (int64_t i = begin; i < end; ++i) {
+                const Unit unit = unit_at(job.codes.layout, i);
+                decoder.enter(unit);
+                CombineUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
+                    job, decoder, unit);
+              }
+            });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace frugal::compress
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace frugal::compress {
+
+HWY_EXPORT(SumRows);
+HWY_EXPORT(CombineUnits);
+
+// The rows of a chunk are added in order, whatever the number of threads.
+void column_sums_codes_kernel(Cpu, const ColumnSumsJob& job) {
+  const int64_t c = job.codes.layout.cols, first = job.codes.begin / c, last = job.codes.end / c;
+  parallel_for(0, job.partial.size(0), 1, [&](int64_t begin, int64_t end) {
+    std::fill_n(job.partial.mut<float>() + begin * 2 * c, (end - begin) * 2 * c, 0.0f);
+    HWY_DYNAMIC_DISPATCH(SumRows)
+    (job, first + begin * job.chunk_rows, std::min(last, first + end * job.chunk_rows));
+  });
+}
+
+void combine_codes_kernel(Cpu, const CombineJob& job) {
+  const auto [first, last] = units_in(job.codes.layout, job.codes.begin, job.codes.end);
+  parallel_for(first, last, grain_of(job.codes.layout), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(CombineUnits)(job, begin, end);
+  });
+}
+
+}  // namespace frugal::compress
+#endif
