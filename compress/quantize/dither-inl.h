@@ -13,11 +13,16 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
-// Lanes are columns. A word is held as two vectors of u64 lanes (the lower and the upper half of
-// the columns). Only the low 32 bits of a lane count; the multiplication reads them there, so
-// rounds need no shuffles. Words that depend only on the row, or only on the column, are computed
-// once and not for each element.
+// The random bytes of 8 rows of a unit's columns: of rows 0 to 3, and of rows 4 to 7.
+struct BlockWords {
+  alignas(64) uint32_t rows[2][kMostColumns];
+};
+
 #if HWY_TARGET != HWY_SCALAR
+// Lanes are pairs of columns: a word is a vector of u64 lanes. Only the low 32 bits of a lane
+// count; the multiplication reads them there, so rounds need no shuffles. After the last round both
+// halves of a lane hold a word, so that u32 lanes are columns. Words that depend only on the row,
+// or only on the columns, are computed once and not for each element.
 using DW = hn::Repartition<uint64_t, DU>;
 using VW = hn::Vec<DW>;
 
@@ -26,79 +31,96 @@ HWY_INLINE VW Multiply(VW word, VU multiplier) {
 }
 HWY_INLINE VW High(VW product) { return hn::ShiftRight<32>(product); }
 
-struct ColumnWords {  // words 2 and 3 after round 2, without the part that depends on the row
-  alignas(64) uint64_t high[2][kMostColumns], low[2][kMostColumns];
-};
-struct RowWords {  // the part of rounds 2 to 4 that depends on the row
-  uint64_t r2, r3a, r3b, r4;
-};
-
-inline void FillColumnWords(const CodeStream& s, int64_t col0, int cols, ColumnWords& words) {
-  constexpr size_t half = hn::MaxLanes(DU()) / 2;
-  const uint32_t first = static_cast<uint32_t>((uint64_t{kM1} * s.counter[0]) >> 32) ^ s.key[0];
-  const size_t all = static_cast<size_t>(cols);
-  for (size_t v = 0; v < VectorsOf(all); ++v)
-    for (size_t part = 0; part < 2; ++part)
-      for (size_t lane = 0; lane < half; ++lane) {
-        const size_t c = FirstColumn(v, all) + part * half + lane;
-        const uint32_t word = first ^ static_cast<uint32_t>(col0 + static_cast<int64_t>(c));
-        const uint64_t product = uint64_t{kM0} * word;
-        words.high[part][v * half + lane] = product >> 32;
-        words.low[part][v * half + lane] = product;
-      }
-}
-
-inline RowWords RowWordsOf(const CodeStream& s, uint32_t block) {
-  const uint32_t k0 = s.key[0], k1 = s.key[1];
-  const uint64_t p = uint64_t{kM0} * block;
-  const uint32_t a1 = kM1 * s.counter[0];
-  const uint32_t a2 = static_cast<uint32_t>(p >> 32) ^ s.counter[1] ^ k1;
-  const uint32_t a3 = static_cast<uint32_t>(p);
-  const uint64_t q = uint64_t{kM1} * a2;
-  const uint32_t b0 = static_cast<uint32_t>(q >> 32) ^ a1 ^ (k0 + kW0);
-  const uint32_t b1 = static_cast<uint32_t>(q);
-  const uint64_t r = uint64_t{kM0} * b0;
-  return {a3 ^ (k1 + kW1), b1 ^ (k0 + 2 * kW0), static_cast<uint32_t>(r >> 32) ^ (k1 + 2 * kW1),
-          static_cast<uint32_t>(r) ^ (k1 + 3 * kW1)};
-}
-
-// Keys of rounds 3 to 6, widened so that broadcasts read them from memory.
-struct RoundKeys {
-  explicit RoundKeys(const CodeStream& s) {
+// The words of one block of 8 rows after the other, for the columns of a unit. REQUIRES: an even
+// first column.
+class UnitWords {
+ public:
+  UnitWords(const CodeStream& s, int64_t col0, int cols)
+      : s_(s), vectors_(VectorsOf(static_cast<size_t>(cols))) {
+    const uint32_t first = static_cast<uint32_t>((uint64_t{kM1} * s.counter[0]) >> 32) ^ s.key[0];
+    for (size_t pair = 0; pair < vectors_ * hn::Lanes(DW()); ++pair) {
+      const uint32_t word = first ^ static_cast<uint32_t>(col0 / 2 + static_cast<int64_t>(pair));
+      const uint64_t product = uint64_t{kM0} * word;
+      high_[pair] = product >> 32;
+      low_[pair] = product;
+    }
     for (uint32_t round = 0; round < 4; ++round) {
-      k0[round] = s.key[0] + (round + 3) * kW0;
-      k1[round] = s.key[1] + (round + 3) * kW1;
+      k0_[round] = s.key[0] + (round + 3) * kW0;
+      k1_[round] = s.key[1] + (round + 3) * kW1;
+    }
+    k0_[3] <<= 32, k1_[3] <<= 32;
+  }
+
+  HWY_INLINE void Draw(uint32_t block, BlockWords& words) const {
+    const DW d;
+    const RowWords row = row_words(block);
+    for (size_t v = 0; v < vectors_; ++v) {
+      const size_t at = v * hn::Lanes(d);
+      Philox(row, hn::Load(d, high_ + at), hn::Load(d, low_ + at), words, 2 * at);
     }
   }
-  uint64_t k0[4], k1[4];
-};
 
-// The four words of 8 rows, for one half of the columns, from round 2 on.
-HWY_INLINE void PhiloxHalf(const RoundKeys& keys, const RowWords& row, VW high, VW low, VW out[4]) {
-  const DW d;
-  const DU du;
-  const VU m0 = hn::Set(du, kM0), m1 = hn::Set(du, kM1);
-  const VW p = Multiply(hn::Xor(high, hn::Set(d, row.r2)), m1);
-  VW w0 = hn::Xor(High(p), hn::Set(d, row.r3a));
-  VW w1 = p;
-  VW w2 = hn::Xor(low, hn::Set(d, row.r3b));
-  VW w3;
-  {
-    const VW a = Multiply(w0, m0), b = Multiply(w2, m1);
-    w0 = hn::Xor3(High(b), w1, hn::Set(d, keys.k0[0]));
-    w1 = b;
-    w2 = hn::Xor(High(a), hn::Set(d, row.r4));
-    w3 = a;
+ private:
+  struct RowWords {  // the part of rounds 2 to 4 that depends on the row
+    uint64_t r2, r3a, r3b, r4;
+  };
+
+  RowWords row_words(uint32_t block) const {
+    const uint32_t k0 = s_.key[0], k1 = s_.key[1];
+    const uint64_t p = uint64_t{kM0} * block;
+    const uint32_t a1 = kM1 * s_.counter[0];
+    const uint32_t a2 = static_cast<uint32_t>(p >> 32) ^ s_.counter[1] ^ k1;
+    const uint32_t a3 = static_cast<uint32_t>(p);
+    const uint64_t q = uint64_t{kM1} * a2;
+    const uint32_t b0 = static_cast<uint32_t>(q >> 32) ^ a1 ^ (k0 + kW0);
+    const uint32_t b1 = static_cast<uint32_t>(q);
+    const uint64_t r = uint64_t{kM0} * b0;
+    return {a3 ^ (k1 + kW1), b1 ^ (k0 + 2 * kW0), static_cast<uint32_t>(r >> 32) ^ (k1 + 2 * kW1),
+            static_cast<uint32_t>(r) ^ (k1 + 3 * kW1)};
   }
-  for (int round = 1; round < 4; ++round) {
+
+  // From round 2 on, for the vector of columns from `column` on.
+  HWY_INLINE void Philox(const RowWords& row, VW high, VW low, BlockWords& words,
+                         size_t column) const {
+    const DW d;
+    const DU du;
+    const VU m0 = hn::Set(du, kM0), m1 = hn::Set(du, kM1);
+    const VW p = Multiply(hn::Xor(high, hn::Set(d, row.r2)), m1);
+    VW w0 = hn::Xor(High(p), hn::Set(d, row.r3a));
+    VW w1 = p;
+    VW w2 = hn::Xor(low, hn::Set(d, row.r3b));
+    VW w3;
+    {
+      const VW a = Multiply(w0, m0), b = Multiply(w2, m1);
+      w0 = hn::Xor3(High(b), w1, hn::Set(d, k0_[0]));
+      w1 = b;
+      w2 = hn::Xor(High(a), hn::Set(d, row.r4));
+      w3 = a;
+    }
+    for (int round = 1; round < 3; ++round) {
+      const VW a = Multiply(w0, m0), b = Multiply(w2, m1);
+      w0 = hn::Xor3(High(b), w1, hn::Set(d, k0_[round]));
+      w1 = b;
+      w2 = hn::Xor3(High(a), w3, hn::Set(d, k1_[round]));
+      w3 = a;
+    }
+    // The lower half of a product is a word of the even column. The upper half becomes one of the
+    // odd column.
     const VW a = Multiply(w0, m0), b = Multiply(w2, m1);
-    w0 = hn::Xor3(High(b), w1, hn::Set(d, keys.k0[round]));
-    w1 = b;
-    w2 = hn::Xor3(High(a), w3, hn::Set(d, keys.k1[round]));
-    w3 = a;
+    const VW first = hn::Xor3(b, hn::ShiftLeft<32>(w1), hn::Set(d, k0_[3]));
+    const VW second = hn::Xor3(a, hn::ShiftLeft<32>(w3), hn::Set(d, k1_[3]));
+    hn::Store(hn::BitCast(du, first), du, words.rows[0] + column);
+    hn::Store(hn::BitCast(du, second), du, words.rows[1] + column);
   }
-  out[0] = w0, out[1] = w1, out[2] = w2, out[3] = w3;
-}
+
+  const CodeStream& s_;
+  size_t vectors_;
+  // Words 2 and 3 after round 2, without the part that depends on the row.
+  alignas(64) uint64_t high_[kMostColumns / 2], low_[kMostColumns / 2];
+  // Keys of rounds 3 to 6, widened so that broadcasts read them from memory; those of round 6 are
+  // in the upper halves.
+  uint64_t k0_[4], k1_[4];
+};
 
 // (bits & mask) | one. It is one instruction, which overwrites `bits`, where the processor has it.
 HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
@@ -108,72 +130,57 @@ HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
   return hn::Or(hn::And(bits, mask), one);
 #endif
 }
-
-// 1 + u for 8 rows, in vector `v` of the unit's columns.
-HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
-                       size_t v, VF out[8]) {
-  const DW d;
-  const DU du;
-  VW lower[4], upper[4];
-  const size_t at = v * hn::Lanes(d);
-  PhiloxHalf(keys, row, hn::Load(d, columns.high[0] + at), hn::Load(d, columns.low[0] + at), lower);
-  PhiloxHalf(keys, row, hn::Load(d, columns.high[1] + at), hn::Load(d, columns.low[1] + at), upper);
-  const VU one = hn::Set(du, 0x3f800040u), mask = hn::Set(du, 0x007fff80u);
-  for (int i = 0; i < 4; ++i) {
-    const VU w = hn::ConcatEven(du, hn::BitCast(du, upper[i]), hn::BitCast(du, lower[i]));
-    out[2 * i] = hn::BitCast(DF(), Insert(hn::ShiftLeft<7>(w), mask, one));
-    out[2 * i + 1] = hn::BitCast(DF(), Insert(hn::ShiftRight<9>(w), mask, one));
-  }
-}
 #else
-struct ColumnWords {
-  int64_t col0 = 0;
-};
-struct RowWords {
-  uint32_t block;
-};
-inline void FillColumnWords(const CodeStream&, int64_t col0, int, ColumnWords& words) {
-  words.col0 = col0;
-}
-inline RowWords RowWordsOf(const CodeStream&, uint32_t block) { return {block}; }
-struct RoundKeys {
-  explicit RoundKeys(const CodeStream& s) : stream(s) {}
-  CodeStream stream;
-};
-HWY_INLINE void Dither(const RoundKeys& keys, const RowWords& row, const ColumnWords& columns,
-                       size_t v, VF out[8]) {
-  const auto words = code_words(keys.stream, row.block,
-                                static_cast<uint32_t>(columns.col0) + static_cast<uint32_t>(v));
-  for (size_t r = 0; r < 8; ++r) {
-    const uint32_t h = words[r / 2] >> (r % 2 * 16) & 0xffffu;
-    out[r] = hn::Set(DF(), 1.0f + (static_cast<float>(h) + 0.5f) / 65536.0f);
+class UnitWords {
+ public:
+  UnitWords(const CodeStream& s, int64_t col0, int cols) : s_(s), col0_(col0), cols_(cols) {}
+  void Draw(uint32_t block, BlockWords& words) const {
+    for (int64_t c = 0; c < cols_; ++c) {
+      const auto drawn = code_words(s_, block, static_cast<uint32_t>((col0_ + c) / 2));
+      for (int64_t half = 0; half < 2; ++half)
+        words.rows[half][c] = drawn[static_cast<size_t>(dither_word(4 * half, col0_ + c))];
+    }
   }
-}
+
+ private:
+  const CodeStream& s_;
+  int64_t col0_, cols_;
+};
+
+HWY_INLINE VU Insert(VU bits, VU mask, VU one) { return hn::Or(hn::And(bits, mask), one); }
 #endif
 
-struct BlockWords {  // the source of the random words of a block; empty with nearest rounding
-  const RoundKeys& keys;
-  const RowWords& row;
-  const ColumnWords& columns;
-  bool stochastic;
-};
+// 1 + u of a block, for the vector of the unit's columns from column `j` on.
+HWY_INLINE void Dither(const BlockWords& words, size_t j, VF out[8]) {
+  const DF d;
+  const DU du;
+  // A byte becomes the upper bits of a mantissa, and 1 / 512 follows it.
+  const VU one = hn::Set(du, 0x3f804000u), mask = hn::Set(du, 0x007f8000u);
+  for (int half = 0; half < 2; ++half) {
+    const VU w = hn::LoadU(du, words.rows[half] + j);
+    VF* to = out + 4 * half;
+    to[0] = hn::BitCast(d, Insert(hn::ShiftLeft<15>(w), mask, one));
+    to[1] = hn::BitCast(d, Insert(hn::ShiftLeft<7>(w), mask, one));
+    to[2] = hn::BitCast(d, Insert(hn::ShiftRight<1>(w), mask, one));
+    to[3] = hn::BitCast(d, Insert(hn::ShiftRight<9>(w), mask, one));
+  }
+}
 
-// 1 + u of a block, in vector `v` of the unit's columns. kStochastic: rounding is known not to be
-// nearest.
+// The same; `words` null: of nearest rounding. kStochastic: it is known not to be null.
 template <bool kStochastic>
-HWY_INLINE void LoadDither(const BlockWords& words, size_t v, VF out[8]) {
-  if (kStochastic || words.stochastic) {
-    Dither(words.keys, words.row, words.columns, v, out);
+HWY_INLINE void LoadDither(const BlockWords* words, size_t j, VF out[8]) {
+  if (kStochastic || words != nullptr) {
+    Dither(*words, j, out);
   } else {
     for (int r = 0; r < 8; ++r) out[r] = hn::Set(DF(), 1.5f);
   }
 }
 
 // Adds (1/2 - u) by to the levels of a block; `by` is 0 or 1.
-HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t v, VF by, VF level[8]) {
+HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t j, VF by, VF level[8]) {
   const VF middle = hn::Set(DF(), 1.5f);
   VF dither[8];
-  Dither(words.keys, words.row, words.columns, v, dither);
+  Dither(words, j, dither);
   // The product is exact, so the sum is rounded once, whether it is fused or not.
   for (int r = 0; r < 8; ++r) level[r] = hn::MulAdd(hn::Sub(middle, dither[r]), by, level[r]);
 }

@@ -103,59 +103,87 @@ HWY_INLINE void StoreCodes(VU* codes, const GroupLayout& layout, uint8_t* out,
   }
 }
 
-template <int kWidth, bool kOnly>
+// Gives the codes of as many rows as a byte of a plane holds their bits from kShift on.
+template <int kWidth, int kShift, int kPart = 0>
+HWY_INLINE void SpreadBytes(VU bytes, VU* codes) {
+  constexpr int per_byte = 8 / kWidth, at = kPart * kWidth;
+  if constexpr (kPart < per_byte) {
+    VU part = bytes;
+    if constexpr (at > kShift) part = hn::ShiftRight<at - kShift>(bytes);
+    if constexpr (at < kShift) part = hn::ShiftLeft<kShift - at>(bytes);
+    constexpr uint32_t mask = ((1u << kWidth) - 1) << kShift;
+    // Nothing is left above the last part, nor below it if nothing is below kShift.
+    constexpr bool clean = kPart + 1 == per_byte && (kShift == 0 || kPart == 0);
+    if constexpr (!clean) part = hn::And(part, hn::Set(DU(), mask));
+    codes[kPart] = kShift == 0 ? part : hn::Or(codes[kPart], part);
+    SpreadBytes<kWidth, kShift, kPart + 1>(bytes, codes);
+  }
+}
+
+// Reads plane kPlane of codes of kBits bits, and the planes after it, for a whole block of 8 rows
+// and a whole vector of columns. kShift: the bits of the planes before.
+template <int kBits, int kPlane = 0, int kShift = 0>
+HWY_INLINE void LoadPlanes(const uint8_t* in, int64_t stride, const BlockShape& at, VU* codes) {
+  constexpr Planes planes = planes_of(kBits);
+  if constexpr (kPlane < planes.count) {
+    constexpr int w = planes.width[kPlane];
+    const uint8_t* from = in + at.block * w * stride;
+    for (int i = 0; i < w; ++i)
+      SpreadBytes<w, kShift>(LoadBytes(from + i * stride, kLanes), codes + i * (8 / w));
+    LoadPlanes<kBits, kPlane + 1, kShift + w>(in + (at.rows * w + 7) / 8 * stride, stride, at,
+                                              codes);
+  }
+}
+
+template <int kWidth>
 HWY_INLINE void LoadPlane(const uint8_t* in, int64_t stride, int64_t byte_rows, int64_t cols,
-                          int shift, VU* codes) {
+                          int shift, uint32_t* codes) {
   constexpr int per_byte = 8 / kWidth;
   const DU du;
-  for (int i = 0; i < kWidth; ++i) {
-    if (i >= byte_rows) return;
+  const size_t lanes = hn::Lanes(du);
+  for (int64_t i = 0; i < byte_rows; ++i) {
     const VU bytes = LoadBytes(in + i * stride, cols);
     for (int k = 0; k < per_byte; ++k) {
-      VU part = k == 0 ? bytes : hn::ShiftRightSame(bytes, k * kWidth);
-      if (k + 1 < per_byte) part = hn::And(part, hn::Set(du, (1u << kWidth) - 1));
-      VU& code = codes[i * per_byte + k];
-      code = kOnly ? part : hn::Or(code, hn::ShiftLeftSame(part, shift));
+      const VU part =
+          hn::And(hn::ShiftRightSame(bytes, k * kWidth), hn::Set(du, (1u << kWidth) - 1));
+      uint32_t* code = codes + static_cast<size_t>(i * per_byte + k) * lanes;
+      hn::Store(hn::Or(hn::Load(du, code), hn::ShiftLeftSame(part, shift)), du, code);
     }
   }
 }
 
-// Reads plane kPlane of codes of kBits bits, and the planes after it, for `rows` rows of the block.
-template <int kBits, int kPlane>
-HWY_INLINE void LoadPlanes(const uint8_t* in, int64_t stride, int64_t rows, const BlockShape& at,
-                           int shift, VU* codes) {
-  constexpr Planes planes = planes_of(kBits);
-  if constexpr (kPlane < planes.count) {
-    constexpr int w = planes.width[kPlane];
-    LoadPlane<w, kPlane == 0>(in + at.block * w * stride, stride, (rows * w + 7) / 8, at.cols,
-                              shift, codes);
-    LoadPlanes<kBits, kPlane + 1>(in + (at.rows * w + 7) / 8 * stride, stride, rows, at, shift + w,
-                                  codes);
+// Reads the codes of a block of any width, at the edge or not.
+HWY_NOINLINE inline void LoadAnyCodes(const uint8_t* in, const GroupLayout& layout,
+                                      const BlockShape& at, uint32_t* codes) {
+  const DU du;
+  const int64_t stride = layout.cols, rows = std::min<int64_t>(8, at.rows - at.block * 8);
+  for (size_t r = 0; r < 8; ++r) hn::Store(hn::Zero(du), du, codes + r * hn::Lanes(du));
+  const Planes planes = planes_of(layout.bits);
+  int shift = 0;
+  for (int p = 0; p < planes.count; ++p) {
+    const int w = planes.width[static_cast<size_t>(p)];
+    const uint8_t* from = in + at.block * w * stride;
+    const int64_t byte_rows = (rows * w + 7) / 8;
+    if (w == 8) LoadPlane<8>(from, stride, byte_rows, at.cols, shift, codes);
+    if (w == 4) LoadPlane<4>(from, stride, byte_rows, at.cols, shift, codes);
+    if (w == 2) LoadPlane<2>(from, stride, byte_rows, at.cols, shift, codes);
+    if (w == 1) LoadPlane<1>(from, stride, byte_rows, at.cols, shift, codes);
+    shift += w;
+    in += (at.rows * w + 7) / 8 * stride;
   }
 }
 
 // Reads the codes of a block. kBits: as in StoreCodes.
 template <int kBits>
-HWY_INLINE void LoadCodes(const uint8_t* in, const GroupLayout& layout, const Planes& planes,
-                          const BlockShape& at, VU* codes) {
-  const int64_t stride = layout.cols, rows = std::min<int64_t>(8, at.rows - at.block * 8);
-  for (int r = 0; r < 8; ++r) codes[r] = hn::Zero(DU());
+HWY_INLINE void LoadCodes(const uint8_t* in, const GroupLayout& layout, const BlockShape& at,
+                          VU codes[8]) {
   if constexpr (kBits != 0) {
-    LoadPlanes<kBits, 0>(in, stride, rows, at, 0, codes);
-  } else {
-    int shift = 0;
-    for (int p = 0; p < planes.count; ++p) {
-      const int w = planes.width[static_cast<size_t>(p)];
-      const uint8_t* from = in + at.block * w * stride;
-      const int64_t byte_rows = (rows * w + 7) / 8;
-      if (w == 8) LoadPlane<8, false>(from, stride, byte_rows, at.cols, shift, codes);
-      if (w == 4) LoadPlane<4, false>(from, stride, byte_rows, at.cols, shift, codes);
-      if (w == 2) LoadPlane<2, false>(from, stride, byte_rows, at.cols, shift, codes);
-      if (w == 1) LoadPlane<1, false>(from, stride, byte_rows, at.cols, shift, codes);
-      shift += w;
-      in += (at.rows * w + 7) / 8 * stride;
-    }
+    if (HWY_LIKELY(at.rows - at.block * 8 >= 8 && at.cols >= static_cast<int64_t>(hn::Lanes(DU()))))
+      return LoadPlanes<kBits>(in, layout.cols, at, codes);
   }
+  alignas(64) uint32_t any[8 * kLanes];
+  LoadAnyCodes(in, layout, at, any);
+  for (size_t r = 0; r < 8; ++r) codes[r] = hn::Load(DU(), any + r * hn::Lanes(DU()));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -199,11 +199,11 @@ bool Parameters(const PackJob& job, const Unit& unit, const T* x, int64_t limit,
 // ---- Second pass: one block of 8 rows of f32 `x` in vector `v` of columns, from column `j` on.
 template <int kBits, bool kFull>
 HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& layout,
-                          const Columns& columns, size_t v, size_t j, const BlockWords& words,
-                          uint8_t* codes, const BlockShape& at) {
+                          const Columns& columns, size_t j, const BlockWords* words, uint8_t* codes,
+                          const BlockShape& at) {
   const DF d;
   VF dither[8];
-  LoadDither<kBits != 0>(words, v, dither);
+  LoadDither<kBits != 0>(words, j, dither);
   const VF base = hn::LoadU(d, columns.base + j), inverse = hn::LoadU(d, columns.inverse + j);
   const VF top = hn::Set(d, static_cast<float>(1 << layout.bits));
   VU code[8];
@@ -218,9 +218,9 @@ HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& l
 
 // One function for all widths and dtypes, so that the compiler has less to do.
 HWY_NOINLINE void PackStaged(const float* block, const GroupLayout& layout, const Columns& columns,
-                             size_t v, size_t j, const BlockWords& words, uint8_t* codes,
+                             size_t j, const BlockWords* words, uint8_t* codes,
                              const BlockShape& at) {
-  PackBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), layout, columns, v, j, words,
+  PackBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), layout, columns, j, words,
                       codes, at);
 }
 
@@ -241,8 +241,7 @@ HWY_INLINE void PrepareBlock(const T* x, int64_t stride, int64_t rows, int64_t c
 
 // kBits: 0 for any width and rounding; else that width with stochastic rounding.
 template <class T, int kBits>
-HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& unit,
-                         int64_t next_offset) {
+HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t next_offset) {
   const DF d;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
   const GroupLayout& layout = job.layout;
@@ -276,14 +275,14 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
                    limit - static_cast<int64_t>(j), ToFloat(x[0]), j, columns);
   const bool odd = Parameters(job, unit, x, limit, columns);
 
-  ColumnWords words;
-  if (job.stochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
+  const UnitWords draws(job.stream, unit.col0, unit.cols);
+  BlockWords words;
+  const BlockWords* from = job.stochastic ? &words : nullptr;
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const int64_t blocks = (unit.rows + 7) / 8;
   const size_t vectors = VectorsOf(cols);
   for (int64_t b = 0; b < blocks; ++b) {
-    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
-    const BlockWords from{keys, row, words, job.stochastic};
+    if (job.stochastic) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
     const T* at = x + b * 8 * stride;
     size_t v = 0;
     if constexpr (kDirect) {
@@ -291,7 +290,7 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
         for (; v < vectors; ++v) {
           j = FirstColumn(v, cols);
           Prefetch<6>(next + (unit.rows / 8 * 2 + b * 6) * stride + j, stride);
-          PackBlock<kBits, true>(at + j, stride, layout, columns, v, j, from, codes,
+          PackBlock<kBits, true>(at + j, stride, layout, columns, j, from, codes,
                                  {b, unit.rows, 0});
         }
       }
@@ -302,17 +301,16 @@ HWY_INLINE void PackUnit(const PackJob& job, const RoundKeys& keys, const Unit& 
       alignas(64) float block[8 * kLanes];
       PrepareBlock(at + j, stride, unit.rows - b * 8, cols_left,
                    limit - b * 8 * stride - static_cast<int64_t>(j), odd, columns, j, block);
-      PackStaged(block, layout, columns, v, j, from, codes, {b, unit.rows, cols_left});
+      PackStaged(block, layout, columns, j, from, codes, {b, unit.rows, cols_left});
     }
   }
 }
 
 template <class T, int kBits>
 void PackRange(const PackJob& job, int64_t begin, int64_t end) {
-  const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    PackUnit<T, kBits>(job, keys, unit_at(job.layout, i),
+    PackUnit<T, kBits>(job, unit_at(job.layout, i),
                        next.row0 * job.layout.cols + next.col0 - first_element(job));
   }
 }

@@ -38,9 +38,9 @@ CodeStream code_stream(uint64_t seed, const SaveInfo& info) {
   return {{words[0], words[1]}, {words[2], words[3]}, seed, info.step, info.seq};
 }
 
-std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t column) {
+std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t index) {
   using Philox = r123::Philox4x32_R<7>;
-  const auto out = Philox{}({{block, column, stream.counter[0], stream.counter[1]}},
+  const auto out = Philox{}({{block, index, stream.counter[0], stream.counter[1]}},
                             {{stream.key[0], stream.key[1]}});
   return {out[0], out[1], out[2], out[3]};
 }
@@ -68,10 +68,9 @@ GroupParameters group_parameters(float mn, float mx, bool has_nan, int bits) {
 float element_dither(const CodeStream& stream, bool stochastic, int64_t row, int64_t column) {
   if (!stochastic) return 0.5f;
   const auto words =
-      code_words(stream, static_cast<uint32_t>(row / 8), static_cast<uint32_t>(column));
-  const uint32_t word = words[static_cast<size_t>(row % 8 / 2)];
-  const uint32_t h = row % 2 == 0 ? word & 0xffffu : word >> 16;
-  return (static_cast<float>(h) + 0.5f) / 65536.0f;
+      code_words(stream, static_cast<uint32_t>(row / 8), static_cast<uint32_t>(column / 2));
+  const uint32_t h = words[static_cast<size_t>(dither_word(row, column))] >> (row % 4 * 8) & 0xffu;
+  return (static_cast<float>(h) + 0.5f) / 256.0f;
 }
 
 uint32_t read_code(const uint8_t* codes, const GroupLayout& layout, const Planes& planes, int64_t n,

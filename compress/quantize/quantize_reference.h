@@ -2,10 +2,13 @@
 // f32 arithmetic, each operation rounded to nearest even, subnormals kept, no contraction but the
 // two fma below.
 //
-//   Words: w = Philox 4x32-7 with counter {row / 8, column, stream.counter[0], stream.counter[1]}
-//   and key stream.key, row and column those of the layout's view (column = lane on the row axis).
-//   Row r takes the half-word h of number r % 8, low half of w[0] first. u = (h + 0.5) / 65536, or
-//   0.5 with nearest rounding. Seven rounds pass BigCrush. Ref: Salmon et al. 2011, section 5.
+//   Words: w = Philox 4x32-7 with counter {row / 8, column / 2, stream.counter[0],
+//   stream.counter[1]} and key stream.key, row and column those of the layout's view (column = lane
+//   on the row axis). One call serves 8 rows of two columns. Even columns take w[1] for rows 0 to 3
+//   of the 8 and w[3] for rows 4 to 7, odd columns w[0] and w[2]: 64-bit products hold the words in
+//   this order. Row r takes byte h of number r % 4 of its word, the lowest first. u = (h + 0.5) /
+//   256, or 0.5 with nearest rounding. Seven rounds pass BigCrush. Ref: Salmon et al. 2011,
+//   section 5.
 //
 //   Group, with minimum mn and maximum mx, a zero of either sign taken as +0:
 //     lo      mn rounded to bf16 towards -infinity
@@ -31,8 +34,12 @@
 
 namespace frugal::compress {
 
-// The four words of `block` = row / 8 and `column`.
-std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t column);
+// The four words of a counter {block, index} of the stream; see above.
+std::array<uint32_t, 4> code_words(const CodeStream& stream, uint32_t block, uint32_t index);
+// The number of the word that holds the byte of an element.
+constexpr int64_t dither_word(int64_t row, int64_t column) {
+  return row % 8 / 4 * 2 + 1 - column % 2;
+}
 
 inline constexpr uint16_t kNonfiniteBits = 0x7fc0;
 

@@ -253,11 +253,11 @@ bool SplitParameters(const PackJob& job, const Unit& unit, const SplitSource<T>&
 // ---- Second pass: one block of 8 rows of f32 `x` in vector `v` of columns, from column `j` on.
 template <int kBits, bool kFull>
 HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const GroupLayout& layout,
-                           const SplitColumns& columns, size_t v, size_t j, const BlockWords& words,
+                           const SplitColumns& columns, size_t j, const BlockWords* words,
                            uint8_t* codes, const BlockShape& at) {
   const DF d;
   VF dither[8];
-  LoadDither<kBits != 0>(words, v, dither);
+  LoadDither<kBits != 0>(words, j, dither);
   const VF base0 = hn::LoadU(d, columns.base[0] + j), base1 = hn::LoadU(d, columns.base[1] + j);
   const VF inverse0 = hn::LoadU(d, columns.inverse[0] + j);
   const VF inverse1 = hn::LoadU(d, columns.inverse[1] + j);
@@ -280,9 +280,9 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
 
 // One function for all widths and dtypes, so that the compiler has less to do.
 HWY_NOINLINE void SplitStaged(const float* block, VU bytes, const GroupLayout& layout,
-                              const SplitColumns& columns, size_t v, size_t j,
-                              const BlockWords& words, uint8_t* codes, const BlockShape& at) {
-  SplitBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), bytes, layout, columns, v, j,
+                              const SplitColumns& columns, size_t j, const BlockWords* words,
+                              uint8_t* codes, const BlockShape& at) {
+  SplitBlock<0, false>(block, static_cast<int64_t>(hn::Lanes(DF())), bytes, layout, columns, j,
                        words, codes, at);
 }
 
@@ -300,8 +300,7 @@ HWY_INLINE void PrepareSplit(const T* x, int64_t stride, int64_t cols, bool odd,
 
 // kBits: 0 for any width and rounding; else that width with stochastic rounding.
 template <class T, int kBits>
-HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit& unit,
-                          int64_t next_offset) {
+HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_offset) {
   const DF d;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
   const GroupLayout& layout = job.layout;
@@ -328,13 +327,13 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
   for (; j < cols; j += lanes) FindStagedExtremes(from, j, static_cast<int64_t>(cols - j), columns);
   const bool odd = SplitParameters(job, unit, from, columns);
 
-  ColumnWords words;
-  if (job.stochastic) FillColumnWords(job.stream, unit.col0, unit.cols, words);
+  const UnitWords draws(job.stream, unit.col0, unit.cols);
+  BlockWords words;
+  const BlockWords* source = job.stochastic ? &words : nullptr;
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const size_t vectors = VectorsOf(cols);
   for (int64_t b = 0; b < from.blocks; ++b) {
-    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
-    const BlockWords source{keys, row, words, job.stochastic};
+    if (job.stochastic) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
     const T* at = from.x + b * 8 * stride;
     const uint8_t* bytes = from.mask + b * stride;
     size_t v = 0;
@@ -342,7 +341,7 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
       for (; !odd && cols >= lanes && v < vectors; ++v) {
         j = FirstColumn(v, cols);
         Prefetch<6>(from.next + (from.blocks * 2 + b * 6) * stride + j, stride);
-        SplitBlock<kBits, true>(at + j, stride, LoadBytes(bytes + j, kLanes), layout, columns, v, j,
+        SplitBlock<kBits, true>(at + j, stride, LoadBytes(bytes + j, kLanes), layout, columns, j,
                                 source, codes, {b, unit.rows, 0});
       }
     }
@@ -351,7 +350,7 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       alignas(64) float block[8 * kLanes];
       PrepareSplit(at + j, stride, cols_left, odd, columns, j, block);
-      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, v, j, source, codes,
+      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, source, codes,
                   {b, unit.rows, cols_left});
     }
   }
@@ -359,10 +358,9 @@ HWY_INLINE void SplitUnit(const PackJob& job, const RoundKeys& keys, const Unit&
 
 template <class T, int kBits>
 void SplitRange(const PackJob& job, int64_t begin, int64_t end) {
-  const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i) {
     const Unit next = unit_at(job.layout, std::min(i + 1, end - 1));
-    SplitUnit<T, kBits>(job, keys, unit_at(job.layout, i),
+    SplitUnit<T, kBits>(job, unit_at(job.layout, i),
                         next.row0 * job.layout.cols + next.col0 - first_element(job));
   }
 }

@@ -76,7 +76,7 @@ HWY_INLINE MF IsClass0(VU code, VU first) {
 
 // The rows of `unit` that lie in [job.begin, job.end).
 template <class T, int kBits, bool kStream>
-HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Unit& unit) {
+HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
   const DF d;
   const DU du;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
@@ -86,17 +86,16 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, con
   const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   SplitSteps steps;
   ReadSteps(job, unit, steps);
-  ColumnWords words;
-  if (job.dithered) FillColumnWords(job.stream, unit.col0, unit.cols, words);
-  const Planes planes = planes_of(layout.bits);
+  const UnitWords draws(job.stream, unit.col0, unit.cols);
+  BlockWords words;
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
-    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
+    if (job.dithered) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
-      LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
+      LoadCodes<kBits>(codes + j, layout, {b, unit.rows, cols_left}, code);
       const VU first = hn::LoadU(du, steps.first + j);
       const VF lo0 = hn::BitCast(d, hn::LoadU(du, steps.meta[0] + j));
       const VF lo1 = hn::BitCast(d, hn::LoadU(du, steps.meta[2] + j));
@@ -107,7 +106,7 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const RoundKeys& keys, con
         const VU level = hn::Sub(code[r], hn::IfThenZeroElse(hn::RebindMask(du, class0), first));
         value[r] = hn::ConvertTo(d, hn::BitCast(DI(), level));
       }
-      if (job.dithered) TakeDitherAway({keys, row, words, true}, v, hn::Set(d, 1.0f), value);
+      if (job.dithered) TakeDitherAway(words, j, hn::Set(d, 1.0f), value);
       for (int r = 0; r < 8; ++r) {
         const MF class0 = IsClass0(code[r], first);
         value[r] =
@@ -129,14 +128,13 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
   uint8_t* mask = static_cast<uint8_t*>(job.x) + unit.col0;
   SplitSteps steps;
   ReadSteps(job, unit, steps);
-  const Planes planes = planes_of(layout.bits);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b)
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
-      LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
+      LoadCodes<kBits>(codes + j, layout, {b, unit.rows, cols_left}, code);
       const VU first = hn::LoadU(du, steps.first + j);
       VU byte = hn::Zero(du);
       for (int r = 0; r < 8; ++r) {
@@ -151,9 +149,8 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
 
 template <class T, int kBits, bool kStream>
 void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
-  const RoundKeys keys(job.stream);
   for (int64_t i = begin; i < end; ++i)
-    SplitUnpackUnit<T, kBits, kStream>(job, keys, unit_at(job.layout, i));
+    SplitUnpackUnit<T, kBits, kStream>(job, unit_at(job.layout, i));
   if constexpr (kStream) hwy::FlushStream();
 }
 

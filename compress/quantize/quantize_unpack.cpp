@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 
 // The rows of `unit` that lie in [job.begin, job.end).
 template <class T, int kBits, bool kStream>
-HWY_INLINE void UnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Unit& unit) {
+HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit) {
   const DF d;
   const DU du;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
@@ -35,31 +35,30 @@ HWY_INLINE void UnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Un
     lo[j] = uint32_t{meta[layout.shared ? 0 : j]} << 16;
     scale[j] = uint32_t{meta[static_cast<size_t>(layout.metas()) + (layout.shared ? 0 : j)]} << 16;
   }
-  ColumnWords words;
+  const UnitWords draws(job.stream, unit.col0, unit.cols);
+  BlockWords words;
   alignas(64) float taken[kMostColumns] = {};
   if (job.dithered) {
-    FillColumnWords(job.stream, unit.col0, unit.cols, words);
     for (size_t j = 0; j < cols; ++j) {
       float base, step;
       std::memcpy(&base, &lo[j], 4), std::memcpy(&step, &scale[j], 4);
       taken[j] = takes_dither_away(base, step) ? 1 : 0;
     }
   }
-  const Planes planes = planes_of(layout.bits);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     const int64_t here = std::min<int64_t>(8, unit.rows - b * 8);
-    const RowWords row = RowWordsOf(job.stream, static_cast<uint32_t>(unit.row0 / 8 + b));
+    if (job.dithered) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
-      LoadCodes<kBits>(codes + j, layout, planes, {b, unit.rows, cols_left}, code);
+      LoadCodes<kBits>(codes + j, layout, {b, unit.rows, cols_left}, code);
       const VF vlo = hn::BitCast(d, hn::LoadU(du, lo + j));
       const VF vscale = hn::BitCast(d, hn::LoadU(du, scale + j));
       VF value[8];
       for (int r = 0; r < 8; ++r) value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
-      if (job.dithered) TakeDitherAway({keys, row, words, true}, v, hn::LoadU(d, taken + j), value);
+      if (job.dithered) TakeDitherAway(words, j, hn::LoadU(d, taken + j), value);
       for (int r = 0; r < 8; ++r) value[r] = Fma(value[r], vscale, vlo);
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
       StoreBlock<T, kStream>(value, stride, here, cols_left, limit - at,
@@ -70,9 +69,7 @@ HWY_INLINE void UnpackUnit(const UnpackJob& job, const RoundKeys& keys, const Un
 
 template <class T, int kBits, bool kStream>
 void UnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
-  const RoundKeys keys(job.stream);
-  for (int64_t i = begin; i < end; ++i)
-    UnpackUnit<T, kBits, kStream>(job, keys, unit_at(job.layout, i));
+  for (int64_t i = begin; i < end; ++i) UnpackUnit<T, kBits, kStream>(job, unit_at(job.layout, i));
   if constexpr (kStream) hwy::FlushStream();
 }
 
