@@ -16,7 +16,7 @@ struct PackDense {
     const Lane lane = codes.lanes[i % codes.cols];
     if (lane.width == 0) return;
     uint8_t* const to = payload + codes.head + block * codes.block_bytes + lane.at;
-    const HalfWords words = codes.words(block, lane);
+    const StreamWords words = codes.words(block, lane);
     uint32_t code[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {

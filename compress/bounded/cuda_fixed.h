@@ -30,12 +30,12 @@ struct Codes {
   __device__ __forceinline__ int64_t index(int64_t block, int row, int32_t column) const {
     return (block * kRows + row) * cols + column;
   }
-  __device__ __forceinline__ HalfWords words(int64_t block, const Lane& lane) const {
-    return stochastic ? dither_words(keys, static_cast<uint32_t>(block),
+  __device__ __forceinline__ StreamWords words(int64_t block, const Lane& lane) const {
+    return stochastic ? stream_words(keys, static_cast<uint32_t>(block),
                                      static_cast<uint32_t>(lane.column))
-                      : HalfWords{};
+                      : StreamWords{};
   }
-  __device__ __forceinline__ uint32_t code(float x, const Lane& lane, const HalfWords& words,
+  __device__ __forceinline__ uint32_t code(float x, const Lane& lane, const StreamWords& words,
                                            int row) const {
     const uint32_t half = words.w[row / 2] >> (row % 2 * 16) & 0xffffu;
     const float u = stochastic ? (static_cast<float>(half) + 0.5f) * 0x1p-16f : 0.5f;

@@ -118,13 +118,11 @@ class Decoder {
     }
     odd_ = odd;
     if constexpr (kDithered)
+      dither_.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
+    if constexpr (kDithered && kClasses == 1)
 #pragma unroll
-      for (int c = 0; c < kCols; ++c) {
-        dither_[c] = dither_words(keys, static_cast<uint32_t>(at.row / kRows),
-                                  static_cast<uint32_t>(at.column + c));
-        if constexpr (kClasses == 1)
-          taken_.at[c] = takes_away(lo_.at[c], step_.at[c]) ? 1.0f : 0.0f;
-      }
+      for (int c = 0; c < kCols; ++c)
+        taken_.at[c] = takes_away(lo_.at[c], step_.at[c]) ? 1.0f : 0.0f;
   }
 
   // bits: bit 8 c + r is set if element [r][c] belongs to class 1.
@@ -143,7 +141,7 @@ class Decoder {
     if constexpr (kDithered)
 #pragma unroll
       for (int c = 0; c < kCols; ++c) {
-        const float less = half_less_u(dither_[c], r);
+        const float less = dither_.half_less_u(r, c);
         x.at[c] = kClasses == 2 ? __fadd_rn(x.at[c], less) : __fmaf_rn(less, taken_.at[c], x.at[c]);
       }
 #pragma unroll
@@ -169,7 +167,7 @@ class Decoder {
   uint32_t words_[kBits == 0 ? kRows / 2 * kCols : kBits];
   Quad<float> lo_, step_, taken_;  // for plain groups
   SplitColumns columns_;           // for split groups
-  HalfWords dither_[kCols];
+  BlockWords dither_;
   bool odd_;
 };
 

@@ -51,7 +51,7 @@ __device__ __forceinline__ void prefetch_line([[maybe_unused]] const void* addre
 // ---- Random words
 __device__ __forceinline__ float float_of(uint32_t bits) { return __uint_as_float(bits); }
 
-struct HalfWords {  // for 8 rows of a column
+struct StreamWords {
   uint32_t w[4];
 };
 // The numbers from which a CodeStream is made, with the step that the host knew. A thread of each
@@ -73,9 +73,9 @@ __device__ __forceinline__ StreamKeys stream_keys(const StreamName& name, uint64
   return {{words.w[0], words.w[1]}, {words.w[2], words.w[3]}};
 }
 // As code_words(). What depends only on the row is computed once for all columns of a thread.
-__device__ __forceinline__ HalfWords dither_words(const StreamKeys& keys, uint32_t block,
-                                                  uint32_t column) {
-  uint32_t c0 = block, c1 = column, c2 = keys.counter[0], c3 = keys.counter[1];
+__device__ __forceinline__ StreamWords stream_words(const StreamKeys& keys, uint32_t block,
+                                                    uint32_t index) {
+  uint32_t c0 = block, c1 = index, c2 = keys.counter[0], c3 = keys.counter[1];
 #pragma unroll
   for (uint32_t i = 0; i < 7; ++i) {
     const uint64_t p = uint64_t{kM0} * c0, q = uint64_t{kM1} * c2;
@@ -86,16 +86,30 @@ __device__ __forceinline__ HalfWords dither_words(const StreamKeys& keys, uint32
   }
   return {{c0, c1, c2, c3}};
 }
-// 2^23 + the half-word of row `r`. The arithmetic that follows is exact.
-__device__ __forceinline__ float half_word(const HalfWords& words, int r) {
-  return float_of(__byte_perm(words.w[r / 2], kTwoTo23Bits, r % 2 == 0 ? 0x7410u : 0x7432u));
+// 2^15 + the byte of row `r` of a column, of the words of its pair of columns. The arithmetic that
+// follows is exact.
+__device__ __forceinline__ float dither_byte(const StreamWords& words, int r, int column) {
+  const uint32_t word = words.w[r / 4 * 2 + 1 - column % 2];
+  return float_of(__byte_perm(word, 0x47000000u, 0x7604u | static_cast<uint32_t>(r % 4) << 4));
 }
-__device__ __forceinline__ float one_and_u(const HalfWords& words, int r) {
-  return __fmaf_rn(half_word(words, r), 0x1p-16f, -127.0f + 0x1p-17f);
+__device__ __forceinline__ float one_and_u(const StreamWords& words, int r, int column) {
+  return __fmaf_rn(dither_byte(words, r, column), 0x1p-8f, -127.0f + 0x1p-9f);
 }
-__device__ __forceinline__ float half_less_u(const HalfWords& words, int r) {
-  return __fsub_rn(1.5f, one_and_u(words, r));
+__device__ __forceinline__ float half_less_u(const StreamWords& words, int r, int column) {
+  return __fmaf_rn(dither_byte(words, r, column), -0x1p-8f, 128.5f - 0x1p-9f);
 }
+// The words of 8 rows of a thread's columns, which begin at an even one.
+struct BlockWords {
+  StreamWords pair[kCols / 2];
+
+  __device__ __forceinline__ void draw(const StreamKeys& keys, uint32_t block, uint32_t column) {
+#pragma unroll
+    for (uint32_t i = 0; i < kCols / 2; ++i) pair[i] = stream_words(keys, block, column / 2 + i);
+  }
+  __device__ __forceinline__ float half_less_u(int r, int c) const {
+    return cuda::half_less_u(pair[c / 2], r, c);
+  }
+};
 
 // As takes_dither_away(), for kernels.
 __device__ __forceinline__ bool takes_away(float lo, float scale) {

@@ -4,8 +4,8 @@
 //
 // Bytes in flight: 32 values a thread and 2 blocks of 256 threads a multiprocessor are 64 KiB of
 // f32, where 5 TB/s at 700 ns want 27 KiB on each of 132; the next tile is prefetched, so that
-// memory is busy while blocks compute. Philox gives 8 elements a call, 2 multiplications an
-// element; in all about 16 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
+// memory is busy while blocks compute. Philox gives 16 elements a call, 1 multiplication an
+// element; in all about 12 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
 // and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
 #pragma once
 #include "compress/quantize/cuda_codes.h"
@@ -236,15 +236,15 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
   }
 }
 
-// Values of column c to codes. The upper half of a code is that of 2^23, or nothing where an
-// element is missing.
+// Values of column c to codes. `words` are those of its pair, which an even column sets. The upper
+// half of a code is that of 2^23, or nothing where an element is missing.
 template <int kBits, int kClasses>
 __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& keys,
                                             const Values& at, uint32_t present, uint32_t class1,
                                             uint32_t block, uint32_t column,
                                             const float* parameters, int stride, int c,
-                                            uint32_t (&code)[kRows]) {
-  constexpr bool kClamps = kBits == 0 || kBits > 4;  // else nothing rounds up to 2^bits + 1
+                                            StreamWords& words, uint32_t (&code)[kRows]) {
+  constexpr bool kClamps = kBits == 0;  // up to 8 bits nothing rounds up to 2^bits + 1
   const float top = static_cast<float>(1 << p.layout.bits);
   const float keep = parameters[(kClasses == 1 ? 2 : 6) * stride];
   const float base = parameters[0], inverse = parameters[(kClasses == 1 ? 1 : 2) * stride];
@@ -253,12 +253,12 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
     base1 = parameters[stride], inverse1 = parameters[3 * stride];
     count = parameters[4 * stride], count1 = parameters[5 * stride];
   }
-  HalfWords words{};
-  if (p.stochastic) words = dither_words(keys, block, column + static_cast<uint32_t>(c));
+  if (p.stochastic && c % 2 == 0)
+    words = stream_words(keys, block, (column + static_cast<uint32_t>(c)) / 2);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float x = keep == 0 ? 0.0f : at[r][c];
-    const float term = p.stochastic ? one_and_u(words, r) : 1.5f;
+    const float term = p.stochastic ? one_and_u(words, r, c) : 1.5f;
     float v, shift = kTwoTo23 - 1.0f;  // trunc(v) - 1, in the mantissa
     if constexpr (kClasses == 1) {
       v = __fmaf_rn(__fmaf_rn(x, keep, -base), inverse, term);
@@ -280,13 +280,14 @@ __device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& k
                                            const Values& at, uint32_t present, uint32_t class1,
                                            uint32_t block, uint32_t column, const float* parameters,
                                            int stride, int beside, const CodeBlock& to) {
+  StreamWords drawn{};
   if constexpr (kBits != 0) {
     uint32_t words[kBits] = {};
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       uint32_t code[kRows];
       code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
-                                   parameters + c * beside, stride, c, code);
+                                   parameters + c * beside, stride, c, drawn, code);
       insert_planes<kBits>(code, c, words);
     }
     store_planes<kBits>(words, to.first, to);
@@ -295,7 +296,7 @@ __device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& k
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
       code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
-                                   parameters + c * beside, stride, c, code[c]);
+                                   parameters + c * beside, stride, c, drawn, code[c]);
     store_planes(code, p.layout.bits, to);
   }
 }

@@ -15,15 +15,13 @@ __global__ void unpack_kernel(Unpacking u) {
   const Quad<float> lo = load_meta(u, at, 0), scale = load_meta(u, at, 1);
   uint32_t code[kRows][kCols];
   load_codes<kBits>(code, u.layout.bits, at.codes);
-  HalfWords words[kCols];
+  BlockWords words;
   float taken[kCols];
-  if constexpr (kDithered)
+  if constexpr (kDithered) {
+    words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) {
-      words[c] = dither_words(keys, static_cast<uint32_t>(at.row / kRows),
-                              static_cast<uint32_t>(at.column + c));
-      taken[c] = takes_away(lo.at[c], scale.at[c]) ? 1.0f : 0.0f;
-    }
+    for (int c = 0; c < kCols; ++c) taken[c] = takes_away(lo.at[c], scale.at[c]) ? 1.0f : 0.0f;
+  }
   const bool odd = has_nan(lo);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -31,7 +29,7 @@ __global__ void unpack_kernel(Unpacking u) {
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       float level = float_of(code[r][c]) - kTwoTo23;
-      if constexpr (kDithered) level = __fmaf_rn(half_less_u(words[c], r), taken[c], level);
+      if constexpr (kDithered) level = __fmaf_rn(words.half_less_u(r, c), taken[c], level);
       value.at[c] = __fmaf_rn(level, scale.at[c], lo.at[c]);
     }
     if (odd) canonicalize(value);

@@ -11,11 +11,12 @@
 //   |x^ - x| <= scale (stochastic) or scale / 2 (dithered and nearest), plus one rounding of x^ to
 //   the dtype;
 //   scale <= (max - lo) / (2^bits - 1) * (1 + 2^-7), never below 2^-126, and min - lo <= |min| /
-//   128; stochastic: E[x^] = x, up to scale * 2^-16 and the rounding of f32, and the variance is f
-//   (1 - f) scale^2 with f the fraction of (x - lo) / scale.
+//   128; stochastic: E[x^] = x, up to scale * 2^-9 (u has 256 values) and the rounding of f32, and
+//   the variance is f (1 - f) scale^2 with f the fraction of (x - lo) / scale.
 // Dithered rounding writes the codes of stochastic rounding, and unpacking, which draws u again,
 // takes away what was added: x^ = lo + (q + 1/2 - u) scale. The error is then uniform in +-scale/2
-// whatever x is: unbiased with variance scale^2 / 12, half of the mean of the above, for no byte.
+// whatever x is: unbiased up to scale * 2^-9, with variance scale^2 / 12, half of the mean of the
+// above, for no byte.
 // Values may leave the range of their group, or class, by scale / 2. Groups of one value, and those
 // without negative values whose lo is below scale / 2, return as with stochastic rounding, so that
 // zeros stay zeros and nothing becomes negative that was not (quantize_reference.h).

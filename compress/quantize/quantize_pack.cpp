@@ -209,8 +209,9 @@ HWY_INLINE void PackBlock(const float* x, int64_t x_stride, const GroupLayout& l
   VU code[8];
   for (int r = 0; r < 8; ++r) {
     VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
-    // At up to 4 bits t * (1 + 3 * 2^-24) + u + 1 rounds below 2^bits + 1: nothing to clamp.
-    if constexpr (kBits == 0 || kBits > 4) level = hn::Min(level, top);
+    // At up to 8 bits t (1 + 3 * 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below 2^bits + 1: nothing
+    // to clamp.
+    if constexpr (kBits == 0) level = hn::Min(level, top);
     code[r] = Truncate(level);
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);

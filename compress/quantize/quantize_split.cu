@@ -15,12 +15,9 @@ __global__ void split_unpack_kernel(Unpacking u) {
   const SplitColumns columns = read_columns(u, at);
   uint32_t code[kRows][kCols];
   load_codes<kBits>(code, u.layout.bits, at.codes);
-  HalfWords words[kCols];
+  BlockWords words;
   if constexpr (kDithered)
-#pragma unroll
-    for (int c = 0; c < kCols; ++c)
-      words[c] = dither_words(keys, static_cast<uint32_t>(at.row / kRows),
-                              static_cast<uint32_t>(at.column + c));
+    words.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
   bool odd = false;
 #pragma unroll
   for (int c = 0; c < kCols; ++c) odd = odd || columns.lo[1][c] != columns.lo[1][c];
@@ -32,7 +29,7 @@ __global__ void split_unpack_kernel(Unpacking u) {
       float level = float_of(code[r][c]) - kTwoTo23;
       const bool one = level >= columns.first[c];
       level -= one ? columns.first[c] : 0.0f;  // of integers: exact
-      if constexpr (kDithered) level = __fadd_rn(level, half_less_u(words[c], r));
+      if constexpr (kDithered) level = __fadd_rn(level, words.half_less_u(r, c));
       value.at[c] = __fmaf_rn(level, one ? columns.step[1][c] : columns.step[0][c],
                               one ? columns.lo[1][c] : columns.lo[0][c]);
     }

@@ -270,9 +270,9 @@ HWY_INLINE void SplitBlock(const float* x, int64_t x_stride, VU bytes, const Gro
     const VF base = hn::IfThenElse(bit, base1, base0);
     const VF inverse = hn::IfThenElse(bit, inverse1, inverse0);
     VF level = Fma(hn::Sub(hn::LoadU(d, x + r * x_stride), base), inverse, dither[r]);
-    // With up to 16 codes (n - 1) (1 + 2^-24) + u + 1 rounds below n + 1: nothing to clamp.
-    if constexpr (kBits == 0 || kBits > 4)
-      level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
+    // With up to 256 codes (n - 1) (1 + 2^-24) + u + 1 with u <= 1 - 2^-9 rounds below n + 1:
+    // nothing to clamp.
+    if constexpr (kBits == 0) level = hn::Min(level, hn::IfThenElse(bit, count1, count0));
     code[r] = MaskedAdd(bit, Truncate(level), offset);
   }
   StoreCodes<kBits, kFull>(code, layout, codes + j, at);

@@ -36,8 +36,8 @@ struct Errors {
     double z_sum = 0, observed = 0, expected = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       const double variance = step[i] * step[i] / 12;
-      // What u's 16 bits and f32 leave of bias.
-      const double slack = step[i] * 0x1p-16 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
+      // What u's 8 bits and f32 leave of bias.
+      const double slack = step[i] * 0x1p-9 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
       const double z = mean[i] / n / (std::sqrt(variance / n) + slack / limit);
       REQUIRE(std::abs(z) < limit);
       // Of each element, wherever it lies between two levels: the square of a uniform error has a

@@ -61,8 +61,8 @@ TEST_CASE("each element is unbiased and has the variance f (1 - f) scale^2") {
         const double scale = one.meta(group, column, true), lo = one.meta(group, column, false);
         const double t = (static_cast<double>(x[i]) - lo) / scale, f = t - std::floor(t);
         const double variance = f * (1 - f) * scale * scale;
-        // What u's 16 bits and f32 leave of bias.
-        const double slack = scale * 0x1p-15 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
+        // What u's 8 bits and f32 leave of bias.
+        const double slack = scale * 0x1p-9 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
         const double z = (m.mean[i]) / (std::sqrt(variance / draws) + slack / limit);
         REQUIRE(std::abs(z) < limit);
         z_sum += z;
@@ -87,7 +87,7 @@ TEST_CASE("errors of different elements are uncorrelated") {
   std::vector<std::vector<double>> errors;
   for (int draw = 0; draw < draws; ++draw)
     errors.push_back(codec.pack(tensor, entry(static_cast<uint64_t>(draw)))->unpack().to_vector());
-  // Neighbouring rows share a word of Philox, neighbouring columns are different counters.
+  // Rows 0 to 3 of 8 share a word of Philox. Columns 0 and 1 share a call, columns 1 and 2 do not.
   const std::vector<std::pair<size_t, size_t>> pairs = {
       {8, 12}, {12, 16}, {8, 9}, {9, 10}, {8, 40}, {32, 64}, {60, 64}, {8, 200}, {100, 101}};
   for (const auto& [a, b] : pairs) {

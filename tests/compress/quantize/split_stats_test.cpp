@@ -55,8 +55,8 @@ TEST_CASE("each element of both classes is unbiased and has the variance f (1 - 
           const double step = groups[i].step(k), lo = static_cast<double>(groups[i].of[k].lo);
           const double t = (static_cast<double>(x[i]) - lo) / step, f = t - std::floor(t);
           const double variance = f * (1 - f) * step * step;
-          // What u's 16 bits and f32 leave of bias.
-          const double slack = step * 0x1p-15 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
+          // What u's 8 bits and f32 leave of bias.
+          const double slack = step * 0x1p-9 + std::abs(static_cast<double>(x[i])) * 0x1p-22;
           const double z = mean[i] / (std::sqrt(variance / draws) + slack / limit);
           REQUIRE(std::abs(z) < limit);
           z_sum[k] += z, count[k] += 1;
