@@ -176,13 +176,16 @@ HWY_INLINE void LoadDither(const BlockWords* words, size_t j, VF out[8]) {
   }
 }
 
-// Adds (1/2 - u) by to the levels of a block; `by` is 0 or 1.
-HWY_INLINE void TakeDitherAway(const BlockWords& words, size_t j, VF by, VF level[8]) {
-  const VF middle = hn::Set(DF(), 1.5f);
-  VF dither[8];
-  Dither(words, j, dither);
-  // The product is exact, so the sum is rounded once, whether it is fused or not.
-  for (int r = 0; r < 8; ++r) level[r] = hn::MulAdd(hn::Sub(middle, dither[r]), by, level[r]);
+// 1/2 - u of a block, which is what dithered rounding adds to levels; `words` null: 0.
+HWY_INLINE void LoadHalfLessDither(const BlockWords* words, size_t j, VF out[8]) {
+  const DF d;
+  const VF middle = hn::Set(d, 1.5f);
+  if (words == nullptr) {
+    for (int r = 0; r < 8; ++r) out[r] = hn::Zero(d);
+  } else {
+    Dither(*words, j, out);
+    for (int r = 0; r < 8; ++r) out[r] = hn::Sub(middle, out[r]);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

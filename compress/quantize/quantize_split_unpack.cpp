@@ -69,9 +69,37 @@ HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, SplitSteps& 
   if (job.affine != nullptr) Map(job, unit, steps);
 }
 
-// Codes are below 2^16, so a signed comparison is right, and every machine has one.
-HWY_INLINE MF IsClass0(VU code, VU first) {
-  return hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), first), hn::BitCast(DI(), code)));
+// last: the last code of class 0, or -1. Codes are below 2^16, so a signed comparison is right, and
+// every machine has one.
+HWY_INLINE MF IsClass1(VU code, VI last) {
+  return hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), code), last));
+}
+
+// a - b or a | b in the lanes of `mask`, and a in the others; a b + c there, and 0 in the others.
+// Each is one instruction on machines with mask registers.
+HWY_INLINE VU MaskedSub(MF mask, VU a, VU b) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_mask_sub_epi32(a.raw, mask.raw, a.raw, b.raw)};
+#else
+  return hn::Sub(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
+#endif
+}
+HWY_INLINE VU MaskedOr(MF mask, VU a, VU b) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_mask_or_epi32(a.raw, mask.raw, a.raw, b.raw)};
+#else
+  return hn::Or(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
+#endif
+}
+HWY_INLINE VF FmaOrZero(MF mask, VF a, VF b, VF c) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VF{_mm512_maskz_fmadd_ps(mask.raw, a.raw, b.raw, c.raw)};
+#else
+  return hn::IfThenElseZero(mask, Fma(a, b, c));
+#endif
+}
+HWY_INLINE VF LevelOf(VU code, VF less) {
+  return hn::Add(hn::ConvertTo(DF(), hn::BitCast(DI(), code)), less);
 }
 
 // The rows of `unit` that lie in [job.begin, job.end).
@@ -100,17 +128,20 @@ HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
       const VF lo0 = hn::BitCast(d, hn::LoadU(du, steps.meta[0] + j));
       const VF lo1 = hn::BitCast(d, hn::LoadU(du, steps.meta[2] + j));
       const VF step0 = hn::LoadU(d, steps.step[0] + j), step1 = hn::LoadU(d, steps.step[1] + j);
-      VF value[8];
-      for (int r = 0; r < 8; ++r) {
-        const MF class0 = IsClass0(code[r], first);
-        const VU level = hn::Sub(code[r], hn::IfThenZeroElse(hn::RebindMask(du, class0), first));
-        value[r] = hn::ConvertTo(d, hn::BitCast(DI(), level));
-      }
-      if (job.dithered) TakeDitherAway(words, j, hn::Set(d, 1.0f), value);
-      for (int r = 0; r < 8; ++r) {
-        const MF class0 = IsClass0(code[r], first);
-        value[r] =
-            Fma(value[r], hn::IfThenElse(class0, step0, step1), hn::IfThenElse(class0, lo0, lo1));
+      const VI last = hn::Sub(hn::BitCast(DI(), first), hn::Set(DI(), 1));
+      VF less[8], value[8];
+      LoadHalfLessDither(job.dithered ? &words : nullptr, j, less);
+      if (job.affine != nullptr) {  // all of class 0 is 0
+        for (int r = 0; r < 8; ++r) {
+          const VF level = LevelOf(hn::Sub(code[r], first), less[r]);
+          value[r] = FmaOrZero(IsClass1(code[r], last), level, step1, lo1);
+        }
+      } else {
+        for (int r = 0; r < 8; ++r) {
+          const MF one = IsClass1(code[r], last);
+          const VF level = LevelOf(MaskedSub(one, code[r], first), less[r]);
+          value[r] = Fma(level, hn::IfThenElse(one, step1, step0), hn::IfThenElse(one, lo1, lo0));
+        }
       }
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
       StoreBlock<T, kStream>(value, stride, 8, cols_left, limit - at, static_cast<T*>(job.x) + at);
@@ -135,11 +166,10 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       VU code[8];
       LoadCodes<kBits>(codes + j, layout, {b, unit.rows, cols_left}, code);
-      const VU first = hn::LoadU(du, steps.first + j);
+      const VI last = hn::Sub(hn::BitCast(DI(), hn::LoadU(du, steps.first + j)), hn::Set(DI(), 1));
       VU byte = hn::Zero(du);
       for (int r = 0; r < 8; ++r) {
-        const auto class0 = hn::RebindMask(du, IsClass0(code[r], first));
-        byte = hn::Or(byte, hn::IfThenZeroElse(class0, hn::Set(du, 1u << r)));
+        byte = MaskedOr(IsClass1(code[r], last), byte, hn::Set(du, 1u << r));
       }
       uint8_t* to =
           mask + (unit.row0 / 8 + b - job.begin / stride / 8) * stride + static_cast<int64_t>(j);

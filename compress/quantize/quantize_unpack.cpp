@@ -58,7 +58,13 @@ HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit) {
       const VF vscale = hn::BitCast(d, hn::LoadU(du, scale + j));
       VF value[8];
       for (int r = 0; r < 8; ++r) value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
-      if (job.dithered) TakeDitherAway(words, j, hn::LoadU(d, taken + j), value);
+      if (job.dithered) {
+        const VF by = hn::LoadU(d, taken + j);
+        VF less[8];
+        LoadHalfLessDither(&words, j, less);
+        // The product is exact, so the sum is rounded once, whether it is fused or not.
+        for (int r = 0; r < 8; ++r) value[r] = hn::MulAdd(less[r], by, value[r]);
+      }
       for (int r = 0; r < 8; ++r) value[r] = Fma(value[r], vscale, vlo);
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
       StoreBlock<T, kStream>(value, stride, here, cols_left, limit - at,

@@ -25,6 +25,7 @@ using DI = hn::RebindToSigned<DF>;
 using D8 = hn::Rebind<uint8_t, DF>;
 using VF = hn::Vec<DF>;
 using VU = hn::Vec<DU>;
+using VI = hn::Vec<DI>;
 
 // Rounded once on every machine; otherwise bytes would differ.
 HWY_INLINE VF Fma(VF a, VF b, VF c) {
