@@ -24,8 +24,8 @@ struct PackedPass {
     ops::Unary f;
     Tensor dy = {};  // like x
   };
-  // out = z = (x - a[0]) a[1] + a[2], by column. pack_and_run() adds the residual and, with
-  // `rectify`, writes 0 where z <= 0 and tells by a mask which elements it kept. run() gives m z.
+  // out = z = (x - a[0]) a[1] + a[2] + residual, by column. pack_and_run(), with `rectify`, writes
+  // 0 where z <= 0 and tells by a mask which elements it kept. run() gives m z.
   struct Affine {
     Tensor a;              // [3, C] f32
     Tensor residual = {};  // like x

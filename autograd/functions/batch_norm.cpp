@@ -38,11 +38,10 @@ Tensor rebuild(const Slots& s) {
   const Tensor residual = s.unpack(kResidual);
   const ops::BatchNormMoments moments{s.unpack(kMean), s.unpack(kInvstd)};
   const ops::BatchNormParameters parameters{s.unpack(kWeight), s.unpack(kBias)};
-  if (!residual.defined()) {
-    const Tensor affine = ops::batch_norm_affine(moments, parameters);
-    const Tensor y = s.run({PackedPass::Affine{affine}}, kX, kMask);
-    if (y.defined()) return y;
-  }
+  PackedPass::Affine pass{ops::batch_norm_affine(moments, parameters)};
+  if (residual.defined()) pass.residual = ops::contiguous(residual);
+  const Tensor y = s.run({pass}, kX, kMask);
+  if (y.defined()) return y;
   const Tensor mask = s.unpack(kMask);
   const Tensor x = s.unpack(kX);
   if (mask.defined()) return ops::batch_norm_by_mask(x, moments, parameters, residual, mask);

@@ -1,5 +1,5 @@
-// Unpacks codes, a block of 8 rows of one vector of columns at a time, into registers. Included
-// once for each instruction set.
+// Unpacks codes into registers, a block of 8 rows of one vector of columns at a time. Included once
+// for each instruction set.
 #if defined(FRUGAL_COMPRESS_DECODE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FRUGAL_COMPRESS_DECODE_INL_H
 #undef FRUGAL_COMPRESS_DECODE_INL_H
@@ -18,17 +18,11 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
-struct DecodedBlock {
-  VF value[8];
-  MF class0[8];  // of split groups: which elements the bit is 0 for
-};
-
 // What the codes of a unit's columns mean.
 struct ColumnSteps {
-  alignas(64) float lo[2][kMostColumns];     // by class; plain groups have the first one
-  alignas(64) float step[2][kMostColumns];   // likewise
-  alignas(64) uint32_t first[kMostColumns];  // of split groups: codes of class 0
-  alignas(64) float taken[kMostColumns];     // of plain groups: 1 where dither is taken away
+  alignas(64) float lo[2][kMostColumns], step[2][kMostColumns];  // by class; plain groups have one
+  alignas(64) uint32_t first[kMostColumns];  // of split groups: how many codes class 0 has
+  alignas(64) float taken[kMostColumns];  // of plain groups: 1 where dither is taken away, else 0
 };
 
 // Codes of class 1 unpack to mapped values, and codes of class 0 to 0.
@@ -43,8 +37,6 @@ HWY_INLINE void Map(const UnpackJob& job, const Unit& unit, ColumnSteps& steps) 
     hn::Store(Fma(hn::Sub(lo, hn::Load(d, map[0] + j)), by, hn::Load(d, map[2] + j)), d,
               steps.lo[1] + j);
     hn::Store(hn::Mul(hn::Load(d, steps.step[1] + j), by), d, steps.step[1] + j);
-    hn::Store(hn::Zero(d), d, steps.lo[0] + j);
-    hn::Store(hn::Zero(d), d, steps.step[0] + j);
   }
 }
 
@@ -53,14 +45,14 @@ HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, ColumnSteps&
   const DF d;
   const DU du;
   const size_t lanes = hn::Lanes(d), cols = static_cast<size_t>(unit.cols);
-  const int64_t metas = job.layout.metas();
+  const bool shared = job.layout.shared;
   const uint16_t* meta =
       reinterpret_cast<const uint16_t*>(job.payload + job.layout.meta_offset(unit.group)) +
-      (job.layout.shared ? 0 : unit.col0);
+      (shared ? 0 : unit.col0);
   alignas(64) uint32_t bits[kSplit ? 4 : 2][kMostColumns] = {};
   for (auto& row : bits) {
-    for (size_t j = 0; j < cols; ++j) row[j] = uint32_t{meta[job.layout.shared ? 0 : j]} << 16;
-    meta += metas;
+    for (size_t j = 0; j < cols; ++j) row[j] = uint32_t{meta[shared ? 0 : j]} << 16;
+    meta += job.layout.metas();
   }
   const auto meta_at = [&](int i, size_t j)
                            HWY_ATTR { return hn::BitCast(d, hn::Load(du, bits[i] + j)); };
@@ -86,75 +78,134 @@ HWY_NOINLINE void ReadSteps(const UnpackJob& job, const Unit& unit, ColumnSteps&
   if (kSplit && job.affine != nullptr) Map(job, unit, steps);
 }
 
-// Codes are below 2^16, so a signed comparison is right, and every machine has one.
-HWY_INLINE MF IsClass0(VU code, VU first) {
-  return hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), first), hn::BitCast(DI(), code)));
+// last: the last code of class 0, or -1. Codes are below 2^16, so a signed comparison is right, and
+// every machine has one.
+HWY_INLINE MF IsClass1(VU code, VI last) {
+  return hn::RebindMask(DF(), hn::Gt(hn::BitCast(DI(), code), last));
+}
+HWY_INLINE VI LastOfClass0(const ColumnSteps& steps, size_t j) {
+  return hn::Sub(hn::BitCast(DI(), hn::LoadU(DU(), steps.first + j)), hn::Set(DI(), 1));
 }
 
-// kBits: 0 for any width.
+// a - b or a | b in the lanes of `mask`, and a in the others; a b + c there, and 0 in the others.
+// Each is one instruction on machines with mask registers.
+HWY_INLINE VU MaskedSub(MF mask, VU a, VU b) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_mask_sub_epi32(a.raw, mask.raw, a.raw, b.raw)};
+#else
+  return hn::Sub(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
+#endif
+}
+HWY_INLINE VU MaskedOr(MF mask, VU a, VU b) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VU{_mm512_mask_or_epi32(a.raw, mask.raw, a.raw, b.raw)};
+#else
+  return hn::Or(a, hn::IfThenElseZero(hn::RebindMask(DU(), mask), b));
+#endif
+}
+HWY_INLINE VF FmaOrZero(MF mask, VF a, VF b, VF c) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VF{_mm512_maskz_fmadd_ps(mask.raw, a.raw, b.raw, c.raw)};
+#else
+  return hn::IfThenElseZero(mask, Fma(a, b, c));
+#endif
+}
+HWY_INLINE VF LevelOf(VU code, VF less) {
+  return hn::Add(hn::ConvertTo(DF(), hn::BitCast(DI(), code)), less);
+}
+
+struct DecodedBlock {
+  VF value[8];
+  MF class1[8];  // of split groups
+};
+
+// The codes of a unit. kBits: 0 for any width.
+template <int kBits>
+class UnitCodes {
+ public:
+  // `job` outlives this.
+  UnitCodes(const UnpackJob& job, const Unit& unit)
+      : layout_(job.layout),
+        rows_(unit.rows),
+        cols_(unit.cols),
+        first_(job.payload + job.layout.code_offset(unit.group) + unit.col0) {}
+  // Those of a block of 8 rows, of the vector of columns that begins at the unit's column `j`.
+  HWY_INLINE void load(int64_t block, size_t j, VU code[8]) const {
+    LoadCodes<kBits>(first_ + j, layout_, {block, rows_, cols_ - static_cast<int64_t>(j)}, code);
+  }
+
+ private:
+  const GroupLayout& layout_;
+  int64_t rows_, cols_;
+  const uint8_t* first_;
+};
+
+// What the codes of a unit unpack to.
 template <int kBits, bool kSplit>
 class UnitDecoder {
  public:
-  // Both must outlive this.
-  UnitDecoder(const UnpackJob& job, const RoundKeys& keys)
-      : job_(job), keys_(keys), planes_(planes_of(job.layout.bits)) {}
-
-  void enter(const Unit& unit) {
-    unit_ = unit;
-    ReadSteps<kSplit>(job_, unit, steps_);
-    if (job_.dithered) FillColumnWords(job_.stream, unit.col0, unit.cols, words_);
-    codes_ = job_.payload + job_.layout.code_offset(unit.group) + unit.col0;
+  // `job` outlives this.
+  UnitDecoder(const UnpackJob& job, const Unit& unit)
+      : job_(job),
+        codes_(job, unit),
+        block0_(unit.row0 / 8),
+        draws_(job.stream, unit.col0, unit.cols) {
+    ReadSteps<kSplit>(job, unit, steps_);
   }
 
-  // What all columns of a block share.
-  struct Row {
-    int64_t block;
-    RowWords words;
-  };
-  HWY_INLINE Row row(int64_t block) const {
-    return {block, RowWordsOf(job_.stream, static_cast<uint32_t>(unit_.row0 / 8 + block))};
+  // Goes to a block of 8 rows of the unit.
+  HWY_INLINE void enter(int64_t block) {
+    block_ = block;
+    if (job_.dithered) draws_.Draw(static_cast<uint32_t>(block0_ + block), words_);
   }
 
-  // Vector `v` of the unit's columns, which begins at column `j`.
-  HWY_INLINE void decode(const Row& row, size_t v, size_t j, DecodedBlock& out) const {
+  // The vector of columns that begins at the unit's column `j`.
+  HWY_INLINE void decode(size_t j, DecodedBlock& out) const {
     const DF d;
-    const DU du;
     VU code[8];
-    LoadCodes<kBits>(
-        codes_ + j, job_.layout, planes_,
-        {row.block, unit_.rows, static_cast<int64_t>(unit_.cols) - static_cast<int64_t>(j)}, code);
+    codes_.load(block_, j, code);
     const VF lo0 = hn::LoadU(d, steps_.lo[0] + j), step0 = hn::LoadU(d, steps_.step[0] + j);
     if constexpr (kSplit) {
-      const VU first = hn::LoadU(du, steps_.first + j);
+      const VU first = hn::LoadU(DU(), steps_.first + j);
+      const VI last = LastOfClass0(steps_, j);
       const VF lo1 = hn::LoadU(d, steps_.lo[1] + j), step1 = hn::LoadU(d, steps_.step[1] + j);
-      for (int r = 0; r < 8; ++r) {
-        out.class0[r] = IsClass0(code[r], first);
-        const VU level =
-            hn::Sub(code[r], hn::IfThenZeroElse(hn::RebindMask(du, out.class0[r]), first));
-        out.value[r] = hn::ConvertTo(d, hn::BitCast(DI(), level));
+      VF less[8];
+      LoadHalfLessDither(job_.dithered ? &words_ : nullptr, j, less);
+      if (job_.affine != nullptr) {  // all of class 0 is 0
+        for (int r = 0; r < 8; ++r) {
+          out.class1[r] = IsClass1(code[r], last);
+          const VF level = LevelOf(hn::Sub(code[r], first), less[r]);
+          out.value[r] = FmaOrZero(out.class1[r], level, step1, lo1);
+        }
+      } else {
+        for (int r = 0; r < 8; ++r) {
+          const MF one = IsClass1(code[r], last);
+          const VF level = LevelOf(MaskedSub(one, code[r], first), less[r]);
+          out.class1[r] = one;
+          out.value[r] =
+              Fma(level, hn::IfThenElse(one, step1, step0), hn::IfThenElse(one, lo1, lo0));
+        }
       }
-      if (job_.dithered)
-        TakeDitherAway({keys_, row.words, words_, true}, v, hn::Set(d, 1.0f), out.value);
-      for (int r = 0; r < 8; ++r)
-        out.value[r] = Fma(out.value[r], hn::IfThenElse(out.class0[r], step0, step1),
-                           hn::IfThenElse(out.class0[r], lo0, lo1));
     } else {
       for (int r = 0; r < 8; ++r) out.value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
-      if (job_.dithered)
-        TakeDitherAway({keys_, row.words, words_, true}, v, hn::LoadU(d, steps_.taken + j),
-                       out.value);
+      if (job_.dithered) {
+        const VF by = hn::LoadU(d, steps_.taken + j);
+        VF less[8];
+        LoadHalfLessDither(&words_, j, less);
+        // The product is exact, so the sum is rounded once, whether it is fused or not.
+        for (int r = 0; r < 8; ++r) out.value[r] = hn::MulAdd(less[r], by, out.value[r]);
+      }
       for (int r = 0; r < 8; ++r) out.value[r] = Fma(out.value[r], step0, lo0);
     }
   }
 
  private:
   const UnpackJob& job_;
-  const RoundKeys& keys_;
-  Planes planes_;
-  Unit unit_{};
-  const uint8_t* codes_ = nullptr;
+  const UnitCodes<kBits> codes_;
+  int64_t block0_, block_ = 0;
+  const UnitWords draws_;
   ColumnSteps steps_;
-  ColumnWords words_;
+  BlockWords words_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -31,11 +31,11 @@ namespace HWY_NAMESPACE {
 // A vector of columns of a unit. The last one may begin within the one before: `skip` of its
 // columns were done there.
 struct ColumnVector {
-  size_t number, first, skip;
+  size_t first, skip;
 };
 HWY_INLINE ColumnVector column_vector(size_t v, size_t cols) {
   const size_t first = FirstColumn(v, cols);
-  return {v, first, v * hn::Lanes(DF()) - first};
+  return {first, v * hn::Lanes(DF()) - first};
 }
 HWY_INLINE void StoreNew(VF value, size_t skip, float* to) {
   const DF d;
@@ -48,7 +48,7 @@ HWY_INLINE void StoreNew(VF value, size_t skip, float* to) {
 // Row r of y where its bit is set, else 0.
 template <Kept kKept>
 HWY_INLINE VF KeptOf(VF y, const DecodedBlock& x, VU mask, int r) {
-  if constexpr (kKept == Kept::in_codes) return hn::IfThenZeroElse(x.class0[r], y);
+  if constexpr (kKept == Kept::in_codes) return hn::IfThenElseZero(x.class1[r], y);
   if constexpr (kKept == Kept::in_mask)
     return hn::IfThenElseZero(hn::RebindMask(DF(), hn::TestBit(mask, hn::Set(DU(), 1u << r))), y);
   return y;
@@ -66,21 +66,21 @@ HWY_INLINE void ForRows(int64_t rows, F f) {
 
 // Rows [begin, end) of the view, which lie in `unit`.
 template <int kBits, bool kSplit, Kept kKept>
-HWY_INLINE void SumUnit(const ColumnSumsJob& job, const UnitDecoder<kBits, kSplit>& decoder,
+HWY_INLINE void SumUnit(const ColumnSumsJob& job, UnitDecoder<kBits, kSplit>& decoder,
                         const Unit& unit, int64_t begin, int64_t end) {
   const DF d;
   const int64_t c = job.codes.layout.cols, first = job.codes.begin / c;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   for (int64_t row = begin; row < end; row += 8) {
     const int64_t rows = std::min<int64_t>(8, end - row), at = (row - first) * c + unit.col0;
-    const auto of_row = decoder.row((row - unit.row0) / 8);
+    decoder.enter((row - unit.row0) / 8);
     float* const sums =
         job.partial.mut<float>() + (row - first) / job.chunk_rows * 2 * c + unit.col0;
     for (size_t v = 0; v < vectors; ++v) {
       const ColumnVector vector = column_vector(v, cols);
       const int64_t here = at + static_cast<int64_t>(vector.first);
       DecodedBlock x;
-      decoder.decode(of_row, vector.number, vector.first, x);
+      decoder.decode(vector.first, x);
       VU mask = hn::Zero(DU());
       if constexpr (kKept == Kept::in_mask)
         mask = LoadBytes(job.mask.data<uint8_t>() + (row - first) / 8 * c + unit.col0 +
@@ -103,7 +103,7 @@ HWY_INLINE void SumUnit(const ColumnSumsJob& job, const UnitDecoder<kBits, kSpli
 }
 
 template <int kBits, bool kSplit, Kept kKept>
-HWY_INLINE void CombineUnit(const CombineJob& job, const UnitDecoder<kBits, kSplit>& decoder,
+HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& decoder,
                             const Unit& unit) {
   const DF d;
   const GroupLayout& layout = job.codes.layout;
@@ -113,12 +113,12 @@ HWY_INLINE void CombineUnit(const CombineJob& job, const UnitDecoder<kBits, kSpl
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     const int64_t row = unit.row0 + b * 8;
     const int64_t rows = std::min({int64_t{8}, unit.rows - b * 8, last - row});
-    const auto of_row = decoder.row(b);
+    decoder.enter(b);
     for (size_t v = 0; v < vectors; ++v) {
       const ColumnVector vector = column_vector(v, cols);
       const int64_t column = unit.col0 + static_cast<int64_t>(vector.first);
       DecodedBlock x;
-      decoder.decode(of_row, vector.number, vector.first, x);
+      decoder.decode(vector.first, x);
       VU mask = hn::Zero(DU());
       if constexpr (kKept == Kept::in_mask)
         mask = LoadBytes(job.mask + (row - first) / 8 * c + column, kLanes);
@@ -157,29 +157,26 @@ void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
 
 void SumRows(const ColumnSumsJob& job, int64_t begin, int64_t end) {
   const GroupLayout& layout = job.codes.layout;
-  WithCodes(job.codes, job.mask_in_codes, job.mask.defined(),
-            [&](auto width, auto split, auto kept) HWY_ATTR {
-              const RoundKeys keys(job.codes.stream);
-              UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, keys);
-              const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
-              for (int64_t i = first; i < last; ++i) {
-                const Unit unit = unit_at(layout, i);
-                decoder.enter(unit);
-                SumUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
-                    job, decoder, unit, std::max(begin, unit.row0),
-                    std::min(end, unit.row0 + unit.rows));
-              }
-            });
+  WithCodes(
+      job.codes, job.mask_in_codes, job.mask.defined(),
+      [&](auto width, auto split, auto kept) HWY_ATTR {
+        const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
+        for (int64_t i = first; i < last; ++i) {
+          const Unit unit = unit_at(layout, i);
+          UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, unit);
+          SumUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
+              job, decoder, unit, std::max(begin, unit.row0), std::min(end, unit.row0 + unit.rows));
+        }
+      });
 }
 
 void CombineUnits(const CombineJob& job, int64_t begin, int64_t end) {
   WithCodes(job.codes, job.mask_in_codes, job.mask != nullptr,
             [&](auto width, auto split, auto kept) HWY_ATTR {
-              const RoundKeys keys(job.codes.stream);
-              UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, keys);
               for (int64_t i = begin; i < end; ++i) {
                 const Unit unit = unit_at(job.codes.layout, i);
-                decoder.enter(unit);
+                UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes,
+                                                                                    unit);
                 CombineUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
                     job, decoder, unit);
               }

@@ -40,8 +40,9 @@ struct UnpackJob {
   // layout.split, unless null: [3, cols], gives (x - a[0]) a[1] + a[2] for elements of class 1 and
   // 0 for others.
   const float* affine = nullptr;
-  bool dithered = false;  // what was added before truncation is taken away again
-  CodeStream stream;      // dithered
+  const float* residual = nullptr;  // with `affine`, f32 on the CPU: like x, added in class 1
+  bool dithered = false;            // what was added before truncation is taken away again
+  CodeStream stream;                // dithered
 };
 
 void quantize_kernel(Cpu, const PackJob& job);

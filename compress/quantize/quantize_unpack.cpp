@@ -1,6 +1,4 @@
 // Unpacks in one pass. Memory writes bound its time, or Philox if rounding is dithered.
-#include <cstring>
-
 #include "compress/quantize/quantize_kernels.h"
 #include "core/parallel.h"
 
@@ -10,8 +8,7 @@
 #define HWY_TARGET_INCLUDE "compress/quantize/quantize_unpack.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "compress/quantize/dither-inl.h"
-#include "compress/quantize/planes-inl.h"
+#include "compress/quantize/decode-inl.h"
 #include "compress/quantize/staging-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,53 +18,21 @@ namespace HWY_NAMESPACE {
 // The rows of `unit` that lie in [job.begin, job.end).
 template <class T, int kBits, bool kStream>
 HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit) {
-  const DF d;
-  const DU du;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
   const int64_t limit = job.end - job.begin;
-  const uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
-  const uint16_t* meta =
-      reinterpret_cast<const uint16_t*>(job.payload + layout.meta_offset(unit.group)) + unit.col0;
-  alignas(64) uint32_t lo[kMostColumns] = {}, scale[kMostColumns] = {};
-  for (size_t j = 0; j < cols; ++j) {
-    lo[j] = uint32_t{meta[layout.shared ? 0 : j]} << 16;
-    scale[j] = uint32_t{meta[static_cast<size_t>(layout.metas()) + (layout.shared ? 0 : j)]} << 16;
-  }
-  const UnitWords draws(job.stream, unit.col0, unit.cols);
-  BlockWords words;
-  alignas(64) float taken[kMostColumns] = {};
-  if (job.dithered) {
-    for (size_t j = 0; j < cols; ++j) {
-      float base, step;
-      std::memcpy(&base, &lo[j], 4), std::memcpy(&step, &scale[j], 4);
-      taken[j] = takes_dither_away(base, step) ? 1 : 0;
-    }
-  }
+  UnitDecoder<kBits, false> decoder(job, unit);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     const int64_t here = std::min<int64_t>(8, unit.rows - b * 8);
-    if (job.dithered) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
+    decoder.enter(b);
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
-      const int64_t cols_left = static_cast<int64_t>(cols - j);
-      VU code[8];
-      LoadCodes<kBits>(codes + j, layout, {b, unit.rows, cols_left}, code);
-      const VF vlo = hn::BitCast(d, hn::LoadU(du, lo + j));
-      const VF vscale = hn::BitCast(d, hn::LoadU(du, scale + j));
-      VF value[8];
-      for (int r = 0; r < 8; ++r) value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
-      if (job.dithered) {
-        const VF by = hn::LoadU(d, taken + j);
-        VF less[8];
-        LoadHalfLessDither(&words, j, less);
-        // The product is exact, so the sum is rounded once, whether it is fused or not.
-        for (int r = 0; r < 8; ++r) value[r] = hn::MulAdd(less[r], by, value[r]);
-      }
-      for (int r = 0; r < 8; ++r) value[r] = Fma(value[r], vscale, vlo);
+      DecodedBlock x;
+      decoder.decode(j, x);
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
-      StoreBlock<T, kStream>(value, stride, here, cols_left, limit - at,
+      StoreBlock<T, kStream>(x.value, stride, here, static_cast<int64_t>(cols - j), limit - at,
                              static_cast<T*>(job.x) + at);
     }
   }
