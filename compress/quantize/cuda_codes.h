@@ -98,13 +98,15 @@ __device__ __forceinline__ float one_and_u(const StreamWords& words, int r, int 
 __device__ __forceinline__ float half_less_u(const StreamWords& words, int r, int column) {
   return __fmaf_rn(dither_byte(words, r, column), -0x1p-8f, 128.5f - 0x1p-9f);
 }
-// The words of 8 rows of a thread's columns, which begin at an even one.
+// The words of 8 rows of a thread's columns.
 struct BlockWords {
   StreamWords pair[kCols / 2];
 
+  // If `column` is odd, only the words of the first column are right.
   __device__ __forceinline__ void draw(const StreamKeys& keys, uint32_t block, uint32_t column) {
 #pragma unroll
     for (uint32_t i = 0; i < kCols / 2; ++i) pair[i] = stream_words(keys, block, column / 2 + i);
+    if (column % 2 != 0) pair[0].w[1] = pair[0].w[0], pair[0].w[3] = pair[0].w[2];
   }
   __device__ __forceinline__ float half_less_u(int r, int c) const {
     return cuda::half_less_u(pair[c / 2], r, c);

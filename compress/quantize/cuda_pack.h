@@ -5,7 +5,7 @@
 // Bytes in flight: 32 values a thread and 2 blocks of 256 threads a multiprocessor are 64 KiB of
 // f32, where 5 TB/s at 700 ns want 27 KiB on each of 132; the next tile is prefetched, so that
 // memory is busy while blocks compute. Philox gives 16 elements a call, 1 multiplication an
-// element; in all about 12 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
+// element; in all below 16 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
 // and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
 #pragma once
 #include "compress/quantize/cuda_codes.h"
