@@ -20,9 +20,9 @@ constexpr int64_t kHugePage = 2 * kMiB;
 // without pages cost nothing.
 constexpr SegmentPool::Sizes kSizes{
     .alignment = 64, .small = 256 << 10, .small_segment = 64 * kMiB, .large_segment = 1024 * kMiB};
-// The bytes that are held beyond the highest use: a 32nd of it and 2 MiB. With less, steps would
+// The bytes that are held beyond the highest use: a 32nd of it and 8 MiB. With less, steps would
 // bring in pages again and again.
-constexpr int64_t kSlackShare = 32, kSlack = 2 * kMiB;
+constexpr int64_t kSlackShare = 32, kSlack = 8 * kMiB;
 // A stretch ends when so many times the highest use was allocated, which takes some training steps.
 constexpr int64_t kStretch = 64;
 
@@ -140,15 +140,21 @@ int64_t PagePool::touch(char* data, int64_t bytes, bool mark) {
   return missing;
 }
 
-void PagePool::drop(char* data, int64_t bytes, int64_t grain) noexcept {
+void PagePool::drop(char* data, int64_t bytes, int64_t grain, int64_t wanted) noexcept {
   const auto found = range_of(data);
   const int64_t begin = round_up(data - found->first, grain);
   const int64_t end = (data - found->first + bytes) / grain * grain;
-  if (begin >= end) return;
-  const int64_t first = begin / system_.page, last = end / system_.page;
-  const int64_t pages = count(found->second, first, last);
-  if (pages == 0 || !system_.drop(found->first + begin, end - begin)) return;
-  for_each_word(found->second.pages, first, last,
+  if (begin >= end || count(found->second, begin / system_.page, end / system_.page) == 0) return;
+  // From the end: the next block is cut from the front.
+  const int64_t step = std::max(grain, 64 * system_.page);
+  int64_t from = end, pages = 0;
+  while (from > begin && pages * system_.page < wanted) {
+    const int64_t next = std::max(begin, (from - 1) / step * step);
+    pages += count(found->second, next / system_.page, from / system_.page);
+    from = next;
+  }
+  if (!system_.drop(found->first + from, end - from)) return;
+  for_each_word(found->second.pages, from / system_.page, end / system_.page,
                 [](uint64_t& word, uint64_t mask) { word &= ~mask; });
   held_ -= pages * system_.page;
 }
@@ -159,12 +165,12 @@ void PagePool::shrink(int64_t most) noexcept {
     if (grain == 0) continue;
     blocks_.for_each_free([&](char* data, int64_t bytes) {
       if (held_ <= most) return false;
-      drop(data, bytes, grain);
+      drop(data, bytes, grain, held_ - most);
       return true;
     });
     for (const auto& [data, block] : growing_) {
       if (held_ <= most) break;
-      drop(data + block.grown, block.bytes - block.grown, grain);
+      drop(data + block.grown, block.bytes - block.grown, grain, held_ - most);
     }
   }
 }

@@ -68,7 +68,8 @@ class PagePool {
   // Bytes of the pages that a touch of [data, data + bytes) brings into memory. With `mark` these
   // pages count as in memory from now on.
   int64_t touch(char* data, int64_t bytes, bool mark);
-  void drop(char* data, int64_t bytes, int64_t grain) noexcept;
+  // Gives back about `wanted` bytes of the pages in [data, data + bytes), in multiples of `grain`.
+  void drop(char* data, int64_t bytes, int64_t grain, int64_t wanted) noexcept;
   int64_t target(int64_t most) const;
 
   System system_;

@@ -530,7 +530,8 @@ void bench_step(const BenchArguments& arguments) {
   if (bench.device == kCpu)
     std::printf(
         "peak: tensors. process: all that the program takes in a step; beside tensors that is "
-        "code, libraries, the data set and up to 3 %% of free pages for the next tensors.\n");
+        "code, libraries, the data set and up to 3 %% and 8 MiB of free pages for the next "
+        "tensors.\n");
 }
 
 }  // namespace frugal::apps

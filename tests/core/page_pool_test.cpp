@@ -79,10 +79,24 @@ TEST_CASE("pages that would exceed the highest use go back") {
   pool.release(a);
   void* c = pool.allocate(120 * kMiB);  // does not fit where `a` was
   CHECK(pool.used() == 121 * kMiB);
-  CHECK(pool.held() <= 121 * kMiB + 121 * kMiB / 32 + 2 * kMiB);
-  CHECK(machine.dropped >= 90 * kMiB);
+  CHECK(pool.held() <= 121 * kMiB + 121 * kMiB / 32 + 8 * kMiB);
+  CHECK(machine.dropped >= 85 * kMiB);
   pool.release(c);
   pool.release(b);
+}
+
+TEST_CASE("no more pages go back than must, and those at the end of a block go first") {
+  for (bool huge : {true, false}) {
+    CAPTURE(huge);
+    Machine machine;
+    PagePool pool(machine.system(huge));
+    pool.release(pool.allocate(40 * kMiB));
+    REQUIRE(pool.held() == 40 * kMiB);
+    pool.shrink(30 * kMiB + 1);
+    CHECK(pool.held() == 30 * kMiB);
+    pool.allocate(30 * kMiB);
+    CHECK(pool.held() == 30 * kMiB);
+  }
 }
 
 TEST_CASE("a limit counts pages in memory: free ones go back before a block takes more") {
@@ -167,7 +181,7 @@ TEST_CASE("after steps that need less, memory of earlier steps goes back") {
     pool.release(pool.allocate(8 * kMiB + steps % 64 * 64 * kKiB));
   CHECK(steps > 1000);  // not at once: a training alternates
   CHECK(steps < 20'000);
-  CHECK(pool.held() < 16 * kMiB);
+  CHECK(pool.held() < 22 * kMiB);
 }
 
 TEST_CASE(
