@@ -21,7 +21,7 @@ using entropy::Plan;
 
 namespace {
 
-constexpr int64_t kChunk = 32768;  // elements, about
+constexpr int64_t kChunk = 131072;  // elements, about
 constexpr int kMaxWidth = 16;
 constexpr double kMostSteps = 65536;  // from zero: beyond, f32 cannot tell them apart well enough
 
@@ -161,7 +161,9 @@ void PackedSteps::decode(int64_t begin, int64_t end, float* out) const {
           const uint8_t* stream = raw;
           for (size_t p = 0; p < plans.size(); ++p)
             if (plans[p].kind == Kind::raw) stream += layout.plane_bytes(layout.planes[p], blocks);
-          rans::Decoder decoder(stream);
+          int64_t stream_end;
+          std::memcpy(&stream_end, ends + 8 * chunk, 8);
+          rans::Decoder decoder(stream, bytes() + stream_end);
           for (size_t p = 0; p < plans.size(); ++p) {
             uint8_t* to = symbols.data() + layout.planes[p].offset * blocks;
             const auto size = static_cast<size_t>(layout.plane_bytes(layout.planes[p], blocks));
@@ -241,20 +243,18 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
   std::vector<rans::Histogram> histograms(layout.planes.size());
   std::mutex mutex;
   parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-    std::vector<rans::Histogram> mine(histograms.size());
+    std::vector<rans::Counter> mine(histograms.size());
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       uint8_t* const to = symbol + chunk * stride;
       symbols_of(values, lanes, layout, chunk, stochastic ? &stream : nullptr, to,
                  kept.mut<uint8_t>() + chunk * raw_stride);
       const int64_t blocks = layout.blocks_in(chunk);
       for (size_t p = 0; p < mine.size(); ++p)
-        rans::count_bytes(to + layout.planes[p].offset * blocks,
-                          static_cast<size_t>(layout.plane_bytes(layout.planes[p], blocks)),
-                          mine[p]);
+        mine[p].add(to + layout.planes[p].offset * blocks,
+                    static_cast<size_t>(layout.plane_bytes(layout.planes[p], blocks)));
     }
     const std::lock_guard lock(mutex);  // sums of whole numbers: any order
-    for (size_t p = 0; p < mine.size(); ++p)
-      for (size_t b = 0; b < 256; ++b) histograms[p][b] += mine[p][b];
+    for (size_t p = 0; p < mine.size(); ++p) mine[p].add_to(histograms[p]);
   });
 
   std::vector<Plan> plans;
@@ -301,7 +301,7 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
       streams[static_cast<size_t>(chunk)] = all;
     }
   });
-  int64_t total = size + static_cast<int64_t>(rans::kReadBeyond);
+  int64_t total = size;
   for (const Tensor& each : streams) total += each.numel();
   const Tensor payload = packed_bytes(total, kCpu);
   auto* const to = payload.mut<uint8_t>();
@@ -315,7 +315,6 @@ std::unique_ptr<Packed> BoundedEntropy::pack(const Tensor& tensor, const ErrorBo
     at += each.numel();
     std::memcpy(to + head + 8 * chunk, &at, 8);
   }
-  std::memset(to + at, 0, rans::kReadBeyond);
   return std::make_unique<PackedSteps>(placed(payload, tensor.device()), tensor.shape(),
                                        tensor.dtype(), view);
 }

@@ -3,9 +3,9 @@
 // A symbol is a byte of a plane of codes (group_layout.h): 2 codes of 4 bits, neighbours in a
 // column, or 4 codes of 2 bits, or one of 8. Each plane of a tensor (or of all its samples of one
 // width, mixed.h) has one table, or is kept unchanged, or consists of one repeated byte. Codes are
-// coded in blocks of 16 KiB, each on its own, with rANS (rans.h). Metadata is not coded. A sample
-// of the codes decides whether to continue; then all codes decide whether the tensor is coded. If
-// not, the result of the inner codec is kept without a copy.
+// coded in blocks of at most 64 KiB, each on its own, with rANS (rans.h). Metadata is not coded. A
+// sample of the codes decides whether to continue; then all codes decide whether the tensor is
+// coded. If not, the result of the inner codec is kept without a copy.
 //
 // The first unpacking decodes everything into a payload of the inner codec, in category
 // `workspace`. That payload stays until the packed tensor is destroyed, because the backward pass

@@ -12,8 +12,6 @@ namespace frugal::compress::entropy {
 
 namespace {
 
-constexpr int64_t kGrain = 4;  // blocks per thread at least
-
 Tensor bytes_of(int64_t size, Category category) {
   const CategoryScope scope(category);
   return Tensor::empty({size}, DType::u8);
@@ -22,15 +20,13 @@ Tensor bytes_of(int64_t size, Category category) {
 std::vector<rans::Histogram> count_planes(const uint8_t* payload, const CodeMap& map) {
   std::vector<rans::Histogram> all(map.tables());
   std::mutex mutex;
-  parallel_for(0, map.block_count(), kGrain, [&](int64_t begin, int64_t end) {
-    std::vector<rans::Histogram> mine(map.tables());
+  parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
+    std::vector<rans::Counter> mine(map.tables());
     map.for_segments(begin, end, [&](const Segment& s) {
-      rans::count_bytes(payload + s.offset, static_cast<size_t>(s.size),
-                        mine[static_cast<size_t>(s.table)]);
+      mine[static_cast<size_t>(s.table)].add(payload + s.offset, static_cast<size_t>(s.size));
     });
     const std::lock_guard lock(mutex);  // sums of whole numbers: any order
-    for (size_t t = 0; t < all.size(); ++t)
-      for (size_t b = 0; b < 256; ++b) all[t][b] += mine[t][b];
+    for (size_t t = 0; t < all.size(); ++t) mine[t].add_to(all[t]);
   });
   return all;
 }
@@ -67,7 +63,7 @@ std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vecto
   int64_t largest = 0;
   for (const Block& block : blocks) largest = std::max(largest, block.bytes);
   const auto room = static_cast<int64_t>(rans::stream_bound(static_cast<size_t>(largest)));
-  parallel_for(0, map.block_count(), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
     const Tensor scratch = bytes_of(room, Category::workspace);
     std::vector<Segment> segments;
     for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end); ++b) {
@@ -116,9 +112,13 @@ std::vector<rans::Histogram> count_kernel(Cpu, const Tensor& plain, const CodeMa
   const auto* payload = plain.data<uint8_t>();
   const Sample sample = sample_of(map);
   std::vector<rans::Histogram> seen(map.tables());
-  for (const Sample::Piece& piece : sample.pieces)
-    rans::count_bytes(payload + piece.offset, static_cast<size_t>(piece.size),
-                      seen[static_cast<size_t>(piece.table)]);
+  {
+    std::vector<rans::Counter> counters(map.tables());
+    for (const Sample::Piece& piece : sample.pieces)
+      counters[static_cast<size_t>(piece.table)].add(payload + piece.offset,
+                                                     static_cast<size_t>(piece.size));
+    for (size_t t = 0; t < seen.size(); ++t) counters[t].add_to(seen[t]);
+  }
   if (saving(sample, seen) < min_saving) return {};
   return count_planes(payload, map);
 }
@@ -137,18 +137,20 @@ Tensor encode_kernel(Cpu, const Tensor& plain, const CodeMap& map, const std::ve
   uint8_t* const codes = close_up(before, map);
   const std::vector<int64_t> lengths = encode(codes, map, plans);
   const int64_t size = std::accumulate(lengths.begin(), lengths.end(), streams);
-  Tensor payload = bytes_of(size + static_cast<int64_t>(rans::kReadBeyond), Category::packed);
+  Tensor payload = bytes_of(size, Category::packed);
   auto* to = payload.mut<uint8_t>();
   std::memcpy(to, metadata, static_cast<size_t>(ends));
   uint8_t* table = to + ends + blocks * 8;
   for (const Plan& plan : plans) table = write_table(plan, table);
-  int64_t at = streams;
-  for (size_t b = 0; b < lengths.size(); ++b) {
-    std::memcpy(to + at, codes + map.blocks()[b].at, static_cast<size_t>(lengths[b]));
-    at += lengths[b];
-    std::memcpy(to + ends + static_cast<int64_t>(b) * 8, &at, 8);
-  }
-  std::memset(to + at, 0, rans::kReadBeyond);
+  std::vector<int64_t> at(lengths.size());
+  std::exclusive_scan(lengths.begin(), lengths.end(), at.begin(), streams);
+  parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end); ++b) {
+      std::memcpy(to + at[b], codes + map.blocks()[b].at, static_cast<size_t>(lengths[b]));
+      const int64_t stream_end = at[b] + lengths[b];
+      std::memcpy(to + ends + static_cast<int64_t>(b) * 8, &stream_end, 8);
+    }
+  });
   return payload;
 }
 
@@ -167,12 +169,13 @@ void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& p
     if (plans[t].kind == Kind::coded) tables[t].emplace(plans[t].frequencies);
   }
   const int64_t streams = table - from;
-  parallel_for(0, map.block_count(), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const Block& block = map.blocks()[static_cast<size_t>(b)];
       const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
+      const int64_t stream_end = end_of_stream(ends, b);
       const uint8_t* raw = from + at;
-      if (end_of_stream(ends, b) - at == block.bytes) {
+      if (stream_end - at == block.bytes) {
         map.for_segments(block, [&](const Segment& s) {
           std::memcpy(to + s.offset, raw + (s.at - block.at), static_cast<size_t>(s.size));
         });
@@ -182,7 +185,7 @@ void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& p
       map.for_segments(block, [&](const Segment& s) {
         if (plans[static_cast<size_t>(s.table)].kind == Kind::raw) raw_bytes += s.size;
       });
-      rans::Decoder decoder(raw + raw_bytes);
+      rans::Decoder decoder(raw + raw_bytes, from + stream_end);
       map.for_segments(block, [&](const Segment& s) {
         uint8_t* const out = to + s.offset;
         const auto size = static_cast<size_t>(s.size), t = static_cast<size_t>(s.table);

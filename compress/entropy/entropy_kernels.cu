@@ -92,16 +92,7 @@ __global__ void move_planes_kernel(MapView map, const Tables* tables, uint8_t* p
   }
 }
 
-// ---- Coding: a team for each block, and the teams of a warp in step
-
-// The fewest that a team of the warp can take. `kNone`, where nothing is left, is not fewer.
-constexpr int kNone = 1 << 30;
-__device__ __forceinline__ int common_steps(bool busy, int64_t steps) {
-  int fewest = busy ? static_cast<int>(std::min<int64_t>(steps, kNone - 1)) : kNone;
-  for (int lanes = kTeam; lanes < kWarp; lanes *= 2)
-    fewest = std::min(fewest, __shfl_xor_sync(kAllLanes, fewest, lanes));
-  return fewest;
-}
+// ---- Coding: a warp for each block
 
 // Tables where `shared` says that they fit, else where they lie. Every thread comes here.
 template <class T>
@@ -124,63 +115,62 @@ struct Encoding {
   uint8_t* coded;    // the second time, with its ends
 };
 
+// The bytes of a segment, the last one first.
+__device__ __forceinline__ void put_segment(WarpEncoder& encoder, const uint8_t* from, int64_t size,
+                                            const EncodeEntry* table) {
+  constexpr int kAhead = 8;
+  const int odd = static_cast<int>(size % kWarp);
+  int64_t left = size - odd;
+  if (odd > 0) {
+    const bool active = lane_of_warp() < odd;
+    encoder.put(active, active ? table[from[left + lane_of_warp()]] : EncodeEntry{});
+  }
+  const uint8_t* last = from + left - kWarp + lane_of_warp();
+  const auto steps = static_cast<int>(left / kWarp);
+  uint8_t next[kAhead];
+  const auto fetch = [&](int first) {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k)
+      if (first + k < steps) next[k] = last[-int64_t{kWarp} * (first + k)];
+  };
+  fetch(0);
+  for (int step = 0; step < steps; step += kAhead) {
+    uint8_t now[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) now[k] = next[k];
+    fetch(step + kAhead);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (step + k >= steps) break;
+      encoder.put(true, table[now[k]]);
+    }
+  }
+}
+
 // Coded twice, since where a stream goes depends on all lengths: a place to keep streams meanwhile
 // would be as large as the codes.
 __global__ void __launch_bounds__(kCoderThreads) encode_blocks_kernel(Encoding e) {
-  constexpr int kAhead = 8;
   const EncodeEntry* entries = nearby(e.entries, int64_t{e.count} * 256, e.shared);
-  const int64_t b = first_index() / kTeam;
-  const bool there = b < e.map.block_count;
-  const Block block = there ? e.map.blocks[b] : Block{};
+  const int64_t b = first_index() / kWarp;
+  if (b >= e.map.block_count) return;
+  const Block block = e.map.blocks[b];
   uint8_t* end = nullptr;
-  bool busy = there;
-  if (there && e.coded != nullptr) {
+  if (e.coded != nullptr) {
     const Stream stream = stream_of(e.map, *e.tables, e.coded, b);
-    busy = !stream.whole;
+    if (stream.whole) return;
     end = e.coded + stream.end;
   }
-  const bool coded = busy;
   SegmentWalk<true> walk(e.map.places, block);
-  TeamEncoder encoder(end);
-  Segment segment;
-  int64_t left = 0, raw = 0;  // of the segment, and of all raw ones
-  while (true) {
-    while (busy && left == 0) {
-      busy = walk.next(segment);
-      if (!busy) break;
-      const Kind kind = e.tables->of[segment.table].kind;
-      if (kind == Kind::coded) left = segment.size;
-      if (kind == Kind::raw) raw += segment.size;
-    }
-    // Bytes that are no whole step come first: the last of the segment.
-    const int odd = static_cast<int>(left % kTeam), width = odd > 0 ? odd : kTeam;
-    const int steps = common_steps(busy, odd > 0 ? 1 : left / kTeam);
-    if (steps == kNone) break;
-    const bool active = busy && team_lane() < width;
-    const EncodeEntry* table = entries + segment.table * 256;
-    const uint8_t* from = e.plain + segment.offset + left - width + team_lane();
-    uint8_t next[kAhead];
-    const auto fetch = [&](int first) {
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k)
-        if (active && first + k < steps) next[k] = from[-int64_t{kTeam} * (first + k)];
-    };
-    fetch(0);
-    for (int step = 0; step < steps; step += kAhead) {
-      uint8_t now[kAhead];
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) now[k] = next[k];
-      fetch(step + kAhead);
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        if (step + k >= steps) break;
-        encoder.put(active, active ? table[now[k]] : EncodeEntry{});
-      }
-    }
-    if (busy) left -= width + int64_t{kTeam} * (steps - 1);
+  WarpEncoder encoder(end);
+  int64_t raw = 0;
+  for (Segment segment; walk.next(segment);) {
+    const Kind kind = e.tables->of[segment.table].kind;
+    if (kind == Kind::raw) raw += segment.size;
+    if (kind == Kind::coded)
+      put_segment(encoder, e.plain + segment.offset, segment.size, entries + segment.table * 256);
   }
-  if (coded) encoder.finish();
-  if (there && e.lengths != nullptr && team_lane() == 0)
+  encoder.finish();
+  if (e.lengths != nullptr && lane_of_warp() == 0)
     e.lengths[b] = std::min(raw + encoder.bytes(), block.bytes);
 }
 
@@ -196,42 +186,27 @@ struct Decoding {
 
 __global__ void __launch_bounds__(kCoderThreads) decode_blocks_kernel(Decoding d) {
   const uint32_t* decode = nearby(d.decode, int64_t{d.count} * rans::kScale, d.shared);
-  const int64_t b = first_index() / kTeam;
-  const bool there = b < d.map.block_count;
-  const Block block = there ? d.map.blocks[b] : Block{};
-  const uint8_t *from = nullptr, *end = nullptr;
-  bool busy = false;
+  const int64_t b = first_index() / kWarp;
+  if (b >= d.map.block_count) return;
+  const Block block = d.map.blocks[b];
+  const Stream stream = stream_of(d.map, *d.tables, d.coded, b);
+  if (stream.whole) return;
+  const uint8_t* from = d.coded + stream.begin;
   Segment segment;
-  if (there) {
-    const Stream stream = stream_of(d.map, *d.tables, d.coded, b);
-    busy = !stream.whole;
-    if (busy) {
-      from = d.coded + stream.begin;
-      end = d.coded + stream.end;
-      SegmentWalk<false> walk(d.map.places, block);
-      while (walk.next(segment))
-        if (d.tables->of[segment.table].kind == Kind::raw) from += segment.size;
-    }
-  }
-  TeamDecoder decoder(from, end);
-  SegmentWalk<false> walk(d.map.places, block);
-  int64_t left = 0;
-  while (true) {
-    while (busy && left == 0) {
-      busy = walk.next(segment);
-      if (busy && d.tables->of[segment.table].kind == Kind::coded) left = segment.size;
-    }
-    const int width = static_cast<int>(std::min<int64_t>(left, kTeam));
-    const int steps = common_steps(busy, std::max<int64_t>(left / kTeam, 1));
-    if (steps == kNone) break;
-    const bool active = busy && team_lane() < width;
+  for (SegmentWalk<false> walk(d.map.places, block); walk.next(segment);)
+    if (d.tables->of[segment.table].kind == Kind::raw) from += segment.size;
+  WarpDecoder decoder(from, d.coded + stream.end);
+  for (SegmentWalk<false> walk(d.map.places, block); walk.next(segment);) {
+    if (d.tables->of[segment.table].kind != Kind::coded) continue;
     const uint32_t* table = decode + segment.table * rans::kScale;
-    uint8_t* to = d.plain + segment.offset + segment.size - left + team_lane();
-    for (int step = 0; step < steps; ++step, to += kTeam) {
-      const uint8_t byte = decoder.get(active, table);
-      if (active) *to = byte;
-    }
-    if (busy) left -= width + int64_t{kTeam} * (steps - 1);
+    uint8_t* const to = d.plain + segment.offset;
+    int64_t i = lane_of_warp();
+    for (int64_t step = segment.size / kWarp; step > 0; --step, i += kWarp)
+      to[i] = decoder.get(true, table);
+    if (segment.size % kWarp == 0) continue;
+    const bool active = i < segment.size;
+    const uint8_t byte = decoder.get(active, table);
+    if (active) to[i] = byte;
   }
 }
 
@@ -284,8 +259,8 @@ __global__ void read_tables_kernel(const uint8_t* coded, int64_t at, Tables* tab
 }
 
 dim3 coder_blocks(const CodeMap& map) {
-  constexpr int kTeams = kCoderThreads / kTeam;
-  return {static_cast<unsigned>((map.block_count() + kTeams - 1) / kTeams)};
+  constexpr int kWarps = kCoderThreads / kWarp;
+  return {static_cast<unsigned>((map.block_count() + kWarps - 1) / kWarps)};
 }
 
 }  // namespace
@@ -330,13 +305,11 @@ Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
   uint8_t* table = head.data() + ends.size() * 8;
   for (const Plan& plan : plans) table = write_table(plan, table);
   const CategoryScope result(Category::packed);
-  const Tensor coded =
-      Tensor::empty({size + static_cast<int64_t>(rans::kReadBeyond)}, DType::u8, device);
+  const Tensor coded = Tensor::empty({size}, DType::u8, device);
   auto* const to = coded.mut<uint8_t>();
   const Tensor head_there = upload(head, device);
   frugal::copy_bytes(to + map.metadata_bytes(), device, head_there.raw(), device,
                      head_there.nbytes());
-  frugal::cuda::zero_bytes(to + size, rans::kReadBeyond);
   for_each(map.metadata_bytes() / 4, MoveMetadata<false>{there.view(), plain.mut<uint8_t>(), to});
   launch(move_planes_kernel<false>, {blocks_across(map.block_count(), 32), kBlockThreads},
          there.view(), as<Tables>(tables), plain.mut<uint8_t>(), to);

@@ -8,7 +8,7 @@ namespace frugal::compress::entropy {
 
 namespace {
 
-constexpr int64_t kPieces = 32, kSampleBytes = 32768;  // of a sample, per plane
+constexpr int64_t kPieces = 32, kSampleBytes = 8192;  // of a sample, per plane
 // A plane is coded if that makes it smaller by at least this share. Otherwise decoding would not be
 // worth its time.
 constexpr double kPlaneSaving = 0.01;

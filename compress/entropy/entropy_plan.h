@@ -1,9 +1,8 @@
 // The format of entropy-coded payloads, and how it is chosen for a tensor. Internal.
 //
 // Payload: the metadata of each part, the end of each block's stream (int64), a table for each
-// plane of each width, the streams, and kReadBeyond bytes. A stream has the bytes of raw planes
-// first and then those of the coder. If that is not shorter than the codes, the stream is the codes
-// themselves.
+// plane of each width, and the streams. A stream has the bytes of raw planes first and then those
+// of the coder. If that is not shorter than the codes, the stream is the codes themselves.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -10,21 +11,43 @@
 
 namespace frugal::compress::rans {
 
-void count_bytes(const uint8_t* bytes, size_t size, Histogram& histogram) {
-  // Four counters take turns. With one, each byte of a run of equal bytes would wait for the
-  // increment before it.
-  std::array<std::array<uint32_t, 256>, 4> counts;
+void Counter::add(const uint8_t* bytes, size_t size) {
   constexpr size_t kMost = size_t{1} << 31;
-  for (size_t done = 0; done < size;) {
-    const size_t here = std::min(size - done, kMost);
-    for (auto& count : counts) count.fill(0);
-    size_t i = 0;
-    for (; i + 4 <= here; i += 4)
-      for (size_t k = 0; k < 4; ++k) ++counts[k][bytes[done + i + k]];
-    for (; i < here; ++i) ++counts[0][bytes[done + i]];
-    for (size_t b = 0; b < 256; ++b)
-      histogram[b] += int64_t{counts[0][b]} + counts[1][b] + counts[2][b] + counts[3][b];
-    done += here;
+  while (size > 0) {
+    const size_t here = std::min(size, kMost);
+    if (counted_ + here > kMost) {
+      Histogram all{};
+      add_to(all);
+      earlier_ = all;
+      for (auto& count : counts_) count.fill(0);
+      counted_ = 0;
+    }
+    add_few(bytes, here);
+    counted_ += here;
+    bytes += here, size -= here;
+  }
+}
+
+void Counter::add_few(const uint8_t* bytes, size_t size) {
+  // Eight counters take turns. With one, each byte of a run of equal bytes would wait for the
+  // increment before it.
+  size_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, bytes + i, 8);
+    for (auto& count : counts_) {
+      ++count[word & 0xff];
+      word >>= 8;
+    }
+  }
+  for (; i < size; ++i) ++counts_[0][bytes[i]];
+}
+
+void Counter::add_to(Histogram& histogram) const {
+  for (size_t b = 0; b < 256; ++b) {
+    int64_t sum = earlier_[b];
+    for (const auto& count : counts_) sum += count[b];
+    histogram[b] += sum;
   }
 }
 
@@ -80,93 +103,19 @@ double coded_bits(const Histogram& histogram, const Frequencies& frequencies) {
 EncodeTable::EncodeTable(const Frequencies& frequencies) : of{} {
   uint32_t start = 0;
   for (size_t b = 0; b < 256; ++b) {
-    const uint32_t f = frequencies[b];
-    if (f == 0) continue;
-    // x / f = x * reciprocal >> (31 + shift), exact below 2^31.
-    uint32_t shift = 0;
-    while (f > 1u << shift) ++shift;
-    const uint64_t reciprocal = ((uint64_t{1} << (31 + shift)) + f - 1) / f;
-    of[b] = {f * (kLow >> kScaleBits) << 16, static_cast<uint32_t>(reciprocal), start, kScale - f,
-             31 + shift};
-    start += f;
+    of[b] = frequencies[b] | start << 16;
+    start += frequencies[b];
   }
 }
 
-DecodeTable::DecodeTable(const Frequencies& frequencies) : of{} {
-  uint32_t slot = 0;
+DecodeTable::DecodeTable(const Frequencies& frequencies) {
+  const uint32_t sum = std::accumulate(frequencies.begin(), frequencies.end(), 0u);
+  FRUGAL_CHECK(sum == kScale, "[entropy] expected frequencies with a sum of {}, got {}", kScale,
+               sum);
+  uint32_t* slot = of.data();
   for (uint32_t b = 0; b < 256; ++b)
     for (uint32_t k = 0; k < frequencies[b]; ++k)
-      of[slot++] = b | uint32_t{frequencies[b]} << 8 | k << 20;
-  FRUGAL_ASSERT(slot == kScale);
-}
-
-Encoder::Encoder(uint8_t* end) : at_(end) { states_.fill(kLow); }
-
-namespace {
-
-// All bits are 1 if a < b, and 0 otherwise. A branch would be mispredicted often. REQUIRES: a and b
-// below 2^31.
-inline uint32_t mask_less(uint32_t a, uint32_t b) { return 0u - ((a - b) >> 31); }
-
-inline uint32_t encode(uint32_t x, const EncodeTable::Entry& entry, uint8_t*& at) {
-  // Always writes the word. It becomes part of the stream only if the state was too large.
-  const auto word = static_cast<uint16_t>(x);
-  std::memcpy(at - 2, &word, 2);
-  const uint32_t large = ~mask_less(x, entry.limit);
-  at -= large & 2;
-  x ^= (x ^ x >> 16) & large;
-  const auto quotient = static_cast<uint32_t>(uint64_t{x} * entry.reciprocal >> entry.shift);
-  return x + entry.start + quotient * entry.rest;
-}
-
-inline uint32_t decode(uint32_t x, uint8_t& byte, const uint32_t* table, const uint8_t*& at) {
-  const uint32_t entry = table[x % kScale];
-  byte = static_cast<uint8_t>(entry);
-  x = (entry >> 8) % kScale * (x >> kScaleBits) + (entry >> 20);
-  uint16_t word;
-  std::memcpy(&word, at, 2);
-  const uint32_t small = mask_less(x, kLow);
-  at += small & 2;
-  return x ^ ((x ^ (x << 16 | word)) & small);
-}
-
-}  // namespace
-
-void Encoder::put(const uint8_t* bytes, size_t size, const EncodeTable& table) {
-  std::array<uint32_t, kStates> x = states_;
-  uint8_t* at = at_;
-  size_t i = size;
-  for (; i % kStates != 0; --i) {
-    uint32_t& state = x[(i - 1) % kStates];
-    state = encode(state, table.of[bytes[i - 1]], at);
-  }
-  for (; i > 0; i -= kStates)
-    for (size_t k = kStates; k-- > 0;) x[k] = encode(x[k], table.of[bytes[i - kStates + k]], at);
-  states_ = x;
-  at_ = at;
-}
-
-uint8_t* Encoder::finish() {
-  at_ -= sizeof states_;
-  std::memcpy(at_, states_.data(), sizeof states_);
-  return at_;
-}
-
-Decoder::Decoder(const uint8_t* stream) : at_(stream + sizeof states_) {
-  std::memcpy(states_.data(), stream, sizeof states_);
-}
-
-void Decoder::get(uint8_t* bytes, size_t size, const DecodeTable& table) {
-  // The states stay in memory. Eight states and the values of a step do not fit into the registers
-  // of x86-64.
-  uint32_t* const x = states_.data();
-  const uint8_t* at = at_;
-  const uint32_t* of = table.of.data();
-  size_t i = 0;
-  for (; i + kStates <= size; i += kStates)
-    for (size_t k = 0; k < kStates; ++k) x[k] = decode(x[k], bytes[i + k], of, at);
-  for (; i < size; ++i) x[i % kStates] = decode(x[i % kStates], bytes[i], of, at);
-  at_ = at;
+      *slot++ = b | uint32_t{frequencies[b]} << 8 | k << 20;
 }
 
 }  // namespace frugal::compress::rans

@@ -1,8 +1,16 @@
-// rANS: codes bytes in about as many bits as their entropy, with 8 interleaved states.
+// rANS: codes bytes in about as many bits as their entropy, with 32 interleaved states.
 //
-// A stream is 8 states and then 16-bit words. Encoding runs backwards: the last byte first, from
-// the end of a buffer to its beginning. Byte i of a segment belongs to state i % 8; every segment
-// may have a table of its own.
+// A stream is 32 states and then 16-bit words. Encoding runs backwards: the last byte first, from
+// the end of a buffer to its beginning. Byte i of a segment belongs to state i % 32; every segment
+// may have a table of its own. So 32 bytes of a segment are coded in one step: by vectors on a CPU
+// (rans_coder.cpp), by a warp on CUDA (cuda_rans.h).
+//
+// One byte of frequency f, whose share of [0, kScale) begins at `start`, with the state x:
+//   encoding: if x >= 2^19 f, the lower 16 bits of x become a word and x becomes x / 2^16;
+//             then x becomes x / f * kScale + start + x % f.
+//   decoding: the byte is the one whose share holds x % kScale; x becomes
+//             f * (x / kScale) + x % kScale - start; if that is below kLow, x becomes
+//             x * 2^16 + the next word.
 // Ref: Duda 2013, "Asymmetric numeral systems"; Giesen 2014, "Interleaved entropy coders".
 #pragma once
 #include <array>
@@ -11,14 +19,29 @@
 
 namespace frugal::compress::rans {
 
-inline constexpr int kStates = 8;
+inline constexpr int kStates = 32;
 inline constexpr int kScaleBits = 12;
 inline constexpr uint32_t kScale = 1u << kScaleBits;
 inline constexpr uint32_t kLow = 1u << 15;  // states lie in [kLow, 2^16 kLow)
+// A state is too large for a byte of frequency f from f << kLargeBits on.
+inline constexpr int kLargeBits = 15 - kScaleBits + 16;
 
 using Histogram = std::array<int64_t, 256>;
-void count_bytes(const uint8_t* bytes, size_t size, Histogram& histogram);  // adds to the counts
 double entropy(const Histogram& histogram);  // bits per byte; 0 if there are none
+
+// Counts the bytes of many runs.
+class Counter {
+ public:
+  void add(const uint8_t* bytes, size_t size);
+  void add_to(Histogram& histogram) const;
+
+ private:
+  void add_few(const uint8_t* bytes, size_t size);
+
+  std::array<std::array<uint32_t, 256>, 8> counts_{};
+  size_t counted_ = 0;   // bytes in counts_
+  Histogram earlier_{};  // what counts_ could not hold
+};
 
 // Frequencies as shares of kScale; at least 1 for each byte that occurs.
 using Frequencies = std::array<uint16_t, 256>;
@@ -27,22 +50,18 @@ double coded_bits(const Histogram& histogram, const Frequencies& frequencies);
 
 struct EncodeTable {
   explicit EncodeTable(const Frequencies& frequencies);
-  struct Entry {
-    uint32_t limit, reciprocal, start, rest;  // rest = kScale - frequency
-    uint32_t shift;
-  };
-  std::array<Entry, 256> of;
+  alignas(64) std::array<uint32_t, 256> of;  // frequency | start << 16
 };
 
 struct DecodeTable {
-  explicit DecodeTable(const Frequencies& frequencies);
+  explicit DecodeTable(const Frequencies& frequencies);  // Errors: their sum is not kScale
   std::array<uint32_t, kScale> of;  // byte | frequency << 8 | place within it << 20
 };
 
-// For `bytes` bytes: the size that a buffer needs, and how far reading goes beyond the end of a
-// stream.
-constexpr size_t stream_bound(size_t bytes) { return bytes * 2 + kStates * 4 + 16; }
-inline constexpr size_t kReadBeyond = 2;
+// The size that a buffer needs for the stream of `bytes` bytes.
+constexpr size_t stream_bound(size_t bytes) { return bytes * 2 + kStates * 4 + 64; }
+
+using States = std::array<uint32_t, kStates>;
 
 class Encoder {
  public:
@@ -52,18 +71,43 @@ class Encoder {
   uint8_t* finish();  // where the stream begins
 
  private:
+  alignas(64) States states_;
   uint8_t* at_;
-  std::array<uint32_t, kStates> states_;
+};
+
+// The words of a stream. Behind its end there are zeros.
+class WordReader {
+ public:
+  static constexpr std::ptrdiff_t kAhead = 2 * kStates;  // bytes: a word for each state
+
+  WordReader(const uint8_t* begin, const uint8_t* end) : at_(begin), end_(end) {}
+  WordReader(const WordReader&) = delete;
+  WordReader& operator=(const WordReader&) = delete;
+  // From here kAhead bytes can be read.
+  const uint8_t* at() {
+    if (end_ - at_ < kAhead) last_words();
+    return at_;
+  }
+  // `at`: at most kAhead bytes after at().
+  void go_on(const uint8_t* at) { at_ = at; }
+
+ private:
+  void last_words();
+
+  const uint8_t *at_, *end_;
+  bool copied_ = false;
+  std::array<uint8_t, 2 * kAhead> rest_;  // the last bytes of the stream, and zeros
 };
 
 class Decoder {
  public:
-  explicit Decoder(const uint8_t* stream);
+  // Nothing at `end` or after it is read.
+  Decoder(const uint8_t* stream, const uint8_t* end);
   void get(uint8_t* bytes, size_t size, const DecodeTable& table);
 
  private:
-  const uint8_t* at_;
-  std::array<uint32_t, kStates> states_;
+  alignas(64) States states_;
+  WordReader words_;
 };
 
 }  // namespace frugal::compress::rans

@@ -6,10 +6,30 @@
 namespace frugal::compress::entropy {
 
 namespace {
-constexpr int64_t kBlockBytes = 16384;
+
+constexpr int64_t kMostBlockBytes = 65536;
+constexpr int64_t kTogether = 4;
+
+// Blocks of about equal size. More than two are a multiple of four, so that a few threads have
+// about equally much to do.
+int64_t block_bytes(const std::vector<Grouped::Part>& parts) {
+  int64_t all = 0;
+  for (const Grouped::Part& part : parts) {
+    const GroupLayout& layout = part.layout;
+    if (layout.groups == 0) continue;
+    all += (layout.groups - 1) * layout.code_bytes(layout.group_rows) +
+           layout.code_bytes(layout.rows_of(layout.groups - 1));
+  }
+  int64_t blocks = (all + kMostBlockBytes - 1) / kMostBlockBytes;
+  if (blocks > 2) blocks = (blocks + kTogether - 1) / kTogether * kTogether;
+  constexpr int64_t kUnit = 64;
+  return blocks == 0 ? 0 : (all + blocks * kUnit - 1) / (blocks * kUnit) * kUnit;
 }
 
+}  // namespace
+
 CodeMap::CodeMap(const std::vector<Grouped::Part>& parts) {
+  const int64_t most = block_bytes(parts);
   std::array<size_t, 17> table_of{};  // by width, plus 1; 0: none yet
   for (const Grouped::Part& part : parts) {
     const GroupLayout& layout = part.layout;
@@ -24,11 +44,11 @@ CodeMap::CodeMap(const std::vector<Grouped::Part>& parts) {
                        metadata_, static_cast<int64_t>(table - 1)});
     for (int64_t g = 0; g < layout.groups; ++g, ++groups_) {
       for (int64_t left = layout.code_bytes(layout.rows_of(g)); left > 0;) {
-        if (blocks_.empty() || blocks_.back().bytes == kBlockBytes)
+        if (blocks_.empty() || blocks_.back().bytes == most)
           blocks_.push_back(
               {groups_, groups_, codes_, 0, static_cast<int64_t>(places_.size()) - 1});
         Block& block = blocks_.back();
-        const int64_t bytes = std::min(left, kBlockBytes - block.bytes);
+        const int64_t bytes = std::min(left, most - block.bytes);
         block.last = groups_ + 1;
         block.bytes += bytes;
         codes_ += bytes;
