@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -82,9 +83,12 @@ Frequencies frequencies(const Histogram& histogram) {
       const double n = static_cast<double>(histogram[b]);
       order.emplace_back(left > 0 ? -n / (shares[b] + 0.5) : n / (shares[b] - 0.5), b);
     }
-    std::sort(order.begin(), order.end());
-    for (const auto& [loss, b] : order) {
-      if (left == 0) break;
+    const size_t changes = std::min(order.size(), static_cast<size_t>(std::abs(left)));
+    if (changes < order.size())
+      std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(changes),
+                       order.end());
+    for (size_t i = 0; i < changes; ++i) {
+      const size_t b = order[i].second;
       shares[b] = static_cast<uint16_t>(shares[b] + (left > 0 ? 1 : -1));
       left += left > 0 ? -1 : 1;
     }

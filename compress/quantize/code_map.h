@@ -93,7 +93,9 @@ class SegmentWalk {
   int plane_ = 0;
 };
 
-// The codes of all row groups of all parts, in order, without the metadata, cut into blocks.
+// The codes of all row groups of all parts, in order, without the metadata, cut into blocks of at
+// most 64 KiB. Larger blocks would leave threads without work, smaller ones cost bytes: each has 32
+// states.
 class CodeMap {
  public:
   explicit CodeMap(const std::vector<Grouped::Part>& parts);

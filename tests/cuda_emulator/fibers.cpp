@@ -25,6 +25,7 @@ struct Thread {
   unsigned mask = 0;  // of the warp barrier
   int turn = 0;       // of its exchanges
   int fiber = -1;
+  bool left = false;  // had ended when barriers were last left
 };
 
 struct Fiber {
@@ -122,6 +123,7 @@ bool warp_complete(size_t first, unsigned mask) {
 // Threads whose barrier is complete.
 std::vector<int> released() {
   std::vector<int> ready;
+  for (Thread& thread : block.threads) thread.left = thread.at == At::end;
   size_t at_block = 0;
   for (const Thread& thread : block.threads) at_block += thread.at == At::block_barrier;
   if (at_block > 0 && at_block + static_cast<size_t>(block.ended) == block.threads.size()) {
@@ -208,7 +210,7 @@ int lane() { return block.current % 32; }
 bool takes_part(int lane_asked) {
   const size_t thread =
       static_cast<size_t>(block.current) / 32 * 32 + static_cast<size_t>(lane_asked);
-  return thread < block.threads.size() && block.threads[thread].at != At::end;
+  return thread < block.threads.size() && !block.threads[thread].left;
 }
 
 void* exchange_slot(int lane_wanted) {
