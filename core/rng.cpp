@@ -2,9 +2,6 @@
 
 #include <Random123/philox.h>
 
-#include <cmath>
-#include <numbers>
-
 namespace frugal {
 
 std::array<uint32_t, 4> philox(RngKey key, uint64_t index) {
@@ -19,15 +16,6 @@ std::array<uint32_t, 4> philox(RngKey key, uint64_t index) {
 
 float uniform(RngKey key, uint64_t index) {
   return static_cast<float>(philox(key, index / 4)[index % 4] >> 8) * 0x1p-24f;
-}
-
-float normal(RngKey key, uint64_t index) {
-  const auto words = philox(key, index / 2);
-  const size_t pair = index % 2 * 2;
-  // (0, 1], so that the logarithm is finite
-  const double u = (static_cast<double>(words[pair] >> 8) + 1) * 0x1p-24;
-  const double v = static_cast<double>(words[pair + 1]) * 0x1p-32;
-  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
 }
 
 uint64_t uniform_int(RngKey key, uint64_t index, uint64_t bound) {

@@ -2,11 +2,13 @@
 
 #include <cmath>
 
+#include "core/draws.h"
 #include "core/parallel.h"
 
 namespace frugal::models {
 namespace {
 
+// draw(key, first, to, count) writes elements of a stream, as core/draws.h does.
 template <class Draw>
 Tensor filled(Init& init, const Shape& shape, Draw draw) {
   CategoryScope scope(Category::parameter);
@@ -15,7 +17,7 @@ Tensor filled(Init& init, const Shape& shape, Draw draw) {
   float* values = tensor.mut<float>();
   if (values == nullptr) return tensor;  // meta
   parallel_for(0, tensor.numel(), 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) values[i] = draw(key, static_cast<uint64_t>(i));
+    draw(key, static_cast<uint64_t>(begin), values + begin, end - begin);
   });
   return to_device(tensor, init.device);
 }
@@ -28,14 +30,14 @@ Init& default_init() {
 }
 
 Tensor uniform(Init& init, const Shape& shape, double bound) {
-  return filled(init, shape, [bound](RngKey key, uint64_t i) {
-    return static_cast<float>(bound) * (2 * frugal::uniform(key, i) - 1);
+  return filled(init, shape, [bound](RngKey key, uint64_t first, float* to, int64_t count) {
+    draw_uniform(key, first, static_cast<float>(bound), to, count);
   });
 }
 
 Tensor normal(Init& init, const Shape& shape, double deviation) {
-  return filled(init, shape, [factor = static_cast<float>(deviation)](RngKey key, uint64_t i) {
-    return factor * frugal::normal(key, i);
+  return filled(init, shape, [deviation](RngKey key, uint64_t first, float* to, int64_t count) {
+    draw_normal(key, first, static_cast<float>(deviation), to, count);
   });
 }
 

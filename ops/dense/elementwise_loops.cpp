@@ -11,6 +11,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "core/philox-inl.h"
+
 // A loop whose output may be one of its inputs: no iteration reads what another one writes.
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"  // loops that call log stay as they are
@@ -106,20 +108,9 @@ void Affine(const float* HWY_RESTRICT x, float factor, float term, float* HWY_RE
 // Words drawn at once: a multiple of the counters that a vector of any width holds.
 constexpr int64_t kDrawn = 64;
 
-// The keys of Philox's rounds, widened so that broadcasts read them from memory.
-struct RoundKeys {
-  explicit RoundKeys(uint64_t seed) {
-    for (uint32_t round = 0; round < 10; ++round) {  // the keys of the rounds are a Weyl sequence
-      k0[round] = static_cast<uint32_t>(seed) + round * 0x9E3779B9u;
-      k1[round] = static_cast<uint32_t>(seed >> 32) + round * 0xBB67AE85u;
-    }
-  }
-  uint64_t k0[10], k1[10];
-};
+using frugal::HWY_NAMESPACE::RoundKeys;
 
-// The words of counters [first, first + kDrawn / 4), as philox() of core/rng.h gives them. A lane
-// holds one counter. Each word is the lower half of 64 bits, where the multiplication reads it, so
-// rounds need no shuffles.
+// The words of counters [first, first + kDrawn / 4), as philox() of core/rng.h gives them.
 HWY_INLINE void DrawWords(RngKey key, [[maybe_unused]] const RoundKeys& keys, uint64_t first,
                           uint64_t (&words)[kDrawn / 2]) {
 #if HWY_TARGET == HWY_SCALAR
@@ -128,26 +119,13 @@ HWY_INLINE void DrawWords(RngKey key, [[maybe_unused]] const RoundKeys& keys, ui
     std::memcpy(words + 2 * k, drawn.data(), sizeof(drawn));
   }
 #else
+  namespace lanes_of = frugal::HWY_NAMESPACE;
   const hn::CappedTag<uint64_t, kDrawn / 4> d;
-  const hn::Repartition<uint32_t, decltype(d)> du;
-  const auto m0 = hn::Set(du, 0xD2511F53u), m1 = hn::Set(du, 0xCD9E8D57u);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t at = 0; at < kDrawn / 4; at += lanes) {
-    auto w0 = hn::Add(hn::Iota(d, 0), hn::Set(d, first + static_cast<uint64_t>(at)));
-    auto w1 = hn::ShiftRight<32>(w0);
-    auto w2 = hn::Set(d, key.offset), w3 = hn::ShiftRight<32>(w2);
-    for (int round = 0; round < 10; ++round) {
-      const auto a = hn::MulEven(hn::BitCast(du, w0), m0), b = hn::MulEven(hn::BitCast(du, w2), m1);
-      w0 = hn::Xor3(hn::ShiftRight<32>(b), w1, hn::Set(d, keys.k0[round]));
-      w1 = b;
-      w2 = hn::Xor3(hn::ShiftRight<32>(a), w3, hn::Set(d, keys.k1[round]));
-      w3 = a;
-    }
-    const auto joined = [&](auto lower, auto upper) HWY_ATTR {
-      const auto raised = hn::ShiftLeft<32>(upper);
-      return hn::BitCast(d, hn::OddEven(hn::BitCast(du, raised), hn::BitCast(du, lower)));
-    };
-    hn::StoreInterleaved2(joined(w0, w1), joined(w2, w3), d, words + 2 * at);
+    const auto w = lanes_of::PhiloxLanes(d, key, keys, first + static_cast<uint64_t>(at));
+    hn::StoreInterleaved2(hn::BitCast(d, lanes_of::SideBySide(d, w.w0, w.w1)),
+                          hn::BitCast(d, lanes_of::SideBySide(d, w.w2, w.w3)), d, words + 2 * at);
   }
 #endif
 }
