@@ -4,7 +4,6 @@
 #include "autograd/functions/conv.h"
 #include "autograd/node.h"
 #include "ops/dense/copy.h"
-#include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/conv_transpose2d.h"
@@ -91,11 +90,10 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
     Shape shape = x_shape;
     shape[0] = end - begin;
     CategoryScope scope(Category::workspace);
-    const Tensor slice = ops::conv2d_backward_input(part, weight, shape, options);
     if (over_dy)
-      ops::copy_into(part, slice);
+      ops::copy_into(part, ops::conv2d_backward_input(part, weight, shape, options));
     else
-      ops::accumulate(partial.slice(0, begin, end), slice);
+      ops::add_conv2d_backward_input(partial.slice(0, begin, end), part, weight, options);
   }
   if (over_dy) dx.bump_version();
   grads[1] = dw;
@@ -129,7 +127,10 @@ Grads backward(const Backward& b, const Shape& x_shape, const Shape& w_shape,
   Grads grads(3);
   // The gradient of the weight comes first, so that x is released before dx is made.
   if (b.needs(1)) grads[1] = ops::conv2d_backward_weight(b.dy(), b.saved(0), w_shape, options);
-  if (b.needs(0)) grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
+  if (const Tensor partial = b.partial(0); b.needs(0) && partial.defined())
+    ops::add_conv2d_backward_input(partial, b.dy(), b.saved(1), options);
+  else if (b.needs(0))
+    grads[0] = ops::conv2d_backward_input(b.dy(), b.saved(1), x_shape, options);
   if (b.needs(2)) grads[2] = ops::linear_backward_bias(b.dy());
   return grads;
 }

@@ -68,7 +68,8 @@ struct Problem {
                        fmt::join(padding_after, ","));
   }
 
-  dnnl::convolution_forward::primitive_desc forward(bool bias) const {
+  dnnl::convolution_forward::primitive_desc forward(
+      bool bias, const dnnl::primitive_attr& attr = onednn::user_scratchpad()) const {
     using P = dnnl::convolution_forward;
     // Measured: a matrix kernel that is one register wide is up to 2.5 times slower than the direct
     // kernel.
@@ -77,12 +78,12 @@ struct Problem {
       wanted = [](const std::string& name) { return name.starts_with("jit"); };
     // For convolutions, training and inference propagation are the same.
     if (bias)
-      return onednn::describe_primitive<P>(
-          wanted, prop_kind::forward_training, algorithm::convolution_direct, x_desc(), w_any(),
-          bias_desc(), y_desc(), strides, dilates, padding, padding_after);
-    return onednn::describe_primitive<P>(wanted, prop_kind::forward_training,
-                                         algorithm::convolution_direct, x_desc(), w_any(), y_desc(),
-                                         strides, dilates, padding, padding_after);
+      return onednn::describe_with<P>(attr, wanted, prop_kind::forward_training,
+                                      algorithm::convolution_direct, x_desc(), w_any(), bias_desc(),
+                                      y_desc(), strides, dilates, padding, padding_after);
+    return onednn::describe_with<P>(attr, wanted, prop_kind::forward_training,
+                                    algorithm::convolution_direct, x_desc(), w_any(), y_desc(),
+                                    strides, dilates, padding, padding_after);
   }
 
   template <class P>
@@ -112,10 +113,12 @@ std::optional<Problem> adjoint(const Problem& p) {
 // A plan that reads dy as DNNL_ARG_SRC and writes dx as DNNL_ARG_DST, if that is faster. oneDNN 2
 // has matrix kernels only for forward convolutions; from 32 channels on they are almost twice as
 // fast.
-std::optional<onednn::Plan> adjoint_plan(const Problem& p, const std::string& backward_name) {
+std::optional<onednn::Plan> adjoint_plan(
+    const Problem& p, const std::string& backward_name,
+    const dnnl::primitive_attr& attr = onednn::user_scratchpad()) {
   const std::optional<Problem> a = adjoint(p);
   if (!a || a->y[1] < 32 || is_matrix_kernel(backward_name)) return std::nullopt;
-  const auto pd = a->forward(false);
+  const auto pd = a->forward(false, attr);
   const auto tiles = onednn::tiles_of(pd.weights_desc());
   if (!is_matrix_kernel(pd.impl_info_str()) || !tiles) return std::nullopt;
   onednn::Plan plan = onednn::Plan::of<dnnl::convolution_forward>(pd);
@@ -152,6 +155,14 @@ const onednn::Plan& input_plan(const Problem& p) {
     onednn::Plan made = onednn::Plan::of<dnnl::convolution_backward_data>(pd);
     made.repack(DNNL_ARG_WEIGHTS, p.w_desc(), pd.weights_desc(), Direction::input);
     return made;
+  });
+}
+
+// The same, added to what is there. Empty where oneDNN cannot add.
+const onednn::Plan& input_sum_plan(const Problem& p) {
+  return onednn::cached_plan(p.key("conv dx+", false), [&] {
+    const auto pd = p.backward<dnnl::convolution_backward_data>();
+    return adjoint_plan(p, pd.impl_info_str(), onednn::adding()).value_or(onednn::Plan{});
   });
 }
 
@@ -333,6 +344,40 @@ void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor
   dispatch(dy.device(),
            [&](auto backend) { conv2d_backward_input_kernel(backend, dx, gradient, w, options); });
   count_kernel(kBackward, dy, dx.shape(), weight.shape(), options, input_plan);
+}
+
+namespace {
+
+// Adds dx where a kernel can do that.
+bool adds_input(const Tensor& sum, const Tensor& dy, const Tensor& weight, const Conv2dOptions& o) {
+  if (dy.device() != kCpu || dy.dtype() != DType::f32 || dy.numel() == 0 || sum.numel() == 0)
+    return false;
+  const Problem p(sum.shape(), weight.shape(), dy.shape(), o);
+  if (p.takes_loops()) return false;
+  return onednn::guarded(kBackward, [&] {
+    const onednn::Plan& plan = input_sum_plan(p);
+    if (!plan.adjoint()) return false;
+    onednn::execute(
+        plan, {{DNNL_ARG_SRC, dy.raw(), p.y_desc()}, {DNNL_ARG_WEIGHTS, weight.raw(), p.w_desc()}},
+        {{DNNL_ARG_DST, sum.raw(), p.x_desc()}});
+    return true;
+  });
+}
+
+}  // namespace
+
+void add_conv2d_backward_input(const Tensor& sum, const Tensor& dy, const Tensor& weight,
+                               const Conv2dOptions& options) {
+  check_dim(kBackward, "sum", sum, 4);
+  check_backward_input(dy, weight, sum.shape(), options);
+  check_same(kBackward, dy, {&sum});
+  FRUGAL_CHECK(sum.is_contiguous(), "[conv2d backward] expected a contiguous sum, got strides {}",
+               sum.strides());
+  const Tensor gradient = contiguous(dy), w = contiguous(weight);
+  if (adds_input(sum, gradient, w, options))
+    sum.bump_version();
+  else
+    accumulate(sum, conv2d_backward_input(gradient, w, sum.shape(), options));
 }
 
 Tensor conv2d_backward_input(const Tensor& dy, const Tensor& weight, const Shape& x_shape,

@@ -32,6 +32,12 @@ void add_conv2d_backward_weight(const Tensor& sum, const Tensor& dy, const Tenso
 void conv2d_backward_input_into(const Tensor& dx, const Tensor& dy, const Tensor& weight,
                                 const Conv2dOptions& options);
 
+// sum += dx, with the bits of that sum. `sum` is contiguous and has the shape and dtype of dx.
+// Where oneDNN's kernel can add, no tensor of dx's size is made. On `meta` that tensor is always
+// counted, because the kernels of the machine that runs the step are not known.
+void add_conv2d_backward_input(const Tensor& sum, const Tensor& dy, const Tensor& weight,
+                               const Conv2dOptions& options);
+
 // The shape of y.  Errors: as in conv2d(); messages name `op`.
 Shape conv2d_shape(const char* op, const Shape& x, const Shape& weight,
                    const Conv2dOptions& options);
