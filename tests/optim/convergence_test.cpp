@@ -39,7 +39,7 @@ struct Quadratic {
     std::vector<double> all;
     const double deviation = std::sqrt(variance / kSize);
     for (uint64_t i = 0; i < kSize; ++i)
-      all.push_back(deviation * static_cast<double>(normal({7, draws}, i)));
+      all.push_back(deviation * static_cast<double>(normal({10, draws}, i)));
     ++draws;
     return all;
   }
