@@ -13,6 +13,9 @@ option(FRUGAL_CUDA_EMULATOR "Run the CUDA kernels on the CPU, for tests" OFF)
 
 set(FRUGAL_CUDART)
 set(FRUGAL_CUDA_LIBRARIES)
+if(FRUGAL_CUDA_EMULATOR)
+  set_source_files_properties(distributed/nccl.cu PROPERTIES COMPILE_DEFINITIONS FRUGAL_NCCL)
+endif()
 if(NOT FRUGAL_CUDA OR FRUGAL_CUDA_EMULATOR)
   return()
 endif()
@@ -47,3 +50,11 @@ get_filename_component(cudnn_dir "${FRUGAL_CUDNN_LIBRARY}" DIRECTORY)
 set_source_files_properties(ops/cuda/cublas.cu ops/cuda/cudnn_graph.cu ops/cuda/cudnn_conv.cu
                             ops/cuda/cudnn_attention.cu PROPERTIES COMPILE_DEFINITIONS
                             "FRUGAL_CUDA_LIBRARY_DIR=\"${CUDAToolkit_LIBRARY_DIR}\";FRUGAL_CUDNN_LIBRARY_DIR=\"${cudnn_dir}\"")
+# Optional: several processes exchange CUDA tensors through NCCL, which is opened as the two above are. Only its header is
+# needed here.
+find_path(FRUGAL_NCCL_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(FRUGAL_NCCL_DIR)
+  set_source_files_properties(distributed/nccl.cu PROPERTIES
+    COMPILE_DEFINITIONS "FRUGAL_NCCL;FRUGAL_CUDA_LIBRARY_DIR=\"${CUDAToolkit_LIBRARY_DIR}\""
+    INCLUDE_DIRECTORIES "${FRUGAL_NCCL_DIR}")
+endif()

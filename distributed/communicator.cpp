@@ -220,6 +220,10 @@ CommunicatorPtr imagined(int ranks) {
   return std::make_shared<Imagined>(ranks);
 }
 
+#ifndef FRUGAL_CUDA
+std::string nccl_library() { return {}; }
+#endif
+
 Launch launch() {
   struct Variables {
     const char *ranks, *rank, *on_host, *rank_on_host;

@@ -3,7 +3,9 @@
 //
 // Results have the same bits on all ranks: each element is reduced on one rank, which adds the
 // terms in the order of the ranks, and is then copied to the others. So they depend neither on
-// timing nor on the transport.
+// timing nor on the transport. Sums of CUDA tensors that go through NCCL (distributed/nccl.h) have
+// the same bits on all ranks, too, but NCCL chooses the order of the terms. They are equal from run
+// to run on the same machines with the same version of NCCL.
 #pragma once
 #include <memory>
 #include <string>
@@ -43,6 +45,8 @@ class Operation {
   virtual bool done() const = 0;
   virtual void wait() = 0;
   virtual double seconds() const = 0;  // from its first message to its end; REQUIRES: done()
+  // For how long a GPU waited for it, where wait() does not wait itself.  REQUIRES: done()
+  virtual double stalled() const { return 0; }
 };
 
 // The handle of an operation that was begun. A handle that is dropped takes nothing back: the
@@ -52,12 +56,14 @@ class Pending {
   Pending() = default;  // of an operation that had nothing to do
   explicit Pending(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  // Returns when the result is in its place.
+  // Returns when the result is in its place. Of a CUDA tensor this may be in the order of the
+  // compute stream: what is queued there later sees the result, and the host does not wait.
   void wait() {
     if (operation_ != nullptr) operation_->wait();
   }
   // How long it took, without the time in the queue.  REQUIRES: done().
   double seconds() const { return operation_ == nullptr ? 0 : operation_->seconds(); }
+  double stalled() const { return operation_ == nullptr ? 0 : operation_->stalled(); }
 
  private:
   std::shared_ptr<Operation> operation_;
@@ -68,8 +74,9 @@ class Pending {
 // move, or the device is `meta`. Until wait() has returned, nobody else may read or write the
 // tensor. `what` names the data in messages.
 // Reductions take f32, f64, i64 and bf16 (added in f32, rounded once); the others take any dtype.
-// On CUDA the values go through host memory: an operation begins when the work before it has ended,
-// and wait() copies the result back.
+// CUDA tensors go through NCCL (distributed/nccl.h), which rounds sums of bf16 after each term.
+// Where there is no NCCL, they go through host memory: an operation begins when the work before it
+// has ended, and wait() copies the result back.
 // Errors: not contiguous, another dtype, bounds that do not fit; ranks that begin different
 // operations, a rank that does not answer in time: these end the whole job with a message of each
 // rank that notices.
@@ -99,8 +106,9 @@ class Communicator {
                                    const Tensor& receive, const Bounds& receive_bounds,
                                    std::string what);
   // The same ranks with an order of operations of its own: operations of two channels do not wait
-  // for each other. All ranks make and drop their channels in the same order.  Errors: more than
-  // 7 of them at a time.  REQUIRES: a channel that is dropped has no operation under way.
+  // for each other. Operations on CUDA tensors have one order for all channels, because NCCL may
+  // use one stream for them. All ranks make and drop their channels in the same order.  Errors:
+  // more than 7 of them at a time.  REQUIRES: a channel that is dropped has no operation under way.
   virtual std::shared_ptr<Communicator> channel() = 0;
   // Prints "rank R: message" and ends all ranks with exit status 1.
   [[noreturn]] virtual void abort(const std::string& message) = 0;
@@ -155,5 +163,7 @@ CommunicatorPtr imagined(int ranks);
 
 // What MPI the program was built with, such as "Open MPI 4.1.4"; empty: none.
 std::string mpi_library();
+// What NCCL the program finds for CUDA tensors, such as "NCCL 2.28.9"; empty: none.
+std::string nccl_library();
 
 }  // namespace frugal::distributed

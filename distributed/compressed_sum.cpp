@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/integers.h"
-#include "core/stopwatch.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
 #include "ops/dense/reduce.h"
@@ -32,8 +31,13 @@ void clear_nonfinite(const Tensor& x) {
   x.bump_version();
 }
 
-CompressedSum::CompressedSum(Communicator& ranks, const WireCodec& codec, Job job)
-    : ranks_(ranks), codec_(codec), job_(std::move(job)), rank_(static_cast<size_t>(ranks.rank())) {
+CompressedSum::CompressedSum(Communicator& ranks, const WireCodec& codec, OperationTimes& times,
+                             Job job)
+    : ranks_(ranks),
+      codec_(codec),
+      times_(times),
+      job_(std::move(job)),
+      rank_(static_cast<size_t>(ranks.rank())) {
   // The codes of a share lie in a slot. This rank sends itself nothing.
   Bounds out{0}, in{0};
   slots_ = {0};
@@ -78,18 +82,8 @@ void CompressedSum::encode(Stage stage, size_t to, const Tensor& codes) const {
   clear_nonfinite(residual);
 }
 
-void CompressedSum::wait() {
-  if (!pending_.done()) {
-    const Stopwatch watch(waiting_);
-    pending_.wait();
-  }
-  pending_.wait();  // copies the result to a device
-  communication_ += pending_.seconds();
-  pending_ = {};
-}
-
 void CompressedSum::add() {
-  wait();
+  times_.wait(std::exchange(pending_, {}));
   send_ = {};
   const Tensor sum = share(job_.terms, rank_);
   const int64_t elements = sum.numel(), slot = slots_[rank_ + 1] - slots_[rank_];
@@ -116,7 +110,7 @@ void CompressedSum::add() {
 }
 
 void CompressedSum::finish() {
-  wait();
+  times_.wait(std::exchange(pending_, {}));
   for (size_t r = 0; r < static_cast<size_t>(ranks_.size()); ++r) {
     const Tensor to = share(job_.terms, r);
     if (to.numel() == 0) continue;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "distributed/communicator.h"
+#include "distributed/operation_times.h"
 #include "distributed/wire_codec.h"
 
 namespace frugal::distributed {
@@ -28,8 +29,8 @@ class CompressedSum {
     uint64_t number;   // of the sum within the step
     std::string what;  // for messages
   };
-  // Encodes and begins to send.
-  CompressedSum(Communicator& ranks, const WireCodec& codec, Job job);
+  // Encodes and begins to send. `times` gets the times of what is waited for.
+  CompressedSum(Communicator& ranks, const WireCodec& codec, OperationTimes& times, Job job);
 
   bool done() const { return pending_.done(); }  // what was begun
   // Waits for the terms of the others, adds them, and with `gather` begins to send the sum.
@@ -39,25 +40,22 @@ class CompressedSum {
   void finish();
 
   int64_t sent_bytes() const { return sent_bytes_; }
-  double communication() const { return communication_; }  // seconds
-  double waiting() const { return waiting_; }
 
  private:
   enum class Stage : uint8_t { shares, sums };
   Tensor share(const Tensor& x, size_t rank) const;
   WireKey key(Stage stage, size_t to) const;
   void encode(Stage stage, size_t to, const Tensor& codes) const;
-  void wait();
 
   Communicator& ranks_;
   const WireCodec& codec_;
+  OperationTimes& times_;
   Job job_;
   size_t rank_;
   Tensor send_, receive_, sums_;  // codes
   Bounds slots_;                  // of send_ and of sums_: where the codes of a share are
   Pending pending_;
   int64_t sent_bytes_ = 0;
-  double communication_ = 0, waiting_ = 0;
 };
 
 // Replaces NaN and infinities in x, f32 and contiguous, by 0.

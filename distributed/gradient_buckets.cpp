@@ -49,8 +49,10 @@ GradientBuckets::GradientBuckets(CommunicatorPtr communicator, NamedVariables pa
   FRUGAL_CHECK(options.first_bytes > 0 && options.bytes > 0 && options.window > 0,
                "[gradient_buckets] expected sizes above 0 bytes, got {}, {} and {}",
                options.first_bytes, options.bytes, options.window);
-  for (const auto& [name, parameter] : parameters_)
+  for (const auto& [name, parameter] : parameters_) {
     parameter_of_.add("gradient_buckets", name, parameter);
+    on_cuda_ = on_cuda_ || parameter.device().type == DeviceType::cuda;
+  }
   check_same_parameters(*communicator_, parameters_);
   FRUGAL_CHECK(owners_.empty() || owners_.size() == parameters_.size(),
                "[gradient_buckets] expected owners of {} parameters, got those of {}",
@@ -183,7 +185,7 @@ void GradientBuckets::begin_full() {
                              .step = static_cast<uint64_t>(steps_),
                              .number = begun_,
                              .what = std::move(what)};
-      bucket.sum = std::make_unique<CompressedSum>(*communicator_, *codec_, std::move(job));
+      bucket.sum = std::make_unique<CompressedSum>(*communicator_, *codec_, times_, std::move(job));
       begin_gathers(begun_ + 1 - std::min(begun_ + 1, kLag));
       continue;
     }
@@ -211,19 +213,11 @@ void GradientBuckets::begin_gathers(size_t end) {
 void GradientBuckets::wait_for(Bucket& bucket) {
   if (bucket.sum != nullptr) {
     has_owners() ? bucket.sum->add() : bucket.sum->finish();
-    now_.communication += bucket.sum->communication();
-    now_.waiting += bucket.sum->waiting();
     now_.sent_bytes += bucket.sum->sent_bytes();
     bucket.sum.reset();
     return;
   }
-  if (!bucket.pending.done()) {
-    const Stopwatch watch(now_.waiting);
-    bucket.pending.wait();
-  }
-  bucket.pending.wait();  // copies the result to a device
-  now_.communication += bucket.pending.seconds();
-  bucket.pending = {};
+  times_.wait(std::exchange(bucket.pending, {}));
 }
 
 // Ends the sums that are there. `all`: waits for the others. With owners, it frees their buckets.
@@ -292,13 +286,16 @@ void GradientBuckets::finish() {
   taken_.assign(taken_.size(), false);
   here_.assign(here_.size(), false);
   ++steps_;
+  const OperationTimes::Seconds seconds = times_.take();
+  now_.communication += seconds.communication;
+  now_.waiting += seconds.waiting;
   last_ = std::exchange(now_, {});
   if (!arranged_) agree_on_order();
 }
 
 void GradientBuckets::give_sums() {
   // An owner alone learns from its sums whether there is a gradient, codes do not tell it, and all
-  // must know it.
+  // must know it. The host would wait for each flag that it reads from a GPU.
   Tensor flags;
   Pending pending;
   if (has_flags()) {

@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "core/named_tensors.h"
 #include "distributed/agreement.h"
+#include "distributed/operation_times.h"
 #include "optim/leaf_index.h"
 
 namespace frugal::distributed {
@@ -107,7 +108,9 @@ class GradientBuckets {
     int64_t sent_bytes = 0;         // what this rank sent to others to make the sums
     double communication = 0;  // seconds during which sums were made; also those in which this rank
                                // waited for slower ones
-    double waiting = 0;        // seconds for which the program waited for sums
+    double waiting = 0;        // seconds for which the program, or its GPU, waited for sums
+    // Both leave out sums that a GPU has still to end when the step is finished. The next step
+    // counts them.
     // The part of the communication that took no time from the program.
     double hidden() const;
   };
@@ -142,7 +145,7 @@ class GradientBuckets {
   Tensor view_of(size_t parameter) const;
   Tensor flag_of(size_t parameter) const;
   void take(size_t parameter, GradAccumulator* leaf);  // null: zeros
-  bool has_flags() const { return has_owners() || codec_ != nullptr; }
+  bool has_flags() const { return has_owners() || codec_ != nullptr || on_cuda_; }
   bool is_compressed(const Bucket& bucket) const;
   void begin_full();
   void begin_gathers(size_t end);
@@ -172,7 +175,9 @@ class GradientBuckets {
   std::vector<Tensor> parts_;          // by parameter
   std::vector<size_t> order_;          // parameters as they became complete
   bool arranged_ = false;              // by the order of a backward pass
+  bool on_cuda_ = false;               // some parameter
   int64_t steps_ = 0;                  // that are finished
+  OperationTimes times_;
   Step now_, last_;
 };
 

@@ -11,6 +11,9 @@
 
 #include "core/stopwatch.h"
 #include "distributed/peer_communicator.h"
+#ifdef FRUGAL_CUDA
+#include "distributed/nccl.h"
+#endif
 #endif
 
 namespace frugal::distributed {
@@ -187,9 +190,15 @@ CommunicatorPtr from_environment(const Options& options) {
         [launched] { return std::make_unique<MpiTransport>(launched); }, options);
     job().communicator = std::make_shared<PeerCommunicator>(job().thread);
     on_exit(end, nullptr);
+#ifdef FRUGAL_CUDA
+    job().communicator = with_nccl(job().communicator);
+#endif
   } else {
     job().thread->set_options(options);
   }
+#ifdef FRUGAL_CUDA
+  set_nccl_timeout(options.timeout);
+#endif
   return job().communicator;
 }
 

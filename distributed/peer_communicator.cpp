@@ -8,6 +8,7 @@
 #include <future>
 
 #include "core/quoted.h"
+#include "distributed/operation_text.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::distributed {
@@ -31,28 +32,6 @@ std::string join(const std::vector<int>& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i)
     text += (i == 0 ? " " : ", ") + std::to_string(ranks[i]);
   return text;
-}
-
-std::string_view name_of(Reduction reduction) {
-  return reduction == Reduction::sum ? "sum" : reduction == Reduction::max ? "max" : "min";
-}
-
-std::string text_of(const char* op, const Tensor& x, const std::string& how,
-                    const std::string& what) {
-  return fmt::format("{} of {} {}{}{}{}", op, x.numel(), frugal::name_of(x.dtype()), how,
-                     what.empty() ? "" : ": ", what);
-}
-
-void check_reducible(const char* op, const Tensor& x) {
-  const DType dtype = x.dtype();
-  FRUGAL_CHECK(
-      dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64 || dtype == DType::bf16,
-      "[{}] expected f32, f64, i64 or bf16, got {}", op, describe(x));
-}
-
-void check_contiguous(const char* op, const Tensor& x) {
-  FRUGAL_CHECK(x.is_contiguous(), "[{}] expected a contiguous tensor, got {} with strides {}", op,
-               describe(x), x.strides());
 }
 
 }  // namespace
@@ -280,8 +259,7 @@ Pending PeerCommunicator::begin_all_gather(const Tensor& x, const Bounds& bounds
 }
 
 Pending PeerCommunicator::begin_broadcast(const Tensor& x, int root, std::string what) {
-  FRUGAL_CHECK(root >= 0 && root < size_, "[broadcast] expected a root from 0 to {}, got {}",
-               size_ - 1, root);
+  check_root(root, size_);
   if (!has_work("broadcast", x)) return {};
   x.bump_version();
   const Tensor data = on_host(x);
@@ -294,18 +272,9 @@ Pending PeerCommunicator::begin_broadcast(const Tensor& x, int root, std::string
 Pending PeerCommunicator::begin_all_to_all(const Tensor& send, const Bounds& send_bounds,
                                            const Tensor& receive, const Bounds& receive_bounds,
                                            std::string what) {
-  check_bounds("all_to_all", send_bounds, send.numel(), size_);
-  check_bounds("all_to_all", receive_bounds, receive.numel(), size_);
-  FRUGAL_CHECK(send.dtype() == receive.dtype() && send.device() == receive.device(),
-               "[all_to_all] expected two tensors of one dtype on one device, got {} and {}",
-               describe(send), describe(receive));
+  check_all_to_all(send, send_bounds, receive, receive_bounds, rank_, size_);
   const auto r = static_cast<size_t>(rank_);
   const int64_t mine = send_bounds[r + 1] - send_bounds[r];
-  FRUGAL_CHECK(mine == receive_bounds[r + 1] - receive_bounds[r],
-               "[all_to_all] expected to get {} elements from this rank itself, got {}", mine,
-               receive_bounds[r + 1] - receive_bounds[r]);
-  check_contiguous("all_to_all", send);
-  check_contiguous("all_to_all", receive);
   // A rank without elements takes part, too, because the others wait for its word.
   if (send.device() == kMeta) return {};
   receive.bump_version();

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/stopwatch.h"
 #include "ops/dense/copy.h"
 
 namespace frugal::distributed {
@@ -50,12 +49,7 @@ LeafFn ReduceInBackward::leaf_done() {
 void ReduceInBackward::hand_on_first() {
   Sum first = std::move(sums_.front());
   sums_.pop_front();
-  if (!first.pending.done()) {
-    const Stopwatch watch(now_.waiting);
-    first.pending.wait();
-  }
-  first.pending.wait();  // copies the result to a device
-  now_.communication += first.pending.seconds();
+  times_.wait(std::move(first.pending));
   under_way_ -= first.bytes;
   inner_(*first.leaf);
 }
@@ -64,6 +58,9 @@ void ReduceInBackward::finish() {
   while (!sums_.empty()) hand_on_first();
   // A rank with fewer leaves would else do something else at some later time.
   communicator_->barrier(fmt::format("the end of a backward pass with {} leaves", now_.buckets));
+  const OperationTimes::Seconds seconds = times_.take();
+  now_.communication += seconds.communication;
+  now_.waiting += seconds.waiting;
   last_ = std::exchange(now_, {});
 }
 

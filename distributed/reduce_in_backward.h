@@ -56,6 +56,7 @@ class ReduceInBackward {
   optim::LeafIndex parameter_of_;
   std::deque<Sum> sums_;
   int64_t under_way_ = 0;  // bytes of sums_
+  OperationTimes times_;
   Step now_, last_;
 };
 

@@ -1,13 +1,19 @@
-// The emulated runtime: memory, streams (which do everything at once), events, captured graphs.
+// The emulated runtime: memory, streams (which do everything at once, but for what enqueue()
+// queues), events, captured graphs.
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,13 +24,79 @@ using Clock = std::chrono::steady_clock;
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
 };
+// A moment of a stream. It has passed when the stream came to it and those before it have passed.
+struct Moment {
+  std::atomic<bool> reached = false;
+  Clock::time_point at;
+  std::vector<std::shared_ptr<Moment>> before = {};
+
+  bool passed() const {
+    if (!reached.load(std::memory_order_acquire)) return false;
+    for (const auto& other : before)
+      if (!other->passed()) return false;
+    return true;
+  }
+  Clock::time_point end() const {
+    Clock::time_point last = at;
+    for (const auto& other : before) last = std::max(last, other->end());
+    return last;
+  }
+  void reach() {
+    at = Clock::now();
+    reached.store(true, std::memory_order_release);
+  }
+  void wait() const {
+    while (!passed()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+};
+using MomentPtr = std::shared_ptr<Moment>;
+
+// Runs what is queued in a thread of its own.
+class WorkQueue {
+ public:
+  WorkQueue() : thread_([this] { serve(); }) {}
+  ~WorkQueue() {
+    push({});
+    thread_.join();
+  }
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+  void push(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void serve() {
+    while (true) {
+      std::function<void()> work;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return !work_.empty(); });
+        work = std::move(work_.front());
+        work_.pop_front();
+      }
+      if (work == nullptr) return;
+      work();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  std::thread thread_;
+};
+
 struct EmulatedStream {
   std::unique_ptr<EmulatedGraph> captured;
   bool relaxed = false;
   int device = 0;
+  std::unique_ptr<WorkQueue> queue = {};  // of a stream that got work by enqueue()
 };
 struct EmulatedEvent {
-  Clock::time_point moment;
+  MomentPtr moment;
 };
 
 namespace emulator {
@@ -42,10 +114,19 @@ struct Memory {
   std::map<void*, size_t> blocks;            // in use
   std::multimap<size_t, void*> free_blocks;  // guard mode: by size
   int accesses = 0;
+  std::mutex mutex;  // of `accesses` and `top`
 };
 Memory memory;
 EmulatedStream* capturing = nullptr;
-constexpr int kDevices = 2;
+// What all work that comes next has to wait for: streams with work of their own.
+std::vector<MomentPtr> held;
+std::vector<EmulatedStream*> queues;  // streams that have one
+
+int devices() {
+  static const char* text = std::getenv("FRUGAL_EMULATOR_DEVICES");
+  static const int count = text == nullptr ? 2 : std::atoi(text);
+  return count;
+}
 thread_local int current_device = 0;
 int64_t host_waits = 0;
 cudaError_t last_error = cudaSuccess;
@@ -58,6 +139,7 @@ size_t limit() {
 }
 
 void* allocate_guarded(size_t bytes) {
+  const std::lock_guard lock(memory.mutex);
   bytes = round_up(bytes, kPage);
   if (memory.base == nullptr) {
     memory.base = static_cast<char*>(
@@ -91,6 +173,30 @@ void protect(int how) {
   if (memory.top > 0 && mprotect(memory.base, memory.top, how) != 0) std::abort();
 }
 
+// Waits for what the streams were told to wait for.
+void settle() {
+  for (const MomentPtr& moment : std::exchange(held, {})) moment->wait();
+}
+
+// The moment at which what was queued on the stream until now is done.
+MomentPtr now_on(cudaStream_t stream) {
+  auto moment = std::make_shared<Moment>();
+  if (stream != nullptr && stream->queue != nullptr) {
+    stream->queue->push([moment] { moment->reach(); });
+  } else {
+    std::erase_if(held, [](const MomentPtr& one) { return one->passed(); });
+    moment->before = held;
+    moment->reach();
+  }
+  return moment;
+}
+
+// Waits for all streams, as cudaFree does.
+void drain() {
+  settle();
+  for (EmulatedStream* stream : queues) now_on(stream)->wait();
+}
+
 }  // namespace
 
 bool fenced() {
@@ -99,13 +205,25 @@ bool fenced() {
 }
 
 DeviceAccess::DeviceAccess() {
+  const std::lock_guard lock(memory.mutex);
   if (memory.accesses++ == 0) protect(PROT_READ | PROT_WRITE);
 }
 DeviceAccess::~DeviceAccess() {
+  const std::lock_guard lock(memory.mutex);
   if (--memory.accesses == 0) protect(PROT_NONE);
 }
 
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->queue == nullptr) {
+    stream->queue = std::make_unique<WorkQueue>();
+    queues.push_back(stream);
+    for (const MomentPtr& moment : held) stream->queue->push([moment] { moment->wait(); });
+  }
+  stream->queue->push(std::move(work));
+}
+
 void submit(std::function<void()> work) {
+  settle();
   if (capturing != nullptr)
     capturing->captured->work.push_back(std::move(work));
   else
@@ -135,11 +253,11 @@ const char* cudaGetErrorName(cudaError_t status) {
 }
 cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = emulator::kDevices;
+  *count = emulator::devices();
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= emulator::kDevices) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= emulator::devices()) return cudaErrorInvalidDevice;
   emulator::current_device = device;
   return cudaSuccess;
 }
@@ -167,8 +285,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   }
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+  std::snprintf(text, static_cast<size_t>(bytes), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceSynchronize() {
   ++emulator::host_waits;
+  emulator::drain();
   return cudaSuccess;
 }
 
@@ -230,6 +353,7 @@ cudaError_t cudaFree(void* data) {
   }
   const auto found = memory.blocks.find(data);
   if (found == memory.blocks.end()) return cudaErrorInvalidValue;
+  emulator::drain();
   const size_t bytes = found->second, pages = emulator::round_up(bytes, emulator::kPage);
   if (emulator::fenced()) {
     munmap(static_cast<char*>(data) + bytes - pages, pages + emulator::kPage);
@@ -286,14 +410,25 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  std::erase(emulator::queues, stream);
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ++emulator::host_waits;
+  emulator::settle();
+  emulator::now_on(stream)->wait();
   return emulator::capturing == nullptr ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const MomentPtr moment = event->moment;
+  if (moment == nullptr || moment->passed()) return cudaSuccess;
+  if (stream != nullptr && stream->queue != nullptr)
+    stream->queue->push([moment] { moment->wait(); });
+  else
+    emulator::held.push_back(moment);
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new EmulatedEvent;
   return cudaSuccess;
@@ -302,17 +437,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->moment = Clock::now();
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->moment = emulator::now_on(stream);
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ++emulator::host_waits;
+  if (event->moment != nullptr) event->moment->wait();
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return event->moment == nullptr || event->moment->passed() ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(end->moment - begin->moment).count();
+  if (!begin->moment->passed() || !end->moment->passed()) return cudaErrorNotReady;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->moment->end() - begin->moment->end()).count();
   return cudaSuccess;
 }
 

@@ -9,8 +9,10 @@
 // memory while work is captured ends the process. What it cannot find: races between blocks, and
 // anything that depends on time.
 //
-// There are two devices, which share one memory. Not thread-safe: one host thread uses it at a
-// time.
+// There are two devices, or as many as FRUGAL_EMULATOR_DEVICES says, which share one memory.
+// Streams do their work at once. What NCCL's stand-in queues runs in a thread of the stream, so it
+// ends later than the call that queued it, as on a GPU. Not thread-safe: one host thread uses it at
+// a time. Other threads may ask events.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -57,6 +59,9 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
+struct EmulatedStream;
+using cudaStream_t = EmulatedStream*;
+
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
@@ -82,6 +87,9 @@ int lane();
 
 // Runs `work` now, or when the graph that is being captured is launched.
 void submit(std::function<void()> work);
+// Queues `work` on a stream, whose thread runs it. What is queued on the stream later, and streams
+// that wait for events recorded there, come after it.
+void enqueue(cudaStream_t stream, std::function<void()> work);
 void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& kernel);
 
 template <class T>
@@ -226,10 +234,8 @@ enum cudaError_t {
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
 };
-struct EmulatedStream;
 struct EmulatedEvent;
 struct EmulatedGraph;
-using cudaStream_t = EmulatedStream*;
 using cudaEvent_t = EmulatedEvent*;
 using cudaGraph_t = EmulatedGraph*;
 using cudaGraphExec_t = EmulatedGraph*;
@@ -269,6 +275,7 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# A job of two ranks in which an operation on CUDA tensors fails must end, with a status other than 0 and with a message
+# that says why. Runs each case of failures_test.cpp.
+# usage: failures_test.sh MPIEXEC NUMPROC_FLAG TEST_CUDA_RANKS
+set -euo pipefail
+mpiexec=$1 flag=$2 program=$3
+
+run() {  # CASE [FAULT of NCCL's stand-in]
+  code=0
+  out=$(FRUGAL_EMULATOR_NCCL=${2:-} timeout 120 "$mpiexec" "$flag" 2 "$program" -ns "-tc=failure: $1" 2>&1) || code=$?
+  [ "$code" -ne 0 ] || { echo "$1: expected a failure, got exit status 0: $out"; exit 1; }
+  [ "$code" -ne 124 ] || { echo "$1: the job hangs: $out"; exit 1; }
+  [[ $out != *"the job goes on"* ]] || { echo "$1: a rank went on: $out"; exit 1; }
+}
+expect() {  # TEXT
+  [[ $out == *"$1"* ]] || { echo "expected output with '$1', got: $out"; exit 1; }
+}
+
+run "a rank does not come"
+expect "rank 0: [distributed] waited 1.0 seconds in all_gather of 2 u8: all_reduce of 1000 f32 (sum): the weights"
+expect "nothing came from rank 1"
+run "an operation never ends" hang
+expect "[distributed] waited 1.0 seconds in all_reduce of 1000 f32 (sum): the third (operation 2 of NCCL): it runs on this GPU"
+run "an operation never ends" error
+expect "rank 1: [nccl] ncclCommGetAsyncError: remote process exited"
+expect "in all_reduce of 1000 f32 (sum): the third (operation 2 of NCCL)"
+run "ranks do different things"
+expect "[distributed] expected all ranks to do the same, got "
+expect "all_reduce of 1000 f32 (sum): the gradients"
+expect "broadcast of 1000 f32 from rank 0: the buffers"
+run "channels in different orders"
+expect "[distributed] expected all ranks to do the same, got "
+expect "channel 1, all_reduce of 1000 f32 (sum): a number"
+run "a rank sends what another one does not expect"
+expect "[distributed] expected all ranks to do the same, got all_to_all of u8: the codes: rank 0 sends 300 elements to rank 1, which expects 0"
+run "a rank fails"
+expect "a damaged file"
+echo "all failures end the job"
