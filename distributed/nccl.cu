@@ -237,7 +237,6 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const { return rank_; }
   ncclComm_t comm() const { return comm_; }
   cudaStream_t stream() const { return stream_.get(); }
 

@@ -360,7 +360,8 @@ void bench_distributed(const DistributedBenchArguments& arguments) {
                  {"rounds", arguments.rounds},
                  {"steps", arguments.steps},
                  {"sets", arguments.sets},
-                 {"mpi", runs.library()}};
+                 {"mpi", runs.library()},
+                 {"nccl", distributed::nccl_library()}};
   if (wanted("scaling")) report["scaling"] = measure_scaling(runs, arguments);
   if (wanted("all-reduce"))
     report["all_reduce"] = runs.run(arguments.ranks,
@@ -370,11 +371,13 @@ void bench_distributed(const DistributedBenchArguments& arguments) {
                                     "sums of gradients")
                                .at("all_reduce");
   if (wanted("memory")) report["memory"] = measure_memory(runs, arguments);
+  const std::string nccl = distributed::nccl_library();
+  const char* const without = kHasCuda ? ", no NCCL" : "";
   if (!arguments.json)
-    std::printf("%s, batch %lld; %lld rounds of %lld steps; %s\n\n", config.model.name.c_str(),
+    std::printf("%s, batch %lld; %lld rounds of %lld steps; %s%s\n\n", config.model.name.c_str(),
                 static_cast<long long>(config.data.batch_size),
                 static_cast<long long>(arguments.rounds), static_cast<long long>(arguments.steps),
-                runs.library().c_str());
+                runs.library().c_str(), nccl.empty() ? without : (", " + nccl).c_str());
   print_parts(report, arguments.json);
 }
 
