@@ -271,6 +271,15 @@ class Group {
     return launch(operation, calls);
   }
 
+  // For a process that ends with what was begun: CUDA answers no questions then.
+  void stop_watching() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_one();
+  }
+
   // Waits for all operations and ends NCCL's communicator, as all ranks must do.
   void finish() {
     {
@@ -353,11 +362,7 @@ class Group {
   }
 
   void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_one();
+    stop_watching();
     if (watch_.joinable()) watch_.join();
   }
 
@@ -462,9 +467,9 @@ std::weak_ptr<Group>& last_group() {
 // An orderly end waits for what was begun: other ranks need this one's GPU. It is registered when
 // CUDA is in use already, so it runs before CUDA ends.
 void finish_at_exit(int status, void*) {
-  if (status != 0) return;
   const std::shared_ptr<Group> group = last_group().lock();
   if (group == nullptr) return;
+  if (status != 0) return group->stop_watching();
   try {
     group->finish();
   } catch (const std::exception& error) {
