@@ -1,6 +1,6 @@
 #include "distributed/nccl.h"
 
-#include "core/cuda/cuda_device.h"
+#include "core/cuda/cuda_memory.h"
 #include "core/log.h"
 
 #ifdef FRUGAL_NCCL
