@@ -92,6 +92,8 @@ int version() {
 }
 
 std::string text_of_version(int number) {
+  if (number < 10000)  // before 2.9
+    return fmt::format("NCCL {}.{}.{}", number / 1000, number / 100 % 10, number % 100);
   return fmt::format("NCCL {}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
 

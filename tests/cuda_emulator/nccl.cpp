@@ -319,7 +319,7 @@ ncclResult_t add(Call call, ncclComm_t comm, cudaStream_t stream) {
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = fault() == "old" ? 20804 : 22809;
+  *version = fault() == "old" ? 2804 : 22809;
   return ncclSuccess;
 }
 

@@ -94,11 +94,11 @@ TEST_CASE("a rank alone computes through NCCL what it has") {
   const Tensor x = on_gpu(term(50, DType::u8, 0)), y = Tensor::empty({50}, DType::u8, gpu());
   one->all_to_all(x, {0, 50}, y, {0, 50});
   CHECK(values_of(y) == values_of(x));
+  if (cuda::device_count() == 1) return;
   const Tensor elsewhere = Tensor::ones({3}, DType::f32, {DeviceType::cuda, 1});
-  if (cuda::device_count() > 1)
-    CHECK_THROWS_WITH_AS(one->all_reduce(elsewhere),
-                         doctest::Contains("[nccl] expected tensors of cuda:0, as in the first"),
-                         Error);
+  CHECK_THROWS_WITH_AS(one->all_reduce(elsewhere),
+                       doctest::Contains("[nccl] expected tensors of cuda:0, as in the first"),
+                       Error);
 }
 
 TEST_CASE("all_reduce of CUDA tensors") {
