@@ -30,7 +30,7 @@ TEST_CASE("batch norm on CUDA: statistics") {
       CHECK(near(got.mean, expected.mean, 2e-6));
       CHECK(near(got.invstd, expected.invstd, 2e-6));
       CHECK(near(there_mean, mean, 2e-6));
-      CHECK(near(there_var, var, 2e-6));
+      CHECK(near(there_var, var, 4e-6));
       const BatchNormMoments running = batch_norm_running(there_mean, there_var, 1e-5);
       CHECK(near(running.invstd, batch_norm_running(mean, var, 1e-5).invstd, 2e-6));
     }
