@@ -24,6 +24,11 @@ expect_failure() {
 same() {  # FILE FOLDER FOLDER
   cmp "$2/$1" "$3/$1" || fail "$what: $1 differs"
 }
+# Lines of type "memory" count allocations. After a resume these are others, because the buckets of gradients are arranged anew.
+same_metrics() {  # FOLDER FOLDER
+  cmp <(grep -v '"type":"memory"' "$1/metrics.jsonl") <(grep -v '"type":"memory"' "$2/metrics.jsonl") ||
+    fail "$what: metrics.jsonl differs"
+}
 job() {  # RANKS COMMAND...: mpirun, which knows the ranks' processes by files pid.RANK
   local ranks=$1
   shift
@@ -197,7 +202,7 @@ train)
   train 3 mlp.json --out run --resume
   expect_code 0
   same checkpoint/last.safetensors run whole
-  same metrics.jsonl run whole
+  same_metrics run whole
   # Ctrl-C: Open MPI sends SIGTERM after so many seconds, and SIGKILL when they have passed again.
   rm -rf run
   export OMPI_MCA_odls_base_sigkill_timeout=3
@@ -227,7 +232,7 @@ train)
     train 3 mlp.json --out run --resume
     expect_code 0
     same checkpoint/last.safetensors run whole
-    same metrics.jsonl run whole
+    same_metrics run whole
   done
 
   # ---- Not the same on all ranks
@@ -333,7 +338,7 @@ kill)
       ranks_end $ranks
     done
     same checkpoint/last.safetensors run whole
-    same metrics.jsonl run whole
+    same_metrics run whole
     no_leftovers run
   done
   echo "killed $kills times in $chains runs, RANK@LINES of metrics.jsonl:$at"
@@ -349,7 +354,7 @@ kill)
   train $ranks mlp.json --out run --resume
   expect_code 0
   same checkpoint/last.safetensors run whole
-  same metrics.jsonl run whole
+  same_metrics run whole
   no_leftovers run
 
   # ---- A rank that answers no more
@@ -416,7 +421,7 @@ END
   [ "$(<host.0) $(<host.1)" = "10.111.7.1/24 10.111.7.2/24" ] ||
     fail "$what: expected a rank in each, got $(<host.0) and $(<host.1)"
   same checkpoint/last.safetensors near far
-  same metrics.jsonl near far
+  same_metrics near far
   ;;
 *) fail "expected train, kill or namespaces, got $part" ;;
 esac
