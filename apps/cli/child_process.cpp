@@ -58,6 +58,8 @@ ChildResult run_child(const std::vector<std::string>& words, const std::string& 
   if (signal_received() != 0) throw Interrupted(signal_received(), where);
   result.out = file_text(out);
   result.err = file_text(err);
+  // Messages of mpirun may hold zero bytes, which would end the message that quotes them.
+  std::erase(result.err, '\0');
   return result;
 }
 
