@@ -157,6 +157,11 @@ Launch launch();  // Errors: such a variable that is not a number
 // Errors: several ranks, and a build without MPI, or an MPI that cannot reach the other ranks.
 CommunicatorPtr from_environment(const Options& options = {});
 
+// Says that this process ends because all ranks have agreed to end, and returns when all others say
+// so, too. Then it may end with any status, and the others end in their own time: what they print
+// is not lost. Does nothing in a process that trains alone.
+void end_together();
+
 // Rank 0 of so many ranks that are not there, for plans on `meta`: operations do nothing, and what
 // ranks tell each other is taken to be equal on all of them.
 CommunicatorPtr imagined(int ranks);

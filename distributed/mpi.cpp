@@ -139,6 +139,7 @@ class MpiTransport final : public Transport {
 struct Job {
   std::shared_ptr<PeerThread> thread;
   CommunicatorPtr communicator;
+  bool ends_together = false;
 };
 Job& job() {
   static auto& job = *new Job();
@@ -150,7 +151,7 @@ Job& job() {
 void end(int status, void*) {
   PeerThread& thread = *job().thread;
   if (thread.is_ending()) return;
-  if (status != 0) thread.abort("", status);
+  if (status != 0 && !job().ends_together) thread.abort("", status);
   thread.stop();
 }
 
@@ -202,6 +203,12 @@ CommunicatorPtr from_environment(const Options& options) {
   return job().communicator;
 }
 
+void end_together() {
+  if (job().communicator == nullptr) return;
+  job().communicator->barrier("the end of all ranks");
+  job().ends_together = true;
+}
+
 #else
 
 std::string mpi_library() { return {}; }
@@ -219,6 +226,8 @@ CommunicatorPtr from_environment(const Options&) {
       launched.ranks, launched.variable);
   return alone();
 }
+
+void end_together() {}
 
 #endif
 

@@ -30,6 +30,14 @@ std::string speaker() {
   }
 }
 
+bool is_first_rank() {
+  try {
+    return distributed::launch().rank == 0;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 int complain(const std::string& what, int status) {
   std::fflush(stdout);
   // Whatever a message forgot to escape: no text of a file moves the cursor.
@@ -88,7 +96,10 @@ int run_command_line(CLI::App& app, int argc, char** argv,
   } catch (const ConfigError& e) {
     return complain(e.what(), kUsage);
   } catch (const Interrupted& e) {
-    return complain(e.what(), 128 + e.number());
+    // All ranks of a job stop at the same step. Rank 0 says so, and the others wait for that.
+    if (is_first_rank()) complain(e.what(), 0);
+    distributed::end_together();
+    return 128 + e.number();
   } catch (const std::bad_alloc&) {
     return complain("out of memory: the system has none left", kFailure);
   } catch (const std::exception& e) {

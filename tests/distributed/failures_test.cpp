@@ -22,6 +22,15 @@ TEST_CASE("failure: one rank does not come" * doctest::skip()) {
   FAIL("the job goes on");
 }
 
+TEST_CASE("end: all ranks agree" * doctest::skip()) {
+  if (ranks().rank() == 0) {
+    sleep(1);  // longer than MPI takes to end the job after the exit of rank 1
+    std::fprintf(stderr, "the last words of rank 0\n");
+  }
+  end_together();
+  std::exit(3);
+}
+
 TEST_CASE("failure: one rank is killed" * doctest::skip()) {
   if (ranks().rank() == 1) kill(getpid(), SIGKILL);
   ranks().barrier();

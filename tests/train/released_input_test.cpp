@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/resnet_cifar.h"
+#include "ops/kernel_memory.h"
 #include "optim/sgd.h"
 #include "tests/train/task_of.h"
 #include "train/sensitivity.h"
@@ -133,7 +134,9 @@ TEST_CASE("a step on meta that releases its input takes what a real one takes") 
   for (const int bits : {0, 2, 4}) {
     CAPTURE(bits);
     Noting one(bits_of(bits)), two(bits_of(bits));
-    const Step real = step_with(one, true), meta = step_with(two, true, kMeta);
+    const Step real = step_with(one, true);
+    const ops::KernelMemoryScope kernels;  // newer versions of oneDNN take more for themselves
+    const Step meta = step_with(two, true, kMeta);
     CHECK(one.released == two.released);
     CHECK(real.memory.packed == meta.memory.packed);
     CHECK(real.input == meta.input);
