@@ -20,6 +20,7 @@ void catch_signals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);  // mpirun hands it on and kills nobody
   // The terminal was closed. Under nohup this signal is ignored, and it stays ignored.
   struct sigaction before = {};
   sigaction(SIGHUP, nullptr, &before);
@@ -32,7 +33,10 @@ int signal_received() { return received; }
 namespace {
 
 const char* word(int number) {
-  return number == SIGINT ? "interrupted" : number == SIGHUP ? "hung up" : "terminated";
+  return number == SIGINT    ? "interrupted"
+         : number == SIGHUP  ? "hung up"
+         : number == SIGUSR1 ? "stopped by SIGUSR1"
+                             : "terminated";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP ask the run to stop at the next step; a second one ends the process at
-// once.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask the run to stop at the next step; a second one ends the
+// process at once.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -120,7 +120,8 @@ TEST_CASE("a run killed at any moment ends with the same bytes as one that was n
   check_same_run(folder / "whole", folder / "cut");
 }
 
-TEST_CASE("SIGTERM and SIGINT: the step is finished, a checkpoint written, the status tells") {
+TEST_CASE(
+    "SIGTERM, SIGINT and SIGUSR1: the step is finished, a checkpoint written, the status tells") {
   const TempFolder folder;
   Json longer = Json::parse(kTinyConfig);
   longer["data"]["train_samples"] = 6400;
@@ -128,7 +129,8 @@ TEST_CASE("SIGTERM and SIGINT: the step is finished, a checkpoint written, the s
   write_file(folder / "c.json", longer.dump());
   REQUIRE(frugal("train " + folder / "c.json" + " --out " + folder / "whole").status == 0);
   const std::string train = "train " + folder / "c.json" + " --resume";
-  for (const auto& [number, status] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
+  for (const auto& [number, status] :
+       {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}, std::pair{SIGUSR1, 138}}) {
     std::error_code none;
     const uintmax_t before = std::filesystem::file_size(folder / "cut/metrics.jsonl", none);
     CHECK(cut_run(train, folder / "cut", "metrics.jsonl", none ? 0 : before, number) == status);
