@@ -13,9 +13,10 @@ namespace frugal {
 // Losses (functions/detection_loss.cpp): sums over rows, each with a weight. weights [R] with the
 // dtype of the loss (f32 for bf16), or undefined: 1. A row of weight 0 adds nothing. All of them
 // give a scalar.  Saves: d(loss)/d(x).
-// logits [R, K], classes [R] i64, -1: none. The focal loss of each logit.  Ref: Lin et al. 2017.
-Variable sigmoid_focal_loss(const Variable& logits, const Tensor& classes,
-                            const Tensor& weights = {}, const SigmoidFocalOptions& options = {});
+// logits [R, K], classes [R] i64, -1: none. The focal loss of each logit. The gradient is written
+// over logits that are moved in and that nobody else holds.  Ref: Lin et al. 2017.
+Variable sigmoid_focal_loss(Variable logits, const Tensor& classes, const Tensor& weights = {},
+                            const SigmoidFocalOptions& options = {});
 // x and target [R, D]; beta 0: the sum of absolute differences.  Ref: Girshick 2015.
 Variable smooth_l1_loss(const Variable& x, const Tensor& target, const Tensor& weights = {},
                         double beta = 1);

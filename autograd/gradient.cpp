@@ -4,6 +4,7 @@
 
 #include "ops/dense/copy.h"
 #include "ops/dense/inplace.h"
+#include "ops/dense/shape.h"
 
 namespace frugal {
 
@@ -44,6 +45,24 @@ Tensor Gradient::rows(int64_t begin, int64_t end) const {
   Tensor out = Tensor::empty(shape, dtype_, device_);
   write(begin, end, out);
   return out;
+}
+
+Gradient Gradient::reshaped(const Shape& shape) && {
+  const Shape old = this->shape();
+  const int64_t from = old.dim() > 0 ? old[0] : 1, to = shape.dim() > 0 ? shape[0] : 1;
+  if (rows_ == nullptr || sparse_.defined() || old.numel() == 0 || from % to != 0)
+    return ops::reshape(std::move(*this).take(), shape);
+  const int64_t each = from / to;  // old items in a new one
+  Gradient result(*this);
+  result.shape_ = shape;
+  result.step_ = std::max<int64_t>(step_ / each, 1);
+  result.rows_ = [rows = std::move(rows_), old, each](int64_t begin, int64_t end,
+                                                      const Tensor& out) {
+    Shape part = old;
+    part[0] = (end - begin) * each;
+    rows(begin * each, end * each, out.view(part));
+  };
+  return result;
 }
 
 const Tensor& Gradient::whole() {

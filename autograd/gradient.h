@@ -57,6 +57,10 @@ class Gradient {
   // The items from `begin` to before `end` of the leading axis: a view of the whole, or a new
   // tensor in category `workspace`.
   Tensor rows(int64_t begin, int64_t end) const;
+  // The same elements in another shape, as a view of the whole. One that comes in slices still does
+  // where the new items are made of whole old ones, such as [N * A, C] seen as [N, A, C]. REQUIRES:
+  // as many elements.
+  Gradient reshaped(const Shape& shape) &&;
   const Tensor& whole();  // made at the first call
   Tensor take() &&;       // moves whole() out
 

@@ -4,6 +4,7 @@
 #include "autograd/functions/conv.h"
 #include "autograd/node.h"
 #include "ops/dense/copy.h"
+#include "ops/dense/inplace.h"
 #include "ops/dense/matmul.h"
 #include "ops/image/conv2d.h"
 #include "ops/image/conv_transpose2d.h"
@@ -44,28 +45,32 @@ constexpr int64_t kManySlices = 32;
 // Computes the gradients slice by slice of the batch, so that x is never whole. dx is added to the
 // gradient that x has from other consumers, or is written over dy, or goes to a tensor of its own.
 // Two kinds of dx are made when they are asked for: the one that is 0 at most pixels, and a large
-// one that is much larger than dy. The norm that takes the latter asks for it twice.
+// one that is much larger than dy. The norm that takes the latter asks for it twice. A dx of its
+// own is made after the gradient of the weight, so that it is not there together with what slices
+// of x are rebuilt from.
 Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
                          const Shape& w_shape, const Conv2dOptions& options) {
   Grads grads(3);
   const int64_t n = x_shape[0];
   Gradient dy = b.take_gradient();
   const Tensor weight = b.saved(1), partial = b.partial(0);
-  if (b.needs(2)) grads[2] = ops::linear_backward_bias(dy.whole());
+  const bool whole = dy.is_whole();
+  if (b.needs(2) && whole) grads[2] = ops::linear_backward_bias(dy.whole());
   const bool own = b.needs(0) && !partial.defined();  // has x no gradient yet?
-  const bool over_dy = own && x_shape == dy.shape() && dy.is_whole() && is_sole_owner(dy.whole());
+  const bool over_dy = own && x_shape == dy.shape() && whole && is_sole_owner(dy.whole());
   const bool of_few = own && meets_few_pixels(w_shape, options);
-  const bool later = own && !of_few && dy.is_whole() && n >= kManySlices * step &&
+  const bool apart = own && !of_few && !over_dy && whole;
+  const bool later = apart && n >= kManySlices * step &&
                      x_shape.numel() >= 2 * dy.shape().numel() && runs_as_cpu(dy.device());
   Conv2dOptions dense = options;
   if (of_few) dense.stride = {1, 1};
-  Tensor dw, dx;
+  Tensor dw, dbias, dx;
   std::vector<Tensor> met;
-  if (over_dy) {
+  const auto make_dx = [&] { dx = Tensor::empty(x_shape, dy.dtype(), dy.device()); };
+  if (over_dy)
     dx = dy.whole();
-  } else if (own && !of_few && !later) {
-    dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
-  }
+  else if (own && !of_few && !apart)
+    make_dx();
   for (int64_t begin = 0; begin < n; begin += step) {
     const int64_t end = std::min(n, begin + step);
     const Tensor part = dy.rows(begin, end);
@@ -76,7 +81,14 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
       else
         dw = ops::conv2d_backward_weight(part, x, w_shape, options);
     }
-    if (!b.needs(0) || later) continue;
+    if (b.needs(2) && !whole) {
+      const Tensor sum = ops::linear_backward_bias(part);
+      if (dbias.defined())
+        ops::accumulate(dbias, sum);
+      else
+        dbias = sum;
+    }
+    if (!b.needs(0) || apart) continue;
     if (of_few) {
       met.push_back(Tensor::empty({end - begin, dy.shape()[1], dy.shape()[2], x_shape[3]},
                                   dy.dtype(), dy.device()));
@@ -97,6 +109,14 @@ Grads backward_by_slices(const Backward& b, int64_t step, const Shape& x_shape,
   }
   if (over_dy) dx.bump_version();
   grads[1] = dw;
+  if (dbias.defined()) grads[2] = dbias;
+  if (apart && !later) {
+    make_dx();
+    for (int64_t begin = 0; begin < n; begin += step) {
+      const int64_t end = std::min(n, begin + step);
+      ops::conv2d_backward_input_into(dx.slice(0, begin, end), dy.rows(begin, end), weight, dense);
+    }
+  }
   if (of_few) {
     grads[0] = at_met_pixels(std::move(met), x_shape, step, options.stride);
   } else if (later) {

@@ -14,10 +14,16 @@ Variable record_loss(const char* op, const Variable& x, const ops::WeightedLoss&
 
 }  // namespace
 
-Variable sigmoid_focal_loss(const Variable& logits, const Tensor& classes, const Tensor& weights,
+Variable sigmoid_focal_loss(Variable logits, const Tensor& classes, const Tensor& weights,
                             const SigmoidFocalOptions& options) {
-  return record_loss("sigmoid_focal_loss", logits,
-                     ops::sigmoid_focal(logits.value(), classes, weights, options));
+  // A trace and the owner of a leaf may read the logits later.
+  const bool recorded = recording({logits});
+  const bool over = recorded && logits.accumulator() == nullptr && logits.is_sole_handle() &&
+                    is_sole_owner(logits.value()) && runs_as_cpu(logits.device()) &&
+                    active_trace() == nullptr;
+  const ops::WeightedLoss result =
+      ops::sigmoid_focal(logits.value(), classes, weights, options, over);
+  return record_loss("sigmoid_focal_loss", logits, result);
 }
 
 Variable smooth_l1_loss(const Variable& x, const Tensor& target, const Tensor& weights,

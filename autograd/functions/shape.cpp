@@ -20,12 +20,14 @@ Variable as_view(const Variable& x, Variable y) {
 // Shares x's storage when x is contiguous, so that saving both keeps one entry.
 Variable reshape(const Variable& x, const Shape& shape) {
   const Tensor y = ops::reshape(x.value(), shape);
-  return as_view(
-      x, record(
-             "reshape", {x}, y, {for_replay(x)},
-             [from = x.shape()](const Backward& b) { return Grads{ops::reshape(b.dy(), from)}; },
-             linear_replay(
-                 [to = y.shape()](const Slots& s) { return ops::reshape(s.unpack(0), to); })));
+  return as_view(x, record(
+                        "reshape", {x}, y, {for_replay(x)},
+                        [from = x.shape()](const Backward& b) {
+                          return Grads{b.take_gradient().reshaped(from)};
+                        },
+                        linear_replay([to = y.shape()](const Slots& s) {
+                          return ops::reshape(s.unpack(0), to);
+                        })));
 }
 
 Variable transpose(const Variable& x, int a, int b) {

@@ -124,9 +124,10 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
       const CategoryScope scope(Category::workspace);
       return ops::contiguous(x.view({n, -1}).slice(1, begin, end)).view({-1});
     };
-    add_to(classification, sigmoid_focal_loss(reshape(level.logits, {-1, options_.num_classes}),
-                                              part(wanted.classes), part(wanted.class_weight)));
-    if (search == nullptr) level.logits = {};
+    Variable rows = reshape(level.logits, {-1, options_.num_classes});
+    if (search == nullptr) level.logits = {};  // then the loss may write over them
+    add_to(classification,
+           sigmoid_focal_loss(std::move(rows), part(wanted.classes), part(wanted.class_weight)));
     level.codes = codes_of(std::move(map), context);
     const Variable said = reshape(level.codes, {-1, 4});
     if (by_overlap) {

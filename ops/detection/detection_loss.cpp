@@ -42,13 +42,15 @@ void add_rows(const Tensor& weights, const WeightedLoss& result, F row) {
 }
 
 // Checks what the losses share, and makes the result.
-WeightedLoss result_of(const char* op, const char* name, const Tensor& x, const Tensor& weights) {
+WeightedLoss result_of(const char* op, const char* name, const Tensor& x, const Tensor& weights,
+                       bool overwrite = false) {
   check_dim(op, name, x, 2);
   check_real(op, name, x);
   if (weights.defined()) check_shape(op, "weights", weights, {x.size(0)});
   check_beside(op, x, {&weights});
   const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
-  return {Tensor::empty({}, dtype, x.device()), Tensor::empty(x.shape(), x.dtype(), x.device())};
+  return {Tensor::empty({}, dtype, x.device()),
+          overwrite ? x : Tensor::empty(x.shape(), x.dtype(), x.device())};
 }
 
 Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? contiguous(x) : x; }
@@ -137,14 +139,15 @@ void coded_giou_kernel(Cpu, const Tensor& codes, const CodedBoxes& boxes, const 
 }
 
 WeightedLoss sigmoid_focal(const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                           const SigmoidFocalOptions& options) {
+                           const SigmoidFocalOptions& options, bool overwrite) {
   constexpr const char* kOp = "sigmoid_focal_loss";
-  const WeightedLoss result = result_of(kOp, "logits", logits, weights);
+  const WeightedLoss result = result_of(kOp, "logits", logits, weights, overwrite);
   check_i64(kOp, "classes", classes, {logits.size(0)}, logits.device());
   const Tensor x = contiguous(logits), target = contiguous(classes);
   const Tensor own = contiguous_or_none(weights);
   dispatch(x.device(),
            [&](auto backend) { sigmoid_focal_kernel(backend, x, target, own, options, result); });
+  if (overwrite) logits.bump_version();
   return result;
 }
 

@@ -16,10 +16,12 @@ struct WeightedLoss {
 // the loss, or undefined: 1. The loss of a logit x, whose answer is yes in the column of the class,
 // is -alpha (1 - p)^gamma log p with p = sigmoid(x), or -(1 - alpha) p^gamma log(1 - p) for no; a
 // negative alpha stands for factors of 1. The sum over all logits of weight * loss.
+// overwrite: the gradient replaces the logits, which are contiguous; their version rises. Not on
+// CUDA.
 // Errors: other shapes, dtypes and devices; a class of K or more (CUDA does not wait to check this,
 // and the loss is NaN).  Ref: Lin et al. 2017, equation 5; torchvision's sigmoid_focal_loss.
 WeightedLoss sigmoid_focal(const Tensor& logits, const Tensor& classes, const Tensor& weights,
-                           const SigmoidFocalOptions& options);
+                           const SigmoidFocalOptions& options, bool overwrite = false);
 void sigmoid_focal_kernel(Cpu, const Tensor& logits, const Tensor& classes, const Tensor& weights,
                           const SigmoidFocalOptions& options, const WeightedLoss& result);
 void sigmoid_focal_kernel(Cuda, const Tensor& logits, const Tensor& classes, const Tensor& weights,

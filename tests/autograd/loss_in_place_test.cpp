@@ -172,6 +172,60 @@ TEST_CASE("cross_entropy: who else needs the logits finds them, and gradients ar
         }) == alone);
 }
 
+TEST_CASE("sigmoid_focal_loss: the gradient takes the place of logits that are moved in") {
+  const Shape shape{1 << 16, kClasses};
+  const Tensor on_meta = Tensor::zeros({shape[0]}, DType::i64, kMeta);
+  const int64_t size = 4 * shape.numel();
+  for (const bool moved : {false, true}) {
+    const Variable x = leaf(shape, kMeta);
+    Variable logits = scale(x, 2);
+    const int64_t before = allocator(kMeta).report().live_total;
+    allocator(kMeta).reset_peak();
+    const Variable loss = moved ? sigmoid_focal_loss(std::move(logits), on_meta)
+                                : sigmoid_focal_loss(logits, on_meta);
+    const int64_t peak = allocator(kMeta).report().peak_total - before;
+    CHECK(peak < (moved ? 0 : size) + size / 100);
+    CHECK(peak >= (moved ? 0 : size));
+  }
+
+  const Tensor classes = Tensor::from<int64_t>({0, 1, 2, 3, 4, -1}, {kRows});
+  Variable held;
+  const auto wanted = gradient([&](const Variable& x) {
+    held = scale(x, 2);
+    return sigmoid_focal_loss(held, classes);
+  });
+  const auto logits = held.value().to_vector();
+  const auto moved = [&](const Variable& x) { return sigmoid_focal_loss(scale(x, 2), classes); };
+  CHECK(gradient(moved) == wanted);
+  // The loss is that of the logits, too.
+  const Variable x = leaf({kRows, kClasses});
+  CHECK(moved(x).value().item() == sigmoid_focal_loss(held, classes).value().item());
+  CHECK(held.value().to_vector() == logits);
+  // Somebody else has the bytes.
+  Tensor view;
+  CHECK(gradient([&](const Variable& leaf_of_loss) {
+          Variable y = scale(leaf_of_loss, 2);
+          view = y.value().slice(0, 0, 1);
+          return sigmoid_focal_loss(std::move(y), classes);
+        }) == wanted);
+  CHECK(view.to_vector() == std::vector<double>(logits.begin(), logits.begin() + kClasses));
+  // An op that needs its own output in its backward.
+  const auto through = [&](bool hold) {
+    Variable kept;
+    return gradient([&](const Variable& v) {
+      Variable y = exp(v);
+      if (hold) kept = y;
+      return sigmoid_focal_loss(std::move(y), classes);
+    });
+  };
+  CHECK(through(false) == through(true));
+  // A leaf of the caller, and logits without a gradient, stay as they are.
+  Variable own = leaf({kRows, kClasses});
+  const auto values = own.value().to_vector();
+  backward(sigmoid_focal_loss(own, classes));
+  CHECK(own.value().to_vector() == values);
+}
+
 TEST_CASE("losses that keep their gradient scale it where it lies") {
   using Loss = std::function<Variable(const Variable&, Device)>;
   const std::vector<std::pair<const char*, Loss>> losses = {
