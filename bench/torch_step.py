@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """One PyTorch training step on CPU: median time in both memory layouts and the bytes autograd saves. One JSON line a workload.
 
-usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn ...
+usage: torch_step.py [--steps 7] [--threads 2] r20|r18|r50|bert|gcn|fcn|retinanet ...
+       torch_step.py --peak [--batch 8] [--side 256] r50|fcn|retinanet
 needs: Debian's python3-torch and python3-torchvision
 
 r20: CIFAR ResNet-20 with projection shortcuts, batch 128, 3x32x32; r18: ResNet-18 with a 3x3 stem, batch 32, 3x32x32;
@@ -9,9 +10,16 @@ r50: torchvision's ResNet-50, batch 4, 3x224x224. SGD with momentum.
 bert: nn.TransformerEncoder of 4 layers, 256 wide, 4 heads, on word embeddings, batch 32, length 128. AdamW.
 gcn: 3 layers, 256 wide, with batch norm and dropout, on a random graph as large as ogbn-arxiv. SGD with momentum.
 The same models as `frugal bench step --workload`. Saved bytes leave out parameters; "input_bytes" says how many are the batch's own.
+fcn, retinanet: torchvision's fcn_resnet50 with 21 classes and retinanet_resnet50_fpn with 91, nothing frozen, batch 8, 3x256x256. SGD with momentum.
+
+--peak measures the memory of a step instead, for one workload in a fresh process:
+  tensor_peak: the highest sum of what PyTorch's allocator has given out, with parameters, momentum and the batch, as its profiler tells.
+               What oneDNN takes for itself is not in it.
+  resident_peak: the highest resident memory after three steps, less that when the model was built, plus the bytes of its parameters.
 """
 import argparse
 import json
+import resource
 import statistics
 import time
 import warnings
@@ -96,6 +104,34 @@ def images(batch, side):
     return torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
 
 
+def masks(batch, side):
+    return torch.randn(batch, 3, side, side), torch.randint(0, 21, (batch, side, side))
+
+
+def boxes(batch, side):
+    def objects():
+        corner, extent = torch.rand(8, 2) * side / 2, side / 8 + torch.rand(8, 2) * side / 4
+        return {"boxes": torch.cat([corner, corner + extent], 1), "labels": torch.randint(1, 91, (8,))}
+
+    return torch.rand(batch, 3, side, side), [objects() for _ in range(batch)]
+
+
+def fcn():
+    return torchvision.models.segmentation.fcn_resnet50(weights_backbone=None, num_classes=21, aux_loss=False)
+
+
+def retinanet():
+    return torchvision.models.detection.retinanet_resnet50_fpn(weights_backbone=None, num_classes=91, trainable_backbone_layers=5)
+
+
+def loss_of(model, x, y):
+    if isinstance(y, list):
+        model.transform.min_size, model.transform.max_size = (x.shape[2],), x.shape[2]
+        return sum(model(list(x), y).values())
+    out = model(x)
+    return F.cross_entropy(out["out"] if isinstance(out, dict) else out, y)
+
+
 def sgd(model):
     return torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
@@ -111,7 +147,10 @@ WORKLOADS = {
     "r50": (lambda: torchvision.models.resnet50(), lambda: images(4, 224), sgd),
     "bert": (Encoder, lambda: (torch.randint(0, 30522, (32, 128)), torch.randint(0, 2, (32,))), adamw),
     "gcn": (GraphNet, lambda: (torch.randn(169343, 128), torch.randint(0, 40, (169343,))), sgd),
+    "fcn": (fcn, lambda: masks(8, 256), sgd),
+    "retinanet": (retinanet, lambda: boxes(8, 256), sgd),
 }
+DRAWS = {"r50": images, "fcn": masks, "retinanet": boxes}  # of a batch and a side
 
 
 def saved_bytes(model, x, y):
@@ -125,8 +164,46 @@ def saved_bytes(model, x, y):
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        F.cross_entropy(model(x), y)
+        loss_of(model, x, y)
     return sum(kept.values())
+
+
+def bytes_of(tensors):
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def step(model, optimizer, x, y):
+    optimizer.zero_grad(set_to_none=True)
+    loss_of(model, x, y).backward()
+    optimizer.step()
+
+
+def resident():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak(name, batch, side):
+    torch.manual_seed(0)
+    model = WORKLOADS[name][0]().to(memory_format=torch.channels_last)
+    optimizer = WORKLOADS[name][2](model)
+    parameters = bytes_of(model.parameters())
+    built = resident()
+    x, y = DRAWS[name](batch, side)
+    x = x.contiguous(memory_format=torch.channels_last)
+    for _ in range(3):
+        step(model, optimizer, x, y)
+    grown = resident() - built
+    optimizer.zero_grad(set_to_none=True)
+    held = 2 * parameters + bytes_of([x]) + bytes_of(model.buffers())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        step(model, optimizer, x, y)
+    changes = [(e.start_us(), e.nbytes()) for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    live = most = 0
+    for _, change in sorted(changes, key=lambda each: each[0]):
+        live += change
+        most = max(most, live)
+    print(json.dumps({"workload": name, "torch": torch.__version__, "batch": batch, "side": side, "parameter_bytes": parameters,
+                      "tensor_peak": held + most, "resident_peak": grown + parameters, "saved_bytes": saved_bytes(model, x, y)}), flush=True)
 
 
 def main():
@@ -134,8 +211,15 @@ def main():
     parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS))
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--peak", action="store_true")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--side", type=int, default=256)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    if args.peak:
+        if len(args.names) != 1 or args.names[0] not in DRAWS:
+            parser.error(f"--peak: expected one of {', '.join(DRAWS)}")
+        return peak(args.names[0], args.batch, args.side)
     for name in args.names:
         torch.manual_seed(0)
         make, draw, optimize = WORKLOADS[name]
@@ -148,9 +232,7 @@ def main():
             times = []
             for i in range(args.steps + 2):
                 start = time.perf_counter()
-                optimizer.zero_grad(set_to_none=True)
-                F.cross_entropy(model(x), y).backward()
-                optimizer.step()
+                step(model, optimizer, x, y)
                 if i >= 2:
                     times.append(time.perf_counter() - start)
             medians[str(layout).removeprefix("torch.")] = statistics.median(times) * 1e3

@@ -15,6 +15,8 @@ struct LabArguments : apps::PlaceArguments {  // the place: spmm
   std::vector<int64_t> bits = {4, 3, 2};    // gradient: `repeats` draws at each
   int64_t references = 8;                   // sensitivity: measurements with whole batches
   bool policies = false;                    // gradient: these, and not ways to keep signs
+  bool layers = false;                      // gradient: of each layer, as CONFIG compresses
+  std::vector<std::string> whole;           // gradient by layer: ops whose tensors stay whole
   bool json = false;
 };
 // A graph's sums over neighbours, the graph where the features are.
@@ -23,6 +25,8 @@ void study_spmm(const LabArguments& arguments);
 void study_gradient(const LabArguments& arguments);
 // The same of each policy at equal bits.
 void study_policies(const LabArguments& arguments);
+// Bias and variance of the gradient of each layer, over the variance between minibatches there.
+void study_layers(const LabArguments& arguments);
 // Sensitivities of CONFIG's network as training measures them, beside the reference.
 void study_sensitivity(const LabArguments& arguments);
 // Error-bounded codecs at AC-GC's bounds on the activations of CONFIG's network, and whether its

@@ -36,10 +36,18 @@ void add_studies(CLI::App& app) {
       ->capture_default_str();
   gradient->add_flag("--policies", a.policies,
                      "Compare policies, at 2 bits unless --bits says more");
+  gradient->add_flag("--layers", a.layers, "Of each layer, compressed as CONFIG says");
+  gradient->add_option("--whole", a.whole, "With --layers: ops whose tensors stay whole, as a,b")
+      ->delimiter(',');
   add_sets(gradient, a.sets);
   gradient->callback([gradient] {
     if (a.repeats != 0 && a.repeats < 8)
       throw apps::ConfigError("", "--repeats: expected at least 8 draws");
+    if (a.layers && a.policies)
+      throw apps::ConfigError("", "--layers: expected no --policies beside it");
+    if (!a.layers && !a.whole.empty())
+      throw apps::ConfigError("", "--whole: expected --layers beside it");
+    if (a.layers) return study_layers(a);
     if (!a.policies) return study_gradient(a);
     if (gradient->get_option("--bits")->count() == 0) a.bits = {2};
     study_policies(a);

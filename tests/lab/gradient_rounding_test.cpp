@@ -63,4 +63,26 @@ TEST_CASE("policies round alike, but for AC-GC, which has its own rule") {
   }
 }
 
+TEST_CASE("layers: the shares of all layers add up, and what stays whole adds no noise") {
+  const Bench bench;
+  const auto layers = [&](const std::string& arguments) {
+    const Ran ran = bench.run("--layers " + arguments);
+    REQUIRE_MESSAGE(ran.status == 0, ran.err);
+    return Json::parse(ran.out)["layers"];
+  };
+  const Json usual = layers("");
+  REQUIRE(usual.size() == 4);  // three linear layers, and all parameters
+  double shares = 0;
+  for (const Json& row : usual)
+    if (row["layer"] != "all") shares += row["share"].get<double>();
+  CHECK(usual.back()["layer"] == "all");
+  CHECK(shares == doctest::Approx(1));
+  CHECK(usual.back()["variance"]["value"].get<double>() > 1e-6);
+  // Everything that this network packs is saved by these ops.
+  const Json whole = layers("--whole linear,linear_relu,relu,cross_entropy");
+  CHECK(whole.back()["variance"]["value"].get<double>() < 1e-6);
+  for (const char* wrong : {"--whole linear", "--layers --policies"})
+    CHECK(bench.run(wrong).status == 2);
+}
+
 }  // namespace frugal::apps
