@@ -27,9 +27,11 @@ Tensor inverse_norms(const Tensor& x) {                                         
 // The losses are computed in this dtype.
 DType computed_in(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
-// The loss as a function of x alone. Backward scales what is kept, so it is linear in that.
+// The loss as a function of x alone. Backward scales what is kept. All gradients of the step are
+// made of it, so its noise would reach every parameter. It is kept without loss, because a row for
+// each sample is little beside what the network before it saves.
 Variable record_loss(const char* op, const Variable& x, Tensor loss, const Tensor& gradient) {
-  return record(op, {x}, std::move(loss), {save_output(gradient)}, [](const Backward& b) {
+  return record(op, {x}, std::move(loss), {save_exact(gradient)}, [](const Backward& b) {
     const bool mine = b.slot(0).is_sole_owner();
     const Tensor dx = mine ? b.saved(0) : ops::clone(b.saved(0));
     ops::scale_inplace(dx, b.dy());

@@ -130,3 +130,26 @@ TEST_CASE("info_nce keeps no products and not the queue, which may be written be
   written.bump_version();
   CHECK_NOTHROW(backward(loss));
 }
+
+namespace {
+
+class CountsQuestions final : public SavePolicy {
+ public:
+  Decision decide(const SaveInfo&, const Tensor&) override {
+    ++questions;
+    return {};
+  }
+  int questions = 0;
+};
+
+}  // namespace
+
+TEST_CASE("no policy may make the gradient of a contrastive loss lossy") {
+  CountsQuestions policy;
+  const PolicyScope scope(&policy);
+  const Tensor target = drawn({3, 7}, 4);
+  const Variable x(drawn({3, 7}, 3), true);
+  backward(negative_cosine(x, target));
+  backward(info_nce(x, unit_rows(target), unit_rows(drawn({5, 7}, 5)), 0.2).loss);
+  CHECK(policy.questions == 0);
+}
