@@ -114,11 +114,6 @@ HWY_INLINE VF LevelOf(VU code, VF less) {
   return hn::Add(hn::ConvertTo(DF(), hn::BitCast(DI(), code)), less);
 }
 
-struct DecodedBlock {
-  VF value[8];
-  MF class1[8];  // of split groups
-};
-
 // The codes of a unit. kBits: 0 for any width.
 template <int kBits>
 class UnitCodes {
@@ -140,72 +135,71 @@ class UnitCodes {
   const uint8_t* first_;
 };
 
-// What the codes of a unit unpack to.
-template <int kBits, bool kSplit>
+// What the codes of a unit unpack to. kMapped: split, with UnpackJob::affine.
+template <int kBits, bool kSplit, bool kMapped = false>
 class UnitDecoder {
  public:
-  // `job` outlives this.
+  // `job` outlives this. REQUIRES: kMapped is true exactly where job.affine is there.
   UnitDecoder(const UnpackJob& job, const Unit& unit)
-      : job_(job),
+      : dithered_(job.dithered),
         codes_(job, unit),
-        block0_(unit.row0 / 8),
-        draws_(job.stream, unit.col0, unit.cols) {
+        draws_(job.stream, unit.col0, unit.cols, unit.row0 / 8, (unit.rows + 7) / 8) {
     ReadSteps<kSplit>(job, unit, steps_);
   }
 
   // Goes to a block of 8 rows of the unit.
   HWY_INLINE void enter(int64_t block) {
     block_ = block;
-    if (job_.dithered) draws_.Draw(static_cast<uint32_t>(block0_ + block), words_);
+    if (dithered_) words_ = &draws_.draw(block);
   }
 
-  // The vector of columns that begins at the unit's column `j`.
-  HWY_INLINE void decode(size_t j, DecodedBlock& out) const {
+  // The vector of columns that begins at the unit's column `j`. Calls f(r, value, class1) for each
+  // row r of the block: a row is used as soon as it is there, so few registers are needed. class1:
+  // of split groups, which lanes are of class 1; else nothing.
+  template <class F>
+  HWY_INLINE void decode(size_t j, F f) const {
     const DF d;
+    const DU du;
     VU code[8];
     codes_.load(block_, j, code);
-    const VF lo0 = hn::LoadU(d, steps_.lo[0] + j), step0 = hn::LoadU(d, steps_.step[0] + j);
+    VF less[8];
+    LoadHalfLessDither(words_, j, less);
     if constexpr (kSplit) {
-      const VU first = hn::LoadU(DU(), steps_.first + j);
+      const VU first = hn::LoadU(du, steps_.first + j);
       const VI last = LastOfClass0(steps_, j);
       const VF lo1 = hn::LoadU(d, steps_.lo[1] + j), step1 = hn::LoadU(d, steps_.step[1] + j);
-      VF less[8];
-      LoadHalfLessDither(job_.dithered ? &words_ : nullptr, j, less);
-      if (job_.affine != nullptr) {  // all of class 0 is 0
+      if constexpr (kMapped) {  // all of class 0 is 0
         for (int r = 0; r < 8; ++r) {
-          out.class1[r] = IsClass1(code[r], last);
+          const MF one = IsClass1(code[r], last);
           const VF level = LevelOf(hn::Sub(code[r], first), less[r]);
-          out.value[r] = FmaOrZero(out.class1[r], level, step1, lo1);
+          f(r, FmaOrZero(one, level, step1, lo1), one);
         }
       } else {
+        const VF lo0 = hn::LoadU(d, steps_.lo[0] + j), step0 = hn::LoadU(d, steps_.step[0] + j);
         for (int r = 0; r < 8; ++r) {
           const MF one = IsClass1(code[r], last);
           const VF level = LevelOf(MaskedSub(one, code[r], first), less[r]);
-          out.class1[r] = one;
-          out.value[r] =
-              Fma(level, hn::IfThenElse(one, step1, step0), hn::IfThenElse(one, lo1, lo0));
+          f(r, Fma(level, hn::IfThenElse(one, step1, step0), hn::IfThenElse(one, lo1, lo0)), one);
         }
       }
     } else {
-      for (int r = 0; r < 8; ++r) out.value[r] = hn::ConvertTo(d, hn::BitCast(DI(), code[r]));
-      if (job_.dithered) {
-        const VF by = hn::LoadU(d, steps_.taken + j);
-        VF less[8];
-        LoadHalfLessDither(&words_, j, less);
+      const VF lo = hn::LoadU(d, steps_.lo[0] + j), step = hn::LoadU(d, steps_.step[0] + j);
+      const VF by = hn::LoadU(d, steps_.taken + j);
+      for (int r = 0; r < 8; ++r) {
         // The product is exact, so the sum is rounded once, whether it is fused or not.
-        for (int r = 0; r < 8; ++r) out.value[r] = hn::MulAdd(less[r], by, out.value[r]);
+        const VF level = hn::MulAdd(less[r], by, hn::ConvertTo(d, hn::BitCast(DI(), code[r])));
+        f(r, Fma(level, step, lo), MF());
       }
-      for (int r = 0; r < 8; ++r) out.value[r] = Fma(out.value[r], step0, lo0);
     }
   }
 
  private:
-  const UnpackJob& job_;
+  const bool dithered_;
   const UnitCodes<kBits> codes_;
-  int64_t block0_, block_ = 0;
-  const UnitWords draws_;
+  int64_t block_ = 0;
+  UnitWords draws_;
   ColumnSteps steps_;
-  BlockWords words_;
+  const BlockWords* words_ = nullptr;
 };
 
 }  // namespace HWY_NAMESPACE

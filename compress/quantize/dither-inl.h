@@ -35,8 +35,9 @@ HWY_INLINE VW High(VW product) { return hn::ShiftRight<32>(product); }
 // first column.
 class UnitWords {
  public:
-  UnitWords(const CodeStream& s, int64_t col0, int cols)
-      : s_(s), vectors_(VectorsOf(static_cast<size_t>(cols))) {
+  // block0: the number of the unit's first block in the view; blocks: how many the unit has.
+  UnitWords(const CodeStream& s, int64_t col0, int cols, int64_t block0, int64_t blocks)
+      : s_(s), block0_(block0), blocks_(blocks), vectors_(VectorsOf(static_cast<size_t>(cols))) {
     const uint32_t first = static_cast<uint32_t>((uint64_t{kM1} * s.counter[0]) >> 32) ^ s.key[0];
     for (size_t pair = 0; pair < vectors_ * hn::Lanes(DW()); ++pair) {
       const uint32_t word = first ^ static_cast<uint32_t>(col0 / 2 + static_cast<int64_t>(pair));
@@ -51,16 +52,25 @@ class UnitWords {
     k0_[3] <<= 32, k1_[3] <<= 32;
   }
 
-  HWY_INLINE void Draw(uint32_t block, BlockWords& words) const {
-    const DW d;
-    const RowWords row = row_words(block);
-    for (size_t v = 0; v < vectors_; ++v) {
-      const size_t at = v * hn::Lanes(d);
-      Philox(row, hn::Load(d, high_ + at), hn::Load(d, low_ + at), words, 2 * at);
-    }
+  // The words of a block of the unit, until the next call. Those of the next block are drawn, too:
+  // rounds wait for each other, and the processor works on what needs this block's words meanwhile.
+  HWY_INLINE const BlockWords& draw(int64_t block) {
+    if (HWY_UNLIKELY(block != ready_)) compute(block);
+    ready_ = block + 1;
+    if (ready_ < blocks_) compute(ready_);
+    return words_[block % 2];
   }
 
  private:
+  HWY_INLINE void compute(int64_t block) {
+    const DW d;
+    const RowWords row = row_words(static_cast<uint32_t>(block0_ + block));
+    for (size_t v = 0; v < vectors_; ++v) {
+      const size_t at = v * hn::Lanes(d);
+      Philox(row, hn::Load(d, high_ + at), hn::Load(d, low_ + at), words_[block % 2], 2 * at);
+    }
+  }
+
   struct RowWords {  // the part of rounds 2 to 4 that depends on the row
     uint64_t r2, r3a, r3b, r4;
   };
@@ -114,7 +124,9 @@ class UnitWords {
   }
 
   const CodeStream& s_;
+  int64_t block0_, blocks_, ready_ = -1;  // ready_: the block that was drawn ahead
   size_t vectors_;
+  BlockWords words_[2];
   // Words 2 and 3 after round 2, without the part that depends on the row.
   alignas(64) uint64_t high_[kMostColumns / 2], low_[kMostColumns / 2];
   // Keys of rounds 3 to 6, widened so that broadcasts read them from memory; those of round 6 are
@@ -133,18 +145,22 @@ HWY_INLINE VU Insert(VU bits, VU mask, VU one) {
 #else
 class UnitWords {
  public:
-  UnitWords(const CodeStream& s, int64_t col0, int cols) : s_(s), col0_(col0), cols_(cols) {}
-  void Draw(uint32_t block, BlockWords& words) const {
+  UnitWords(const CodeStream& s, int64_t col0, int cols, int64_t block0, int64_t)
+      : s_(s), col0_(col0), block0_(block0), cols_(cols) {}
+  const BlockWords& draw(int64_t block) {
     for (int64_t c = 0; c < cols_; ++c) {
-      const auto drawn = code_words(s_, block, static_cast<uint32_t>((col0_ + c) / 2));
+      const auto drawn = code_words(s_, static_cast<uint32_t>(block0_ + block),
+                                    static_cast<uint32_t>((col0_ + c) / 2));
       for (int64_t half = 0; half < 2; ++half)
-        words.rows[half][c] = drawn[static_cast<size_t>(dither_word(4 * half, col0_ + c))];
+        words_.rows[half][c] = drawn[static_cast<size_t>(dither_word(4 * half, col0_ + c))];
     }
+    return words_;
   }
 
  private:
   const CodeStream& s_;
-  int64_t col0_, cols_;
+  int64_t col0_, block0_, cols_;
+  BlockWords words_;
 };
 
 HWY_INLINE VU Insert(VU bits, VU mask, VU one) { return hn::Or(hn::And(bits, mask), one); }

@@ -47,54 +47,67 @@ HWY_INLINE void StoreNew(VF value, size_t skip, float* to) {
 
 // Row r of y where its bit is set, else 0.
 template <Kept kKept>
-HWY_INLINE VF KeptOf(VF y, const DecodedBlock& x, VU mask, int r) {
-  if constexpr (kKept == Kept::in_codes) return hn::IfThenElseZero(x.class1[r], y);
+HWY_INLINE VF KeptOf(VF y, MF class1, VU mask, int r) {
+  if constexpr (kKept == Kept::in_codes) return hn::IfThenElseZero(class1, y);
   if constexpr (kKept == Kept::in_mask)
     return hn::IfThenElseZero(hn::RebindMask(DF(), hn::TestBit(mask, hn::Set(DU(), 1u << r))), y);
   return y;
 }
 
-// Calls f(r) for the rows of a block.
-template <class F>
-HWY_INLINE void ForRows(int64_t rows, F f) {
-  if (rows == 8) {
-    for (int r = 0; r < 8; ++r) f(r);
-  } else {
-    for (int r = 0; r < static_cast<int>(rows); ++r) f(r);
-  }
+// Calls f as UnitDecoder::decode does, for the first `rows` rows.
+template <class Decoder, class F>
+HWY_INLINE void DecodeRows(const Decoder& decoder, size_t j, int64_t rows, F f) {
+  if (HWY_LIKELY(rows == 8)) return decoder.decode(j, f);
+  VF value[8];
+  MF class1[8];
+  decoder.decode(j, [&](int r, VF x, MF one) HWY_ATTR { value[r] = x, class1[r] = one; });
+  for (int r = 0; r < static_cast<int>(rows); ++r) f(r, value[r], class1[r]);
 }
+
+// Plain pointers of a ColumnSumsJob. A call of Tensor::data() between vectors would save all of
+// them.
+struct SumPointers {
+  const float *y, *center;
+  float *out, *partial;  // out: null where nothing is written
+  const uint8_t* mask;
+
+  explicit SumPointers(const ColumnSumsJob& job)
+      : y(job.y.data<float>()),
+        center(job.center.data<float>()),
+        out(job.out.defined() ? job.out.mut<float>() : nullptr),
+        partial(job.partial.mut<float>()),
+        mask(job.mask.defined() ? job.mask.data<uint8_t>() : nullptr) {}
+};
 
 // Rows [begin, end) of the view, which lie in `unit`.
 template <int kBits, bool kSplit, Kept kKept>
-HWY_INLINE void SumUnit(const ColumnSumsJob& job, UnitDecoder<kBits, kSplit>& decoder,
-                        const Unit& unit, int64_t begin, int64_t end) {
+HWY_INLINE void SumUnit(const ColumnSumsJob& job, const SumPointers& of,
+                        UnitDecoder<kBits, kSplit>& decoder, const Unit& unit, int64_t begin,
+                        int64_t end) {
   const DF d;
   const int64_t c = job.codes.layout.cols, first = job.codes.begin / c;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
   for (int64_t row = begin; row < end; row += 8) {
     const int64_t rows = std::min<int64_t>(8, end - row), at = (row - first) * c + unit.col0;
     decoder.enter((row - unit.row0) / 8);
-    float* const sums =
-        job.partial.mut<float>() + (row - first) / job.chunk_rows * 2 * c + unit.col0;
+    float* const sums = of.partial + (row - first) / job.chunk_rows * 2 * c + unit.col0;
     for (size_t v = 0; v < vectors; ++v) {
       const ColumnVector vector = column_vector(v, cols);
       const int64_t here = at + static_cast<int64_t>(vector.first);
-      DecodedBlock x;
-      decoder.decode(vector.first, x);
       VU mask = hn::Zero(DU());
       if constexpr (kKept == Kept::in_mask)
-        mask = LoadBytes(job.mask.data<uint8_t>() + (row - first) / 8 * c + unit.col0 +
-                             static_cast<int64_t>(vector.first),
-                         kLanes);
-      const VF center = hn::LoadU(d, job.center.data<float>() + unit.col0 + vector.first);
+        mask = LoadBytes(
+            of.mask + (row - first) / 8 * c + unit.col0 + static_cast<int64_t>(vector.first),
+            kLanes);
+      const VF center = hn::LoadU(d, of.center + unit.col0 + vector.first);
       VF sum = hn::LoadU(d, sums + vector.first), product = hn::LoadU(d, sums + c + vector.first);
-      const float* const y = job.y.data<float>() + here;
-      float* const out = job.out.defined() ? job.out.mut<float>() + here : nullptr;
-      ForRows(rows, [&](int r) HWY_ATTR {
-        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), x, mask, r);
+      const float* const y = of.y + here;
+      float* const out = of.out == nullptr ? nullptr : of.out + here;
+      DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
+        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), class1, mask, r);
         if (out != nullptr) hn::StoreU(kept, d, out + r * c);
         sum = hn::Add(sum, kept);
-        product = hn::MulAdd(kept, hn::Sub(x.value[r], center), product);
+        product = hn::MulAdd(kept, hn::Sub(x, center), product);
       });
       StoreNew(sum, vector.skip, sums + vector.first);
       StoreNew(product, vector.skip, sums + c + vector.first);
@@ -117,8 +130,6 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
     for (size_t v = 0; v < vectors; ++v) {
       const ColumnVector vector = column_vector(v, cols);
       const int64_t column = unit.col0 + static_cast<int64_t>(vector.first);
-      DecodedBlock x;
-      decoder.decode(vector.first, x);
       VU mask = hn::Zero(DU());
       if constexpr (kKept == Kept::in_mask)
         mask = LoadBytes(job.mask + (row - first) / 8 * c + column, kLanes);
@@ -127,9 +138,9 @@ HWY_INLINE void CombineUnit(const CombineJob& job, UnitDecoder<kBits, kSplit>& d
       const VF of_x = hn::LoadU(d, k + 2 * c), constant = hn::LoadU(d, k + 3 * c);
       const float* const y = static_cast<const float*>(job.y) + (row - first) * c + column;
       float* const out = static_cast<float*>(job.codes.x) + (row - first) * c + column;
-      ForRows(rows, [&](int r) HWY_ATTR {
-        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), x, mask, r);
-        const VF of_codes = hn::MulAdd(hn::Sub(x.value[r], center), of_x, constant);
+      DecodeRows(decoder, vector.first, rows, [&](int r, VF x, MF class1) HWY_ATTR {
+        const VF kept = KeptOf<kKept>(hn::LoadU(d, y + r * c), class1, mask, r);
+        const VF of_codes = hn::MulAdd(hn::Sub(x, center), of_x, constant);
         StoreNew(hn::MulAdd(kept, of_y, of_codes), vector.skip, out + r * c);
       });
     }
@@ -157,17 +168,19 @@ void WithCodes(const UnpackJob& job, bool mask_in_codes, bool has_mask, F&& f) {
 
 void SumRows(const ColumnSumsJob& job, int64_t begin, int64_t end) {
   const GroupLayout& layout = job.codes.layout;
-  WithCodes(
-      job.codes, job.mask_in_codes, job.mask.defined(),
-      [&](auto width, auto split, auto kept) HWY_ATTR {
-        const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
-        for (int64_t i = first; i < last; ++i) {
-          const Unit unit = unit_at(layout, i);
-          UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes, unit);
-          SumUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
-              job, decoder, unit, std::max(begin, unit.row0), std::min(end, unit.row0 + unit.rows));
-        }
-      });
+  const SumPointers of(job);
+  WithCodes(job.codes, job.mask_in_codes, job.mask.defined(),
+            [&](auto width, auto split, auto kept) HWY_ATTR {
+              const auto [first, last] = units_in(layout, begin * layout.cols, end * layout.cols);
+              for (int64_t i = first; i < last; ++i) {
+                const Unit unit = unit_at(layout, i);
+                UnitDecoder<decltype(width)::value, decltype(split)::value> decoder(job.codes,
+                                                                                    unit);
+                SumUnit<decltype(width)::value, decltype(split)::value, decltype(kept)::value>(
+                    job, of, decoder, unit, std::max(begin, unit.row0),
+                    std::min(end, unit.row0 + unit.rows));
+              }
+            });
 }
 
 void CombineUnits(const CombineJob& job, int64_t begin, int64_t end) {

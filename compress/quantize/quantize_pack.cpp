@@ -276,14 +276,13 @@ HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t next_offs
                    limit - static_cast<int64_t>(j), ToFloat(x[0]), j, columns);
   const bool odd = Parameters(job, unit, x, limit, columns);
 
-  const UnitWords draws(job.stream, unit.col0, unit.cols);
-  BlockWords words;
-  const BlockWords* from = job.stochastic ? &words : nullptr;
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const int64_t blocks = (unit.rows + 7) / 8;
+  UnitWords draws(job.stream, unit.col0, unit.cols, unit.row0 / 8, blocks);
+  const BlockWords* words = nullptr;
   const size_t vectors = VectorsOf(cols);
   for (int64_t b = 0; b < blocks; ++b) {
-    if (job.stochastic) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
+    if (job.stochastic) words = &draws.draw(b);
     const T* at = x + b * 8 * stride;
     size_t v = 0;
     if constexpr (kDirect) {
@@ -291,7 +290,7 @@ HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t next_offs
         for (; v < vectors; ++v) {
           j = FirstColumn(v, cols);
           Prefetch<6>(next + (unit.rows / 8 * 2 + b * 6) * stride + j, stride);
-          PackBlock<kBits, true>(at + j, stride, layout, columns, j, from, codes,
+          PackBlock<kBits, true>(at + j, stride, layout, columns, j, words, codes,
                                  {b, unit.rows, 0});
         }
       }
@@ -302,7 +301,7 @@ HWY_INLINE void PackUnit(const PackJob& job, const Unit& unit, int64_t next_offs
       alignas(64) float block[8 * kLanes];
       PrepareBlock(at + j, stride, unit.rows - b * 8, cols_left,
                    limit - b * 8 * stride - static_cast<int64_t>(j), odd, columns, j, block);
-      PackStaged(block, layout, columns, j, from, codes, {b, unit.rows, cols_left});
+      PackStaged(block, layout, columns, j, words, codes, {b, unit.rows, cols_left});
     }
   }
 }

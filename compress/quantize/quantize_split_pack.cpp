@@ -327,13 +327,12 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
   for (; j < cols; j += lanes) FindStagedExtremes(from, j, static_cast<int64_t>(cols - j), columns);
   const bool odd = SplitParameters(job, unit, from, columns);
 
-  const UnitWords draws(job.stream, unit.col0, unit.cols);
-  BlockWords words;
-  const BlockWords* source = job.stochastic ? &words : nullptr;
+  UnitWords draws(job.stream, unit.col0, unit.cols, unit.row0 / 8, from.blocks);
+  const BlockWords* words = nullptr;
   uint8_t* codes = job.payload + layout.code_offset(unit.group) + unit.col0;
   const size_t vectors = VectorsOf(cols);
   for (int64_t b = 0; b < from.blocks; ++b) {
-    if (job.stochastic) draws.Draw(static_cast<uint32_t>(unit.row0 / 8 + b), words);
+    if (job.stochastic) words = &draws.draw(b);
     const T* at = from.x + b * 8 * stride;
     const uint8_t* bytes = from.mask + b * stride;
     size_t v = 0;
@@ -342,7 +341,7 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
         j = FirstColumn(v, cols);
         Prefetch<6>(from.next + (from.blocks * 2 + b * 6) * stride + j, stride);
         SplitBlock<kBits, true>(at + j, stride, LoadBytes(bytes + j, kLanes), layout, columns, j,
-                                source, codes, {b, unit.rows, 0});
+                                words, codes, {b, unit.rows, 0});
       }
     }
     for (; v < vectors; ++v) {
@@ -350,7 +349,7 @@ HWY_INLINE void SplitUnit(const PackJob& job, const Unit& unit, int64_t next_off
       const int64_t cols_left = static_cast<int64_t>(cols - j);
       alignas(64) float block[8 * kLanes];
       PrepareSplit(at + j, stride, cols_left, odd, columns, j, block);
-      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, source, codes,
+      SplitStaged(block, LoadBytes(bytes + j, cols_left), layout, columns, j, words, codes,
                   {b, unit.rows, cols_left});
     }
   }

@@ -16,46 +16,45 @@ HWY_BEFORE_NAMESPACE();
 namespace frugal::compress {
 namespace HWY_NAMESPACE {
 
-// Adds the residual, f32, to the values of class 1; those of class 0 are 0.
-HWY_INLINE void AddResidual(const float* residual, int64_t stride, int64_t cols, int64_t limit,
-                            DecodedBlock& x) {
-  const DF d;
-  const size_t lanes = hn::Lanes(d);
-  alignas(64) float block[8 * kLanes];
-  if (cols < static_cast<int64_t>(lanes) || limit < 7 * stride + static_cast<int64_t>(lanes)) {
-    const float pad[kLanes] = {};
-    Stage(residual, stride, 8, cols, limit, pad, block);
-    residual = block;
-    stride = static_cast<int64_t>(lanes);
-  }
-  for (int r = 0; r < 8; ++r) {
-    const VF sum = hn::Add(x.value[r], hn::LoadU(d, residual + r * stride));
-    x.value[r] = hn::IfThenElseZero(x.class1[r], sum);
-  }
-}
+// What is done with the values of class 1; those of class 0 are 0 in the last two.
+enum class Mapping { none, affine, affine_and_residual };
 
 // The rows of `unit` that lie in [job.begin, job.end).
-template <class T, int kBits, bool kStream>
+template <class T, int kBits, bool kStream, Mapping kMapping>
 HWY_INLINE void SplitUnpackUnit(const UnpackJob& job, const Unit& unit) {
+  const DF d;
   const size_t cols = static_cast<size_t>(unit.cols), vectors = VectorsOf(cols);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const GroupLayout& layout = job.layout;
   const int64_t stride = layout.cols, offset = unit.row0 * stride + unit.col0 - job.begin;
   const int64_t limit = job.end - job.begin;
-  UnitDecoder<kBits, true> decoder(job, unit);
+  UnitDecoder<kBits, true, kMapping != Mapping::none> decoder(job, unit);
   const BlockRange blocks = blocks_in(layout, unit, job.begin, job.end);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) {
     decoder.enter(b);
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
       const int64_t cols_left = static_cast<int64_t>(cols - j);
-      DecodedBlock x;
-      decoder.decode(j, x);
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
-      if constexpr (std::is_same_v<T, float>)
-        if (job.residual != nullptr)
-          AddResidual(job.residual + at, stride, cols_left, limit - at, x);
-      StoreBlock<T, kStream>(x.value, stride, 8, cols_left, limit - at,
-                             static_cast<T*>(job.x) + at);
+      VF value[8];
+      if constexpr (kMapping == Mapping::affine_and_residual) {
+        const float* residual = job.residual + at;
+        int64_t step = stride;
+        alignas(64) float block[8 * kLanes];
+        if (cols_left < lanes || limit - at < 7 * stride + lanes) {
+          const float pad[kLanes] = {};
+          Stage(residual, stride, 8, cols_left, limit - at, pad, block);
+          residual = block;
+          step = lanes;
+        }
+        decoder.decode(j, [&](int r, VF x, MF class1) HWY_ATTR {
+          const VF sum = hn::Add(x, hn::LoadU(d, residual + r * step));
+          value[r] = hn::IfThenElseZero(class1, sum);
+        });
+      } else {
+        decoder.decode(j, [&](int r, VF x, MF) HWY_ATTR { value[r] = x; });
+      }
+      StoreBlock<T, kStream>(value, stride, 8, cols_left, limit - at, static_cast<T*>(job.x) + at);
     }
   }
 }
@@ -86,11 +85,21 @@ HWY_INLINE void SignUnit(const UnpackJob& job, const Unit& unit) {
     }
 }
 
-template <class T, int kBits, bool kStream>
+template <class T, int kBits, bool kStream, Mapping kMapping>
 void SplitUnpackRange(const UnpackJob& job, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i)
-    SplitUnpackUnit<T, kBits, kStream>(job, unit_at(job.layout, i));
+    SplitUnpackUnit<T, kBits, kStream, kMapping>(job, unit_at(job.layout, i));
   if constexpr (kStream) hwy::FlushStream();
+}
+
+template <class T, int kBits, bool kStream>
+void SplitUnpackMapped(const UnpackJob& job, int64_t begin, int64_t end) {
+  if (job.affine == nullptr)
+    return SplitUnpackRange<T, kBits, kStream, Mapping::none>(job, begin, end);
+  if constexpr (std::is_same_v<T, float>)
+    if (job.residual != nullptr)
+      return SplitUnpackRange<T, kBits, kStream, Mapping::affine_and_residual>(job, begin, end);
+  SplitUnpackRange<T, kBits, kStream, Mapping::affine>(job, begin, end);
 }
 
 void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
@@ -99,9 +108,9 @@ void SplitUnpackUnits(const UnpackJob& job, int64_t begin, int64_t end) {
     constexpr int kBits = decltype(width)::value;
     if constexpr (std::is_same_v<T, float>) {
       if (bypasses_caches(job.layout, job.x, job.end - job.begin))
-        return SplitUnpackRange<T, kBits, true>(job, begin, end);
+        return SplitUnpackMapped<T, kBits, true>(job, begin, end);
     }
-    SplitUnpackRange<T, kBits, false>(job, begin, end);
+    SplitUnpackMapped<T, kBits, false>(job, begin, end);
   });
 }
 

@@ -29,10 +29,10 @@ HWY_INLINE void UnpackUnit(const UnpackJob& job, const Unit& unit) {
     decoder.enter(b);
     for (size_t v = 0; v < vectors; ++v) {
       const size_t j = FirstColumn(v, cols);
-      DecodedBlock x;
-      decoder.decode(j, x);
+      VF value[8];
+      decoder.decode(j, [&](int r, VF x, MF) HWY_ATTR { value[r] = x; });
       const int64_t at = offset + b * 8 * stride + static_cast<int64_t>(j);
-      StoreBlock<T, kStream>(x.value, stride, here, static_cast<int64_t>(cols - j), limit - at,
+      StoreBlock<T, kStream>(value, stride, here, static_cast<int64_t>(cols - j), limit - at,
                              static_cast<T*>(job.x) + at);
     }
   }
