@@ -5,7 +5,8 @@ usage: gpu.py [--frugal build/cuda/bin/frugal] [--rounds 5] [--precision tf32|bf
        gpu.py --max-batch [--memory-limit 16] WORKLOAD ...     the largest batch where so many GiB of the GPU are free
        gpu.py roofline                                         packing and unpacking beside copying on the device
        gpu.py spmm                                             sums over neighbours beside PyTorch's (cuSPARSE)
-       gpu.py all                                              a reference table: all of these, steps in tf32 and bf16, recorded too
+       gpu.py sanitize                                         the tests of CUDA, and of whole runs on it, under compute-sanitizer
+       gpu.py all                                              a reference table: all measurements, steps in tf32 and bf16, recorded too
 needs: a build of the preset `cuda`; PyTorch 2 (and torchvision for ResNets) in --python.
 
 What fails is told of and left out. What cuDNN or cuBLASLt did not take, so that slower kernels of ours ran, is told of too.
@@ -291,6 +292,20 @@ def spmm(args):
                   f"ours over theirs {a['ms'] / b['ms']:.3f}", flush=True)
 
 
+def sanitize(args):
+    """Runs ctest's tests of that label: memcheck, racecheck, synccheck and initcheck. They take hours."""
+    build = pathlib.Path(args.frugal).resolve().parent.parent
+    command = ["ctest", "--test-dir", str(build), "-L", "^sanitized$", "--output-on-failure", "--no-tests=error"]
+    print(" ".join(command), flush=True)
+    try:
+        status = subprocess.run(command, env=os.environ | {"FRUGAL_WITHOUT_GPU": "0"}).returncode
+    except OSError as e:
+        sys.exit(f"error: {e}")
+    if status != 0:
+        sys.exit(f"error: expected tests that pass under compute-sanitizer, got status {status} of ctest; there are none where "
+                 "CMake did not find compute-sanitizer beside nvcc")
+
+
 def run_all(args):
     def changed(**what):
         return argparse.Namespace(**vars(args) | what)
@@ -308,7 +323,7 @@ def run_all(args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS) + ["roofline", "spmm", "all"])
+    parser.add_argument("names", nargs="+", choices=sorted(WORKLOADS) + ["roofline", "sanitize", "spmm", "all"])
     parser.add_argument("--frugal", default=str(HERE.parent / "build/cuda/bin/frugal"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--precision", default="tf32", choices=["f32", "tf32", "bf16"])
@@ -325,7 +340,7 @@ def main():
     parser.add_argument("--scratch", default="build/bench")
     args = parser.parse_args()
     pathlib.Path(args.scratch).mkdir(parents=True, exist_ok=True)
-    if set(args.names) - {"roofline", "spmm"}:
+    if set(args.names) - {"roofline", "sanitize", "spmm"}:
         print(__doc__[__doc__.index("Equal on"):].strip())
         tuned = "the library's first choices" if args.max_batch else f"timed once (FRUGAL_AUTOTUNE={args.scratch}/autotune.tsv)"
         print(f"Convolutions: ours {tuned}, PyTorch's cudnn.benchmark=True.", flush=True)
@@ -336,6 +351,8 @@ def main():
             roofline(args)
         elif name == "spmm":
             spmm(args)
+        elif name == "sanitize":
+            sanitize(args)
         elif args.max_batch:
             max_batch(args, name)
         else:
