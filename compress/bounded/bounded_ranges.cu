@@ -70,10 +70,8 @@ std::vector<Range> ranges_kernel(Cuda, const float* x, const View& view, bool ze
   const int64_t step = blocks * kBlockThreads / view.codes() * view.codes();
   const bool near = view.codes() <= kNearCodes;
   if (view.numel > 0)
-    launch(
-        extremes_kernel,
-        {dim3(static_cast<unsigned>(blocks)), kBlockThreads, near ? count * sizeof(Extremes) : 0},
-        x, view.numel, view.codes(), step, as<Extremes>(there));
+    launch(extremes_kernel, {as_blocks(blocks), kBlockThreads, near ? count * sizeof(Extremes) : 0},
+           x, view.numel, view.codes(), step, as<Extremes>(there));
   frugal::copy_bytes(all.data(), kCpu, there.raw(), there.device(), there.nbytes());
   std::vector<Range> ranges;
   for (const Extremes& e : all) {

@@ -430,8 +430,7 @@ void pack(const PackJob& job, const Map& map = {}) {
   const PackTile tile = pack_tile(layout);
   FRUGAL_ASSERT((std::is_same_v<Map, NoMap>) || tile.chunks == 1);
   const int64_t blocks = (layout.groups + tile.groups - 1) / tile.groups * tile.strips;
-  FRUGAL_ASSERT(blocks < int64_t{1} << 31);
-  const Grid grid{dim3(static_cast<unsigned>(blocks)), tile.threads, shared_bytes<kClasses>(tile)};
+  const Grid grid{as_blocks(blocks), tile.threads, shared_bytes<kClasses>(tile)};
   Packing p{job.x,       job.payload,
             job.mask,    job.nonfinite->on_device(),
             layout,      StreamName(job.stream),

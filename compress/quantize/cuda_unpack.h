@@ -157,8 +157,7 @@ inline Unpacking unpacking(const UnpackJob& job) {
 template <class Kernel, class... Arguments>
 void launch_blocks(const Kernel& kernel, const Unpacking& u, const Arguments&... arguments) {
   const int64_t down = kThreads / u.across, blocks = (u.blocks + down - 1) / down * u.strips;
-  FRUGAL_ASSERT(blocks < int64_t{1} << 31);
-  launch(kernel, {dim3(static_cast<unsigned>(blocks)), kThreads}, arguments...);
+  launch(kernel, {as_blocks(blocks), kThreads}, arguments...);
 }
 
 }  // namespace frugal::compress::cuda

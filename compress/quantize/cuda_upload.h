@@ -19,7 +19,7 @@ inline constexpr int kBlockThreads = 256;
 // Blocks for `wanted` pieces of work. If that is more than keeps the device busy, there are fewer
 // blocks and they stride.
 inline dim3 blocks_across(int64_t wanted, int per_processor) {
-  return {static_cast<unsigned>(std::min(wanted, int64_t{multiprocessors()} * per_processor))};
+  return as_blocks(std::min(wanted, int64_t{multiprocessors()} * per_processor));
 }
 
 // `count` values in a workspace tensor on `device`. The host does not wait.

@@ -190,9 +190,8 @@ void column_sums_codes_kernel(Cuda, const ColumnSumsJob& job) {
                 job.partial.mut<float>(),
                 bits_of(job.mask_in_codes, job.mask.defined())};
       p.u.words = p.u.words && N % kCols == 0;
-      const Grid grid{
-          dim3(static_cast<unsigned>(chunks.chunks), static_cast<unsigned>(columns.tiles)),
-          columns.threads, static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)};
+      const Grid grid{as_blocks(chunks.chunks, columns.tiles), columns.threads,
+                      static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)};
       if constexpr (N == 1)
         with_late_format(codes, [&]<class Reading>(Reading, auto classes) {
           launch(sums_kernel<T, 1, Reading, classes()>, grid, p);

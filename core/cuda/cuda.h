@@ -9,6 +9,7 @@
 
 #include <utility>
 
+#include "core/cuda/cuda_grid.h"
 #include "core/cuda/cuda_memory.h"
 #include "core/tensor.h"
 
@@ -90,12 +91,15 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, Arguments&&... argu
 
 int multiprocessors();  // of the current device
 
+// x by y blocks. Errors: more than CUDA takes.
+inline dim3 as_blocks(int64_t x, int64_t y = 1) {
+  return dim3(checked_blocks(x), checked_blocks(y, kMostBlocksAcross));
+}
+
 // The number of blocks for n elements, one element for each thread. Where n is large there are
 // fewer blocks, and each thread strides over several elements.
 inline dim3 blocks_for(int64_t n, int threads = 256) {
-  const int64_t wanted = (n + threads - 1) / threads;
-  const int64_t most = int64_t{multiprocessors()} * 32;
-  return dim3(static_cast<unsigned>(wanted < most ? wanted : most));
+  return as_blocks(striding_blocks(n, threads, int64_t{multiprocessors()} * 32));
 }
 
 }  // namespace frugal::cuda

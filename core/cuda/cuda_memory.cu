@@ -170,6 +170,17 @@ std::shared_ptr<void> system_memory(int64_t bytes) {
   return allocator_of(current_device()).system_memory(bytes);
 }
 
+int64_t total_memory(int index) {
+  if (index < 0 || index >= device_count()) return 0;
+  const int before = current_device();
+  use({DeviceType::cuda, index});
+  size_t free = 0, total = 0;
+  const cudaError_t status = cudaMemGetInfo(&free, &total);
+  make_current(before);
+  FRUGAL_CUDA_CHECK(status);
+  return static_cast<int64_t>(total);
+}
+
 PrivatePool::PrivatePool()
     : device_(current_device()), pool_(allocator_of(device_).make_pool(true)) {}
 PrivatePool::~PrivatePool() {

@@ -18,6 +18,8 @@ std::string why_no_device();
 // memory, so that memory checkers see where a tensor ends. That is slow.
 // Errors: no such device; the message names the devices that exist.
 Allocator& allocator(int index);
+// The bytes of memory that a device has, used or not; 0 if there is no such device.
+int64_t total_memory(int index);
 // Memory of the current device that belongs to no tensor. It is not accounted, so that a step on
 // the device and a plan on `meta` count the same bytes.  Errors: OutOfMemory.
 std::shared_ptr<void> system_memory(int64_t bytes);

@@ -91,17 +91,17 @@ template <class From>
 void sum_rows(Device device, const From* from, int64_t rows, int64_t columns, bool add,
               double* to) {
   constexpr int64_t kRows = 512;  // 32 for each thread; with more rows, several blocks share them
-  const auto across = static_cast<unsigned>(ceil_div(columns, kWarp));
+  const int64_t across = ceil_div(columns, kWarp);
   if (rows <= kRows || columns == 0) {
-    launch(sum_rows_kernel<From>, {dim3(across), kWarp * kSumLanes}, from, rows, columns,
+    launch(sum_rows_kernel<From>, {as_blocks(across), kWarp * kSumLanes}, from, rows, columns,
            std::max<int64_t>(rows, 1), add, to);
     return;
   }
   const int64_t parts = std::min<int64_t>(ceil_div(rows, kRows), 256);
   CategoryScope scope(Category::workspace);
   const Tensor part = Tensor::empty({parts, columns}, DType::f64, device);
-  launch(sum_rows_kernel<From>, {dim3(across, static_cast<unsigned>(parts)), kWarp * kSumLanes},
-         from, rows, columns, ceil_div(rows, parts), false, part.mut<double>());
+  launch(sum_rows_kernel<From>, {as_blocks(across, parts), kWarp * kSumLanes}, from, rows, columns,
+         ceil_div(rows, parts), false, part.mut<double>());
   sum_rows<double>(device, part.data<double>(), parts, columns, add, to);
 }
 
@@ -180,9 +180,8 @@ void chunk_moments(const Tensor& x, const Chunks& chunks, float* sums) {
     constexpr int N = n;
     const Columns columns = columns_over(chunks.c / N, kSumThreads, chunks.step);
     launch(chunk_moments_kernel<T, N>,
-           {dim3(static_cast<unsigned>(chunks.samples * chunks.chunks),
-                 static_cast<unsigned>(columns.tiles)),
-            columns.threads, static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
+           {as_blocks(chunks.samples * chunks.chunks, columns.tiles), columns.threads,
+            static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
            x.data<T>(), chunks, columns, sums);
   });
 }
@@ -250,9 +249,8 @@ void chunk_gradients(const Tensor& dy, const Tensor& mask, const Tensor& x, cons
     constexpr int N = n;
     const Columns columns = columns_over(chunks.c / N, kSumThreads, ceil_div(chunks.step, 8));
     launch(chunk_gradients_kernel<T, N, Centre>,
-           {dim3(static_cast<unsigned>(chunks.samples * chunks.chunks),
-                 static_cast<unsigned>(columns.tiles)),
-            columns.threads, static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
+           {as_blocks(chunks.samples * chunks.chunks, columns.tiles), columns.threads,
+            static_cast<size_t>(columns.threads) * 2 * N * sizeof(float)},
            dy.data<T>(), mask.defined() ? mask.data<uint8_t>() : nullptr, x.data<T>(), centre,
            mut_or_null<T>(g), chunks, columns, sums);
   });

@@ -149,8 +149,7 @@ void with_pass_kind(int64_t width, std::initializer_list<const Tensor*> tensors,
 template <class Kind>
 Grid grid_of_rows(Kind, int64_t rows) {
   const int64_t most = int64_t{multiprocessors()} * 64;
-  return {dim3(static_cast<unsigned>(std::min(ceil_div(rows, Kind::kTeams), most))),
-          Kind::kThreads};
+  return {as_blocks(std::min(ceil_div(rows, Kind::kTeams), most)), Kind::kThreads};
 }
 
 }  // namespace frugal::ops::cuda

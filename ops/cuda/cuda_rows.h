@@ -2,6 +2,8 @@
 // sums of pieces are added in order afterwards. The lanes lie across the features of an entry.
 // Where there are few features, groups of lanes take entries in turn. For .cu files.
 #pragma once
+#include <algorithm>
+
 #include "ops/cuda/cuda_map.h"
 #include "ops/graph/graph.h"
 
@@ -28,7 +30,7 @@ inline constexpr int kWalkThreads = 256;
 // The number of blocks whose warps together take all rows and pieces.
 inline dim3 walk_blocks(const Walk& walk) {
   constexpr int64_t kWarps = kWalkThreads / kWarp;
-  return dim3(static_cast<unsigned>((walk.rows + walk.piece_count + kWarps - 1) / kWarps));
+  return as_blocks((walk.rows + walk.piece_count + kWarps - 1) / kWarps);
 }
 
 // The work of this warp: entries [begin, end) of `row`. row -1: no work, because the row was split
@@ -131,9 +133,7 @@ __global__ void __launch_bounds__(kMergeWarps* kWarp)
   }
 }
 inline Grid merge_grid(const Walk& walk, int64_t width) {
-  const int64_t most = 65535;
-  return {dim3(static_cast<unsigned>((width + kWarp - 1) / kWarp),
-               static_cast<unsigned>(walk.long_count < most ? walk.long_count : most)),
+  return {as_blocks((width + kWarp - 1) / kWarp, std::min(walk.long_count, kMostBlocksAcross)),
           kMergeWarps * kWarp};
 }
 

@@ -98,8 +98,7 @@ void head_scores_backward_weight_kernel(Cuda, const Tensor& ds, const Tensor& h,
                 chunk = (nodes + chunks - 1) / chunks;
   const Tensor parts = chunks == 1 ? dweight : row_parts(chunks, all, DType::f32, h.device());
   with_activation(h.dtype(), [&]<class T>(T) {
-    const dim3 blocks(static_cast<unsigned>((all + kWarp - 1) / kWarp),
-                      static_cast<unsigned>(chunks));
+    const dim3 blocks = as_blocks((all + kWarp - 1) / kWarp, chunks);
     launch(weight_gradient_kernel<T>, {blocks, kRowsAtOnce * kWarp}, ds.data<T>(), h.data<T>(),
            parts.mut<float>(), nodes, h.size(1), h.size(2), chunk);
   });

@@ -20,7 +20,7 @@ constexpr int kLoads = 4;
 dim3 pass_blocks(const Columns& columns, int64_t rows) {
   const int64_t wanted = ceil_div(ceil_div(rows, 8), columns.tall);
   const int64_t most = ceil_div(int64_t{multiprocessors()} * 16, columns.tiles);
-  return dim3(static_cast<unsigned>(std::min(wanted, most)), static_cast<unsigned>(columns.tiles));
+  return as_blocks(std::min(wanted, most), columns.tiles);
 }
 
 enum class Keep { all, positive, masked };
@@ -327,7 +327,7 @@ void moments_kernel(Cuda, const Tensor& x, const Tensor& mean, const Tensor& var
   // Where there are few columns, few blocks would combine all chunks, so they share them.
   constexpr int64_t kShare = 64;  // four chunks for each thread
   const int64_t share = std::min(chunks.chunks, kShare), shares = ceil_div(chunks.chunks, share);
-  const auto across = static_cast<unsigned>(ceil_div(c, kWarp));
+  const int64_t across = ceil_div(c, kWarp);
   Tensor parts;
   double *means = mean.mut<double>(), *squares = variance.mut<double>();
   if (shares > 1) {
@@ -337,12 +337,12 @@ void moments_kernel(Cuda, const Tensor& x, const Tensor& mean, const Tensor& var
   }
   with_activation(x.dtype(), [&]<class T>(T) {
     chunk_moments<T>(x, chunks, sums.mut<float>());
-    launch(combine_moments<T>, {dim3(across, static_cast<unsigned>(shares)), kWarp * kSumLanes},
-           x.data<T>(), sums.data<float>(), chunks, share, means, squares);
+    launch(combine_moments<T>, {as_blocks(across, shares), kWarp * kSumLanes}, x.data<T>(),
+           sums.data<float>(), chunks, share, means, squares);
   });
   if (shares > 1)
-    launch(merge_moments, {dim3(across), kWarp * kSumLanes}, means, squares, chunks, share, shares,
-           mean.mut<double>(), variance.mut<double>());
+    launch(merge_moments, {as_blocks(across), kWarp * kSumLanes}, means, squares, chunks, share,
+           shares, mean.mut<double>(), variance.mut<double>());
 }
 
 void normalize_kernel(Cuda, const Tensor& x, const Tensor& residual, const Tensor& affine,

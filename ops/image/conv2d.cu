@@ -160,9 +160,8 @@ void backward_weight(const Extents& e, const Tensor& dy, const Tensor& x, const 
   CategoryScope scope(Category::workspace);
   const Tensor partial =
       shares == 1 ? dweight : Tensor::empty({shares, dweight.numel()}, DType::f32, x.device());
-  launch(backward_weight_kernel<T>,
-         {dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(shares)), kWarp * kPixelLanes},
-         e, WeightShares{tiles, step}, dy.data<T>(), x.data<T>(), partial.mut<float>());
+  launch(backward_weight_kernel<T>, {as_blocks(blocks, shares), kWarp * kPixelLanes}, e,
+         WeightShares{tiles, step}, dy.data<T>(), x.data<T>(), partial.mut<float>());
   if (shares == 1) return;
   const Tensor sums = Tensor::empty({dweight.numel()}, DType::f64, x.device());
   cuda::sum_rows(x.device(), partial.data<float>(), shares, dweight.numel(), false,

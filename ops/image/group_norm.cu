@@ -124,10 +124,8 @@ void pass_over(const Pass<T>& p, std::initializer_list<const Tensor*> tensors) {
     constexpr int N = n;
     const Columns columns = columns_over(p.chunks.c / N, kPassThreads, p.chunks.step);
     launch(group_pass<T, N>,
-           {dim3(static_cast<unsigned>(p.chunks.samples * p.chunks.chunks),
-                 static_cast<unsigned>(columns.tiles)),
-            columns.threads},
-           p, columns);
+           {as_blocks(p.chunks.samples * p.chunks.chunks, columns.tiles), columns.threads}, p,
+           columns);
   });
 }
 
@@ -155,13 +153,11 @@ constexpr int64_t kManyChunks = 32;
 
 // terms [samples, 2, C] f64: each sample's sums over its chunks.
 void add_chunks(const float* sums, const Chunks& chunks, double* terms) {
-  constexpr int64_t kMost = 65535;  // blocks along y
   const int64_t columns = 2 * chunks.c;
-  const auto across = static_cast<unsigned>(ceil_div(columns, kWarp));
-  for (int64_t first = 0; first < chunks.samples; first += kMost) {
-    const int64_t samples = std::min(chunks.samples - first, kMost);
-    launch(sum_rows_kernel<float>,
-           {dim3(across, static_cast<unsigned>(samples)), kWarp * kSumLanes},
+  const int64_t across = ceil_div(columns, kWarp);
+  for (int64_t first = 0; first < chunks.samples; first += kMostBlocksAcross) {
+    const int64_t samples = std::min(chunks.samples - first, kMostBlocksAcross);
+    launch(sum_rows_kernel<float>, {as_blocks(across, samples), kWarp * kSumLanes},
            sums + first * chunks.chunks * columns, samples * chunks.chunks, columns, chunks.chunks,
            false, terms + first * columns);
   }
@@ -221,8 +217,7 @@ void group_norm_kernel(Cuda, const Tensor& x, const Tensor& weight, const Tensor
     if (!given) {
       const Tensor sums = Tensor::empty({blocks, 2, chunks.c}, DType::f32, x.device());
       chunk_moments<T>(x, chunks, sums.mut<float>());
-      launch(combine_groups<T>,
-             {dim3(static_cast<unsigned>(chunks.samples * groups.count)), kGroupThreads},
+      launch(combine_groups<T>, {as_blocks(chunks.samples * groups.count), kGroupThreads},
              x.data<T>(), sums.data<float>(), chunks, groups, eps, moments.mean.mut<float>(),
              moments.invstd.mut<float>());
     }

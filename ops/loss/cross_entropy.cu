@@ -206,8 +206,8 @@ void cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
       const int64_t step = std::max<int64_t>(ceil_div(rows.rows, 4096), Kind::kTeams);
       const int64_t blocks = ceil_div(rows.rows, step);
       const Tensor partial = totals_of(blocks, logits.device());
-      launch(cross_entropy_rows<Kind>, {dim3(static_cast<unsigned>(blocks)), Kind::kThreads},
-             logits.data<T>(), rows, options.label_smoothing, step, result.lse.mut<float>(),
+      launch(cross_entropy_rows<Kind>, {as_blocks(blocks), Kind::kThreads}, logits.data<T>(), rows,
+             options.label_smoothing, step, result.lse.mut<float>(),
              mut_or_null<int64_t>(result.top), totals_in(partial));
       launch(finish_loss, {dim3(1), kOneBlock}, totals_in(partial), blocks, options.sum,
              result.loss.mut<float>(), result.correct.mut<int64_t>(),
@@ -224,8 +224,7 @@ void cross_entropy_backward_kernel(Cuda, const Tensor& dy, const Tensor& logits,
   const int64_t blocks = ceil_div(rows.rows, step);
   const Tensor partial = totals_of(blocks, logits.device());
   const Tensor factor = totals_of(1, logits.device());
-  launch(count_rows, {dim3(static_cast<unsigned>(blocks)), kCountThreads}, rows, step,
-         totals_in(partial));
+  launch(count_rows, {as_blocks(blocks), kCountThreads}, rows, step, totals_in(partial));
   launch(find_factor, {dim3(1), kOneBlock}, totals_in(partial), blocks, options.sum,
          dy.data<float>(), factor.mut<double>());
   const auto even = static_cast<float>(options.label_smoothing / static_cast<double>(rows.classes));

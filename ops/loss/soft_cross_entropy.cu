@@ -98,9 +98,9 @@ void soft_cross_entropy_kernel(Cuda, const Tensor& logits, const Tensor& target,
       const int64_t blocks = ceil_div(rows, step);
       const Tensor partial = Tensor::empty({blocks}, DType::f64, logits.device());
       if (blocks > 0)
-        launch(soft_rows<Kind>, {dim3(static_cast<unsigned>(blocks)), Kind::kThreads},
-               logits.data<T>(), target.data<float>(), rows, width, sharp, even, step,
-               counted.data<double>(), result.gradient.mut<T>(), partial.mut<double>());
+        launch(soft_rows<Kind>, {as_blocks(blocks), Kind::kThreads}, logits.data<T>(),
+               target.data<float>(), rows, width, sharp, even, step, counted.data<double>(),
+               result.gradient.mut<T>(), partial.mut<double>());
       launch(finish_loss, {dim3(1), kOneBlock}, partial.data<double>(), blocks,
              counted.data<double>(), result.loss.mut<float>());
     });

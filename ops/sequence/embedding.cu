@@ -122,7 +122,7 @@ Tensor sorted_positions(const Keys& keys, int64_t n, Device device) {
   const Tensor counts = Tensor::empty({kDigits, blocks}, DType::i64, device);
   Tensor from, to = Tensor::empty({n}, DType::i64, device);
   const int bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(keys.vocabulary)));
-  const Grid grid{dim3(static_cast<unsigned>(blocks)), kSortThreads};
+  const Grid grid{as_blocks(blocks), kSortThreads};
   for (int shift = 0; shift < bits || !from.defined(); shift += 8) {
     const int64_t* order = from.defined() ? from.data<int64_t>() : nullptr;
     launch(count_digits, grid, keys, order, n, shift, counts.mut<int64_t>());
@@ -237,9 +237,7 @@ void embedding_backward_kernel(Cuda, const Tensor& dy, const Tensor& ids, int64_
       constexpr int N = size;
       const Runs<T> runs{keys,  order.data<int64_t>(), dy.data<T>(),    n,
                          width, parts.mut<float>(),    dweight.mut<T>()};
-      const Grid grid{dim3(static_cast<unsigned>(pieces),
-                           static_cast<unsigned>(ceil_div(width / N, kRunThreads))),
-                      kRunThreads};
+      const Grid grid{as_blocks(pieces, ceil_div(width / N, kRunThreads)), kRunThreads};
       launch(add_runs<T, N>, grid, runs);
       launch(join_runs<T, N>, grid, runs);
     });

@@ -160,10 +160,7 @@ void sum_parameters(const Tensor& dy, const Tensor& x, const Tensor& sums, const
   with_vectors<T>(p.width, {&dy, &x, &sums}, [&](auto n) {
     constexpr int N = n;
     launch(parameter_sums<T, N>,
-           {dim3(static_cast<unsigned>(ceil_div(p.width / N, kWarp * 4)),
-                 static_cast<unsigned>(ceil_div(p.rows, p.step))),
-            kWarp * 4},
-           p);
+           {as_blocks(ceil_div(p.width / N, kWarp * 4), ceil_div(p.rows, p.step)), kWarp * 4}, p);
   });
 }
 
@@ -219,7 +216,7 @@ void layer_norm_backward_kernel(Cuda, const Tensor& dy, const Tensor& x, const R
       // This runs first, because dx may be written over dy.
       if (Kind::kElements == 0 && want_sums) sum_parameters(dy, x, sums, p);
       if (out.dx.defined() || Kind::kElements > 0)
-        launch(norm_backward_rows<Kind>, {dim3(static_cast<unsigned>(blocks)), Kind::kThreads}, p);
+        launch(norm_backward_rows<Kind>, {as_blocks(blocks), Kind::kThreads}, p);
       if (!want_sums) return;
       const Tensor totals = Tensor::empty({2, width}, DType::f64, x.device());
       sum_rows(x.device(), sums.data<float>(), blocks, 2 * width, false, totals.mut<double>());

@@ -1,7 +1,10 @@
 // Memory, transfers, recorded work.
+#include <limits>
+
 #include "compress/quantize/nonfinite_count.h"
 #include "core/cuda/cuda_device.h"
 #include "core/cuda/cuda_graph.h"
+#include "core/cuda/cuda_grid.h"
 #include "core/cuda/cuda_staging.h"
 #include "core/cuda/pinned_pool.h"
 #include "core/host_copies.h"
@@ -83,6 +86,56 @@ TEST_CASE("long copies, casts, fills and broadcasts take 16 bytes at a time, and
       CHECK(Tensor::full({n}, 3, dtype, gpu::kCuda).to_vector() ==
             std::vector<double>(static_cast<size_t>(n), 3));
     }
+}
+
+TEST_CASE("numbers of blocks do not overflow, and more than CUDA takes are an error") {
+  using namespace cuda;
+  constexpr int64_t kLarge = int64_t{1} << 31;
+  CHECK(striding_blocks(0, 256, 64) == 0);
+  CHECK(striding_blocks(1, 256, 64) == 1);
+  CHECK(striding_blocks(256, 256, 64) == 1);
+  CHECK(striding_blocks(257, 256, 64) == 2);
+  CHECK(striding_blocks(kLarge * 256 + 1, 256, int64_t{1} << 40) == kLarge + 1);
+  CHECK(striding_blocks(std::numeric_limits<int64_t>::max(), 256, 64) == 64);
+  CHECK(checked_blocks(kLarge - 1) == 0x7fffffffu);
+  CHECK(checked_blocks(65535, kMostBlocksAcross) == 65535);
+  CHECK_THROWS_WITH_AS(checked_blocks(kLarge), doctest::Contains("at most 2147483647 blocks"),
+                       Error);
+  CHECK_THROWS_WITH_AS(checked_blocks(2 * kLarge + 7), doctest::Contains("got 4294967303"), Error);
+  CHECK_THROWS_AS(checked_blocks(65536, kMostBlocksAcross), Error);
+  CHECK_THROWS_AS(checked_blocks(-1), Error);
+}
+
+TEST_CASE("elements beyond the first 2^31 of a tensor are found") {
+  if (!gpu::available()) return;
+  if (cuda::one_by_one()) return;  // the emulator would write to all of the memory
+  const int64_t columns = (int64_t{1} << 30) + 8;
+  const Tensor x = Tensor::empty({3, columns}, DType::u8, gpu::kCuda);
+  const auto ends = [&](int64_t row) {
+    return std::pair{x.select(0, row).slice(0, 0, 5),
+                     x.select(0, row).slice(0, columns - 5, columns)};
+  };
+  for (int64_t row = 0; row < 3; ++row) {
+    ops::fill(ends(row).first, static_cast<double>(row + 1));
+    ops::fill(ends(row).second, static_cast<double>(row + 4));
+  }
+  for (const bool last : {false, true}) {
+    const Tensor part = last ? x.slice(1, columns - 5, columns) : x.slice(1, 0, 5);
+    std::vector<double> expected;
+    for (int i = 0; i < 15; ++i) expected.push_back(i / 5 + (last ? 4 : 1));
+    CHECK(ops::clone(part).to_vector() == expected);
+    const Tensor turned = ops::cast(part.transpose(0, 1), DType::f32);
+    for (int64_t i = 0; i < 15; ++i)
+      CHECK(turned.item(i) == static_cast<double>(i % 3 + (last ? 4 : 1)));
+  }
+}
+
+TEST_CASE("the memory of a device is known, and asking leaves the current device alone") {
+  if (!gpu::available()) return;
+  const int current = cuda::current_device(), count = cuda::device_count();
+  for (int index = 0; index < count; ++index) CHECK(cuda::total_memory(index) >= int64_t{1} << 30);
+  CHECK(cuda::total_memory(count) == 0);
+  CHECK(cuda::current_device() == current);
 }
 
 TEST_CASE("batches are staged: the host may write at once, pinned memory is used again") {
