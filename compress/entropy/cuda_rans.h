@@ -4,6 +4,7 @@
 #pragma once
 #include "compress/entropy/rans.h"
 #include "core/cuda/cuda_kernel.h"
+#include "core/host_device.h"
 
 namespace frugal::compress::cuda {
 
@@ -28,7 +29,7 @@ struct alignas(8) EncodeEntry {
   uint32_t packed;  // frequency | start << 12 | shift << 24
 };
 // x / f = x * reciprocal >> (31 + shift), exact below 2^31.
-inline EncodeEntry pack_entry(uint32_t entry) {
+FRUGAL_HD EncodeEntry pack_entry(uint32_t entry) {
   const uint32_t f = entry & 0xffffu, start = entry >> 16;
   if (f == 0) return {};
   uint32_t shift = 0;

@@ -53,24 +53,11 @@ std::unique_ptr<Packed> entropy_code(std::unique_ptr<Packed> packed,
   const int64_t bytes = before.nbytes();
   if (bytes == 0 || bytes < options.min_bytes) return packed;
   const CodeMap map(plain->parts());
-  std::vector<rans::Histogram> histograms;
-  dispatch(before.device(), [&](auto backend) {
-    histograms = count_kernel(backend, before, map, options.min_saving);
-  });
-  if (histograms.empty()) return packed;
-
-  std::vector<Plan> plans;
-  double predicted = static_cast<double>(map.block_count() * rans::kStates * 4);
-  for (const rans::Histogram& histogram : histograms) {
-    plans.push_back(plan_of(histogram));
-    predicted += plans.back().bits / 8;
-  }
-  predicted += static_cast<double>(streams_at(map, plans));
-  if (predicted > (1 - options.min_saving) * static_cast<double>(bytes)) return packed;
-
   Tensor payload;
-  dispatch(before.device(),
-           [&](auto backend) { payload = encode_kernel(backend, before, map, plans); });
+  dispatch(before.device(), [&](auto backend) {
+    payload = encode_kernel(backend, before, map, options.min_saving);
+  });
+  if (!payload.defined()) return packed;
   packed.release();
   return std::make_unique<EntropyCoded>(std::move(payload), std::unique_ptr<Grouped>(plain));
 }

@@ -31,6 +31,22 @@ std::vector<rans::Histogram> count_planes(const uint8_t* payload, const CodeMap&
   return all;
 }
 
+// How often each byte occurs, for each table. Nothing if a sample shows that coding would save a
+// smaller share of the codes than min_saving.
+std::vector<rans::Histogram> count(const uint8_t* payload, const CodeMap& map, double min_saving) {
+  const Sample sample = sample_of(map);
+  std::vector<rans::Histogram> seen(map.tables());
+  {
+    std::vector<rans::Counter> counters(map.tables());
+    for (const Sample::Piece& piece : sample.pieces)
+      counters[static_cast<size_t>(piece.table)].add(payload + piece.offset,
+                                                     static_cast<size_t>(piece.size));
+    for (size_t t = 0; t < seen.size(); ++t) counters[t].add_to(seen[t]);
+  }
+  if (saving(sample, seen) < min_saving) return {};
+  return count_planes(payload, map);
+}
+
 void copy_metadata(const uint8_t* payload, const CodeMap& map, uint8_t* to) {
   for (const Place& place : map.places())
     std::memcpy(to + place.metadata, payload + place.offset,
@@ -107,23 +123,11 @@ int64_t end_of_stream(const uint8_t* ends, int64_t block) {
 
 }  // namespace
 
-std::vector<rans::Histogram> count_kernel(Cpu, const Tensor& plain, const CodeMap& map,
-                                          double min_saving) {
-  const auto* payload = plain.data<uint8_t>();
-  const Sample sample = sample_of(map);
-  std::vector<rans::Histogram> seen(map.tables());
-  {
-    std::vector<rans::Counter> counters(map.tables());
-    for (const Sample::Piece& piece : sample.pieces)
-      counters[static_cast<size_t>(piece.table)].add(payload + piece.offset,
-                                                     static_cast<size_t>(piece.size));
-    for (size_t t = 0; t < seen.size(); ++t) counters[t].add_to(seen[t]);
-  }
-  if (saving(sample, seen) < min_saving) return {};
-  return count_planes(payload, map);
-}
-
-Tensor encode_kernel(Cpu, const Tensor& plain, const CodeMap& map, const std::vector<Plan>& plans) {
+Tensor encode_kernel(Cpu, const Tensor& plain, const CodeMap& map, double min_saving) {
+  const std::vector<rans::Histogram> counted = count(plain.data<uint8_t>(), map, min_saving);
+  if (counted.empty()) return {};
+  const std::vector<Plan> plans = plans_of(map, counted, plain.nbytes(), min_saving);
+  if (plans.empty()) return {};
   auto* const before = plain.mut<uint8_t>();
   const int64_t blocks = map.block_count(), ends = map.metadata_bytes();
   const int64_t streams = streams_at(map, plans);

@@ -3,26 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compress/entropy/cuda_rans.h"
-#include "compress/quantize/cuda_code_map.h"
+#include "compress/entropy/cuda_trial.h"
+#include "core/host_copies.h"
 
 namespace frugal::compress::entropy {
 namespace {
 
 constexpr int kCoderThreads = 128;
-constexpr int kMostTables = most_tables();
 // What the tables of any one width take, and of a few; those of many are read where they lie.
 constexpr int64_t kSharedTables = int64_t{64} << 10;
-
-// What is done with each plane, and where the streams begin.
-struct Tables {
-  int64_t streams = 0;
-  struct Head {
-    Kind kind = Kind::raw;
-    uint8_t byte = 0;  // constant
-  };
-  Head of[kMostTables];
-};
 
 // ---- Where things are in a coded payload
 
@@ -111,8 +100,9 @@ struct Encoding {
   const EncodeEntry* entries;  // [count][256]
   int count;
   bool shared;
-  int64_t* lengths;  // the first time, else null
-  uint8_t* coded;    // the second time, with its ends
+  int64_t* lengths;     // the first time, else null
+  uint8_t* coded;       // the second time, with its ends
+  const int64_t* pays;  // if it is 0, nothing is done. May be null
 };
 
 // The bytes of a segment, the last one first.
@@ -150,6 +140,7 @@ __device__ __forceinline__ void put_segment(WarpEncoder& encoder, const uint8_t*
 // Coded twice, since where a stream goes depends on all lengths: a place to keep streams meanwhile
 // would be as large as the codes.
 __global__ void __launch_bounds__(kCoderThreads) encode_blocks_kernel(Encoding e) {
+  if (e.pays != nullptr && *e.pays == 0) return;
   const EncodeEntry* entries = nearby(e.entries, int64_t{e.count} * 256, e.shared);
   const int64_t b = first_index() / kWarp;
   if (b >= e.map.block_count) return;
@@ -260,18 +251,43 @@ __global__ void read_tables_kernel(const uint8_t* coded, int64_t at, Tables* tab
 
 dim3 coder_blocks(const CodeMap& map) {
   constexpr int kWarps = kCoderThreads / kWarp;
-  return {static_cast<unsigned>((map.block_count() + kWarps - 1) / kWarps)};
+  return as_blocks((map.block_count() + kWarps - 1) / kWarps);
 }
 
 }  // namespace
 
-Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
-                     const std::vector<Plan>& plans) {
+Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map, double min_saving,
+                     bool foresees) {
   check_not_recording("entropy");
   const Device device = plain.device();
   use(device);
   const CategoryScope scope(Category::workspace);
   const DeviceMap there(map, device);
+  const Sample sample = sample_of(map);
+  const Trial trial = try_codes(map, there, sample, plain, min_saving);
+  const Tensor lengths = Tensor::empty({map.block_count()}, DType::i64, device);
+  const bool shared = trial.entries.nbytes() <= kSharedTables;
+  const Grid grid{coder_blocks(map), kCoderThreads,
+                  shared ? static_cast<size_t>(trial.entries.nbytes()) : 0};
+  Encoding encoding{there.view(),
+                    plain.data<uint8_t>(),
+                    as<Tables>(trial.tables),
+                    as<EncodeEntry>(trial.entries),
+                    static_cast<int>(map.tables()),
+                    shared,
+                    lengths.mut<int64_t>(),
+                    nullptr,
+                    trial.pays.data<int64_t>()};
+  if (foresees) launch(encode_blocks_kernel, grid, encoding);
+  std::vector<Tensor> here =
+      frugal::host_copies({trial.histograms, trial.plans, trial.pays, lengths});
+
+  std::vector<rans::Histogram> counted(2 * map.tables());
+  std::memcpy(counted.data(), here[0].raw(), static_cast<size_t>(here[0].nbytes()));
+  const auto all = counted.begin() + static_cast<std::ptrdiff_t>(map.tables());
+  if (saving(sample, {counted.begin(), all}) < min_saving) return {};
+  const std::vector<Plan> plans = plans_of(map, {all, counted.end()}, plain.nbytes(), min_saving);
+  if (plans.empty()) return {};
   Tables heads;
   heads.streams = streams_at(map, plans);
   std::vector<EncodeEntry> entries(plans.size() * 256);
@@ -282,21 +298,18 @@ Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map,
     std::transform(table.of.begin(), table.of.end(), entries.data() + t * 256, pack_entry);
   }
   const Tensor tables = upload(&heads, 1, device), packed_entries = upload(entries, device);
-  const bool shared = packed_entries.nbytes() <= kSharedTables;
-  const Tensor lengths = Tensor::empty({map.block_count()}, DType::i64, device);
-  const Grid grid{coder_blocks(map), kCoderThreads,
-                  shared ? static_cast<size_t>(packed_entries.nbytes()) : 0};
-  Encoding encoding{there.view(),
-                    plain.data<uint8_t>(),
-                    as<Tables>(tables),
-                    as<EncodeEntry>(packed_entries),
-                    static_cast<int>(plans.size()),
-                    shared,
-                    lengths.mut<int64_t>(),
-                    nullptr};
-  launch(encode_blocks_kernel, grid, encoding);
-  std::vector<int64_t> ends(map.blocks().size());
-  frugal::copy_bytes(ends.data(), kCpu, lengths.raw(), device, lengths.nbytes());
+  encoding.tables = as<Tables>(tables);
+  encoding.entries = as<EncodeEntry>(packed_entries);
+  encoding.pays = nullptr;
+  const bool foreseen =
+      foresees && *here[2].data<int64_t>() != 0 &&
+      std::equal(plans.begin(), plans.end(), as<TriedPlan>(here[1]),
+                 [](const Plan& plan, const TriedPlan& tried) { return tried.is(plan); });
+  if (!foreseen) {
+    launch(encode_blocks_kernel, grid, encoding);
+    here[3] = frugal::host_copies({lengths}).front();
+  }
+  std::vector<int64_t> ends(here[3].data<int64_t>(), here[3].data<int64_t>() + map.block_count());
 
   int64_t size = heads.streams;
   for (int64_t& end : ends) end = size += end;
@@ -331,7 +344,7 @@ void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& 
   const bool shared = decode.nbytes() <= kSharedTables;
   auto* const from = coded.mut<uint8_t>();  // and is read only
   auto* const to = plain.mut<uint8_t>();
-  launch(read_tables_kernel, {dim3(static_cast<unsigned>(count)), kBlockThreads}, from,
+  launch(read_tables_kernel, {as_blocks(count), kBlockThreads}, from,
          map.metadata_bytes() + map.block_count() * 8, as<Tables>(tables), as<uint32_t>(decode));
   for_each(map.metadata_bytes() / 4, MoveMetadata<true>{there.view(), to, from});
   launch(move_planes_kernel<true>, {blocks_across(map.block_count(), 32), kBlockThreads},

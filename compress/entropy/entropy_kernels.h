@@ -7,20 +7,18 @@
 
 namespace frugal::compress::entropy {
 
-// Counts how often each byte occurs, for each table. Returns nothing if a sample shows that coding
-// would save a smaller share of the codes than min_saving. `plain`: a payload described by `map`.
-std::vector<rans::Histogram> count_kernel(Cpu, const Tensor& plain, const CodeMap& map,
-                                          double min_saving);
-std::vector<rans::Histogram> count_kernel(Cuda, const Tensor& plain, const CodeMap& map,
-                                          double min_saving);
+// The coded payload, category `packed`. Undefined if coding would save a smaller share than
+// min_saving, as far as a sample or all codes say. `plain`: a payload described by `map`. On the
+// CPU it is overwritten if it is coded.
+Tensor encode_kernel(Cpu, const Tensor& plain, const CodeMap& map, double min_saving);
+// The host waits once, so this cannot be recorded (Errors). The device tries the plan that it
+// expects of the host. foresees: false, for tests, leaves that trial out. Then the host waits
+// twice, as it does if it plans otherwise.
+Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map, double min_saving,
+                     bool foresees = true);
 
-// The coded payload, category `packed`. On the CPU it overwrites `plain`. plans: one for each
-// table.
-Tensor encode_kernel(Cpu, const Tensor& plain, const CodeMap& map, const std::vector<Plan>& plans);
-Tensor encode_kernel(Cuda, const Tensor& plain, const CodeMap& map, const std::vector<Plan>& plans);
-
-// Writes the decoded payload to `plain`. On CUDA the host does not wait here; it waits once in
-// counting and once in encoding, so those cannot be recorded (Errors).
+// Writes the decoded payload to `plain`. On CUDA the host does not wait, but this cannot be
+// recorded either (Errors).
 void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& plain);
 void decode_kernel(Cuda, const Tensor& coded, const CodeMap& map, const Tensor& plain);
 

@@ -9,9 +9,6 @@ namespace frugal::compress::entropy {
 namespace {
 
 constexpr int64_t kPieces = 32, kSampleBytes = 8192;  // of a sample, per plane
-// A plane is coded if that makes it smaller by at least this share. Otherwise decoding would not be
-// worth its time.
-constexpr double kPlaneSaving = 0.01;
 
 }  // namespace
 
@@ -75,6 +72,19 @@ int64_t streams_at(const CodeMap& map, const std::vector<Plan>& plans) {
   int64_t at = map.metadata_bytes() + map.block_count() * 8;
   for (const Plan& plan : plans) at += plan.table_bytes();
   return at;
+}
+
+std::vector<Plan> plans_of(const CodeMap& map, const std::vector<rans::Histogram>& histograms,
+                           int64_t bytes, double min_saving) {
+  std::vector<Plan> plans;
+  double predicted = static_cast<double>(map.block_count() * rans::kStates * 4);
+  for (const rans::Histogram& histogram : histograms) {
+    plans.push_back(plan_of(histogram));
+    predicted += plans.back().bits / 8;
+  }
+  predicted += static_cast<double>(streams_at(map, plans));
+  if (predicted > (1 - min_saving) * static_cast<double>(bytes)) return {};
+  return plans;
 }
 
 Sample sample_of(const CodeMap& map) {

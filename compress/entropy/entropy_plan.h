@@ -12,6 +12,10 @@
 
 namespace frugal::compress::entropy {
 
+// A plane is coded if that makes it smaller by at least this share. Otherwise decoding would not be
+// worth its time.
+inline constexpr double kPlaneSaving = 0.01;
+
 enum class Kind : uint8_t { raw, constant, coded };
 
 // How a plane is stored.
@@ -29,6 +33,11 @@ uint8_t* write_table(const Plan& plan, uint8_t* to);
 const uint8_t* read_table(const uint8_t* from, Plan& plan);
 // Where the streams begin in a payload.
 int64_t streams_at(const CodeMap& map, const std::vector<Plan>& plans);
+
+// Plans for all tables. Nothing if coding would save a smaller share than min_saving of the payload
+// of `bytes` bytes. histograms: of all codes, for each table.
+std::vector<Plan> plans_of(const CodeMap& map, const std::vector<rans::Histogram>& histograms,
+                           int64_t bytes, double min_saving);
 
 // Evenly spread pieces of the codes, from which the saving is estimated.
 struct Sample {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compress/entropy/entropy_kernels.h"
 #include "compress/offload/offload.h"
 #include "compress/quantize/mixed.h"
 #include "core/cuda/cuda_graph.h"
@@ -17,7 +18,8 @@ using namespace frugal::compress;
 
 namespace {
 
-constexpr EntropyOptions kAlways{-std::numeric_limits<double>::infinity(), 0};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr EntropyOptions kAlways{-kInfinity, 0};
 
 enum class Values : uint8_t { constant, two, uniform, normal, rare };
 
@@ -190,6 +192,44 @@ TEST_CASE("groups with NaN, coded on CUDA") {
   const Tensor x = draw(Values::normal, {300, 8});
   gpu::put(x, 77, std::nanf(""));
   CHECK(check_alike(quantizer(4), kAlways, x));
+}
+
+TEST_CASE("packing waits once, and as long as the device plans as the host does") {
+  if (!gpu::available()) return;
+  const auto waits = [] { return gpu::emulated() ? emulator::waits() : 0; };
+  bool coded = false, kept = false;
+  for (const Values values :
+       {Values::constant, Values::two, Values::uniform, Values::normal, Values::rare})
+    for (const int bits : {2, 4, 7, 8, 16})
+      for (const double saving : {-kInfinity, 0.05, 0.3}) {
+        CAPTURE(static_cast<int>(values));
+        CAPTURE(bits);
+        CAPTURE(saving);
+        const Tensor x = to_device(draw(values, {6000, 9}), gpu::kCuda);
+        auto packed = quantizer(bits)->pack(x, entry(1));
+        const int64_t before = waits();
+        packed = entropy_code(std::move(packed), {saving, 0});
+        if (gpu::emulated()) CHECK(waits() - before == 1);
+        (is_coded(*packed) ? coded : kept) = true;
+      }
+  CHECK(coded);
+  CHECK(kept);
+}
+
+TEST_CASE("where the device does not foresee the plan, bytes are the same") {
+  if (!gpu::available()) return;
+  for (const Values values : {Values::two, Values::normal, Values::rare}) {
+    const auto codec = std::make_shared<MixedCodec>(std::vector<int>{2, 1, 3, 8, 2});
+    const auto packed = codec->pack(to_device(draw(values, {70, 8, 8, 16}), gpu::kCuda), entry(1));
+    const auto& plain = dynamic_cast<const Grouped&>(*packed);
+    const entropy::CodeMap map(plain.parts());
+    const Tensor one = entropy::encode_kernel(Cuda{}, plain.payload(), map, -kInfinity);
+    const int64_t before = gpu::emulated() ? emulator::waits() : 0;
+    const Tensor other = entropy::encode_kernel(Cuda{}, plain.payload(), map, -kInfinity, false);
+    if (gpu::emulated()) CHECK(emulator::waits() - before == 2);
+    REQUIRE(one.defined());
+    CHECK(gpu::same_bits(to_device(one, kCpu), other));
+  }
 }
 
 TEST_CASE("nothing of a payload goes through the host") {
