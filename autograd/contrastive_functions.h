@@ -10,8 +10,9 @@
 namespace frugal {
 
 // x and target [N, D] -> scalar: the mean over the rows of -cos(x, target). A row of
-// zeros counts as cosine 0. Saves: d(loss)/d(x), without loss.  Errors: other shapes or dtypes, no
-// rows.
+// zeros counts as cosine 0.
+// Saves: d(loss)/d(x), without loss.
+// Errors: other shapes or dtypes, no rows.
 // Ref: Chen & He 2021 (SimSiam), equation 1; Grill et al. 2020 (BYOL), whose loss of a row is
 // 2 - 2 cos.
 Variable negative_cosine(const Variable& x, const Tensor& target);
@@ -26,9 +27,9 @@ struct InfoNce {
 // Rows of x are divided by their 2-norm first; keys and queue are taken as they are, and hold unit
 // rows as a rule. `rows_at_once` rows of the products with the queue exist at a time.
 // Saves: d(loss)/d(x), which the forward pass makes, without loss; neither keys nor queue, so the
-// queue may be written as soon as this returns. Errors: other shapes, no rows, an empty queue, a
-// temperature that is not above 0. Ref: van den Oord et al. 2018, equation 4; He et al. 2020
-// (MoCo), equation 1.
+// queue may be written as soon as this returns.
+// Errors: other shapes, no rows, an empty queue, a temperature that is not above 0.
+// Ref: van den Oord et al. 2018, equation 4; He et al. 2020 (MoCo), equation 1.
 InfoNce info_nce(const Variable& x, const Tensor& keys, const Tensor& queue, double temperature,
                  int64_t rows_at_once = 256);
 
