@@ -12,6 +12,10 @@
 namespace emulator {                       // none of this on a GPU
 int64_t launches() __attribute__((weak));  // kernels run so far
 int64_t waits() __attribute__((weak));     // how often the host waited so far
+// Streams do their work later than the call that queues it; the compute stream does nothing for so
+// long (cuda_emulator/include/cuda_runtime.h).
+void set_late(bool on) __attribute__((weak));
+void stall(int milliseconds) __attribute__((weak));
 }  // namespace emulator
 
 namespace frugal::gpu {
@@ -31,6 +35,16 @@ inline bool available() {
   MESSAGE("left out: " << why);
   return false;
 }
+
+// While one lives, the emulator's streams are late, as a GPU's are.
+struct LateStreams {
+  LateStreams() {
+    if (emulated()) emulator::set_late(true);
+  }
+  ~LateStreams() {
+    if (emulated()) emulator::set_late(false);
+  }
+};
 
 // Products of f32 may round to tf32 while it lives.
 struct RoundingScope {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <vector>
 
@@ -176,6 +177,8 @@ int64_t launched = 0;
 int64_t launches() { return launched; }
 
 void run_grid(dim3 grid, dim3 threads, size_t shared, const std::function<void()>& kernel) {
+  static std::mutex one_at_a_time;  // of the compute streams of several devices
+  const std::lock_guard lock(one_at_a_time);
   ++launched;
   const DeviceAccess access;
   gridDim = grid;

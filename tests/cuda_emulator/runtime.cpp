@@ -128,6 +128,14 @@ int devices() {
   return count;
 }
 thread_local int current_device = 0;
+constexpr int kMostDevices = 64;
+EmulatedStream* compute[kMostDevices] = {};  // of each device its first stream
+constexpr auto kLate = std::chrono::milliseconds(3);
+bool is_late() {
+  const char* mode = std::getenv("FRUGAL_EMULATOR_STREAMS");
+  return mode != nullptr && std::string_view(mode) == "late";
+}
+bool late = is_late();
 int64_t host_waits = 0;
 cudaError_t last_error = cudaSuccess;
 
@@ -222,12 +230,32 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
   stream->queue->push(std::move(work));
 }
 
-void submit(std::function<void()> work) {
+void submit(std::function<void()> work) { submit(compute[current_device], std::move(work)); }
+
+void submit(cudaStream_t stream, std::function<void()> work) {
+  if (capturing == nullptr && late && stream != nullptr) {
+    if (stream != compute[stream->device])
+      enqueue(stream, [] { std::this_thread::sleep_for(kLate); });
+    return enqueue(stream, std::move(work));
+  }
   settle();
   if (capturing != nullptr)
     capturing->captured->work.push_back(std::move(work));
   else
     work();
+}
+
+void set_late(bool on) {
+  if (late == on) return;
+  late = on;
+  if (on) return;
+  drain();
+  for (EmulatedStream* stream : queues) stream->queue.reset();
+  queues.clear();
+}
+
+void stall(int milliseconds) {
+  if (late) submit([=] { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); });
 }
 
 }  // namespace emulator
@@ -379,16 +407,16 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  emulator::submit([=] {
+                            cudaStream_t stream) {
+  emulator::submit(stream, [=] {
     const emulator::DeviceAccess access;
     std::memcpy(to, from, bytes);
   });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t) {
-  emulator::submit([=] {
+                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  emulator::submit(stream, [=] {
     const emulator::DeviceAccess access;
     for (size_t y = 0; y < height; ++y)
       std::memcpy(static_cast<char*>(to) + y * to_pitch,
@@ -396,8 +424,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   });
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
-  emulator::submit([=] {
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  emulator::submit(stream, [=] {
     const emulator::DeviceAccess access;
     std::memset(data, value, bytes);
   });
@@ -407,6 +435,8 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new EmulatedStream;
   (*stream)->device = emulator::current_device;
+  EmulatedStream*& first = emulator::compute[emulator::current_device];
+  if (first == nullptr) first = *stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -473,8 +503,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   *exec = new EmulatedGraph(*graph);
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
-  for (const auto& work : exec->work) work();
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  for (const auto& work : exec->work) emulator::submit(stream, work);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -11,7 +11,10 @@
 //
 // There are two devices, or as many as FRUGAL_EMULATOR_DEVICES says, which share one memory.
 // Streams do their work at once. What NCCL's stand-in queues runs in a thread of the stream, so it
-// ends later than the call that queued it, as on a GPU. Not thread-safe: one host thread uses it at
+// ends later than the call that queued it, as on a GPU. FRUGAL_EMULATOR_STREAMS=late, or
+// set_late(): so does all work, and what is queued on a stream beside the compute stream begins
+// some milliseconds late. Then work that lacks an event between two streams, or a host that does
+// not wait, meets wrong bytes. Not thread-safe: one host thread uses it at
 // a time. Other threads may ask events.
 #pragma once
 #include <bit>
@@ -85,8 +88,12 @@ void next_turn();
 bool takes_part(int lane);  // of this thread's warp: there, and not ended
 int lane();
 
-// Runs `work` now, or when the graph that is being captured is launched.
+// Runs `work` now, or on the stream's thread if streams are late, or when the graph that is being
+// captured is launched. Without a stream it is the compute stream of the current device.
 void submit(std::function<void()> work);
+void submit(cudaStream_t stream, std::function<void()> work);
+void set_late(bool on);
+void stall(int milliseconds);  // of the compute stream, if streams are late
 // Queues `work` on a stream, whose thread runs it. What is queued on the stream later, and streams
 // that wait for events recorded there, come after it.
 void enqueue(cudaStream_t stream, std::function<void()> work);
