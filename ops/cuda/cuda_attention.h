@@ -12,7 +12,8 @@
 // Forward: a block holds a tile of queries and walks over the keys with a running softmax. The
 // backward pass for dq does the same. For dk and dv a block holds a tile of keys as rows and walks
 // over the queries. So there are only two kinds of products (cuda_attention_tiles.h), and nothing
-// is added across blocks.
+// is added across blocks. Where all three are wanted in f32, the walk over the queries also makes
+// dq: that is a third kind of product.
 namespace frugal::ops::cuda {
 
 inline constexpr float kLog2e = 1.44269504f;
@@ -198,6 +199,19 @@ __device__ __forceinline__ void write_sums(const Sums<Tiles>& x, float factor, T
   }
 }
 
+// Adds to what is there.
+template <class Tiles>
+__device__ __forceinline__ void add_sums(const Sums<Tiles>& x, float factor, float* to,
+                                         int64_t stride, int64_t there, int d) {
+#pragma unroll
+  for (int i = 0; i < Tiles::kMine; ++i) {
+    if (Tiles::row(i) >= there) continue;
+#pragma unroll
+    for (int j = 0; j < Tiles::kOut; ++j)
+      if (Tiles::out_col(j) < d) to[Tiles::row(i) * stride + Tiles::out_col(j)] += x[i][j] * factor;
+  }
+}
+
 // ---- the host's part
 
 template <class T>
@@ -292,7 +306,7 @@ template <class Tiles>
 Grid grid_of(int64_t blocks, int row_tiles, int col_tiles) {
   const size_t shared = Shared<Tiles>::bytes(row_tiles, col_tiles);
   FRUGAL_ASSERT(shared <= kMostShared);
-  return {dim3(static_cast<unsigned>(blocks)), Tiles::kThreads, shared};
+  return {as_blocks(blocks), Tiles::kThreads, shared};
 }
 
 // Writes y (unless it is undefined) and lse; given dy, also delta = <dy, y>.

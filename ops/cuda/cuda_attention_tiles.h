@@ -20,6 +20,8 @@ struct FmaTiles {
   static constexpr int kThreads = 4 * kRows, kLanes = 16;
   static constexpr int kMine = 4, kWide = kCols / 16, kOut = kD / 16;
   static constexpr int kPitch = kCols + 4, kScratch = kRows * kPitch;  // floats
+  // Whether there is by_turned(), and registers for a third tile of sums.
+  static constexpr bool kTurns = kD <= 128;
   static __device__ __forceinline__ float operand(float x) { return x; }
 
   static __device__ __forceinline__ int across() { return static_cast<int>(threadIdx.x) % 16; }
@@ -60,11 +62,41 @@ struct FmaTiles {
 #pragma unroll
       for (int j = 0; j < kWide; ++j) scratch[row(i) * kPitch + col(j)] = x[i][j];
     __syncwarp();
+    add_product(scratch, b, y);
+    __syncwarp();
+  }
+
+  // y += x^T b: b [kRows, kD]. All threads of the block pass x to one another through `scratch`.
+  // REQUIRES: every thread of the block calls it.
+  static __device__ __forceinline__ void by_turned(const float (&x)[kMine][kWide], const float* b,
+                                                   float (&y)[kMine][kOut], float* scratch) {
+    static_assert(kRows == kCols && kMine == Pack<float>::kSize);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) {
+      Pack<float> column;
+#pragma unroll
+      for (int i = 0; i < kMine; ++i) column.at[i] = x[i][j];
+      store_pack(scratch + col(j) * kPitch + row(0), column);
+    }
+    __syncthreads();
+    add_product(scratch, b, y);
+  }
+
+ private:
+  static constexpr int kPart = kOut < 4 ? kOut : 4;
+  struct alignas(4 * kPart) Part {
+    float at[kPart];
+  };
+
+  // y += x b: x [kRows, kCols] with rows kPitch apart, b [kCols, kD].
+  static __device__ __forceinline__ void add_product(const float* x, const float* b,
+                                                     float (&y)[kMine][kOut]) {
 #pragma unroll 2
     for (int c = 0; c < kCols; c += 4) {
       Pack<float> left[kMine];
 #pragma unroll
-      for (int i = 0; i < kMine; ++i) left[i] = load_pack(scratch + row(i) * kPitch + c);
+      for (int i = 0; i < kMine; ++i) left[i] = load_pack(x + row(i) * kPitch + c);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
 #pragma unroll
@@ -76,14 +108,7 @@ struct FmaTiles {
             for (int j = 0; j < kPart; ++j) y[i][part + j] += left[i].at[e] * right.at[j];
         }
     }
-    __syncwarp();
   }
-
- private:
-  static constexpr int kPart = kOut < 4 ? kOut : 4;
-  struct alignas(4 * kPart) Part {
-    float at[kPart];
-  };
 };
 
 // On tensor cores a warp holds 16 rows, and a lane holds the elements that cuda_mma.h describes for
@@ -95,6 +120,7 @@ struct WarpTiles {
   static constexpr int kThreads = 128, kLanes = 4;
   static constexpr int kMine = 2, kWide = kCols / 4, kOut = kD / 4;
   static constexpr int kScratch = 0;
+  static constexpr bool kTurns = false;
 
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
   static __device__ __forceinline__ int first_row() {

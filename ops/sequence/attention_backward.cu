@@ -97,23 +97,13 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   write_sums<Tiles>(sum, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
 }
 
-// Computes dk and dv; either may be null. Where registers do not hold the sums of both, a launch
-// computes one of them.
-template <class Tiles, bool kKeys, bool kValues>
-__global__ void __launch_bounds__(Tiles::kThreads)
-    key_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
-                        Rows<typename Tiles::Element> dk, Rows<typename Tiles::Element> dv) {
+// Walks over the queries that see the tile of keys from `s` on, which is in shared.rows, adds the
+// tile's dk and dv to the sums, and calls use(t, g) for the gradient of each tile of scores.
+template <class Tiles, bool kKeys, bool kValues, class T, class F>
+__device__ __forceinline__ void walk_queries(const Problem<T>& p, const Place& at, int64_t s,
+                                             const Shared<Tiles>& shared, Sums<Tiles>& of_k,
+                                             Sums<Tiles>& of_v, const F& use) {
   using A = Axes<Tiles, true>;
-  const Place at(tiles, p.heads);
-  const int64_t s = at.tile * Tiles::kRows;
-  const Shared<Tiles> shared(2, 2);
-  load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s, p.d,
-                                 p.packs);
-  load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s, p.d,
-                                 p.packs);
-  Sums<Tiles> of_k, of_v;
-  if constexpr (kKeys) clear(of_k);
-  if constexpr (kValues) clear(of_v);
   // the first query that sees the tile
   const int64_t sees = p.causal && s > p.s - p.t ? s - (p.s - p.t) : 0;
   for (int64_t t = sees / Tiles::kCols * Tiles::kCols; t < p.t; t += Tiles::kCols) {
@@ -133,13 +123,70 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     score_gradients<Tiles, true>(p, stats, shared.kept, x, g);
     if constexpr (kValues) Tiles::by(x, shared.cols[1], of_v, shared.scratch);
     if constexpr (kKeys) Tiles::by(g, shared.cols[0], of_k, shared.scratch);
+    use(t, g);
   }
+}
+
+template <class Tiles, class T>
+__device__ __forceinline__ void load_keys(const Problem<T>& p, const Place& at, int64_t s,
+                                          const Shared<Tiles>& shared) {
+  load_tile<Tiles, Tiles::kRows>(shared.rows[0], p.k.at(at.n, at.head, s), p.k.of_row, p.s - s, p.d,
+                                 p.packs);
+  load_tile<Tiles, Tiles::kRows>(shared.rows[1], p.v.at(at.n, at.head, s), p.v.of_row, p.s - s, p.d,
+                                 p.packs);
+}
+
+// Computes dk and dv; either may be null. Where registers do not hold the sums of both, a launch
+// computes one of them.
+template <class Tiles, bool kKeys, bool kValues>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    key_gradient_kernel(Problem<typename Tiles::Element> p, int64_t tiles,
+                        Rows<typename Tiles::Element> dk, Rows<typename Tiles::Element> dv) {
+  const Place at(tiles, p.heads);
+  const int64_t s = at.tile * Tiles::kRows;
+  const Shared<Tiles> shared(2, 2);
+  load_keys<Tiles>(p, at, s, shared);
+  Sums<Tiles> of_k, of_v;
+  if constexpr (kKeys) clear(of_k);
+  if constexpr (kValues) clear(of_v);
+  walk_queries<Tiles, kKeys, kValues>(p, at, s, shared, of_k, of_v,
+                                      [](int64_t, const Scores<Tiles>&) {});
   if constexpr (kKeys)
     if (dk.data != nullptr)
       write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
   if constexpr (kValues)
     if (dv.data != nullptr)
       write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
+}
+
+// All three gradients with five products for each tile of scores. Kernels apart take seven, because
+// each makes the scores and their gradients anew. A block takes `many` tiles of keys of one head
+// in turn, and adds what each gives to dq, where nobody else adds. dq is 0 before; where several
+// blocks share a head, each has a dq of its own, `of_part` elements behind the one before.
+template <class Tiles>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    all_gradients_kernel(Problem<float> p, int64_t tiles, int64_t parts, int64_t many,
+                         Rows<float> dq, int64_t of_part, Rows<float> dk, Rows<float> dv) {
+  const Place at(parts, p.heads);
+  dq.data += at.tile * of_part;
+  const Shared<Tiles> shared(2, 2);
+  for (int64_t tile = at.tile * many; tile < at.tile * many + many && tile < tiles; ++tile) {
+    const int64_t s = tile * Tiles::kRows;
+    __syncthreads();
+    load_keys<Tiles>(p, at, s, shared);
+    Sums<Tiles> of_k, of_v;
+    clear(of_k);
+    clear(of_v);
+    walk_queries<Tiles, true, true>(
+        p, at, s, shared, of_k, of_v, [&](int64_t t, const Scores<Tiles>& g) {
+          Sums<Tiles> of_q;
+          clear(of_q);
+          Tiles::by_turned(g, shared.rows[0], of_q, shared.scratch);
+          add_sums<Tiles>(of_q, p.scale, dq.at(at.n, at.head, t), dq.of_row, p.t - t, p.d);
+        });
+    write_sums<Tiles>(of_k, p.scale, dk.at(at.n, at.head, s), dk.of_row, p.s - s, p.d);
+    write_sums<Tiles>(of_v, 1, dv.at(at.n, at.head, s), dv.of_row, p.s - s, p.d);
+  }
 }
 
 // to [chunks, heads, T, S]: a tile of the gradient of the scores, added over the sequences of a
@@ -200,6 +247,43 @@ struct AddChunks {
   }
 };
 
+// to [N, T, heads, D] with the strides of dq: the sum of the parts, which are contiguous.
+struct AddParts {
+  const float* from;
+  Rows<float> to;
+  int64_t parts, t, heads, d, n;
+  __device__ void operator()(int64_t i) const {
+    float sum = 0;
+    for (int64_t part = 0; part < parts; ++part) sum += from[part * n + i];
+    const int64_t head = i / d % heads, row = i / d / heads % t;
+    to.at(i / d / heads / t, head, row)[i % d] = sum;
+  }
+};
+
+// On tensor cores, the two products that this saves last no longer than adding tiles of dq in
+// memory, so only f32 without them goes this way.
+template <class Tiles>
+void all_gradients(const AttentionProblem& p, const Problem<float>& problem,
+                   const AttentionGradients& to) {
+  constexpr int64_t kBlocks = 256;  // enough for large GPUs, where a multiprocessor holds two or so
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  const int64_t tiles = tiles_for(p.s, Tiles::kRows), heads = p.n * p.heads, n = p.q.numel();
+  const int64_t wanted =
+      std::min(tiles_for(kBlocks, heads), std::max<int64_t>(kMostBytes / (4 * n), 1));
+  const int64_t many = tiles_for(tiles, std::clamp<int64_t>(wanted, 1, tiles));
+  const int64_t parts = tiles_for(tiles, many);
+  Tensor sums = to.dq;
+  if (parts > 1) {
+    const CategoryScope scope(Category::workspace);
+    sums = Tensor::empty({parts * p.n, p.t, p.heads, p.d}, DType::f32, p.q.device());
+  }
+  fill_kernel(Cuda{}, sums, 0);
+  launch(all_gradients_kernel<Tiles>, grid_of<Tiles>(heads * parts, 2, 2), problem, tiles, parts,
+         many, mut_rows<float>(sums), n, mut_rows<float>(to.dk), mut_rows<float>(to.dv));
+  if (parts > 1)
+    for_each(n, AddParts{sums.data<float>(), mut_rows<float>(to.dq), parts, p.t, p.heads, p.d, n});
+}
+
 template <class Tiles, class T>
 void bias_gradient(const AttentionProblem& p, const Problem<T>& problem, const Tensor& dbias) {
   constexpr int64_t kBlocks = 1024;  // a few for each multiprocessor
@@ -244,6 +328,12 @@ void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p
       launch(delta_kernel<T>, {blocks_for(rows * kWarp)}, problem, rows_of<T>(out.y), rows);
     const int64_t query_tiles = tiles_for(p.t, Tiles::kRows),
                   key_tiles = tiles_for(p.s, Tiles::kRows);
+    if constexpr (Tiles::kTurns)
+      if (to.dq.defined() && to.dk.defined() && to.dv.defined()) {
+        all_gradients<Tiles>(p, problem, to);
+        if (to.dbias.defined()) bias_gradient<Tiles>(p, problem, to.dbias);
+        return;
+      }
     if (to.dq.defined())
       launch(query_gradient_kernel<Tiles>, grid_of<Tiles>(p.n * p.heads * query_tiles, 2, 2),
              problem, query_tiles, mut_rows<T>(to.dq));

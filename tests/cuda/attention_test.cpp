@@ -104,6 +104,54 @@ TEST_CASE("attention on CUDA: several tiles, every head size") {
   }
 }
 
+TEST_CASE("attention on CUDA: all gradients at once, blocks that share a head or take it alone") {
+  if (!gpu::available()) return;
+  // Tiles of keys, and parts of them: 5 in 5, 4 in 2, 4 in 1.
+  for (const Sizes& z :
+       {Sizes{1, 70, 290, 2, 20}, Sizes{8, 21, 200, 16, 8}, Sizes{16, 9, 200, 16, 4}}) {
+    compare(z, DType::f32);
+    compare(z, DType::f32, Mask::none, with(true, 0.2));
+  }
+  compare({2, 70, 70, 2, 128}, DType::f32, Mask::added, with(true, 0.1), true, false);
+
+  const AttentionInputs in = inputs_of({1, 70, 290, 2, 20}, Mask::none, false);
+  const AttentionInputs here{
+      there(in.q, DType::f32), there(in.k, DType::f32), there(in.v, DType::f32), {}, {}};
+  const Tensor dy = there(rounded(in.q.shape(), 6), DType::f32);
+  const AttentionOutput out = attention(here, {});
+  const auto like = [](const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); };
+  const auto run_for = [&](bool dq, bool dk, bool dv) {
+    AttentionGradients g{dq ? like(here.q) : Tensor(),
+                         dk ? like(here.k) : Tensor(),
+                         dv ? like(here.v) : Tensor(),
+                         {}};
+    attention_backward(dy, here, out, {}, g);
+    return g;
+  };
+  const AttentionGradients all = run_for(true, true, true), again = run_for(true, true, true);
+  CHECK(all.dq.to_vector() == again.dq.to_vector());
+  // Fewer are made by kernels apart.
+  const Tensor dq = run_for(true, false, false).dq;
+  CHECK(error(all.dq, dq.to_vector()) < 2e-5);
+  CHECK(error(all.dk, run_for(false, true, false).dk.to_vector()) < 2e-5);
+  CHECK(error(all.dv, run_for(false, false, true).dv.to_vector()) < 2e-5);
+  // Blocks that share a head have a dq of their own each, and a block that is alone needs none.
+  const auto taken_for = [&](const Sizes& z) {
+    const AttentionInputs few = inputs_of(z, Mask::none, false);
+    const AttentionInputs on_gpu{
+        there(few.q, DType::f32), there(few.k, DType::f32), there(few.v, DType::f32), {}, {}};
+    const AttentionOutput known = attention(on_gpu, {});
+    const AttentionGradients g{like(on_gpu.q), like(on_gpu.k), like(on_gpu.v), {}};
+    Allocator& memory = allocator(gpu::kCuda);
+    memory.reset_peak();
+    const int64_t before = memory.report().peak_total;
+    attention_backward(on_gpu.q, on_gpu, known, {}, g);
+    return memory.report().peak_total - before;
+  };
+  CHECK(taken_for({16, 9, 200, 16, 4}) == 16 * 9 * 16 * 4);  // delta
+  CHECK(taken_for({1, 64, 320, 2, 16}) == 64 * 2 * 4 + 5 * 64 * 2 * 16 * 4);
+}
+
 TEST_CASE("attention on CUDA: f32 by tensor cores") {
   if (!gpu::available()) return;
   {
