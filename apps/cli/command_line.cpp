@@ -7,6 +7,7 @@
 
 #include "apps/cli/signals.h"
 #include "apps/config/config_error.h"
+#include "core/device.h"
 #include "core/quoted.h"
 #include "distributed/communicator.h"
 
@@ -73,8 +74,15 @@ CLI::App* add_repeats(CLI::App* sub, bool& json, int64_t& repeats) {
 }
 
 void add_place(CLI::App* sub, std::string& device, std::string& dtype) {
-  sub->add_option("--device", device, "cpu or cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+  const auto is_device = [](const std::string& text) -> std::string {
+    try {
+      if (Device::parse(text) != kMeta) return "";
+    } catch (const Error&) {  // below
+    }
+    return fmt::format("expected cpu, cuda or cuda:N, got {}", in_quotes(text));
+  };
+  sub->add_option("--device", device, "cpu, cuda, or one of several GPUs, such as cuda:1")
+      ->check(CLI::Validator(is_device, "DEVICE"))
       ->capture_default_str();
   sub->add_option("--dtype", dtype, "Of the values: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))

@@ -141,7 +141,7 @@ void plan_command(const PlanArguments& arguments) {
   const bool has_budget = !config.compression.memory_budget.empty();
   std::optional<Recommendation> found;
   // A table for a GPU says enough where its memory is not given.
-  if (memory || config.run.device != "cuda" || config.run.memory_limit > 0)
+  if (memory || !config.run.on_cuda() || config.run.memory_limit > 0)
     found = recommend(config, memory, steps);
   const std::vector<LevelMemory> levels = memory_of_levels(config, steps);
   Config resolved = config;

@@ -104,7 +104,7 @@ PlanSteps::PlanSteps(const Config& config) {
   Config resolved = config;
   resolve(resolved);
   MetaRun run = meta_run(resolved);
-  run.counts_kernels = resolved.run.device != "cuda";
+  run.counts_kernels = !resolved.run.on_cuda();
   meta_ = std::make_unique<MetaStep>(run, resolved.data.batch_size);
 }
 

@@ -79,10 +79,10 @@ Recommendation recommend(const Config& config, std::optional<int64_t> memory, Pl
     found.from = "memory_limit";
   } else {
     const int64_t free = free_memory();
-    if (config.run.device == "cuda" || free == 0)
+    if (config.run.on_cuda() || free == 0)
       throw ConfigError("", fmt::format("--memory: expected the memory of the {}, such as --memory "
                                         "\"24 GiB\"",
-                                        config.run.device == "cuda" ? "GPU" : "machine"));
+                                        config.run.on_cuda() ? "GPU" : "machine"));
     found.memory = std::max<int64_t>(free - free / kShareOfProgram - kProgram, 0);
     found.from = "free memory";
   }

@@ -57,9 +57,17 @@ const Field* find(const Section& section, const std::string& key) {
   return nullptr;
 }
 
-// A choice as the table spells it: "fashion-mnist" is fashion_mnist, "AdamW" is adamw.
+// A choice as the table spells it: "fashion-mnist" is fashion_mnist, "AdamW" is adamw, "CUDA:1" is
+// cuda:1.
 Json spelled(const Json& schema, const Json& value) {
-  if (!value.is_string() || !schema.contains("enum")) return value;
+  if (!value.is_string()) return value;
+  if (schema.contains("examples")) {
+    auto text = value.get<std::string>();
+    for (char& c : text)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return text;
+  }
+  if (!schema.contains("enum")) return value;
   for (const Json& choice : schema["enum"])
     if (choice == value) return value;
   for (const Json& choice : schema["enum"])
@@ -376,9 +384,16 @@ std::string config_text(const Config& config) { return to_json(config).dump(2) +
 std::string config_sha256(const Config& config) { return data::sha256_hex(config_text(config)); }
 
 std::string first_difference(const Config& a, const Config& b) {
+  // It does not matter which GPU computes.
+  const auto on_any_gpu = [](Config c) {
+    if (c.run.on_cuda()) c.run.device = "cuda";
+    return c;
+  };
+  const Config first = on_any_gpu(a), second = on_any_gpu(b);
   for (const Section& section : config_sections())
     for (const Field& field : section.fields)
-      if (field.affects_results && field.get(a) != field.get(b)) return section.path(field);
+      if (field.affects_results && field.get(first) != field.get(second))
+        return section.path(field);
   return "";
 }
 

@@ -222,13 +222,14 @@ struct DistributedConfig {
 
 struct RunConfig {
   int64_t seed = 0;
-  std::string device = "cpu";
+  std::string device = "cpu";  // cpu, meta, cuda, or one of several GPUs, such as cuda:1
   std::string precision = "f32";
   bool cuda_graphs = false;
   bool deterministic = true;
   int64_t workspace_limit = int64_t{512} << 20;  // bytes
   int64_t threads = 0;
   int64_t memory_limit = 0;  // bytes
+  bool on_cuda() const { return device.starts_with("cuda"); }
 };
 
 struct Config {

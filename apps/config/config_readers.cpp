@@ -77,7 +77,9 @@ Reader schedules(const std::vector<std::string>& names) {
           }};
 }
 Reader on(const std::vector<std::string>& devices, const char* who) {
-  return {who, {"device"}, [devices](const Config& c) { return is_one_of(c.run.device, devices); }};
+  return {who, {"device"}, [devices](const Config& c) {
+            return is_one_of(c.run.on_cuda() ? "cuda" : c.run.device, devices);
+          }};
 }
 
 // Compression.

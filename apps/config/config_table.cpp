@@ -48,6 +48,11 @@ Field without_effect(Field f) {
 Json boolean() { return {{"type", "boolean"}}; }
 Json text() { return {{"type", "string"}}; }
 Json choice(const std::vector<std::string>& names) { return {{"type", "string"}, {"enum", names}}; }
+Json device() {
+  return {{"type", "string"},
+          {"pattern", "^(cpu|meta|cuda(:[0-9]{1,4})?)$"},
+          {"examples", {"cpu", "cuda", "cuda:1", "meta"}}};
+}
 Json integer(int64_t lo, int64_t hi) {
   return {{"type", "integer"}, {"minimum", lo}, {"maximum", hi}};
 }
@@ -1060,8 +1065,10 @@ Section run() {
       "The whole run.",
       {field(s, "seed", &C::seed, integer(0, INT64_MAX), "Everything random follows from it.",
              every_run()),
-       field(s, "device", &C::device, choice({"cpu", "cuda", "meta"}),
-             "Where to compute; meta: nowhere, only memory is counted (bench step).", every_run()),
+       field(s, "device", &C::device, device(),
+             "Where to compute: cpu; cuda, or one of several GPUs, such as cuda:1; meta: nowhere, "
+             "only memory is counted (bench step).",
+             every_run()),
        field(s, "precision", &C::precision, choice({"f32", "tf32", "bf16"}),
              "tf32: CUDA's matrix products and convolutions round f32 operands to 10 bits; bf16: "
              "activations on CUDA are bf16, parameters f32.",
@@ -1082,9 +1089,11 @@ Section run() {
            "workspace_limit", on({"cuda", "meta"}, "device cuda, and meta in its place")),
        without_effect(field(s, "threads", &C::threads, integer(0, 4096),
                             "Threads to compute with; 0: one per core.", every_run())),
-       without_effect(bytes_field(s, "memory_limit", &C::memory_limit,
-                                  "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit.",
-                                  "memory_limit", every_run()))}};
+       without_effect(
+           bytes_field(s, "memory_limit", &C::memory_limit,
+                       "Fail beyond so many bytes of tensors (\"2 GiB\"); 0: no limit. On CUDA "
+                       "the parts of a language model's logits follow it.",
+                       "memory_limit", every_run()))}};
 }
 
 }  // namespace

@@ -91,6 +91,12 @@ std::string range_of(const Json& schema) {
 }  // namespace
 
 std::string describe_schema(const Json& schema) {
+  if (schema.contains("examples")) {
+    std::string text;
+    for (const Json& each : schema["examples"])
+      text += (text.empty() ? "a text such as " : ", ") + each.get<std::string>();
+    return text;
+  }
   if (schema.contains("enum")) {
     std::string text;
     for (const Json& each : schema["enum"])

@@ -2,6 +2,7 @@
 
 #include "apps/config/make_data.h"
 #include "apps/config/make_model.h"
+#include "apps/config/set_up_device.h"
 #include "train/tasks/make_task.h"
 #include "train/tasks/segmentation.h"
 #include "train/tasks/self_supervised.h"
@@ -43,7 +44,7 @@ train::TaskPtr make_task(const Config& config, BatchSpec spec) {
                                                     train::KnnOptions{.k = config.model.neighbours},
                                                     [config] { return training_samples(config); });
   if (spec.target_of_each_pixel) return segmentation(config, std::move(spec));
-  return train::make_task(spec);
+  return train::make_task(spec, train::part_bytes_on_gpu(gpu_memory(config.run)));
 }
 
 }  // namespace frugal::apps

@@ -17,6 +17,15 @@
 namespace frugal::apps {
 namespace {
 
+// Ranks of one machine take its GPUs in turn, unless the configuration names one.
+Device device_of(const RunConfig& config) {
+  Device device = Device::parse(config.device);
+  if constexpr (kHasCuda)
+    if (config.device == "cuda")
+      device.index = distributed::launch().rank_on_host % std::max(cuda::device_count(), 1);
+  return device;
+}
+
 // Errors: no such GPU, or no library that ops on it need.
 [[maybe_unused]] void set_up_cuda(Device device) {  // in CUDA builds
   const int count = cuda::device_count();
@@ -62,12 +71,15 @@ Device set_up_computing_device(const RunConfig& config, const char* doing) {
   return device;
 }
 
+int64_t gpu_memory(const RunConfig& config) {
+  if (!config.on_cuda()) return 0;
+  if (config.memory_limit > 0) return config.memory_limit;
+  if constexpr (kHasCuda) return cuda::total_memory(device_of(config).index);
+  return 0;
+}
+
 Device set_up_device(const RunConfig& config) {
-  Device device = Device::parse(config.device);
-  // Ranks of one machine take its GPUs in turn.
-  if constexpr (kHasCuda)
-    if (device.type == DeviceType::cuda)
-      device.index = distributed::launch().rank_on_host % std::max(cuda::device_count(), 1);
+  const Device device = device_of(config);
   if (device.type == DeviceType::cuda && !kHasCuda)
     throw ConfigError("device", "this frugal was built without CUDA; expected cpu");
   if constexpr (kHasCuda)

@@ -286,7 +286,7 @@ std::string missing_need(const Cell& cell) {
   if (cell.config.run.device != "meta" && data_traits(cell.config).reads_files && !data.dir &&
       find_data(data.name).empty())
     return "the data " + data.name;
-  if (cell.config.run.device == "cuda" && !kHasCuda) return "a GPU";
+  if (cell.config.run.on_cuda() && !kHasCuda) return "a GPU";
   return "";
 }
 

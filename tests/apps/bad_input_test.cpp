@@ -76,6 +76,9 @@ TEST_CASE_FIXTURE(BadInput, "configuration") {
                      "--set data.classes=null"),
               2, {"data.dir"});
   check_fails(frugal("train " + config + " --set device=cuda"), 2, {"device"});
+  check_fails(frugal("train " + config + " --set device=cuda:1"), 2, {"device"});
+  check_fails(frugal("train " + config + " --set device=cuda:x"), 2, {"device", "cuda:1"});
+  check_fails(frugal("bench ops --device cuda:x"), 2, {"--device", "cuda:N"});
   const Ran printed = frugal("train " + config + " --print-config");
   CHECK(printed.status == 0);
   CHECK(Json::parse(printed.out)["model"]["num_classes"] == 3);

@@ -8,6 +8,7 @@
 #include "models/zoo/gpt2.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
+#include "train/tasks/make_task.h"
 #include "train/training_step.h"
 
 using namespace frugal;
@@ -108,6 +109,36 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
     forward_backward(task_of(batch()), *model, batch(), context, &policy, options);
     check_close(gradients_of(*model), wanted);
   }
+}
+
+TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits are not kept") {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  for (const auto& [memory, bytes] : std::initializer_list<std::pair<int64_t, int64_t>>{
+           {0, 64}, {8 << 10, 64}, {16 << 10, 128}, {31 << 10, 128}, {79 << 10, 512}, {1 << 20, 512}})
+    CHECK(part_bytes_on_gpu(memory * kMiB) == bytes * kMiB);
+
+  const auto model = gpt2();
+  BatchSpec spec = task_of(batch()).spec();
+  spec.target_of_each_token = true;
+  const int64_t table = kVocabulary * 16 * 4;
+  std::vector<std::vector<double>> gradients;
+  std::vector<int64_t> peaks;
+  // 512, 300 and all of 600 rows at a time.
+  for (const int64_t bytes : {int64_t{1}, kLogitBytes / 2, kLogitBytes}) {
+    Context context;
+    begin_peak(kCpu);
+    const BatchResult got =
+        forward_backward(*make_task(spec, bytes), *model, batch(), context, nullptr, {});
+    StepMemory memory;
+    end_peak(kCpu, memory);
+    peaks.push_back(memory.peak);
+    CHECK(got.memory.saved() < table);
+    const auto here = gradients_of(*model);
+    if (!gradients.empty()) check_close(here, gradients);
+    gradients = here;
+  }
+  CHECK(peaks[1] <= peaks[0]);
+  CHECK(peaks[2] - peaks[1] > kLogitBytes / 2);
 }
 
 TEST_CASE("logits in parts: evaluated like all at once") {

@@ -138,7 +138,7 @@ class Model {
 
 struct LoadRunOptions {
   std::string weights = "best";  // "best", "last", or a safetensors file
-  std::string device = "";       // "cpu" or "cuda"; empty: where the run was trained
+  std::string device = "";       // "cpu", "cuda" or "cuda:1"; empty: where the run was trained
 };
 
 // The network of a run of `frugal train`. The folder is enough: it holds the configuration, what

@@ -1,6 +1,7 @@
 #include "train/tasks/language_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "autograd/functions.h"
@@ -16,18 +17,22 @@ class Perplexity final : public Metric {
   double value(double loss) const override { return std::exp(loss); }
 };
 
-// Logits of more than kLogitBytes are made in parts. Each part reads the whole weight, so it has at
-// least kLeastRows rows.
-constexpr int64_t kLogitBytes = int64_t{64} << 20, kLeastRows = 512;
+// Each part reads the whole weight, so it has at least so many rows.
+constexpr int64_t kLeastRows = 512;
 
-// The number of rows of a head to make at once: all of them, or parts of equal size.
-int64_t rows_at_once(const HeadedModule::Head& head, int64_t rows) {
+// How many rows of a head `bytes` of logits are, at least kLeastRows.
+int64_t rows_in(int64_t bytes, const HeadedModule::Head& head) {
   const auto row_bytes = head.weight.size(0) * static_cast<int64_t>(size_of(head.x.dtype()));
-  const int64_t most = std::max(kLeastRows, kLogitBytes / row_bytes);
-  return ceil_div(rows, std::max<int64_t>(ceil_div(rows, most), 1));
+  return std::max(kLeastRows, bytes / row_bytes);
 }
 
 }  // namespace
+
+int64_t part_bytes_on_gpu(int64_t memory) {
+  constexpr int64_t kShare = 128, kMost = int64_t{512} << 20;
+  const int64_t bytes = std::clamp(memory / kShare, LanguageModel::kLogitBytes, kMost);
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)));
+}
 
 ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
                                 const LossOptions& options) const {
@@ -39,8 +44,10 @@ ForwardPass LanguageModel::loss(Module& model, Batch& batch, Context& context,
       batch.held ? Variable::constant(std::move(batch.input)) : Variable(std::move(batch.input)),
       context);
   context.extras.clear();
-  const int64_t rows = batch.target.numel(), part = rows_at_once(head, rows);
-  if (part == rows) return pass_of({head.output(), batch.target, batch.floats}, options);
+  const int64_t rows = batch.target.numel();
+  if (rows <= rows_in(kLogitBytes, head))
+    return pass_of({head.output(), batch.target, batch.floats}, options);
+  const int64_t part = ceil_div(rows, ceil_div(rows, rows_in(part_bytes_, head)));  // equal parts
   CrossEntropyOptions how;
   how.label_smoothing = options.label_smoothing;
   LinearCrossEntropy judged =

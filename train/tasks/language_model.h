@@ -5,14 +5,26 @@
 namespace frugal::train {
 
 // Targets [N, T] i64: the next word of each position, or the word behind a mask and kIgnored
-// elsewhere. The logits of a HeadedModule are made in parts where they are large, unless they are
-// kept. Metric: perplexity.
+// elsewhere. The logits of a HeadedModule are made in parts where they take more than kLogitBytes,
+// unless they are kept. Metric: perplexity.
 class LanguageModel : public Classification {
  public:
-  using Classification::Classification;
+  static constexpr int64_t kLogitBytes = int64_t{64} << 20;
+  // part_bytes: the most bytes of logits that exist at a time. The size of parts decides the order
+  // in which gradients are added.
+  explicit LanguageModel(BatchSpec spec, int64_t part_bytes = kLogitBytes)
+      : Classification(std::move(spec)), part_bytes_(part_bytes) {}
   ForwardPass loss(Module& model, Batch& batch, Context& context,
                    const LossOptions& options) const override;
   std::unique_ptr<Metric> metric() const override;
+
+ private:
+  int64_t part_bytes_;
 };
+
+// The part_bytes for a GPU whose tensors may take `memory` bytes. A GPU needs large products to be
+// busy, so it gets parts of a 128th of the memory, rounded down to a power of 2, from 64 MiB to
+// 512 MiB.
+int64_t part_bytes_on_gpu(int64_t memory);
 
 }  // namespace frugal::train

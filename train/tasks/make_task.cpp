@@ -6,7 +6,6 @@
 #include "train/metric_names.h"
 #include "train/tasks/classification.h"
 #include "train/tasks/detection.h"
-#include "train/tasks/language_model.h"
 #include "train/tasks/node_classification.h"
 #include "train/tasks/regression.h"
 #include "train/tasks/segmentation.h"
@@ -15,17 +14,17 @@
 namespace frugal::train {
 namespace {
 
-std::shared_ptr<const SupervisedTask> of_samples(const BatchSpec& spec) {
+std::shared_ptr<const SupervisedTask> of_samples(const BatchSpec& spec, int64_t logit_bytes) {
   if (spec.has_several_labels()) return std::make_shared<SeveralLabels>(spec);
   if (spec.has_values()) return std::make_shared<Regression>(spec);
   if (spec.target_of_each_pixel) return std::make_shared<Segmentation>(spec);
-  if (spec.target_of_each_token) return std::make_shared<LanguageModel>(spec);
+  if (spec.target_of_each_token) return std::make_shared<LanguageModel>(spec, logit_bytes);
   return std::make_shared<Classification>(spec);
 }
 
 }  // namespace
 
-TaskPtr make_task(const BatchSpec& spec) {
+TaskPtr make_task(const BatchSpec& spec, int64_t logit_bytes) {
   // The task of views is made with its network (train/tasks/self_supervised.h).
   const auto known = [&](const MetricName& metric) {
     return metric.name == spec.metric && metric.name != "knn";
@@ -36,9 +35,9 @@ TaskPtr make_task(const BatchSpec& spec) {
       "or none, got {}",
       in_quotes(spec.metric));
   if (spec.kind == BatchSpec::Kind::graph)
-    return std::make_shared<NodeClassification>(spec, of_samples(spec));
+    return std::make_shared<NodeClassification>(spec, of_samples(spec, logit_bytes));
   if (spec.has_boxes()) return std::make_shared<Detection>(spec);
-  return of_samples(spec);
+  return of_samples(spec, logit_bytes);
 }
 
 }  // namespace frugal::train

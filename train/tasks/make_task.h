@@ -1,10 +1,11 @@
 // The task of some data.
 #pragma once
-#include "train/task.h"
+#include "train/tasks/language_model.h"
 
 namespace frugal::train {
 
-// By kind of batch, targets and metric. Errors: a metric that no task has.
-TaskPtr make_task(const BatchSpec& spec);
+// By kind of batch, targets and metric. logit_bytes: LanguageModel's part_bytes. Errors: a metric
+// that no task has.
+TaskPtr make_task(const BatchSpec& spec, int64_t logit_bytes = LanguageModel::kLogitBytes);
 
 }  // namespace frugal::train

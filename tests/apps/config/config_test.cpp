@@ -56,6 +56,37 @@ TEST_CASE("values arrive in their members") {
   CHECK(c.run.seed == 5);
 }
 
+TEST_CASE("device names a GPU by its index, and it does not matter which one") {
+  const auto with = [](const std::string& device) {
+    return parse_config(Json{{"device", device}, {"precision", "bf16"}});
+  };
+  for (const char* device : {"cuda", "cuda:0", "cuda:1", "cuda:12"}) {
+    CAPTURE(std::string(device));
+    Config c = with(device);
+    CHECK(c.run.device == device);
+    CHECK(c.run.on_cuda());
+    CHECK(unread_keys(c).empty());
+    CHECK(first_difference(c, with("cuda")).empty());
+    CHECK(first_difference(c, with("meta")) == "device");
+    resolve(c);
+    CHECK(c.compression.slice_bytes == 8 * SavePolicy::kSliceBytes);
+  }
+  CHECK(with("CUDA:1").run.device == "cuda:1");
+  for (const char* device : {"cuda:", "cuda:-1", "cuda:x", "cuda:1 ", "cudax", "gpu", ""})
+    CHECK(has(complaint(Json{{"device", device}}.dump()),
+              "device: expected a text such as cpu, cuda, cuda:1, meta, got"));
+}
+
+TEST_CASE("the memory of a GPU is the limit where there is one") {
+  RunConfig run;
+  run.memory_limit = 5 << 20;
+  CHECK(gpu_memory(run) == 0);
+  for (const char* device : {"cuda", "cuda:3"}) {
+    run.device = device;
+    CHECK(gpu_memory(run) == 5 << 20);
+  }
+}
+
 TEST_CASE("an unknown key names the nearest valid one") {
   CHECK(has(complaint(R"({"optim": {"momentun": 0.9}})"),
             "optim.momentun: unknown key; the nearest valid key is 'optim.momentum'"));
