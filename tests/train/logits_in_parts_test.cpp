@@ -113,8 +113,13 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
 
 TEST_CASE("logits in parts: larger parts for a GPU with more memory, and logits are not kept") {
   constexpr int64_t kMiB = int64_t{1} << 20;
-  for (const auto& [memory, bytes] : std::initializer_list<std::pair<int64_t, int64_t>>{
-           {0, 64}, {8 << 10, 64}, {16 << 10, 128}, {31 << 10, 128}, {79 << 10, 512}, {1 << 20, 512}})
+  for (const auto& [memory, bytes] :
+       std::initializer_list<std::pair<int64_t, int64_t>>{{0, 64},
+                                                          {8 << 10, 64},
+                                                          {16 << 10, 128},
+                                                          {31 << 10, 128},
+                                                          {79 << 10, 512},
+                                                          {1 << 20, 512}})
     CHECK(part_bytes_on_gpu(memory * kMiB) == bytes * kMiB);
 
   const auto model = gpt2();
