@@ -103,8 +103,12 @@ ResultStore::ResultStore(const std::string& path) : path_(path) {
     if (status != SQLITE_OK)
       throw Error(fmt::format("{}: {}", in_quotes(path), sqlite3_errmsg(database_)));
     sqlite3_busy_timeout(database_, kWaitMilliseconds);
-    Statement version(database_, "PRAGMA user_version", path_);
-    const int layout = version.step() ? static_cast<int>(version.number(0)) : 0;
+    // The statement ends here. While it reads, SQLite does not wait for another program that makes
+    // the table at the same moment, but fails.
+    const int layout = [&] {
+      Statement version(database_, "PRAGMA user_version", path_);
+      return version.step() ? static_cast<int>(version.number(0)) : 0;
+    }();
     if (layout != 0 && layout != kLayout)
       throw Error(
           fmt::format("{}: expected results of layout {}, got {}: another version of Frugal "

@@ -1,6 +1,9 @@
 // The file of results.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "apps/reproduce/store.h"
 #include "core/error.h"
 #include "tests/apps/run.h"
@@ -46,6 +49,27 @@ TEST_CASE("results last, by hash, kind, seed and scale" *
   CHECK_FALSE(store.has({"aa", "accuracy", 2, "smoke"}));
   CHECK_FALSE(store.has({"ab", "accuracy", 1, "full"}));
   CHECK_FALSE(store.has({"aa", "variance", 1, "full"}));
+}
+
+TEST_CASE("programs that make a store at the same moment wait for each other" *
+          doctest::skip(!ResultStore::available())) {
+  const TempFolder folder;
+  std::atomic<int> failed = 0;
+  for (int file = 0; file < 100; ++file) {
+    const std::string path = folder / ("results" + std::to_string(file) + ".sqlite");
+    const auto open = [&] {
+      try {
+        const ResultStore store(path);
+      } catch (const Error&) {
+        ++failed;
+      }
+    };
+    std::thread first(open), second(open), third(open);
+    first.join();
+    second.join();
+    third.join();
+  }
+  CHECK(failed == 0);
 }
 
 TEST_CASE("a file that is no store of this version is an error" *
