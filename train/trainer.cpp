@@ -81,8 +81,9 @@ struct Trainer::Step {
   StepOptions how;
   StepMemory memory;
   double loss = 0, norm = 0;
-  double watched = 0;    // seconds of measurements before this step
-  bool updated = false;  // the update was part of the pass, and so was the norm
+  std::optional<double> read_norm;  // of gradients that are clipped already
+  double watched = 0;               // seconds of measurements before this step
+  bool updated = false;             // the update was part of the pass, and so was the norm
   bool is_recorded = false;
   std::optional<StepRecorder> recorder;  // from the first forward pass on
 };
@@ -344,7 +345,12 @@ void Trainer::add_batch(Step& step, int64_t part) {
   // Gradients of several batches are added here first, and then over the ranks.
   if (part + 1 == step.parts && (options_.in_backward || options_.checkpointed_blocks == 0))
     step.how.leaf_done = exchange_->leaf_done(step.how.leaf_done);
+  // One wait for the device reads the norm and the loss.
+  if (device_.type == DeviceType::cuda && part + 1 == step.parts && ranks_.alone() &&
+      !options_.in_backward && !step.measures_norms && step.weights.factor() == 1)
+    step.how.norm = [this] { return optim::clip_grad_norm_there(parameters_, options_.clip_norm); };
   BatchResult result = pass(std::move(batch), step, !copied);
+  step.read_norm = result.norm;
   compression_.after_backward();
   if (ranks_.alone()) check_finite(result.loss, "loss");
   step.loss += result.loss * step.how.weight;
@@ -408,7 +414,9 @@ void Trainer::update(Step& step) {
     step.loss *= factor;
   }
   if (step.measures_norms) step.layer_norms = layer_norms(step);
-  if (!step.updated)
+  if (step.read_norm)
+    step.norm = *step.read_norm;
+  else if (!step.updated)
     step.norm = options_.in_backward ? step.in_backward.norm()
                                      : exchange_->norm(parameters_, options_.clip_norm);
   check_finite(step.norm, "gradient norm");

@@ -117,9 +117,11 @@ BatchResult forward_backward(const Task& task, Module& model, Batch batch, Conte
   // after that pass.
   const bool later = device.type == DeviceType::cuda || options.backward_anyway;
   BatchResult result;
-  const auto read_pass = [&] {
-    result = read(task, pass);
+  const auto read_pass = [&](const Tensor& beside = {}) {
+    double number = 0;
+    result = read(task, pass, beside, &number);
     result.memory = memory;
+    if (beside.defined()) result.norm = number;
   };
   if (!later) {
     read_pass();
@@ -135,7 +137,11 @@ BatchResult forward_backward(const Task& task, Module& model, Batch batch, Conte
   const TimeSpan span(Timeline::Kind::phase, "backward pass");
   backward(std::exchange(pass.loss, Variable(value)), dy, options.leaf_done,
            policy != nullptr ? policy->observer() : nullptr);
-  if (later) read_pass();
+  const Tensor norm = options.norm ? options.norm() : Tensor();
+  if (later)
+    read_pass(norm);
+  else if (norm.defined())
+    result.norm = device.type == DeviceType::meta ? 0 : norm.item();
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "autograd/engine.h"
 #include "autograd/saved_tensor.h"
@@ -38,7 +39,8 @@ struct BatchResult {
   int64_t counted = 0;  // targets that count: see Task::count()
   int64_t correct = 0;  // of them, those that the network got right
   int64_t samples = 0;
-  StepMemory memory;  // activation and packed
+  StepMemory memory;           // activation and packed
+  std::optional<double> norm;  // what StepOptions::norm gave
 };
 
 struct StepOptions {
@@ -49,6 +51,9 @@ struct StepOptions {
   bool backward_anyway = false;
   // Called when the forward pass has ended, with its loss and what it saved.
   std::function<void(const Variable& loss, const StepMemory& memory)> before_backward = {};
+  // Called when the backward pass has ended. Returns the norm of the gradients as a scalar on the
+  // device, which is read with the loss where the loss is read that late (CUDA).
+  std::function<Tensor()> norm = {};
 };
 
 // Places a batch and computes the task's loss of it. On meta the numbers are 0.

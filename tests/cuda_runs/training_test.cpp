@@ -81,6 +81,58 @@ TEST_CASE("training on CUDA follows the CPU's, packed and not, in every precisio
   CHECK(allocator(gpu::kCuda).report().of(Category::packed) == 0);
 }
 
+TEST_CASE("a step that is run waits once, unless norms of layers are measured") {
+  if (!gpu::available() || !gpu::emulated()) return;  // a GPU counts no waits
+  const auto waits = [](const char* text, int steps, std::vector<std::string> sets) {
+    sets.emplace_back("device=cuda");
+    sets.push_back(fmt::format("train.steps={}", steps));
+    const int64_t before = emulator::waits();
+    run(text, sets);
+    return emulator::waits() - before;
+  };
+  const auto of_a_step = [&](const char* text, const std::vector<std::string>& sets) {
+    const int64_t both = waits(text, 3, sets) - waits(text, 1, sets);
+    CHECK(both % 2 == 0);
+    return both / 2;
+  };
+  CHECK(of_a_step(kEncoder, {}) == 1);
+  CHECK(of_a_step(kEncoder, {"optim.clip_norm=0"}) == 1);
+  CHECK(of_a_step(kEncoder, {"train.grad_norms=1"}) > 2);
+  CHECK(of_a_step(kImages, {}) == 1);
+}
+
+TEST_CASE("a run on the second GPU has the bits of one on the first, and leaves that alone") {
+  if (!gpu::available()) return;
+  if (cuda::device_count() < 2) return;
+  const Device second{DeviceType::cuda, 1};
+  for (const char* text : {kEncoder, kImages, kGraph})
+    for (const std::string more : {"cuda_graphs=false", "cuda_graphs=true"}) {
+      CAPTURE(text);
+      CAPTURE(more);
+      const Json expected = run(text, {"device=cuda:0", more});
+      Allocator& other = allocator(gpu::kCuda);
+      other.reset_peak();
+      const int64_t before = other.report().peak_total;
+      const Json got = run(text, {"device=cuda:1", more});
+      CHECK(other.report().peak_total == before);
+      CHECK(loss_of(got) == loss_of(expected));
+      CHECK(got["final"]["test_loss"] == expected["final"]["test_loss"]);
+      // Beside "input": features of an earlier run's graph are kept until the next graph comes.
+      for (const char* category : {"parameter", "gradient", "optimizer", "activation", "packed"})
+        CHECK(got["memory"]["at_peak"][category] == expected["memory"]["at_peak"][category]);
+      CHECK(got["memory"]["activation_bytes"] == expected["memory"]["activation_bytes"]);
+      CHECK(got["memory"]["packed_bytes"] == expected["memory"]["packed_bytes"]);
+    }
+  CHECK_THROWS_AS(run(kEncoder, {"device=cuda:1", "memory_limit=\"100 KiB\""}), OutOfMemory);
+  CHECK(allocator(second).report().limit == 100 << 10);
+  CHECK(allocator(gpu::kCuda).report().limit == 0);
+  run(kEncoder, {"device=cuda:1"});
+  const int count = cuda::device_count();
+  CHECK_THROWS_WITH_AS(
+      run(kEncoder, {fmt::format("device=cuda:{}", count)}),
+      doctest::Contains(fmt::format("expected cuda:0 to cuda:{}", count - 1).c_str()), ConfigError);
+}
+
 TEST_CASE("a run that was begun on CUDA is kept, and read back") {
   if (!gpu::available()) return;
   const std::string out =

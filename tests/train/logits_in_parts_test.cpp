@@ -6,6 +6,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "models/zoo/bert.h"
 #include "models/zoo/gpt2.h"
+#include "optim/clip.h"
 #include "tests/train/task_of.h"
 #include "train/evaluate.h"
 #include "train/tasks/make_task.h"
@@ -86,9 +87,13 @@ TEST_CASE("logits in parts: the loss and gradients of all at once, without their
     at_once.output = {};
     const auto wanted = gradients_of(*model);
 
+    std::vector<Variable> parameters;
+    for (const auto& p : model->parameters()) parameters.push_back(*p.parameter);
+    options.norm = [&] { return optim::clip_grad_norm_there(parameters, 0); };
     begin_peak(kCpu);
     const BatchResult got =
         forward_backward(task_of(batch()), *model, batch(), context, nullptr, options);
+    CHECK(got.norm == optim::grad_norm(parameters));
     StepMemory memory;
     end_peak(kCpu, memory);
     CHECK(got.loss == doctest::Approx(at_once.result.loss));
