@@ -186,30 +186,34 @@ __device__ __forceinline__ int64_t end_of_keys(const Problem<T>& p, int64_t t, i
   return end < 0 ? 0 : end < p.s ? end : p.s;
 }
 
-template <class Tiles, class T>
-__device__ __forceinline__ void write_sums(const Sums<Tiles>& x, float factor, T* to,
-                                           int64_t stride, int64_t there, int d) {
+// Calls put(row, column, sum) for those sums of the tile that lie in a matrix [there, d].
+template <class Tiles, class Put>
+__device__ __forceinline__ void for_each_sum(const Sums<Tiles>& x, int64_t there, int d,
+                                             const Put& put) {
 #pragma unroll
   for (int i = 0; i < Tiles::kMine; ++i) {
     if (Tiles::row(i) >= there) continue;
 #pragma unroll
     for (int j = 0; j < Tiles::kOut; ++j)
-      if (Tiles::out_col(j) < d)
-        to[Tiles::row(i) * stride + Tiles::out_col(j)] = store<T>(x[i][j] * factor);
+      if (Tiles::out_col(j) < d) put(Tiles::row(i), Tiles::out_col(j), x[i][j]);
   }
+}
+
+template <class Tiles, class T>
+__device__ __forceinline__ void write_sums(const Sums<Tiles>& x, float factor, T* to,
+                                           int64_t stride, int64_t there, int d) {
+  for_each_sum<Tiles>(x, there, d, [&](int row, int column, float sum) {
+    to[row * stride + column] = store<T>(sum * factor);
+  });
 }
 
 // Adds to what is there.
 template <class Tiles>
 __device__ __forceinline__ void add_sums(const Sums<Tiles>& x, float factor, float* to,
                                          int64_t stride, int64_t there, int d) {
-#pragma unroll
-  for (int i = 0; i < Tiles::kMine; ++i) {
-    if (Tiles::row(i) >= there) continue;
-#pragma unroll
-    for (int j = 0; j < Tiles::kOut; ++j)
-      if (Tiles::out_col(j) < d) to[Tiles::row(i) * stride + Tiles::out_col(j)] += x[i][j] * factor;
-  }
+  for_each_sum<Tiles>(x, there, d, [&](int row, int column, float sum) {
+    to[row * stride + column] += sum * factor;
+  });
 }
 
 // ---- the host's part
