@@ -103,7 +103,7 @@ namespace emulator {
 namespace {
 
 constexpr size_t kArena = size_t{1} << 40;  // addresses, not memory
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kHugePage = 2 << 20;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -146,13 +146,22 @@ size_t limit() {
   return bytes;
 }
 
+void protect(int how) {
+  const size_t bytes = round_up(memory.top, kHugePage);  // a part of a huge page would break it up
+  if (bytes > 0 && mprotect(memory.base, bytes, how) != 0) std::abort();
+}
+
 void* allocate_guarded(size_t bytes) {
   const std::lock_guard lock(memory.mutex);
   bytes = round_up(bytes, kPage);
   if (memory.base == nullptr) {
-    memory.base = static_cast<char*>(
-        mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (memory.base == MAP_FAILED) std::abort();
+    void* range = mmap(nullptr, kArena + kHugePage, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) std::abort();
+    const auto address = reinterpret_cast<uintptr_t>(range);
+    memory.base = static_cast<char*>(range) + (round_up(address, kHugePage) - address);
+    // Access to all of this memory changes with each kernel. That takes as long as there are pages.
+    madvise(memory.base, kArena, MADV_HUGEPAGE);
   }
   if (const auto found = memory.free_blocks.find(bytes); found != memory.free_blocks.end()) {
     void* data = found->second;
@@ -162,7 +171,7 @@ void* allocate_guarded(size_t bytes) {
   if (memory.top + bytes > kArena) return nullptr;
   void* data = memory.base + memory.top;
   memory.top += bytes;
-  if (memory.accesses > 0) mprotect(data, bytes, PROT_READ | PROT_WRITE);
+  if (memory.accesses > 0) protect(PROT_READ | PROT_WRITE);
   return data;
 }
 
@@ -175,10 +184,6 @@ void* allocate_fenced(size_t bytes) {
   mprotect(data + pages, kPage, PROT_NONE);
   std::memset(data, 0xff, pages);
   return data + pages - bytes;
-}
-
-void protect(int how) {
-  if (memory.top > 0 && mprotect(memory.base, memory.top, how) != 0) std::abort();
 }
 
 // Waits for what the streams were told to wait for.
