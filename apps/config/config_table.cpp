@@ -1077,8 +1077,8 @@ Section run() {
                             "Record a step of each shape once and replay it (CUDA).",
                             on({"cuda"}, "device cuda"))),
        field(s, "deterministic", &C::deterministic, boolean(),
-             "Convolutions on CUDA give equal bits in every run; false: cuDNN may add in any "
-             "order, which can be faster.",
+             "Convolutions and attention on CUDA give equal bits in every run; false: cuDNN may add "
+             "in any order, which can be faster.",
              on({"cuda", "meta"}, "device cuda, and meta in its place")),
        bytes_field(
            s, "workspace_limit", &C::workspace_limit,

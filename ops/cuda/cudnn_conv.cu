@@ -1,7 +1,6 @@
 #include <bit>
 
-#include "ops/cuda/cudnn.h"
-#include "ops/cuda/cudnn_graph.h"
+#include "ops/cuda/cudnn_graphs.h"
 #include "ops/precision.h"
 
 namespace frugal::ops::cudnn {
@@ -74,7 +73,9 @@ void add_forward(Graph& graph, const Convolution& p, const Operand& x, const Ope
   graph.pointwise(CUDNN_POINTWISE_ADD, summed, &graph.tensor(row), out);
 }
 
-Graph graph_of(const Convolution& p, const ConvolutionData& data) {
+}  // namespace
+
+Graph convolution_graph(const Convolution& p, const ConvolutionData& data) {
   const Operand x = operand(kX, p.dtype, p.x, data.x), y = operand(kY, p.dtype, p.y, data.y);
   const Operand w = operand(kW, p.dtype, p.w, data.w);
   Graph graph;
@@ -102,8 +103,6 @@ Graph graph_of(const Convolution& p, const ConvolutionData& data) {
   return graph;
 }
 
-}  // namespace
-
 bool convolve(const Convolution& p, const ConvolutionData& data) {
   const bool exact = p.dtype == DType::f32 && matmul_precision() == MatmulPrecision::f32;
   static constexpr const char* kPasses[] = {"forward", "input", "weight"};
@@ -117,7 +116,7 @@ bool convolve(const Convolution& p, const ConvolutionData& data) {
   std::vector<Binding> bindings{{kX, data.x}, {kW, data.w}, {kY, data.y}};
   if (p.bias) bindings.push_back({kBias, data.bias});
   return run(
-      key, {exact, convolution_workspace()}, [&] { return graph_of(p, data); }, bindings);
+      key, {exact, convolution_workspace()}, [&] { return convolution_graph(p, data); }, bindings);
 }
 
 }  // namespace frugal::ops::cudnn

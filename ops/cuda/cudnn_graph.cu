@@ -156,15 +156,20 @@ class Tries {
   std::exception_ptr failure_;
 };
 
-// The configurations that the heuristics propose, the best first.
-std::vector<Descriptor> configs(const Descriptor& graph, bool exact, Tries& tries) {
+// The configurations that the heuristics propose, the best first. gpu: another one than that of
+// the graph's handle.
+std::vector<Descriptor> configs(const Descriptor& graph, bool exact, Tries& tries,
+                                const Descriptor* gpu = nullptr) {
   std::vector<Descriptor> all;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     tries([&] {
       Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristic");
       heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
-          .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
-          .finalize();
+          .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+#if CUDNN_VERSION >= 90800
+      if (gpu != nullptr) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *gpu);
+#endif
+      heuristic.finalize();
       for (Descriptor& config :
            heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                                  "engine configuration", kMostConfigs))
@@ -403,5 +408,35 @@ bool run(const std::string& key, const Wish& wish, const std::function<Graph()>&
   if (cuda::recording()) one.recorded.insert(plan);
   return true;
 }
+
+#if CUDNN_VERSION >= 90800
+std::string engine_elsewhere(const Graph& graph, bool exact, const std::string& properties) {
+  Descriptor gpu(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "properties of a GPU");
+  check(api().cudnnBackendSetAttribute(gpu.get(), CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                       CUDNN_TYPE_CHAR, static_cast<int64_t>(properties.size()),
+                                       properties.data()),
+        "properties of a GPU");
+  gpu.finalize();
+  std::string name;
+  Tries tries;
+  tries([&] {
+    Descriptor whole(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
+    whole.set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, graph.operations()).finalize();
+    for (const Descriptor& config : configs(whole, exact, tries, &gpu)) {
+      tries([&] {
+        Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan");
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, gpu)
+            .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+        const cudnnStatus_t status = api().cudnnBackendFinalize(plan.get());
+        if (status != CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER) check(status, "plan");
+        name = tag_of(config);
+      });
+      if (!name.empty()) return;
+    }
+  });
+  if (name.empty()) throw Unsupported(tries.reason());
+  return name;
+}
+#endif
 
 }  // namespace frugal::ops::cudnn

@@ -172,4 +172,12 @@ struct Wish {
 bool run(const std::string& key, const Wish& wish, const std::function<Graph()>& build,
          const std::vector<Binding>& bindings);
 
+#if CUDNN_VERSION >= 90800
+// The engine that run() would take for the graph on another GPU, if its workspace may have any
+// size. No GPU is needed here. properties: those of the other GPU, in JSON, as cuDNN writes them.
+// An engine counts whose kernel was compiled and could not be loaded without a GPU.  Errors:
+// Unsupported where there is none.
+std::string engine_elsewhere(const Graph& graph, bool exact, const std::string& properties);
+#endif
+
 }  // namespace frugal::ops::cudnn

@@ -1,11 +1,5 @@
-#include <mutex>
-#include <set>
-
-#include "core/log.h"
-#include "core/memory.h"
 #include "ops/cuda/cuda_attention.h"
-#include "ops/cuda/cudnn_attention.h"
-#include "ops/library_fallbacks.h"
+#include "ops/sequence/attention_cudnn.h"
 
 namespace frugal::ops {
 namespace cuda {
@@ -103,64 +97,8 @@ void attention_forward(const AttentionProblem& p, const Tensor& y, const Tensor&
 
 }  // namespace cuda
 
-namespace {
-
-// The problems at which cuDNN failed. They are not given to it again.
-struct Failed {
-  std::mutex mutex;
-  std::set<std::string> problems;
-  bool holds(const std::string& problem) {
-    const std::lock_guard lock(mutex);
-    return problems.contains(problem);
-  }
-  void add(const std::string& problem) {
-    const std::lock_guard lock(mutex);
-    problems.insert(problem);
-  }
-};
-Failed& failed() {
-  static auto* one = new Failed;
-  return *one;
-}
-
-// Whether cuDNN's fused engines fit the problem, and if so computes it. Their causal mask counts
-// keys from the first, ours from the last. Where the library fails, our kernel takes over.
-bool attend_by_cudnn(const AttentionProblem& p, const AttentionOutput& out) {
-  const AttentionOptions& o = p.options;
-  if (p.q.dtype() != DType::bf16 || p.keep.defined() || p.added.defined() || p.bias.defined() ||
-      o.dropout != 0 || (o.causal && p.t != p.s) || p.q.numel() == 0 || p.s == 0)
-    return false;
-  cudnn::Attention problem;
-  problem.n = p.n, problem.t = p.t, problem.s = p.s, problem.heads = p.heads, problem.d = p.d;
-  problem.q = p.q.strides(), problem.k = p.k.strides(), problem.v = p.v.strides();
-  problem.y = out.y.strides();
-  problem.causal = o.causal;
-  problem.scale = static_cast<float>(o.scale);
-  const std::string name =
-      fmt::format("attention{} bf16 q {} keys {}", o.causal ? " causal" : "", p.q.shape(), p.s);
-  const std::string what = "cuDNN has no plan for " + name;
-  constexpr const char* kOurs = "our kernel";
-  if (failed().holds(name)) {
-    note_fallback(what, kOurs);
-    return false;
-  }
-  try {
-    if (cudnn::attend(problem, {p.q.raw(), p.k.raw(), p.v.raw(), out.y.raw(), out.lse.raw()}))
-      return true;
-  } catch (const OutOfMemory&) {
-    throw;
-  } catch (const Error& e) {
-    log().warn("{} fails: {}", name, e.what());
-    failed().add(name);
-  }
-  note_fallback(what, kOurs);
-  return false;
-}
-
-}  // namespace
-
 void attention_kernel(Cuda, const AttentionProblem& p, const AttentionOutput& out) {
-  if (attend_by_cudnn(p, out)) return;
+  if (attention_by_cudnn(p, out)) return;
   cuda::attention_forward(p, out.y, {}, out.lse, {});
 }
 

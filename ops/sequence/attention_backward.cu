@@ -2,6 +2,7 @@
 
 #include "ops/cuda/cuda_attention.h"
 #include "ops/dense/copy.h"
+#include "ops/sequence/attention_cudnn.h"
 
 namespace frugal::ops {
 namespace {
@@ -312,6 +313,7 @@ void attention_backward_kernel(Cuda, const Tensor& dy, const AttentionProblem& p
       if (x->defined()) fill_kernel(Cuda{}, *x, 0);
     return;
   }
+  if (attention_backward_by_cudnn(dy, p, out, to)) return;
   Tensor lse = out.lse, delta;
   {
     CategoryScope scope(Category::workspace);

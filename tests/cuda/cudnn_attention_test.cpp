@@ -1,7 +1,11 @@
-// Attention of bf16 that cuDNN's fused engines take: packed q, k and v, causal or not, and a
-// backward pass from what they kept.
+// Attention of bf16 that cuDNN's fused engines take: packed q, k and v, causal or not, with hidden
+// keys or without, and a backward pass from what they kept or computed again.
 #include "ops/cuda/cudnn_attention.h"
+
+#include <map>
+
 #include "ops/library_fallbacks.h"
+#include "ops/precision.h"
 #include "ops/sequence/attention.h"
 #include "tests/cuda/gpu.h"
 #include "tests/ops/samples.h"
@@ -21,14 +25,16 @@ double distance(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal) {
+// keep: undefined, or [n, t] i64.
+void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal, const Tensor& keep = {}) {
   CAPTURE(t);
   CAPTURE(causal);
   const Tensor packed = rounded({n, t, 3, heads, d}, 1), dy = rounded({n, t, heads, d}, 2);
   AttentionOptions options;
   options.causal = causal;
-  const auto inputs = [](const Tensor& all) {
-    return AttentionInputs{all.select(2, 0), all.select(2, 1), all.select(2, 2), {}, {}};
+  const auto inputs = [&](const Tensor& all) {
+    const Tensor mask = keep.defined() ? to_device(keep, all.device()) : keep;
+    return AttentionInputs{all.select(2, 0), all.select(2, 1), all.select(2, 2), mask, {}};
   };
   const auto gradients = [&](const Tensor& all, const Tensor& g, const AttentionOutput& out) {
     const Tensor d_all = Tensor::empty(all.shape(), all.dtype(), all.device());
@@ -42,9 +48,13 @@ void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal) {
   CHECK(got.y.dtype() == DType::bf16);
   CHECK(got.lse.dtype() == DType::f32);
   CHECK(distance(got.y, expected.y) < 0.03);
-  CHECK(distance(got.lse, expected.lse) < 0.01);
-  CHECK(distance(gradients(there, to_device(cast(dy, DType::bf16), gpu::kCuda), got),
-                 gradients(packed, dy, expected)) < 0.1);
+  const std::vector<double> lse = got.lse.to_vector(), wanted = expected.lse.to_vector();
+  for (size_t i = 0; i < lse.size(); ++i)
+    CHECK((lse[i] == wanted[i] || std::abs(lse[i] - wanted[i]) < 0.01));  // infinity, too
+  const Tensor g = to_device(cast(dy, DType::bf16), gpu::kCuda);
+  const Tensor wanted_gradients = gradients(packed, dy, expected);
+  CHECK(distance(gradients(there, g, got), wanted_gradients) < 0.1);
+  CHECK(distance(gradients(there, g, {}), wanted_gradients) < 0.1);  // y and lse computed again
 }
 
 }  // namespace
@@ -57,20 +67,60 @@ TEST_CASE("cuDNN itself takes attention of bf16, causal or not") {
   const Tensor y = Tensor::zeros({p.n, p.t, p.heads, p.d}, DType::bf16, gpu::kCuda);
   const Tensor lse = Tensor::zeros({p.n, p.heads, p.t}, DType::f32, gpu::kCuda);
   const auto part = [&](int64_t i) { return packed.select(2, i); };
-  p.q = p.k = p.v = part(0).strides(), p.y = y.strides();
-  for (const bool causal : {false, true}) {
-    CAPTURE(causal);
-    p.causal = causal;
-    REQUIRE(cudnn::attend(p, {part(0).raw(), part(1).raw(), part(2).raw(), y.raw(), lse.raw()}));
-  }
+  const Tensor hidden = Tensor::zeros({p.n, p.t}, DType::f32, gpu::kCuda);
+  const Tensor sums = Tensor::zeros({p.n, p.heads, p.t, p.d}, DType::f32, gpu::kCuda);
+  const Tensor to = Tensor::zeros(packed.shape(), DType::bf16, gpu::kCuda);
+  p.q = p.k = p.v = part(0).strides(), p.y = p.dy = y.strides();
+  p.dq = p.dk = p.dv = to.select(2, 0).strides();
+  for (const bool causal : {false, true})
+    for (const bool hides : {false, true})
+      for (const bool ordered : {true, false}) {
+        CAPTURE(causal);
+        CAPTURE(hides);
+        CAPTURE(ordered);
+        p.causal = causal, p.hides = hides;
+        const cudnn::AttentionData data{part(0).raw(), part(1).raw(), part(2).raw(),
+                                        y.raw(),       lse.raw(),     hidden.raw()};
+        REQUIRE(cudnn::attend(p, data));
+        set_deterministic(ordered);
+        CHECK(
+            cudnn::attend_backward(p, {data, y.raw(), lse.raw(), sums.raw(), to.select(2, 0).raw(),
+                                       to.select(2, 1).raw(), to.select(2, 2).raw()}));
+        set_deterministic(true);
+      }
 }
 
 TEST_CASE("attention by cuDNN agrees with the CPU's") {
   if (!gpu::available()) return;
-  for (const bool causal : {false, true}) {
-    compare(2, 20, 2, 64, causal);
-    compare(1, 33, 3, 64, causal);
+  // Key 0 of sample 1 is hidden, so with a causal mask query 0 sees nothing. Sample 2 sees nothing.
+  const Tensor keep = Tensor::ones({3, 20}, DType::i64);
+  for (int64_t s = 0; s < 20; ++s) keep.mut<int64_t>()[20 + s] = s < 13 && s % 4 != 0;
+  for (int64_t s = 0; s < 20; ++s) keep.mut<int64_t>()[40 + s] = 0;
+  forget_fallbacks();
+  for (const bool ordered : {true, false}) {
+    set_deterministic(ordered);
+    for (const bool causal : {false, true}) {
+      compare(2, 20, 2, 64, causal);
+      compare(1, 33, 3, 64, causal);
+      compare(3, 20, 2, 64, causal, keep);
+    }
   }
+  set_deterministic(true);
+  CHECK(library_fallbacks().empty());
+}
+
+TEST_CASE("a backward pass in order that would keep much is not given to cuDNN") {
+  if (!gpu::available()) return;
+  forget_fallbacks();
+  const int64_t before = convolution_workspace();
+  set_convolution_workspace(2 * 2 * 20 * 20 * 2);
+  compare(2, 20, 2, 64, false);
+  CHECK(library_fallbacks().empty());
+  set_convolution_workspace(2 * 2 * 20 * 20 * 2 - 1);
+  compare(2, 20, 2, 64, false);
+  CHECK(library_fallbacks().size() == 1);
+  set_convolution_workspace(before);
+  forget_fallbacks();
 }
 
 TEST_CASE("attention that cuDNN does not take, or at which it fails, is computed and counted") {
@@ -79,11 +129,16 @@ TEST_CASE("attention that cuDNN does not take, or at which it fails, is computed
   compare(1, 17, 2, 64, false);
   compare(1, 17, 2, 64, false);
   compare(1, 20, 2, 32, false);
-  const std::vector<LibraryFallback> found = library_fallbacks();
-  REQUIRE(found.size() == 2);
-  CHECK(found[0].count == 2);
-  CHECK(found[0].what.find("q [1, 17, 2, 64] keys 17") != std::string::npos);
-  CHECK(found[1].what.find("q [1, 20, 2, 32] keys 20") != std::string::npos);
+  compare(1, 19, 2, 64, false);  // the backward pass alone is not taken
+  std::map<std::string, int64_t> found;
+  for (const LibraryFallback& one : library_fallbacks()) found[one.what] = one.count;
+  const std::string none = "cuDNN has no plan for attention ", q = "bf16 q [1, ";
+  CHECK(found ==
+        std::map<std::string, int64_t>{{none + q + "17, 2, 64] keys 17", 2},
+                                       {none + q + "20, 2, 32] keys 20", 1},
+                                       {none + "backward " + q + "17, 2, 64] keys 17", 4},
+                                       {none + "backward " + q + "20, 2, 32] keys 20", 2},
+                                       {none + "backward " + q + "19, 2, 64] keys 19", 2}});
   forget_fallbacks();
 }
 
