@@ -66,6 +66,34 @@ uint8_t* close_up(uint8_t* payload, const CodeMap& map) {
   return begin;
 }
 
+// A stream of a block while it is made.
+struct BlockStream {
+  std::vector<Segment> segments;
+  std::vector<rans::EncodeSegment> coded;  // of the coded planes, from the last one
+  uint8_t* until = nullptr;                // where the buffer ends
+};
+
+// Replaces the codes of the block by its raw planes and its stream, and returns their length.
+int64_t replace(uint8_t* codes, const Block& block, const std::vector<Plan>& plans,
+                const BlockStream& made, const uint8_t* stream) {
+  const auto is_raw = [&](const Segment& segment) {
+    return plans[static_cast<size_t>(segment.table)].kind == Kind::raw;
+  };
+  int64_t length = made.until - stream;
+  for (const Segment& segment : made.segments)
+    if (is_raw(segment)) length += segment.size;
+  if (length >= block.bytes) return block.bytes;
+  // Moves the raw planes together. They only move to lower addresses.
+  uint8_t* to = codes + block.at;
+  for (const Segment& segment : made.segments) {
+    if (!is_raw(segment)) continue;
+    std::memmove(to, codes + segment.at, static_cast<size_t>(segment.size));
+    to += segment.size;
+  }
+  std::memcpy(to, stream, static_cast<size_t>(made.until - stream));
+  return length;
+}
+
 // Replaces the codes of each block by its stream, which begins where the block began. Returns the
 // lengths of the streams.
 std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vector<Plan>& plans) {
@@ -80,36 +108,34 @@ std::vector<int64_t> encode(uint8_t* codes, const CodeMap& map, const std::vecto
   for (const Block& block : blocks) largest = std::max(largest, block.bytes);
   const auto room = static_cast<int64_t>(rans::stream_bound(static_cast<size_t>(largest)));
   parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
-    const Tensor scratch = bytes_of(room, Category::workspace);
-    std::vector<Segment> segments;
-    for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end); ++b) {
-      const Block& block = blocks[b];
-      segments.clear();
-      map.for_segments(block, [&](const Segment& s) { segments.push_back(s); });
-      uint8_t* const until = scratch.mut<uint8_t>() + room;
-      rans::Encoder encoder(until);
-      int64_t raw = 0;
-      for (size_t s = segments.size(); s-- > 0;) {
-        const Segment& segment = segments[s];
-        const auto table = static_cast<size_t>(segment.table);
-        if (tables[table].has_value())
-          encoder.put(codes + segment.at, static_cast<size_t>(segment.size), *tables[table]);
-        if (plans[table].kind == Kind::raw) raw += segment.size;
+    const Tensor scratch = bytes_of(room * std::min<int64_t>(end - begin, 2), Category::workspace);
+    BlockStream a, b;
+    a.until = scratch.mut<uint8_t>() + room;
+    b.until = a.until + room;
+    const auto start = [&](const Block& block, BlockStream& made) {
+      made.segments.clear();
+      map.for_segments(block, [&](const Segment& s) { made.segments.push_back(s); });
+      made.coded.clear();
+      for (size_t s = made.segments.size(); s-- > 0;) {
+        const Segment& segment = made.segments[s];
+        const auto& table = tables[static_cast<size_t>(segment.table)];
+        if (table.has_value())
+          made.coded.push_back({codes + segment.at, static_cast<size_t>(segment.size), &*table});
       }
-      const uint8_t* const stream = encoder.finish();
-      lengths[b] = raw + (until - stream);
-      if (lengths[b] >= block.bytes) {
-        lengths[b] = block.bytes;
-        continue;
-      }
-      // Moves the raw planes together. They only move to lower addresses.
-      uint8_t* to = codes + block.at;
-      for (const Segment& segment : segments) {
-        if (plans[static_cast<size_t>(segment.table)].kind != Kind::raw) continue;
-        std::memmove(to, codes + segment.at, static_cast<size_t>(segment.size));
-        to += segment.size;
-      }
-      std::memcpy(to, stream, static_cast<size_t>(until - stream));
+    };
+    auto i = static_cast<size_t>(begin);
+    for (; i + 1 < static_cast<size_t>(end); i += 2) {
+      start(blocks[i], a), start(blocks[i + 1], b);
+      rans::Encoder first(a.until), second(b.until);
+      rans::Encoder::put_two(first, a.coded, second, b.coded);
+      lengths[i] = replace(codes, blocks[i], plans, a, first.finish());
+      lengths[i + 1] = replace(codes, blocks[i + 1], plans, b, second.finish());
+    }
+    if (i < static_cast<size_t>(end)) {
+      start(blocks[i], a);
+      rans::Encoder encoder(a.until);
+      for (const rans::EncodeSegment& s : a.coded) encoder.put(s.bytes, s.size, *s.table);
+      lengths[i] = replace(codes, blocks[i], plans, a, encoder.finish());
     }
   });
   return lengths;
@@ -174,38 +200,49 @@ void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& p
   }
   const int64_t streams = table - from;
   parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
+    // Writes all but the coded planes of a block, and begins to decode these.
+    const auto start = [&](int64_t b, std::optional<rans::Decoder>& decoder,
+                           std::vector<rans::DecodeSegment>& coded) {
       const Block& block = map.blocks()[static_cast<size_t>(b)];
       const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
       const int64_t stream_end = end_of_stream(ends, b);
       const uint8_t* raw = from + at;
+      coded.clear();
       if (stream_end - at == block.bytes) {
         map.for_segments(block, [&](const Segment& s) {
           std::memcpy(to + s.offset, raw + (s.at - block.at), static_cast<size_t>(s.size));
         });
-        continue;
+        raw = from + stream_end;
+      } else {
+        map.for_segments(block, [&](const Segment& s) {
+          uint8_t* const out = to + s.offset;
+          const auto size = static_cast<size_t>(s.size), t = static_cast<size_t>(s.table);
+          switch (plans[t].kind) {
+            case Kind::raw:
+              std::memcpy(out, raw, size);
+              raw += size;
+              break;
+            case Kind::constant:
+              std::memset(out, plans[t].byte, size);
+              break;
+            case Kind::coded:
+              coded.push_back({out, size, &*tables[t]});
+              break;
+          }
+        });
       }
-      int64_t raw_bytes = 0;
-      map.for_segments(block, [&](const Segment& s) {
-        if (plans[static_cast<size_t>(s.table)].kind == Kind::raw) raw_bytes += s.size;
-      });
-      rans::Decoder decoder(raw + raw_bytes, from + stream_end);
-      map.for_segments(block, [&](const Segment& s) {
-        uint8_t* const out = to + s.offset;
-        const auto size = static_cast<size_t>(s.size), t = static_cast<size_t>(s.table);
-        switch (plans[t].kind) {
-          case Kind::raw:
-            std::memcpy(out, raw, size);
-            raw += size;
-            break;
-          case Kind::constant:
-            std::memset(out, plans[t].byte, size);
-            break;
-          case Kind::coded:
-            decoder.get(out, size, *tables[t]);
-            break;
-        }
-      });
+      decoder.emplace(raw, from + stream_end);
+    };
+    std::optional<rans::Decoder> first, second;
+    std::vector<rans::DecodeSegment> a, b;
+    int64_t i = begin;
+    for (; i + 1 < end; i += 2) {
+      start(i, first, a), start(i + 1, second, b);
+      rans::Decoder::get_two(*first, a, *second, b);
+    }
+    if (i < end) {
+      start(i, first, a);
+      for (const rans::DecodeSegment& s : a) first->get(s.bytes, s.size, *s.table);
     }
   });
 }

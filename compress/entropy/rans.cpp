@@ -104,11 +104,15 @@ double coded_bits(const Histogram& histogram, const Frequencies& frequencies) {
   return bits;
 }
 
-EncodeTable::EncodeTable(const Frequencies& frequencies) : of{} {
-  uint32_t start = 0;
+EncodeTable::EncodeTable(const Frequencies& frequencies)
+    : of{}, frequency(frequencies), start{}, parts{} {
+  uint32_t begin = 0;
   for (size_t b = 0; b < 256; ++b) {
-    of[b] = frequencies[b] | start << 16;
-    start += frequencies[b];
+    of[b] = frequency[b] | begin << 16;
+    start[b] = static_cast<uint16_t>(begin);
+    const uint32_t both = frequency[b] | begin << kScaleBits;
+    for (size_t k = 0; k < 3; ++k) parts[k][b] = static_cast<uint8_t>(both >> 8 * k);
+    begin += frequency[b];
   }
 }
 

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace frugal::compress::rans {
 
@@ -51,6 +52,9 @@ double coded_bits(const Histogram& histogram, const Frequencies& frequencies);
 struct EncodeTable {
   explicit EncodeTable(const Frequencies& frequencies);
   alignas(64) std::array<uint32_t, 256> of;  // frequency | start << 16
+  // The same for vectors that look bytes up in registers.
+  alignas(64) std::array<uint16_t, 256> frequency, start;
+  alignas(64) std::array<std::array<uint8_t, 256>, 3> parts;  // of frequency | start << 12
 };
 
 struct DecodeTable {
@@ -63,14 +67,32 @@ constexpr size_t stream_bound(size_t bytes) { return bytes * 2 + kStates * 4 + 6
 
 using States = std::array<uint32_t, kStates>;
 
+struct EncodeSegment {
+  const uint8_t* bytes;
+  size_t size;
+  const EncodeTable* table;
+};
+struct DecodeSegment {
+  uint8_t* bytes;
+  size_t size;
+  const DecodeTable* table;
+};
+
 class Encoder {
  public:
   explicit Encoder(uint8_t* end);  // end of the buffer
   // Segments are put in reverse order. REQUIRES: no byte of frequency 0.
   void put(const uint8_t* bytes, size_t size, const EncodeTable& table);
   uint8_t* finish();  // where the stream begins
+  // Puts segments into two streams, those of a span from its first to its last. This is faster than
+  // one stream after the other: while a step waits for its states, a step of the other stream runs.
+  static void put_two(Encoder& a, std::span<const EncodeSegment> segments_a, Encoder& b,
+                      std::span<const EncodeSegment> segments_b);
 
  private:
+  // Puts the bytes after the last whole step.
+  void put_rest(EncodeSegment& segment);
+
   alignas(64) States states_;
   uint8_t* at_;
 };
@@ -104,6 +126,9 @@ class Decoder {
   // Nothing at `end` or after it is read.
   Decoder(const uint8_t* stream, const uint8_t* end);
   void get(uint8_t* bytes, size_t size, const DecodeTable& table);
+  // As put_two: the segments of two streams, in order.
+  static void get_two(Decoder& a, std::span<const DecodeSegment> segments_a, Decoder& b,
+                      std::span<const DecodeSegment> segments_b);
 
  private:
   alignas(64) States states_;
