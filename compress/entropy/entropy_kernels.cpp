@@ -202,12 +202,12 @@ void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& p
   parallel_for(0, map.block_count(), 1, [&](int64_t begin, int64_t end) {
     // Writes all but the coded planes of a block, and begins to decode these.
     const auto start = [&](int64_t b, std::optional<rans::Decoder>& decoder,
-                           std::vector<rans::DecodeSegment>& coded) {
+                           std::vector<rans::DecodeSegment>& segments) {
       const Block& block = map.blocks()[static_cast<size_t>(b)];
       const int64_t at = b == 0 ? streams : end_of_stream(ends, b - 1);
       const int64_t stream_end = end_of_stream(ends, b);
       const uint8_t* raw = from + at;
-      coded.clear();
+      segments.clear();
       if (stream_end - at == block.bytes) {
         map.for_segments(block, [&](const Segment& s) {
           std::memcpy(to + s.offset, raw + (s.at - block.at), static_cast<size_t>(s.size));
@@ -226,7 +226,7 @@ void decode_kernel(Cpu, const Tensor& coded, const CodeMap& map, const Tensor& p
               std::memset(out, plans[t].byte, size);
               break;
             case Kind::coded:
-              coded.push_back({out, size, &*tables[t]});
+              segments.push_back({out, size, &*tables[t]});
               break;
           }
         });

@@ -21,7 +21,7 @@ void Counter::add(const uint8_t* bytes, size_t size) {
       add_to(all);
       earlier_ = all;
       for (auto& count : counts_) count.fill(0);
-      counted_ = 0;
+      counted_ = waits_ = 0;
     }
     add_few(bytes, here);
     counted_ += here;
@@ -30,6 +30,23 @@ void Counter::add(const uint8_t* bytes, size_t size) {
 }
 
 void Counter::add_few(const uint8_t* bytes, size_t size) {
+  if (!counts_blocks()) return count(bytes, size);
+  while (size > 0) {
+    if (waits_ == 0 && size >= kCountBlock) {
+      count_block(bytes, counts_[0].data());
+      bytes += kCountBlock, size -= kCountBlock;
+      continue;
+    }
+    const size_t here = std::min(size, kCountBlock - waits_);
+    std::memcpy(waiting_.data() + waits_, bytes, here);
+    bytes += here, size -= here, waits_ += here;
+    if (waits_ < kCountBlock) break;
+    count_block(waiting_.data(), counts_[0].data());
+    waits_ = 0;
+  }
+}
+
+void Counter::count(const uint8_t* bytes, size_t size) {
   // Eight counters take turns. With one, each byte of a run of equal bytes would wait for the
   // increment before it.
   size_t i = 0;
@@ -50,6 +67,7 @@ void Counter::add_to(Histogram& histogram) const {
     for (const auto& count : counts_) sum += count[b];
     histogram[b] += sum;
   }
+  for (size_t i = 0; i < waits_; ++i) ++histogram[waiting_[i]];
 }
 
 double entropy(const Histogram& histogram) {

@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <span>
 
+#include "compress/entropy/count_bytes.h"
+
 namespace frugal::compress::rans {
 
 inline constexpr int kStates = 32;
@@ -38,10 +40,14 @@ class Counter {
 
  private:
   void add_few(const uint8_t* bytes, size_t size);
+  void count(const uint8_t* bytes, size_t size);
 
   std::array<std::array<uint32_t, 256>, 8> counts_{};
-  size_t counted_ = 0;   // bytes in counts_
+  size_t counted_ = 0;   // bytes in counts_ and waiting_
   Histogram earlier_{};  // what counts_ could not hold
+  // The last bytes, until they are a block that vectors count.
+  std::array<uint8_t, kCountBlock> waiting_;
+  size_t waits_ = 0;
 };
 
 // Frequencies as shares of kScale; at least 1 for each byte that occurs.

@@ -138,6 +138,32 @@ TEST_CASE("histograms and their entropy") {
   CHECK(entropy(histogram_of({5, 5})) == 0);
 }
 
+TEST_CASE("every instruction set counts the same") {
+  struct Targets {
+    ~Targets() { use_simd_target(""); }
+  } restore;
+  std::vector<std::string> targets = simd_targets();
+  targets.emplace_back();  // the best one that there is
+  for (const std::string& target : targets) {
+    CAPTURE(target);
+    use_simd_target(target);
+    for (double ratio : {0.001, 0.3, 0.9, 1.0}) {
+      CAPTURE(ratio);
+      Counter counter;
+      Histogram expected{}, counted{};
+      uint64_t seed = 0;
+      for (size_t size : std::initializer_list<size_t>{0, 1, 7, 700, 1340, 2048, 5000, 65536, 3}) {
+        const auto bytes = draw(size, ratio, ++seed);
+        counter.add(bytes.data(), size);
+        for (uint8_t byte : bytes) ++expected[byte];
+        counted = {};
+        counter.add_to(counted);
+        REQUIRE(counted == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("frequencies add up, leave no byte out and cost little more than the entropy") {
   for (double ratio : {0.01, 0.3, 0.8, 0.97, 1.0})
     for (size_t size : std::initializer_list<size_t>{2, 300, 100000}) {
