@@ -1076,10 +1076,11 @@ Section run() {
        without_effect(field(s, "cuda_graphs", &C::cuda_graphs, boolean(),
                             "Record a step of each shape once and replay it (CUDA).",
                             on({"cuda"}, "device cuda"))),
-       field(s, "deterministic", &C::deterministic, boolean(),
-             "Convolutions and attention on CUDA give equal bits in every run; false: cuDNN may add "
-             "in any order, which can be faster.",
-             on({"cuda", "meta"}, "device cuda, and meta in its place")),
+       field(
+           s, "deterministic", &C::deterministic, boolean(),
+           "Convolutions and attention on CUDA give equal bits in every run; false: cuDNN may add "
+           "in any order, which can be faster.",
+           on({"cuda", "meta"}, "device cuda, and meta in its place")),
        bytes_field(
            s, "workspace_limit", &C::workspace_limit,
            "The most bytes of workspace of a convolution, product or attention on CUDA, where "
