@@ -4,6 +4,10 @@
 
 #include "ops/cuda/cudnn_graphs.h"
 
+#if CUDNN_VERSION < 90800
+TEST_CASE("left out: this cuDNN cannot say which engines it has on another GPU") {}
+#else
+
 namespace frugal::ops::cudnn {
 namespace {
 
@@ -117,3 +121,4 @@ TEST_CASE("cuDNN has engines for the convolutions of ResNet-18 and ResNet-50") {
 }
 
 }  // namespace frugal::ops::cudnn
+#endif
