@@ -3,7 +3,7 @@
 # usage: public_headers_test.sh ROOT
 set -euo pipefail
 cd "$1"
-internal='^ops/(cuda|simd)/|_(loops|tiles|kernels|reference|windows|codes|cuda|tasks)\.h$|^ops/(autotune|onednn)\.h$|checks\.h$|/functors\.h$'
+internal='^ops/(cuda|simd)/|_(loops|tiles|kernels|reference|windows|codes|cuda|cudnn|tasks)\.h$|^ops/(autotune|onednn)\.h$|checks\.h$|/functors\.h$'
 bad=0 count=0
 while read -r header; do
   count=$((count + 1))
