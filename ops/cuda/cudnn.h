@@ -1,5 +1,5 @@
-// Convolutions by cuDNN's graph API, on the compute stream. Only this file, cudnn_attention.h and
-// cudnn_graph.h use that library. In emulated builds tests/cuda_emulator stands in for it.
+// Convolutions by cuDNN's graph API, on the compute stream. Only the files of this folder that are
+// named for cuDNN use that library. In emulated builds tests/cuda_emulator stands in for it.
 #pragma once
 #include "core/dtype.h"
 #include "core/shape.h"

@@ -1,6 +1,6 @@
 // cuDNN's backend API with owners for its objects: operation graphs, the search for an engine, and
 // plans that are kept. Included by ops/cuda/cudnn*.cu only. Uses nothing that is newer than cuDNN
-// 9.0.
+// 9.0, except engine_elsewhere().
 #pragma once
 #include <cudnn_backend.h>
 

@@ -121,11 +121,14 @@ void clear_rows_without_keys(const AttentionProblem& p, const AttentionOutput& o
                            p.options.causal, p.t, p.s, p.heads, p.d});
 }
 
+cudnn::AttentionData data_of(const AttentionProblem& p, const AttentionOutput& out,
+                             const Tensor& hidden) {
+  return {p.q.raw(),   p.k.raw(),     p.v.raw(),
+          out.y.raw(), out.lse.raw(), hidden.defined() ? hidden.raw() : nullptr};
+}
+
 bool forward(const AttentionProblem& p, const AttentionOutput& out, const Tensor& hidden) {
-  const cudnn::AttentionData data{p.q.raw(),     p.k.raw(),
-                                  p.v.raw(),     out.y.raw(),
-                                  out.lse.raw(), hidden.defined() ? hidden.raw() : nullptr};
-  if (!cudnn::attend(problem_of(p, out.y), data)) return false;
+  if (!cudnn::attend(problem_of(p, out.y), data_of(p, out, hidden))) return false;
   clear_rows_without_keys(p, out);
   return true;
 }
@@ -160,12 +163,10 @@ bool attention_backward_by_cudnn(const Tensor& dy, const AttentionProblem& p,
     cudnn::Attention problem = problem_of(p, known.y);
     problem.dq = to.dq.strides(), problem.dk = to.dk.strides(), problem.dv = to.dv.strides();
     problem.dy = dy.strides();
-    const cudnn::AttentionData data{p.q.raw(),       p.k.raw(),
-                                    p.v.raw(),       known.y.raw(),
-                                    known.lse.raw(), hidden.defined() ? hidden.raw() : nullptr};
-    const bool done = cudnn::attend_backward(
-        problem, {data, dy.raw(), delta.raw(), sum_of_dq.defined() ? sum_of_dq.raw() : nullptr,
-                  to.dq.raw(), to.dk.raw(), to.dv.raw()});
+    const bool done =
+        cudnn::attend_backward(problem, {data_of(p, known, hidden), dy.raw(), delta.raw(),
+                                         sum_of_dq.defined() ? sum_of_dq.raw() : nullptr,
+                                         to.dq.raw(), to.dk.raw(), to.dv.raw()});
     if (!done) failed().add(name);  // so that y is not computed again for nothing
     return done;
   });

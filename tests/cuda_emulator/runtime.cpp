@@ -160,7 +160,8 @@ void* allocate_guarded(size_t bytes) {
     if (range == MAP_FAILED) std::abort();
     const auto address = reinterpret_cast<uintptr_t>(range);
     memory.base = static_cast<char*>(range) + (round_up(address, kHugePage) - address);
-    // Access to all of this memory changes with each kernel. That takes as long as there are pages.
+    // Each kernel changes the access to all of this memory. With large pages there are few to
+    // change.
     madvise(memory.base, kArena, MADV_HUGEPAGE);
   }
   if (const auto found = memory.free_blocks.find(bytes); found != memory.free_blocks.end()) {
