@@ -179,7 +179,7 @@ void study_bounds(const LabArguments& arguments) {
                            {"growth", c.acgc_growth},
                            {"recipes", c.recipes},
                            {"rows", results}};
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   std::printf(

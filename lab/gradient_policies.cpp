@@ -73,7 +73,7 @@ Config budgeted(const Setting& s) {
 }
 PolicyPtr budget(const Setting& s) { return make_policy(budgeted(s).compression, s.seed()); }
 
-struct Row {
+struct PolicyRow {
   const char* name;
   PolicyPtr (*make)(const Setting&);
   // If not 0, a group has this many neighbours in memory. Elements lie as [N, H, W, C], so such
@@ -81,7 +81,7 @@ struct Row {
   int64_t neighbours = 0;
 };
 // 65536 is the largest group that codes have; it stands for a range of the whole tensor.
-constexpr Row kRows[] = {
+constexpr PolicyRow kRows[] = {
     {"a range per 65536 neighbours", fixed, 65536},
     {"a range per 256 neighbours", fixed, 256},
     {"groups in a channel", fixed},
@@ -96,7 +96,7 @@ constexpr Row kRows[] = {
 // Counts the tensors that another policy packs, and may form groups along the other axis.
 class CountingPolicy final : public compress::WrappingPolicy {
  public:
-  CountingPolicy(PolicyPtr inner, const Row& row, const Setting& setting)
+  CountingPolicy(PolicyPtr inner, const PolicyRow& row, const Setting& setting)
       : WrappingPolicy(std::move(inner)) {
     if (row.neighbours == 0) return;
     compress::QuantizeOptions options;
@@ -148,7 +148,7 @@ void study_policies(const LabArguments& arguments) {
                                                  "L0's over these", "variance", "squared bias"}};
   for (const int64_t bits : arguments.bits) {
     Setting setting{config, bits};
-    for (const Row& row : kRows) {
+    for (const PolicyRow& row : kRows) {
       CountingPolicy policy(row.make(setting), row, setting);
       let_learn(bench, policy, setting, key);
       GradientNoise noise(exact);

@@ -26,7 +26,7 @@ void print_gradients(const GradientSetting& setting, const char* name, const Jso
                            {"batches", arguments.batches},
                            {"minibatch_variance", unit},
                            {name, results}};
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   std::printf(

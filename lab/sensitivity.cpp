@@ -132,7 +132,7 @@ void study_sensitivity(const LabArguments& arguments) {
         {"uniform", at(uniform_reference, uniform, uniform_drawn)},
         {"allocated", at(best_reference, best, best_drawn)},
         {"tensors", tensors}};
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   auto row = [&](const char* name, double by_reference, double by_cheap, const Estimate& drawn) {

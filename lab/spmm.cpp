@@ -65,7 +65,7 @@ void study_spmm(const LabArguments& arguments) {
     const Json document = {{"device", arguments.device}, {"dtype", arguments.dtype},
                            {"nodes", arguments.nodes},   {"entries", entries},
                            {"repeats", repeats},         {"results", list}};
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   std::printf("%lld nodes, %lld entries, %s, %s, %d threads, medians of %lld\n%s",

@@ -326,7 +326,7 @@ std::string memory_text(const Json& list) {
 
 void print_parts(const Json& report, bool json) {
   if (json) {
-    std::printf("%s\n", report.dump(2).c_str());
+    print_json(report);
     return;
   }
   std::vector<std::string> parts;

@@ -73,7 +73,7 @@ void bench_ops(const BenchArguments& arguments) {
                            {"threads", num_threads()},
                            {"repeats", repeats},
                            {"results", list}};
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   std::printf("%s, %d threads, %s, medians of %lld\n%s", arguments.device.c_str(), num_threads(),

@@ -190,7 +190,7 @@ void bench_quantizer(const BenchArguments& arguments) {
                            {"counted", on_cuda ? "read and written" : "of the tensor"},
                            {"repeats", repeats},
                            {"results", list}};
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   std::printf("%s [%lld, %lld] on %s, rates in bytes %s, medians of %lld\n%s",

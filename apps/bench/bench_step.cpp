@@ -45,11 +45,6 @@ const std::vector<std::string> kUsual = {"L0: compression.level=L0 compression.r
                                          "L1: compression.level=L1 compression.recipes=true",
                                          "L1.2: compression.level=L1.2 compression.recipes=true"};
 
-constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
-// Measured steps have numbers from here on, because policies look at gradients more often in the
-// first steps of a run.
-constexpr uint64_t kFirstStep = 1'000'001;
-
 // A row of the table: the configuration of the benchmark, with keys that the row changes.
 struct Variant {
   std::string name;
@@ -219,7 +214,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
   if constexpr (kHasCuda)
     if (v.captured != nullptr) {
       recorded = v.compression->is_usual();
-      const StepUpdate update{*bench.optimizer, kRate, false, 0};
+      const StepUpdate update{*bench.optimizer, kMeasuredRate, false, 0};
       if (recorded)
         result = v.captured->run(bench.take_batch(), v.context, options, number, &update);
       else
@@ -229,7 +224,7 @@ BatchResult full_pass(Variant& v, Bench& bench, const StepOptions& options, uint
     result.batch = forward_backward(*bench.task, *bench.model, bench.take_batch(), v.context,
                                     v.compression->policy(), options);
   MemoryTrace::mark("update");
-  if (!result.updated) bench.optimizer->step(kRate);
+  if (!result.updated) bench.optimizer->step(kMeasuredRate);
   return result.batch;
 }
 
@@ -243,7 +238,7 @@ std::pair<double, StepMemory> run_step(Variant& v, Bench& bench, uint64_t number
   begin_peak(bench.device);
   bench.model->zero_grad();
   v.compression->before_forward(bench.host, {number, {}, 0, 0}, true);
-  UpdateInBackward update(*bench.optimizer, kRate);
+  UpdateInBackward update(*bench.optimizer, kMeasuredRate);
   StepOptions options;
   if (bench.config.optim.in_backward) options.leaf_done = update.leaf_done();
   BatchResult result = full_pass(v, bench, options, number);
@@ -308,7 +303,7 @@ void measure(std::vector<Variant>& variants, Bench& bench, int64_t repeats) {
   const bool recorded = std::any_of(variants.begin(), variants.end(),
                                     [](const Variant& v) { return v.config.run.cuda_graphs; });
   const int64_t warm = !runs ? 1 : bench.device.type == DeviceType::cuda ? 3 : 2;
-  uint64_t step = kFirstStep;
+  uint64_t step = kFirstMeasuredStep;
   for (int64_t round = -warm; round < repeats; ++round)
     for (Variant& v : variants) {
       const uint64_t number = round == -warm ? 0 : step++;
@@ -363,7 +358,7 @@ void trace(std::vector<Variant>& variants, Bench& bench, std::ofstream& file) {
   for (Variant& v : variants)
     attempt(v, bench, [&] {
       const MemoryTrace recorded(bench.device);
-      run_step(v, bench, 2 * kFirstStep);
+      run_step(v, bench, 2 * kFirstMeasuredStep);
       size_t number = 0;
       for (const MemoryTrace::Event& event : recorded.events()) {
         file << in_csv(v.name)
@@ -513,7 +508,7 @@ void bench_step(const BenchArguments& arguments) {
                          {"reserved_bytes", allocator(bench.device).report().reserved},
                          {"library_fallbacks", fallbacks_json()},
                          {"variants", results.list}};
-    std::printf("%s\n", report.dump(2).c_str());
+    print_json(report);
     return;
   }
   std::printf("%s, batch %lld of %s, %s %s, %d threads\n%s", config.model.name.c_str(),

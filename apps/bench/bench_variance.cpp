@@ -117,7 +117,7 @@ std::string begin_of(const std::string& name, int64_t parts) {
 }
 
 // Of a layer.
-struct Row {
+struct VarianceRow {
   std::string name;
   std::vector<std::pair<size_t, size_t>> places;  // of its parameters in the gradient: begin, end
   int64_t packed = 0;                             // tensors
@@ -140,8 +140,9 @@ std::vector<float> at(const std::vector<float>& gradient,
 // The gradient of each layer's parameters.
 class NoiseByLayer {
  public:
-  NoiseByLayer(const std::vector<Row>& rows, const std::vector<float>& exact) : rows_(rows) {
-    for (const Row& row : rows) noise_.emplace_back(at(exact, row.places));
+  NoiseByLayer(const std::vector<VarianceRow>& rows, const std::vector<float>& exact)
+      : rows_(rows) {
+    for (const VarianceRow& row : rows) noise_.emplace_back(at(exact, row.places));
   }
   void add(const std::vector<float>& gradient) {
     for (size_t i = 0; i < rows_.size(); ++i) noise_[i].add(at(gradient, rows_[i].places));
@@ -149,14 +150,14 @@ class NoiseByLayer {
   Estimate variance(size_t row) const { return noise_[row].variance(); }
 
  private:
-  const std::vector<Row>& rows_;
+  const std::vector<VarianceRow>& rows_;
   std::vector<GradientNoise> noise_;
 };
 
 // The layers in the order of their parameters.
-std::vector<Row> rows_of(Module& model, const std::vector<SavedRecord>& tensors, int64_t parts,
-                         Layers& layers) {
-  std::vector<Row> rows;
+std::vector<VarianceRow> rows_of(Module& model, const std::vector<SavedRecord>& tensors,
+                                 int64_t parts, Layers& layers) {
+  std::vector<VarianceRow> rows;
   std::map<std::string, size_t> known;
   const auto place_of = [&](const std::string& layer) {
     const auto [place, fresh] = known.emplace(begin_of(layer, parts), rows.size());
@@ -189,9 +190,9 @@ std::string text_of(const Estimate& e, double unit) {
   return fmt::format("{:.4f} +- {:.4f}", e.value / unit, 1.96 * e.error / unit);
 }
 
-Json json_of(const std::vector<Row>& rows, double unit) {
+Json json_of(const std::vector<VarianceRow>& rows, double unit) {
   Json all = Json::array();
-  for (const Row& row : rows) {
+  for (const VarianceRow& row : rows) {
     Json into = Json::object();
     for (size_t i = 0; i < rows.size(); ++i) into[rows[i].name] = row.into[i] / unit;
     all.push_back({{"layer", row.name},
@@ -203,12 +204,12 @@ Json json_of(const std::vector<Row>& rows, double unit) {
   return all;
 }
 
-void print(const std::vector<Row>& rows, double unit) {
+void print(const std::vector<VarianceRow>& rows, double unit) {
   std::vector<std::vector<std::string>> lines = {
       {"layer", "its gradient's variance", "packed tensors", "what they add"}};
   double own = 0, from = 0;
   int64_t tensors = 0;
-  for (const Row& row : rows) {
+  for (const VarianceRow& row : rows) {
     lines.push_back({row.name, text_of(row.own, unit), std::to_string(row.packed),
                      row.from.value == 0 ? "" : text_of(row.from, unit)});
     own += row.own.value;
@@ -227,10 +228,10 @@ void print(const std::vector<Row>& rows, double unit) {
 // one layer alone, lie apart by twice that in expectation; the tensors of the layers before it are
 // raw. So a half of `draws` pairs measure a layer.
 void split(GradientBench& bench, const Batch& batch, SavePolicy& policy, RngKey key, int64_t draws,
-           const Layers& layers, std::vector<Row>& rows) {
+           const Layers& layers, std::vector<VarianceRow>& rows) {
   Unchanged before(policy);
   for (size_t i = rows.size(); i-- > 0;) {
-    Row& row = rows[i];
+    VarianceRow& row = rows[i];
     row.into.assign(rows.size(), 0);
     if (!layers.has(i)) continue;
     double sum = 0, squares = 0;
@@ -278,7 +279,7 @@ void bench_variance(const BenchArguments& arguments) {
   const int64_t whole = bench.memory().saved();
   const auto policy = make_policy(config.compression, static_cast<uint64_t>(config.run.seed));
   bench.let_learn(*policy, config, key);
-  std::vector<Row> rows;
+  std::vector<VarianceRow> rows;
   Layers layers;
   if (arguments.layers > 0) {
     Unchanged before(*policy);
@@ -311,7 +312,7 @@ void bench_variance(const BenchArguments& arguments) {
                      {"variance", json_of(variance, unit)},
                      {"squared_bias", json_of(bias, unit)}};
     if (!rows.empty()) document["layers"] = json_of(rows, unit);
-    std::printf("%s\n", document.dump(2).c_str());
+    print_json(document);
     return;
   }
   std::printf("%s", table({{"", "activations", "L0's over these", "variance", "squared bias"},

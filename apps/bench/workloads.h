@@ -1,5 +1,6 @@
-// The networks and batches of docs/measurements.md.
+// What is measured: the networks and batches of docs/measurements.md, and the steps.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "apps/json.h"
@@ -9,5 +10,10 @@ namespace frugal::apps {
 // A configuration with random data: r20, r18, r50, bert or gcn.  Errors (ConfigError): another
 // name.
 Json workload(const std::string& name);
+
+// Measured steps have numbers from here on, because policies look at gradients more often in the
+// first steps of a run. The updates only have to take their time.
+constexpr uint64_t kFirstMeasuredStep = 1'000'001;
+constexpr double kMeasuredRate = 1e-3;
 
 }  // namespace frugal::apps

@@ -10,8 +10,6 @@
 namespace frugal::apps {
 namespace {
 
-void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_str()); }
-
 // A row for each key in which the configurations differ.
 std::string differences(const std::vector<std::string>& names, const std::vector<Config>& configs) {
   std::vector<std::vector<std::string>> rows = {{"differs"}};

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 // ---- the network and its weights
 
-struct Source {
+struct ExportSource {
   Config config;
   BatchSpec spec;
   std::shared_ptr<Module> model;
@@ -33,7 +33,7 @@ struct Source {
   std::string classes;  // names in the order of the outputs, a JSON list; empty: not known
 };
 
-Source open_source(const ExportArguments& arguments) {
+ExportSource open_source(const ExportArguments& arguments) {
   const bool is_run = is_folder(arguments.source);
   StoredRun run;
   if (is_run) {
@@ -48,7 +48,7 @@ Source open_source(const ExportArguments& arguments) {
     resolve(run.config);
     run.description.spec = batch_spec(run.config);
   }
-  Source source;
+  ExportSource source;
   if (!arguments.checkpoint.empty())
     source.weights = arguments.checkpoint;
   else if (is_run)
@@ -67,7 +67,7 @@ Source open_source(const ExportArguments& arguments) {
 }
 
 // Errors: ConfigError for a network whose answers are not made by one pass of ops.
-void check_passes(const Source& source) {
+void check_passes(const ExportSource& source) {
   if (source.config.model.name != "fasterrcnn_resnet50_fpn") return;
   throw ConfigError("model.name",
                     "export: expected --format safetensors for fasterrcnn_resnet50_fpn: which "
@@ -76,7 +76,7 @@ void check_passes(const Source& source) {
 }
 
 // What --trunk exports in place of the network.
-Module& trunk_of(const Source& source) {
+Module& trunk_of(const ExportSource& source) {
   auto* const network = dynamic_cast<models::SelfSupervised*>(source.model.get());
   if (network == nullptr)
     throw ConfigError("", fmt::format("--trunk: expected a network simsiam, byol or moco_v2, got "
@@ -89,7 +89,7 @@ Module& trunk_of(const Source& source) {
 
 using Notes = std::vector<std::pair<std::string, std::string>>;
 
-Notes notes_of(const Source& source) {
+Notes notes_of(const ExportSource& source) {
   Notes notes{{"model", source.config.model.name},
               {"data", source.config.data.name},
               {"config", config_text(source.config)}};
@@ -149,7 +149,7 @@ void write_example(const std::string& path, Module& model, const exports::OnnxIn
 }
 
 Json export_onnx(const ExportArguments& arguments, const std::string& output,
-                 const Source& source) {
+                 const ExportSource& source) {
   const exports::OnnxInputs inputs = export_inputs(source.spec);
   check_passes(source);
   exports::OnnxGraph graph = exports::to_onnx(*source.model, inputs);
@@ -180,7 +180,7 @@ DType dtype_named(const std::string& name) {
 }
 
 Json export_safetensors(const ExportArguments& arguments, const std::string& output,
-                        const Source& source) {
+                        const ExportSource& source) {
   const DType dtype = dtype_named(arguments.dtype);
   models::NamedTensors tensors =
       models::state_dict(arguments.trunk ? trunk_of(source) : *source.model);
@@ -234,7 +234,7 @@ void export_command(const ExportArguments& arguments) {
   };
   if (!arguments.output.empty()) check_free(arguments.output);
   if (!arguments.example.empty()) check_free(arguments.example);
-  Source source = open_source(arguments);
+  ExportSource source = open_source(arguments);
   std::string output = arguments.output;
   if (output.empty()) {
     output =
@@ -246,7 +246,7 @@ void export_command(const ExportArguments& arguments) {
   said["file"] = output;
   said["checkpoint"] = source.weights;
   if (arguments.json)
-    std::printf("%s\n", said.dump(2).c_str());
+    print_json(said);
   else
     std::printf("  weights: %s\n", source.weights.empty() ? "random" : source.weights.c_str());
 }

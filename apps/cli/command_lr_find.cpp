@@ -16,7 +16,7 @@
 namespace frugal::apps {
 namespace {
 
-Json to_json(const RateRange& found) {
+Json range_json(const RateRange& found) {
   Json points = Json::array();
   for (const auto& point : found.points)
     points.push_back({{"lr", point.rate}, {"loss", point.loss}, {"smoothed", point.smoothed}});
@@ -77,7 +77,7 @@ void lr_find_command(const LrFindArguments& arguments) {
                  "[lr-find] the loss is not finite at the first rate, {}; try a lower --from",
                  range.first);
     if (arguments.json)
-      std::printf("%s\n", to_json(found).dump(2).c_str());
+      print_json(range_json(found));
     else
       std::printf("%s%s", curve_of(found).c_str(), verdict(found).c_str());
   } catch (const OutOfMemory& e) {

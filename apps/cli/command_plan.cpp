@@ -118,7 +118,7 @@ void print_explanation(const Config& config, PlanSteps& steps, bool json) {
                                   config.compression.memory_budget));
   const Explanation explanation = explain_step(config, steps);
   if (json) {
-    std::printf("%s\n", to_json(explanation).dump(2).c_str());
+    print_json(to_json(explanation));
     return;
   }
   Config resolved = config;
@@ -165,7 +165,7 @@ void plan_command(const PlanArguments& arguments) {
   if (arguments.json) {
     report["levels"] = to_json(levels);
     if (found) report["recommended"] = to_json(*found);
-    std::printf("%s\n", report.dump(2).c_str());
+    print_json(report);
     return;
   }
   std::printf("%s\n%s", title(resolved).c_str(), text_of(levels).c_str());

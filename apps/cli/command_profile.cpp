@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "apps/bench/workloads.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/profile.h"
 #include "apps/cli/report.h"
@@ -21,10 +22,6 @@
 
 namespace frugal::apps {
 namespace {
-
-constexpr double kRate = 1e-3;  // of the updates, which only have to take their time
-// As in `bench step`: policies look at gradients more often in the first steps of a run.
-constexpr uint64_t kFirstStep = 1'000'001;
 
 struct Profiled {
   Config config;
@@ -76,7 +73,7 @@ StepMemory run_step(Profiled& p, uint64_t number) {
   p.model->zero_grad();
   const int64_t parts = p.computes() ? p.config.train.gradient_accumulation : 1;
   PartWeights weights(*p.task, parts);
-  UpdateInBackward update(*p.optimizer, kRate);
+  UpdateInBackward update(*p.optimizer, kMeasuredRate);
   StepOptions options;
   options.label_smoothing = p.config.train.label_smoothing;
   if (p.config.optim.in_backward) options.leaf_done = update.leaf_done();
@@ -101,7 +98,7 @@ StepMemory run_step(Profiled& p, uint64_t number) {
       else
         optim::grad_norm(p.parameters);
     }
-    p.optimizer->step(kRate);
+    p.optimizer->step(kMeasuredRate);
   }
   end_peak(p.device, memory);
   return memory;
@@ -115,7 +112,7 @@ void warm_up(Profiled& p) {
   if (!p.batch.input.defined()) p.batch = next_batch(p);
   p.compression->adapt(p.batch, options.first,
                        {0, p.context.rng->state(), 0, p.context.checkpointed_blocks});
-  run_step(p, kFirstStep);
+  run_step(p, kFirstMeasuredStep);
 }
 
 struct Measured {
@@ -136,7 +133,7 @@ Measured run_steps(Profiled& p, Timeline& timeline, int64_t steps, bool traces) 
   measured.shift = timeline.milliseconds();
   const TimelineScope scope(timeline);
   for (int64_t i = 0; i < steps; ++i)
-    measured.memory = run_step(p, kFirstStep + 1 + static_cast<uint64_t>(i));
+    measured.memory = run_step(p, kFirstMeasuredStep + 1 + static_cast<uint64_t>(i));
   if (traces) measured.live = live->events();
   return measured;
 }
@@ -202,7 +199,7 @@ void print(const Profiled& p, const ProfileArguments& arguments,
                          {"step_ms", timed ? Json(step) : Json()},
                          {"rows", list},
                          {"memory", memory_json(measured.memory)}};
-    std::printf("%s\n", report.dump(2).c_str());
+    print_json(report);
     return;
   }
   std::vector<std::vector<std::string>> cells = {{arguments.by, "calls"}};

@@ -97,7 +97,7 @@ void list(const std::vector<TableFile>& tables, const ResultStore& store, bool j
                       {"scales", scales}});
   }
   if (json) {
-    std::printf("%s\n", listed.dump(2).c_str());
+    print_json(listed);
     return;
   }
   std::printf("Results of each table at each scale, and what a scale needs:\n%s", text.c_str());
@@ -207,7 +207,7 @@ void print_results(const std::vector<TableFile>& tables, const ResultStore& stor
     all.push_back({{"table", file.name}, {"lines", lines}});
     if (!json) std::printf("%s\n", page.text().c_str());
   }
-  if (json) std::printf("%s\n", all.dump(2).c_str());
+  if (json) print_json(all);
 }
 
 }  // namespace

@@ -36,8 +36,6 @@ void check_same_run(distributed::Communicator& ranks, const Config& config) {
   }
 }
 
-void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_str()); }
-
 }  // namespace
 
 void train_command(const TrainArguments& arguments) {

@@ -11,10 +11,10 @@ namespace {
 
 using Kind = Timeline::Kind;
 
-constexpr std::array<const char*, Timeline::kKinds> kCategories = {
+constexpr std::array<const char*, Timeline::kKinds> kKindNames = {
     "phase", "forward", "backward", "pack", "unpack", "rebuild", "optimizer", "loader"};
 
-const char* category_of(Kind kind) { return kCategories.at(static_cast<size_t>(kind)); }
+const char* category_of(Kind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
 // Ops of the forward and of the backward pass are told apart by the phase around them.
 std::string title_of(const Timeline::Span& span) {

@@ -25,6 +25,8 @@ std::string ratio(const Json& summary, const Json& first, const Json::json_point
 
 }  // namespace
 
+void print_json(const Json& document) { std::printf("%s\n", document.dump(2).c_str()); }
+
 Json memory_json(const StepMemory& memory) {
   Json at_peak = Json::object();
   for (size_t i = 0; i < kCategories; ++i)

@@ -27,6 +27,9 @@ Json to_json(const RanksReport& report);
 Json summary_json(const Config& config, const RunState& state, const Speed& speed,
                   const std::optional<compress::OffloadStats>& offload = {});
 
+// Prints the document to stdout, indented by 2.
+void print_json(const Json& document);
+
 // Columns padded to their widest cell; the first row is a heading. Columns after the first are
 // right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows);

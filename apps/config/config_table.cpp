@@ -7,6 +7,7 @@
 #include "apps/config/make_optimizer.h"
 #include "apps/config/resolve.h"
 #include "apps/config/sequential_config.h"
+#include "apps/config/value_schema.h"
 #include "compress/bounded/error_bounded.h"
 
 namespace frugal::apps {
@@ -45,25 +46,21 @@ Field without_effect(Field f) {
 }
 
 // ---- what values may be
-Json boolean() { return {{"type", "boolean"}}; }
-Json text() { return {{"type", "string"}}; }
+using schema::boolean;
+using schema::integer;
+using schema::number;
+using schema::positive;
+using schema::text;
 Json choice(const std::vector<std::string>& names) { return {{"type", "string"}, {"enum", names}}; }
 Json device() {
   return {{"type", "string"},
           {"pattern", "^(cpu|meta|cuda(:[0-9]{1,4})?)$"},
           {"examples", {"cpu", "cuda", "cuda:1", "meta"}}};
 }
-Json integer(int64_t lo, int64_t hi) {
-  return {{"type", "integer"}, {"minimum", lo}, {"maximum", hi}};
-}
 Json group_size() {
   Json schema = integer(8, 1 << 16);
   schema["multipleOf"] = 8;
   return schema;
-}
-Json number(double lo, double hi) { return {{"type", "number"}, {"minimum", lo}, {"maximum", hi}}; }
-Json positive(double hi) {
-  return {{"type", "number"}, {"exclusiveMinimum", 0.0}, {"maximum", hi}};
 }
 Json below(double lo, double hi) {
   return {{"type", "number"}, {"minimum", lo}, {"exclusiveMaximum", hi}};

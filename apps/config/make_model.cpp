@@ -554,6 +554,8 @@ Family family_of(const ModelConfig& model) {
                                    : model_row(model.name).family;
 }
 
+bool is_decoder(const Config& config) { return family_of(config.model) == Family::decoder; }
+
 bool is_self_supervised(const ModelConfig& model) {
   return model.name != kSequential && model_row(model.name).make == make_self_supervised;
 }

@@ -78,7 +78,6 @@ std::vector<std::string> names() {
   return all;
 }
 
-bool is_decoder(const Config& config) { return family_of(config.model) == Family::decoder; }
 // One text, which a tokenizer makes tokens of.
 bool is_stream(const Config& config) {
   const std::string& name = config.data.name;

@@ -71,7 +71,7 @@ DatasetPtr open_masks(const Config& config, Split split) {
   const int64_t limit = split == Split::train ? c.train_samples : c.test_samples;
   if (limit > 0 && limit < static_cast<int64_t>(files.size()))
     files.resize(static_cast<size_t>(limit));
-  data::MaskOptions options;
+  data::MaskFilesOptions options;
   options.height = options.width = c.image_size;
   options.channels = c.channels;
   options.random = split == Split::train;

@@ -4,6 +4,7 @@
 
 #include "apps/config/config_table.h"
 #include "apps/config/nearest.h"
+#include "apps/config/value_schema.h"
 #include "autograd/record.h"
 #include "core/quoted.h"
 #include "models/activations.h"
@@ -21,7 +22,7 @@ using ModulePtr = std::shared_ptr<Module>;
 constexpr int64_t kMostModules = 1024;  // of a list, and of the whole network
 constexpr int kDeepest = 16;            // lists within lists
 constexpr int64_t kMostWeights = int64_t{1} << 34;
-constexpr int64_t kMostTokens = int64_t{1} << 30;
+constexpr int64_t kMostFeatures = int64_t{1} << 30;
 
 // ---- what flows from layer to layer: the shape of a sample
 struct Flow {
@@ -63,16 +64,18 @@ struct Key {
   std::string also = {};  // one text that the schema does not show
 };
 
+using schema::boolean;
+using schema::integer;
+using schema::number;
+using schema::positive;
+
 Json one_of_types(std::initializer_list<const char*> types, int64_t lo, int64_t hi) {
   Json schema = {{"type", types}, {"minimum", lo}, {"maximum", hi}};
   schema["items"] = {{"type", "integer"}, {"minimum", lo}, {"maximum", hi}};
   schema["minItems"] = schema["maxItems"] = 2;
   return schema;
 }
-Json whole(int64_t lo, int64_t hi) {
-  return {{"type", "integer"}, {"minimum", lo}, {"maximum", hi}};
-}
-Json whole_or_null(int64_t lo, int64_t hi) {
+Json integer_or_null(int64_t lo, int64_t hi) {
   return {{"type", {"integer", "null"}}, {"minimum", lo}, {"maximum", hi}};
 }
 // height and width, or one number for both
@@ -80,12 +83,7 @@ Json pair(int64_t lo, int64_t hi) { return one_of_types({"integer", "array"}, lo
 Json pair_or_null(int64_t lo, int64_t hi) {
   return one_of_types({"integer", "array", "null"}, lo, hi);
 }
-Json number(double lo, double hi) { return {{"type", "number"}, {"minimum", lo}, {"maximum", hi}}; }
 Json probability() { return {{"type", "number"}, {"minimum", 0.0}, {"exclusiveMaximum", 1.0}}; }
-Json positive(double hi) {
-  return {{"type", "number"}, {"exclusiveMinimum", 0.0}, {"maximum", hi}};
-}
-Json boolean() { return {{"type", "boolean"}}; }
 
 constexpr int64_t kWide = 1 << 20, kSide = 1 << 14;
 
@@ -94,7 +92,7 @@ Key usual(const char* name, Json schema, Json value) {
   return {name, std::move(schema), std::move(value)};
 }
 // A number of the input that PyTorch asks for: it may be there, and must be right.
-Key given(const char* name) { return usual(name, whole_or_null(1, kMostTokens), nullptr); }
+Key given(const char* name) { return usual(name, integer_or_null(1, kMostFeatures), nullptr); }
 Key list_of_modules(const char* name, bool required) {
   return {name,
           {{"type", "array"}, {"minItems", required ? 1 : 0}, {"maxItems", kMostModules}},
@@ -547,8 +545,8 @@ ModulePtr make_flatten(Build&, const Layer& layer, Flow& flow) {
                                     "from batch to batch; mean_pool and first_token take them",
                                     text_of(flow)));
   flow = {.kind = Flow::rows, .c = flow.places() * flow.c};
-  if (flow.c > kMostTokens)
-    layer.fail(nullptr, fmt::format("expected at most {} features, got {}", kMostTokens, flow.c));
+  if (flow.c > kMostFeatures)
+    layer.fail(nullptr, fmt::format("expected at most {} features, got {}", kMostFeatures, flow.c));
   return std::make_shared<models::Flatten>();
 }
 
@@ -699,8 +697,9 @@ std::vector<Key> pool_keys() {
 }
 
 std::vector<Key> pool1d_keys() {
-  return {needed("kernel_size", whole(1, kSide)), usual("stride", whole_or_null(1, kSide), nullptr),
-          usual("padding", whole(0, kSide), 0)};
+  return {needed("kernel_size", integer(1, kSide)),
+          usual("stride", integer_or_null(1, kSide), nullptr),
+          usual("padding", integer(0, kSide), 0)};
 }
 
 std::vector<Key> with(std::vector<Key> keys, Key key) {
@@ -712,9 +711,10 @@ const std::vector<Entry>& entries() {
   const auto eps = [] { return usual("eps", positive(1), 1e-5); };
   static const std::vector<Entry> all = {
       {"conv2d",
-       {needed("out_channels", whole(1, kWide)), needed("kernel_size", pair(1, kSide)),
+       {needed("out_channels", integer(1, kWide)), needed("kernel_size", pair(1, kSide)),
         usual("stride", pair(1, kSide), 1), padding_key(), usual("dilation", pair(1, kSide), 1),
-        usual("groups", whole(1, kWide), 1), usual("bias", boolean(), true), given("in_channels")},
+        usual("groups", integer(1, kWide), 1), usual("bias", boolean(), true),
+        given("in_channels")},
        make_conv2d},
       {"max_pool2d", pool_keys(), make_max_pool2d},
       {"avg_pool2d", with(pool_keys(), usual("count_include_pad", boolean(), true)),
@@ -722,9 +722,9 @@ const std::vector<Entry>& entries() {
       {"adaptive_avg_pool2d", {needed("output_size", pair(1, kSide))}, make_adaptive_avg_pool2d},
       {"adaptive_max_pool2d", {needed("output_size", pair(1, kSide))}, make_adaptive_max_pool2d},
       {"conv1d",
-       {needed("out_channels", whole(1, kWide)), needed("kernel_size", whole(1, kSide)),
-        usual("stride", whole(1, kSide), 1), usual("padding", whole(0, kSide), 0),
-        usual("dilation", whole(1, kSide), 1), usual("groups", whole(1, kWide), 1),
+       {needed("out_channels", integer(1, kWide)), needed("kernel_size", integer(1, kSide)),
+        usual("stride", integer(1, kSide), 1), usual("padding", integer(0, kSide), 0),
+        usual("dilation", integer(1, kSide), 1), usual("groups", integer(1, kWide), 1),
         usual("bias", boolean(), true), given("in_channels")},
        make_conv1d},
       {"max_pool1d", pool1d_keys(), make_max_pool1d},
@@ -734,7 +734,7 @@ const std::vector<Entry>& entries() {
        {given("num_features"), eps(), usual("momentum", number(0, 1), 0.1)},
        make_batch_norm},
       {"group_norm",
-       {needed("num_groups", whole(1, kWide)), given("num_channels"), eps()},
+       {needed("num_groups", integer(1, kWide)), given("num_channels"), eps()},
        make_group_norm},
       {"layer_norm", {given("normalized_shape"), eps()}, make_layer_norm},
       {"relu", {}, make_elementwise<models::Relu>},
@@ -751,25 +751,25 @@ const std::vector<Entry>& entries() {
       {"dropout2d", {usual("p", probability(), 0.5)}, make_dropout2d},
       {"flatten", {}, make_flatten},
       {"linear",
-       {usual("out_features", whole_or_null(1, kWide), nullptr), usual("bias", boolean(), true),
+       {usual("out_features", integer_or_null(1, kWide), nullptr), usual("bias", boolean(), true),
         given("in_features")},
        make_linear},
       {"embedding",
-       {needed("embedding_dim", whole(1, kWide)),
-        usual("num_embeddings", whole_or_null(1, 1 << 24), nullptr),
-        usual("padding_idx", whole_or_null(0, 1 << 24), nullptr)},
+       {needed("embedding_dim", integer(1, kWide)),
+        usual("num_embeddings", integer_or_null(1, 1 << 24), nullptr),
+        usual("padding_idx", integer_or_null(0, 1 << 24), nullptr)},
        make_embedding},
       {"position_embedding",
-       {usual("num_embeddings", whole_or_null(1, kWide), nullptr)},
+       {usual("num_embeddings", integer_or_null(1, kWide), nullptr)},
        make_position_embedding},
       {"class_token", {}, make_class_token},
       {"patch_embedding",
-       {needed("embed_dim", whole(1, kWide)), needed("patch_size", pair(1, kSide))},
+       {needed("embed_dim", integer(1, kWide)), needed("patch_size", pair(1, kSide))},
        make_patch_embedding},
       {"tokens", {}, make_tokens},
       {"transpose", {}, make_transpose},
       {"attention",
-       {needed("num_heads", whole(1, 4096)), usual("dropout", probability(), 0.0),
+       {needed("num_heads", integer(1, 4096)), usual("dropout", probability(), 0.0),
         usual("bias", boolean(), true), usual("is_causal", boolean(), false), given("embed_dim")},
        make_attention},
       {"mean_pool", {}, make_mean_pool},
@@ -779,7 +779,7 @@ const std::vector<Entry>& entries() {
        make_residual},
       {"sequential", {list_of_modules("modules", true)}, make_nested},
       {"repeat",
-       {list_of_modules("modules", true), needed("times", whole(1, kMostModules))},
+       {list_of_modules("modules", true), needed("times", integer(1, kMostModules))},
        make_repeat},
   };
   return all;

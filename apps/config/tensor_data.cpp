@@ -77,7 +77,6 @@ Shape sample_of(const Config& config, const Place& place, const Shape& shape) {
 }
 
 // Predicts next tokens, so targets are not read.
-bool is_decoder(const Config& config) { return family_of(config.model) == Family::decoder; }
 
 data::TargetTask task_of(const Config& config) {
   const std::string& task = config.data.task;

@@ -10,7 +10,7 @@
 namespace frugal::apps {
 namespace {
 
-using Unit = Metric::Unit;
+using MetricUnit = Metric::Unit;
 
 struct Kind {
   std::vector<std::string> metrics, measures;
@@ -35,18 +35,18 @@ const Kind& row_of(CellKind kind) { return kinds()[static_cast<size_t>(kind)]; }
 
 const std::vector<Metric>& all_metrics() {
   static const std::vector<Metric> all = {
-      {"activation", "activations", Unit::bytes},
-      {"less", "activations less", Unit::times},
-      {"peak_less", "peak less", Unit::times},
-      {"bits", "bits of an element", Unit::bits, true},
-      {"packed", "packed", Unit::bytes},
-      {"peak", "peak", Unit::bytes},
-      {"accuracy", "test metric", Unit::percent, true},
-      {"best_accuracy", "best test metric", Unit::percent, true},
-      {"cost", "training over one run's", Unit::times, true},
-      {"time", "step over whole activations'", Unit::ratio},
-      {"largest", "largest", Unit::count},
-      {"variance", "variance over the minibatches'", Unit::ratio, true}};
+      {"activation", "activations", MetricUnit::bytes},
+      {"less", "activations less", MetricUnit::times},
+      {"peak_less", "peak less", MetricUnit::times},
+      {"bits", "bits of an element", MetricUnit::bits, true},
+      {"packed", "packed", MetricUnit::bytes},
+      {"peak", "peak", MetricUnit::bytes},
+      {"accuracy", "test metric", MetricUnit::percent, true},
+      {"best_accuracy", "best test metric", MetricUnit::percent, true},
+      {"cost", "training over one run's", MetricUnit::times, true},
+      {"time", "step over whole activations'", MetricUnit::ratio},
+      {"largest", "largest", MetricUnit::count},
+      {"variance", "variance over the minibatches'", MetricUnit::ratio, true}};
   return all;
 }
 
@@ -127,19 +127,19 @@ const Metric& metric_named(const std::string& name) {
 
 std::string in_unit(const Metric& metric, double value) {
   switch (metric.unit) {
-    case Unit::bytes:
+    case MetricUnit::bytes:
       return value >= 1e9   ? fmt::format("{:.2f} GB", value / 1e9)
              : value >= 1e6 ? fmt::format("{:.1f} MB", value / 1e6)
                             : fmt::format("{:.1f} kB", value / 1e3);
-    case Unit::percent:
+    case MetricUnit::percent:
       return fmt::format("{:.2f} %", value);
-    case Unit::bits:
+    case MetricUnit::bits:
       return fmt::format("{:.2f} bits", value);
-    case Unit::times:
+    case MetricUnit::times:
       return fmt::format("{:.1f}x", value);
-    case Unit::count:
+    case MetricUnit::count:
       return fmt::format("{:.0f}", value);
-    case Unit::ratio:
+    case MetricUnit::ratio:
       break;
   }
   return std::abs(value) < 0.1 ? fmt::format("{:.2g}", value) : fmt::format("{:.2f}", value);

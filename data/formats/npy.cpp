@@ -16,7 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the files are little-endian");
 
-constexpr size_t kMaxHeader = size_t{1} << 20;
+constexpr size_t kMaxNpyHeader = size_t{1} << 20;
 
 struct Header {
   std::string descr;
@@ -195,9 +195,10 @@ Start read_start(const std::string& where, int64_t total, const Read& read) {
     length |= static_cast<size_t>(start[10]) << 16 | static_cast<size_t>(start[11]) << 24;
     begin = 12;
   }
-  FRUGAL_CHECK(length <= kMaxHeader && static_cast<int64_t>(length) <= total - begin,
+  FRUGAL_CHECK(length <= kMaxNpyHeader && static_cast<int64_t>(length) <= total - begin,
                "[npy] expected a header of at most {} bytes in {}, got a length of {}",
-               std::min<int64_t>(kMaxHeader, std::max<int64_t>(total - begin, 0)), where, length);
+               std::min<int64_t>(kMaxNpyHeader, std::max<int64_t>(total - begin, 0)), where,
+               length);
   std::string text(length, '\0');
   FRUGAL_CHECK(read(text.data(), length) == length, "[npy] truncated header in {}", where);
   const Header header = HeaderParser(where, text).parse();

@@ -18,7 +18,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -32,9 +32,9 @@ std::optional<DType> dtype_of_name(const std::string& name) {
 }
 
 // The header. Its keys are in the file's order, and each occurs once.
-json parse_header(const std::string& path, const std::string& text) {
+ordered_json parse_header(const std::string& path, const std::string& text) {
   try {
-    return parse_json<json>(text);
+    return parse_json<ordered_json>(text);
   } catch (const JsonError& error) {
     throw Error(fmt::format("[safetensors] invalid JSON in the header of {}: {}{}{}", path,
                             error.place(), error.place().empty() ? "" : ": ", error.what()));
@@ -42,25 +42,26 @@ json parse_header(const std::string& path, const std::string& text) {
 }
 
 // A value of the header, for messages.
-std::string shown(const json& value) { return printable(value.dump(), 200); }
+std::string shown(const ordered_json& value) { return printable(value.dump(), 200); }
 
 // The value as a whole number in [0, 2^63); nothing for other values.
-std::optional<int64_t> whole(const json& value) {
+std::optional<int64_t> whole(const ordered_json& value) {
   if (!value.is_number_unsigned()) return std::nullopt;
   const auto number = value.get<uint64_t>();
   if (number > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   return static_cast<int64_t>(number);
 }
 
-SafetensorsInfo parse_info(const std::string& path, const std::string& name, const json& value,
-                           int64_t data_bytes) {
-  const auto field = [&](const char* key) -> const json& {
+SafetensorsInfo parse_info(const std::string& path, const std::string& name,
+                           const ordered_json& value, int64_t data_bytes) {
+  const auto field = [&](const char* key) -> const ordered_json& {
     FRUGAL_CHECK(value.is_object() && value.contains(key) && value.size() == 3,
                  "[safetensors] expected dtype, shape and data_offsets of {} in {}, got {}",
                  in_quotes(name), path, shown(value));
     return value.at(key);
   };
-  const json &type = field("dtype"), &shape = field("shape"), &offsets = field("data_offsets");
+  const ordered_json &type = field("dtype"), &shape = field("shape"),
+                     &offsets = field("data_offsets");
   SafetensorsInfo info;
   const auto dtype = type.is_string() ? dtype_of_name(type.get<std::string>()) : std::nullopt;
   FRUGAL_CHECK(dtype,
@@ -73,7 +74,7 @@ SafetensorsInfo parse_info(const std::string& path, const std::string& name, con
                Shape::kMaxDim, in_quotes(name), path, shown(shape));
   auto bytes = static_cast<int64_t>(size_of(info.dtype));
   bool overflow = false;
-  for (const json& extent : shape) {
+  for (const ordered_json& extent : shape) {
     const auto number = whole(extent);
     FRUGAL_CHECK(number, "[safetensors] expected extents of at least 0 for {} in {}, got {}",
                  in_quotes(name), path, shown(shape));
@@ -95,8 +96,6 @@ SafetensorsInfo parse_info(const std::string& path, const std::string& name, con
                info.shape, type.get<std::string>(), path, info.end - info.begin);
   return info;
 }
-
-using nlohmann::ordered_json;
 
 const char* name_in_file(DType dtype) {
   switch (dtype) {
@@ -227,11 +226,11 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
 }
 
 void SafetensorsFile::parse(const std::string& header, int64_t data_bytes) {
-  const json root = parse_header(path_, header);
+  const ordered_json root = parse_header(path_, header);
   FRUGAL_CHECK(root.is_object(), "[safetensors] expected an object as the header of {}, got {}",
                path_, root.type_name());
   if (root.contains(kMetadata)) {
-    const json& entries = root.at(kMetadata);
+    const ordered_json& entries = root.at(kMetadata);
     FRUGAL_CHECK(entries.is_object(),
                  "[safetensors] expected __metadata__ of strings in {}, got {}", path_,
                  entries.type_name());

@@ -11,7 +11,7 @@ namespace frugal::data {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 constexpr const char* kFile = ".safetensors";
 constexpr const char* kIndex = ".safetensors.index.json";
@@ -76,9 +76,9 @@ void SafetensorsShards::read_index(const std::string& path) {
                "[safetensors] expected an index of at most {} bytes, got {} with {}", kMaxIndex,
                path, file_size("safetensors", path));
   const std::vector<uint8_t> bytes = read_file("safetensors", path);
-  json root;
+  ordered_json root;
   try {
-    root = parse_json<json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    root = parse_json<ordered_json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   } catch (const JsonError& error) {
     throw Error(fmt::format("[safetensors] invalid JSON in {}: {}{}{}", path, error.place(),
                             error.place().empty() ? "" : ": ", error.what()));

@@ -92,6 +92,8 @@ CsrMatrix make_csr(const std::string& where, int64_t rows, int64_t cols, const T
   return csr;
 }
 
+int64_t most_classes(const GraphData& graph) { return std::max<int64_t>(4096, graph.nodes); }
+
 void set_features(GraphData& graph, CsrMatrix features, const GraphOptions& options) {
   FRUGAL_ASSERT(features.rows == graph.nodes);
   if (options.normalize)

@@ -48,6 +48,10 @@ struct CsrMatrix {
 CsrMatrix make_csr(const std::string& where, int64_t rows, int64_t cols, const Tensor& row_ptr,
                    const Tensor& col, const Tensor& value);
 
+// How many classes labels from a file may have. A network has an output for each class, so one
+// large label must not mean millions of outputs.
+int64_t most_classes(const GraphData& graph);
+
 // Sets the features of `graph`, one row for each of graph.nodes. Errors: a dense tensor that is not
 // [V, F] f32; NaN or infinity, with node and column (`where` names the file).
 void set_features(GraphData& graph, CsrMatrix features, const GraphOptions& options);

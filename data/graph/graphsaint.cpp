@@ -12,10 +12,6 @@
 namespace frugal::data {
 namespace {
 
-// A network has an output for each class, so one large label in a file must not mean millions of
-// outputs.
-constexpr int64_t kFewClasses = 4096;
-
 Tensor read_adjacency(const std::string& path, int64_t& nodes) {
   const CsrMatrix matrix = read_npz_csr(NpzFile::open(path), "");
   FRUGAL_CHECK(matrix.rows == matrix.cols && (nodes == 0 || matrix.rows == nodes),
@@ -33,7 +29,7 @@ Tensor read_adjacency(const std::string& path, int64_t& nodes) {
 void read_classes(const std::string& path, GraphData& graph) {
   std::vector<int64_t> single(static_cast<size_t>(graph.nodes), -1);
   std::vector<uint8_t> several;  // in the file's order, so memory grows with the file
-  const int64_t most = std::max(kFewClasses, graph.nodes);
+  const int64_t most = most_classes(graph);
   int64_t labelled = 0;
   bool lists = false;
   read_json_numbers(

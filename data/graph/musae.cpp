@@ -16,7 +16,7 @@ namespace {
 // weights.
 constexpr int64_t kMaxColumns = int64_t{1} << 24, kFewColumns = 65536;
 
-std::string find_stem(const std::string& folder, const std::string& name) {
+std::string find_csv_stem(const std::string& folder, const std::string& name) {
   for (const std::string& place :
        {folder, folder + "/musae-" + name, folder + "/graphs/musae-" + name})
     for (const std::string& stem : {place + "/" + name, place + "/musae_" + name})
@@ -86,7 +86,7 @@ CsrMatrix read_features(const std::string& path, int64_t nodes) {
   return csr;
 }
 
-Tensor read_edges(const std::string& path, int64_t nodes) {
+Tensor read_csv_edges(const std::string& path, int64_t nodes) {
   TableReader csv("musae", path);
   FRUGAL_CHECK(csv.next() && csv.fields().size() == 2,
                "[musae] expected a table of id_1,id_2 in {}", path);
@@ -103,7 +103,7 @@ Tensor read_edges(const std::string& path, int64_t nodes) {
 
 GraphData open_musae(const std::string& folder, const std::string& name,
                      const GraphOptions& options) {
-  const std::string stem = find_stem(folder, name);
+  const std::string stem = find_csv_stem(folder, name);
   GraphData graph;
   const std::vector<int64_t> labels = read_targets(stem + "_target.csv", graph.classes);
   graph.nodes = static_cast<int64_t>(labels.size());
@@ -112,7 +112,7 @@ GraphData open_musae(const std::string& folder, const std::string& name,
     graph.y = Tensor::from(labels, {graph.nodes});
   }
   set_features(graph, read_features(stem + "_features.json", graph.nodes), options);
-  graph.edge_index = read_edges(stem + "_edges.csv", graph.nodes);
+  graph.edge_index = read_csv_edges(stem + "_edges.csv", graph.nodes);
   return graph;
 }
 

@@ -14,10 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A network has an output for each class, so one large label in a file must not mean millions of
-// outputs.
-constexpr int64_t kFewClasses = 4096;
-
 std::string find(const std::string& folder, const std::string& name) {
   const std::string plain = folder + "/" + name + ".csv";
   if (is_file(plain)) return plain;
@@ -56,7 +52,7 @@ void read_labels(const std::string& path, GraphData& graph) {
   const auto unknown = [&](size_t c) {
     return csv.fields()[c].empty() || csv.fields()[c] == "nan" || csv.fields()[c] == "NaN";
   };
-  const int64_t most = std::max(kFewClasses, graph.nodes);
+  const int64_t most = most_classes(graph);
   // some files write 3 as 3.0
   const auto whole = [&](size_t c) {
     const float value = csv.real(c);

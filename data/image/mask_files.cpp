@@ -193,7 +193,8 @@ MaskValues find_mask_values(const std::vector<MaskFile>& files) {
   return {{}, last + 1};
 }
 
-MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values, const MaskOptions& options)
+MaskFiles::MaskFiles(std::vector<MaskFile> files, MaskValues values,
+                     const MaskFilesOptions& options)
     : files_(std::move(files)), values_(std::move(values)), options_(options) {
   FRUGAL_CHECK(!files_.empty(), "[masks] expected pictures with masks, got none");
   FRUGAL_CHECK(

@@ -37,7 +37,7 @@ struct MaskValues {
 // is the last class. Errors: those of decode_mask(); no value below 255.
 MaskValues find_mask_values(const std::vector<MaskFile>& files);
 
-struct MaskOptions {
+struct MaskFilesOptions {
   int64_t height = 224, width = 224, channels = 3;  // of a sample
   bool random = false;  // training: a random part of the picture, enlarged by `scale`
   double least_scale = 1, most_scale = 1;
@@ -56,7 +56,7 @@ std::vector<int64_t> window_starts(int64_t extent, int64_t side);
 // place).
 class MaskFiles : public Dataset {
  public:
-  MaskFiles(std::vector<MaskFile> files, MaskValues values, const MaskOptions& options);
+  MaskFiles(std::vector<MaskFile> files, MaskValues values, const MaskFilesOptions& options);
   int64_t size() const override { return static_cast<int64_t>(windows_.size()); }
   int64_t classes() const override { return values_.classes; }
   Shape sample_shape() const override {
@@ -75,7 +75,7 @@ class MaskFiles : public Dataset {
 
   std::vector<MaskFile> files_;
   MaskValues values_;
-  MaskOptions options_;
+  MaskFilesOptions options_;
   std::vector<Window> windows_;
   std::vector<int64_t> class_of_;  // of each value of a mask; kIgnored, or -1: no class
 };

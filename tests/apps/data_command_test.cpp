@@ -17,18 +17,14 @@ using frugal_test::answer;
 using frugal_test::HttpRequest;
 using frugal_test::HttpServer;
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("data list tells what there is and what is there") {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "text");
   write_file(folder / "text/tinyshakespeare.txt", "To be");
   const Ran text = frugal("data list --dir " + (folder / ""));
   CHECK(text.status == 0);
-  CHECK(holds(text.out, "fashion_mnist"));
-  CHECK(holds(text.out, "no checksums"));  // flickr
+  CHECK(has(text.out, "fashion_mnist"));
+  CHECK(has(text.out, "no checksums"));  // flickr
   const Ran ran = frugal("data list --json --dir " + (folder / ""));
   CHECK(ran.status == 0);
   const Json json = Json::parse(ran.out);
@@ -47,20 +43,20 @@ TEST_CASE("data check compares with the table") {
   const std::string dir = " --dir " + (folder / "");
   const Ran none = frugal("data check" + dir);
   CHECK(none.status == 1);
-  CHECK(holds(none.err, "got none of those that are known"));
+  CHECK(has(none.err, "got none of those that are known"));
   std::filesystem::create_directory(folder / "text");
   write_file(folder / "text/tinyshakespeare.txt", "To be");
   const Ran all = frugal("data check" + dir);
   CHECK(all.status == 1);
-  CHECK(holds(all.out, "tinyshakespeare.txt: different: expected 1115394 bytes, got 5"));
-  CHECK_FALSE(holds(all.out, "cora"));
+  CHECK(has(all.out, "tinyshakespeare.txt: different: expected 1115394 bytes, got 5"));
+  CHECK(lacks(all.out, "cora"));
   const Ran cora = frugal("data check Cora" + dir);
   CHECK(cora.status == 1);
-  CHECK(holds(cora.out, "cora: planetoid/ind.cora.x: missing"));
-  CHECK(holds(cora.err, "8 files"));
+  CHECK(has(cora.out, "cora: planetoid/ind.cora.x: missing"));
+  CHECK(has(cora.err, "8 files"));
   const Ran wrong = frugal("data check nothing" + dir);
   CHECK(wrong.status == 2);
-  CHECK(holds(wrong.err, "expected one of fashion_mnist"));
+  CHECK(has(wrong.err, "expected one of fashion_mnist"));
 }
 
 TEST_CASE("data fetch: mistakes of the command line") {
@@ -70,7 +66,7 @@ TEST_CASE("data fetch: mistakes of the command line") {
     const Ran ran = frugal("data " + arguments + dir);
     CAPTURE(ran.err);
     CHECK(ran.status == status);
-    CHECK(holds(ran.err, why));
+    CHECK(has(ran.err, why));
   };
   fails("fetch", 2, "NAME");
   fails("fetch nothing", 2, "expected one of");
@@ -103,25 +99,25 @@ TEST_CASE("data fetch brings files, or says why not") {
   const std::string file = folder / "new/text/tinyshakespeare.txt";
   const Ran wrong = frugal(fetch + server->url("/play") + " --sha256 " + std::string(64, 'a'));
   CHECK(wrong.status == 1);
-  CHECK(holds(wrong.err,
-              "expected SHA-256 " + std::string(64, 'a') + ", got " + data::sha256_hex(play)));
+  CHECK(has(wrong.err,
+            "expected SHA-256 " + std::string(64, 'a') + ", got " + data::sha256_hex(play)));
   CHECK_FALSE(std::filesystem::exists(file));
   CHECK(read_file(file + ".bad") == play);
   const Ran gone = frugal(fetch + server->url("/gone"));
   CHECK(gone.status == 1);
-  CHECK(holds(gone.err, "404"));
+  CHECK(has(gone.err, "404"));
   const Ran none = frugal(fetch + server->url("/play") + " --sha256 none");
   CHECK(none.status == 0);
-  CHECK(holds(none.err, "computed SHA-256 " + data::sha256_hex(play)));
+  CHECK(has(none.err, "computed SHA-256 " + data::sha256_hex(play)));
   CHECK(read_file(file) == play);
   std::filesystem::remove(file);
   const Ran good = frugal(fetch + server->url("/play") + " --sha256 " + data::sha256_hex(play));
   CHECK(good.status == 0);
   CHECK(read_file(file) == play);
-  CHECK_FALSE(holds(good.err, "computed"));
+  CHECK(lacks(good.err, "computed"));
   const Ran again = frugal(fetch + server->url("/play"));
   CHECK(again.status == 1);  // the table knows another file
-  CHECK(holds(again.err, "move it away first"));
+  CHECK(has(again.err, "move it away first"));
 }
 
 }  // namespace

@@ -93,12 +93,6 @@ std::string error_of(const std::function<void()>& f) {
   return "";
 }
 
-bool has(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) MESSAGE("'", part, "' is not in: ", text);
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("a run starts from published weights, with a new last layer where classes differ") {

@@ -11,11 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kBert = R"({
+constexpr const char* kLittleBert = R"({
   "model": {"name": "bert_tiny", "layers": 1, "width": 16, "heads": 2, "vocab_size": 60},
   "data": {"name": "random_tokens", "batch_size": 8, "max_length": 12, "classes": 3},
   "optim": {"name": "adamw", "ema": 0.9, "in_backward": true}, "threads": 1})";
-constexpr const char* kGraph = R"({
+constexpr const char* kLittleGraph = R"({
   "model": {"name": "gcn", "width": 16}, "optim": {"name": "adam"},
   "data": {"name": "random_graph", "nodes": 300, "edges": 900, "features": 24, "classes": 3},
   "train": {"patience": 2}, "threads": 1})";
@@ -38,8 +38,8 @@ TEST_CASE(
     "lr-find suggests a rate with every kind of data and of compression, and leaves nothing") {
   const TempFolder folder;
   write_file(folder / "images.json", kTinyConfig);
-  write_file(folder / "bert.json", kBert);
-  write_file(folder / "graph.json", kGraph);
+  write_file(folder / "bert.json", kLittleBert);
+  write_file(folder / "graph.json", kLittleGraph);
   const int64_t before = entries(folder / "");
   for (const std::string& config :
        {std::string("images.json"), std::string("bert.json"), std::string("graph.json"),

@@ -21,10 +21,6 @@ ProgressLine line() {
   return line;
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("progress: units, and the time left on every width") {
@@ -62,12 +58,12 @@ TEST_CASE("progress: what is not known is left out") {
   ProgressLine numbers = line();
   numbers.accuracy.reset();
   numbers.metric = "r2";
-  CHECK_FALSE(has(progress_text(numbers), "acc"));
-  CHECK_FALSE(has(progress_text(numbers), "r2"));
+  CHECK(lacks(progress_text(numbers), "acc"));
+  CHECK(lacks(progress_text(numbers), "r2"));
   numbers.measured = 0.51234;
   CHECK(has(progress_text(numbers), "loss 1.2346  r2 0.5123  1234 tokens/s"));
   CHECK(has(progress_text(numbers, 88), "r2 0.5123"));
-  CHECK_FALSE(has(progress_text(numbers, 70), "r2"));
+  CHECK(lacks(progress_text(numbers, 70), "r2"));
 }
 
 TEST_CASE("--quiet leaves the summary alone") {
@@ -127,7 +123,7 @@ std::string on_terminal(const std::string& arguments, int columns, int later = 0
   char bytes[4096];
   bool resized = false;
   const auto latest = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-  for (ssize_t got = 0; (got = read(main, bytes, sizeof bytes)) > 0;) {
+  for (ssize_t got = 0; (got = ::read(main, bytes, sizeof bytes)) > 0;) {
     text.append(bytes, static_cast<size_t>(got));
     if (later != 0 && !resized && text.find(" left") != std::string::npos) {
       resize(later);
@@ -176,14 +172,14 @@ TEST_CASE("a terminal has one live line in its columns, also when these change")
   CHECK(has(narrower, "\x1b[A\r\x1b[J"));  // a line that was broken into rows
   bool wide = false, narrow = false;
   for (const std::string& line : drawn(narrower)) {
-    if (!has(line, "step ")) continue;
+    if (line.find("step ") == std::string::npos) continue;
     wide = wide || line.size() >= 60;
     narrow = narrow || line.size() < 50;
   }
   CHECK(wide);
   CHECK(narrow);
   const std::string dumb = on_terminal(run, 80, 0, "dumb");
-  CHECK_FALSE(has(dumb, "\x1b"));
+  CHECK(lacks(dumb, "\x1b"));
   CHECK(has(dumb, " bits  0:0"));
 }
 
@@ -232,7 +228,7 @@ TEST_CASE("compare: multiples of the first run, lengths, headings and difference
                            "d: mlp, actnn L3", "note: the runs took 4 and 6 and 4 and 4 steps",
                            "compression.bits", "train.steps", "compression.memory_budget"})
     CHECK_MESSAGE(has(ran.out, part), part, "\n", ran.out);
-  CHECK_FALSE(has(ran.out, "data.batch_size"));
+  CHECK(lacks(ran.out, "data.batch_size"));
   // More memory is more than 1, as more time is.
   const auto times = [&](const char* key) {
     return fmt::format("({:.2f}x)",

@@ -1,5 +1,6 @@
 // Runs the real binary, and folders that vanish.
 #pragma once
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/fmt/fmt.h>
@@ -30,6 +31,18 @@ class TempFolder {
  private:
   std::string path_;
 };
+
+// Whether `part` is in `text`; each says so where it is false.
+inline bool has(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (!found) MESSAGE("'", part, "' is not in: ", text);
+  return found;
+}
+inline bool lacks(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (found) MESSAGE("'", part, "' is in: ", text);
+  return !found;
+}
 
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

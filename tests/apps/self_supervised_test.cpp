@@ -8,7 +8,7 @@
 namespace frugal::apps {
 namespace {
 
-constexpr const char* kConfig = R"({
+constexpr const char* kSimSiam = R"({
   "model": {"name": "simsiam", "trunk": "resnet20", "layers": 8, "width": 4,
             "projector": [16, 8], "neighbours": 5},
   "data": {"name": "random", "shape": [12, 12, 3], "classes": 3, "batch_size": 8,
@@ -19,7 +19,7 @@ constexpr const char* kConfig = R"({
 
 struct Folder {
   TempFolder folder;
-  Folder() { write_file(folder / "c.json", kConfig); }
+  Folder() { write_file(folder / "c.json", kSimSiam); }
   Ran train(const std::string& name, const std::string& sets = "") const {
     return frugal("train " + (folder / "c.json") + " --out " + (folder / name) + sets);
   }

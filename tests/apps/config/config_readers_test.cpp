@@ -231,12 +231,6 @@ std::string complaint(const Config& config, const std::string& path) {
   return "";
 }
 
-bool has(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) MESSAGE("'", part, "' is not in: ", text);
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("each key is accepted where it is read and refused where nothing reads it") {

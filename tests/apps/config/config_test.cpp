@@ -23,12 +23,6 @@ std::string complaint(const std::string& text) {
   return "";
 }
 
-bool has(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) MESSAGE("'", part, "' is not in: ", text);
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("defaults round-trip through JSON and every field can be set to its own default") {

@@ -25,7 +25,7 @@ Json random_images(const Json& compression) {
   return {{"data", {{"name", "random"}}}, {"compression", compression}};
 }
 
-std::string complaint(const Json& document) {
+std::string level_complaint(const Json& document) {
   try {
     resolved(document);
   } catch (const ConfigError& error) {
@@ -34,19 +34,13 @@ std::string complaint(const Json& document) {
   return "";
 }
 
-bool has(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) MESSAGE("'", part, "' is not in: ", text);
-  return found;
-}
-
-struct Row {
+struct LevelRow {
   const char *policy, *level;
   Json keys;  // what the level stands for, at the places of a configuration
 };
-const std::vector<Row>& levels() {
+const std::vector<LevelRow>& levels() {
   const Json adaptive = {{"adaptive", true}}, folder = "/tmp";
-  static const std::vector<Row> all = {
+  static const std::vector<LevelRow> all = {
       {"gact", "L0", {{"bits", 0}}},
       {"gact", "L1", {{"bits", 4}}},
       {"gact", "L1.1", {{"bits", 8}}},
@@ -82,7 +76,7 @@ Json some_value(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a level is the keys that it stands for, and what is printed makes the same run") {
-  for (const Row& row : levels()) {
+  for (const LevelRow& row : levels()) {
     CAPTURE(row.policy);
     CAPTURE(row.level);
     Json named = random_images({{"policy", row.policy}, {"level", row.level}});
@@ -125,14 +119,15 @@ TEST_CASE("bits say what is packed: raw, one width, or an average") {
 }
 
 TEST_CASE("keys that contradict a level are errors") {
-  CHECK(has(complaint(random_images({{"level", "L0"}, {"bits", 4}})),
+  CHECK(has(level_complaint(random_images({{"level", "L0"}, {"bits", 4}})),
             "compression.bits: expected 0 with level L0, got 4"));
-  CHECK(has(complaint(random_images({{"level", "L1"}, {"bits", 0}})),
+  CHECK(has(level_complaint(random_images({{"level", "L1"}, {"bits", 0}})),
             "compression.bits: expected at least 1 with level L1, got 0"));
-  CHECK(has(complaint(random_images({{"level", "L2"}, {"gact", {{"adaptive", false}}}})),
+  CHECK(has(level_complaint(random_images({{"level", "L2"}, {"gact", {{"adaptive", false}}}})),
             "compression.gact.adaptive: expected true with compression.level L2, got false"));
-  CHECK(has(complaint(random_images({{"level", "L3"}})), "compression.offload: expected a folder"));
-  CHECK(has(complaint(random_images({{"level", "L4"}})), "compression.level"));
+  CHECK(has(level_complaint(random_images({{"level", "L3"}})),
+            "compression.offload: expected a folder"));
+  CHECK(has(level_complaint(random_images({{"level", "L4"}})), "compression.level"));
 }
 
 TEST_CASE("a level that --set chooses counts over the file's keys") {
@@ -166,14 +161,14 @@ TEST_CASE("each earlier spelling is answered with the present one") {
     CHECK_FALSE(valid.contains(old.path));
     CHECK(valid.contains(old.now.substr(0, old.now.find_first_of(" ,"))));
     const std::string expected = old.path + " is now " + old.now, key = old.path.substr(12);
-    CHECK(has(complaint({{"compression", {{key, some_value(old.path)}}}}), expected));
+    CHECK(has(level_complaint({{"compression", {{key, some_value(old.path)}}}}), expected));
     CHECK_THROWS_WITH_AS(
         load_config(folder / "c.json", {old.path + "=" + some_value(old.path).dump()}),
         doctest::Contains(expected.c_str()), ConfigError);
   }
-  CHECK(has(complaint({{"compression", {{"group_size", 64}}}}),
+  CHECK(has(level_complaint({{"compression", {{"group_size", 64}}}}),
             "compression.group_size is now compression.advanced.group_size"));
-  CHECK(has(complaint({{"compression", {{"policy", "budget"}, {"memory_budget", "1/6"}}}}),
+  CHECK(has(level_complaint({{"compression", {{"policy", "budget"}, {"memory_budget", "1/6"}}}}),
             "a compression.memory_budget such as \"2 GiB\" means it"));
 }
 

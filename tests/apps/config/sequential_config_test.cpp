@@ -22,8 +22,8 @@ Config read(const std::string& modules, const std::string& data = R"("random", "
   return config;
 }
 
-std::string complaint(const std::string& modules,
-                      const std::string& data = R"("random", "shape": [8, 8, 3])") {
+std::string modules_complaint(const std::string& modules,
+                              const std::string& data = R"("random", "shape": [8, 8, 3])") {
   try {
     read(modules, data);
   } catch (const ConfigError& e) {
@@ -108,12 +108,13 @@ TEST_CASE("what is wrong with a list of layers names the entry") {
       {R"([{"embedding": 8}])", "[0].embedding: expected to be the first layer of a network for"},
   };
   for (const auto& [modules, what] : rows) {
-    const std::string text = complaint(modules);
+    const std::string text = modules_complaint(modules);
     CHECK_MESSAGE(text.find(what) != std::string::npos, modules, ": ", text);
   }
   std::string deep = "\"relu\"";
   for (int i = 0; i < 40; ++i) deep = fmt::format(R"({{"residual": [{}]}})", deep);
-  CHECK(complaint(fmt::format("[{}]", deep)).find("lists within lists") != std::string::npos);
+  CHECK(modules_complaint(fmt::format("[{}]", deep)).find("lists within lists") !=
+        std::string::npos);
 }
 
 TEST_CASE("what is wrong with a list of layers for texts") {
@@ -137,11 +138,11 @@ TEST_CASE("what is wrong with a list of layers for texts") {
        "[1].avg_pool1d: expected a fixed number of tokens"},
   };
   for (const auto& [modules, what] : rows) {
-    const std::string text = complaint(modules, kTexts);
+    const std::string text = modules_complaint(modules, kTexts);
     CHECK_MESSAGE(text.find(what) != std::string::npos, modules, ": ", text);
   }
-  const std::string graph =
-      complaint(R"(["flatten"])", R"("random_graph", "nodes": 20, "edges": 30, "features": 4)");
+  const std::string graph = modules_complaint(
+      R"(["flatten"])", R"("random_graph", "nodes": 20, "edges": 30, "features": 4)");
   CHECK(graph.find("model.name: expected a network for the data") != std::string::npos);
 }
 

@@ -10,7 +10,7 @@
 namespace frugal::apps {
 namespace {
 
-constexpr const char* kResNet20 = R"({"model": {"name": "resnet20"},
+constexpr const char* kLittleResNet = R"({"model": {"name": "resnet20"},
     "optim": {"name": "adamw", "lr": 0.001},
     "data": {"name": "random", "shape": [32, 32, 3], "batch_size": 32, "train_samples": 64,
              "workers": 0}})";
@@ -25,8 +25,8 @@ int64_t optimizer_bytes(const Json& row) {
   return row.at("memory").at("at_peak").at("optimizer").get<int64_t>();
 }
 
-Config config_of(const std::vector<std::string>& sets) {
-  Json document = Json::parse(kResNet20);
+Config ranked_config(const std::vector<std::string>& sets) {
+  Json document = Json::parse(kLittleResNet);
   apply_sets(document, sets);
   return parse_config(document);
 }
@@ -35,7 +35,7 @@ Config config_of(const std::vector<std::string>& sets) {
 
 TEST_CASE("a plan of one of four ranks: a quarter of the state, and of the batch") {
   const TempFolder folder;
-  write_file(folder / "c.json", kResNet20);
+  write_file(folder / "c.json", kLittleResNet);
   const Json alone = rows_of(folder, ""), quarter = rows_of(folder, "--set data.batch_size=8");
   const Json whole = rows_of(folder, "--ranks 4"),
              shared = rows_of(folder, "--ranks 4 --set distributed.sharding=optimizer");
@@ -63,7 +63,7 @@ TEST_CASE("a plan of one of two ranks is within 1 % of real ranks") {
     return;
   }
   const TempFolder folder;
-  write_file(folder / "c.json", kResNet20);
+  write_file(folder / "c.json", kLittleResNet);
   for (const auto& [sets, sharding] : std::initializer_list<std::pair<const char*, const char*>>{
            {"compression.bits=4", "optimizer"},
            {"compression.bits=0", "none"},
@@ -89,7 +89,7 @@ TEST_CASE("a plan of one of two ranks is within 1 % of real ranks") {
 
 TEST_CASE("the largest batch of several ranks is that of all, and shared state leaves more room") {
   const TempFolder folder;
-  write_file(folder / "c.json", kResNet20);
+  write_file(folder / "c.json", kLittleResNet);
   const auto largest = [&](const std::string& arguments) {
     const Ran ran = frugal("plan --json --memory 16MiB --max batch --only " + folder / "c.json" +
                            " " + arguments);
@@ -106,7 +106,7 @@ TEST_CASE("the largest batch of several ranks is that of all, and shared state l
 // Rank 0 begins before it looks for the others, so no mpirun is needed.
 TEST_CASE("what several ranks cannot do is an error of the configuration") {
   const TempFolder folder;
-  write_file(folder / "c.json", kResNet20);
+  write_file(folder / "c.json", kLittleResNet);
   const std::string gradients =
       " --set compression.policy=actnn --set compression.level=L3"
       " --set compression.actnn.use_gradient=true";
@@ -124,10 +124,10 @@ TEST_CASE("what several ranks cannot do is an error of the configuration") {
   check("compression.actnn.use_gradient", "false with 2 ranks", gradients);
   check("distributed.compress_gradients", "0 with optim.in_backward",
         " --set optim.in_backward=true --set distributed.compress_gradients=8");
-  Config config = config_of({});
+  Config config = ranked_config({});
   config.run.cuda_graphs = true;
   CHECK_NOTHROW(resolve(config));
-  config = config_of({});
+  config = ranked_config({});
   config.run.cuda_graphs = true;
   config.distributed.ranks = 2;
   CHECK_THROWS_WITH_AS(resolve(config), doctest::Contains("cuda_graphs: expected false with 2"),

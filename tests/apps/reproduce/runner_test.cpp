@@ -9,19 +9,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the table in `folder`, into `folder`/out.
-std::string command(const TempFolder& folder, const std::string& more = "") {
-  return fmt::format("reproduce {} --scale smoke --tables {} --out {} {}", folder / "small.json",
-                     folder / "", folder / "out", more);
-}
-
 int64_t lines_with(const std::string& text, const std::string& what) {
   int64_t count = 0;
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++count;
   return count;
 }
-
-const auto skip = doctest::skip(!ResultStore::available());
 
 }  // namespace
 

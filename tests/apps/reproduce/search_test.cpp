@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const auto skip = doctest::skip(!ResultStore::available());
-
 // A row of one training, and a search over four widths, of which the first is that training.
 Json search_table() {
   Json table = training_table();
@@ -44,11 +42,6 @@ std::vector<std::string> titles(const std::vector<const Cell*>& cells) {
   std::vector<std::string> all;
   for (const Cell* cell : cells) all.push_back(cell->row);
   return all;
-}
-
-std::string command(const TempFolder& folder, const std::string& more = "") {
-  return fmt::format("reproduce {} --scale smoke --out {} --tables {} {}", folder / "small.json",
-                     folder / "out", folder / "", more);
 }
 
 }  // namespace

@@ -1,11 +1,23 @@
 // Small tables for tests.
 #pragma once
+#include <doctest/doctest.h>
+
 #include <string>
 
+#include "apps/reproduce/store.h"
 #include "apps/reproduce/table_file.h"
 #include "tests/apps/run.h"
 
 namespace frugal::apps {
+
+// Results are kept by SQLite, which a build may lack.
+inline const auto skip = doctest::skip(!ResultStore::available());
+
+// `reproduce` of the table in `folder`, into `folder`/out.
+inline std::string command(const TempFolder& folder, const std::string& more = "") {
+  return fmt::format("reproduce {} --scale smoke --tables {} --out {} {}", folder / "small.json",
+                     folder / "", folder / "out", more);
+}
 
 // Two rows and two columns of a network of microseconds, on the device meta.
 inline Json small_table() {

@@ -92,7 +92,7 @@ TEST_CASE("masks: values become classes") {
   const MaskValues found = find_mask_values(files);
   CHECK(found.classes == 3);
   CHECK(found.of_classes.empty());
-  MaskOptions options;
+  MaskFilesOptions options;
   options.height = 4;
   options.width = 6;
   options.channels = 1;
@@ -117,7 +117,7 @@ TEST_CASE("masks: windows of an evaluation count each pixel once") {
   Masks m;
   m.add("image/1.png", "label/1.png", 13, 21, stripes);
   m.add("image/2.png", "label/2.png", 5, 9, stripes);
-  MaskOptions options;
+  MaskFilesOptions options;
   options.height = options.width = 8;
   options.channels = 1;
   const MaskFiles dataset(list_masks(m.folder.path()), {{}, 3}, options);
@@ -141,7 +141,7 @@ TEST_CASE("masks: a random part and its mirror image keep picture and mask toget
   for (const char* name : {"1", "2", "3", "4", "5"})
     m.add(fmt::format("image/{}.png", name), fmt::format("label/{}.png", name), 30, 40,
           [](int64_t, int64_t x) { return x < 17 ? 0 : 1; });
-  MaskOptions options;
+  MaskFilesOptions options;
   options.height = options.width = 16;
   options.channels = 1;
   options.random = true;
@@ -179,7 +179,7 @@ TEST_CASE("masks: bad files are named") {
   Masks m;
   m.add("image/1.png", "label/1.png", 8, 8, stripes);
   const auto read = [&] {
-    MaskOptions options;
+    MaskFilesOptions options;
     options.height = options.width = 8;
     const MaskFiles dataset(list_masks(m.folder.path()), {{}, 3}, options);
     std::vector<float> picture(3 * 64);
