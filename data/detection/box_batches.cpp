@@ -26,11 +26,7 @@ RngKey sample_key(RngKey epoch, int64_t index) {
   return {words[0] | static_cast<uint64_t>(words[1]) << 32, epoch.offset};
 }
 
-struct Size {
-  int64_t height = 0, width = 0;
-};
-
-Size scaled(Size size, double factor) {
+PictureSize scaled(PictureSize size, double factor) {
   constexpr double kRounding = 1e-6;  // so that 3 * (4 / 3.0) is 4
   const auto side = [&](int64_t extent) {
     const double exact = std::floor(static_cast<double>(extent) * factor + kRounding);
@@ -39,7 +35,7 @@ Size scaled(Size size, double factor) {
   return {side(size.height), side(size.width)};
 }
 
-Size size_in_batch(Size file, const BoxBatchOptions& options, RngKey key) {
+PictureSize size_in_batch(PictureSize file, const BoxBatchOptions& options, RngKey key) {
   const auto ratio = [](int64_t a, int64_t b) {
     return static_cast<double>(a) / static_cast<double>(b);
   };
@@ -54,8 +50,8 @@ Size size_in_batch(Size file, const BoxBatchOptions& options, RngKey key) {
 }
 
 // What the list says of the size in the batch; nothing where it lacks the size.
-std::optional<Size> listed_size(const BoxPicture& picture, const BoxBatchOptions& options,
-                                RngKey key) {
+std::optional<PictureSize> listed_size(const BoxPicture& picture, const BoxBatchOptions& options,
+                                       RngKey key) {
   if (picture.height <= 0 || picture.width <= 0) return std::nullopt;
   return size_in_batch({picture.height, picture.width}, options, key);
 }
@@ -145,7 +141,7 @@ BoxSet random_boxes(int64_t height, int64_t width, int64_t classes, int64_t pict
 
 // A picture of a batch.
 struct BoxBatches::Loaded {
-  Size file, size;
+  PictureSize file, size;
   std::vector<float> pixels;  // [height, width, channels]; empty: they are in the input
   std::vector<BoxObject> objects, crowds;
   std::string fault;  // not empty: it cannot be read
@@ -158,7 +154,7 @@ struct BoxBatches::Job {
   std::vector<int64_t> places;
   // Of pictures in other shares, which count in the size of the batch; not with letterbox.
   std::vector<int64_t> other_places;
-  std::vector<Size> other_sizes;
+  std::vector<PictureSize> other_sizes;
   RngKey epoch;
   std::vector<Loaded> loaded;  // of each place; its row in the input is `row`
   std::vector<int64_t> row;
@@ -260,10 +256,10 @@ BoxBatches::Loaded BoxBatches::load(int64_t index, RngKey key) const {
 namespace {
 
 // The sides of a batch with these pictures.
-Size common_size(const BoxBatchOptions& options, const std::vector<Size>& pictures) {
+PictureSize common_size(const BoxBatchOptions& options, const std::vector<PictureSize>& pictures) {
   if (options.letterbox) return {options.height, options.width};
-  Size all{1, 1};
-  for (const Size& each : pictures) {
+  PictureSize all{1, 1};
+  for (const PictureSize& each : pictures) {
     all.height = std::max(all.height, round_up(each.height, options.multiple));
     all.width = std::max(all.width, round_up(each.width, options.multiple));
   }
@@ -271,7 +267,7 @@ Size common_size(const BoxBatchOptions& options, const std::vector<Size>& pictur
 }
 
 // Rows of pixels into picture `row` of an input [N, H, W, C].
-void put(const float* pixels, Size size, const Tensor& input, int64_t row) {
+void put(const float* pixels, PictureSize size, const Tensor& input, int64_t row) {
   const int64_t stride = input.size(2) * input.size(3), values = size.width * input.size(3);
   float* to = input.mut<float>() + row * input.size(1) * stride;
   for (int64_t y = 0; y < size.height; ++y)
@@ -289,7 +285,7 @@ BoxBatches::Job BoxBatches::begin(int64_t number) const {
   Job job;
   job.places.assign(begin, end);
   job.epoch = epoch_key(options_.seed, streams::kLoader, 2 * state_.epoch + 1);
-  std::vector<Size> sizes;
+  std::vector<PictureSize> sizes;
   if (!options_.letterbox) {
     job.other_places.assign(whole_begin, begin);
     job.other_places.insert(job.other_places.end(), end, whole_end);
@@ -300,7 +296,7 @@ BoxBatches::Job BoxBatches::begin(int64_t number) const {
       sizes.push_back(*size);
     }
   }
-  const Size whole = common_size(options_, sizes);
+  const PictureSize whole = common_size(options_, sizes);
   const CategoryScope category(Category::input);
   job.input = Tensor::zeros({end - begin, whole.height, whole.width, options_.channels});
   return job;
@@ -375,9 +371,9 @@ void BoxBatches::skip_faults(Job& job) {
 
 // The job's own input, unless pictures were left out or files have other sizes than the list says.
 Tensor BoxBatches::input_of(Job& job) const {
-  std::vector<Size> sizes = job.other_sizes;
+  std::vector<PictureSize> sizes = job.other_sizes;
   for (const Loaded& each : job.loaded) sizes.push_back(each.size);
-  const Size whole = common_size(options_, sizes);
+  const PictureSize whole = common_size(options_, sizes);
   const Shape shape{static_cast<int64_t>(job.loaded.size()), whole.height, whole.width,
                     options_.channels};
   if (job.input.defined() && job.input.shape() == shape) return std::move(job.input);

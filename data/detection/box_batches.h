@@ -8,6 +8,10 @@
 
 namespace frugal::data {
 
+struct PictureSize {
+  int64_t height = 0, width = 0;
+};
+
 template <class Job>
 class MadeAhead;
 
