@@ -9,7 +9,7 @@ if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND FRUGAL_CUDNN_DIR AND FR
   set(found ON)
 endif()
 option(FRUGAL_CUDA "Build the CUDA backend; by default where nvcc and cuDNN are found" ${found})
-option(FRUGAL_CUDA_CHECK "frugal_cuda_kernels compiles kernels to PTX alone, which shows every error in half the time" OFF)
+option(FRUGAL_CUDA_CHECK "frugal_cuda_kernels compiles kernels to PTX alone: their errors show in half the time, and nothing can be linked" OFF)
 option(FRUGAL_CUDA_EMULATOR "Run the CUDA kernels on the CPU, for tests" OFF)
 
 set(FRUGAL_CUDART)

@@ -12,8 +12,9 @@ namespace frugal::apps {
 Json workload(const std::string& name);
 
 // Measured steps have numbers from here on, because policies look at gradients more often in the
-// first steps of a run. The updates only have to take their time.
+// first steps of a run.
 constexpr uint64_t kFirstMeasuredStep = 1'000'001;
+// The rate of updates in measured steps. Its value does not matter: only their time does.
 constexpr double kMeasuredRate = 1e-3;
 
 }  // namespace frugal::apps

@@ -19,7 +19,7 @@ std::vector<std::string> model_names();
 // sequences, as a whole (encoder) or up to each token (decoder); graphs.
 enum class Family : uint8_t { images, segmentation, detection, encoder, decoder, graph };
 Family family_of(const ModelConfig& model);
-bool is_decoder(const Config& config);
+bool is_decoder(const Config& config);  // of Family::decoder?
 
 // Is it one of simsiam, byol and moco_v2, which learn from two views of each picture?
 bool is_self_supervised(const ModelConfig& model);

@@ -8,6 +8,7 @@
 
 namespace frugal::data {
 
+// In pixels.
 struct PictureSize {
   int64_t height = 0, width = 0;
 };
