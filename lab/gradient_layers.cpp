@@ -35,6 +35,8 @@ class KeepsWhole final : public compress::WrappingPolicy {
   const std::vector<std::string>& ops_;
 };
 
+constexpr int64_t kFirst = 1000;  // the step of the first draw: after those that a policy learns in
+
 // Where the parameters of a layer lie in a gradient of all parameters.
 struct Layer {
   std::string name;
@@ -79,6 +81,9 @@ class LayerNoise {
 void study_layers(const LabArguments& arguments) {
   Config config = load_config(arguments.config, arguments.sets, "compression");
   resolve(config);
+  if (const std::string& policy = config.compression.policy; policy != "gact" && policy != "actnn")
+    throw ConfigError("compression", fmt::format("--layers: expected a policy with --bits, gact or "
+                                                 "actnn without memory_budget, got {}", policy));
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
   GradientBench bench(config);
   bench.train(arguments.train_steps);
@@ -96,13 +101,16 @@ void study_layers(const LabArguments& arguments) {
   std::vector<std::vector<std::string>> rows = {
       {"layer", "bits", "share of the minibatch variance", "variance", "squared bias"}};
   for (const int64_t bits : arguments.bits) {
-    CompressionConfig compression = config.compression;
-    compression.bits = bits;
-    KeepsWhole policy(make_policy(compression, static_cast<uint64_t>(config.run.seed)),
+    std::vector<std::string> sets = arguments.sets;
+    sets.push_back(fmt::format("compression.bits={}", bits));
+    Config packing = load_config(arguments.config, sets, "compression");
+    resolve(packing);
+    KeepsWhole policy(make_policy(packing.compression, static_cast<uint64_t>(config.run.seed)),
                       arguments.whole);
+    bench.let_learn(policy, packing, key);
     LayerNoise noise(layers, exact);
     for (int64_t draw = 0; draw < draws; ++draw)
-      noise.add(bench.gradient(batch, &policy, static_cast<uint64_t>(draw), key));
+      noise.add(bench.gradient(batch, &policy, static_cast<uint64_t>(kFirst + draw), key));
     for (size_t i = 0; i < layers.size(); ++i) {
       const double own = batches.of(i).variance().value;
       if (own == 0) continue;  // frozen

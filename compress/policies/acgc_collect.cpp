@@ -21,6 +21,11 @@ bool is_taken(const Tensor& x) {
 }
 bool is_known(const Tensor& x) { return is_taken(x) && x.device() != kMeta; }
 
+// A raw tensor has none. The op's backward pass may have written over it, too.
+bool may_have_errors(const SavedTensor& slot) {
+  return slot.defined() && slot.role() == Role::activation && !slot.is_raw();
+}
+
 double squares(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
 
 Tensor whole(const Gradient& gradient) {
@@ -72,16 +77,14 @@ void Collector::before(const BackwardStep& step, const Tensor& dy) {
   dy_ = {};
   if (!is_taken(dy)) return;
   bool reads = false;
-  for (int i = 0; i < step.slots.size(); ++i)
-    reads = reads || (step.slots[i].defined() && step.slots[i].role() == Role::activation);
+  for (int i = 0; i < step.slots.size(); ++i) reads = reads || may_have_errors(step.slots[i]);
   if (!reads) return;
   // Backward may write over dy, so everything that is needed of dy is computed now.
   dy2_ = is_known(dy) ? squares(dy) : 0;
   bool by_channel = false;
   for (int i = 0; i < step.slots.size(); ++i)
-    by_channel =
-        by_channel || (step.slots[i].defined() && step.slots[i].role() == Role::activation &&
-                       step.slots[i].use().kind != Use::Kind::product);
+    by_channel = by_channel || (may_have_errors(step.slots[i]) &&
+                                step.slots[i].use().kind != Use::Kind::product);
   dy_ = dy;
   if (!by_channel) return;
   const CategoryScope scope(Category::workspace);
@@ -92,7 +95,7 @@ void Collector::after(const BackwardStep& step, const Grads& gradients) {
   if (!dy_.defined()) return;
   for (int i = 0; i < step.slots.size(); ++i) {
     const SavedTensor& slot = step.slots[i];
-    if (!slot.defined() || slot.role() != Role::activation) continue;
+    if (!may_have_errors(slot)) continue;
     if (!is_known(dy_)) {
       take_memory(step.slots, slot, gradients);
       continue;

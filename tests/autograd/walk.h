@@ -32,7 +32,7 @@ struct Result {
   std::vector<std::vector<double>> grads;
 };
 
-// Runs forward and backward of `run` on `inputs` under `policy`.
+// Runs forward and backward of `f` on `inputs` under `policy`.
 inline Result run(const std::function<Variable(const Variables&)>& f, Variables inputs,
                   SavePolicy* policy = nullptr) {
   for (Variable& x : inputs) x.zero_grad();
@@ -43,7 +43,8 @@ inline Result run(const std::function<Variable(const Variables&)>& f, Variables 
     y = f(inputs);
   }
   result.output = y.value().to_vector();
-  if (y.producer() != nullptr) backward(y, projection(y.value()));
+  if (y.producer() != nullptr)
+    backward(y, projection(y.value()), {}, policy ? policy->observer() : nullptr);
   for (const Variable& x : inputs)
     result.grads.push_back(x.grad().defined() ? x.grad().to_vector() : std::vector<double>{});
   return result;

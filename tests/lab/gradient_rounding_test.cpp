@@ -81,7 +81,13 @@ TEST_CASE("layers: the shares of all layers add up, and what stays whole adds no
   // Everything that this network packs is saved by these ops.
   const Json whole = layers("--whole linear,linear_relu,relu,cross_entropy");
   CHECK(whole.back()["variance"]["value"].get<double>() < 1e-6);
-  for (const char* wrong : {"--whole linear", "--layers --policies"})
+  // Widths are those that a policy learned, as in training: the greedy ones are 1, 2, 4 or 8 bits.
+  const Json learned =
+      layers("--set compression.gact.adaptive=true --set compression.gact.solver=greedy");
+  CHECK(learned.back()["variance"]["value"] != usual.back()["variance"]["value"]);
+  for (const char* wrong : {"--whole linear", "--layers --policies",
+                            "--layers --set compression.policy=acgc",
+                            "--layers --set compression.memory_budget=3x"})
     CHECK(bench.run(wrong).status == 2);
 }
 
