@@ -124,8 +124,9 @@ Variable soft_cross_entropy(const Variable& logits, const Tensor& target,
 Variable mse_loss(const Variable& x, const Variable& target);  // scalar mean. Saves: the difference
 
 // ---- pooling (functions/pool.cpp), NHWC
-Variable max_pool2d(const Variable& x,
-                    const Pool2dOptions& options);  // Saves: the index, u8 or (large) 4 bits
+// Saves: the index, of which an element has 2 bits in windows of at most 4 cells, 4 in those of at
+// most 16, 8 in those of at most 256, and 32 in larger ones.
+Variable max_pool2d(const Variable& x, const Pool2dOptions& options);
 Variable avg_pool2d(const Variable& x, const Pool2dOptions& options);           // Saves: nothing
 Variable adaptive_avg_pool2d(const Variable& x, int64_t out_h, int64_t out_w);  // Saves: nothing
 Variable global_avg_pool2d(const Variable& x);  // [N, H, W, C] -> [N, C]. Saves: nothing

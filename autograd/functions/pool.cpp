@@ -18,26 +18,26 @@ auto describer(const Pool2dOptions& options) {
   };
 }
 
-// Is the index so large that two of its elements should share a byte? CUDA keeps bytes.
-bool may_halve(const Tensor& index, const Pool2dOptions& options) {
-  constexpr int64_t kLarge = int64_t{1} << 20;
-  return index.numel() >= kLarge && options.kernel[0] * options.kernel[1] <= 16 &&
-         index.dtype() == DType::u8 && runs_as_cpu(index.device());
+// Bits that the backward pass keeps of each element of the index; 0: the index as it is.
+int bits_of(const Tensor& index, const Pool2dOptions& options) {
+  if (index.dtype() != DType::u8) return 0;
+  const int bits = ops::window_index_bits(options.kernel[0] * options.kernel[1]);
+  return bits < 8 ? bits : 0;
 }
 
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2dOptions& options) {
   ops::MaxPooled out = ops::max_pool2d(x.value(), options);
-  if (recording({x}) && may_halve(out.index, options)) {
+  if (const int bits = bits_of(out.index, options); bits != 0 && recording({x})) {
     const Shape shape = out.index.shape();
-    out.index = ops::halve_window_index(out.index);
+    out.index = ops::pack_window_index(out.index, bits);
     return record({"max_pool2d", describer(options)}, {x}, out.y, {save_whole(out.index)},
-                  [x_shape = x.shape(), shape, options](const Backward& b) {
+                  [x_shape = x.shape(), shape, bits, options](const Backward& b) {
                     Tensor index;
                     {
                       CategoryScope scope(Category::workspace);
-                      index = ops::whole_window_index(b.saved(0), shape);
+                      index = ops::unpack_window_index(b.saved(0), bits, shape);
                     }
                     return Grads{ops::max_pool2d_backward(b.dy(), index, x_shape, options)};
                   });

@@ -1,6 +1,7 @@
 #include "autograd/functions.h"
 #include "autograd/volume_functions.h"
 #include "bench/op_table/op_table.h"
+#include "core/integers.h"
 
 namespace frugal::op_table {
 namespace {
@@ -17,11 +18,12 @@ Case one(const std::string& name, const Shape& shape, std::function<Variable(con
           .saved = std::move(saved)};
 }
 
+// bits: of each element of the index that is kept.
 Case max_case(const std::string& name, const Shape& shape, const Pool2dOptions& o, int64_t outputs,
-              int64_t index_bytes = 1) {
+              int64_t bits) {
   return one(
       name, shape, [o](const Variable& x) { return max_pool2d(x, o); },
-      [=](int64_t) { return std::vector<int64_t>{outputs * index_bytes}; });
+      [=](int64_t) { return std::vector<int64_t>{ceil_div(outputs * bits, int64_t{8})}; });
 }
 
 Case avg_case(const std::string& name, const Shape& shape, const Pool2dOptions& o) {
@@ -34,11 +36,14 @@ void add_pool(std::vector<Op>& rows) {
   const Pool2dOptions stem = pool({3, 3}, {2, 2}, {1, 1});
   rows.push_back(
       {.name = "max_pool2d",
-       .cases = {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3),
-                 max_case("overlapping, padded", {2, 5, 6, 3}, stem, 2 * 3 * 3 * 3),
+       .cases = {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3,
+                          2),
+                 max_case("overlapping, padded", {2, 5, 6, 3}, stem, 2 * 3 * 3 * 3, 4),
+                 max_case("a window of 20 cells", {1, 5, 6, 3}, pool({4, 5}, {1, 1}, {0, 0}),
+                          2 * 2 * 3, 8),
                  max_case("a window of 289 cells", {1, 17, 18, 2}, pool({17, 17}, {1, 1}, {0, 0}),
-                          4, 4),
-                 max_case("no images", {0, 4, 4, 2}, stem, 0)},
+                          4, 32),
+                 max_case("no images", {0, 4, 4, 2}, stem, 0, 4)},
        .failures = {{[] {
                        max_pool2d(leaf({1, 4, 4, 1}), pool({2, 2}, {2, 2}, {2, 2}));
                      },
@@ -51,7 +56,7 @@ void add_pool(std::vector<Op>& rows) {
                        max_pool2d(leaf({4, 4, 1}), Pool2dOptions{});
                      },
                      "[max_pool2d] expected x [N, H, W, C]"}},
-       .bench = max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64)});
+       .bench = max_case("imagenet stem", {4, 112, 112, 64}, stem, 4 * 56 * 56 * 64, 4)});
   rows.push_back({.name = "avg_pool2d",
                   .cases = {avg_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0})),
                             avg_case("padding counts", {1, 5, 6, 2}, stem),

@@ -1,5 +1,7 @@
 #include "ops/image/window_codes.h"
 
+#include <algorithm>
+
 #include "core/integers.h"
 #include "core/parallel.h"
 
@@ -8,37 +10,72 @@ namespace {
 
 constexpr int64_t kGrain = int64_t{1} << 16;  // bytes
 
-}  // namespace
-
-Tensor halve_window_index(const Tensor& index) {
-  FRUGAL_ASSERT(index.is_contiguous() && index.dtype() == DType::u8);
-  const int64_t n = index.numel(), bytes = ceil_div(n, 2);
-  Tensor halves = Tensor::empty({bytes}, DType::u8, index.device());
-  if (index.device() == kMeta) return halves;
-  const auto* from = index.data<uint8_t>();
-  auto* to = halves.mut<uint8_t>();
-  parallel_for(0, n / 2, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      to[i] = static_cast<uint8_t>(from[2 * i] | from[2 * i + 1] << 4);
-  });
-  if (n % 2 == 1) to[bytes - 1] = from[n - 1];
-  return halves;
+// Calls f with 2 or 4 as a constant.
+template <class F>
+void with_bits(int bits, F f) {
+  if (bits == 2) return f(std::integral_constant<int, 2>());
+  f(std::integral_constant<int, 4>());
 }
 
-Tensor whole_window_index(const Tensor& halves, const Shape& shape) {
-  Tensor index = Tensor::empty(shape, DType::u8, halves.device());
+}  // namespace
+
+int window_index_bits(int64_t cells) {
+  FRUGAL_ASSERT(1 <= cells && cells <= 256);
+  return cells <= 4 ? 2 : cells <= 16 ? 4 : 8;
+}
+
+void pack_window_index_kernel(Cpu, const Tensor& index, int bits, const Tensor& packed) {
   const int64_t n = index.numel();
-  FRUGAL_ASSERT(halves.numel() == ceil_div(n, 2));
-  if (halves.device() == kMeta) return index;
-  const auto* from = halves.data<uint8_t>();
-  auto* to = index.mut<uint8_t>();
-  parallel_for(0, n / 2, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      to[2 * i] = from[i] & 15;
-      to[2 * i + 1] = static_cast<uint8_t>(from[i] >> 4);
-    }
+  const auto* from = index.data<uint8_t>();
+  auto* to = packed.mut<uint8_t>();
+  with_bits(bits, [&](auto width) {
+    constexpr int kBits = decltype(width)::value, kEach = 8 / kBits;
+    parallel_for(0, n / kEach, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        int byte = 0;
+        for (int k = 0; k < kEach; ++k) byte |= from[kEach * i + k] << kBits * k;
+        to[i] = static_cast<uint8_t>(byte);
+      }
+    });
+    int last = 0;
+    for (int64_t i = n / kEach * kEach; i < n; ++i) last |= from[i] << kBits * (i % kEach);
+    if (n % kEach != 0) to[n / kEach] = static_cast<uint8_t>(last);
   });
-  if (n % 2 == 1) to[n - 1] = from[n / 2];
+}
+
+void unpack_window_index_kernel(Cpu, const Tensor& packed, int bits, const Tensor& index) {
+  const int64_t n = index.numel();
+  const auto* from = packed.data<uint8_t>();
+  auto* to = index.mut<uint8_t>();
+  with_bits(bits, [&](auto width) {
+    constexpr int kBits = decltype(width)::value, kEach = 8 / kBits, kMask = (1 << kBits) - 1;
+    const auto at = [&](int64_t i) {
+      return static_cast<uint8_t>(from[i / kEach] >> kBits * (i % kEach) & kMask);
+    };
+    parallel_for(0, n / kEach, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        for (int k = 0; k < kEach; ++k)
+          to[kEach * i + k] = static_cast<uint8_t>(from[i] >> kBits * k & kMask);
+    });
+    for (int64_t i = n / kEach * kEach; i < n; ++i) to[i] = at(i);
+  });
+}
+
+Tensor pack_window_index(const Tensor& index, int bits) {
+  FRUGAL_ASSERT(index.is_contiguous() && index.dtype() == DType::u8 && (bits == 2 || bits == 4));
+  Tensor packed =
+      Tensor::empty({ceil_div(index.numel() * bits, int64_t{8})}, DType::u8, index.device());
+  dispatch(index.device(),
+           [&](auto backend) { pack_window_index_kernel(backend, index, bits, packed); });
+  return packed;
+}
+
+Tensor unpack_window_index(const Tensor& packed, int bits, const Shape& shape) {
+  FRUGAL_ASSERT(bits == 2 || bits == 4);
+  Tensor index = Tensor::empty(shape, DType::u8, packed.device());
+  FRUGAL_ASSERT(packed.numel() == ceil_div(index.numel() * bits, int64_t{8}));
+  dispatch(packed.device(),
+           [&](auto backend) { unpack_window_index_kernel(backend, packed, bits, index); });
   return index;
 }
 

@@ -11,6 +11,7 @@
 #include "ops/dense/elu.h"
 #include "ops/dense/reduce.h"
 #include "ops/image/pool2d.h"
+#include "ops/image/window_codes.h"
 #include "tests/cuda/gpu.h"
 
 namespace frugal {
@@ -96,6 +97,12 @@ TEST_CASE("windows' and maxima's positions on CUDA are the CPU's") {
         const auto a = ops::max_pool2d(x, options), b = ops::max_pool2d(there(x, dtype), options);
         check_equal(a.y, b.y);
         check_equal(a.index, b.index);
+        if (const int bits = ops::window_index_bits(std::min<int64_t>(kernel * kernel, 256));
+            bits < 8) {
+          const Tensor packed = ops::pack_window_index(b.index, bits);
+          check_equal(ops::pack_window_index(a.index, bits), packed);
+          check_equal(a.index, ops::unpack_window_index(packed, bits, a.index.shape()));
+        }
         const Tensor dy = values(a.y.shape());
         if (dtype == DType::f32)
           check_equal(ops::max_pool2d_backward(dy, a.index, x.shape(), options),

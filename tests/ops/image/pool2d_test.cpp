@@ -246,15 +246,22 @@ TEST_CASE("pool2d: errors say what was expected") {
         [&] { global_avg_pool2d_backward(out.y, x.shape()); });
 }
 
-TEST_CASE("the index of windows of up to 16 cells comes back from half bytes") {
-  for (const int64_t n : {0, 1, 2, 7, 200001}) {
-    CAPTURE(n);
-    Tensor index = Tensor::empty({n, 1}, DType::u8);
-    for (int64_t i = 0; i < n; ++i) index.mut<uint8_t>()[i] = static_cast<uint8_t>(i * i % 16);
-    const Tensor halves = halve_window_index(index);
-    CHECK(halves.numel() == (n + 1) / 2);
-    CHECK(same_bits(whole_window_index(halves, index.shape()), index));
-  }
+TEST_CASE("the index of small windows comes back from 2 or 4 bits") {
+  CHECK(window_index_bits(4) == 2);
+  CHECK(window_index_bits(5) == 4);
+  CHECK(window_index_bits(16) == 4);
+  CHECK(window_index_bits(17) == 8);
+  for (const int bits : {2, 4})
+    for (const int64_t n : {0, 1, 2, 7, 200003}) {
+      CAPTURE(bits);
+      CAPTURE(n);
+      Tensor index = Tensor::empty({n, 1}, DType::u8);
+      for (int64_t i = 0; i < n; ++i)
+        index.mut<uint8_t>()[i] = static_cast<uint8_t>((i * i + i / 3) % (1 << bits));
+      const Tensor packed = pack_window_index(index, bits);
+      CHECK(packed.numel() == (n * bits + 7) / 8);
+      CHECK(same_bits(unpack_window_index(packed, bits, index.shape()), index));
+    }
 }
 
 }  // namespace frugal::ops
