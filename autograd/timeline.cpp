@@ -8,13 +8,15 @@
 namespace frugal {
 namespace {
 
-thread_local Timeline* active = nullptr;
+thread_local Timeline* this_timeline = nullptr;
 
 }  // namespace
 
-Timeline* active_timeline() { return active; }
-TimelineScope::TimelineScope(Timeline& timeline) : previous_(active) { active = &timeline; }
-TimelineScope::~TimelineScope() { active = previous_; }
+Timeline* active_timeline() { return this_timeline; }
+TimelineScope::TimelineScope(Timeline& timeline) : previous_(this_timeline) {
+  this_timeline = &timeline;
+}
+TimelineScope::~TimelineScope() { this_timeline = previous_; }
 
 Timeline::Timeline(Device device) : device_(device) {}
 

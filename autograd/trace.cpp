@@ -3,12 +3,12 @@
 namespace frugal {
 namespace {
 
-thread_local Trace* active = nullptr;
+thread_local Trace* this_trace = nullptr;
 
 }  // namespace
 
-Trace* active_trace() { return active; }
-TraceScope::TraceScope(Trace& trace) : previous_(active) { active = &trace; }
-TraceScope::~TraceScope() { active = previous_; }
+Trace* active_trace() { return this_trace; }
+TraceScope::TraceScope(Trace& trace) : previous_(this_trace) { this_trace = &trace; }
+TraceScope::~TraceScope() { this_trace = previous_; }
 
 }  // namespace frugal

@@ -15,7 +15,7 @@
 namespace frugal::distributed {
 namespace {
 
-constexpr int64_t kAlign = 16;  // elements
+constexpr int64_t kBucketAlign = 16;  // elements
 // Shares of a bucket that goes in codes begin at a multiple of so many elements, which is a group
 // of a codec.
 constexpr int64_t kShare = 256;
@@ -91,7 +91,7 @@ void GradientBuckets::arrange(const std::vector<size_t>& order) {
       last->device = value.device();
     }
     last->members.push_back(i);
-    last->elements += round_up(value.numel() + 1, kAlign);
+    last->elements += round_up(value.numel() + 1, kBucketAlign);
   }
   for (size_t b = 0; b < buckets_.size(); ++b) place_members(b);
 }
@@ -103,7 +103,7 @@ void GradientBuckets::place_members(size_t b) {
     for (const size_t i : bucket.members) {
       const int64_t elements = parameters_[i].second.value().numel();
       places_[i] = {b, {{{0, elements}, at, 0}}, at + elements};
-      at += round_up(elements + 1, kAlign);
+      at += round_up(elements + 1, kBucketAlign);
     }
     bucket.bounds = even_bounds(at, communicator_->size());
     for (int64_t& bound : bucket.bounds) bound = std::min(round_up(bound, kShare), at);
@@ -115,7 +115,7 @@ void GradientBuckets::place_members(size_t b) {
         const Range range{owners_[i][r], owners_[i][r + 1]};
         if (range.size() == 0) continue;
         places_[i].pieces.push_back({range, at, r});
-        at += round_up(range.size(), kAlign);
+        at += round_up(range.size(), kBucketAlign);
       }
     }
     bucket.bounds.push_back(at);

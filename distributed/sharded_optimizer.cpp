@@ -17,7 +17,7 @@ namespace {
 
 // A range begins at a multiple of so many elements of its parameter, so that vector code finds
 // whole vectors.
-constexpr int64_t kAlign = 16;
+constexpr int64_t kShardAlign = 16;
 // Parameters of fewer bytes are sent together, because each message takes time of its own.
 constexpr int64_t kAlone = 1 << 20;
 
@@ -96,7 +96,8 @@ void ShardedOptimizer::share_ranges() {
     p.bounds.push_back(0);
     for (int r = 1; r < ranks; ++r) {
       const int64_t elements = (all / ranks * r + all % ranks * r / ranks - before) / size;
-      p.bounds.push_back(std::clamp<int64_t>(elements / kAlign * kAlign, 0, value.numel()));
+      p.bounds.push_back(
+          std::clamp<int64_t>(elements / kShardAlign * kShardAlign, 0, value.numel()));
     }
     p.bounds.push_back(value.numel());
     before += value.nbytes();

@@ -240,11 +240,11 @@ void interpolate(Lowering& l, const Op& op) {
 }
 
 void subsample_pad(Lowering& l, const Op& op) {
-  constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kToTheEnd = std::numeric_limits<int64_t>::max();
   const int64_t stride = op.integer("stride"), before = op.integer("before"),
                 after = op.integer("after");
   std::string y = l.in_order(op.input(0), channels_first(4));
-  if (stride > 1) y = l.slice(y, {0, 0}, {kEnd, kEnd}, {2, 3}, {stride, stride});
+  if (stride > 1) y = l.slice(y, {0, 0}, {kToTheEnd, kToTheEnd}, {2, 3}, {stride, stride});
   if (before + after > 0)
     y = l.emit("Pad", {y, l.ints({0, before, 0, 0, 0, after, 0, 0}), l.scalar(0)},
                {{"mode", std::string("constant")}});

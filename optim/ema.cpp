@@ -8,7 +8,7 @@
 
 namespace frugal::optim {
 namespace {
-const std::string kPrefix = "ema/";
+const std::string kAveragePrefix = "ema/";
 const std::string kUpdates = "ema_updates";
 }  // namespace
 
@@ -36,7 +36,7 @@ Ema::NamedTensors Ema::state() const {
   const CategoryScope scope(Category::optimizer);
   NamedTensors state{{kUpdates, Tensor::from<int64_t>({updates_}, {})}};
   for (size_t i = 0; i < averages_.size(); ++i)
-    state.emplace_back(kPrefix + parameters_[i].first, averages_[i]);
+    state.emplace_back(kAveragePrefix + parameters_[i].first, averages_[i]);
   return state;
 }
 
@@ -60,7 +60,7 @@ void Ema::load_state(const NamedTensors& state) {
   std::vector<Tensor> averages;
   for (const auto& [name, parameter] : parameters_) {
     const Tensor& value = parameter.value();
-    const Tensor given_average = find(kPrefix + name, value.shape(), value.dtype());
+    const Tensor given_average = find(kAveragePrefix + name, value.shape(), value.dtype());
     averages.push_back(to_device(ops::clone(given_average), value.device()));
   }
   FRUGAL_CHECK(given.empty(), "[ema] the state has an unexpected entry '{}'", given.begin()->first);

@@ -10,7 +10,7 @@
 
 namespace frugal::optim {
 namespace {
-const std::string kPrefix = "momentum/";
+const std::string kMomentumPrefix = "momentum/";
 }
 
 Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options) : options_(options) {
@@ -77,7 +77,7 @@ Optimizer::NamedTensors Sgd::state() const {
   check_names();
   NamedTensors state;
   for (const Slot& slot : slots_)
-    if (slot.velocity.defined()) state.emplace_back(kPrefix + slot.name, slot.velocity);
+    if (slot.velocity.defined()) state.emplace_back(kMomentumPrefix + slot.name, slot.velocity);
   return state;
 }
 
@@ -92,7 +92,7 @@ void Sgd::check_names() const {
 void Sgd::load_state(const NamedTensors& state) {
   check_names();
   std::map<std::string, Slot*> slots;
-  for (Slot& slot : slots_) slots[kPrefix + slot.name] = &slot;
+  for (Slot& slot : slots_) slots[kMomentumPrefix + slot.name] = &slot;
   for (const auto& [name, tensor] : state) {
     const auto found = slots.find(name);
     FRUGAL_CHECK(found != slots.end(), "[sgd] the state has an unexpected entry '{}'", name);

@@ -8,9 +8,7 @@ namespace frugal {
 namespace {
 
 // As in conv2d: what a window reaches, and how many windows reach an element.
-double window(const Shape& weight) {
-  return static_cast<double>(weight[1] * weight[2] * weight[3]);
-}
+double cells(const Shape& weight) { return static_cast<double>(weight[1] * weight[2] * weight[3]); }
 double volume(const Triple& stride) {
   return static_cast<double>(stride[0] * stride[1] * stride[2]);
 }
@@ -24,8 +22,8 @@ Variable conv3d(const Variable& x, const Variable& weight, const Variable& bias,
       ops::conv3d(x.value(), weight.value(), bias.defined() ? bias.value() : Tensor(), options);
   const Shape& w = weight.shape();
   const Use use = Use::product({.input = 1,
-                                .gain = window(w) / volume(options.stride),
-                                .fan = window(w) * static_cast<double>(w[4])});
+                                .gain = cells(w) / volume(options.stride),
+                                .fan = cells(w) * static_cast<double>(w[4])});
   const auto describe = [&](TracedOp& t) {
     t.set("stride", list(options.stride));
     t.set("padding", list(options.padding));
@@ -54,8 +52,8 @@ Variable conv_transpose3d(const Variable& x, const Variable& weight, const Varia
   const Shape& w = weight.shape();
   const Use use = Use::product(
       {.input = 1,
-       .gain = window(w),
-       .fan = window(w) / volume(options.stride) * static_cast<double>(w[0] / options.groups)});
+       .gain = cells(w),
+       .fan = cells(w) / volume(options.stride) * static_cast<double>(w[0] / options.groups)});
   const auto describe = [&](TracedOp& t) {
     t.set("stride", list(options.stride));
     t.set("padding", list(options.padding));

@@ -19,7 +19,7 @@ namespace {
 constexpr InterpolateOptions kBilinear{Interpolation::bilinear, false};
 
 // The loss and its gradient, added over images that come in parts.
-struct Sums {
+struct ResizedSums {
   Tensor top, loss, divisor, dx;
 
   void add(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options,
@@ -78,7 +78,7 @@ ResizedCrossEntropy resized_cross_entropy(const Variable& x, const Tensor& targe
   CrossEntropyOptions summed = options;
   summed.sum = true;
   const Tensor in = ops::contiguous(x.value()), at = ops::contiguous(target);
-  Sums sums;
+  ResizedSums sums;
   if (recording({x})) sums.dx = Tensor::empty(in.shape(), in.dtype(), in.device());
   {
     const CategoryScope scope(Category::workspace);

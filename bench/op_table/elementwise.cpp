@@ -7,7 +7,7 @@ namespace {
 
 using Function = Variable (*)(const Variable&);
 using Function2 = Variable (*)(const Variable&, const Variable&);
-const Shape kLarge{1 << 22};
+const Shape kMany{1 << 22};
 
 Case unary(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
            Saved saved, double lo = -2, double hi = 2) {
@@ -24,14 +24,14 @@ Op keeps_one(const std::string& name, std::function<Variable(const Variable&)> f
         .cases = {unary("odd", {3, 5}, f, elements({15}), lo, hi),
                   unary("scalar", {}, f, elements({1}), lo, hi),
                   unary("empty", {0, 3}, f, elements({0}), lo, hi)},
-        .bench = unary("4 Mi elements", kLarge, f, elements({kLarge.numel()}), lo, hi)};
+        .bench = unary("4 Mi elements", kMany, f, elements({kMany.numel()}), lo, hi)};
   return op;
 }
 
 Op keeps_none(const std::string& name, std::function<Variable(const Variable&)> f) {
   return {.name = name,
           .cases = {unary("odd", {3, 5}, f, nothing()), unary("empty", {0}, f, nothing())},
-          .bench = unary("4 Mi elements", kLarge, f, nothing())};
+          .bench = unary("4 Mi elements", kMany, f, nothing())};
 }
 
 Op keeps_mask(const std::string& name, std::function<Variable(const Variable&)> f) {
@@ -68,7 +68,7 @@ Op binary(const std::string& name, Function2 f, bool saves) {
                         "expected tensors of one dtype and device"},
                        {[f] { f(leaf({2}), Variable(Tensor::zeros({2}, DType::i64))); },
                         "expected b of dtype f32 or f64"}},
-          .bench = pair("4 Mi elements", kLarge, kLarge, f, saved(kLarge.numel(), kLarge.numel()))};
+          .bench = pair("4 Mi elements", kMany, kMany, f, saved(kMany.numel(), kMany.numel()))};
 }
 
 }  // namespace

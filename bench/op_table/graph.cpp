@@ -38,20 +38,20 @@ const GraphPtr& large() {
   static const GraphPtr graph = random_graph(1 << 15, 1 << 18);
   return graph;
 }
-const Shape kLarge{1 << 15, 64};
+const Shape kManyNodes{1 << 15, 64};
 
 // The same where x is.
-GraphPtr beside(const Variable& x, const GraphPtr& graph) {
+GraphPtr placed(const Variable& x, const GraphPtr& graph) {
   return x.device().type != DeviceType::cuda
              ? graph
              : std::make_shared<ops::Graph>(ops::to_device(*graph, x.device()));
 }
-SparsePtr beside(const Variable& x, const SparsePtr& matrix) {
+SparsePtr placed(const Variable& x, const SparsePtr& matrix) {
   return x.device().type != DeviceType::cuda
              ? matrix
              : std::make_shared<ops::SparseMatrix>(ops::to_device(*matrix, x.device()));
 }
-Tensor beside(const Variable& x, const Tensor& index) {
+Tensor placed(const Variable& x, const Tensor& index) {
   CategoryScope scope(Category::input);
   return x.device().type != DeviceType::cuda ? index : op_table::beside(x, index);
 }
@@ -62,19 +62,15 @@ Case on(const std::string& name, const GraphPtr& graph, const Shape& x, const Gr
         Saved saved = nothing()) {
   return {.name = name,
           .inputs = {{x}},
-          .run = [graph, f](const Variables& v) { return f(beside(v[0], graph), v[0]); },
+          .run = [graph, f](const Variables& v) { return f(placed(v[0], graph), v[0]); },
           .saved = std::move(saved)};
 }
 
 Case on_large(const GraphFn& f, Saved saved = nothing()) {
   return {.name = "32k nodes, 256k edges, 64 wide",
-          .inputs = {{kLarge}},
-          .run = [f](const Variables& v) { return f(beside(v[0], large()), v[0]); },
+          .inputs = {{kManyNodes}},
+          .run = [f](const Variables& v) { return f(placed(v[0], large()), v[0]); },
           .saved = std::move(saved)};
-}
-
-Saved bytes(int64_t n) {
-  return [n](int64_t) { return std::vector<int64_t>{n}; };
 }
 
 // y = 1.5 A x + 0.3 addend + bias.
@@ -84,7 +80,7 @@ Case all_terms(const std::string& name, const GraphPtr& graph, bool mean) {
           .run =
               [graph, mean](const Variables& v) {
                 const SpmmTerms terms{1.5, v[1], v[2], 0.3};
-                const GraphPtr there = beside(v[0], graph);
+                const GraphPtr there = placed(v[0], graph);
                 return mean ? neighbour_mean(there, v[0], terms) : spmm(there, v[0], terms);
               },
           .saved = nothing()};
@@ -132,7 +128,7 @@ void add_sums(std::vector<Op>& rows) {
                                   neighbour_max(plain, leaf({4, 2}));
                                 },
                                 "[spmm_max] expected x [5, F]"}},
-                  .bench = on_large(most, bytes(kLarge.numel()))});
+                  .bench = on_large(most, bytes(kManyNodes.numel()))});
 }
 
 SparsePtr features(bool valued) {
@@ -147,7 +143,7 @@ Case sparse(const std::string& name, const SparsePtr& x, bool bias, double dropo
   Case c{name, {{{3, x->cols()}, true}}, {}, nothing()};
   if (bias) c.inputs.push_back({{3}, true});
   c.run = [=](const Variables& v) {
-    return sparse_linear(beside(v[0], x), v[0], bias ? v[1] : Variable(), dropout, {5, 6});
+    return sparse_linear(placed(v[0], x), v[0], bias ? v[1] : Variable(), dropout, {5, 6});
   };
   return c;
 }
@@ -167,7 +163,7 @@ void add_sparse(std::vector<Op>& rows) {
             static_cast<int64_t>(uniform_int({8, 1}, static_cast<uint64_t>(e), 4096));
       return std::make_shared<ops::SparseMatrix>(ops::make_sparse(ptr, col, {}, 4096));
     }();
-    return sparse_linear(beside(v[0], x), v[0]);
+    return sparse_linear(placed(v[0], x), v[0]);
   };
   rows.push_back({.name = "sparse_linear",
                   .cases = {sparse("ones", binary, true), sparse("values, no bias", valued, false),
@@ -195,7 +191,7 @@ Case by_index(const std::string& name, const Shape& x, const Tensor& index,
               std::function<Variable(const Variable&, const Tensor&)> f, Saved saved = nothing()) {
   return {.name = name,
           .inputs = {{x}},
-          .run = [=](const Variables& v) { return f(v[0], beside(v[0], index)); },
+          .run = [=](const Variables& v) { return f(v[0], placed(v[0], index)); },
           .saved = std::move(saved)};
 }
 
@@ -271,12 +267,12 @@ Case attention(const std::string& name, std::function<const GraphPtr&()> graph, 
       .inputs = {{{nodes, heads, width}}, {scores}, {scores}},
       .run =
           [=](const Variables& v) {
-            return graph_attention(beside(v[0], graph()), v[0], v[1], v[2], {0.2, dropout, {9, 2}});
+            return graph_attention(placed(v[0], graph()), v[0], v[1], v[2], {0.2, dropout, {9, 2}});
           },
       .saved = elements({nodes * heads * width, nodes * heads, nodes * heads})};
 }
 
-void add_attention(std::vector<Op>& rows) {
+void add_graph_attention(std::vector<Op>& rows) {
   static const GraphPtr loops = small(EdgeNorm::none, true), plain = small(EdgeNorm::none);
   static const GraphPtr none = graph_of(edges_of({}, {}), 3, EdgeNorm::none);
   const auto with_loops = []() -> const GraphPtr& { return loops; };
@@ -361,7 +357,7 @@ void add_graph(std::vector<Op>& rows) {
   add_sparse(rows);
   add_identity(rows);
   add_segments(rows);
-  add_attention(rows);
+  add_graph_attention(rows);
   add_activations(rows);
 }
 

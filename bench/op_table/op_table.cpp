@@ -50,6 +50,18 @@ Saved nothing() {
   return [](int64_t) { return std::vector<int64_t>{}; };
 }
 
+Saved bytes(int64_t n) {
+  return [n](int64_t) { return std::vector<int64_t>{n}; };
+}
+
+Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
+         Saved saved) {
+  return {.name = name,
+          .inputs = {{shape}},
+          .run = [f](const Variables& v) { return f(v[0]); },
+          .saved = std::move(saved)};
+}
+
 Saved elements(std::vector<int64_t> counts) {
   return [counts = std::move(counts)](int64_t element) {
     std::vector<int64_t> bytes;

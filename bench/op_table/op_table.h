@@ -77,6 +77,9 @@ inline constexpr const char* kScores = "probabilities are made again from rounde
 using Saved = std::function<std::vector<int64_t>(int64_t)>;
 Saved nothing();
 Saved elements(std::vector<int64_t> counts);  // tensors of so many elements
+Saved bytes(int64_t n);                       // one tensor of so many bytes
+Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
+         Saved saved = nothing());  // a case with one input
 inline int64_t mask_bytes(int64_t elements) { return (elements + 7) / 8; }
 Tensor beside(const Variable& x, const Tensor& values);  // on x's device
 DType parameter_dtype(const Variable& x);                // of what stands beside x: f32 for bf16

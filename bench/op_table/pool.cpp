@@ -10,20 +10,12 @@ Pool2dOptions pool(Pair kernel, Pair stride, Pair padding, bool count_include_pa
   return {kernel, stride, padding, count_include_pad};
 }
 
-Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
-         Saved saved = nothing()) {
-  return {.name = name,
-          .inputs = {{shape}},
-          .run = [f](const Variables& v) { return f(v[0]); },
-          .saved = std::move(saved)};
-}
-
 // bits: of each element of the index that is kept.
 Case max_case(const std::string& name, const Shape& shape, const Pool2dOptions& o, int64_t outputs,
               int64_t bits) {
   return one(
       name, shape, [o](const Variable& x) { return max_pool2d(x, o); },
-      [=](int64_t) { return std::vector<int64_t>{ceil_div(outputs * bits, int64_t{8})}; });
+      bytes(ceil_div(outputs * bits, int64_t{8})));
 }
 
 Case avg_case(const std::string& name, const Shape& shape, const Pool2dOptions& o) {
@@ -36,8 +28,7 @@ void add_pool(std::vector<Op>& rows) {
   const Pool2dOptions stem = pool({3, 3}, {2, 2}, {1, 1});
   rows.push_back(
       {.name = "max_pool2d",
-       .cases = {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3,
-                          2),
+       .cases = {max_case("2x2", {2, 4, 6, 3}, pool({2, 2}, {2, 2}, {0, 0}), 2 * 2 * 3 * 3, 2),
                  max_case("overlapping, padded", {2, 5, 6, 3}, stem, 2 * 3 * 3 * 3, 4),
                  max_case("a window of 20 cells", {1, 5, 6, 3}, pool({4, 5}, {1, 1}, {0, 0}),
                           2 * 2 * 3, 8),

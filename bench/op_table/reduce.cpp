@@ -2,22 +2,6 @@
 #include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
-namespace {
-
-Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f,
-         Saved saved = nothing()) {
-  return {.name = name,
-          .inputs = {{shape}},
-          .run = [f](const Variables& v) { return f(v[0]); },
-          .saved = std::move(saved)};
-}
-
-Saved bytes(int64_t n) {
-  return [n](int64_t) { return std::vector<int64_t>{n}; };
-}
-
-}  // namespace
-
 void add_reduce(std::vector<Op>& rows) {
   rows.push_back(
       {.name = "sum",

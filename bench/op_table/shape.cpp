@@ -2,17 +2,6 @@
 #include "bench/op_table/op_table.h"
 
 namespace frugal::op_table {
-namespace {
-
-Case one(const std::string& name, const Shape& shape, std::function<Variable(const Variable&)> f) {
-  return {.name = name,
-          .inputs = {{shape}},
-          .run = [f](const Variables& v) { return f(v[0]); },
-          .saved = nothing()};
-}
-
-}  // namespace
-
 void add_shape(std::vector<Op>& rows) {
   const Shape large{1 << 16, 64};
   auto folded = [](const Variable& x) { return reshape(x, {4, -1}); };

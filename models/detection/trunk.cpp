@@ -9,7 +9,6 @@ namespace frugal::models {
 namespace {
 
 constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
-constexpr int64_t kChannels = 64, kExpansion = 4;
 
 Conv2dOptions same(int64_t kernel, int64_t stride = 1) {
   Conv2dOptions options;
@@ -38,7 +37,7 @@ Pyramid::Pyramid(Init& init, const PyramidOptions& options) : options_(options) 
   const ResNetOptions& trunk = options.trunk;
   FRUGAL_CHECK(options.first_stage >= 1 && options.first_stage <= 4,
                "[pyramid] expected a first stage in [1, 4], got {}", options.first_stage);
-  int64_t channels = trunk.bottleneck ? kChannels : trunk.width;
+  int64_t channels = trunk.bottleneck ? kBottleneckChannels : trunk.width;
   conv1_ =
       register_module("body.conv1", conv_same(init, options.in_channels, channels, 7, 2, kInit));
   bn1_ = register_module("body.bn1", std::make_shared<BatchNorm2d>(init, channels));
@@ -47,7 +46,7 @@ Pyramid::Pyramid(Init& init, const PyramidOptions& options) : options_(options) 
     const int64_t width = trunk.width << s, stride = s == 0 ? 1 : 2;
     layers_[s] =
         trunk.bottleneck
-            ? residual_stage<Bottleneck>(init, channels, kExpansion * kChannels << s,
+            ? residual_stage<Bottleneck>(init, channels, kExpansion * kBottleneckChannels << s,
                                          trunk.depths[s], stride, width)
             : residual_stage<BasicBlock>(init, channels, width, trunk.depths[s], stride, width);
     register_module(fmt::format("body.layer{}", s + 1), layers_[s]);

@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr double kDeviation = 0.02;  // standard deviation of all initial weights
+constexpr double kBertDeviation = 0.02;  // standard deviation of all initial weights
 
 int64_t intermediate_of(const BertOptions& options) {
   return options.intermediate > 0 ? options.intermediate : 4 * options.hidden;
@@ -54,7 +54,7 @@ class Bert::Layer : public Module {
   }
 
   std::shared_ptr<Dense> dense(Init& init, const char* name, int64_t in, int64_t out) {
-    return register_module(name, normal_dense(init, in, out, kDeviation));
+    return register_module(name, normal_dense(init, in, out, kBertDeviation));
   }
   std::shared_ptr<LayerNorm> norm(Init& init, const char* name) {
     return register_module(name, std::make_shared<LayerNorm>(init, options_.hidden, options_.eps));
@@ -90,7 +90,7 @@ Bert::Bert(Init& init, const BertOptions& options) : options_(options) {
   const int64_t width = options.hidden;
   const auto table = [&](const char* name, int64_t rows) {
     return register_parameter(std::string("bert.embeddings.") + name + "_embeddings.weight",
-                              normal(init, {rows, width}, kDeviation));
+                              normal(init, {rows, width}, kBertDeviation));
   };
   words_ = table("word", options.vocab_size);
   if (options.padding_id >= 0 && words_.value().raw() != nullptr)
@@ -107,15 +107,16 @@ Bert::Bert(Init& init, const BertOptions& options) : options_(options) {
                                       std::make_shared<Layer>(init, options)));
   if (options.head == BertHead::classification) {
     if (!options.bare)
-      pooler_ = register_module("bert.pooler.dense", normal_dense(init, width, width, kDeviation));
-    classifier_ =
-        register_module("classifier", normal_dense(init, width, options.num_classes, kDeviation));
+      pooler_ =
+          register_module("bert.pooler.dense", normal_dense(init, width, width, kBertDeviation));
+    classifier_ = register_module("classifier",
+                                  normal_dense(init, width, options.num_classes, kBertDeviation));
     return;
   }
   decoder_bias_ =
       register_parameter("cls.predictions.bias", constant(init, {options.vocab_size}, 0));
   transform_ = register_module("cls.predictions.transform.dense",
-                               normal_dense(init, width, width, kDeviation));
+                               normal_dense(init, width, width, kBertDeviation));
   transform_norm_ = register_module("cls.predictions.transform.LayerNorm",
                                     std::make_shared<LayerNorm>(init, width, options.eps));
 }

@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_in;
+constexpr ConvInit kDenseNetInit = ConvInit::kaiming_fan_in;
 
 // Batch norm and relu of a concatenation [N, H, W, C] that is given in parts.
 class PartsNorm : public Module {
@@ -61,12 +61,12 @@ class Layer : public Module {
   Layer(Init& init, int64_t in, const DenseNetOptions& options)
       : dropout_(options.dropout),
         norm1_(register_module("norm1", std::make_shared<PartsNorm>(init, in))),
-        conv1_(register_module(
-            "conv1", conv_same(init, in, options.bottleneck * options.growth, 1, 1, kInit))),
+        conv1_(register_module("conv1", conv_same(init, in, options.bottleneck * options.growth, 1,
+                                                  1, kDenseNetInit))),
         norm2_(register_module(
             "norm2", std::make_shared<BatchNorm2d>(init, options.bottleneck * options.growth))),
         conv2_(register_module("conv2", conv_same(init, options.bottleneck * options.growth,
-                                                  options.growth, 3, 1, kInit))) {}
+                                                  options.growth, 3, 1, kDenseNetInit))) {}
 
   Variable forward(Variable x, Context& context) override {
     return forward(Variables{std::move(x)}, context);
@@ -119,7 +119,7 @@ class Transition : public Module {
  public:
   Transition(Init& init, int64_t in)
       : norm_(register_module("norm", std::make_shared<PartsNorm>(init, in))),
-        conv_(register_module("conv", conv_same(init, in, in / 2, 1, 1, kInit))) {}
+        conv_(register_module("conv", conv_same(init, in, in / 2, 1, 1, kDenseNetInit))) {}
 
   Variable forward(Variable x, Context& context) override {
     return forward(Variables{std::move(x)}, context);
@@ -143,7 +143,8 @@ class DenseNet::Features : public Module {
   // `channels` becomes the width of the output.
   Features(Init& init, const DenseNetOptions& options, int64_t& channels) {
     channels = options.stem_channels;
-    conv0_ = register_module("conv0", conv_same(init, options.in_channels, channels, 7, 2, kInit));
+    conv0_ = register_module("conv0",
+                             conv_same(init, options.in_channels, channels, 7, 2, kDenseNetInit));
     norm0_ = register_module("norm0", std::make_shared<BatchNorm2d>(init, channels));
     for (size_t b = 0; b < blocks_.size(); ++b) {
       const std::string number = std::to_string(b + 1);

@@ -9,7 +9,7 @@ namespace frugal::models {
 namespace {
 
 constexpr double kPyramidDropout = 0.5;
-constexpr int64_t kPyramid = 256;  // channels of each part of the pyramid, and of its output
+constexpr int64_t kAsppChannels = 256;  // channels of each part of the pyramid, and of its output
 
 // The mean of the image behind a convolution, a norm and a relu, for each place of the image.
 class ImagePooling : public Module {
@@ -29,17 +29,17 @@ class ImagePooling : public Module {
 };
 
 // Convolutions of several dilations beside each other, and the mean of the image.
-class Pyramid : public Module {
+class AtrousPyramid : public Module {
  public:
-  Pyramid(Init& init, int64_t in, double dropout) {
+  AtrousPyramid(Init& init, int64_t in, double dropout) {
     for (const int64_t dilation : {1, 12, 24, 36}) {
       const WindowOptions window{.kernel = dilation == 1 ? 1 : 3, .dilation = dilation};
-      add_part(conv_norm_relu(init, in, kPyramid, window));
+      add_part(conv_norm_relu(init, in, kAsppChannels, window));
     }
-    add_part(std::make_shared<ImagePooling>(init, in, kPyramid));
+    add_part(std::make_shared<ImagePooling>(init, in, kAsppChannels));
     const auto count = static_cast<int64_t>(parts_.size());
     project_ = std::make_shared<Sequential>();
-    append_conv_norm_relu(*project_, init, count * kPyramid, kPyramid, {.kernel = 1});
+    append_conv_norm_relu(*project_, init, count * kAsppChannels, kAsppChannels, {.kernel = 1});
     project_->append(Dropout(dropout));
     project_->set_blocks({});
     register_module("project", project_);
@@ -72,9 +72,9 @@ std::shared_ptr<Sequential> fcn_head(Init& init, int64_t in, int64_t classes, do
 
 std::shared_ptr<Sequential> deeplab_head(Init& init, int64_t in, int64_t classes, double dropout) {
   auto head = std::make_shared<Sequential>();
-  head->append(std::make_shared<Pyramid>(init, in, dropout));
-  append_conv_norm_relu(*head, init, kPyramid, kPyramid, {});
-  head->append(std::make_shared<Conv2d>(init, kPyramid, classes, 1, Conv2dOptions{}, true));
+  head->append(std::make_shared<AtrousPyramid>(init, in, dropout));
+  append_conv_norm_relu(*head, init, kAsppChannels, kAsppChannels, {});
+  head->append(std::make_shared<Conv2d>(init, kAsppChannels, classes, 1, Conv2dOptions{}, true));
   head->set_blocks({});
   return head;
 }

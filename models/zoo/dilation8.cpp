@@ -10,7 +10,7 @@ namespace frugal::models {
 namespace {
 
 constexpr std::array<int64_t, 5> kDepths = {2, 2, 3, 3, 3};
-constexpr size_t kPooled = 3;  // levels with a max-pool behind them
+constexpr size_t kPooledLevels = 3;  // levels with a max-pool behind them
 constexpr double kFrontDeviation = 0.001;
 
 // The weights of a convolution of odd kernel that gives its input again.
@@ -41,7 +41,7 @@ Dilation8::Dilation8(Init& init, const Dilation8Options& options) : dropout_(opt
   };
   for (size_t level = 0; level < kDepths.size(); ++level)
     for (int64_t i = 1; i <= kDepths[level]; ++i) {
-      const bool pooled = level < kPooled && i == kDepths[level];
+      const bool pooled = level < kPooledLevels && i == kDepths[level];
       add(fmt::format("conv{}_{}", level + 1, i),
           drawn(int64_t{64} << std::min<size_t>(level, 3), 3), level < 4 ? 1 : 2,
           pooled ? Then::relu_and_pool : Then::relu);

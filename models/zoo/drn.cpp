@@ -11,8 +11,8 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
-constexpr std::array<int64_t, 8> kChannels = {16, 32, 64, 128, 256, 512, 512, 512};
+constexpr ConvInit kDrnInit = ConvInit::kaiming_fan_out;
+constexpr std::array<int64_t, 8> kDrnChannels = {16, 32, 64, 128, 256, 512, 512, 512};
 constexpr std::array<int64_t, 8> kStrides = {1, 2, 2, 2, 1, 1, 1, 1};
 constexpr std::array<int64_t, 8> kDilations = {1, 1, 1, 1, 2, 4, 2, 1};
 constexpr int64_t kFirstBlocks = 3, kLastBlocks = 6;  // levels of residual blocks
@@ -48,12 +48,12 @@ DrnOptions drn_options(const std::string& name) {
 
 Drn::Drn(Init& init, const DrnOptions& options) {
   const auto named = [](size_t level) { return fmt::format("base.{}", level); };
-  levels_[0] = register_module(
-      named(0), conv_norm_relu(init, options.in_channels, kChannels[0], {.kernel = 7}, kInit));
-  int64_t channels = kChannels[0];
-  for (size_t i = 0; i < kChannels.size(); ++i) {
+  levels_[0] = register_module(named(0), conv_norm_relu(init, options.in_channels, kDrnChannels[0],
+                                                        {.kernel = 7}, kDrnInit));
+  int64_t channels = kDrnChannels[0];
+  for (size_t i = 0; i < kDrnChannels.size(); ++i) {
     const auto level = static_cast<int64_t>(i) + 1;
-    const int64_t dilation = kDilations[i], out = kChannels[i];
+    const int64_t dilation = kDilations[i], out = kDrnChannels[i];
     if (level >= kFirstBlocks && level <= kLastBlocks) {
       levels_[i + 1] = residual_stage<BasicBlock>(init, channels, out, options.depths[i],
                                                   kStrides[i], out, {dilation, dilation});
@@ -61,7 +61,7 @@ Drn::Drn(Init& init, const DrnOptions& options) {
       levels_[i + 1] = std::make_shared<Sequential>();
       for (int64_t k = 0; k < options.depths[i]; ++k, channels = out)
         append_conv_norm_relu(*levels_[i + 1], init, channels, out,
-                              {.stride = k == 0 ? kStrides[i] : 1, .dilation = dilation}, kInit);
+                              {.stride = k == 0 ? kStrides[i] : 1, .dilation = dilation}, kDrnInit);
       levels_[i + 1]->set_blocks({});
     }
     register_module(named(i + 1), levels_[i + 1]);

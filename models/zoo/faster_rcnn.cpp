@@ -17,8 +17,8 @@
 namespace frugal::models {
 namespace {
 
-constexpr int64_t kPooled = 7, kMaps = 4, kFinest = 2;  // the finest map has a 2^2th of the pixels
-constexpr double kBeta = 1.0 / 9;                       // of the smooth L1 loss
+constexpr int64_t kRoiSide = 7, kMaps = 4, kFinest = 2;  // the finest map has a 2^2th of the pixels
+constexpr double kFasterRcnnBeta = 1.0 / 9;              // of the smooth L1 loss
 constexpr BoxCoding kRegionCoding{10, 10, 5, 5};
 constexpr MatchOptions kAnchorMatch{0.7, 0.3, true}, kRegionMatch{0.5, 0.5, false};
 constexpr double kProposalOverlap = 0.7, kLeastProposal = 1e-3, kLeastFound = 1e-2;
@@ -87,13 +87,13 @@ FasterRcnn::FasterRcnn(Init& init, const FasterRcnnOptions& options)
     return register_module(std::string("roi_heads.") + name,
                            std::make_shared<Linear>(init, in, out));
   };
-  fc6_ = linear("box_head.fc6", width * kPooled * kPooled, options.hidden);
+  fc6_ = linear("box_head.fc6", width * kRoiSide * kRoiSide, options.hidden);
   fc7_ = linear("box_head.fc7", options.hidden, options.hidden);
   classes_ = linear("box_predictor.cls_score", options.hidden, options.num_classes);
   boxes_ = linear("box_predictor.bbox_pred", options.hidden, options.num_classes * 4);
 }
 
-double FasterRcnn::beta() const { return options_.box_loss == BoxLoss::l1 ? 0 : kBeta; }
+double FasterRcnn::beta() const { return options_.box_loss == BoxLoss::l1 ? 0 : kFasterRcnnBeta; }
 
 std::vector<FasterRcnn::Level> FasterRcnn::rpn(const Variables& levels, Context& context) const {
   std::vector<Level> all;
@@ -206,7 +206,7 @@ FasterRcnn::Regions FasterRcnn::judge(const Variables& levels, const std::vector
       const CategoryScope scope(Category::input);
       boxes = there(Tensor::from(rows[map], {count, 5}), dtype_beside(levels[map]), device);
     }
-    parts.push_back(roi_align(levels[map], boxes, {kPooled, kPooled}, scale, options));
+    parts.push_back(roi_align(levels[map], boxes, {kRoiSide, kRoiSide}, scale, options));
   }
   Variable x = concat(parts, 0);
   parts.clear();

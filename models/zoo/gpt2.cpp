@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr double kDeviation = 0.02;  // standard deviation of initial weights
+constexpr double kGpt2Deviation = 0.02;  // standard deviation of initial weights
 
 }  // namespace
 
@@ -19,10 +19,10 @@ class Gpt2::Layer : public Module {
   Layer(Init& init, const Gpt2Options& options)
       : options_(options),
         norm1_(norm(init, "ln_1")),
-        qkv_(dense(init, "attn.c_attn", options.hidden, 3 * options.hidden, kDeviation)),
+        qkv_(dense(init, "attn.c_attn", options.hidden, 3 * options.hidden, kGpt2Deviation)),
         projection_(dense(init, "attn.c_proj", options.hidden, options.hidden, residual())),
         norm2_(norm(init, "ln_2")),
-        up_(dense(init, "mlp.c_fc", options.hidden, inner(), kDeviation)),
+        up_(dense(init, "mlp.c_fc", options.hidden, inner(), kGpt2Deviation)),
         down_(dense(init, "mlp.c_proj", inner(), options.hidden, residual())) {}
 
   Variable forward(Variable x, Context& context) override {
@@ -62,7 +62,7 @@ class Gpt2::Layer : public Module {
   int64_t inner() const { return options_.inner > 0 ? options_.inner : 4 * options_.hidden; }
   // Weights that add to the residual stream start smaller, by the number of such additions.
   double residual() const {
-    return kDeviation / std::sqrt(2 * static_cast<double>(options_.layers));
+    return kGpt2Deviation / std::sqrt(2 * static_cast<double>(options_.layers));
   }
   std::shared_ptr<Dense> dense(Init& init, const char* name, int64_t in, int64_t out,
                                double deviation) {
@@ -96,9 +96,10 @@ Gpt2Options gpt2_options(const std::string& name) {
 Gpt2::Gpt2(Init& init, const Gpt2Options& options) : options_(options) {
   check_heads("gpt2", options.hidden, options.heads);
   tokens_ = register_parameter("transformer.wte.weight",
-                               normal(init, {options.vocab_size, options.hidden}, kDeviation));
-  positions_ = register_parameter(
-      "transformer.wpe.weight", normal(init, {options.context_length, options.hidden}, kDeviation));
+                               normal(init, {options.vocab_size, options.hidden}, kGpt2Deviation));
+  positions_ =
+      register_parameter("transformer.wpe.weight",
+                         normal(init, {options.context_length, options.hidden}, kGpt2Deviation));
   position_ids_ = positions(options.context_length, init.device);
   for (int64_t i = 0; i < options.layers; ++i)
     layers_.push_back(register_module("transformer.h." + std::to_string(i),

@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
+constexpr ConvInit kHrNetInit = ConvInit::kaiming_fan_out;
 constexpr int64_t kStem = 64, kFirstStage = 256;
 constexpr int64_t kBlocks = 4;                          // of each branch of a module
 constexpr std::array<int64_t, 3> kModules = {1, 4, 3};  // of stages 2, 3 and 4
@@ -18,7 +18,7 @@ constexpr std::array<int64_t, 3> kModules = {1, 4, 3};  // of stages 2, 3 and 4
 std::shared_ptr<Sequential> conv_norm(Init& init, int64_t in, int64_t out, int64_t kernel,
                                       int64_t stride, bool relu) {
   auto all = std::make_shared<Sequential>();
-  all->append(conv_same(init, in, out, kernel, stride, kInit));
+  all->append(conv_same(init, in, out, kernel, stride, kHrNetInit));
   all->append(std::make_shared<BatchNorm2d>(init, out));
   if (relu) all->append(std::make_shared<Relu>());
   return all;
@@ -107,9 +107,9 @@ HrNetOptions hrnet_options(const std::string& name) {
 }
 
 HrNet::HrNet(Init& init, const HrNetOptions& options) {
-  conv1_ = register_module("conv1", conv_same(init, options.in_channels, kStem, 3, 2, kInit));
+  conv1_ = register_module("conv1", conv_same(init, options.in_channels, kStem, 3, 2, kHrNetInit));
   bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, kStem));
-  conv2_ = register_module("conv2", conv_same(init, kStem, kStem, 3, 2, kInit));
+  conv2_ = register_module("conv2", conv_same(init, kStem, kStem, 3, 2, kHrNetInit));
   bn2_ = register_module("bn2", std::make_shared<BatchNorm2d>(init, kStem));
   int64_t last = kStem;
   layer1_ = register_module("layer1",
@@ -134,11 +134,12 @@ HrNet::HrNet(Init& init, const HrNetOptions& options) {
     stages_.push_back(std::move(stage));
   }
   last_layer_ = std::make_shared<Sequential>();
-  last_layer_->append(std::make_shared<Conv2d>(init, all, all, 1, Conv2dOptions{}, true, kInit));
+  last_layer_->append(
+      std::make_shared<Conv2d>(init, all, all, 1, Conv2dOptions{}, true, kHrNetInit));
   last_layer_->append(std::make_shared<BatchNorm2d>(init, all));
   last_layer_->append(std::make_shared<Relu>());
-  last_layer_->append(
-      std::make_shared<Conv2d>(init, all, options.num_classes, 1, Conv2dOptions{}, true, kInit));
+  last_layer_->append(std::make_shared<Conv2d>(init, all, options.num_classes, 1, Conv2dOptions{},
+                                               true, kHrNetInit));
   register_module("last_layer", last_layer_);
 }
 

@@ -3,7 +3,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
+constexpr ConvInit kBlockInit = ConvInit::kaiming_fan_out;
 
 // A 3x3 convolution that keeps the size of the image, but for its stride.
 std::shared_ptr<Conv2d> conv3x3(Init& init, int64_t in, int64_t out, int64_t stride,
@@ -11,14 +11,14 @@ std::shared_ptr<Conv2d> conv3x3(Init& init, int64_t in, int64_t out, int64_t str
   Conv2dOptions options;
   options.stride = {stride, stride};
   options.padding = options.dilation = {dilation, dilation};
-  return std::make_shared<Conv2d>(init, in, out, 3, options, false, kInit);
+  return std::make_shared<Conv2d>(init, in, out, 3, options, false, kBlockInit);
 }
 
 // A projection of the block's input if its shape changes, else null.
 std::shared_ptr<Sequential> downsample(Init& init, int64_t in, int64_t out, int64_t stride) {
   if (stride == 1 && in == out) return nullptr;
   auto projection = std::make_shared<Sequential>();
-  projection->append(conv_same(init, in, out, 1, stride, kInit));
+  projection->append(conv_same(init, in, out, 1, stride, kBlockInit));
   projection->append(std::make_shared<BatchNorm2d>(init, out));
   return projection;
 }
@@ -46,11 +46,11 @@ Variable BasicBlock::forward(Variable x, Context& context) {
 
 Bottleneck::Bottleneck(Init& init, int64_t in, int64_t out, int64_t stride, int64_t width,
                        int64_t dilation)
-    : conv1_(register_module("conv1", conv_same(init, in, width, 1, 1, kInit))),
+    : conv1_(register_module("conv1", conv_same(init, in, width, 1, 1, kBlockInit))),
       bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, width))),
       conv2_(register_module("conv2", conv3x3(init, width, width, stride, dilation))),
       bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, width))),
-      conv3_(register_module("conv3", conv_same(init, width, out, 1, 1, kInit))),
+      conv3_(register_module("conv3", conv_same(init, width, out, 1, 1, kBlockInit))),
       bn3_(register_module("bn3", std::make_shared<BatchNorm2d>(init, out))),
       downsample_(downsample(init, in, out, stride)) {
   if (downsample_ != nullptr) register_module("downsample", downsample_);

@@ -8,8 +8,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
-constexpr int64_t kChannels = 64, kExpansion = 4;
+constexpr ConvInit kResNetInit = ConvInit::kaiming_fan_out;
 
 }  // namespace
 
@@ -51,15 +50,15 @@ void deepen(ResNetOptions& options, int64_t layers) {
 
 ResNet::ResNet(Init& init, const ResNetOptions& options) : stem_(options.stem) {
   const bool imagenet = stem_ == Stem::imagenet;
-  int64_t channels = options.bottleneck ? kChannels : options.width;
+  int64_t channels = options.bottleneck ? kBottleneckChannels : options.width;
   conv1_ = register_module("conv1", conv_same(init, options.in_channels, channels, imagenet ? 7 : 3,
-                                              imagenet ? 2 : 1, kInit));
+                                              imagenet ? 2 : 1, kResNetInit));
   bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, channels));
   for (size_t s = 0; s < 4; ++s) {
     const int64_t width = options.width << s, stride = s == 0 ? 1 : 2;
     layers_[s] =
         options.bottleneck
-            ? residual_stage<Bottleneck>(init, channels, kExpansion * kChannels << s,
+            ? residual_stage<Bottleneck>(init, channels, kExpansion * kBottleneckChannels << s,
                                          options.depths[s], stride, width)
             : residual_stage<BasicBlock>(init, channels, width, options.depths[s], stride, width);
     register_module("layer" + std::to_string(s + 1), layers_[s]);

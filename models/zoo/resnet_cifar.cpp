@@ -5,7 +5,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_in;
+constexpr ConvInit kCifarInit = ConvInit::kaiming_fan_in;
 
 // The shortcut, which both kinds of blocks share.
 class ShortcutPath {
@@ -14,7 +14,7 @@ class ShortcutPath {
       : stride_(stride), extra_(out - in) {
     if (identity() || kind == Shortcut::A) return;
     projection_ = std::make_shared<Sequential>();
-    projection_->append(conv_same(init, in, out, 1, stride, kInit));
+    projection_->append(conv_same(init, in, out, 1, stride, kCifarInit));
     if (norm) projection_->append(std::make_shared<BatchNorm2d>(init, out));
   }
 
@@ -32,12 +32,12 @@ class ShortcutPath {
   std::shared_ptr<Sequential> projection_;
 };
 
-class Block : public Module {
+class CifarBlock : public Module {
  public:
-  Block(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind)
-      : conv1_(register_module("conv1", conv_same(init, in, out, 3, stride, kInit))),
+  CifarBlock(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind)
+      : conv1_(register_module("conv1", conv_same(init, in, out, 3, stride, kCifarInit))),
         bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, out))),
-        conv2_(register_module("conv2", conv_same(init, out, out, 3, 1, kInit))),
+        conv2_(register_module("conv2", conv_same(init, out, out, 3, 1, kCifarInit))),
         bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
         shortcut_(init, in, out, stride, kind, true) {
     if (shortcut_.projection() != nullptr) register_module("shortcut", shortcut_.projection());
@@ -64,9 +64,9 @@ class PreactBlock : public Module {
  public:
   PreactBlock(Init& init, int64_t in, int64_t out, int64_t stride, Shortcut kind)
       : bn1_(register_module("bn1", std::make_shared<BatchNorm2d>(init, in))),
-        conv1_(register_module("conv1", conv_same(init, in, out, 3, stride, kInit))),
+        conv1_(register_module("conv1", conv_same(init, in, out, 3, stride, kCifarInit))),
         bn2_(register_module("bn2", std::make_shared<BatchNorm2d>(init, out))),
-        conv2_(register_module("conv2", conv_same(init, out, out, 3, 1, kInit))),
+        conv2_(register_module("conv2", conv_same(init, out, out, 3, 1, kCifarInit))),
         shortcut_(init, in, out, stride, kind, false) {
     if (shortcut_.projection() != nullptr) register_module("shortcut", shortcut_.projection());
   }
@@ -106,7 +106,8 @@ CifarResNetOptions cifar_resnet_options(const std::string& name) {
 
 CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact_(options.preact) {
   int64_t channels = options.width;
-  conv1_ = register_module("conv1", conv_same(init, options.in_channels, channels, 3, 1, kInit));
+  conv1_ =
+      register_module("conv1", conv_same(init, options.in_channels, channels, 3, 1, kCifarInit));
   if (!preact_) bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, channels));
   for (size_t s = 0; s < 3; ++s) {
     layers_[s] = register_module("layer" + std::to_string(s + 1), std::make_shared<Sequential>());
@@ -118,7 +119,7 @@ CifarResNet::CifarResNet(Init& init, const CifarResNetOptions& options) : preact
             std::make_shared<PreactBlock>(init, channels, width, stride, options.shortcut));
       else
         layers_[s]->append(
-            std::make_shared<Block>(init, channels, width, stride, options.shortcut));
+            std::make_shared<CifarBlock>(init, channels, width, stride, options.shortcut));
       channels = width;
     }
   }

@@ -6,7 +6,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
+constexpr ConvInit kTrunkInit = ConvInit::kaiming_fan_out;
 
 }  // namespace
 
@@ -15,13 +15,14 @@ ResNetTrunk::ResNetTrunk(Init& init, const ResNetTrunkOptions& options) : width_
     stem_ = std::make_shared<Sequential>();
     int64_t in = options.in_channels;
     for (const auto& [out, stride] : {Pair{width_ / 2, 2}, Pair{width_ / 2, 1}, Pair{width_, 1}}) {
-      append_conv_norm_relu(*stem_, init, in, out, {.kernel = 3, .stride = stride}, kInit);
+      append_conv_norm_relu(*stem_, init, in, out, {.kernel = 3, .stride = stride}, kTrunkInit);
       in = out;
     }
     stem_->set_blocks({});
     register_module("stem", stem_);
   } else {
-    conv1_ = register_module("conv1", conv_same(init, options.in_channels, width_, 7, 2, kInit));
+    conv1_ =
+        register_module("conv1", conv_same(init, options.in_channels, width_, 7, 2, kTrunkInit));
     bn1_ = register_module("bn1", std::make_shared<BatchNorm2d>(init, width_));
   }
   int64_t channels = width_, dilation = 1;

@@ -11,9 +11,9 @@
 namespace frugal::models {
 namespace {
 
-constexpr int64_t kLevels = 5, kConvolutions = 4;
-constexpr double kPrior = 0.01;  // the probability of an object at first
-constexpr double kBeta = 1;      // of the smooth L1 loss
+constexpr int64_t kMapLevels = 5, kConvolutions = 4;
+constexpr double kPrior = 0.01;       // the probability of an object at first
+constexpr double kRetinaNetBeta = 1;  // of the smooth L1 loss
 
 std::vector<GridSize> grids_of(const Variables& maps) {
   std::vector<GridSize> grids;
@@ -26,7 +26,7 @@ void add_to(Variable& sum, const Variable& term) { sum = sum.defined() ? sum + t
 }  // namespace
 
 RetinaNet::RetinaNet(Init& init, const RetinaNetOptions& options)
-    : options_(options), anchors_(three_sides(options.anchor_side, kLevels)) {
+    : options_(options), anchors_(three_sides(options.anchor_side, kMapLevels)) {
   FRUGAL_CHECK(options.num_classes >= 1 && options.anchor_side >= 1,
                "[retinanet] expected at least 1 class and anchors of at least 1 pixel, got {} and "
                "{}",
@@ -100,7 +100,7 @@ NamedVariables RetinaNet::losses(Variable images, const DetectionTargets& target
       maps[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // of boxes and weights
   const Tensor all_anchors = make_anchors(anchors_, grids_of(maps), height, width);
   const bool by_overlap = options_.box_loss == BoxLoss::giou;
-  const double beta = options_.box_loss == BoxLoss::smooth_l1 ? kBeta : 0;
+  const double beta = options_.box_loss == BoxLoss::smooth_l1 ? kRetinaNetBeta : 0;
   ops::FocalTargets wanted;
   Tensor anchors, boxes, matches, codes;
   {

@@ -11,7 +11,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr int64_t kPyramid = 256, kHead = 128;  // channels
+constexpr int64_t kPyramidChannels = 256, kHead = 128;  // channels
 constexpr double kLastDeviation = 0.01;
 
 // A convolution with bias and Glorot's uniform weights. Ref: Glorot & Bengio 2010, equation 16.
@@ -61,11 +61,12 @@ SemanticFpn::SemanticFpn(Init& init, const SemanticFpnOptions& options)
   trunk.deep_stem = true;
   backbone_ = register_module("backbone", std::make_shared<ResNetTrunk>(init, trunk));
   for (size_t i = 0; i < ResNetTrunk::kStages; ++i)
-    lateral_.push_back(register_module(fmt::format("neck.lateral_convs.{}.conv", i),
-                                       glorot_conv(init, backbone_->channels(i), kPyramid, 1)));
+    lateral_.push_back(
+        register_module(fmt::format("neck.lateral_convs.{}.conv", i),
+                        glorot_conv(init, backbone_->channels(i), kPyramidChannels, 1)));
   for (size_t i = 0; i < ResNetTrunk::kStages; ++i)
     smooth_.push_back(register_module(fmt::format("neck.fpn_convs.{}.conv", i),
-                                      glorot_conv(init, kPyramid, kPyramid, 3)));
+                                      glorot_conv(init, kPyramidChannels, kPyramidChannels, 3)));
   last_ = register_module("decode_head.conv_seg",
                           pixel_classifier(init, kHead, options.num_classes, kLastDeviation));
   scale_.resize(ResNetTrunk::kStages);
@@ -73,9 +74,9 @@ SemanticFpn::SemanticFpn(Init& init, const SemanticFpnOptions& options)
     for (size_t k = 0; k < std::max<size_t>(i, 1); ++k)
       // Each convolution but those of the finest resolution is followed by an interpolation, which
       // counts in the names.
-      scale_[i].push_back(
-          register_module(fmt::format("decode_head.scale_heads.{}.{}", i, 2 * k),
-                          std::make_shared<NamedConv>(init, k == 0 ? kPyramid : kHead, kHead)));
+      scale_[i].push_back(register_module(
+          fmt::format("decode_head.scale_heads.{}.{}", i, 2 * k),
+          std::make_shared<NamedConv>(init, k == 0 ? kPyramidChannels : kHead, kHead)));
 }
 
 ResizedModule::Small SemanticFpn::before_resize(Variable x, Context& context) {

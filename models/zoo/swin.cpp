@@ -10,8 +10,8 @@
 namespace frugal::models {
 namespace {
 
-constexpr double kEps = 1e-5;
-constexpr double kDeviation = 0.02;  // standard deviation of initial weights
+constexpr double kSwinEps = 1e-5;
+constexpr double kSwinDeviation = 0.02;  // standard deviation of initial weights
 
 }  // namespace
 
@@ -24,16 +24,16 @@ class Swin::Block : public Module {
         heads_(heads),
         shift_(shift),
         stochastic_depth_(stochastic_depth),
-        norm1_(register_module("norm1", std::make_shared<LayerNorm>(init, width, kEps))),
+        norm1_(register_module("norm1", std::make_shared<LayerNorm>(init, width, kSwinEps))),
         table_(register_parameter(
             "attn.relative_position_bias_table",
             normal(init, {(2 * options.window - 1) * (2 * options.window - 1), heads},
-                   kDeviation))),
+                   kSwinDeviation))),
         index_(register_buffer("attn.relative_position_index",
                                relative_positions(options.window, init.device))),
         qkv_(dense(init, "attn.qkv", width, 3 * width)),
         projection_(dense(init, "attn.proj", width, width)),
-        norm2_(register_module("norm2", std::make_shared<LayerNorm>(init, width, kEps))),
+        norm2_(register_module("norm2", std::make_shared<LayerNorm>(init, width, kSwinEps))),
         up_(dense(init, "mlp.0", width, 4 * width)),
         down_(dense(init, "mlp.3", 4 * width, width)) {}
 
@@ -47,7 +47,7 @@ class Swin::Block : public Module {
 
  private:
   std::shared_ptr<Dense> dense(Init& init, const char* name, int64_t in, int64_t out) {
-    return register_module(name, normal_dense(init, in, out, kDeviation));
+    return register_module(name, normal_dense(init, in, out, kSwinDeviation));
   }
 
   Variable attention(const Variable& x, Context& context) {
@@ -95,9 +95,10 @@ class Swin::Block : public Module {
 class Swin::Merging : public Module {
  public:
   Merging(Init& init, int64_t width)
-      : norm_(register_module("norm", std::make_shared<LayerNorm>(init, 4 * width, kEps))),
-        reduction_(register_module("reduction", std::make_shared<Dense>(normal(
-                                                    init, {2 * width, 4 * width}, kDeviation)))) {}
+      : norm_(register_module("norm", std::make_shared<LayerNorm>(init, 4 * width, kSwinEps))),
+        reduction_(register_module(
+            "reduction",
+            std::make_shared<Dense>(normal(init, {2 * width, 4 * width}, kSwinDeviation)))) {}
 
   Variable forward(Variable x, Context& context) override {
     const int64_t n = x.size(0), h = (x.size(1) + 1) / 2, w = (x.size(2) + 1) / 2, c = x.size(3);
@@ -136,7 +137,7 @@ Swin::Swin(Init& init, const SwinOptions& options) : options_(options) {
                              std::make_shared<Conv2d>(init, options.in_channels, options.width,
                                                       options.patch, each, true));
   patches_norm_ =
-      register_module("features.0.2", std::make_shared<LayerNorm>(init, options.width, kEps));
+      register_module("features.0.2", std::make_shared<LayerNorm>(init, options.width, kSwinEps));
   int64_t blocks = 0, block = 0, width = options.width;
   for (const int64_t depth : options.depths) blocks += depth;
   for (size_t s = 0; s < blocks_.size(); ++s) {
@@ -153,8 +154,8 @@ Swin::Swin(Init& init, const SwinOptions& options) : options_(options) {
                                    std::make_shared<Merging>(init, width));
     width *= 2;
   }
-  norm_ = register_module("norm", std::make_shared<LayerNorm>(init, width, kEps));
-  head_ = register_module("head", normal_dense(init, width, options.num_classes, kDeviation));
+  norm_ = register_module("norm", std::make_shared<LayerNorm>(init, width, kSwinEps));
+  head_ = register_module("head", normal_dense(init, width, options.num_classes, kSwinDeviation));
 }
 
 Variable Swin::forward(Variable x, Context& context) {

@@ -7,14 +7,14 @@
 namespace frugal::models {
 namespace {
 
-constexpr ConvInit kInit = ConvInit::kaiming_fan_out;
-constexpr int64_t kLevels = 4;
+constexpr ConvInit kUnetInit = ConvInit::kaiming_fan_out;
+constexpr int64_t kUnetLevels = 4;
 
 // Two 3x3 convolutions, each with its norm and relu.
 std::shared_ptr<Sequential> double_conv(Init& init, int64_t in, int64_t out) {
   auto all = std::make_shared<Sequential>();
   for (const int64_t from : {in, out}) {
-    all->append(conv_same(init, from, out, 3, 1, kInit));
+    all->append(conv_same(init, from, out, 3, 1, kUnetInit));
     all->append(std::make_shared<BatchNorm2d>(init, out));
     all->append(std::make_shared<Relu>());
   }
@@ -53,17 +53,17 @@ Unet::Unet(Init& init, const UnetOptions& options) {
   int64_t width = options.width;
   down_.push_back(
       register_module("inc.double_conv", double_conv(init, options.in_channels, width)));
-  for (int64_t i = 1; i <= kLevels; ++i, width *= 2)
+  for (int64_t i = 1; i <= kUnetLevels; ++i, width *= 2)
     down_.push_back(register_module(fmt::format("down{}.maxpool_conv.1.double_conv", i),
                                     double_conv(init, width, 2 * width)));
-  for (int64_t i = 1; i <= kLevels; ++i, width /= 2) {
+  for (int64_t i = 1; i <= kUnetLevels; ++i, width /= 2) {
     enlarge_.push_back(
         register_module(fmt::format("up{}.up", i), std::make_shared<Enlarge>(init, width)));
     up_.push_back(register_module(fmt::format("up{}.conv.double_conv", i),
                                   double_conv(init, width, width / 2)));
   }
   out_ = register_module("outc.conv", std::make_shared<Conv2d>(init, width, options.num_classes, 1,
-                                                               Conv2dOptions{}, true, kInit));
+                                                               Conv2dOptions{}, true, kUnetInit));
 }
 
 Variable Unet::forward(Variable x, Context& context) {

@@ -7,7 +7,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr int64_t kPooled = 7;  // side of the classifier's input, for every image size
+constexpr int64_t kClassifierSide = 7;  // side of the classifier's input, for every image size
 
 }  // namespace
 
@@ -65,7 +65,7 @@ Vgg::Vgg(Init& init, const VggOptions& options) : dropout_(options.dropout) {
   const auto dense = [&](int64_t at, int64_t in, int64_t out) {
     return register_module("classifier." + std::to_string(at), normal_dense(init, in, out, 0.01));
   };
-  classifier_[0] = dense(0, channels * kPooled * kPooled, options.hidden);
+  classifier_[0] = dense(0, channels * kClassifierSide * kClassifierSide, options.hidden);
   classifier_[1] = dense(3, options.hidden, options.hidden);
   classifier_[2] = dense(6, options.hidden, options.num_classes);
 }
@@ -79,7 +79,7 @@ Variable Vgg::forward(Variable x, Context& context) {
       for (const auto& layer : *stage) in = layer->forward(std::move(in), inner);
       return max_pool2d(in, {});
     });
-  x = adaptive_avg_pool2d(x, kPooled, kPooled);
+  x = adaptive_avg_pool2d(x, kClassifierSide, kClassifierSide);
   // torchvision flattens [C, H, W].
   x = transpose(transpose(x, 2, 3), 1, 2);
   x = reshape(x, {x.size(0), -1});

@@ -9,7 +9,7 @@
 namespace frugal::models {
 namespace {
 
-constexpr double kEps = 1e-6;
+constexpr double kVitEps = 1e-6;
 constexpr double kBiasDeviation = 1e-6;  // standard deviation of the initial biases of the mlp
 
 int64_t mlp_of(const VitOptions& options) {
@@ -73,7 +73,7 @@ class Vit::Layer : public Module {
         name, std::make_shared<Dense>(std::move(weight), normal(init, {out}, kBiasDeviation)));
   }
   std::shared_ptr<LayerNorm> norm(Init& init, const char* name) {
-    return register_module(name, std::make_shared<LayerNorm>(init, options_.hidden, kEps));
+    return register_module(name, std::make_shared<LayerNorm>(init, options_.hidden, kVitEps));
   }
 
   VitOptions options_;
@@ -119,7 +119,7 @@ Vit::Vit(Init& init, const VitOptions& options) : options_(options) {
         "encoder.layers.encoder_layer_" + std::to_string(i),
         std::make_shared<Layer>(init, options,
                                 depth_rate(options.stochastic_depth, i, options.layers))));
-  norm_ = register_module("encoder.ln", std::make_shared<LayerNorm>(init, width, kEps));
+  norm_ = register_module("encoder.ln", std::make_shared<LayerNorm>(init, width, kVitEps));
   head_ = register_module("heads.head",
                           std::make_shared<Dense>(constant(init, {options.num_classes, width}, 0),
                                                   constant(init, {options.num_classes}, 0)));

@@ -115,10 +115,10 @@ cat >mlp.json <<'END'
  "data": {"name": "random", "shape": [6, 6, 1], "classes": 4, "train_samples": 53, "test_samples": 20, "batch_size": 16},
  "optim": {"name": "adamw", "lr": 0.002},
  "compression": {"bits": 2.5, "advanced": {"min_elements": 16, "group_size": 32}},
- "train": {"epochs": 150, "checkpoint_interval": 3, "log_interval": 1},
+ "train": {"epochs": 80, "checkpoint_interval": 3, "log_interval": 1},
  "distributed": {"sharding": "optimizer", "timeout": 30}}
 END
-sed 's/"epochs": 150/"epochs": 50000/' mlp.json >long.json
+sed 's/"epochs": 80/"epochs": 50000/' mlp.json >long.json
 cat >resnet.json <<'END'
 {"seed": 3,
  "model": {"name": "resnet20", "width": 4},
@@ -183,7 +183,7 @@ train)
     expect_code 0
     [ $next = 2 ] || expect_not "rank"
     [ "$(lines three)" = "$(lines whole)" ] || fail "$what: expected $(lines whole) lines of metrics.jsonl, got $(lines three)"
-    grep -q '"steps": 600' three/summary.json || fail "$what: expected 600 steps in summary.json"
+    grep -q '"steps": 320' three/summary.json || fail "$what: expected 320 steps in summary.json"
   done
 
   # ---- Signals. One rank stands still, so that the run does not end before they come.
@@ -341,7 +341,7 @@ kill)
         if ((RANDOM % 3 == 0)); then
           sleep "0.$(printf %03d $((RANDOM % 700)))"
         else
-          wait_for_lines run $((before + 1 + RANDOM % 120)) || true
+          wait_for_lines run $((before + 1 + RANDOM % 80)) || true
           sleep "0.0$(printf %02d $((RANDOM % 30)))"
         fi
         kill -9 "$(<pid.$victim)" 2>none || true

@@ -24,10 +24,10 @@ Variable leaf(const Shape& shape, Device device = kCpu) {
   return Variable(x, true);
 }
 
-constexpr int64_t kRows = 6, kClasses = 5;
+constexpr int64_t kLogitRows = 6, kClasses = 5;
 
 // Keeps everything raw, and says that it might not.
-class Lossy final : public SavePolicy {
+class RawButLossy final : public SavePolicy {
  public:
   Decision decide(const SaveInfo&, const Tensor&) override { return {}; }
   bool lossy() const override { return true; }
@@ -36,7 +36,7 @@ class Lossy final : public SavePolicy {
 // The gradient of `loss` of x.
 template <class F>
 std::vector<double> gradient(F loss) {
-  Variable x = leaf({kRows, kClasses});
+  Variable x = leaf({kLogitRows, kClasses});
   backward(loss(x));
   return x.grad().to_vector();
 }
@@ -65,7 +65,7 @@ TEST_CASE("cross_entropy: backward takes no tensor of the logits' size") {
 }
 
 TEST_CASE("cross_entropy: probabilities take the place of logits that are moved in") {
-  Lossy policy;
+  RawButLossy policy;
   const PolicyScope scope(&policy);
   const Shape shape{4096, 30522};
   const Tensor on_meta = Tensor::empty({4096}, DType::i64, kMeta);
@@ -82,7 +82,7 @@ TEST_CASE("cross_entropy: probabilities take the place of logits that are moved 
     CHECK(peak < (moved ? 1 : 2) * size + size / 100);
   }
 
-  const Tensor target = Tensor::from<int64_t>({0, 1, 2, 3, 4, 0}, {kRows});
+  const Tensor target = Tensor::from<int64_t>({0, 1, 2, 3, 4, 0}, {kLogitRows});
   Variable held;
   const auto wanted = gradient([&](const Variable& x) {
     held = scale(x, 2);
@@ -99,14 +99,14 @@ TEST_CASE("cross_entropy: probabilities take the place of logits that are moved 
   const auto logits = held.value().to_vector();
   CHECK(view.to_vector() == std::vector<double>(logits.begin(), logits.begin() + kClasses));
   // A leaf of the caller stays as it is.
-  Variable x = leaf({kRows, kClasses});
+  Variable x = leaf({kLogitRows, kClasses});
   const auto values = x.value().to_vector();
   backward(cross_entropy(x, target));
   CHECK(x.value().to_vector() == values);
 }
 
 TEST_CASE("cross_entropy: who else needs the logits finds them, and gradients are the same") {
-  const Tensor target = Tensor::from<int64_t>({0, 1, 2, 3, 4, 0}, {kRows});
+  const Tensor target = Tensor::from<int64_t>({0, 1, 2, 3, 4, 0}, {kLogitRows});
   const auto alone =
       gradient([&](const Variable& x) { return cross_entropy(scale(x, 2), target); });
 
@@ -161,7 +161,7 @@ TEST_CASE("cross_entropy: who else needs the logits finds them, and gradients ar
   CHECK(through(false) == through(true));
 
   // A leaf, and one inside a checkpoint.
-  Variable x = leaf({kRows, kClasses});
+  Variable x = leaf({kLogitRows, kClasses});
   const std::vector<double> before = x.value().to_vector();
   backward(cross_entropy(x, target));
   CHECK(x.value().to_vector() == before);
@@ -188,7 +188,7 @@ TEST_CASE("sigmoid_focal_loss: the gradient takes the place of logits that are m
     CHECK(peak >= (moved ? 0 : size));
   }
 
-  const Tensor classes = Tensor::from<int64_t>({0, 1, 2, 3, 4, -1}, {kRows});
+  const Tensor classes = Tensor::from<int64_t>({0, 1, 2, 3, 4, -1}, {kLogitRows});
   Variable held;
   const auto wanted = gradient([&](const Variable& x) {
     held = scale(x, 2);
@@ -198,7 +198,7 @@ TEST_CASE("sigmoid_focal_loss: the gradient takes the place of logits that are m
   const auto moved = [&](const Variable& x) { return sigmoid_focal_loss(scale(x, 2), classes); };
   CHECK(gradient(moved) == wanted);
   // The loss is that of the logits, too.
-  const Variable x = leaf({kRows, kClasses});
+  const Variable x = leaf({kLogitRows, kClasses});
   CHECK(moved(x).value().item() == sigmoid_focal_loss(held, classes).value().item());
   CHECK(held.value().to_vector() == logits);
   // Somebody else has the bytes.
@@ -220,7 +220,7 @@ TEST_CASE("sigmoid_focal_loss: the gradient takes the place of logits that are m
   };
   CHECK(through(false) == through(true));
   // A leaf of the caller, and logits without a gradient, stay as they are.
-  Variable own = leaf({kRows, kClasses});
+  Variable own = leaf({kLogitRows, kClasses});
   const auto values = own.value().to_vector();
   backward(sigmoid_focal_loss(own, classes));
   CHECK(own.value().to_vector() == values);
@@ -262,7 +262,7 @@ TEST_CASE("losses that keep their gradient scale it where it lies") {
 
     // The product is that of a gradient which somebody else holds, too.
     const auto wanted = gradient([&](const Variable& y) { return scale(loss(y, kCpu), 3); });
-    Variable y = leaf({kRows, kClasses});
+    Variable y = leaf({kLogitRows, kClasses});
     const Variable sum = scale(loss(y, kCpu), 3);
     const std::shared_ptr<Node> producer = sum.producer()->inputs[0].node;
     const SavedTensor other = producer->slots[0];

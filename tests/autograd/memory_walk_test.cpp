@@ -4,6 +4,7 @@
 #include "autograd/functions.h"
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
+#include "tests/autograd/pack_all.h"
 #include "tests/autograd/walk.h"
 
 using namespace frugal;
@@ -18,9 +19,9 @@ int64_t rounded(const std::vector<int64_t>& tensors) {
 }
 
 // Keeps a copy; with `noise`, plus independent noise of mean 0 and that size.
-class CopyCodec : public Codec {
+class NoisyCodec : public Codec {
  public:
-  explicit CopyCodec(double noise = 0, uint64_t seed = 0) : noise_(noise), seed_(seed) {}
+  explicit NoisyCodec(double noise = 0, uint64_t seed = 0) : noise_(noise), seed_(seed) {}
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
     struct Copy : Packed {
       Tensor kept;
@@ -39,15 +40,6 @@ class CopyCodec : public Codec {
  private:
   double noise_;
   uint64_t seed_;
-};
-
-class PackAll : public SavePolicy {
- public:
-  explicit PackAll(const Codec* codec) : codec_(codec) {}
-  Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, codec_}; }
-
- private:
-  const Codec* codec_;
 };
 
 // Takes every recipe that is bit-equal.
@@ -94,7 +86,7 @@ TEST_CASE("on meta, shapes and gradients' shapes are cpu's") {
 }
 
 TEST_CASE("an identity codec changes no bit") {
-  const CopyCodec codec;
+  const NoisyCodec codec;
   PackAll policy(&codec);
   each_case([&](const Op& op, const Case& c) {
     const Result raw = run(c.run, op_table::make_inputs(c, DType::f32));
@@ -116,7 +108,7 @@ TEST_CASE("unbiased noise gives unbiased gradients, except in rows that say why 
     for (auto* all : {&sum, &squares})
       for (auto& grad : *all) std::fill(grad.begin(), grad.end(), 0.0);
     for (uint64_t seed = 0; seed < kDraws; ++seed) {
-      const CopyCodec codec(kNoise, seed);
+      const NoisyCodec codec(kNoise, seed);
       PackAll policy(&codec);
       const Result noisy = run(c.run, op_table::make_inputs(c, DType::f64), &policy);
       for (size_t k = 0; k < sum.size(); ++k)

@@ -12,18 +12,18 @@ using namespace frugal;
 
 namespace {
 
-constexpr int64_t kRows = 64, kEach = 8, kWide = 512;
+constexpr int64_t kPackedRows = 64, kEach = 8, kWide = 512;
 
 Tensor counting() {
-  std::vector<float> values(static_cast<size_t>(kRows * kWide));
+  std::vector<float> values(static_cast<size_t>(kPackedRows * kWide));
   std::iota(values.begin(), values.end(), 0.0F);
-  return Tensor::from(values, {kRows, kWide});
+  return Tensor::from(values, {kPackedRows, kWide});
 }
 
 PackedParts in_parts(const Tensor& whole) {
   const CopyCodec codec;
   std::vector<PackedPart> parts;
-  for (int64_t row = 0; row < kRows; row += kEach)
+  for (int64_t row = 0; row < kPackedRows; row += kEach)
     parts.push_back({row, row + kEach,
                      codec.pack(whole.slice(0, row, row + kEach),
                                 SaveInfo{.seq = static_cast<uint64_t>(row)})});
@@ -50,7 +50,8 @@ TEST_CASE("parts that are joined live beside the whole one after another") {
   memory.reset_peak();
   const int64_t before = memory.report().live_total;
   const Tensor all = parts.unpack();
-  CHECK(memory.report().peak_total - before <= all.nbytes() + 2 * all.nbytes() / (kRows / kEach));
+  CHECK(memory.report().peak_total - before <=
+        all.nbytes() + 2 * all.nbytes() / (kPackedRows / kEach));
   // A single part is not copied.
   const Tensor one = Tensor::full({kEach, kWide}, 1, DType::f32);
   JoinedRows joined(kEach);

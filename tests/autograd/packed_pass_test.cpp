@@ -8,6 +8,7 @@
 #include "autograd/record.h"
 #include "ops/dense/bitmask.h"
 #include "ops/dense/copy.h"
+#include "tests/autograd/pack_all.h"
 
 using namespace frugal;
 
@@ -44,15 +45,6 @@ class AskedCodec final : public Codec {
   mutable std::vector<PackedPass> passes;
 };
 
-class PackAll final : public SavePolicy {
- public:
-  explicit PackAll(const Codec& codec) : codec_(codec) {}
-  Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, &codec_}; }
-
- private:
-  const Codec& codec_;
-};
-
 Tensor coefficients() { return Tensor::zeros({4, 3}); }
 
 // Saves x [8, 3] and a mask, and runs `look` as its backward.
@@ -79,7 +71,7 @@ TEST_CASE("a pass finds the mask in the codes, or as bits, or keeps all elements
     CAPTURE(carries);
     AskedCodec codec;
     codec.carries = carries;
-    PackAll policy(codec);
+    PackAll policy(&codec);
     look_at(&policy, x, [&](const Backward& b) {
       CHECK(b.run({PackedPass::Combine{b.dy(), coefficients()}}, 0, 1));
       CHECK(b.run({PackedPass::Combine{b.dy(), coefficients()}}, 0));
@@ -95,7 +87,7 @@ TEST_CASE("a pass finds the mask in the codes, or as bits, or keeps all elements
 TEST_CASE("a pass over rows gives these rows, and what cannot be sliced is not asked for") {
   const Variable x(Tensor::zeros({8, 3}), true);
   AskedCodec codec;
-  PackAll policy(codec);
+  PackAll policy(&codec);
   look_at(&policy, x, [&](const Backward& b) {
     PackedPass pass{PackedPass::Combine{b.dy().slice(0, 2, 5), coefficients()}};
     pass.rows = {2, 5, 8};
@@ -112,7 +104,7 @@ TEST_CASE("an op unpacks where a codec declines, and where nothing is packed") {
   const Variable x(Tensor::zeros({8, 3}), true);
   AskedCodec codec;
   codec.takes = false;
-  PackAll policy(codec);
+  PackAll policy(&codec);
   look_at(&policy, x, [&](const Backward& b) {
     CHECK_FALSE(b.run({PackedPass::Map{ops::Unary::exp}}, 0));
     CHECK_FALSE(variance_of(b.slot(0)).defined());
@@ -131,7 +123,7 @@ TEST_CASE("an op unpacks where a codec declines, and where nothing is packed") {
 TEST_CASE("of a transposed tensor the variance has its layout; passes with operands unpack it") {
   const Variable x(Tensor::zeros({3, 8}), true);
   AskedCodec codec;
-  PackAll policy(codec);
+  PackAll policy(&codec);
   look_at(&policy, transpose(x, 0, 1), [&](const Backward& b) {
     const Tensor variance = variance_of(b.slot(0));
     CHECK(variance.shape() == Shape{8, 3});

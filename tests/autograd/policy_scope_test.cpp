@@ -10,7 +10,7 @@ using namespace frugal;
 namespace {
 
 // Writes down which step and number each saved tensor has.
-class Recorder : public SavePolicy {
+class StepRecorder : public SavePolicy {
  public:
   Decision decide(const SaveInfo& info, const Tensor&) override {
     seen.emplace_back(info.step, info.seq);
@@ -19,7 +19,7 @@ class Recorder : public SavePolicy {
   std::vector<std::pair<uint64_t, uint64_t>> seen;
 };
 
-using Seen = std::vector<std::pair<uint64_t, uint64_t>>;
+using Numbering = std::vector<std::pair<uint64_t, uint64_t>>;
 
 void save_one() {
   const Variable a(Tensor::of({1, 2}), true);
@@ -28,8 +28,8 @@ void save_one() {
 
 // Each case in a thread of its own, which has begun no step.
 template <class F>
-Seen seen_by(F f) {
-  Recorder policy;
+Numbering seen_by(F f) {
+  StepRecorder policy;
   std::thread([&] { f(policy); }).join();
   return policy.seen;
 }
@@ -37,17 +37,17 @@ Seen seen_by(F f) {
 }  // namespace
 
 TEST_CASE("a policy's scope starts a step") {
-  CHECK(seen_by([](Recorder& policy) {
+  CHECK(seen_by([](StepRecorder& policy) {
           for (int step = 0; step < 3; ++step) {
             const PolicyScope scope(&policy);
             save_one();
             save_one();
           }
-        }) == Seen{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}, {2, 1}});
+        }) == Numbering{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}, {2, 1}});
 }
 
 TEST_CASE("who calls begin_step() numbers the steps") {
-  CHECK(seen_by([](Recorder& policy) {
+  CHECK(seen_by([](StepRecorder& policy) {
           for (const uint64_t step : {7, 5}) {
             begin_step(step);
             const PolicyScope scope(&policy);
@@ -60,22 +60,22 @@ TEST_CASE("who calls begin_step() numbers the steps") {
           }
           const PolicyScope scope(&policy, 9);
           save_one();
-        }) == Seen{{7, 0}, {5, 0}, {3, 0}, {4, 0}, {9, 0}});
+        }) == Numbering{{7, 0}, {5, 0}, {3, 0}, {4, 0}, {9, 0}});
 }
 
 TEST_CASE("without a number, a step follows the last one") {
-  CHECK(seen_by([](Recorder& policy) {
+  CHECK(seen_by([](StepRecorder& policy) {
           {
             const PolicyScope scope(&policy, 40);
             save_one();
           }
           const PolicyScope scope(&policy);
           save_one();
-        }) == Seen{{40, 0}, {41, 0}});
+        }) == Numbering{{40, 0}, {41, 0}});
 }
 
 TEST_CASE("scopes inside of a step start none") {
-  CHECK(seen_by([](Recorder& policy) {
+  CHECK(seen_by([](StepRecorder& policy) {
           const PolicyScope scope(&policy);
           save_one();
           {
@@ -89,9 +89,9 @@ TEST_CASE("scopes inside of a step start none") {
             save_one();
           }
           save_one();
-        }) == Seen{{0, 0}, {0, 1}, {0, 2}, {0, 3}});
+        }) == Numbering{{0, 0}, {0, 1}, {0, 2}, {0, 3}});
   // Without a policy nothing is numbered, so a scope of none starts no step.
-  CHECK(seen_by([](Recorder& policy) {
+  CHECK(seen_by([](StepRecorder& policy) {
           for (int step = 0; step < 2; ++step) {
             {
               const PolicyScope raw(nullptr);
@@ -100,5 +100,5 @@ TEST_CASE("scopes inside of a step start none") {
             const PolicyScope scope(&policy);
             save_one();
           }
-        }) == Seen{{0, 0}, {1, 0}});
+        }) == Numbering{{0, 0}, {1, 0}});
 }

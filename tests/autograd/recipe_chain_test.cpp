@@ -20,9 +20,9 @@ constexpr int64_t kElements = 64, kBytes = 4 * kElements;
 int64_t live(Category category) { return allocator(kCpu).report().of(category); }
 
 // Keeps copies; carries signs if told to.
-class CopyCodec : public Codec {
+class SignCodec : public Codec {
  public:
-  explicit CopyCodec(bool carries) : carries_(carries) {}
+  explicit SignCodec(bool carries) : carries_(carries) {}
   std::unique_ptr<Packed> pack(const Tensor& tensor, const SaveInfo& info) const override {
     struct Copy : Packed {
       Tensor kept, mask;
@@ -49,9 +49,9 @@ class CopyCodec : public Codec {
   bool carries_;
 };
 
-class Policy : public SavePolicy {
+class RecipePolicy : public SavePolicy {
  public:
-  Policy(const Codec* codec, bool recipes) : codec_(codec), recipes_(recipes) {}
+  RecipePolicy(const Codec* codec, bool recipes) : codec_(codec), recipes_(recipes) {}
   Decision decide(const SaveInfo& info, const Tensor&) override {
     asked.push_back(info);
     if (recipes_ && info.replay != Replay::none) return {Decision::replay, codec_};
@@ -84,11 +84,11 @@ Variable block(const Variable& x, const Variable& r, int& replays) {
 }
 
 // y y, which needs y; notes what is packed and what it was given when its backward has it.
-struct Seen {
+struct ReaderNotes {
   std::vector<int64_t> packed;
   std::vector<double> first;
 };
-Variable reader(const Variable& y, Seen& seen) {
+Variable reader(const Variable& y, ReaderNotes& seen) {
   return record("reader", {y}, ops::mul(y.value(), y.value()), {save(y)}, [&](const Backward& b) {
     const Tensor value = b.saved(0);
     seen.packed.push_back(live(Category::packed));
@@ -105,10 +105,10 @@ TEST_CASE("a chain is rebuilt once, waits packed, and goes with its last consume
   constexpr int kLength = 5;
   for (bool packs : {true, false}) {
     CAPTURE(packs);
-    const CopyCodec codec(false);
-    Policy policy(packs ? &codec : nullptr, true);
+    const SignCodec codec(false);
+    RecipePolicy policy(packs ? &codec : nullptr, true);
     int replays = 0;
-    Seen seen;
+    ReaderNotes seen;
     const int64_t before = live(Category::packed);
     {
       PolicyScope scope(&policy);
@@ -152,11 +152,11 @@ TEST_CASE("a chain is rebuilt once, waits packed, and goes with its last consume
 }
 
 TEST_CASE("a tensor with two consumers is rebuilt once") {
-  const CopyCodec codec(false);
-  Policy policy(&codec, true);
+  const SignCodec codec(false);
+  RecipePolicy policy(&codec, true);
   PolicyScope scope(&policy);
   int replays = 0;
-  Seen seen;
+  ReaderNotes seen;
   const Variable y = block(input(3), {}, replays);
   backward(sum(add(reader(y, seen), reader(y, seen))));
   CHECK(replays == 1);
@@ -164,18 +164,18 @@ TEST_CASE("a tensor with two consumers is rebuilt once") {
 }
 
 TEST_CASE("a chain that the policy cuts starts again at what was kept") {
-  class Cut : public Policy {
+  class Cut : public RecipePolicy {
    public:
-    using Policy::Policy;
+    using RecipePolicy::RecipePolicy;
     Decision decide(const SaveInfo& info, const Tensor& value) override {
-      const Decision decision = Policy::decide(info, value);
+      const Decision decision = RecipePolicy::decide(info, value);
       return info.replay_elements > kElements ? Decision{} : decision;
     }
   };
   Cut policy(nullptr, true);
   PolicyScope scope(&policy);
   int replays = 0;
-  Seen seen;
+  ReaderNotes seen;
   Variable y;
   Variables readers;  // what they saved is shared while they live
   for (int i = 0; i < 7; ++i) {
@@ -189,12 +189,12 @@ TEST_CASE("a chain that the policy cuts starts again at what was kept") {
 }
 
 TEST_CASE("recipes do not nest without bound") {
-  Policy policy(nullptr, false);
+  RecipePolicy policy(nullptr, false);
   PolicyScope scope(&policy);
   Variable y = gelu(input(0.5));
   for (int i = 0; i < 200000; ++i) y = add_scalar(y, 0);
   y = {};  // freeing recurses no deeper than recipes nest
-  Seen seen;
+  ReaderNotes seen;
   y = gelu(input(0.5));
   int depth = 0;
   for (; depth < 1000; ++depth) {
@@ -208,8 +208,8 @@ TEST_CASE("recipes do not nest without bound") {
 TEST_CASE("a mask that codes carry is not saved anywhere else") {
   for (bool carries : {false, true}) {
     CAPTURE(carries);
-    const CopyCodec codec(carries);
-    Policy policy(&codec, false);
+    const SignCodec codec(carries);
+    RecipePolicy policy(&codec, false);
     PolicyScope scope(&policy);
     const Variable x(Tensor::from<float>({1, -2, 3, -4, 5, -6, 7, -8}, {8, 1}), true);
     const int64_t before = live(Category::activation);
@@ -228,8 +228,8 @@ TEST_CASE("a mask that codes carry is not saved anywhere else") {
 }
 
 TEST_CASE("a relu's mask moves into the codes of its output when a consumer packs that") {
-  const CopyCodec codec(true);
-  Policy policy(&codec, false);
+  const SignCodec codec(true);
+  RecipePolicy policy(&codec, false);
   for (bool carry : {false, true}) {
     codec.slopes.clear();
     policy.carry = carry;
@@ -246,8 +246,8 @@ TEST_CASE("a relu's mask moves into the codes of its output when a consumer pack
 }
 
 TEST_CASE("masks stay if somebody else needs the whole tensor") {
-  const CopyCodec codec(true);
-  Policy policy(&codec, false);
+  const SignCodec codec(true);
+  RecipePolicy policy(&codec, false);
   PolicyScope scope(&policy);
   const Variable x(Tensor::from<float>({1, -2, 3, -4, 5, -6, 7, -8}, {8, 1}), true);
   const Variable c = scale(x, 1);
@@ -274,7 +274,7 @@ TEST_CASE("rebuilt signs come from rebuilt values") {
   };
   const Shift codec;
   for (bool rebuilds : {false, true}) {
-    Policy policy(&codec, false);
+    RecipePolicy policy(&codec, false);
     policy.rebuilds = rebuilds;
     PolicyScope scope(&policy);
     BatchNormOptions running;
@@ -307,8 +307,8 @@ TEST_CASE("checkpoints and gradient accumulation over chains change no bit") {
     all.insert(all.end(), of_w.begin(), of_w.end());
     return all;
   };
-  const CopyCodec carrying(true);
-  Policy recipes(nullptr, true), codes(&carrying, false);
+  const SignCodec carrying(true);
+  RecipePolicy recipes(nullptr, true), codes(&carrying, false);
   const auto expected = gradients(nullptr, false);
   for (SavePolicy* policy : {static_cast<SavePolicy*>(&recipes), static_cast<SavePolicy*>(&codes)})
     for (bool checkpointed : {false, true}) CHECK(gradients(policy, checkpointed) == expected);
@@ -316,8 +316,8 @@ TEST_CASE("checkpoints and gradient accumulation over chains change no bit") {
 
 TEST_CASE("a rebuilt tensor waits raw for consumers that run next, packed for others") {
   const auto packs = [](int between) {
-    const CopyCodec codec(false);
-    Policy policy(&codec, true);
+    const SignCodec codec(false);
+    RecipePolicy policy(&codec, true);
     PolicyScope scope(&policy);
     begin_step(0);
     int replays = 0;

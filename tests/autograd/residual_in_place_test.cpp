@@ -12,7 +12,7 @@ using namespace frugal;
 
 namespace {
 
-Tensor waves(const Shape& shape, double phase) {
+Tensor shifted_waves(const Shape& shape, double phase) {
   Tensor x = Tensor::empty(shape, DType::f32);
   for (int64_t i = 0; i < x.numel(); ++i)
     x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7 + phase));
@@ -30,18 +30,19 @@ class Replays : public SavePolicy {
   CopyCodec codec_;
 };
 
-struct Result {
+struct BlocksResult {
   std::vector<double> y, dx, dw;
   int in_place = 0;
 };
 
 // Three blocks of which each output is the next one's input and residual.
-Result blocks(SavePolicy* policy, bool moved) {
+BlocksResult blocks(SavePolicy* policy, bool moved) {
   const Shape shape{4, 4, 4, 8};
   PolicyScope scope(policy);
   begin_step(0);
-  Result result;
-  const Variable x(waves(shape, 0), true), w = Variable::parameter(waves({8, 1, 1, 8}, 2));
+  BlocksResult result;
+  const Variable x(shifted_waves(shape, 0), true),
+      w = Variable::parameter(shifted_waves({8, 1, 1, 8}, 2));
   Variable y = scale(x, 1.25);
   for (int i = 0; i < 3; ++i) {
     const Variable z = conv2d(y, w, {}, {});
@@ -63,7 +64,7 @@ TEST_CASE("a residual that is moved in is written over where nobody keeps its by
   Replays replays;
   for (SavePolicy* policy :
        {static_cast<SavePolicy*>(nullptr), static_cast<SavePolicy*>(&replays)}) {
-    const Result copied = blocks(policy, false), moved = blocks(policy, true);
+    const BlocksResult copied = blocks(policy, false), moved = blocks(policy, true);
     CHECK(copied.in_place == 0);
     // Kept raw by the convolution, it stays.
     CHECK(moved.in_place == (policy == nullptr ? 0 : 3));
@@ -74,8 +75,8 @@ TEST_CASE("a residual that is moved in is written over where nobody keeps its by
 }
 
 TEST_CASE("a residual that somebody else holds is left alone") {
-  const Tensor held = waves({8, 8}, 1), before = ops::clone(held);
-  const Variable z(waves({8, 8}, 3), true);
+  const Tensor held = shifted_waves({8, 8}, 1), before = ops::clone(held);
+  const Variable z(shifted_waves({8, 8}, 3), true);
   const Variable of_tensor = batch_norm_add_relu(z, Variable(held), {}, {}, {});
   CHECK(held.to_vector() == before.to_vector());
   Variable r(ops::clone(held));

@@ -13,7 +13,7 @@
 namespace frugal {
 namespace {
 
-Variable noise(const Shape& shape, DType dtype) {
+Variable random_logits(const Shape& shape, DType dtype) {
   const Tensor x = Tensor::empty(shape, dtype);
   for (int64_t i = 0; i < x.numel(); ++i) {
     const float value = normal({4, 2}, static_cast<uint64_t>(i));
@@ -38,7 +38,8 @@ TEST_CASE("resized_cross_entropy: loss, classes and gradient are those of its tw
   const Tensor weights = Tensor::from<double>({0.5, 2, 0, 1}, {4});
   for (const bool weighted : {false, true})
     for (const int64_t at_once : {1, 2, 5}) {
-      const Variable x = noise({3, 3, 4, 4}, DType::f64), y = noise({3, 3, 4, 4}, DType::f64);
+      const Variable x = random_logits({3, 3, 4, 4}, DType::f64),
+                     y = random_logits({3, 3, 4, 4}, DType::f64);
       CrossEntropyOptions options;
       options.label_smoothing = weighted ? 0 : 0.1;
       const ResizedCrossEntropy got =
@@ -57,7 +58,7 @@ TEST_CASE("resized_cross_entropy: loss, classes and gradient are those of its tw
 
 TEST_CASE("resized_cross_entropy: the logits of all pixels are never in memory") {
   const int64_t images = 8, side = 64, classes = 16;
-  const Variable x = noise({images, 4, 4, classes}, DType::f32);
+  const Variable x = random_logits({images, 4, 4, classes}, DType::f32);
   const Tensor target = targets({images, side, side}, classes);
   allocator(kCpu).reset_peak();
   const int64_t before = allocator(kCpu).report().live_total;
@@ -67,7 +68,7 @@ TEST_CASE("resized_cross_entropy: the logits of all pixels are never in memory")
 }
 
 TEST_CASE("resized_cross_entropy: without pixels that count the gradient is 0") {
-  const Variable x = noise({1, 2, 2, 3}, DType::f32);
+  const Variable x = random_logits({1, 2, 2, 3}, DType::f32);
   const ResizedCrossEntropy got =
       resized_cross_entropy(x, Tensor::full({1, 4, 4}, -100, DType::i64), {}, 1);
   CHECK(std::isnan(got.loss.value().item()));

@@ -13,9 +13,9 @@ using namespace frugal;
 namespace {
 
 // Packs what has no recipe, in slices of `bytes`.
-class Policy : public SavePolicy {
+class SlicedPolicy : public SavePolicy {
  public:
-  Policy(const Codec* codec, bool recipes, int64_t bytes)
+  SlicedPolicy(const Codec* codec, bool recipes, int64_t bytes)
       : codec_(codec), recipes_(recipes), bytes_(bytes) {}
   Decision decide(const SaveInfo& info, const Tensor&) override {
     if (recipes_ && info.replay != Replay::none) return {Decision::replay, codec_};
@@ -30,7 +30,7 @@ class Policy : public SavePolicy {
   int64_t bytes_;
 };
 
-Tensor noise(const Shape& shape, int seed, DType dtype = DType::f32) {
+Tensor wave_noise(const Shape& shape, int seed, DType dtype = DType::f32) {
   Tensor x = Tensor::empty(shape, DType::f64);
   for (int64_t i = 0; i < x.numel(); ++i)
     x.mut<double>()[i] = std::sin(static_cast<double>(i * 7 + seed * 131) * 0.37) +
@@ -51,10 +51,11 @@ std::vector<Tensor> gradients(const Problem& p, SavePolicy* policy) {
   begin_step(3);
   Variables leaves;
   auto leaf = [&](const Shape& shape) {
-    leaves.push_back(Variable::parameter(noise(shape, static_cast<int>(leaves.size()), p.dtype)));
+    leaves.push_back(
+        Variable::parameter(wave_noise(shape, static_cast<int>(leaves.size()), p.dtype)));
     return leaves.back();
   };
-  leaves.push_back(Variable(noise({p.n, p.h, p.w, p.c}, 40, p.dtype), true));
+  leaves.push_back(Variable(wave_noise({p.n, p.h, p.w, p.c}, 40, p.dtype), true));
   Variable x = scale(leaves.front(), 1.5);
   Conv2dOptions options;
   options.padding = {1, 1};
@@ -112,7 +113,7 @@ TEST_CASE("slices change gradients by no more than the rounding of weight sums")
       CAPTURE(p.n);
       CAPTURE(p.groups);
       CAPTURE(recipes);
-      Policy whole(&copies, recipes, 0), one(&copies, recipes, 1),
+      SlicedPolicy whole(&copies, recipes, 0), one(&copies, recipes, 1),
           two(&copies, recipes, 2 * p.h * p.w * p.c * 4);
       const auto expected = gradients(p, nullptr);
       CHECK(difference(gradients(p, &whole), expected) == 0);
@@ -127,11 +128,11 @@ TEST_CASE("slices change gradients by no more than the rounding of weight sums")
 TEST_CASE("a chain rebuilt by slices packs each slice once") {
   const CopyCodec copies;
   const Problem p{8};
-  Policy policy(&copies, true, 1);
+  SlicedPolicy policy(&copies, true, 1);
   gradients(p, &policy);
   const int sliced = copies.packs;
   copies.packs = 0;
-  Policy whole(&copies, true, 0);
+  SlicedPolicy whole(&copies, true, 0);
   gradients(p, &whole);
   const int kept = 6;               // the input, four outputs of convolutions and the head
   CHECK(copies.packs == kept + 1);  // and one tensor that a rebuild passed through
@@ -140,19 +141,20 @@ TEST_CASE("a chain rebuilt by slices packs each slice once") {
 
 TEST_CASE("gradients that a caller holds are not written over") {
   const CopyCodec copies;
-  Policy policy(&copies, true, 1);
+  SlicedPolicy policy(&copies, true, 1);
   PolicyScope scope(&policy);
-  const Tensor dy = noise({4, 4, 4, 8}, 1), before = ops::clone(dy);
-  const Variable x(noise({4, 4, 4, 8}, 2), true);
+  const Tensor dy = wave_noise({4, 4, 4, 8}, 1), before = ops::clone(dy);
+  const Variable x(wave_noise({4, 4, 4, 8}, 2), true);
   const Variable y = batch_norm_relu(scale(x, 2), {}, {}, {});
   backward(y, dy);
   CHECK(dy.to_vector() == before.to_vector());
   // Nor those of two consumers of one tensor, in either order.
   for (bool first : {false, true}) {
-    const Variable a(noise({4, 4, 4, 8}, 2), true), w = Variable::parameter(noise({8, 1, 1, 8}, 3));
+    const Variable a(wave_noise({4, 4, 4, 8}, 2), true),
+        w = Variable::parameter(wave_noise({8, 1, 1, 8}, 3));
     const Variable b = scale(a, 1), c = conv2d(b, w, {}, {});
     backward(sum(first ? add(mul(c, c), b) : add(b, mul(c, c))));
-    const Variable a2(noise({4, 4, 4, 8}, 2), true), b2 = scale(a2, 1);
+    const Variable a2(wave_noise({4, 4, 4, 8}, 2), true), b2 = scale(a2, 1);
     PolicyScope raw(nullptr);
     const Variable c2 = conv2d(b2, w, {}, {});
     backward(sum(first ? add(mul(c2, c2), b2) : add(b2, mul(c2, c2))));

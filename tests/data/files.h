@@ -1,5 +1,6 @@
 // A folder that vanishes with its test, and small files in it.
 #pragma once
+#include <doctest/doctest.h>
 #include <zlib.h>
 
 #include <cstdlib>
@@ -8,7 +9,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/error.h"
+
 namespace frugal_test {
+
+// Checks that f() throws an Error whose message has this part.
+template <class F>
+void fails(const std::string& message, F f) {
+  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message.c_str()), frugal::Error);
+}
 
 class TemporaryFolder {
  public:

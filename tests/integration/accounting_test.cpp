@@ -12,15 +12,14 @@
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "tests/integration/random_graph.h"
+#include "tests/integration/storage.h"
 
 using namespace frugal;
 using namespace frugal::compress;
 
 namespace {
 
-constexpr uint64_t kGraphs = 60;
-
-CategoryBytes live() { return allocator(kCpu).report().live; }
+constexpr uint64_t kAccountedGraphs = 60;
 
 // Throws at the `fault`-th time that a tensor is packed or that packed bytes are asked for.
 struct Faults {
@@ -109,7 +108,7 @@ bool equal(const Numbers& a, const Numbers& b) { return a == b; }
 TEST_CASE("a codec that throws anywhere leaves nothing, and the next step is right") {
   int64_t thrown = 0;
   for (const int64_t slice_bytes : {int64_t{0}, int64_t{512}})
-    for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+    for (uint64_t seed = 0; seed < kAccountedGraphs; ++seed) {
       CAPTURE(slice_bytes);
       CAPTURE(seed);
       RandomGraph graph(seed);
@@ -136,7 +135,7 @@ TEST_CASE("a codec that throws anywhere leaves nothing, and the next step is rig
       }
       CHECK(graph.rng() == drawn);
     }
-  CHECK(thrown > 6 * static_cast<int64_t>(kGraphs));
+  CHECK(thrown > 6 * static_cast<int64_t>(kAccountedGraphs));
 }
 
 TEST_CASE("an allocation that fails anywhere leaves nothing, and the next step is right") {
@@ -146,7 +145,7 @@ TEST_CASE("an allocation that fails anywhere leaves nothing, and the next step i
   OffloadPolicy moved(std::make_shared<FixedPolicy>(options_of(4, 256, true)), file, 0);
   FixedPolicy fixed(options_of(2, 64, true, 512));
   int thrown = 0;
-  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kAccountedGraphs; ++seed) {
     CAPTURE(seed);
     RandomGraph graph(seed);
     for (SavePolicy* policy : std::initializer_list<SavePolicy*>{nullptr, &fixed, &moved}) {
@@ -172,7 +171,7 @@ TEST_CASE("an allocation that fails anywhere leaves nothing, and the next step i
       CHECK(equal(gradients(graph, policy, seed), expected));
     }
   }
-  CHECK(thrown > 6 * static_cast<int>(kGraphs));
+  CHECK(thrown > 6 * static_cast<int>(kAccountedGraphs));
 }
 
 TEST_CASE("an op that throws in backward, alone and within a checkpoint, leaves nothing") {
@@ -221,7 +220,7 @@ TEST_CASE("an op that throws in backward, alone and within a checkpoint, leaves 
 
 TEST_CASE("widths and groups change in mid-run, with graphs of both alive") {
   FixedPolicy wide(options_of(8, 256, true)), narrow(options_of(2, 64, false, 512));
-  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kAccountedGraphs; ++seed) {
     CAPTURE(seed);
     RandomGraph graph(seed);
     const CategoryBytes before = live();
@@ -276,7 +275,7 @@ TEST_CASE("an adaptive policy's widths, all in one step, are those of quantizers
     widths.items.push_back(item);
   }
   int different = 0;
-  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kAccountedGraphs; ++seed) {
     CAPTURE(seed);
     RandomGraph graph(seed);
     AdaptiveOptions options;
@@ -372,7 +371,7 @@ TEST_CASE("a tensor written in place stops backward, leaves nothing, and the nex
 TEST_CASE("gradients that accumulated before a failure stay as they were, and go on") {
   FaultyPolicy policy(options_of(4, 64, true));
   int tried = 0;
-  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kAccountedGraphs; ++seed) {
     CAPTURE(seed);
     RandomGraph graph(seed);
     const CategoryBytes before = live();

@@ -10,17 +10,11 @@
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "core/rng.h"
+#include "tests/integration/noise.h"
 
 using namespace frugal;
 
 namespace {
-
-Tensor noise(const Shape& shape, uint64_t stream, double scale = 1) {
-  Tensor x = Tensor::empty(shape);
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.mut<float>()[i] = static_cast<float>(scale) * normal({12, stream}, static_cast<uint64_t>(i));
-  return x;
-}
 
 compress::FixedPolicyOptions options(int bits, compress::Rounding rounding) {
   compress::FixedPolicyOptions o;

@@ -12,6 +12,7 @@
 #include "core/memory.h"
 #include "core/rng.h"
 #include "ops/dense/bitmask.h"
+#include "tests/autograd/pack_all.h"
 
 using namespace frugal;
 
@@ -68,15 +69,6 @@ class WorstCase : public Codec {
  private:
   const compress::CodecRow& row_;
   uint64_t seed_;
-};
-
-class PackAll : public SavePolicy {
- public:
-  explicit PackAll(const Codec* codec) : codec_(codec) {}
-  Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, codec_}; }
-
- private:
-  const Codec* codec_;
 };
 
 // Packs everything, and holds each tensor to the bound of its codec's row.

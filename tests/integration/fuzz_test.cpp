@@ -3,15 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <map>
 
+#include "bench/op_table/op_table.h"
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/levels.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/quantize/identity.h"
 #include "tests/integration/random_graph.h"
-#include "bench/op_table/op_table.h"
+#include "tests/integration/storage.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -19,8 +19,6 @@ using namespace frugal::compress;
 namespace {
 
 constexpr uint64_t kGraphs = 250;
-
-CategoryBytes live(Device device = kCpu) { return allocator(device).report().live; }
 
 // Keeps each entry in one of the ways that are open to it, by its number.
 class Mixed final : public SavePolicy {
@@ -47,9 +45,9 @@ class Mixed final : public SavePolicy {
   Identity identity_;
 };
 
-class PackAll final : public SavePolicy {
+class PackExactly final : public SavePolicy {
  public:
-  explicit PackAll(int64_t slice_bytes = kSliceBytes) : slice_bytes_(slice_bytes) {}
+  explicit PackExactly(int64_t slice_bytes = kSliceBytes) : slice_bytes_(slice_bytes) {}
   bool lossy() const override { return false; }
   Decision decide(const SaveInfo&, const Tensor&) override { return {Decision::pack, &identity_}; }
   int64_t slice_bytes() const override { return slice_bytes_; }
@@ -68,15 +66,8 @@ FixedPolicyOptions keep(std::string_view name, bool recipes, int64_t slice_bytes
   return options;
 }
 
-std::shared_ptr<OffloadPolicy> moved(std::shared_ptr<SavePolicy> policy, int64_t window) {
-  OffloadOptions options;
-  options.directory = std::filesystem::temp_directory_path().string();
-  options.window = window;
-  return std::make_shared<OffloadPolicy>(std::move(policy), options, 0);
-}
-
 // Two batches, one after the other, whose gradients add up.
-Numbers gradients(RandomGraph& graph, SavePolicy* policy, uint64_t step) {
+Numbers gradients_of_batches(RandomGraph& graph, SavePolicy* policy, uint64_t step) {
   graph.zero_grad();
   for (uint64_t batch = 0; batch < 2; ++batch) {
     Variables roots;
@@ -169,7 +160,7 @@ TEST_CASE("random graphs are deep and hold every function") {
 }
 
 TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave nothing") {
-  PackAll identity;
+  PackExactly identity;
   FixedPolicy recipes(keep("L0", true, 0));
   const auto away = moved(std::make_shared<FixedPolicy>(keep("L0", false, 0)), 0);
   const auto window = moved(std::make_shared<FixedPolicy>(keep("L0", true, 0)), 4096);
@@ -179,13 +170,13 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
     CAPTURE(seed);
     RandomGraph graph(seed);
     const CategoryBytes before = live();
-    const Numbers raw = gradients(graph, nullptr, seed);
+    const Numbers raw = gradients_of_batches(graph, nullptr, seed);
     REQUIRE(finite(raw));
     for (const auto& leaf : raw) with_gradients += !leaf.empty();
     CHECK(live() == before);
     auto check = [&](const char* way, SavePolicy& policy) {
       CAPTURE(way);
-      const bool equal = gradients(graph, &policy, seed) == raw;
+      const bool equal = gradients_of_batches(graph, &policy, seed) == raw;
       CHECK(equal);
       const bool clean = live() == before;
       CHECK(clean);
@@ -209,18 +200,18 @@ TEST_CASE("random graphs: lossless ways to keep tensors change no bit and leave 
 }
 
 TEST_CASE("random graphs: slices and recomputation change gradients by the rounding of sums") {
-  PackAll sliced(1024);
+  PackExactly sliced(1024);
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     CAPTURE(seed);
     const bool large = seed % 8 == 0;
     RandomGraph graph(seed, {.large = large});
     RandomGraph plain(seed, {.large = large, .checkpoints = false});
     const CategoryBytes before = live();
-    const Numbers raw = gradients(plain, nullptr, seed);
-    CHECK(close(gradients(graph, nullptr, seed), raw));
-    CHECK(close(gradients(graph, &sliced, seed), raw));
+    const Numbers raw = gradients_of_batches(plain, nullptr, seed);
+    CHECK(close(gradients_of_batches(graph, nullptr, seed), raw));
+    CHECK(close(gradients_of_batches(graph, &sliced, seed), raw));
     Mixed mixed(seed, 1024);
-    CHECK(close(gradients(graph, &mixed, seed), raw));
+    CHECK(close(gradients_of_batches(graph, &mixed, seed), raw));
     const bool clean = live() == before;
     CHECK(clean);
   }
@@ -239,8 +230,8 @@ TEST_CASE("random graphs: codes of any width give the same gradients twice and l
       const CategoryBytes before = live();
       AdaptivePolicy adaptive(options);
       for (SavePolicy* policy : std::initializer_list<SavePolicy*>{&fixed, &adaptive}) {
-        const Numbers first = gradients(graph, policy, seed);
-        const bool equal = gradients(graph, policy, seed) == first;
+        const Numbers first = gradients_of_batches(graph, policy, seed);
+        const bool equal = gradients_of_batches(graph, policy, seed) == first;
         CHECK(equal);
         CHECK(finite(first));
         const bool clean = live() == before;

@@ -8,19 +8,14 @@
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
 #include "core/memory.h"
+#include "core/rng.h"
+#include "tests/integration/noise.h"
 
 using namespace frugal;
 
 namespace {
 
 constexpr int64_t kNodes = 300;
-
-Tensor noise(const Shape& shape, uint64_t stream) {
-  const Tensor x = Tensor::empty(shape);
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.mut<float>()[i] = normal({12, stream}, static_cast<uint64_t>(i));
-  return x;
-}
 
 Tensor draws(const Shape& shape, uint64_t stream, int64_t below) {
   const CategoryScope scope(Category::input);

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "autograd/checkpoint.h"
@@ -12,6 +11,7 @@
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "compress/quantize/identity.h"
+#include "tests/integration/images.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -23,9 +23,6 @@ struct Setting {
   bool recipes = true;
   int64_t slice_bytes = 0;
 };
-
-constexpr int64_t kN = 24, kSide = 16, kC = 16;
-constexpr int64_t kImage = kSide * kSide * kC * 4, kFull = kN * kImage;
 
 const std::vector<Setting> kSettings = {{0, false, 0}, {0, true, 0}, {0, true, 5 * kImage},
                                         {4, false, 0}, {4, true, 0}, {4, true, 5 * kImage}};
@@ -83,16 +80,9 @@ class Copying final : public SavePolicy {
   Identity identity_;
 };
 
-Tensor values(const Shape& shape, Device device, int seed) {
-  Tensor x = Tensor::empty(shape, DType::f32, device);
-  for (int64_t i = 0; device == kCpu && i < x.numel(); ++i)
-    x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i * 7 + seed * 31) * 0.37));
-  return x;
-}
-
 // Residual blocks, a smooth function and one that throws in backward if asked to.
-struct Net {
-  explicit Net(Device on = kCpu, int blocks = 3) : device(on) {
+struct OffloadedNet {
+  explicit OffloadedNet(Device on = kCpu, int blocks = 3) : device(on) {
     CategoryScope scope(Category::input);
     x = Variable(values({kN, kSide, kSide, kC}, device, 1), true);
     for (int i = 0; i < 2 * blocks; ++i)
@@ -147,7 +137,7 @@ TEST_CASE("a step with its saved tensors in a file gives the same bits") {
       CAPTURE(setting.recipes);
       CAPTURE(setting.slice_bytes);
       CAPTURE(window);
-      Net there, here;
+      OffloadedNet there, here;
       Copying copying(fixed(setting));
       SavePolicy* const alone = setting.bits == 0 && setting.slice_bytes > 0 ? &copying : nullptr;
       const std::shared_ptr<FixedPolicy> plain = fixed(setting);
@@ -175,7 +165,7 @@ TEST_CASE("a step with its saved tensors in a file gives the same bits") {
 TEST_CASE("checkpoint segments keep their inputs in the file") {
   for (int bits : {0, 4}) {
     const Setting setting{bits, true, 0};
-    Net here, there;
+    OffloadedNet here, there;
     const auto plain = fixed(setting);
     Moved moved(setting, 0);
     const bool equal = there.step(moved.policy.get(), true) == here.step(plain.get(), true);
@@ -190,7 +180,7 @@ TEST_CASE("whatever ends a graph, nothing of it stays in memory or in the file")
     for (int64_t window : {int64_t{0}, kFull}) {
       CAPTURE(setting.bits);
       CAPTURE(window);
-      Net net;
+      OffloadedNet net;
       Moved moved(setting, window);
       const int64_t before = net.live();
       { const Variable loss = net.forward(moved.policy.get()); }
@@ -210,7 +200,7 @@ TEST_CASE("whatever ends a graph, nothing of it stays in memory or in the file")
 TEST_CASE("saved tensors take no more memory than the window") {
   for (int bits : {0, 4}) {
     const Setting setting{bits, false, 0};
-    Net net;
+    OffloadedNet net;
     const int64_t all = [&] {
       Moved moved(setting, int64_t{1} << 40);
       const Variable loss = net.forward(moved.policy.get());
@@ -229,7 +219,7 @@ TEST_CASE("saved tensors take no more memory than the window") {
 
 TEST_CASE("a full file stops the step, not the policy") {
   const Setting setting{4, false, 0};
-  Net net, small(kCpu, 1), other(kCpu, 1);
+  OffloadedNet net, small(kCpu, 1), other(kCpu, 1);
   Moved moved(setting, kFull / 2, kFull / 2);
   const int64_t before = net.live();
   CHECK_THROWS_WITH_AS(net.forward(moved.policy.get()),
@@ -243,7 +233,7 @@ TEST_CASE("a full file stops the step, not the policy") {
 
 TEST_CASE("on meta a step counts the window and writes nothing") {
   for (int bits : {0, 4}) {
-    Net net(kMeta);
+    OffloadedNet net(kMeta);
     Moved moved({bits, true, 0}, kFull / 4);
     const int64_t before = net.live();
     {

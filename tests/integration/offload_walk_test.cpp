@@ -2,12 +2,11 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "autograd/engine.h"
+#include "bench/op_table/op_table.h"
 #include "compress/policies/fixed_policy.h"
 #include "compress/policies/offload_policy.h"
-#include "bench/op_table/op_table.h"
+#include "tests/integration/storage.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -20,13 +19,6 @@ std::shared_ptr<FixedPolicy> fixed(int bits, bool recipes) {
   options.recipes = recipes;
   options.min_elements = 0;
   return std::make_shared<FixedPolicy>(options);
-}
-
-std::unique_ptr<OffloadPolicy> moved(std::shared_ptr<SavePolicy> policy, int64_t window) {
-  OffloadOptions options;
-  options.directory = std::filesystem::temp_directory_path().string();
-  options.window = window;
-  return std::make_unique<OffloadPolicy>(std::move(policy), options, 0);
 }
 
 std::vector<std::vector<double>> gradients(const op_table::Case& c, SavePolicy* policy) {

@@ -18,7 +18,7 @@ using namespace frugal::compress;
 
 namespace {
 
-constexpr uint64_t kGraphs = 40;
+constexpr uint64_t kPolicyGraphs = 40;
 constexpr uint64_t kSteps = 3;
 
 FixedPolicyOptions keep_all(bool recipes, int bits = 4) {
@@ -59,7 +59,7 @@ bool is_finite(const Numbers& gradients) {
 // REQUIRES: make() gives a policy that knows nothing yet.
 template <class Make>
 void check_policy(const Make& make, bool large) {
-  for (uint64_t seed = 0; seed < (large ? kGraphs / 5 : kGraphs); ++seed) {
+  for (uint64_t seed = 0; seed < (large ? kPolicyGraphs / 5 : kPolicyGraphs); ++seed) {
     CAPTURE(seed);
     CAPTURE(large);
     RandomGraph graph(seed, {.large = large});
@@ -143,7 +143,7 @@ TEST_CASE("policies that learn leave alone what is kept raw, in every function")
 // By the number of the graph: with a file, with an entropy stage, with little or more.
 TEST_CASE("a budget's plans take any graph, and a policy that was restored goes on with them") {
   int moved = 0, coded = 0, packed = 0, differing = 0;
-  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kPolicyGraphs; ++seed) {
     CAPTURE(seed);
     RandomGraph graph(seed, {.large = seed % 4 == 0});
     const CategoryBytes before = allocator(kCpu).report().live;
@@ -204,13 +204,13 @@ TEST_CASE("a budget's plans take any graph, and a policy that was restored goes 
     CHECK(clean);
   }
   CHECK(packed > 0);
-  CHECK(differing > static_cast<int>(kGraphs / 2));
+  CHECK(differing > static_cast<int>(kPolicyGraphs / 2));
   CHECK(moved > 0);
   CHECK(coded > 0);
 }
 
 TEST_CASE("codes coded by their entropy give the gradients of the codes") {
-  for (uint64_t seed = 0; seed < kGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kPolicyGraphs; ++seed) {
     CAPTURE(seed);
     RandomGraph graph(seed, {.large = seed % 4 == 0});
     const CategoryBytes before = allocator(kCpu).report().live;

@@ -133,7 +133,7 @@ const Choice kBinary[] = {
     {residual_norm, 1},
 };
 
-const Choice kImage[] = {
+const Choice kImageChoices[] = {
     // One gradient goes to a norm and to somebody else.
     {[](Builder& b, const Variable& x) {
        if (!is_image(x) || !has_rows(x)) return Variable();
@@ -323,7 +323,7 @@ void GraphBuilder::step() {
     const Choice& choice = from.magnitude > 5 ? kUnary[7]  // tanh
                            : family < 3       ? one_of(*this, kUnary)
                            : family < 6       ? one_of(*this, kBinary)
-                           : family < 8       ? one_of(*this, kImage)
+                           : family < 8       ? one_of(*this, kImageChoices)
                            : family < 10      ? one_of(*this, kShape)
                                               : one_of(*this, sequence_choices());
     const Variable y = choice.run(*this, from.variable);

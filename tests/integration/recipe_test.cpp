@@ -19,7 +19,7 @@ using namespace frugal;
 
 namespace {
 
-Tensor noise(const Shape& shape, uint64_t stream, double scale = 1) {
+Tensor recipe_noise(const Shape& shape, uint64_t stream, double scale = 1) {
   Tensor x = Tensor::empty(shape);
   for (int64_t i = 0; i < x.numel(); ++i)
     x.mut<float>()[i] = static_cast<float>(scale) * normal({11, stream}, static_cast<uint64_t>(i));
@@ -39,7 +39,7 @@ compress::FixedPolicyOptions options(std::string_view level, uint64_t seed) {
 TEST_CASE(
     "a relu replayed through its exact sign is unbiased, through the rebuilt sign it is not") {
   constexpr int kDraws = 200;
-  const Tensor x = noise({256, 16}, 1);
+  const Tensor x = recipe_noise({256, 16}, 1);
   const BatchNormOptions training;
   const ops::BatchNormMoments moments = ops::batch_norm_moments(x, {}, {}, training);
   const ops::BatchNormOutput exact = ops::batch_norm_apply(x, moments, {}, {}, true, true);
@@ -63,9 +63,9 @@ TEST_CASE(
 
 TEST_CASE("the gradient of a convolution behind a replayed relu is unbiased at 2 and 4 bits") {
   constexpr int kDraws = 200;
-  const Variable x(noise({4, 8, 8, 16}, 2), true);
-  const Variable weight = Variable::parameter(noise({8, 3, 3, 16}, 3, 0.1));
-  const Tensor dy = noise({4, 8, 8, 8}, 4);
+  const Variable x(recipe_noise({4, 8, 8, 16}, 2), true);
+  const Variable weight = Variable::parameter(recipe_noise({8, 3, 3, 16}, 3, 0.1));
+  const Tensor dy = recipe_noise({4, 8, 8, 8}, 4);
   Conv2dOptions same;
   same.padding = {1, 1};
   auto gradient = [&](SavePolicy* policy, uint64_t step) {
@@ -91,7 +91,7 @@ TEST_CASE("lossless recipes of a whole network change no bit of any gradient") {
   models::Init init;
   models::CifarResNet net(init, models::cifar_resnet_options("resnet20"));
   Context context;
-  const Variable x(noise({4, 16, 16, 3}, 6));
+  const Variable x(recipe_noise({4, 16, 16, 3}, 6));
   auto gradients = [&](std::string_view level, bool recipes) {
     net.zero_grad();
     compress::FixedPolicyOptions o = options(level, 0);
@@ -115,7 +115,7 @@ TEST_CASE("a residual network keeps what the design says: two norm inputs and tw
   models::CifarResNetOptions small = models::cifar_resnet_options("resnet20");
   models::CifarResNet net(init, small);
   Context context;
-  const Variable x(noise({32, 32, 32, 3}, 7));
+  const Variable x(recipe_noise({32, 32, 32, 3}, 7));
   for (const double chain : {0.0, 16.0}) {
     CAPTURE(chain);
     compress::FixedPolicyOptions o = options("L1", 0);
@@ -154,7 +154,7 @@ TEST_CASE("every level trains: the loss of a small network falls") {
     models::CifarResNet net(init, small);
     compress::FixedPolicy policy(options(level, 1));
     Context context;
-    const Variable x(noise({16, 8, 8, 3}, 8));
+    const Variable x(recipe_noise({16, 8, 8, 3}, 8));
     const Tensor target =
         Tensor::from<int64_t>({0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0}, {16});
     std::vector<std::pair<std::string, Variable>> parameters;
@@ -177,7 +177,7 @@ TEST_CASE("every level trains: the loss of a small network falls") {
 TEST_CASE("gelu and silu of packed values: the correction takes the mean bias away") {
   constexpr int kDraws = 64;
   // A mean over many elements: what a weight's gradient sees.
-  const Variable x(noise({4096, 16}, 12, 1.5), true);
+  const Variable x(recipe_noise({4096, 16}, 12, 1.5), true);
   for (const auto& [name, op] :
        std::initializer_list<std::pair<const char*, std::function<Variable(const Variable&)>>>{
            {"gelu", [](const Variable& v) { return gelu(v); }},

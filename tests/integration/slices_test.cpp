@@ -9,6 +9,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "compress/policies/fixed_policy.h"
+#include "tests/integration/images.h"
 
 using namespace frugal;
 
@@ -22,19 +23,9 @@ compress::FixedPolicyOptions sliced_options(int bits, int64_t slice_bytes) {
   return options;
 }
 
-constexpr int64_t kN = 24, kSide = 16, kC = 16;
-constexpr int64_t kImage = kSide * kSide * kC * 4, kFull = kN * kImage;
-
-Tensor values(const Shape& shape, Device device, int seed) {
-  Tensor x = Tensor::empty(shape, DType::f32, device);
-  for (int64_t i = 0; device == kCpu && i < x.numel(); ++i)
-    x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i * 7 + seed * 31) * 0.37));
-  return x;
-}
-
 // A step of `blocks` residual blocks. The leaves are gone from the bytes counted: they are inputs.
-struct Net {
-  Net(Device on, int blocks) : device(on) {
+struct ResidualNet {
+  ResidualNet(Device on, int blocks) : device(on) {
     CategoryScope scope(Category::input);
     x = Variable(values({kN, kSide, kSide, kC}, device, 1), true);
     for (int i = 0; i < 2 * blocks; ++i)
@@ -71,7 +62,7 @@ TEST_CASE("slices of codes give the gradients that whole codes give") {
   for (int bits : {2, 4}) {
     CAPTURE(bits);
     // One block: what a rebuild passes through is rounded anew, in groups of its own slice.
-    Net net(kCpu, 1), other(kCpu, 1);
+    ResidualNet net(kCpu, 1), other(kCpu, 1);
     compress::FixedPolicy whole(sliced_options(bits, 0)), sliced(sliced_options(bits, 5 * kImage));
     net.step(&whole);
     other.step(&sliced);
@@ -89,10 +80,10 @@ TEST_CASE("slices of codes give the gradients that whole codes give") {
 }
 
 TEST_CASE("backward holds two full tensors and slices") {
-  Net net(kMeta, 3);
+  ResidualNet net(kMeta, 3);
   compress::FixedPolicy sliced(sliced_options(2, kImage)), whole(sliced_options(2, 0));
   const int64_t peak = net.step(&sliced), kept = net.kept;
-  const int64_t unsliced = Net(kMeta, 3).step(&whole);
+  const int64_t unsliced = ResidualNet(kMeta, 3).step(&whole);
   // Of the codes, of what they give, of both gradients of a norm and of the convolution.
   CHECK(peak < kept + 2 * kFull + 5 * kImage);
   CHECK(unsliced > kept + 3 * kFull);

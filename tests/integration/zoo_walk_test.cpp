@@ -30,7 +30,7 @@ using namespace frugal::models;
 
 namespace {
 
-struct Net {
+struct ZooNet {
   std::string name;
   std::function<std::shared_ptr<Module>(Init&)> make;
   Shape input;
@@ -39,26 +39,26 @@ struct Net {
 };
 
 template <class M, class Options>
-Net net(std::string name, const Options& options, Shape input, int64_t vocabulary = 0) {
+ZooNet net(std::string name, const Options& options, Shape input, int64_t vocabulary = 0) {
   return {std::move(name), [options](Init& init) { return std::make_shared<M>(init, options); },
           input, vocabulary};
 }
 
-constexpr int64_t kNodes = 60, kEdges = 200, kFeatures = 12;
+constexpr int64_t kZooNodes = 60, kEdges = 200, kFeatures = 12;
 
 template <class M, class Options>
-Net graph_net(std::string name, Options options) {
+ZooNet graph_net(std::string name, Options options) {
   options.in_features = kFeatures;
   options.hidden = 16;
   options.num_classes = 5;
   options.layers = 3;
   options.dropout = 0.2;
-  Net all = net<M>(std::move(name), options, {kNodes, kFeatures});
+  ZooNet all = net<M>(std::move(name), options, {kZooNodes, kFeatures});
   all.graph = true;
   return all;
 }
 
-std::vector<Net> graph_networks() {
+std::vector<ZooNet> graph_networks() {
   GnnOptions gcn, gcn_norms;
   gcn.input_dropout = 0.1;
   gcn.jk = JumpingKnowledge::cat;
@@ -81,7 +81,7 @@ std::vector<Net> graph_networks() {
           graph_net<Gcnii>("gcnii", GcniiOptions{})};
 }
 
-std::vector<Net> zoo() {
+std::vector<ZooNet> zoo() {
   BertOptions bert{2, 32, 2};
   bert.vocab_size = 50;
   BertOptions masked = bert, bare = bert;
@@ -116,7 +116,7 @@ std::vector<Net> zoo() {
   fpn.width = 4;
   CifarResNetOptions preact = cifar_resnet_options("preact_resnet56");
   preact.blocks = 3;
-  std::vector<Net> all = {
+  std::vector<ZooNet> all = {
       net<Bert>("bert", bert, {4, 16}, 50),
       net<Bert>("bert for masked tokens", masked, {4, 16}, 50),
       net<Bert>("bare bert", bare, {4, 16}, 50),
@@ -131,22 +131,22 @@ std::vector<Net> zoo() {
       net<CifarResNet>("resnet20", cifar_resnet_options("resnet20"), {4, 16, 16, 3}),
       net<CifarResNet>("preact_resnet20", preact, {4, 16, 16, 3}),
       net<ResNet>("resnet18 with one block a stage", resnet, {4, 16, 16, 3})};
-  for (Net& each : graph_networks()) all.push_back(std::move(each));
+  for (ZooNet& each : graph_networks()) all.push_back(std::move(each));
   return all;
 }
 
 // What stands beside the input: random edges.
-NamedTensors extras_of(const Net& each) {
+NamedTensors extras_of(const ZooNet& each) {
   if (!each.graph) return {};
   CategoryScope scope(Category::input);
   const Tensor edges = Tensor::empty({2, kEdges}, DType::i64);
   for (int64_t i = 0; i < edges.numel(); ++i)
     edges.mut<int64_t>()[i] =
-        static_cast<int64_t>(uniform_int({2, 1}, static_cast<uint64_t>(i), kNodes));
+        static_cast<int64_t>(uniform_int({2, 1}, static_cast<uint64_t>(i), kZooNodes));
   return {{"edge_index", edges}};
 }
 
-Variable input_of(const Net& each, Device device) {
+Variable input_of(const ZooNet& each, Device device) {
   CategoryScope scope(Category::input);
   const bool tokens = each.vocabulary > 0;
   Tensor x = Tensor::empty(each.input, tokens ? DType::i64 : DType::f32, device);
@@ -163,7 +163,7 @@ Variable input_of(const Net& each, Device device) {
 }
 
 // The gradients of one step, weights and dropout by the same seeds each time.
-std::vector<double> gradients(const Net& each, SavePolicy* policy) {
+std::vector<double> gradients(const ZooNet& each, SavePolicy* policy) {
   Init init;
   const auto module = each.make(init);
   // Heads that start at 0 would hide everything behind them.
@@ -205,12 +205,12 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 TEST_CASE("every function that the zoo records is in the op table") {
   std::set<std::string> rows;
   for (const op_table::Op& op : op_table::rows()) rows.insert(op.name);
-  std::vector<Net> nets = zoo();
+  std::vector<ZooNet> nets = zoo();
   for (const char* name : {"resnet18", "resnet50"})  // on `meta`, size costs nothing
     nets.push_back(net<ResNet>(name, resnet_options(name), {2, 64, 64, 3}));
   for (const char* name : {"resnet56", "preact_resnet56"})
     nets.push_back(net<CifarResNet>(name, cifar_resnet_options(name), {2, 32, 32, 3}));
-  for (const Net& each : nets) {
+  for (const ZooNet& each : nets) {
     CAPTURE(each.name);
     Init init;
     init.device = kMeta;
@@ -234,7 +234,7 @@ TEST_CASE("every function that the zoo records is in the op table") {
 }
 
 TEST_CASE("recipes change no gradient of the zoo, codes of 12 bits change them little") {
-  for (const Net& each : zoo()) {
+  for (const ZooNet& each : zoo()) {
     CAPTURE(each.name);
     const std::vector<double> exact = gradients(each, nullptr);
     compress::FixedPolicyOptions options;

@@ -13,25 +13,20 @@
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
 #include "ops/dense/copy.h"
+#include "tests/models/zoo.h"
 
 using namespace frugal;
 using namespace frugal::models;
 
 namespace {
 
+using zoo::largest_difference;
+
 Variable random(const Shape& shape, uint64_t seed, DType dtype = DType::f32) {
   Tensor x = Tensor::empty(shape);
   for (int64_t i = 0; i < x.numel(); ++i)
     x.mut<float>()[i] = normal({seed, 9}, static_cast<uint64_t>(i));
   return Variable(ops::cast(x, dtype), true);
-}
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  double largest = 0;
-  for (int64_t i = 0; i < a.numel(); ++i)
-    largest = std::max(largest, std::abs(a.item(i) - b.item(i)));
-  return largest;
 }
 
 struct Moments {

@@ -1,33 +1,13 @@
 // Every name and shape of torchvision's state dicts, as fingerprints from torchvision_names.py.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
 #include "models/state.h"
 #include "models/zoo/resnet.h"
 #include "models/zoo/resnet_cifar.h"
+#include "tests/models/zoo.h"
 
 using namespace frugal;
 using namespace frugal::models;
-
-namespace {
-
-std::vector<std::string> lines_of(Module& module) {
-  std::vector<std::string> lines;
-  for (const auto& [name, tensor] : state_dict(module))
-    lines.push_back(fmt::format("{} {}\n", name, tensor.shape()));
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
-uint64_t fnv1a(const std::vector<std::string>& lines) {
-  uint64_t value = 0xcbf29ce484222325;
-  for (const std::string& line : lines)
-    for (const char c : line) value = (value ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  return value;
-}
-
-}  // namespace
 
 TEST_CASE("all names and shapes are torchvision's") {
   const struct {
@@ -45,9 +25,9 @@ TEST_CASE("all names and shapes are torchvision's") {
     Init init;
     init.device = kMeta;
     ResNet net(init, resnet_options(row.name));
-    const auto lines = lines_of(net);
+    const auto lines = zoo::lines_of(net);
     CHECK(lines.size() == row.tensors);
-    CHECK(fnv1a(lines) == row.fingerprint);
+    CHECK(zoo::fingerprint(lines) == row.fingerprint);
   }
 }
 

@@ -62,7 +62,7 @@ void check_loads(Module& from, Module& to, const NamedTensors& state) {
   CHECK(notes.reset.empty());
 }
 
-Vit small_vit(uint64_t seed, int64_t classes = 3) {
+Vit random_vit(uint64_t seed, int64_t classes = 3) {
   VitOptions options;
   options.image = 8;
   options.patch = 4;
@@ -97,7 +97,7 @@ std::string message_of(const std::function<void()>& f) {
 }  // namespace
 
 TEST_CASE("a ViT loads under timm's names") {
-  Vit from = small_vit(1), to = small_vit(2);
+  Vit from = random_vit(1), to = random_vit(2);
   check_loads(from, to,
               renamed(from, each_of({{"class_token", "cls_token"},
                                      {"encoder.pos_embedding", "pos_embed"},
@@ -114,7 +114,7 @@ TEST_CASE("a ViT loads under timm's names") {
 }
 
 TEST_CASE("a ViT loads under Hugging Face's names, with query, key and value apart") {
-  Vit from = small_vit(1), to = small_vit(2);
+  Vit from = random_vit(1), to = random_vit(2);
   const Rename rename = each_of({{"class_token", "vit.embeddings.cls_token"},
                                  {"encoder.pos_embedding", "vit.embeddings.position_embeddings"},
                                  {"conv_proj", "vit.embeddings.patch_embeddings.projection"},
@@ -153,7 +153,7 @@ TEST_CASE("a ViT loads under Hugging Face's names, with query, key and value apa
 }
 
 TEST_CASE("torchvision's first files, wrapped models and other names of ResNets load") {
-  Vit from = small_vit(1), to = small_vit(2);
+  Vit from = random_vit(1), to = random_vit(2);
   check_loads(from, to,
               renamed(from, each_of({{"mlp.0", "mlp.linear_1"}, {"mlp.3", "mlp.linear_2"}})));
 

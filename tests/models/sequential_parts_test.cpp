@@ -9,19 +9,15 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/operators.h"
 #include "ops/dense/shape.h"
+#include "tests/models/zoo.h"
 
 using namespace frugal;
 using namespace frugal::models;
 
 namespace {
 
+using zoo::parameter_names;
 using Modules = std::vector<std::shared_ptr<Module>>;
-
-std::vector<std::string> names(Module& module) {
-  std::vector<std::string> all;
-  for (const auto& p : module.parameters()) all.push_back(p.name);
-  return all;
-}
 
 std::vector<double> values(const Tensor& x) { return x.to_vector(); }
 
@@ -78,7 +74,7 @@ std::vector<std::vector<double>> gradients(Sequential& net, int64_t blocks, int6
 
 TEST_CASE("a residual adds its branch to its input or to its shortcut, and names both") {
   Residual plain(branch(4));
-  CHECK(names(plain) == std::vector<std::string>{"0.weight", "1.weight", "1.bias"});
+  CHECK(parameter_names(plain) == std::vector<std::string>{"0.weight", "1.weight", "1.bias"});
   const Tensor x = noise({2, 5, 5, 4}, 1);
   Sequential alone(std::make_shared<Residual>(branch(4)));
   const Modules same = branch(4);
@@ -90,7 +86,7 @@ TEST_CASE("a residual adds its branch to its input or to its shortcut, and names
   Sequential second(again[0], again[1]);
   check_close(forward(fused, x), relu(Variable(x + forward(second, x))).value());
   Residual beside(branch(3), std::make_shared<Sequential>(Conv2d(3, 4, 1)));
-  CHECK(names(beside) ==
+  CHECK(parameter_names(beside) ==
         std::vector<std::string>{"0.weight", "1.weight", "1.bias", "shortcut.0.weight"});
   CHECK(forward(beside, noise({2, 5, 5, 3}, 1)).shape() == Shape{2, 5, 5, 4});
 }
@@ -174,8 +170,8 @@ TEST_CASE("hidden tokens count neither in a mean nor in attention, and get no gr
   SelfAttentionOptions options;
   options.heads = 2;
   MultiheadAttention attention(default_init(), 8, options);
-  CHECK(names(attention) == std::vector<std::string>{"in_proj_weight", "in_proj_bias",
-                                                     "out_proj.weight", "out_proj.bias"});
+  CHECK(parameter_names(attention) == std::vector<std::string>{"in_proj_weight", "in_proj_bias",
+                                                               "out_proj.weight", "out_proj.bias"});
   const Tensor alone = forward(attention, ops::contiguous(x.slice(0, 0, 1).slice(1, 0, 2)));
   const Tensor hidden = forward(attention, x, {{"attention_mask", mask}});
   check_close(hidden[0].slice(0, 0, 2), alone[0]);
@@ -202,8 +198,8 @@ TEST_CASE("a sequential language model sees only what came before") {
       std::make_shared<Residual>(Modules{std::make_shared<LayerNorm>(init, 8, 1e-5),
                                          std::make_shared<MultiheadAttention>(init, 8, options)})};
   SequentialLanguageModel model(body, std::make_shared<Linear>(init, 8, 11), {{2, 3}}, 6);
-  CHECK(names(model).front() == "0.weight");
-  CHECK(names(model).back() == "3.bias");
+  CHECK(parameter_names(model).front() == "0.weight");
+  CHECK(parameter_names(model).back() == "3.bias");
   const Tensor a = Tensor::of({{1, 2, 3, 4}}, DType::i64);
   const Tensor b = Tensor::of({{1, 2, 9, 10}}, DType::i64);
   Context context;

@@ -8,18 +8,14 @@
 #include "models/layers.h"
 #include "models/transformer_layers.h"
 #include "ops/dense/operators.h"
+#include "tests/models/zoo.h"
 
 using namespace frugal;
 
 namespace {
 
 using models::Sequential;
-
-std::vector<std::string> names(Module& module) {
-  std::vector<std::string> all;
-  for (const auto& p : module.parameters()) all.push_back(p.name);
-  return all;
-}
+using zoo::parameter_names;
 
 std::vector<double> values(const Variable& x) { return x.value().to_vector(); }
 
@@ -47,7 +43,7 @@ TEST_CASE("a sequential network names its parameters by position") {
   Sequential net{models::Conv2d(3, 4, 3), models::BatchNorm2d(4), models::Relu(),
                  models::MaxPool2d(2),    models::Flatten(),      models::Linear(36, 10)};
   CHECK(net.size() == 6);
-  CHECK(names(net) ==
+  CHECK(parameter_names(net) ==
         std::vector<std::string>{"0.weight", "1.weight", "1.bias", "5.weight", "5.bias"});
   Context context;
   CHECK(net.forward(Variable(Tensor::rand({2, 8, 8, 3}, {1, 0})), context).shape() == Shape{2, 10});
@@ -57,15 +53,15 @@ TEST_CASE("a sequential network names its parameters by position") {
 TEST_CASE("a sequential network takes modules and pointers, and nests") {
   const auto shared = std::make_shared<models::Linear>(4, 4);
   Sequential net{Sequential{models::Linear(4, 4), models::Tanh()}, shared, shared};
-  CHECK(names(net) == std::vector<std::string>{"0.0.weight", "0.0.bias", "1.weight", "1.bias",
-                                               "2.weight", "2.bias"});
+  CHECK(parameter_names(net) == std::vector<std::string>{"0.0.weight", "0.0.bias", "1.weight",
+                                                         "1.bias", "2.weight", "2.bias"});
   CHECK(&net[1] == shared.get());
   Context context;
   const Variable x(Tensor::randn({3, 4}, {1, 0}));
   const Variable once = shared->forward(net[0].forward(x, context), context);
   CHECK(values(net.forward(x, context)) == values(shared->forward(once, context)));
   Sequential moved = std::move(net);
-  CHECK(names(moved).size() == 6);
+  CHECK(parameter_names(moved).size() == 6);
   CHECK_THROWS_WITH_AS(Sequential{std::shared_ptr<models::Linear>()},
                        doctest::Contains("null pointer"), Error);
 }
@@ -94,7 +90,8 @@ TEST_CASE("layers without parameters are their functions") {
   CHECK(values(through(models::LeakyRelu(0.2), x)) == values(leaky_relu(x, 0.2)));
   CHECK(values(through(models::Elu(), x))[0] == doctest::Approx(std::expm1(-2)));
   CHECK(values(through(models::Gelu(), x)) == values(gelu(x)));
-  CHECK(values(through(models::Gelu(Gelu::tanh), x)) == values(gelu(x, Gelu::tanh)));
+  CHECK(values(through(models::Gelu(frugal::Gelu::tanh), x)) ==
+        values(gelu(x, frugal::Gelu::tanh)));
   CHECK(values(through(models::Silu(), x)) == values(silu(x)));
   CHECK(values(through(models::Sigmoid(), x)) == values(sigmoid(x)));
   CHECK(values(through(models::Tanh(), x)) == values(tanh(x)));

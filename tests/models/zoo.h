@@ -1,4 +1,4 @@
-// What the tests of the zoo share.
+// What the tests of the zoo and of layers share.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -13,6 +13,7 @@
 #include "autograd/functions.h"
 #include "autograd/record.h"
 #include "core/rng.h"
+#include "models/init.h"
 #include "models/state.h"
 #include "ops/dense/copy.h"
 
@@ -28,6 +29,12 @@ inline int64_t parameter_count(Module& module) {
   int64_t n = 0;
   for (const auto& p : module.parameters()) n += p.parameter->value().numel();
   return n;
+}
+
+inline std::vector<std::string> parameter_names(Module& module) {
+  std::vector<std::string> names;
+  for (const auto& p : module.parameters()) names.push_back(p.name);
+  return names;
 }
 
 // "name [shape]" of everything in files.
@@ -85,13 +92,12 @@ inline Tensor ids(const Shape& shape, int64_t bound, uint64_t seed, Device devic
   return x;
 }
 
-// Of contiguous tensors.
 inline double largest_difference(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
-  if (a.dtype() != DType::f32) return a.to_vector() == b.to_vector() ? 0 : INFINITY;
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double largest = 0;
-  for (int64_t i = 0; i < a.numel(); ++i) {
-    const double d = std::abs(double{a.data<float>()[i]} - double{b.data<float>()[i]});
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = std::abs(x[i] - y[i]);
     if (!(d <= largest)) largest = d;  // NaN stays
   }
   return largest;

@@ -15,13 +15,9 @@ using namespace frugal::models;
 
 namespace {
 
-int64_t parameter_count(Module& module) {
-  int64_t n = 0;
-  for (const auto& p : module.parameters()) n += p.parameter->value().numel();
-  return n;
-}
+using zoo::parameter_count;
 
-std::set<std::string> names_of(Module& module) {
+std::set<std::string> state_names(Module& module) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : state_dict(module)) names.insert(name);
   return names;
@@ -118,7 +114,7 @@ TEST_CASE("names are the reference libraries'") {
   CifarResNetOptions options = cifar_resnet_options("resnet20");
   options.shortcut = Shortcut::B;
   CifarResNet small(real, options);
-  const auto small_names = names_of(small);
+  const auto small_names = state_names(small);
   for (const char* name : {"conv1.weight", "bn1.weight", "layer2.0.shortcut.0.weight",
                            "layer2.0.shortcut.1.running_mean", "layer3.2.bn2.bias", "linear.bias"})
     CHECK_MESSAGE(small_names.contains(name), name);
@@ -222,8 +218,8 @@ TEST_CASE("an mlp flattens, drops out by its stream and names its layers") {
   options.num_classes = 3;
   options.dropout = 0.5;
   Mlp net(init, options);
-  CHECK(names_of(net) == std::set<std::string>{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias",
-                                               "fc3.weight", "fc3.bias"});
+  CHECK(state_names(net) == std::set<std::string>{"fc1.weight", "fc1.bias", "fc2.weight",
+                                                  "fc2.bias", "fc3.weight", "fc3.bias"});
   const Variable x = image(5, 2, 3);
   Context context;
   CHECK_THROWS_WITH_AS(net.forward(x, context), doctest::Contains("random stream"), Error);

@@ -21,13 +21,13 @@ int64_t peak_of(Device device, const std::function<void(Device)>& work) {
   return memory.report().peak_total - before;
 }
 
-struct Layer {
+struct Convolution {
   Shape x, weight;
   Conv2dOptions options;
 };
 
 // A forward and a backward pass.
-void run(const Layer& layer, Device device) {
+void run(const Convolution& layer, Device device) {
   const Tensor x = Tensor::zeros(layer.x, DType::f32, device);
   const Tensor weight = Tensor::zeros(layer.weight, DType::f32, device);
   const Tensor y = conv2d(x, weight, {}, layer.options);
@@ -38,14 +38,14 @@ void run(const Layer& layer, Device device) {
 
 TEST_CASE("with a scope, meta counts what convolutions and products take on the CPU") {
   // Among them a first convolution of images, whose partial sums are the largest.
-  const Layer layers[] = {{{16, 32, 32, 3}, {64, 3, 3, 3}, {{1, 1}, {1, 1}}},
-                          {{2, 32, 32, 3}, {64, 7, 7, 3}, {{2, 2}, {3, 3}}},
-                          {{4, 8, 8, 64}, {64, 3, 3, 64}, {{1, 1}, {1, 1}}},
-                          {{4, 8, 8, 64}, {128, 1, 1, 64}, {{2, 2}, {0, 0}}},
-                          {{2, 8, 7, 24}, {8, 1, 1, 24}, {{3, 3}, {0, 0}}},
-                          {{2, 6, 6, 32}, {64, 3, 3, 16}, {{1, 1}, {1, 1}, {1, 1}, 2}}};
+  const Convolution layers[] = {{{16, 32, 32, 3}, {64, 3, 3, 3}, {{1, 1}, {1, 1}}},
+                                {{2, 32, 32, 3}, {64, 7, 7, 3}, {{2, 2}, {3, 3}}},
+                                {{4, 8, 8, 64}, {64, 3, 3, 64}, {{1, 1}, {1, 1}}},
+                                {{4, 8, 8, 64}, {128, 1, 1, 64}, {{2, 2}, {0, 0}}},
+                                {{2, 8, 7, 24}, {8, 1, 1, 24}, {{3, 3}, {0, 0}}},
+                                {{2, 6, 6, 32}, {64, 3, 3, 16}, {{1, 1}, {1, 1}, {1, 1}, 2}}};
   int larger = 0;
-  for (const Layer& layer : layers) {
+  for (const Convolution& layer : layers) {
     CAPTURE(layer.x);
     CAPTURE(layer.weight);
     const auto work = [&](Device device) { run(layer, device); };
@@ -82,7 +82,7 @@ TEST_CASE("a gradient that is added to another takes one copy of the weight's si
 }
 
 TEST_CASE("without a scope, meta counts the same on every machine") {
-  const Layer layer{{16, 32, 32, 3}, {64, 3, 3, 3}, {{1, 1}, {1, 1}}};
+  const Convolution layer{{16, 32, 32, 3}, {64, 3, 3, 3}, {{1, 1}, {1, 1}}};
   const auto work = [&](Device device) { run(layer, device); };
   const auto bytes = [](const Shape& shape) { return shape.numel() * 4; };
   const int64_t least = bytes(layer.x) + 2 * bytes(layer.weight) + bytes({16, 32, 32, 64});

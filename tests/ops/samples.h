@@ -1,5 +1,7 @@
 // Inputs and comparisons that the tests of ops share.
 #pragma once
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,6 +16,9 @@ namespace frugal::ops {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
+
+inline constexpr DType kAllTypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
+                                      DType::i64, DType::i32, DType::u8,   DType::bool_};
 
 inline Tensor normals(const Shape& shape, uint64_t seed, DType dtype = DType::f32, double scale = 1,
                       double shift = 0) {
@@ -43,6 +48,12 @@ inline double error(const Tensor& a, const std::vector<double>& b) {
     worst = std::max(worst, std::abs(x[i] - b[i]) / (1 + std::abs(b[i])));
   }
   return worst;
+}
+
+// Checks that f() throws an Error whose message has this part.
+template <class F>
+void fails(const char* message, F f) {
+  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message), Error);
 }
 
 // A view with gaps that holds what x holds: every other element of the last axis.

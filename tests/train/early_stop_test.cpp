@@ -17,7 +17,7 @@ EpochResult result_of(double loss, double accuracy, std::optional<double> metric
   return result;
 }
 
-std::string path_of_error(const EarlyStopOptions& options, const BatchSpec& spec = {}) {
+std::string path_of_stop_error(const EarlyStopOptions& options, const BatchSpec& spec = {}) {
   try {
     EarlyStop stop(options, spec);
   } catch (const OptionError& e) {
@@ -55,9 +55,9 @@ TEST_CASE("what is measured: the validation set where there is one; a perplexity
 }
 
 TEST_CASE("options of early stopping that say nothing") {
-  CHECK(path_of_error({0, 0, "loss"}) == "train.early_stop.patience");
-  CHECK(path_of_error({1, -1, "loss"}) == "train.early_stop.min_delta");
-  CHECK(path_of_error({1, 0, "speed"}) == "train.early_stop.metric");
-  CHECK(path_of_error({1, 0, "metric"}) == "train.early_stop.metric");
-  CHECK(path_of_error({1, 0, "accuracy"}).empty());
+  CHECK(path_of_stop_error({0, 0, "loss"}) == "train.early_stop.patience");
+  CHECK(path_of_stop_error({1, -1, "loss"}) == "train.early_stop.min_delta");
+  CHECK(path_of_stop_error({1, 0, "speed"}) == "train.early_stop.metric");
+  CHECK(path_of_stop_error({1, 0, "metric"}) == "train.early_stop.metric");
+  CHECK(path_of_stop_error({1, 0, "accuracy"}).empty());
 }

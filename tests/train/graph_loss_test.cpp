@@ -10,13 +10,13 @@
 namespace frugal::train {
 namespace {
 
-constexpr int64_t kNodes = 9, kClasses = 4;
+constexpr int64_t kNodes = 9, kNodeClasses = 4;
 
 // Its outputs are its parameters.
 struct Table : Module {
   Variable logits;
   Table() {
-    Tensor values = Tensor::empty({kNodes, kClasses});
+    Tensor values = Tensor::empty({kNodes, kNodeClasses});
     for (int64_t i = 0; i < values.numel(); ++i)
       values.mut<float>()[i] = normal({2, 7}, static_cast<uint64_t>(i));
     logits = register_parameter("logits", values);
@@ -41,7 +41,7 @@ BatchResult run(Table& model, Batch batch) {
 }
 
 double at(const Tensor& tensor, int64_t row, int64_t column) {
-  return tensor.item(row * kClasses + column);
+  return tensor.item(row * kNodeClasses + column);
 }
 
 }  // namespace
@@ -76,10 +76,10 @@ TEST_CASE("few nodes that count give the loss and gradient that all outputs woul
 
 TEST_CASE("several labels: the mean of the answers' losses, or the nodes' weighted sum") {
   Table model;
-  Tensor target = Tensor::full({kNodes, kClasses}, static_cast<double>(kIgnored));
+  Tensor target = Tensor::full({kNodes, kNodeClasses}, static_cast<double>(kIgnored));
   for (const int64_t row : {1, 8})
-    for (int64_t c = 0; c < kClasses; ++c)
-      target.mut<float>()[row * kClasses + c] = c == row % kClasses ? 1.0F : 0.0F;
+    for (int64_t c = 0; c < kNodeClasses; ++c)
+      target.mut<float>()[row * kNodeClasses + c] = c == row % kNodeClasses ? 1.0F : 0.0F;
   const Tensor x = model.logits.value();
   for (const bool weighted : {false, true}) {
     Tensor weights;
@@ -88,20 +88,20 @@ TEST_CASE("several labels: the mean of the answers' losses, or the nodes' weight
     double loss = 0;
     int64_t right = 0;
     for (const int64_t row : {1, 8})
-      for (int64_t c = 0; c < kClasses; ++c) {
+      for (int64_t c = 0; c < kNodeClasses; ++c) {
         const double t = at(target, row, c), v = at(x, row, c);
-        const double w = (weighted ? weights.item(row) : 0.5) / kClasses;
+        const double w = (weighted ? weights.item(row) : 0.5) / kNodeClasses;
         loss += w * (std::log1p(std::exp(v)) - t * v);
         if ((v > 0) == (t > 0.5)) ++right;
         CHECK(at(model.logits.grad(), row, c) ==
               doctest::Approx(w * (1 / (1 + std::exp(-v)) - t)).epsilon(1e-5));
       }
     CHECK(result.loss == doctest::Approx(loss));
-    CHECK(result.counted == 2 * kClasses);
+    CHECK(result.counted == 2 * kNodeClasses);
     CHECK(result.correct == right);
-    for (int64_t c = 0; c < kClasses; ++c) CHECK(at(model.logits.grad(), 0, c) == 0);
+    for (int64_t c = 0; c < kNodeClasses; ++c) CHECK(at(model.logits.grad(), 0, c) == 0);
   }
-  const Tensor none = Tensor::full({kNodes, kClasses}, static_cast<double>(kIgnored));
+  const Tensor none = Tensor::full({kNodes, kNodeClasses}, static_cast<double>(kIgnored));
   const BatchResult result = run(model, batch_of(none));
   CHECK(result.loss == 0);
   CHECK(result.counted == 0);

@@ -1,9 +1,7 @@
 // Batches whose input a step releases when its first layer has run.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "compress/policies/adaptive_policy.h"
 #include "compress/policies/fixed_policy.h"
@@ -13,6 +11,7 @@
 #include "ops/kernel_memory.h"
 #include "optim/sgd.h"
 #include "tests/train/task_of.h"
+#include "tests/train/temp_folder.h"
 #include "train/sensitivity.h"
 #include "train/trainer.h"
 
@@ -21,24 +20,24 @@ using namespace frugal::train;
 
 namespace {
 
-constexpr int64_t kSide = 16, kClasses = 4, kBatch = 24;
-constexpr int64_t kInputBytes = kBatch * kSide * kSide * 3 * 4;
+constexpr int64_t kInputSide = 16, kInputClasses = 4, kBatch = 24;
+constexpr int64_t kInputBytes = kBatch * kInputSide * kInputSide * 3 * 4;
 
-BatchSpec spec_of(bool releases) {
+BatchSpec input_spec(bool releases) {
   BatchSpec spec;
-  spec.sample = {kSide, kSide, 3};
-  spec.classes = kClasses;
+  spec.sample = {kInputSide, kInputSide, 3};
+  spec.classes = kInputClasses;
   spec.releases_input = releases;
   return spec;
 }
 
 Batch batch_on(Device device) {
-  if (device == kMeta) return make_task(spec_of(true))->shape(kBatch, kMeta);
+  if (device == kMeta) return make_task(input_spec(true))->shape(kBatch, kMeta);
   const CategoryScope scope(Category::input);
   Batch batch;
-  batch.input = Tensor::randn({kBatch, kSide, kSide, 3}, {7, 0});
+  batch.input = Tensor::randn({kBatch, kInputSide, kInputSide, 3}, {7, 0});
   batch.target = Tensor::empty({kBatch}, DType::i64);
-  for (int64_t i = 0; i < kBatch; ++i) batch.target.mut<int64_t>()[i] = i % kClasses;
+  for (int64_t i = 0; i < kBatch; ++i) batch.target.mut<int64_t>()[i] = i % kInputClasses;
   batch.samples = Tensor::zeros({kBatch}, DType::i64);
   return batch;
 }
@@ -47,7 +46,7 @@ std::shared_ptr<Module> small_net(Device device) {
   models::Init init{Rng(3), device};
   models::CifarResNetOptions options;
   options.blocks = 1;
-  options.num_classes = kClasses;
+  options.num_classes = kInputClasses;
   return std::make_shared<models::CifarResNet>(init, options);
 }
 
@@ -80,7 +79,7 @@ struct Step {
 };
 
 Step step_with(SavePolicy& policy, bool releases, Device device = kCpu, uint64_t number = 0) {
-  const TaskPtr task = make_task(spec_of(releases));
+  const TaskPtr task = make_task(input_spec(releases));
   const auto model = small_net(device);
   Context context;
   begin_step(number);
@@ -104,12 +103,6 @@ Step step_with(SavePolicy& policy, bool releases, Device device = kCpu, uint64_t
   return step;
 }
 
-struct TempFolder {
-  std::string path = (std::filesystem::temp_directory_path() / "frugal_input_XXXXXX").string();
-  TempFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-  ~TempFolder() { std::filesystem::remove_all(path); }
-};
-
 }  // namespace
 
 TEST_CASE("a released input is packed, and its bytes are gone before the backward pass") {
@@ -118,7 +111,7 @@ TEST_CASE("a released input is packed, and its bytes are gone before the backwar
     Noting held(bits_of(4)), released(bits_of(4));
     const Step a = step_with(held, false, device), b = step_with(released, true, device);
     CHECK(held.released.empty());
-    CHECK(released.released == std::vector<Shape>{{kBatch, kSide, kSide, 3}});
+    CHECK(released.released == std::vector<Shape>{{kBatch, kInputSide, kInputSide, 3}});
     CHECK(a.input >= kInputBytes);
     CHECK(b.input == a.input - kInputBytes);
     const int64_t codes = b.memory.packed - a.memory.packed;
@@ -187,7 +180,7 @@ TEST_CASE("the gradient of a first layer whose input is packed has no bias") {
 
 TEST_CASE("a batch that its source holds is not released") {
   compress::FixedPolicy policy(bits_of(4));
-  const TaskPtr task = make_task(spec_of(true));
+  const TaskPtr task = make_task(input_spec(true));
   const auto model = small_net(kCpu);
   Batch batch = batch_on(kCpu);
   batch.held = true;
@@ -202,7 +195,7 @@ TEST_CASE("a batch that its source holds is not released") {
 }
 
 TEST_CASE("after a step that released its input, widths come from the samples that were kept") {
-  const TaskPtr task = make_task(spec_of(true));
+  const TaskPtr task = make_task(input_spec(true));
   const Batch batch = batch_on(kCpu);
   const auto widths = [&](bool kept) {
     compress::AdaptiveOptions adaptive;
@@ -234,9 +227,9 @@ TEST_CASE("runs that release their input go on from their folder to the same bit
   const auto images = [](int64_t count) {
     const CategoryScope scope(Category::input);
     Tensor labels = Tensor::empty({count}, DType::i64);
-    for (int64_t i = 0; i < count; ++i) labels.mut<int64_t>()[i] = i % kClasses;
-    return std::make_shared<data::MemoryDataset>(Tensor::randn({count, kSide, kSide, 3}, {9, 0}),
-                                                 labels, kClasses);
+    for (int64_t i = 0; i < count; ++i) labels.mut<int64_t>()[i] = i % kInputClasses;
+    return std::make_shared<data::MemoryDataset>(
+        Tensor::randn({count, kInputSide, kInputSide, 3}, {9, 0}), labels, kInputClasses);
   };
   const auto run = [&](double bits, const std::string& folder, bool resumes, int64_t until) {
     const auto model = small_net(kCpu);
@@ -245,7 +238,7 @@ TEST_CASE("runs that release their input go on from their folder to the same bit
     optim::Sgd sgd({all}, {0.9, false});
     data::Loader batches(images(5 * kBatch), {kBatch, true, false, 0, 0});
     TrainerOptions options;
-    options.spec = spec_of(true);
+    options.spec = input_spec(true);
     options.epochs = 1;
     options.compression.bits = bits;
     options.compression.min_elements = 256;

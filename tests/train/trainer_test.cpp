@@ -1,15 +1,13 @@
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <filesystem>
 
 #include "data/loader.h"
 #include "data/memory_dataset.h"
 #include "models/zoo/mlp.h"
 #include "optim/sgd.h"
 #include "tests/train/task_of.h"
+#include "tests/train/temp_folder.h"
 #include "train/evaluate.h"
 #include "train/option_error.h"
 
@@ -18,21 +16,21 @@ using namespace frugal::train;
 
 namespace {
 
-constexpr int64_t kSide = 8, kClasses = 4;
+constexpr int64_t kBarSide = 8, kBarClasses = 4;
 
 // [count, 8, 8, 1]: class c is a bright row 2 c, under noise.
 DatasetPtr bars(int64_t count, uint64_t seed) {
   const CategoryScope scope(Category::input);  // activations are counted below
-  Tensor images = Tensor::empty({count, kSide, kSide, 1});
+  Tensor images = Tensor::empty({count, kBarSide, kBarSide, 1});
   Tensor labels = Tensor::empty({count}, DType::i64);
   for (int64_t i = 0; i < count; ++i) {
-    labels.mut<int64_t>()[i] = i % kClasses;
-    for (int64_t at = 0; at < kSide * kSide; ++at)
-      images.mut<float>()[i * kSide * kSide + at] =
-          0.5f * normal({seed, 0}, static_cast<uint64_t>(i * kSide * kSide + at)) +
-          static_cast<float>(at / kSide == 2 * (i % kClasses));
+    labels.mut<int64_t>()[i] = i % kBarClasses;
+    for (int64_t at = 0; at < kBarSide * kBarSide; ++at)
+      images.mut<float>()[i * kBarSide * kBarSide + at] =
+          0.5f * normal({seed, 0}, static_cast<uint64_t>(i * kBarSide * kBarSide + at)) +
+          static_cast<float>(at / kBarSide == 2 * (i % kBarClasses));
   }
-  return std::make_shared<data::MemoryDataset>(images, labels, kClasses);
+  return std::make_shared<data::MemoryDataset>(images, labels, kBarClasses);
 }
 
 ParameterGroup all_of(Module& model) {
@@ -44,7 +42,7 @@ ParameterGroup all_of(Module& model) {
 // A network of one's own, with data of one's own; dropout draws from the run's stream.
 struct Run {
   models::Init init;
-  models::Mlp model{init, {kSide * kSide, {64, 32}, kClasses, 0.2}};
+  models::Mlp model{init, {kBarSide * kBarSide, {64, 32}, kBarClasses, 0.2}};
   optim::Sgd sgd{{all_of(model)}, {0.9, false}};
   data::Loader batches{bars(320, 1), {32, true, false, 0, 0}};
   data::Loader test{bars(64, 2), {64, false, false, 0, 0}};
@@ -71,12 +69,6 @@ struct Run {
     }
     return weights;
   }
-};
-
-struct TempFolder {
-  std::string path = (std::filesystem::temp_directory_path() / "frugal_train_XXXXXX").string();
-  TempFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-  ~TempFolder() { std::filesystem::remove_all(path); }
 };
 
 std::string path_of_error(const TrainerOptions& options) {
@@ -175,15 +167,15 @@ TEST_CASE("a run keeps to a memory budget that a planner of its own parts planne
     options.run.make_model = [](Device device) -> std::shared_ptr<Module> {
       models::Init init{Rng(0), device};
       return std::make_shared<models::Mlp>(
-          init, models::MlpOptions{kSide * kSide, {64, 32}, kClasses, 0.2});
+          init, models::MlpOptions{kBarSide * kBarSide, {64, 32}, kBarClasses, 0.2});
     };
     options.run.make_optimizer = [](Module& model) -> std::unique_ptr<Optimizer> {
       return std::make_unique<optim::Sgd>(std::vector<ParameterGroup>{all_of(model)},
                                           optim::SgdOptions{0.9, false});
     };
     BatchSpec spec;
-    spec.sample = {kSide, kSide, 1};
-    spec.classes = kClasses;
+    spec.sample = {kBarSide, kBarSide, 1};
+    spec.classes = kBarClasses;
     options.run.task = make_task(spec);
     const auto policy = [](uint64_t) {
       compress::BudgetPolicyOptions kept;

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <limits>
 
 #include "compress/policies/actnn_policy.h"
 #include "compress/policies/entropy_policy.h"
@@ -10,6 +9,7 @@
 #include "compress/quantize/mixed.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "tests/compress/entropy/coded.h"
 #include "tests/compress/policies/one_step.h"
 #include "tests/compress/quantize/split_samples.h"
 
@@ -17,8 +17,6 @@ using namespace frugal;
 using namespace frugal::compress;
 
 namespace {
-
-constexpr EntropyOptions kAlways{-std::numeric_limits<double>::infinity(), 0};
 
 // A mixed quantizer of given widths.
 class MixedCodec final : public Codec {
@@ -37,7 +35,7 @@ class MixedCodec final : public Codec {
 };
 
 // One element in ten is not 0.
-Tensor sparse(const Shape& shape) {
+Tensor sparse_normals(const Shape& shape) {
   std::vector<float> x(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = uniform({3, 0}, i) < 0.1f ? std::abs(normal({4, 0}, i)) : 0.0f;
@@ -47,16 +45,6 @@ Tensor even(const Shape& shape) {
   std::vector<float> x(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < x.size(); ++i) x[i] = uniform({3, 0}, i);
   return Tensor::from(x, shape);
-}
-
-int64_t bytes_of(const Packed& packed) {
-  if (const auto* coded = dynamic_cast<const EntropyCoded*>(&packed))
-    return coded->payload().nbytes();
-  return dynamic_cast<const Grouped&>(packed).payload().nbytes();
-}
-int64_t live(Category category) { return allocator(kCpu).report().of(category); }
-bool is_coded(const Packed& packed) {
-  return dynamic_cast<const EntropyCoded*>(&packed) != nullptr;
 }
 
 }  // namespace
@@ -69,7 +57,8 @@ TEST_CASE("coded samples of several widths unpack to the same bits") {
       for (const bool with_sign : {false, true}) {
         CAPTURE(shape);
         CAPTURE(with_sign);
-        const Tensor x = sparse(shape), mask = mask_of(shape, [](size_t i) { return i % 5 == 1; });
+        const Tensor x = sparse_normals(shape),
+                     mask = mask_of(shape, [](size_t i) { return i % 5 == 1; });
         const Sign sign{mask, 0};
         SaveInfo info = entry(1);
         if (with_sign) info.sign = &sign;
@@ -97,8 +86,8 @@ TEST_CASE("samples of several widths are coded where that pays, and nowhere else
   // Segments of many samples, and of one: their tables are shared.
   for (const Shape& shape : {Shape{200, 8, 8, 16}, Shape{200, 16, 16, 8}}) {
     CAPTURE(shape);
-    const auto plain = inner->pack(sparse(shape), entry(1));
-    const auto coded = Entropy(inner).pack(sparse(shape), entry(1));
+    const auto plain = inner->pack(sparse_normals(shape), entry(1));
+    const auto coded = Entropy(inner).pack(sparse_normals(shape), entry(1));
     REQUIRE(is_coded(*coded));
     CHECK(static_cast<double>(bytes_of(*coded)) < 0.8 * static_cast<double>(bytes_of(*plain)));
     CHECK(!is_coded(*Entropy(inner).pack(even(shape), entry(1))));
@@ -112,7 +101,7 @@ TEST_CASE("samples of several widths are coded where that pays, and nowhere else
 
 TEST_CASE("bytes of coded samples do not depend on the number of threads") {
   const Entropy codec(std::make_shared<MixedCodec>(std::vector<int>{1, 2, 4, 2, 3}));
-  const Tensor x = sparse({300, 8, 8, 16});
+  const Tensor x = sparse_normals({300, 8, 8, 16});
   const int threads = num_threads();
   std::vector<uint8_t> first;
   for (const int count : {1, 2, 5}) {
@@ -129,7 +118,7 @@ TEST_CASE("bytes of coded samples do not depend on the number of threads") {
 
 TEST_CASE("memory of coded samples: what fails leaves nothing, what goes takes all along") {
   const Entropy codec(std::make_shared<MixedCodec>(std::vector<int>{1, 2, 4, 2, 3}));
-  const Tensor x = sparse({200, 8, 8, 16});
+  const Tensor x = sparse_normals({200, 8, 8, 16});
   const int64_t before = allocator(kCpu).report().live_total;
   int failures = 0;
   for (int64_t n = 0; n >= 0; ++n) {
@@ -169,7 +158,7 @@ TEST_CASE("ActNN's tensors are coded, and may lie in a file: other bytes, the sa
     OffloadPolicy away(coded(), file, 100);
     const auto here = coded();
     // Samples of growing spread: their widths differ.
-    Tensor x = sparse({64, 8, 8, 16});
+    Tensor x = sparse_normals({64, 8, 8, 16});
     for (int64_t i = 0; i < x.numel(); ++i)
       x.mut<float>()[i] *= 1 + static_cast<float>(i / (8 * 8 * 16) % 13);
     const auto a = step(*plain, {x, x}), b = step(*here, {x, x});

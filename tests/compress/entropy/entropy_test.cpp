@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "compress/quantize/code_map.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "tests/compress/entropy/coded.h"
 #include "tests/compress/quantize/split_samples.h"
 
 using namespace frugal;
 using namespace frugal::compress;
 
 namespace {
-
-constexpr EntropyOptions kAlways{-std::numeric_limits<double>::infinity(), 0};
 
 QuantizeOptions quantizer(int bits, GroupAxis axis = GroupAxis::column, int64_t group = 256) {
   QuantizeOptions options;
@@ -28,14 +26,6 @@ QuantizeOptions quantizer(int bits, GroupAxis axis = GroupAxis::column, int64_t 
 }
 Entropy coder(const QuantizeOptions& inner, const EntropyOptions& options = kAlways) {
   return Entropy(std::make_unique<Quantizer>(inner), options);
-}
-bool is_coded(const Packed& packed) {
-  return dynamic_cast<const EntropyCoded*>(&packed) != nullptr;
-}
-int64_t bytes_of(const Packed& packed) {
-  if (const auto* coded = dynamic_cast<const EntropyCoded*>(&packed))
-    return coded->payload().nbytes();
-  return dynamic_cast<const Quantized&>(packed).payload().nbytes();
 }
 
 enum class Values : uint8_t { constant, two, uniform, normal, relu, rare };

@@ -12,6 +12,7 @@
 #include "compress/quantize/quantize_kernels.h"
 #include "core/error.h"
 #include "core/rng.h"
+#include "tests/compress/quantize/samples.h"
 
 using namespace frugal;
 using namespace frugal::compress;
@@ -133,15 +134,13 @@ TEST_CASE("histograms and their entropy") {
   CHECK(histogram[255] == 1);
   CHECK(std::accumulate(histogram.begin(), histogram.end(), int64_t{0}) == 7);
   // 4/7 log2(7/4) + 2/7 log2(7/2) + 1/7 log2(7)
-  CHECK(entropy(histogram) == doctest::Approx(1.378783));
-  CHECK(entropy(Histogram{}) == 0);
-  CHECK(entropy(histogram_of({5, 5})) == 0);
+  CHECK(rans::entropy(histogram) == doctest::Approx(1.378783));
+  CHECK(rans::entropy(Histogram{}) == 0);
+  CHECK(rans::entropy(histogram_of({5, 5})) == 0);
 }
 
 TEST_CASE("every instruction set counts the same") {
-  struct Targets {
-    ~Targets() { use_simd_target(""); }
-  } restore;
+  const Targets restore;
   std::vector<std::string> targets = simd_targets();
   targets.emplace_back();  // the best one that there is
   for (const std::string& target : targets) {
@@ -175,7 +174,7 @@ TEST_CASE("frequencies add up, leave no byte out and cost little more than the e
       const Frequencies shares = frequencies(histogram);
       CHECK(std::accumulate(shares.begin(), shares.end(), 0) == 4096);
       for (size_t b = 0; b < 256; ++b) CHECK((shares[b] > 0) == (histogram[b] > 0));
-      const double least = entropy(histogram) * static_cast<double>(size);
+      const double least = rans::entropy(histogram) * static_cast<double>(size);
       CHECK(coded_bits(histogram, shares) >= least * (1 - 1e-12));
       CHECK(coded_bits(histogram, shares) <= least * 1.01 + 0.002 * static_cast<double>(size));
     }
@@ -242,9 +241,7 @@ TEST_CASE("every frequency codes every byte") {
 }
 
 TEST_CASE("every instruction set writes the same bytes, and reads them and nothing behind them") {
-  struct Targets {
-    ~Targets() { use_simd_target(""); }
-  } restore;
+  const Targets restore;
   std::vector<std::vector<Segment>> streams;
   for (double ratio : {0.001, 0.3, 0.9, 0.995, 1.0})
     for (size_t size : std::initializer_list<size_t>{0, 1, 31, 32, 33, 64, 100, 4099, 70000}) {
@@ -298,9 +295,7 @@ TEST_CASE("every instruction set writes the same bytes, and reads them and nothi
 }
 
 TEST_CASE("what follows a stream does not matter, and a stream that ends early reads as zeros") {
-  struct Targets {
-    ~Targets() { use_simd_target(""); }
-  } restore;
+  const Targets restore;
   const auto bytes = draw(5000, 0.9, 3);
   const Frequencies shares = shares_of(bytes);
   const DecodeTable table(shares);

@@ -16,7 +16,7 @@ using namespace frugal::compress;
 
 namespace {
 
-FileStoreOptions in(const TempFolder& folder, bool direct = true, int64_t max_bytes = 0) {
+FileStoreOptions file_in(const TempFolder& folder, bool direct = true, int64_t max_bytes = 0) {
   return {folder.path(), max_bytes, direct};
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("a file store gives back what was written, aligned or not") {
     const TempFolder folder;
     const int64_t workspace = live(Category::workspace);
     {
-      FileStore store(in(folder, direct));
+      FileStore store(file_in(folder, direct));
       CHECK((!store.direct() || direct));
       CHECK((live(Category::workspace) > workspace) == store.direct());
       CHECK(folder.is_empty());  // the file has no name
@@ -94,7 +94,7 @@ TEST_CASE("a file store gives back what was written, aligned or not") {
 
 TEST_CASE("released regions are used again and neighbours join") {
   const TempFolder folder;
-  FileStore store(in(folder));
+  FileStore store(file_in(folder));
   const Tensor one = payload(4096, 1), two = payload(8192, 2), three = payload(12288, 3);
   const auto a = write(store, one), b = write(store, two), c = write(store, one);
   const auto d = write(store, two);
@@ -122,7 +122,7 @@ TEST_CASE("released regions are used again and neighbours join") {
 
 TEST_CASE("the file does not grow from round to round") {
   const TempFolder folder;
-  FileStore store(in(folder));
+  FileStore store(file_in(folder));
   int64_t length = 0;
   for (int round = 0; round < 8; ++round) {
     std::vector<FileStore::Region> regions;
@@ -138,7 +138,7 @@ TEST_CASE("the file does not grow from round to round") {
 
 TEST_CASE("a full file says where, what and how much, and goes on when there is room") {
   const TempFolder folder;
-  FileStore store(in(folder, true, 20000));  // four blocks
+  FileStore store(file_in(folder, true, 20000));  // four blocks
   const Tensor half = payload(8000, 1);
   const auto a = write(store, half), b = write(store, half);
   const std::string text = fmt::format(
@@ -154,7 +154,7 @@ TEST_CASE("a full file says where, what and how much, and goes on when there is 
 TEST_CASE("bytes that changed on the disk are noticed") {
   for (bool direct : {true, false}) {
     const TempFolder folder;
-    FileStore store(in(folder, direct));
+    FileStore store(file_in(folder, direct));
     const Tensor tensor = payload(70000, 1);
     const auto region = write(store, tensor), other = write(store, tensor);
     REQUIRE(spoil_files(folder.path()) == 1);
@@ -171,7 +171,7 @@ TEST_CASE("bytes that changed on the disk are noticed") {
 
 TEST_CASE("a read beyond the end of the file is an error") {
   const TempFolder folder;
-  FileStore store(in(folder));
+  FileStore store(file_in(folder));
   FileStore::Region nowhere;
   nowhere.offset = 1 << 20;
   nowhere.bytes = nowhere.capacity = 4096;
@@ -184,7 +184,7 @@ TEST_CASE("a read beyond the end of the file is an error") {
 
 TEST_CASE("what is cancelled leaves nothing") {
   const TempFolder folder;
-  FileStore store(in(folder));
+  FileStore store(file_in(folder));
   const Tensor tensor = payload(3 * kMiB, 1);
   const auto region = write(store, tensor);
   const std::atomic<bool> cancel{true};
@@ -200,11 +200,11 @@ TEST_CASE("a file needs a directory that takes it") {
                        Error);
   CHECK_THROWS_WITH_AS(FileStore({""}), "[offload] expected a directory, got an empty name", Error);
   const TempFolder folder;
-  CHECK_THROWS_WITH_AS(FileStore(in(folder, true, -1)), "[offload] expected max_bytes >= 0, got -1",
-                       Error);
+  CHECK_THROWS_WITH_AS(FileStore(file_in(folder, true, -1)),
+                       "[offload] expected max_bytes >= 0, got -1", Error);
   const int64_t workspace = live(Category::workspace);
   allocator(kCpu).fail_after(0);
-  CHECK_THROWS_AS(FileStore{in(folder)}, OutOfMemory);
+  CHECK_THROWS_AS(FileStore{file_in(folder)}, OutOfMemory);
   allocator(kCpu).fail_after(-1);
   CHECK(live(Category::workspace) == workspace);
 }
@@ -220,7 +220,7 @@ TEST_CASE("a limit on the length of files is an error and not the end") {
   int64_t used = -1;
   {
     const TempFolder folder;
-    FileStore store(in(folder));
+    FileStore store(file_in(folder));
     const Tensor tensor = payload(1 << 17, 1);
     try {
       store.write(tensor.raw(), tensor.nbytes());

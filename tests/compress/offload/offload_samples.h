@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "compress/offload/file_store.h"
 #include "core/tensor.h"
+#include "tests/compress/bytes.h"
 
 namespace frugal::compress {
 
@@ -40,13 +40,6 @@ inline Tensor payload(int64_t bytes, uint64_t seed) {
     data[i] = static_cast<uint8_t>(seed * 131 + i * i + (i >> 8));
   return tensor;
 }
-
-inline bool same_bytes(const Tensor& a, const Tensor& b) {
-  return a.nbytes() == b.nbytes() &&
-         (a.nbytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.nbytes())) == 0);
-}
-
-inline int64_t live(Category category) { return allocator(kCpu).report().of(category); }
 
 // Waits for another thread, ten seconds at most.
 inline bool soon(const std::function<bool()>& happened) {

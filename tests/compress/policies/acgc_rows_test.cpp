@@ -13,29 +13,15 @@
 #include "ops/dense/copy.h"
 #include "ops/dense/elementwise.h"
 #include "ops/image/group_norm.h"
-#include "ops/optimizer/sgd.h"
+#include "tests/compress/policies/acgc_samples.h"
 #include "tests/compress/quantize/samples.h"
 
 using namespace frugal;
 using namespace frugal::compress;
 using acgc::Count;
-using acgc::Row;
 using acgc::RowSums;
 
 namespace {
-
-Tensor randoms(const Shape& shape, uint64_t seed, float scale = 1) {
-  return Tensor::from(normals(shape.numel(), seed, scale), shape);
-}
-
-double squares(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
-
-double distance2(const Tensor& a, const Tensor& b) {
-  double sum = 0;
-  const auto x = a.to_vector(), y = b.to_vector();
-  for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
-  return sum;
-}
 
 // A normalization of rows of x, whose gradients are taken with the moments of x as it was.
 struct Norm {
@@ -45,7 +31,7 @@ struct Norm {
   ops::RowMoments moments = {};
 
   Norm(Kind of, const Shape& shape, int64_t parts)
-      : kind(of), x(randoms(shape, 3)), dy(randoms(shape, 4)), groups(parts) {
+      : kind(of), x(noise(shape, 3)), dy(noise(shape, 4)), groups(parts) {
     const int64_t channels = shape.back();
     std::vector<float> w;
     for (int64_t c = 0; c < channels; ++c) w.push_back(0.4f + 0.1f * static_cast<float>(c % 7));
@@ -70,14 +56,6 @@ struct Norm {
     return ops::add(x, Tensor::from(d, x.shape()));
   }
 };
-
-AcgcOptions small() {
-  AcgcOptions options;
-  options.keep.min_elements = 0;
-  options.interval = 2;
-  options.start_bits = 16;
-  return options;
-}
 
 }  // namespace
 
@@ -183,17 +161,17 @@ TEST_CASE("the bound of normalized rows holds for errors of every kind") {
 }
 
 TEST_CASE("normalizations of rows have their own bounds in the policy") {
-  const Tensor data = randoms({80, 6}, 1), dy = randoms({80, 16}, 5);
+  const Tensor data = noise({80, 6}, 1), dy = noise({80, 16}, 5);
   std::vector<float> ones;
   for (int c = 0; c < 16; ++c) ones.push_back(0.5f + 0.1f * static_cast<float>(c));
-  Variable w = Variable::parameter(randoms({16, 6}, 2));
+  Variable w = Variable::parameter(noise({16, 6}, 2));
   Variable gamma = Variable::parameter(Tensor::from(ones, {16}));
   Variable beta = Variable::parameter(Tensor::zeros({16}));
   const Tensor h = linear(Variable(data), w).value();
   for (const char* name : {"layer_norm", "rms_norm", "layer_norm_relu", "group_norm"}) {
     CAPTURE(name);
     const std::string op = name;
-    AcgcOptions options = small();
+    AcgcOptions options = small_acgc(16);
     options.e = 0.5;
     AcgcPolicy policy(options);
     for (Variable* each : {&w, &gamma, &beta}) each->zero_grad();
@@ -231,13 +209,13 @@ TEST_CASE("normalizations of rows have their own bounds in the policy") {
 }
 
 TEST_CASE("what is rebuilt through a normalization of rows bounds its input by channel") {
-  const Variable w = Variable::parameter(randoms({16, 6}, 2, 2));
+  const Variable w = Variable::parameter(noise({16, 6}, 2, 2));
   std::vector<float> gammas(16);
   for (size_t c = 0; c < 16; ++c) gammas[c] = 4 + 0.5f * static_cast<float>(c);
   const Variable gamma = Variable::parameter(Tensor::from(gammas, {16}));
   const Variable beta = Variable::parameter(Tensor::zeros({16}));
-  const Variable w2 = Variable::parameter(randoms({4, 16}, 3));
-  const Tensor data = randoms({80, 6}, 1), dy = randoms({80, 4}, 5);
+  const Variable w2 = Variable::parameter(noise({4, 16}, 3));
+  const Tensor data = noise({80, 6}, 1), dy = noise({80, 4}, 5);
   const auto run = [&](AcgcPolicy& policy) {
     begin_step(0);
     PolicyScope scope(&policy);
@@ -248,10 +226,10 @@ TEST_CASE("what is rebuilt through a normalization of rows bounds its input by c
     std::erase_if(items, [](const auto& item) { return item.elements != 80 * 16; });
     return items;
   };
-  AcgcPolicy plain(small());
+  AcgcPolicy plain(small_acgc(16));
   const auto both = run(plain);
   REQUIRE(both.size() == 2);
-  AcgcOptions options = small();
+  AcgcOptions options = small_acgc(16);
   options.keep.recipes = true;
   AcgcPolicy recipes(options);
   const auto alone = run(recipes);
@@ -271,8 +249,8 @@ TEST_CASE("what is rebuilt through a normalization of rows bounds its input by c
 }
 
 TEST_CASE("errors of normalized rows stay within what was allowed") {
-  const Tensor data = randoms({300, 6}, 1), dy = randoms({300, 32}, 5);
-  Variable w = Variable::parameter(randoms({32, 6}, 2));
+  const Tensor data = noise({300, 6}, 1), dy = noise({300, 32}, 5);
+  Variable w = Variable::parameter(noise({32, 6}, 2));
   Variable gamma = Variable::parameter(Tensor::full({32}, 1.5));
   Variable beta = Variable::parameter(Tensor::zeros({32}));
   const auto run = [&](SavePolicy* policy, uint64_t step) {
@@ -285,7 +263,7 @@ TEST_CASE("errors of normalized rows stay within what was allowed") {
   };
   const Tensor exact = run(nullptr, 0);
   for (const Count count : {Count::worst, Count::expected}) {
-    AcgcOptions options = small();
+    AcgcOptions options = small_acgc(16);
     options.e = 0.2;
     options.count = count;
     options.rounding = Rounding::stochastic;

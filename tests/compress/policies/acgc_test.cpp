@@ -8,7 +8,7 @@
 #include "autograd/functions.h"
 #include "compress/policies/acgc_policy.h"
 #include "ops/dense/copy.h"
-#include "ops/optimizer/sgd.h"
+#include "tests/compress/policies/acgc_samples.h"
 #include "tests/compress/quantize/samples.h"
 
 using namespace frugal;
@@ -18,23 +18,10 @@ using acgc::Rule;
 
 namespace {
 
-Tensor randoms(const Shape& shape, uint64_t seed, float scale = 1) {
-  return Tensor::from(normals(shape.numel(), seed, scale), shape);
-}
-
-double squares(const Tensor& x) { return ops::sum_of_squares(ops::contiguous(x)); }
-
 Tensor plus(const Tensor& x, const std::vector<float>& d) {
   std::vector<float> sum(d);
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += x.data<float>()[i];
   return Tensor::from(sum, x.shape());
-}
-
-double distance2(const Tensor& a, const Tensor& b) {
-  double sum = 0;
-  const auto x = a.to_vector(), y = b.to_vector();
-  for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
-  return sum;
 }
 
 // The gradient of the weight of a convolution, 3 x 3 with padding 1.
@@ -63,20 +50,13 @@ Normalized normalize(const std::vector<double>& xhat, const std::vector<double>&
   return g;
 }
 
-AcgcOptions small() {
-  AcgcOptions options;
-  options.keep.min_elements = 0;
-  options.interval = 2;
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE(
     "the bound of products: nothing breaks it, and the published speed version does not hold") {
   // Errors that go with dy everywhere, which the edges alone weaken.
   const Shape x_shape{4, 24, 24, 3}, w_shape{5, 3, 3, 3}, y_shape{4, 24, 24, 5};
-  const Tensor x = randoms(x_shape, 3), w = randoms(w_shape, 5);
+  const Tensor x = noise(x_shape, 3), w = noise(w_shape, 5);
   const Tensor dy = Tensor::full(y_shape, 0.5);
   const Tensor exact = weight_gradient(x, w, dy);
   const double rows = 4 * 24 * 24, fan = 27, dy2 = squares(dy), e2 = 0.01;
@@ -104,7 +84,7 @@ TEST_CASE("prices of products, hand-worked") {
 }
 
 TEST_CASE("independent errors of products cost what is expected of them") {
-  const Tensor x = randoms({200, 7}, 3), dy = randoms({200, 4}, 4);
+  const Tensor x = noise({200, 7}, 3), dy = noise({200, 4}, 4);
   auto gradient = [&](const Tensor& input) {
     Variable weight = Variable::parameter(Tensor::zeros({4, 7}));
     begin_step(0);
@@ -201,7 +181,7 @@ TEST_CASE("published bounds of normalizations, hand-worked") {
 }
 
 TEST_CASE("slopes of element by element gradients are found, and none where there is no function") {
-  const Tensor x = randoms({100, 100}, 3), dy = randoms({100, 100}, 4);
+  const Tensor x = noise({100, 100}, 3), dy = noise({100, 100}, 4);
   auto gradient = [&](auto g) {
     std::vector<float> dx(10000);
     for (size_t i = 0; i < dx.size(); ++i) dx[i] = dy.data<float>()[i] * g(x.data<float>()[i]);
@@ -217,8 +197,8 @@ TEST_CASE("slopes of element by element gradients are found, and none where ther
   CHECK(tanh < 1.6);
   CHECK(acgc::elementwise_slope(x, dy, gradient([](float) { return 2.0f; })).value() ==
         doctest::Approx(0).epsilon(1e-3));
-  CHECK(!acgc::elementwise_slope(x, dy, randoms({100, 100}, 5)).has_value());
-  CHECK(!acgc::elementwise_slope(x, dy, randoms({100, 99}, 5)).has_value());
+  CHECK(!acgc::elementwise_slope(x, dy, noise({100, 100}, 5)).has_value());
+  CHECK(!acgc::elementwise_slope(x, dy, noise({100, 99}, 5)).has_value());
   CHECK(acgc::elementwise_bound2(3, 18, 2, Count::worst) == 1);
   CHECK(acgc::elementwise_bound2(3, 18, 2, Count::expected) == 4);
   CHECK(acgc::elementwise_bound2(0, 18, 2, Count::worst) == HUGE_VAL);
@@ -239,11 +219,11 @@ namespace {
 
 // x -> linear -> tanh -> two linears that share their input, times each other -> loss.
 struct Graph {
-  Variable w0 = Variable::parameter(randoms({12, 10}, 1, 0.3f));
-  Variable w1 = Variable::parameter(randoms({8, 12}, 2, 0.3f));
-  Variable w2 = Variable::parameter(randoms({8, 12}, 3, 0.3f));
-  Variable x = Variable(randoms({400, 10}, 4));
-  Tensor dy = randoms({400, 8}, 5);
+  Variable w0 = Variable::parameter(noise({12, 10}, 1, 0.3f));
+  Variable w1 = Variable::parameter(noise({8, 12}, 2, 0.3f));
+  Variable w2 = Variable::parameter(noise({8, 12}, 3, 0.3f));
+  Variable x = Variable(noise({400, 10}, 4));
+  Tensor dy = noise({400, 8}, 5);
   Tensor d1, d2;  // of the two linears' outputs
 
   std::vector<Tensor> run(SavePolicy* policy, uint64_t step) {
@@ -266,7 +246,7 @@ struct Graph {
 
 TEST_CASE("the policy's bounds are the formulas', summed over those who share a tensor") {
   Graph graph;
-  AcgcOptions options = small();
+  AcgcOptions options = small_acgc();
   options.e = 0.5;
   options.start_bits = 16;
   AcgcPolicy policy(options);
@@ -304,7 +284,7 @@ TEST_CASE("errors stay within what was allowed, for every codec and way to count
     CAPTURE(static_cast<int>(each.count));
     Graph graph;
     const std::vector<Tensor> exact = graph.run(nullptr, 0);
-    AcgcOptions options = small();
+    AcgcOptions options = small_acgc();
     options.e = 0.3;
     options.codec = each.codec;
     options.rule = each.rule;
@@ -330,7 +310,7 @@ TEST_CASE("errors stay within what was allowed, for every codec and way to count
 
 TEST_CASE("a larger e takes fewer bits, and counting what is expected far fewer") {
   auto bits = [](double e, Count count) {
-    AcgcOptions options = small();
+    AcgcOptions options = small_acgc();
     options.e = e;
     options.count = count;
     options.rounding = Rounding::stochastic;
@@ -346,14 +326,14 @@ TEST_CASE("a larger e takes fewer bits, and counting what is expected far fewer"
 }
 
 TEST_CASE("backward is observed every interval, and the mean of the window counts") {
-  AcgcOptions options = small();
+  AcgcOptions options = small_acgc();
   options.interval = 3;
   options.window = 2;
   AcgcPolicy policy(options);
   Graph graph;
   std::vector<double> seen;
   for (uint64_t step = 5; step < 15; ++step) {
-    graph.dy = randoms({400, 8}, step);  // other gradients, other bounds
+    graph.dy = noise({400, 8}, step);  // other gradients, other bounds
     graph.run(&policy, step);
     CHECK((policy.observer() != nullptr) == ((step - 5) % 3 == 0));
     policy.learned();
@@ -372,13 +352,13 @@ TEST_CASE("backward is observed every interval, and the mean of the window count
 }
 
 TEST_CASE("the published rule divides the means of the window's numerators and denominators") {
-  AcgcOptions options = small();
+  AcgcOptions options = small_acgc();
   options.rule = Rule::published;
   options.codec = "fixed";
   options.start_bits = 16;
   options.interval = 1;
   Graph graph;
-  const Tensor small_dy = randoms({400, 8}, 21), large_dy = randoms({400, 8}, 22, 100);
+  const Tensor small_dy = noise({400, 8}, 21), large_dy = noise({400, 8}, 22, 100);
   const auto bound = [&](AcgcPolicy& policy) {
     policy.learned();
     return policy.bounds2(policy.items().back().seq)[0];
@@ -403,13 +383,13 @@ TEST_CASE("the published rule divides the means of the window's numerators and d
 TEST_CASE("the published bound of a normalization takes the largest dy of its channel") {
   const Variable gamma = Variable::parameter(Tensor::from(std::vector<float>{1, 2, 0.5f, 1}, {4}));
   const Variable beta = Variable::parameter(Tensor::zeros({4}));
-  const Variable x = Variable::parameter(randoms({40, 5, 5, 4}, 3));
-  AcgcOptions options = small();
+  const Variable x = Variable::parameter(noise({40, 5, 5, 4}, 3));
+  AcgcOptions options = small_acgc();
   options.rule = Rule::published;
   options.codec = "fixed";
   options.start_bits = 16;
   const auto run = [&](float factor, double& dx2) {
-    Tensor dy = randoms({40, 5, 5, 4}, 4);
+    Tensor dy = noise({40, 5, 5, 4}, 4);
     for (int64_t i = 0; i < dy.numel(); i += 4) dy.mut<float>()[i] *= factor;  // of channel 0
     AcgcPolicy policy(options);
     begin_step(0);
@@ -435,7 +415,7 @@ TEST_CASE("the published bound of a normalization takes the largest dy of its ch
 }
 
 TEST_CASE("what was learned goes on bit for bit in another policy") {
-  AcgcPolicy first(small()), second(small());
+  AcgcPolicy first(small_acgc()), second(small_acgc());
   Graph graph;
   for (uint64_t step = 0; step < 3; ++step) graph.run(&first, step);
   second.restore_learned(first.learned());
@@ -445,7 +425,7 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
     for (size_t i = 0; i < a.size(); ++i) CHECK(a[i].to_vector() == b[i].to_vector());
   }
   CHECK((second.learned() == first.learned()));
-  AcgcPolicy third(small());
+  AcgcPolicy third(small_acgc());
   third.restore_learned({});
   const AcgcState fresh = third.state();
   CHECK(fresh.last_step == -1);
@@ -462,7 +442,7 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
                        {"channels", {1, 2}},
                        {"bounds2", {1, 2, 3, 4}},
                        {"weights", {1, 3, 1, 1}}}};
-  AcgcPolicy fourth(small());
+  AcgcPolicy fourth(small_acgc());
   fourth.restore_learned(right);
   CHECK((fourth.learned() == right));
   CHECK(fourth.bounds2(0) == std::vector<double>{1.75});  // (1 * 1 + 2 * 3) / 4
@@ -501,14 +481,14 @@ TEST_CASE("what was learned goes on bit for bit in another policy") {
 }
 
 TEST_CASE("with recipes, bounds pass to what a tensor is rebuilt from") {
-  const Variable w = Variable::parameter(randoms({16, 3, 3, 8}, 1, 0.2f));
-  const Variable w2 = Variable::parameter(randoms({4, 3, 3, 16}, 2, 0.2f));
+  const Variable w = Variable::parameter(noise({16, 3, 3, 8}, 1, 0.2f));
+  const Variable w2 = Variable::parameter(noise({4, 3, 3, 16}, 2, 0.2f));
   std::vector<float> gammas(16), zeros(16, 0);
   for (size_t k = 0; k < 16; ++k) gammas[k] = 0.1f * static_cast<float>(k + 1);
   const Variable gamma = Variable::parameter(Tensor::from(gammas, {16}));
   const Variable beta = Variable::parameter(Tensor::from(zeros, {16}));
-  const Variable x(randoms({8, 10, 10, 8}, 4));
-  const Tensor dy = randoms({8, 10, 10, 4}, 5);
+  const Variable x(noise({8, 10, 10, 8}, 4));
+  const Tensor dy = noise({8, 10, 10, 4}, 5);
   Conv2dOptions same;
   same.padding = {1, 1};
   auto run = [&](AcgcPolicy& policy) {
@@ -519,7 +499,7 @@ TEST_CASE("with recipes, bounds pass to what a tensor is rebuilt from") {
     backward(y, dy, {}, policy.observer());
     policy.learned();
   };
-  AcgcOptions options = small();
+  AcgcOptions options = small_acgc();
   options.start_bits = 16;
   AcgcPolicy plain(options);
   run(plain);
@@ -572,7 +552,7 @@ TEST_CASE("AC-GC refuses what it cannot do, and plans without data") {
                     o.rounding = Rounding::stochastic;
                   })),
                   Error);
-  AcgcPolicy policy(small());
+  AcgcPolicy policy(small_acgc());
   PolicyScope scope(&policy);
   begin_step(0);
   const Variable w = Variable::parameter(Tensor::empty({4, 6}, DType::f32, kMeta));

@@ -20,10 +20,6 @@ using namespace frugal::compress;
 
 namespace {
 
-Tensor noise(const Shape& shape, uint64_t seed, float scale = 1) {
-  return Tensor::from(normals(shape.numel(), seed, scale), shape);
-}
-
 // Samples of very different spread.
 Tensor uneven(const Shape& shape, uint64_t seed) {
   std::vector<float> x = normals(shape.numel(), seed);
@@ -33,7 +29,7 @@ Tensor uneven(const Shape& shape, uint64_t seed) {
   return Tensor::from(x, shape);
 }
 
-ActnnOptions options_of(double average, bool recipes = false, Signs signs = Signs::masks) {
+ActnnOptions actnn_options(double average, bool recipes = false, Signs signs = Signs::masks) {
   ActnnOptions options;
   options.average = average;
   options.keep.min_elements = 100;
@@ -44,14 +40,14 @@ ActnnOptions options_of(double average, bool recipes = false, Signs signs = Sign
 }
 
 // Two blocks of convolution, norm and relu, one shortcut, and a dense layer of every pixel.
-struct Net {
+struct ConvNet {
   Variable w1 = Variable::parameter(noise({8, 3, 3, 4}, 1, 0.3f));
   Variable w2 = Variable::parameter(noise({8, 3, 3, 8}, 2, 0.2f));
   Variable w3 = Variable::parameter(noise({8, 3, 3, 8}, 3, 0.2f));
   Variable w4 = Variable::parameter(noise({6, 8}, 4));
   Variable gamma = Variable::parameter(noise({8}, 5)), beta = Variable::parameter(noise({8}, 6));
   Tensor x, dy;
-  explicit Net(int64_t batch = 16)
+  explicit ConvNet(int64_t batch = 16)
       : x(uneven({batch, 8, 8, 4}, 7)), dy(uneven({batch, 8, 8, 6}, 8)) {}
 
   // The same shapes, without values.
@@ -93,7 +89,7 @@ double squared_distance(const std::vector<double>& a, const std::vector<double>&
   return sum;
 }
 
-double variance(Net& net, ActnnPolicy& policy, int draws) {
+double variance(ConvNet& net, ActnnPolicy& policy, int draws) {
   const std::vector<double> exact = net.gradient(nullptr, 0);
   for (uint64_t step = 0; step < 6; ++step) net.gradient(&policy, step);
   double sum = 0;
@@ -105,7 +101,7 @@ double variance(Net& net, ActnnPolicy& policy, int draws) {
 }  // namespace
 
 TEST_CASE("the sensitivity of a dense layer is fan times the gradient's squared norm") {
-  ActnnPolicy policy(options_of(2));
+  ActnnPolicy policy(actnn_options(2));
   const Variable h = Variable(noise({64, 32}, 1));
   Variable w1 = Variable::parameter(noise({32, 32}, 2)),
            w2 = Variable::parameter(noise({5, 32}, 3));
@@ -150,7 +146,7 @@ TEST_CASE("the sensitivity of a dense layer is fan times the gradient's squared 
 }
 
 TEST_CASE("a rebuilt operand counts for what it is rebuilt from, scaled by the norm") {
-  ActnnPolicy policy(options_of(2, true, Signs::codes));
+  ActnnPolicy policy(actnn_options(2, true, Signs::codes));
   Variable w = Variable::parameter(noise({8, 3, 3, 8}, 2));
   Variable gamma = Variable::parameter(Tensor::full({8}, 3.0));
   Variable beta = Variable::parameter(Tensor::full({8}, 0.5));
@@ -175,8 +171,8 @@ TEST_CASE("a rebuilt operand counts for what it is rebuilt from, scaled by the n
 }
 
 TEST_CASE("sources of a chain of residuals have all that reads what is rebuilt from them") {
-  Net net;
-  ActnnPolicy policy(options_of(3, true, Signs::codes));
+  ConvNet net;
+  ActnnPolicy policy(actnn_options(3, true, Signs::codes));
   net.gradient(&policy, 0);
   const auto items = policy.items();
   REQUIRE(items.size() == 4);  // the batch, which is no `input` here, and three norms'
@@ -196,8 +192,8 @@ TEST_CASE("sources of a chain of residuals have all that reads what is rebuilt f
 }
 
 TEST_CASE("a normalized tensor has the bits of the product before it") {
-  Net net;
-  ActnnPolicy policy(options_of(2));
+  ConvNet net;
+  ActnnPolicy policy(actnn_options(2));
   net.gradient(&policy, 0);
   const auto items = policy.items();
   REQUIRE(items.size() == 7);  // four operands of products, three of norms
@@ -210,10 +206,10 @@ TEST_CASE("a normalized tensor has the bits of the product before it") {
 }
 
 TEST_CASE("outside of the average, normalized tensors follow the products and do not count") {
-  ActnnOptions options = options_of(2);
+  ActnnOptions options = actnn_options(2);
   options.norms_outside = true;
   ActnnPolicy policy(options);
-  Net net;
+  ConvNet net;
   net.gradient(&policy, 0);
   const auto items = policy.items();
   double bits = 0, elements = 0;
@@ -248,7 +244,7 @@ TEST_CASE("a normalization before all products takes 8 bits outside of the avera
     return bits;
   };
   for (const bool outside : {false, true}) {
-    ActnnOptions options = options_of(2);
+    ActnnOptions options = actnn_options(2);
     options.norms_outside = outside;
     ActnnPolicy policy(options);
     CHECK((bits_of(outside, policy) == std::vector<double>{outside ? 8.0 : 2.0, 2}));
@@ -262,7 +258,7 @@ TEST_CASE("a normalization before all products takes 8 bits outside of the avera
 
 TEST_CASE("sensitivities are averaged over the steps that look, or those of the last one") {
   const auto sensitivity = [](double momentum, double second) {
-    ActnnOptions options = options_of(2);
+    ActnnOptions options = actnn_options(2);
     options.momentum = momentum;
     ActnnPolicy policy(options);
     const Variable w = Variable::parameter(noise({5, 32}, 1));
@@ -287,7 +283,7 @@ TEST_CASE("sensitivities are averaged over the steps that look, or those of the 
 }
 
 TEST_CASE("other ops have the relative error that they pass on") {
-  ActnnPolicy policy(options_of(2));
+  ActnnPolicy policy(actnn_options(2));
   Variable w = Variable::parameter(noise({16, 16}, 2));
   const Variable x = Variable(noise({64, 16}, 1));
   begin_step(0);
@@ -314,10 +310,10 @@ TEST_CASE("other ops have the relative error that they pass on") {
 }
 
 TEST_CASE("levels") {
-  Net net(64);
+  ConvNet net(64);
   auto packed = [&](std::string_view name) {
     const Level& level = compress::level(name, LevelsOf::actnn);
-    ActnnOptions options = options_of(level.bits);
+    ActnnOptions options = actnn_options(level.bits);
     options.mixed = level.adaptive;
     options.products_only = level.products_only;
     options.by_sample = level.by_sample;
@@ -341,11 +337,11 @@ TEST_CASE("levels") {
 }
 
 TEST_CASE("fractional averages are met in bytes") {
-  Net net(64);
+  ConvNet net(64);
   const int64_t elements = 64 * 64 * (4 + 6 * 8);
   for (const double average : {1.25, 1.5, 2.0, 2.5, 3.0}) {
     CAPTURE(average);
-    ActnnPolicy policy(options_of(average));
+    ActnnPolicy policy(actnn_options(average));
     for (uint64_t step = 0; step < 4; ++step) {
       net.gradient(&policy, step);
       CHECK(static_cast<double>(net.saved) ==
@@ -358,8 +354,8 @@ TEST_CASE("fractional averages are met in bytes") {
 TEST_CASE("gradients are unbiased, as published and with recipes and signs in codes") {
   for (const bool recipes : {false, true}) {
     CAPTURE(recipes);
-    Net net(4);
-    ActnnPolicy policy(options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks));
+    ConvNet net(4);
+    ActnnPolicy policy(actnn_options(2.5, recipes, recipes ? Signs::codes : Signs::masks));
     Bias bias(net.gradient(nullptr, 0));
     for (uint64_t step = 0; step < 300; ++step) bias.add(net.gradient(&policy, step));
     CHECK(bias.chi_square() < 1.35);
@@ -367,9 +363,9 @@ TEST_CASE("gradients are unbiased, as published and with recipes and signs in co
 }
 
 TEST_CASE("bits by sample and by tensor lower the variance at equal bytes") {
-  Net net(32);
+  ConvNet net(32);
   auto of = [&](bool by_sample, bool by_tensor) {
-    ActnnOptions options = options_of(2);
+    ActnnOptions options = actnn_options(2);
     options.by_sample = by_sample;
     options.by_tensor = by_tensor;
     ActnnPolicy policy(options);
@@ -382,7 +378,7 @@ TEST_CASE("bits by sample and by tensor lower the variance at equal bytes") {
 
 TEST_CASE("gradients of samples in earlier steps weigh them") {
   constexpr int64_t kRows = 64;
-  ActnnOptions options = options_of(2);
+  ActnnOptions options = actnn_options(2);
   options.use_gradient = true;
   ActnnPolicy policy(options);
   Variable w = Variable::parameter(noise({8, 32}, 2));
@@ -437,7 +433,7 @@ TEST_CASE("gradients of samples in earlier steps weigh them") {
   CHECK((other.learned() == policy.learned()));
   CHECK(step(other, 4, indices(10)) == step(policy, 4, indices(10)));
   CHECK((other.learned() == policy.learned()));
-  ActnnPolicy without(options_of(2));
+  ActnnPolicy without(actnn_options(2));
   CHECK_THROWS_WITH_AS(without.restore_learned(policy.learned()),
                        "[actnn] expected no gradients of samples without use_gradient, got those "
                        "of 1 tensors",
@@ -457,7 +453,7 @@ TEST_CASE("gradients of samples in earlier steps weigh them") {
 }
 
 TEST_CASE("samples of a batch that are many rows weigh all of them") {
-  ActnnOptions options = options_of(2);
+  ActnnOptions options = actnn_options(2);
   options.use_gradient = true;
   ActnnPolicy policy(options);
   Variable w = Variable::parameter(noise({8, 32}, 2));
@@ -486,10 +482,10 @@ TEST_CASE("samples of a batch that are many rows weigh all of them") {
 }
 
 TEST_CASE("gradients of samples lower the variance at equal bytes") {
-  Net net(32);
+  ConvNet net(32);
   const std::vector<double> exact = net.gradient(nullptr, 0);
   const auto of = [&](bool use_gradient) {
-    ActnnOptions options = options_of(2);
+    ActnnOptions options = actnn_options(2);
     options.by_tensor = false;
     options.products_only = true;  // the tensors that have gradients of samples
     options.keep.group = 64;       // the rows of a sample: none shares a group with another
@@ -512,8 +508,8 @@ TEST_CASE("it goes on where it was, with any number of threads") {
   const int threads = num_threads();
   for (const bool recipes : {false, true}) {
     CAPTURE(recipes);
-    Net net(4);
-    const ActnnOptions options = options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks);
+    ConvNet net(4);
+    const ActnnOptions options = actnn_options(2.5, recipes, recipes ? Signs::codes : Signs::masks);
     ActnnPolicy a(options), b(options);
     for (uint64_t step = 0; step < 3; ++step) net.gradient(&a, step);
     b.restore_learned(a.learned());
@@ -531,7 +527,7 @@ TEST_CASE("it goes on where it was, with any number of threads") {
 }
 
 TEST_CASE("observations are at the interval, and at powers of two before it") {
-  ActnnOptions options = options_of(2);
+  ActnnOptions options = actnn_options(2);
   options.interval = 20;
   ActnnPolicy policy(options);
   std::vector<uint64_t> observed;
@@ -546,9 +542,9 @@ TEST_CASE("observations are at the interval, and at powers of two before it") {
 }
 
 TEST_CASE("payloads can be moved to a file") {
-  Net net(4);
-  auto inner = std::make_shared<ActnnPolicy>(options_of(2.5));
-  ActnnPolicy plain(options_of(2.5));
+  ConvNet net(4);
+  auto inner = std::make_shared<ActnnPolicy>(actnn_options(2.5));
+  ActnnPolicy plain(actnn_options(2.5));
   const TempFolder folder;
   OffloadOptions file;
   file.directory = folder.path();
@@ -558,7 +554,7 @@ TEST_CASE("payloads can be moved to a file") {
 }
 
 TEST_CASE("a network is planned on meta") {
-  ActnnPolicy policy(options_of(1.5));
+  ActnnPolicy policy(actnn_options(1.5));
   begin_step(0);
   Variable w = Variable::parameter(Tensor::empty({32, 32}, DType::f32, kMeta));
   Variable y;
@@ -576,9 +572,9 @@ TEST_CASE("a network is planned on meta") {
 TEST_CASE("a network with normalizations takes on meta what its first step takes") {
   for (const bool recipes : {false, true}) {
     CAPTURE(recipes);
-    const ActnnOptions options = options_of(2.5, recipes, recipes ? Signs::codes : Signs::masks);
+    const ActnnOptions options = actnn_options(2.5, recipes, recipes ? Signs::codes : Signs::masks);
     ActnnPolicy policy(options), planned(options);
-    Net net, plan;
+    ConvNet net, plan;
     plan.move_to_meta();
     net.gradient(&policy, 0);
     for (uint64_t step = 0; step < 3; ++step) {  // each is observed
@@ -631,7 +627,7 @@ TEST_CASE("errors of the policy") {
   for (const double momentum : {-0.1, 1.0})
     CHECK_THROWS_WITH_AS(make([&](auto& o) { o.momentum = momentum; }),
                          doctest::Contains("expected a momentum of 0 to below 1"), Error);
-  ActnnPolicy policy(options_of(2));
+  ActnnPolicy policy(actnn_options(2));
   const Learned right{"actnn",
                       ActnnState::kVersion,
                       {{"average", {2}},

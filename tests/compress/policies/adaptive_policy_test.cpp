@@ -14,14 +14,7 @@ using namespace frugal::compress;
 
 namespace {
 
-Tensor waves(const Shape& shape) {
-  Tensor x = Tensor::empty(shape, DType::f32);
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7));
-  return x;
-}
-
-AdaptiveOptions options_of(double average) {
+AdaptiveOptions adaptive_options(double average) {
   AdaptiveOptions options;
   options.average = average;
   options.keep.min_elements = 100;
@@ -35,7 +28,7 @@ int64_t bytes(const Packed& packed) {
 }  // namespace
 
 TEST_CASE("before anything is measured, every tensor has the average, rounded down") {
-  AdaptivePolicy policy(options_of(2.5));
+  AdaptivePolicy policy(adaptive_options(2.5));
   const auto packed = step(policy, {waves({64, 8}), waves({4}), waves({128, 8})});
   CHECK(packed.size() == 2);  // the small one is raw
   const auto items = policy.items();
@@ -50,7 +43,7 @@ TEST_CASE("before anything is measured, every tensor has the average, rounded do
 }
 
 TEST_CASE("bits go where they matter, within the average") {
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   const std::vector<Tensor> tensors{waves({256, 8}), waves({256, 8}), waves({256, 8})};
   step(policy, tensors);
   policy.measured(0, 100, 7);
@@ -71,7 +64,7 @@ TEST_CASE("bits go where they matter, within the average") {
 }
 
 TEST_CASE("greedy widths are those of the published program, within the average of codes") {
-  AdaptiveOptions options = options_of(4);
+  AdaptiveOptions options = adaptive_options(4);
   options.greedy = true;
   AdaptivePolicy policy(options);
   const std::vector<Tensor> tensors{waves({256, 8}), waves({256, 8}), waves({256, 8}),
@@ -100,7 +93,7 @@ TEST_CASE("greedy widths are those of the published program, within the average 
 
 TEST_CASE("the average can change in mid-run") {
   const std::vector<Tensor> tensors = {waves({256, 8}), waves({256, 8})};
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   step(policy, tensors);
   policy.set_average(2.5);  // nothing is measured yet: rounded down
   CHECK(policy.average() == 2.5);
@@ -118,7 +111,7 @@ TEST_CASE("the average can change in mid-run") {
 }
 
 TEST_CASE("tensors that were never measured count like the mean of the others") {
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   step(policy, {waves({256, 8}), waves({256, 8})});
   policy.measured(0, 3, 0);
   policy.allocate();
@@ -136,7 +129,7 @@ TEST_CASE("the relative variance of a width counts the codes that a sign takes")
   CHECK(AdaptivePolicy::variance(relu, 4) == doctest::Approx(1.0 / 169 + 1.0 / 729));
   CHECK(AdaptivePolicy::variance(relu, 8) == doctest::Approx(1.0 / 229 / 229 + 1.0 / 729 / 625));
   CHECK(AdaptivePolicy::variance(residual, 2) == doctest::Approx(2));
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   const Tensor x = waves({64, 8}), mask = ops::empty_bitmask({64, 8}, kCpu);
   std::fill_n(Tensor(mask).mut<uint8_t>(), mask.numel(), uint8_t{0x5a});
   const Sign sign{mask, 0};
@@ -145,7 +138,7 @@ TEST_CASE("the relative variance of a width counts the codes that a sign takes")
 }
 
 TEST_CASE("a probe repeats the step's decisions with one tensor rounded otherwise") {
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   const std::vector<Tensor> tensors{waves({64, 8}), waves({64, 8}), waves({32})};
   const auto plain = step(policy, tensors);
   auto same = [&](const auto& others, uint64_t seq) {
@@ -172,7 +165,7 @@ TEST_CASE("a probe repeats the step's decisions with one tensor rounded otherwis
 }
 
 TEST_CASE("a probe keeps raw what is raw by now, and packs what no longer is") {
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   const std::vector<Tensor> tensors{waves({64, 8}), waves({64, 8})};
   policy.set_bits(1, AdaptivePolicy::kRaw);
   CHECK(step(policy, tensors).size() == 1);
@@ -186,7 +179,7 @@ TEST_CASE("a probe keeps raw what is raw by now, and packs what no longer is") {
 
 TEST_CASE("the policy goes on where it was") {
   const std::vector<Tensor> tensors{waves({256, 8}), waves({128, 8})};
-  AdaptivePolicy a(options_of(3)), b(options_of(3));
+  AdaptivePolicy a(adaptive_options(3)), b(adaptive_options(3));
   step(a, tensors);
   a.measured(0, 5, 1);
   a.measured(1, 0.25, 2);
@@ -204,7 +197,7 @@ TEST_CASE("the policy goes on where it was") {
 TEST_CASE("the policy goes on where it was after a smaller step") {
   const std::vector<Tensor> whole{waves({256, 8}), waves({128, 8}), waves({64, 8})};
   const std::vector<Tensor> part{waves({96, 8}), waves({48, 8})};
-  AdaptivePolicy a(options_of(3.5)), b(options_of(2));
+  AdaptivePolicy a(adaptive_options(3.5)), b(adaptive_options(2));
   step(a, whole);
   a.measured(0, 5, 1);
   a.measured(2, 0.25, 2);
@@ -231,8 +224,7 @@ TEST_CASE("the policy goes on where it was after a smaller step") {
 }
 
 TEST_CASE("a state with impossible values is refused and changes nothing") {
-  using Item = AdaptivePolicy::Item;
-  AdaptivePolicy policy(options_of(3));
+  AdaptivePolicy policy(adaptive_options(3));
   step(policy, {waves({256, 8}), waves({128, 8})});
   const AdaptivePolicy::State good = policy.state();
   const auto refused = [&](const std::function<void(AdaptivePolicy::State&)>& change) {
@@ -254,19 +246,19 @@ TEST_CASE("a state with impossible values is refused and changes nothing") {
   refused([](auto& s) { s.items[0].shape = Shape{int64_t{1} << 40, int64_t{1} << 40}; });
   refused([](auto& s) { s.items[0].raw_bytes = -1; });
   refused([](auto& s) { s.items[0].measured = -2; });
-  refused([](auto& s) { s.items.push_back(Item(s.items[0])); });
+  refused([](auto& s) { s.items.push_back(AdaptivePolicy::Item(s.items[0])); });
   refused([](auto& s) { s.decisions.push_back(s.decisions[0]); });
   refused([](auto& s) { s.decisions[0].packs = false; });
   refused([](auto& s) { s.decisions[0].what = static_cast<Decision::What>(3); });
 }
 
 TEST_CASE("impossible averages and sensitivities are refused") {
-  CHECK_THROWS_AS(AdaptivePolicy(options_of(0.5)), Error);
-  CHECK_THROWS_AS(AdaptivePolicy(options_of(17)), Error);
-  AdaptiveOptions narrow = options_of(4);
+  CHECK_THROWS_AS(AdaptivePolicy(adaptive_options(0.5)), Error);
+  CHECK_THROWS_AS(AdaptivePolicy(adaptive_options(17)), Error);
+  AdaptiveOptions narrow = adaptive_options(4);
   narrow.max_bits = 3;
   CHECK_THROWS_AS(AdaptivePolicy{narrow}, Error);
-  AdaptivePolicy policy(options_of(4));
+  AdaptivePolicy policy(adaptive_options(4));
   step(policy, {waves({64, 8})});
   CHECK_THROWS_AS(policy.measured(9, 1, 0), Error);
   CHECK_THROWS_AS(policy.measured(0, -1, 0), Error);

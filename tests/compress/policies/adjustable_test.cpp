@@ -18,11 +18,7 @@ using namespace frugal::compress;
 
 namespace {
 
-Tensor noise(const Shape& shape, uint64_t seed) {
-  return Tensor::from(normals(shape.numel(), seed), shape);
-}
-
-FixedPolicyOptions small(Rounding rounding = Rounding::stochastic) {
+FixedPolicyOptions small_fixed(Rounding rounding = Rounding::stochastic) {
   FixedPolicyOptions keep;
   keep.min_elements = 100;
   keep.recipes = false;
@@ -94,7 +90,7 @@ void check_steers(P& policy, double from, double to, double factor = 3) {
 
 AcgcOptions growth(double e, Rounding rounding = Rounding::stochastic) {
   AcgcOptions options;
-  options.keep = small();
+  options.keep = small_fixed();
   options.e = e;
   options.interval = 5;
   options.rounding = rounding;
@@ -105,14 +101,14 @@ AcgcOptions growth(double e, Rounding rounding = Rounding::stochastic) {
 }  // namespace
 
 TEST_CASE("fixed and adaptive widths are steered") {
-  FixedPolicyOptions keep = small();
+  FixedPolicyOptions keep = small_fixed();
   keep.bits = 6;
   FixedPolicy fixed(keep);
   CHECK(fixed.fineness() == 6);
   CHECK(fixed.fineness_range().step == 1);
   check_steers(fixed, 3, 6);
   AdaptiveOptions options;
-  options.keep = small(Rounding::dithered);
+  options.keep = small_fixed(Rounding::dithered);
   AdaptivePolicy adaptive(options);
   check_steers(adaptive, 2, 5);
 }
@@ -121,7 +117,7 @@ TEST_CASE("ActNN's average is steered, at mixed levels in parts of a bit") {
   for (const bool mixed : {false, true}) {
     CAPTURE(mixed);
     ActnnOptions options;
-    options.keep = small();
+    options.keep = small_fixed();
     options.mixed = mixed;
     options.interval = 1;
     ActnnPolicy policy(options);
@@ -184,7 +180,7 @@ TEST_CASE("AC-GC's growth is steered") {
 
 TEST_CASE("a budget steers below its plan and forbids more than it") {
   BudgetPolicyOptions options;
-  options.keep = small();
+  options.keep = small_fixed();
   BudgetPolicy policy(options);
   Adjustable& adjustable = policy;
   CHECK(adjustable.fineness() == 0);  // no plan
@@ -246,7 +242,7 @@ TEST_CASE("a budget steers below its plan and forbids more than it") {
 }
 
 TEST_CASE("policies that round to nearest add no variance that could steer them") {
-  FixedPolicyOptions keep = small(Rounding::nearest);
+  FixedPolicyOptions keep = small_fixed(Rounding::nearest);
   CHECK(FixedPolicy(keep).fineness() == 0);
   AdaptiveOptions adaptive;
   adaptive.keep = keep;

@@ -8,6 +8,7 @@
 #include "compress/policies/entropy_policy.h"
 #include "compress/policies/offload_policy.h"
 #include "tests/compress/offload/offload_samples.h"
+#include "tests/compress/policies/budget_samples.h"
 #include "tests/compress/policies/one_step.h"
 #include "tests/compress/quantize/samples.h"
 
@@ -17,25 +18,12 @@ using Item = AdaptivePolicy::Item;
 
 namespace {
 
-BudgetPolicyOptions small() {
-  BudgetPolicyOptions options;
-  options.keep.min_elements = 100;
-  return options;
-}
-
 // A budget policy whose tensors are coded.
 struct Coding {
-  std::shared_ptr<BudgetPolicy> policy = std::make_shared<BudgetPolicy>(small());
+  std::shared_ptr<BudgetPolicy> policy = std::make_shared<BudgetPolicy>(small_budget());
   std::shared_ptr<EntropyPolicy> outer =
       std::make_shared<EntropyPolicy>(policy, EntropyOptions{.min_bytes = 0});
 };
-
-BudgetPlan mixed(std::map<uint64_t, int> bits) {
-  BudgetPlan plan;
-  plan.mode = BudgetPlan::mixed;
-  plan.bits = std::move(bits);
-  return plan;
-}
 
 // `share` of its elements are not 0.
 Tensor sparse(const Shape& shape, float share = 0.1f) {
@@ -97,7 +85,7 @@ TEST_CASE("what coding saved buys bits, as far as it was seen") {
     CHECK(policy.bytes(item, 6) < wider);
     CHECK(policy.bytes(item, AdaptivePolicy::kRaw) == item.raw_bytes);
   }
-  BudgetPolicy plain(small());
+  BudgetPolicy plain(small_budget());
   plain.adopt(mixed({{0, 4}, {1, 4}}));
   step(plain, tensors);
   const int64_t budget = 2 * policy.adaptive().bytes(items[0], 4);
@@ -121,7 +109,7 @@ TEST_CASE("what goes to a file is coded before, and comes back as it was") {
   const Coding coding;
   BudgetPolicy& policy = *coding.policy;
   OffloadPolicy moves(coding.outer, {.directory = folder.path(), .window = 0});
-  BudgetPolicy stays(small());
+  BudgetPolicy stays(small_budget());
   BudgetPlan plan = mixed({{0, 4}, {1, 8}});
   stays.adopt(plan);
   plan.moved = 1;

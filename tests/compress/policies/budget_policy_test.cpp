@@ -8,6 +8,7 @@
 #include "compress/policies/allocate.h"
 #include "compress/policies/offload_policy.h"
 #include "ops/dense/bitmask.h"
+#include "tests/compress/policies/budget_samples.h"
 #include "tests/compress/policies/one_step.h"
 
 using namespace frugal;
@@ -15,32 +16,8 @@ using namespace frugal::compress;
 using Item = AdaptivePolicy::Item;
 constexpr int kRaw = AdaptivePolicy::kRaw;
 
-namespace {
-
-Tensor waves(const Shape& shape) {
-  Tensor x = Tensor::empty(shape, DType::f32);
-  for (int64_t i = 0; i < x.numel(); ++i)
-    x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7));
-  return x;
-}
-
-BudgetPolicyOptions small() {
-  BudgetPolicyOptions options;
-  options.keep.min_elements = 100;
-  return options;
-}
-
-BudgetPlan mixed(std::map<uint64_t, int> bits) {
-  BudgetPlan plan;
-  plan.mode = BudgetPlan::mixed;
-  plan.bits = std::move(bits);
-  return plan;
-}
-
-}  // namespace
-
 TEST_CASE("a tensor is kept as the plan says") {
-  BudgetPolicy policy(small());
+  BudgetPolicy policy(small_budget());
   const std::vector<Tensor> tensors{waves({64, 8}), waves({64, 8}), waves({128, 8}), waves({4})};
   CHECK_THROWS_AS(step(policy, tensors), Error);  // no plan yet
   policy.adopt(mixed({{0, 3}, {1, kRaw}}));
@@ -65,7 +42,7 @@ TEST_CASE("a tensor is kept as the plan says") {
 }
 
 TEST_CASE("plain and exact plans keep everything without loss, recipes only where they are exact") {
-  BudgetPolicy policy(small());
+  BudgetPolicy policy(small_budget());
   const Tensor x = waves({64, 8});
   SaveInfo info;
   info.replay = Replay::exact;
@@ -81,7 +58,7 @@ TEST_CASE("plain and exact plans keep everything without loss, recipes only wher
 }
 
 TEST_CASE("a plain plan rebuilds nothing and remembers nothing of an earlier one") {
-  BudgetPolicy policy(small());
+  BudgetPolicy policy(small_budget());
   const Tensor x = waves({64, 8});
   SaveInfo info;
   info.replay = Replay::exact;
@@ -96,7 +73,7 @@ TEST_CASE("a plain plan rebuilds nothing and remembers nothing of an earlier one
 }
 
 TEST_CASE("only mixed plans are lossy") {
-  BudgetPolicy policy(small());
+  BudgetPolicy policy(small_budget());
   BudgetPlan exact;
   exact.mode = BudgetPlan::exact;
   policy.adopt({});
@@ -108,7 +85,7 @@ TEST_CASE("only mixed plans are lossy") {
 }
 
 TEST_CASE("bytes go where they matter, and what is left over makes tensors raw") {
-  BudgetPolicy policy(small());
+  BudgetPolicy policy(small_budget());
   policy.adopt(mixed({}));
   step(policy, {waves({256, 8}), waves({256, 8}), waves({256, 8})});
   const auto items = policy.items();
@@ -147,7 +124,7 @@ TEST_CASE("bytes go where they matter, and what is left over makes tensors raw")
 }
 
 TEST_CASE("the bytes and the variance that were predicted are those of the packed tensors") {
-  BudgetPolicy policy(small());
+  BudgetPolicy policy(small_budget());
   policy.adopt(mixed({}));
   const Tensor x = waves({64, 8}), mask = ops::empty_bitmask({64, 8}, kCpu);
   std::fill_n(Tensor(mask).mut<uint8_t>(), mask.numel(), uint8_t{0x5a});
@@ -170,9 +147,9 @@ TEST_CASE("the bytes and the variance that were predicted are those of the packe
 }
 
 TEST_CASE("tensors before a number go to the file and come back as they were") {
-  const auto inner = std::make_shared<BudgetPolicy>(small());
+  const auto inner = std::make_shared<BudgetPolicy>(small_budget());
   OffloadPolicy moves(inner, {.directory = std::filesystem::temp_directory_path(), .window = 0});
-  BudgetPolicy &policy = *inner, stays(small());
+  BudgetPolicy &policy = *inner, stays(small_budget());
   BudgetPlan plan = mixed({{0, 3}, {1, 5}});
   stays.adopt(plan);
   plan.moved = 1;
@@ -194,7 +171,7 @@ TEST_CASE("tensors before a number go to the file and come back as they were") {
 }
 
 TEST_CASE("a plan survives in checkpoints, and what no run writes is refused") {
-  BudgetPolicy a(small()), b(small());
+  BudgetPolicy a(small_budget()), b(small_budget());
   CHECK(a.learned().empty());
   CHECK(!a.state());
   b.restore_learned({});

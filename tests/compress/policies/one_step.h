@@ -1,5 +1,6 @@
-// A step without a graph, for tests of policies.
+// A step without a graph, and a tensor for it, for tests of policies.
 #pragma once
+#include <cmath>
 #include <map>
 #include <memory>
 #include <vector>
@@ -7,6 +8,13 @@
 #include "autograd/saved_tensor.h"
 
 namespace frugal::compress {
+
+inline Tensor waves(const Shape& shape) {
+  Tensor x = Tensor::empty(shape, DType::f32);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    x.mut<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i) * 0.7));
+  return x;
+}
 
 // One step that saves these tensors; what was packed, by seq.
 inline std::map<uint64_t, std::unique_ptr<Packed>> step(SavePolicy& policy,

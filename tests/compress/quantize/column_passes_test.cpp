@@ -11,10 +11,6 @@ using namespace frugal::compress;
 
 namespace {
 
-struct Targets {  // frees the choice even when a check throws
-  ~Targets() { use_simd_target(""); }
-};
-
 enum class Mask { none, in_codes, apart };
 
 struct Case {

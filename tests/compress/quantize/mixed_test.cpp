@@ -30,11 +30,6 @@ Tensor samples(const Shape& shape, uint64_t seed = 1) {
   return Tensor::from(x, shape);
 }
 
-bool same_bytes_of(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.nbytes() == b.nbytes() &&
-         (a.nbytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.nbytes())) == 0);
-}
-
 const std::vector<Shape> kShapes = {{9, 16, 16, 6}, {12, 8, 8, 16}, {20, 7, 7, 5}, {70, 33},
                                     {6, 4, 4, 40},  {1500, 12},     {13, 50, 3},   {40}};
 
@@ -74,7 +69,7 @@ TEST_CASE("samples of one width are the plain quantizer's") {
   plain.seed = 5;
   const Tensor x = samples(shape);
   const auto packed = codec.pack(x, entry(1), std::vector<int>(12, 3));
-  CHECK(same_bytes_of(packed->unpack(), Quantizer(plain).pack(x, entry(1))->unpack()));
+  CHECK(same_bytes(packed->unpack(), Quantizer(plain).pack(x, entry(1))->unpack()));
   CHECK(codec.packed_bytes(shape, std::vector<int>(12, 3)) == Quantizer(plain).packed_bytes(shape));
 }
 
@@ -110,8 +105,8 @@ TEST_CASE("bytes do not depend on the number of threads, values on the step") {
   set_num_threads(4);
   const Tensor four = codec.pack(x, entry(2), widths)->unpack();
   set_num_threads(threads);
-  CHECK(same_bytes_of(one, four));
-  CHECK(!same_bytes_of(one, codec.pack(x, entry(2, 1), widths)->unpack()));
+  CHECK(same_bytes(one, four));
+  CHECK(!same_bytes(one, codec.pack(x, entry(2, 1), widths)->unpack()));
 }
 
 TEST_CASE("a mixed tensor is unbiased, with the variance of each sample's width") {
@@ -180,14 +175,14 @@ TEST_CASE("signs of a mixed tensor are exact") {
     const auto packed = codec.pack(x, info, cycle(parts.count, {6, 8, 7}));
     REQUIRE(codec.can_carry_sign(shape));
     REQUIRE(packed->carries_sign());
-    CHECK(same_bytes_of(packed->unpack_sign(), mask));
+    CHECK(same_bytes(packed->unpack_sign(), mask));
     const int64_t each = parts.each;
     if (const Tensor part = packed->unpack_sign_rows(each, 2 * each); part.defined()) {
       Shape narrowed = shape;
       narrowed[0] = each;
       const Tensor expected = mask_of(
           narrowed, [&](size_t i) { return (static_cast<int64_t>(i) + parts.begin(1)) % 3 == 1; });
-      CHECK(same_bytes_of(part, expected));
+      CHECK(same_bytes(part, expected));
     }
     double error = 0, power = 0;
     const Tensor back = packed->unpack();
@@ -221,7 +216,7 @@ TEST_CASE("a mixed tensor is one payload of the bytes foretold, and can be moved
   Tensor payload = movable->take_payload();
   CHECK(payload.numel() == foretold);
   movable->put_payload(std::move(payload));
-  CHECK(same_bytes_of(packed->unpack(), before));
+  CHECK(same_bytes(packed->unpack(), before));
 }
 
 TEST_CASE("other dtypes and values that are not finite") {

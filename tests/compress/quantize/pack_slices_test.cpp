@@ -13,7 +13,7 @@ using namespace frugal::compress;
 
 namespace {
 
-Tensor samples_of(const Shape& shape, DType dtype) {
+Tensor waves_with_nan(const Shape& shape, DType dtype) {
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(std::sin(static_cast<double>(i * i % 1013)) * 3);
@@ -22,7 +22,7 @@ Tensor samples_of(const Shape& shape, DType dtype) {
   return dtype == DType::f32 ? x : Tensor::from(x.to_vector(), shape);
 }
 
-std::vector<uint8_t> bytes_of(const Packed& packed) {
+std::vector<uint8_t> payload_of(const Packed& packed) {
   const Tensor& payload = dynamic_cast<const Grouped&>(packed).payload();
   return {payload.data<uint8_t>(), payload.data<uint8_t>() + payload.numel()};
 }
@@ -49,7 +49,7 @@ void check_slices(const QuantizeOptions& options, const Tensor& x, bool with_sig
     for (const double value : part.to_vector()) own.push_back(static_cast<float>(value));
     slices->add(part, slices->carries_sign() ? mask_of(own, part.shape(), Bits::sign) : Tensor());
   }
-  CHECK(bytes_of(*slices->finish()) == bytes_of(*whole));
+  CHECK(payload_of(*slices->finish()) == payload_of(*whole));
   CHECK(quantizer.nonfinite_groups() == 2 * counted);
   CHECK(counted > 0);
 }
@@ -70,11 +70,11 @@ TEST_CASE("slices give the bytes of the whole") {
             options.group = 64;
             options.rounding = rounding;
             options.seed = 5;
-            check_slices(options, samples_of(shape, DType::f32), with_sign, units);
+            check_slices(options, waves_with_nan(shape, DType::f32), with_sign, units);
           }
   QuantizeOptions options;
   options.group = 64;
-  check_slices(options, samples_of({12, 8, 8, 20}, DType::f64), true, 1);
+  check_slices(options, waves_with_nan({12, 8, 8, 20}, DType::f64), true, 1);
 }
 
 TEST_CASE("groups along rows need the whole tensor") {

@@ -17,9 +17,6 @@ QuantizeOptions dithered(int bits, uint64_t seed = 77) {
   return {bits, 256, GroupAxis::column, Rounding::dithered, seed};
 }
 
-// |z| that n standard normal draws exceed with probability 1e-6 in all (Bonferroni).
-double bonferroni(double n) { return std::sqrt(2 * std::log(2 * n / 1e-6)); }
-
 // Checks errors over draws of elements whose steps are given, all of which are to be uniform.
 struct Errors {
   explicit Errors(size_t n) : mean(n), square(n) {}

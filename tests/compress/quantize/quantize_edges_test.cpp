@@ -11,14 +11,15 @@ using namespace frugal;
 using namespace frugal::compress;
 
 namespace {
-constexpr float kInf = std::numeric_limits<float>::infinity();
-const float kNan = std::nanf("");
+constexpr float kFloatInf = std::numeric_limits<float>::infinity();
+const float kFloatNan = std::nanf("");
 }  // namespace
 
 TEST_CASE("a group with NaN or an infinity is visible as a whole, others are untouched") {
   for (GroupAxis axis : {GroupAxis::column, GroupAxis::row})
     for (int bits : {1, 2, 4, 5, 8, 16})
-      for (float bad : {kNan, -kNan, kInf, -kInf, std::numeric_limits<float>::max()}) {
+      for (float bad :
+           {kFloatNan, -kFloatNan, kFloatInf, -kFloatInf, std::numeric_limits<float>::max()}) {
         CAPTURE(bits);
         CAPTURE(bad);
         std::vector<float> x = normals(512 * 20, 1);
@@ -38,7 +39,7 @@ TEST_CASE("a group with NaN or an infinity is visible as a whole, others are unt
         CHECK(codec.nonfinite_groups() == 2);
       }
   const Quantizer codec;
-  const std::vector<double> y = pack(codec, std::vector<float>(5, kInf), {5}).values();
+  const std::vector<double> y = pack(codec, std::vector<float>(5, kFloatInf), {5}).values();
   for (double value : y) CHECK(!std::isfinite(value));
 }
 

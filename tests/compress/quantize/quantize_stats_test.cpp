@@ -11,10 +11,6 @@ using namespace frugal::compress;
 
 namespace {
 
-// |z| that n standard normal draws exceed with probability 1e-6 in all (Bonferroni): the tail is
-// below exp(-z^2 / 2).
-double bonferroni(double n) { return std::sqrt(2 * std::log(2 * n / 1e-6)); }
-
 struct Moments {
   std::vector<double> mean, variance;
 };

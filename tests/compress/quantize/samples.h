@@ -1,5 +1,7 @@
 // Inputs and shortcuts that the tests of compress share.
 #pragma once
+#include <cmath>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -12,6 +14,10 @@ inline std::vector<float> normals(int64_t n, uint64_t seed, float scale = 1) {
   std::vector<float> values(static_cast<size_t>(n));
   for (size_t i = 0; i < values.size(); ++i) values[i] = scale * normal({seed, 0}, i);
   return values;
+}
+
+inline Tensor noise(const Shape& shape, uint64_t seed, float scale = 1) {
+  return Tensor::from(normals(shape.numel(), seed, scale), shape);
 }
 
 inline SaveInfo entry(uint64_t seq, uint64_t step = 0) {
@@ -46,5 +52,13 @@ inline PackedCase pack(const Quantizer& codec, const std::vector<float>& x, cons
                        const SaveInfo& info = {}) {
   return {codec.pack(Tensor::from(x, shape), info)};
 }
+
+struct Targets {  // frees the choice of an instruction set even when a check throws
+  ~Targets() { use_simd_target(""); }
+};
+
+// |z| that n standard normal draws exceed with probability 1e-6 in all (Bonferroni): the tail is
+// below exp(-z^2 / 2).
+inline double bonferroni(double n) { return std::sqrt(2 * std::log(2 * n / 1e-6)); }
 
 }  // namespace frugal::compress

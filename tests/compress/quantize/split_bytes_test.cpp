@@ -13,10 +13,6 @@ using namespace frugal::compress;
 
 namespace {
 
-struct Targets {  // frees the choice even when a check throws
-  ~Targets() { use_simd_target(""); }
-};
-
 void check_against_reference(const std::vector<float>& x, const Shape& shape, const Tensor& mask,
                              double slope, const QuantizeOptions& options, const SaveInfo& info) {
   CAPTURE(shape.str());

@@ -6,6 +6,7 @@
 #include "compress/quantize/quantize_split.h"
 #include "core/rng.h"
 #include "ops/dense/bitmask.h"
+#include "tests/compress/bytes.h"
 #include "tests/compress/quantize/samples.h"
 
 namespace frugal::compress {
@@ -104,11 +105,6 @@ inline SplitCase split_pack(const Quantizer& codec, const Tensor& x, const Tenso
 inline SplitCase split_pack(const Quantizer& codec, const std::vector<float>& x, const Shape& shape,
                             const Tensor& mask, double slope, const SaveInfo& info = {}) {
   return split_pack(codec, Tensor::from(x, shape), mask, slope, info);
-}
-
-inline bool same_bytes(const Tensor& a, const Tensor& b) {
-  return a.nbytes() == b.nbytes() && a.shape() == b.shape() &&
-         (a.nbytes() == 0 || std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.nbytes())) == 0);
 }
 
 }  // namespace frugal::compress

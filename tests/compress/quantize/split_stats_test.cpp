@@ -8,14 +8,6 @@
 using namespace frugal;
 using namespace frugal::compress;
 
-namespace {
-
-// |z| that n standard normal draws exceed with probability 1e-6 in all (Bonferroni): the tail is
-// below exp(-z^2 / 2).
-double bonferroni(double n) { return std::sqrt(2 * std::log(2 * n / 1e-6)); }
-
-}  // namespace
-
 TEST_CASE("each element of both classes is unbiased and has the variance f (1 - f) step^2") {
   constexpr int draws = 1000;
   const Shape shape{128, 6};

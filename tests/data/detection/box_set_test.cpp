@@ -14,6 +14,7 @@ namespace frugal::data {
 namespace {
 
 namespace fs = std::filesystem;
+using frugal_test::fails;
 using frugal_test::TemporaryFolder;
 
 std::string jpeg(int64_t height, int64_t width) {
@@ -64,11 +65,6 @@ struct Voc {
   }
   mutable int64_t skipped = 0;
 };
-
-template <class F>
-void fails(const std::string& message, F f) {
-  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message.c_str()), Error);
-}
 
 using Box = std::array<float, 4>;
 

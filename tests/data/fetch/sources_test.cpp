@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(Fixture, "files: what lacks is fetched, from the first address
 
 TEST_CASE_FIXTURE(Fixture, "an archive becomes a folder, or nothing") {
   if (!server) return;
-  const std::string good = frugal_test::zip({{"top/a.txt", "alpha"}, {"top/b.txt", "beta"}});
+  const std::string good = frugal_test::stored_zip({{"top/a.txt", "alpha"}, {"top/b.txt", "beta"}});
   pages["/set.zip"] = good;
   Source source{"set", "a set"};
   source.files = {{"downloads/set.zip", {server->url("/set.zip")}, -1, sha256_hex(good)}};
@@ -186,7 +186,7 @@ TEST_CASE_FIXTURE(Fixture, "an archive becomes a folder, or nothing") {
   CHECK(exists("downloads/set.zip.bad"));
   CHECK_FALSE(exists("place"));
   // Another sum, and so a hostile archive: refused, and nothing of it stays.
-  const std::string evil = frugal_test::zip({{"top/a.txt", "alpha"}, {"../../evil", "x"}});
+  const std::string evil = frugal_test::stored_zip({{"top/a.txt", "alpha"}, {"../../evil", "x"}});
   pages["/evil.zip"] = evil;
   options.url = server->url("/evil.zip");
   options.sha256 = sha256_hex(evil);
@@ -199,7 +199,7 @@ TEST_CASE_FIXTURE(Fixture, "an archive becomes a folder, or nothing") {
   get(source);
   CHECK(content_of(folder / "place/set/b.txt") == "beta");
   fs::remove_all(folder / "place");
-  const std::string lacking = frugal_test::zip({{"top/a.txt", "alpha"}});
+  const std::string lacking = frugal_test::stored_zip({{"top/a.txt", "alpha"}});
   pages["/set.zip"] = lacking;
   options.sha256 = "none";
   CHECK_THROWS_WITH_AS(get(source), doctest::Contains("expected place/set/b.txt in the archive"),

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/data/formats/bytes.h"
+
 namespace frugal_test {
 
 struct ArchiveEntry {
@@ -49,14 +51,8 @@ inline std::string tar(const std::vector<ArchiveEntry>& entries) {
   return out + std::string(1024, '\0');
 }
 
-inline std::string little(uint64_t value, int bytes) {
-  std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-  return out;
-}
-
-// Stored entries; `crc_change` spoils their checksums.
-inline std::string zip(const std::vector<ArchiveEntry>& entries, uint32_t crc_change = 0) {
+// Entries without compression; `crc_change` spoils their checksums.
+inline std::string stored_zip(const std::vector<ArchiveEntry>& entries, uint32_t crc_change = 0) {
   std::string out, directory;
   for (const ArchiveEntry& entry : entries) {
     const auto crc =

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/data/formats/pickles.h"
+#include "tests/data/formats/bytes.h"
 
 namespace frugal_test {
 

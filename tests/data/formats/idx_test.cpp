@@ -18,7 +18,7 @@ std::string idx(const std::vector<uint32_t>& shape, const std::string& values) {
   return out + values;
 }
 
-void rejects(const TemporaryFolder& folder, const std::string& content, const char* message) {
+void rejects_idx(const TemporaryFolder& folder, const std::string& content, const char* message) {
   const std::string path = folder.write("bad", content);
   CHECK_THROWS_WITH_AS(read_idx(path), doctest::Contains(message), Error);
   CHECK_THROWS_WITH_AS(read_idx(path), doctest::Contains(path.c_str()), Error);
@@ -41,20 +41,20 @@ TEST_CASE("IDX files are read plain, gzipped and in several gzip members") {
 TEST_CASE("every lie of an IDX file is named") {
   const TemporaryFolder folder;
   const std::string file = idx({2, 3}, "abcdef");
-  rejects(folder, "", "expected 4 bytes of magic at offset 0, got 0");
-  rejects(folder, file.substr(0, 6), "expected 4 bytes of an extent at offset 4, got 2");
-  rejects(folder, file.substr(0, 15), "expected 6 bytes of data [2, 3] at offset 12, got 3");
-  rejects(folder, file + "g", "to end at offset 18 after data [2, 3], got trailing bytes");
-  rejects(folder, "P5 " + file, "wrong magic");
+  rejects_idx(folder, "", "expected 4 bytes of magic at offset 0, got 0");
+  rejects_idx(folder, file.substr(0, 6), "expected 4 bytes of an extent at offset 4, got 2");
+  rejects_idx(folder, file.substr(0, 15), "expected 6 bytes of data [2, 3] at offset 12, got 3");
+  rejects_idx(folder, file + "g", "to end at offset 18 after data [2, 3], got trailing bytes");
+  rejects_idx(folder, "P5 " + file, "wrong magic");
   std::string other = file;
   other[2] = 0x0d;
-  rejects(folder, other, "expected type 08 (unsigned byte) at offset 2");
+  rejects_idx(folder, other, "expected type 08 (unsigned byte) at offset 2");
   other = file;
   other[3] = 5;
-  rejects(folder, other, "expected 1 to 4 axes at offset 3");
+  rejects_idx(folder, other, "expected 1 to 4 axes at offset 3");
   // A header that promises terabytes must not allocate them.
-  rejects(folder, idx({0xffffffffu, 1024}, "abc"), "expected 4398046510080 bytes");
-  rejects(folder, idx({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc"), "overflow");
+  rejects_idx(folder, idx({0xffffffffu, 1024}, "abc"), "expected 4398046510080 bytes");
+  rejects_idx(folder, idx({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc"), "overflow");
 }
 
 TEST_CASE("corrupt gzip is named") {
@@ -64,14 +64,14 @@ TEST_CASE("corrupt gzip is named") {
     const std::string path = folder.write("cut", zipped.substr(0, cut));
     REQUIRE_THROWS_AS(read_idx(path), Error);
   }
-  rejects(folder, zipped.substr(0, zipped.size() - 9), "truncated");
-  rejects(folder, zipped + "rest", "got 4 trailing bytes at compressed offset");
+  rejects_idx(folder, zipped.substr(0, zipped.size() - 9), "truncated");
+  rejects_idx(folder, zipped + "rest", "got 4 trailing bytes at compressed offset");
   std::string checksum = zipped;
   checksum[checksum.size() - 6] = static_cast<char>(checksum[checksum.size() - 6] ^ 1);
-  rejects(folder, checksum, "corrupt gzip");
+  rejects_idx(folder, checksum, "corrupt gzip");
   std::string body = zipped;
   body[11] = static_cast<char>(~body[11]);
-  rejects(folder, body, "[idx]");  // inflates to other bytes, or to none
+  rejects_idx(folder, body, "[idx]");  // inflates to other bytes, or to none
 }
 
 TEST_CASE("an IDX folder is a dataset") {

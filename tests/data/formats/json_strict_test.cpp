@@ -8,7 +8,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-void rejects(const std::string& text, const std::string& place, const char* what) {
+void rejects_json(const std::string& text, const std::string& place, const char* what) {
   CAPTURE(text.substr(0, 100));
   try {
     parse_json<Json>(text);
@@ -35,23 +35,24 @@ TEST_CASE("documents are read as the library reads them") {
 }
 
 TEST_CASE("what the library passes over in silence is an error") {
-  rejects(R"({"a": 1, "a": 2})", "a", "each key once");
-  rejects(R"({"a": {"b": [0, {"c": 1, "c": 1}]}})", "a.b[1].c", "each key once");
-  rejects(R"({"a": 1, "\u0061": 2})", "a", "each key once");
+  rejects_json(R"({"a": 1, "a": 2})", "a", "each key once");
+  rejects_json(R"({"a": {"b": [0, {"c": 1, "c": 1}]}})", "a.b[1].c", "each key once");
+  rejects_json(R"({"a": 1, "\u0061": 2})", "a", "each key once");
   CHECK_NOTHROW(parse_json<Json>(R"({"a": {"a": 1}, "b": {"a": 1}})"));
-  rejects(std::string("{}\0{\"a\": 1}", 11), "", "a NUL byte at offset 2 (line 1)");
-  rejects(std::string("{\n\"a\": \"x\0y\"}", 13), "", "(line 2)");
-  rejects(R"({"a": {"b": "x\u0000y"}})", "a.b", "NUL");
-  rejects(R"({"x\u0000": 1})", "", "NUL");
-  rejects("{} {}", "", "syntax error");
-  rejects("{}x", "", "syntax error");
-  rejects("", "", "unexpected end of input");
-  rejects("{\"\xff\": 1}", "", "UTF-8");
-  rejects("1e999", "", "");
-  rejects(std::string(65, '[') + std::string(65, ']'), "", "at most 64 levels");
+  rejects_json(std::string("{}\0{\"a\": 1}", 11), "", "a NUL byte at offset 2 (line 1)");
+  rejects_json(std::string("{\n\"a\": \"x\0y\"}", 13), "", "(line 2)");
+  rejects_json(R"({"a": {"b": "x\u0000y"}})", "a.b", "NUL");
+  rejects_json(R"({"x\u0000": 1})", "", "NUL");
+  rejects_json("{} {}", "", "syntax error");
+  rejects_json("{}x", "", "syntax error");
+  rejects_json("", "", "unexpected end of input");
+  rejects_json("{\"\xff\": 1}", "", "UTF-8");
+  rejects_json("1e999", "", "");
+  rejects_json(std::string(65, '[') + std::string(65, ']'), "", "at most 64 levels");
   CHECK_NOTHROW(parse_json<Json>(std::string(64, '[') + std::string(64, ']')));
-  rejects(std::string(1 << 20, '['), "", "at most 64 levels");
-  rejects("[\"" + std::string(1 << 20, 'x') + "\n\"]", "", "syntax error");  // not echoed whole
+  rejects_json(std::string(1 << 20, '['), "", "at most 64 levels");
+  rejects_json("[\"" + std::string(1 << 20, 'x') + "\n\"]", "",
+               "syntax error");  // not echoed whole
 }
 
 TEST_CASE("many keys take linear time") {  // the library's own insertion would take minutes

@@ -12,7 +12,7 @@ using namespace frugal_test;
 
 namespace {
 
-void rejects(const std::string& content, const char* message) {
+void rejects_npy(const std::string& content, const char* message) {
   const TemporaryFolder folder;
   const std::string path = folder.write("bad.npy", content);
   CHECK_THROWS_WITH_AS(read_npy(path), doctest::Contains(message), Error);
@@ -29,7 +29,7 @@ void rejects_zip(const std::string& content, const char* message) {
 
 using Entries = std::vector<std::pair<std::string, std::string>>;
 
-Entries small_graph() {
+Entries small_npz_graph() {
   Entries entries;  // edges 0 -> 1, 1 -> 0, 2 -> 2, 2 -> 0
   add_csr(entries, "adj_", 3, 3, {0, 1, 2, 4}, {1, 0, 2, 0}, {1, 1, 1, 1});
   add_csr(entries, "attr_", 3, 4, {0, 2, 2, 3}, {3, 1, 0}, {1, 3, 2});
@@ -76,30 +76,30 @@ TEST_CASE("arrays of all dtypes and both orders are read") {
 
 TEST_CASE("every lie of an array file is named") {
   const std::string data = raw_bytes<float>({1, 2, 3, 4, 5, 6});
-  rejects("", "a NumPy array file");
-  rejects("\x93NUMPX\x01", "a NumPy array file");
-  rejects(cat("\x93NUMPY\x04", std::string(3, '\0')), "version 1 to 3");
-  rejects(cat("\x93NUMPY\x02", std::string(3, '\0')), "truncated header");
-  rejects(cat("\x93NUMPY\x01", std::string(1, '\0'), "\xff\xff"), "got a length of 65535");
-  rejects(npy("<f4", "(2, 3)", data.substr(1)), "expected 24 bytes of data [2, 3] <f4");
-  rejects(npy("<f4", "(2, 3)", data + "x"), "got 25");
-  rejects(npy(">f4", "(2, 3)", data), "little-endian");
-  rejects(npy("|O", "(1,)", data), "a dtype of f4");
-  rejects(npy("<f4", "(4611686018427387904, 2)", data), "overflows");
-  rejects(npy("<f4", "(0, 4611686018427387904, 4)", ""), "overflows");
-  rejects(npy("<f4", "(99999999999999999999,)", data), "expected a header");
-  rejects(npy("<f4", "(-1,)", data), "expected a header");
-  rejects(npy("<f4", "(1,1,1,1,1,1,1,1,1)", data), "expected a header");
-  rejects(npy("<f4", "(6", data), "expected a header");
-  rejects(npy("<f4", "6", data), "expected a header");
-  rejects(npy("<f4", "(6,)", data, "Maybe"), "expected a header");
-  rejects(npy("{'descr': '<f4', 'shape': (6,)}", data), "expected a header");
-  rejects(npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", data),
-          "expected a header");
-  rejects(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} x", data),
-          "expected a header");
-  rejects(npy("__import__('os')", data), "expected a header");
-  rejects(npy("|b1", "(1,)", "\2"), "bools of 0 or 1");
+  rejects_npy("", "a NumPy array file");
+  rejects_npy("\x93NUMPX\x01", "a NumPy array file");
+  rejects_npy(cat("\x93NUMPY\x04", std::string(3, '\0')), "version 1 to 3");
+  rejects_npy(cat("\x93NUMPY\x02", std::string(3, '\0')), "truncated header");
+  rejects_npy(cat("\x93NUMPY\x01", std::string(1, '\0'), "\xff\xff"), "got a length of 65535");
+  rejects_npy(npy("<f4", "(2, 3)", data.substr(1)), "expected 24 bytes of data [2, 3] <f4");
+  rejects_npy(npy("<f4", "(2, 3)", data + "x"), "got 25");
+  rejects_npy(npy(">f4", "(2, 3)", data), "little-endian");
+  rejects_npy(npy("|O", "(1,)", data), "a dtype of f4");
+  rejects_npy(npy("<f4", "(4611686018427387904, 2)", data), "overflows");
+  rejects_npy(npy("<f4", "(0, 4611686018427387904, 4)", ""), "overflows");
+  rejects_npy(npy("<f4", "(99999999999999999999,)", data), "expected a header");
+  rejects_npy(npy("<f4", "(-1,)", data), "expected a header");
+  rejects_npy(npy("<f4", "(1,1,1,1,1,1,1,1,1)", data), "expected a header");
+  rejects_npy(npy("<f4", "(6", data), "expected a header");
+  rejects_npy(npy("<f4", "6", data), "expected a header");
+  rejects_npy(npy("<f4", "(6,)", data, "Maybe"), "expected a header");
+  rejects_npy(npy("{'descr': '<f4', 'shape': (6,)}", data), "expected a header");
+  rejects_npy(npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", data),
+              "expected a header");
+  rejects_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} x", data),
+              "expected a header");
+  rejects_npy(npy("__import__('os')", data), "expected a header");
+  rejects_npy(npy("|b1", "(1,)", "\2"), "bools of 0 or 1");
 }
 
 TEST_CASE("archives are read stored, deflated and with 64-bit sizes") {
@@ -172,7 +172,7 @@ TEST_CASE("an archive that expands to what nobody wants is refused by its header
   rejects_zip(spoilt({{"a.npy", std::string(1 << 20, '\0')}}, "a.npy"), "a NumPy array file");
   const TemporaryFolder folder;
   const auto open = [&](const std::string& name, const std::string& array) {
-    Entries entries = small_graph();
+    Entries entries = small_npz_graph();
     for (auto& [known, content] : entries)
       if (known == name) content = array;
     open_npz_graph(folder.write("g.npz", spoilt(entries, name)), {});
@@ -225,7 +225,7 @@ TEST_CASE("every prefix and every flipped byte of an archive gives an error or i
 
 TEST_CASE("a graph of sparse matrices in one archive") {
   const TemporaryFolder folder;
-  const GraphData graph = open_npz_graph(folder.write("g", zip(small_graph())), {false, false});
+  const GraphData graph = open_npz_graph(folder.write("g", zip(small_npz_graph())), {false, false});
   CHECK(graph.nodes == 3);
   CHECK(graph.classes == 3);
   CHECK(graph.edge_index.to_vector() == std::vector<double>{0, 0, 1, 2, 1, 2, 0, 0});
@@ -233,12 +233,12 @@ TEST_CASE("a graph of sparse matrices in one archive") {
   CHECK(graph.y.to_vector() == std::vector<double>{1, 0, 2});
   CHECK(!graph.train_mask.defined());
   const GraphData sparse =
-      open_npz_graph(folder.write("g", zip(small_graph(), true)), {true, true});
+      open_npz_graph(folder.write("g", zip(small_npz_graph(), true)), {true, true});
   CHECK(sparse.x_col.to_vector() == std::vector<double>{1, 3, 0});  // sorted
   CHECK(sparse.x_value.to_vector() == std::vector<double>{0.75, 0.25, 1});
 
   const auto rejects_graph = [&](size_t which, const std::string& content, const char* message) {
-    Entries entries = small_graph();
+    Entries entries = small_npz_graph();
     entries[which].second = content;
     CHECK_THROWS_WITH_AS(open_npz_graph(folder.write("bad", zip(entries))),
                          doctest::Contains(message), Error);

@@ -21,7 +21,7 @@ std::string adjacency(int64_t nodes, const std::vector<int32_t>& row_ptr,
   return zip(entries, true);
 }
 
-struct Files {
+struct GraphSaintFiles {
   // 0 - 1, 1 - 2, 2 - 3, 0 - 3; nodes 0, 1 and 3 train.
   std::map<std::string, std::string> content = {
       {"adj_full.npz", adjacency(4, {0, 2, 4, 6, 8}, {1, 3, 0, 2, 1, 3, 2, 0})},
@@ -37,8 +37,8 @@ struct Files {
   }
 };
 
-void rejects(const std::string& name, const std::string& text, const char* message) {
-  Files files;
+void rejects_graphsaint(const std::string& name, const std::string& text, const char* message) {
+  GraphSaintFiles files;
   files.content[name] = text;
   CHECK_THROWS_WITH_AS(files.open(), doctest::Contains(message), Error);
   CHECK_THROWS_WITH_AS(files.open(), doctest::Contains(name.c_str()), Error);
@@ -47,7 +47,7 @@ void rejects(const std::string& name, const std::string& text, const char* messa
 }  // namespace
 
 TEST_CASE("a small GraphSAINT set") {
-  Files files;
+  GraphSaintFiles files;
   const GraphData graph = files.open();
   CHECK(graph.nodes == 4);
   CHECK(graph.classes == 3);
@@ -73,7 +73,7 @@ TEST_CASE("a small GraphSAINT set") {
 }
 
 TEST_CASE("several labels a node, in any order") {
-  Files files;
+  GraphSaintFiles files;
   files.content["class_map.json"] = R"({"3": [1, 1], "0": [0, 1], "2": [0, 0], "1": [1, 0]})";
   const GraphData graph = files.open();
   CHECK(graph.classes == 2);
@@ -81,29 +81,30 @@ TEST_CASE("several labels a node, in any order") {
 }
 
 TEST_CASE("GraphSAINT files that disagree are refused") {
-  rejects("adj_full.npz", "PK", "a zip archive");
-  rejects("adj_full.npz", adjacency(4, {0, 1, 1, 1, 1}, {4}), "columns in [0, 4)");
-  rejects("adj_train.npz", adjacency(3, {0, 0, 0, 0}, {}), "a matrix [4, 4]");
-  rejects("feats.npy", npy("<f8", "(3, 2)", raw_bytes<double>({1, 2, 3, 4, 5, 6})),
-          "features [4, F]");
-  rejects("feats.npy", npy("<f8", "(4, 1)", raw_bytes<double>({1, NAN, 3, 4})),
-          "got nan at node 1, column 0");
-  rejects("feats.npy", npy("<f8", "(4, 1)", raw_bytes<double>({1, 1e300, 3, 4})), "got inf");
-  rejects("class_map.json", R"({"0": 1})", "labels of 4 nodes");
-  rejects("class_map.json", R"({"0": 1, "0": 1})", "0 twice");
-  rejects("class_map.json", R"({"0": -1})", "got -1 at node 0");
-  rejects("class_map.json", R"({"4": 1})", "nodes in [0, 4)");
-  rejects("class_map.json", R"({"0": 1, "1": [1]})", "got another at node 1");
-  rejects("class_map.json", R"({"0": [1], "1": [1, 0]})", "got another at node 1");
-  rejects("class_map.json", R"({"0": []})", "expected 1 to 4095 labels");
-  rejects("class_map.json", R"({"0": 4096})", "labels in [0, 4096)");
-  rejects("class_map.json", R"({"0": [2]})", "labels in [0, 2)");
-  rejects("role.json", R"({"tr": [0], "va": [1]})", "got less");
-  rejects("role.json", R"({"tr": [0], "va": [1], "te": [0]})", "got 0 in two");
-  rejects("role.json", R"({"tr": [0, 0], "va": [1], "te": []})", "0 twice");
-  rejects("role.json", R"({"tr": [4], "va": [1], "te": []})", "nodes in [0, 4)");
-  rejects("role.json", R"({"tr": [0], "xx": [1], "te": []})", "got \"xx\"");
-  rejects("role.json", R"({"tr": 0, "va": [1], "te": []})", "the lists tr, va and te");
-  CHECK_THROWS_WITH_AS(Files().open({true, {false, true}}), doctest::Contains("dense features"),
-                       Error);
+  rejects_graphsaint("adj_full.npz", "PK", "a zip archive");
+  rejects_graphsaint("adj_full.npz", adjacency(4, {0, 1, 1, 1, 1}, {4}), "columns in [0, 4)");
+  rejects_graphsaint("adj_train.npz", adjacency(3, {0, 0, 0, 0}, {}), "a matrix [4, 4]");
+  rejects_graphsaint("feats.npy", npy("<f8", "(3, 2)", raw_bytes<double>({1, 2, 3, 4, 5, 6})),
+                     "features [4, F]");
+  rejects_graphsaint("feats.npy", npy("<f8", "(4, 1)", raw_bytes<double>({1, NAN, 3, 4})),
+                     "got nan at node 1, column 0");
+  rejects_graphsaint("feats.npy", npy("<f8", "(4, 1)", raw_bytes<double>({1, 1e300, 3, 4})),
+                     "got inf");
+  rejects_graphsaint("class_map.json", R"({"0": 1})", "labels of 4 nodes");
+  rejects_graphsaint("class_map.json", R"({"0": 1, "0": 1})", "0 twice");
+  rejects_graphsaint("class_map.json", R"({"0": -1})", "got -1 at node 0");
+  rejects_graphsaint("class_map.json", R"({"4": 1})", "nodes in [0, 4)");
+  rejects_graphsaint("class_map.json", R"({"0": 1, "1": [1]})", "got another at node 1");
+  rejects_graphsaint("class_map.json", R"({"0": [1], "1": [1, 0]})", "got another at node 1");
+  rejects_graphsaint("class_map.json", R"({"0": []})", "expected 1 to 4095 labels");
+  rejects_graphsaint("class_map.json", R"({"0": 4096})", "labels in [0, 4096)");
+  rejects_graphsaint("class_map.json", R"({"0": [2]})", "labels in [0, 2)");
+  rejects_graphsaint("role.json", R"({"tr": [0], "va": [1]})", "got less");
+  rejects_graphsaint("role.json", R"({"tr": [0], "va": [1], "te": [0]})", "got 0 in two");
+  rejects_graphsaint("role.json", R"({"tr": [0, 0], "va": [1], "te": []})", "0 twice");
+  rejects_graphsaint("role.json", R"({"tr": [4], "va": [1], "te": []})", "nodes in [0, 4)");
+  rejects_graphsaint("role.json", R"({"tr": [0], "xx": [1], "te": []})", "got \"xx\"");
+  rejects_graphsaint("role.json", R"({"tr": 0, "va": [1], "te": []})", "the lists tr, va and te");
+  CHECK_THROWS_WITH_AS(GraphSaintFiles().open({true, {false, true}}),
+                       doctest::Contains("dense features"), Error);
 }

@@ -21,7 +21,7 @@ Rows rows_of(const std::string& content) {
   return rows;
 }
 
-struct Files {
+struct MusaeFiles {
   std::string edges = "id_1,id_2\n0,1\n1,0\n2,2\n2,1\n";
   std::string features = R"({"1": [5, 0, 5], "0": [], "2": [1]})";
   std::string target = "id,page_name,page_type\n1,\"b, \"\"x\"\"\",web\n0,a,art\n2,c,web\n";
@@ -35,7 +35,7 @@ struct Files {
   }
 };
 
-void rejects(const Files& files, const char* message) {
+void rejects_musae(const MusaeFiles& files, const char* message) {
   CHECK_THROWS_WITH_AS(files.open(), doctest::Contains(message), Error);
 }
 
@@ -93,23 +93,23 @@ TEST_CASE("tables that lie are refused, with the line") {
 }
 
 TEST_CASE("a small MUSAE graph") {
-  const GraphData graph = Files().open({false, false});
+  const GraphData graph = MusaeFiles().open({false, false});
   CHECK(graph.nodes == 3);
   CHECK(graph.classes == 2);
   CHECK(graph.y.to_vector() == std::vector<double>{0, 1, 1});
   CHECK(graph.edge_index.to_vector() == std::vector<double>{0, 1, 1, 2, 1, 0, 2, 1});
   CHECK(graph.x.to_vector() ==
         std::vector<double>{0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0});
-  const GraphData sparse = Files().open({true, true});
+  const GraphData sparse = MusaeFiles().open({true, true});
   CHECK(sparse.x_row_ptr.to_vector() == std::vector<double>{0, 0, 2, 3});
   CHECK(sparse.x_value.to_vector() == std::vector<double>{0.5, 0.5, 1});
 }
 
 TEST_CASE("MUSAE files that disagree are refused") {
   const auto edges = [](const char* text, const char* message) {
-    Files files;
+    MusaeFiles files;
     files.edges = text;
-    rejects(files, message);
+    rejects_musae(files, message);
   };
   edges("id_1,id_2\n0,1\n0,3\n", "integer in [0, 3) in field 2, got \"3\"");
   edges("id_1,id_2\n0,1\n0,3\n", "line 3");
@@ -117,9 +117,9 @@ TEST_CASE("MUSAE files that disagree are refused") {
   edges("id_1,id_2\n0\n", "2 fields, got 1");
   edges("", "a table of id_1,id_2");
   const auto features = [](const char* text, const char* message) {
-    Files files;
+    MusaeFiles files;
     files.features = text;
-    rejects(files, message);
+    rejects_musae(files, message);
   };
   features(R"({"3": []})", "got \"3\"");
   features(R"({"x": []})", "nodes in [0, 3)");
@@ -129,10 +129,10 @@ TEST_CASE("MUSAE files that disagree are refused") {
   features(R"({"1": [16777216]})", "columns in [0, 16777216)");
   features(R"({"1": [65536]})", "columns in [0, 65536)");  // one number would make the matrix
   {
-    Files files;
+    MusaeFiles files;
     files.features = R"({"1": [0]}#{"1": [5]})";
     files.features[10] = '\0';
-    rejects(files, "at offset 10: a NUL byte");
+    rejects_musae(files, "at offset 10: a NUL byte");
   }
   features(R"({"1": [0.5]})", "got 0.5 at \"1\"");
   features(R"({"1": ["a"]})", "the text \"a\"");
@@ -146,9 +146,9 @@ TEST_CASE("MUSAE files that disagree are refused") {
   features("", "invalid JSON");
   features(std::string(100000, '[').c_str(), "a list elsewhere");
   const auto target = [](const char* text, const char* message) {
-    Files files;
+    MusaeFiles files;
     files.target = text;
-    rejects(files, message);
+    rejects_musae(files, message);
   };
   target("id,page_type\n0,a\n0,b\n1,c\n", "each node of 0 to 2 once");
   target("id,page_type\n0,a\n1,b\n3,c\n", "got 3 in record 3");

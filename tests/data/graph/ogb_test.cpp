@@ -13,7 +13,7 @@ using namespace frugal_test;
 
 namespace {
 
-struct Files {
+struct OgbFiles {
   std::map<std::string, std::string> content = {
       {"raw/edge.csv", "0,1\n2,1\n1,2\n3,3\n"},
       {"raw/node-feat.csv", "0.5,-1\n1e-3,2\n0,0\n4,-4\n"},
@@ -34,8 +34,8 @@ struct Files {
   }
 };
 
-void rejects(const std::string& name, const std::string& text, const char* message) {
-  Files files;
+void rejects_ogb(const std::string& name, const std::string& text, const char* message) {
+  OgbFiles files;
   files.content[name] = text;
   CHECK_THROWS_WITH_AS(files.open(), doctest::Contains(message), Error);
   CHECK_THROWS_WITH_AS(files.open(true), doctest::Contains(name.c_str()), Error);
@@ -45,7 +45,7 @@ void rejects(const std::string& name, const std::string& text, const char* messa
 
 TEST_CASE("a small OGB graph, plain and gzipped") {
   for (const bool zipped : {false, true}) {
-    const GraphData graph = Files().open(zipped);
+    const GraphData graph = OgbFiles().open(zipped);
     CHECK(graph.nodes == 4);
     CHECK(graph.features == 2);
     CHECK(graph.classes == 3);
@@ -57,14 +57,15 @@ TEST_CASE("a small OGB graph, plain and gzipped") {
     CHECK(graph.val_mask.to_vector() == std::vector<double>{0, 1, 0, 0});
     CHECK(graph.test_mask.to_vector() == std::vector<double>{0, 0, 0, 0});
   }
-  CHECK(Files().open(false, false).edge_index.to_vector() == std::vector<double>{0, 1, 2, 1, 2, 1});
-  const GraphData sparse = Files().open(true, true, {false, true});
+  CHECK(OgbFiles().open(false, false).edge_index.to_vector() ==
+        std::vector<double>{0, 1, 2, 1, 2, 1});
+  const GraphData sparse = OgbFiles().open(true, true, {false, true});
   CHECK(sparse.x_row_ptr.to_vector() == std::vector<double>{0, 2, 4, 4, 6});
   CHECK(sparse.x_value.item(5) == -4);
 }
 
 TEST_CASE("several labels a node") {
-  Files files;
+  OgbFiles files;
   files.content["raw/node-label.csv"] = "0,1\n1,1\n,0\nnan,1\n";
   const GraphData graph = files.open();
   CHECK(graph.classes == 2);
@@ -73,25 +74,25 @@ TEST_CASE("several labels a node") {
 }
 
 TEST_CASE("OGB files that lie are refused, with file and line") {
-  rejects("raw/edge.csv", "0,1\n0,4\n", "integer in [0, 4) in field 2, got \"4\"");
-  rejects("raw/edge.csv", "0,1\n-1,2\n", "line 2");
-  rejects("raw/edge.csv", "0,1,2\n", "2 fields, got 3");
-  rejects("raw/node-feat.csv", "0.5,-1\n1\n", "2 fields, got 1");
-  rejects("raw/node-feat.csv", "0.5,x\n", "a number in field 2");
-  rejects("raw/node-feat.csv", "0.5,1\n1,nan\n", "got nan at line 2, node 1, column 1");
-  rejects("raw/node-feat.csv", "0.5,1\n1,inf\n", "got inf");
-  rejects("raw/node-feat.csv", "", "an empty file");
-  rejects("raw/node-label.csv", "0\n1\n", "4 labels");
-  rejects("raw/node-label.csv", "0\n-1\n", "got -1 at line 2");
-  rejects("raw/node-label.csv", "0\n0.5\n", "got 0.5 at line 2");
-  rejects("raw/node-label.csv", "0\n4096\n", "labels in [0, 4096)");
-  rejects("raw/node-label.csv", "0,1\n1,2\n", "labels of 0 or 1");
-  rejects("split/time/train.csv", "4\n", "got \"4\"");
-  rejects("split/time/train.csv", "1\n1\n", "1 twice");
-  rejects("split/time/valid.csv", "3\n", "in no other part of the split, got");
+  rejects_ogb("raw/edge.csv", "0,1\n0,4\n", "integer in [0, 4) in field 2, got \"4\"");
+  rejects_ogb("raw/edge.csv", "0,1\n-1,2\n", "line 2");
+  rejects_ogb("raw/edge.csv", "0,1,2\n", "2 fields, got 3");
+  rejects_ogb("raw/node-feat.csv", "0.5,-1\n1\n", "2 fields, got 1");
+  rejects_ogb("raw/node-feat.csv", "0.5,x\n", "a number in field 2");
+  rejects_ogb("raw/node-feat.csv", "0.5,1\n1,nan\n", "got nan at line 2, node 1, column 1");
+  rejects_ogb("raw/node-feat.csv", "0.5,1\n1,inf\n", "got inf");
+  rejects_ogb("raw/node-feat.csv", "", "an empty file");
+  rejects_ogb("raw/node-label.csv", "0\n1\n", "4 labels");
+  rejects_ogb("raw/node-label.csv", "0\n-1\n", "got -1 at line 2");
+  rejects_ogb("raw/node-label.csv", "0\n0.5\n", "got 0.5 at line 2");
+  rejects_ogb("raw/node-label.csv", "0\n4096\n", "labels in [0, 4096)");
+  rejects_ogb("raw/node-label.csv", "0,1\n1,2\n", "labels of 0 or 1");
+  rejects_ogb("split/time/train.csv", "4\n", "got \"4\"");
+  rejects_ogb("split/time/train.csv", "1\n1\n", "1 twice");
+  rejects_ogb("split/time/valid.csv", "3\n", "in no other part of the split, got");
   const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(open_ogb(folder.path()), doctest::Contains("node-feat.csv.gz"), Error);
-  Files files;
+  OgbFiles files;
   files.content["split/train.csv"] = "";
   CHECK(files.open().nodes == 4);  // a file beside the split is none
 }

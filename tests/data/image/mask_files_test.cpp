@@ -16,6 +16,7 @@ namespace frugal::data {
 namespace {
 
 namespace fs = std::filesystem;
+using frugal_test::fails;
 using frugal_test::TemporaryFolder;
 
 // Files in a folder: a mask has the value of(y, x), its picture ten times that.
@@ -39,11 +40,6 @@ struct Masks {
 };
 
 int stripes(int64_t, int64_t x) { return static_cast<int>(x % 3); }
-
-template <class F>
-void fails(const char* message, F f) {
-  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message), Error);
-}
 
 TEST_CASE("masks: the layouts of folders that people have") {
   const auto count = [](const Masks& m, MaskPart part) {

@@ -18,7 +18,7 @@ using namespace frugal::data;
 namespace {
 
 // `count` samples [4, 5, 2] whose values are 1, 2, 3, ... over all.
-DatasetPtr numbers(int64_t count = 2) {
+DatasetPtr numbered_pictures(int64_t count = 2) {
   std::vector<float> values(static_cast<size_t>(count * 40));
   std::iota(values.begin(), values.end(), 1.0f);
   std::vector<int64_t> labels(static_cast<size_t>(count));
@@ -52,33 +52,33 @@ TEST_CASE("datasets in memory check what they are given") {
 }
 
 TEST_CASE("a subset is a range") {
-  const Subset middle(numbers(5), 1, 4);
+  const Subset middle(numbered_pictures(5), 1, 4);
   CHECK(middle.size() == 3);
   CHECK(middle.get(0).label == 1);
   CHECK(middle.get(2).input.item(0) == 121);
-  CHECK(Subset(numbers(5), 2, -1).size() == 3);
-  CHECK(first(numbers(5), 2)->size() == 2);
-  CHECK(first(numbers(5), 9)->size() == 5);
-  CHECK_THROWS_WITH_AS(Subset(numbers(5), 2, 6), doctest::Contains("got [2, 6)"), Error);
-  CHECK_THROWS_AS(Subset(numbers(5), 3, 2), Error);
+  CHECK(Subset(numbered_pictures(5), 2, -1).size() == 3);
+  CHECK(first(numbered_pictures(5), 2)->size() == 2);
+  CHECK(first(numbered_pictures(5), 9)->size() == 5);
+  CHECK_THROWS_WITH_AS(Subset(numbered_pictures(5), 2, 6), doctest::Contains("got [2, 6)"), Error);
+  CHECK_THROWS_AS(Subset(numbered_pictures(5), 3, 2), Error);
 }
 
 TEST_CASE("normalize works by channel") {
-  const Normalize normalized(numbers(), {1, 2}, {2, 0.5});
+  const Normalize normalized(numbered_pictures(), {1, 2}, {2, 0.5});
   const auto values = sample(normalized, 0, {});
   for (size_t i = 0; i < 40; i += 2) {
     REQUIRE(values[i] == doctest::Approx((static_cast<double>(i) + 1 - 1) / 2));
     REQUIRE(values[i + 1] == doctest::Approx((static_cast<double>(i) + 2 - 2) / 0.5));
   }
-  CHECK_THROWS_WITH_AS(Normalize(numbers(), {1}, {2, 1}), doctest::Contains("each of 2 channels"),
-                       Error);
-  CHECK_THROWS_WITH_AS(Normalize(numbers(), {1, 1}, {2, 0}), doctest::Contains("at channel 1"),
-                       Error);
-  CHECK_THROWS_AS(Normalize(numbers(), {1, std::nan("")}, {2, 1}), Error);
+  CHECK_THROWS_WITH_AS(Normalize(numbered_pictures(), {1}, {2, 1}),
+                       doctest::Contains("each of 2 channels"), Error);
+  CHECK_THROWS_WITH_AS(Normalize(numbered_pictures(), {1, 1}, {2, 0}),
+                       doctest::Contains("at channel 1"), Error);
+  CHECK_THROWS_AS(Normalize(numbered_pictures(), {1, std::nan("")}, {2, 1}), Error);
 }
 
 TEST_CASE("the statistics of a dataset normalize it") {
-  const DatasetPtr raw = numbers(3);
+  const DatasetPtr raw = numbered_pictures(3);
   const ChannelStats stats = channel_stats(*raw);
   CHECK(stats.mean[0] == doctest::Approx(60));
   CHECK(stats.mean[1] == doctest::Approx(61));
@@ -90,7 +90,7 @@ TEST_CASE("the statistics of a dataset normalize it") {
 }
 
 TEST_CASE("pad-crop shifts by at most its padding, every shift equally often") {
-  const DatasetPtr raw = numbers();
+  const DatasetPtr raw = numbered_pictures();
   const PadCrop crop(raw, 2, -1);
   const auto image = sample(*raw, 1, {});
   std::map<std::pair<int, int>, int> shifts;
@@ -123,7 +123,7 @@ TEST_CASE("pad-crop shifts by at most its padding, every shift equally often") {
 }
 
 TEST_CASE("flip mirrors the columns with its probability") {
-  const DatasetPtr raw = numbers();
+  const DatasetPtr raw = numbered_pictures();
   const auto image = sample(*raw, 0, {});
   auto mirrored = image;
   for (size_t h = 0; h < 4; ++h)
@@ -143,7 +143,7 @@ TEST_CASE("flip mirrors the columns with its probability") {
 }
 
 TEST_CASE("cutout blanks one clipped square") {
-  const DatasetPtr raw = numbers();
+  const DatasetPtr raw = numbered_pictures();
   const auto image = sample(*raw, 0, {});
   const Cutout cutout(raw, 2, -5);
   std::set<int> sizes;
@@ -170,7 +170,7 @@ TEST_CASE("cutout blanks one clipped square") {
 }
 
 TEST_CASE("stacked augmentations are independent and repeat with their key") {
-  const DatasetPtr raw = numbers();
+  const DatasetPtr raw = numbered_pictures();
   // Two coin flips with one key: equal draws would always cancel or never mirror.
   const HorizontalFlip twice(std::make_shared<HorizontalFlip>(raw));
   const auto image = sample(*raw, 0, {});

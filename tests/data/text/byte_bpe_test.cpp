@@ -15,7 +15,7 @@ namespace frugal::data {
 namespace {
 
 using frugal_test::TemporaryFolder;
-using Words = std::vector<std::string_view>;
+using WordViews = std::vector<std::string_view>;
 
 // A byte as GPT-2's files write it.
 std::string written(const std::string& bytes) {
@@ -65,8 +65,8 @@ std::vector<std::string> merged(const std::string& word, const std::map<Pair, si
 }
 
 // Files of a vocabulary: all bytes, then what the pairs make, and a special token.
-struct Files {
-  explicit Files(const std::vector<Pair>& pairs) {
+struct BpeFiles {
+  explicit BpeFiles(const std::vector<Pair>& pairs) {
     std::string encoder = "{", merges = "#version: 0.2\n";
     std::vector<std::string> tokens;
     for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
@@ -96,31 +96,32 @@ std::vector<std::string> texts(const ByteBpe& bpe, const TokenIds& ids) {
 
 TEST_CASE("text is cut as GPT-2 cuts it") {
   CHECK(gpt2_words("").empty());
-  CHECK(gpt2_words("Hello world!") == Words{"Hello", " world", "!"});
+  CHECK(gpt2_words("Hello world!") == WordViews{"Hello", " world", "!"});
   CHECK(gpt2_words("I've we'll DON'T it's'd") ==
-        Words{"I", "'ve", " we", "'ll", " DON", "'", "T", " it", "'s", "'d"});
-  CHECK(gpt2_words("'tis 're") == Words{"'t", "is", " '", "re"});
-  CHECK(gpt2_words("a1b 22 \u00bd") == Words{"a", "1", "b", " 22", " \u00bd"});
+        WordViews{"I", "'ve", " we", "'ll", " DON", "'", "T", " it", "'s", "'d"});
+  CHECK(gpt2_words("'tis 're") == WordViews{"'t", "is", " '", "re"});
+  CHECK(gpt2_words("a1b 22 \u00bd") == WordViews{"a", "1", "b", " 22", " \u00bd"});
   // Of several spaces the last belongs to the word; line ends do not.
-  CHECK(gpt2_words("a   b") == Words{"a", "  ", " b"});
-  CHECK(gpt2_words("a \n b") == Words{"a", " \n", " b"});
-  CHECK(gpt2_words("a\nb") == Words{"a", "\n", "b"});
-  CHECK(gpt2_words("a\n\nb") == Words{"a", "\n", "\n", "b"});
-  CHECK(gpt2_words("a \t ") == Words{"a", " \t "});
-  CHECK(gpt2_words(" ") == Words{" "});
-  CHECK(gpt2_words("  ") == Words{"  "});
-  CHECK(gpt2_words("a\u00a0\u3000b") == Words{"a", "\u00a0", "\u3000", "b"});
+  CHECK(gpt2_words("a   b") == WordViews{"a", "  ", " b"});
+  CHECK(gpt2_words("a \n b") == WordViews{"a", " \n", " b"});
+  CHECK(gpt2_words("a\nb") == WordViews{"a", "\n", "b"});
+  CHECK(gpt2_words("a\n\nb") == WordViews{"a", "\n", "\n", "b"});
+  CHECK(gpt2_words("a \t ") == WordViews{"a", " \t "});
+  CHECK(gpt2_words(" ") == WordViews{" "});
+  CHECK(gpt2_words("  ") == WordViews{"  "});
+  CHECK(gpt2_words("a\u00a0\u3000b") == WordViews{"a", "\u00a0", "\u3000", "b"});
   // Marks are neither letters nor numbers; nor are underscores.
-  CHECK(gpt2_words("e\u0301t\u00e9 x_y") == Words{"e", "\u0301", "t\u00e9", " x", "_", "y"});
+  CHECK(gpt2_words("e\u0301t\u00e9 x_y") == WordViews{"e", "\u0301", "t\u00e9", " x", "_", "y"});
   CHECK(gpt2_words("\u4e2d\u6587\u3002 \U0001f600!?") ==
-        Words{"\u4e2d\u6587", "\u3002", " \U0001f600!?"});
+        WordViews{"\u4e2d\u6587", "\u3002", " \U0001f600!?"});
   CHECK(gpt2_words("a\xff\xfe"
-                   "b \xe4\xb8") == Words{"a", "\xff\xfe", "b", " \xe4\xb8"});
-  CHECK(gpt2_words("\x1c\x1d") == Words{"\x1c\x1d"});  // controls, no white space
+                   "b \xe4\xb8") == WordViews{"a", "\xff\xfe", "b", " \xe4\xb8"});
+  CHECK(gpt2_words("\x1c\x1d") == WordViews{"\x1c\x1d"});  // controls, no white space
 }
 
 TEST_CASE("pairs merge by rank") {
-  const Files files({{"l", "o"}, {"lo", "w"}, {"e", "r"}, {" ", "low"}, {"a", "a"}, {"aa", "aa"}});
+  const BpeFiles files(
+      {{"l", "o"}, {"lo", "w"}, {"e", "r"}, {" ", "low"}, {"a", "a"}, {"aa", "aa"}});
   const ByteBpe bpe = files.load();
   CHECK(bpe.size() == 263);
   CHECK(texts(bpe, bpe.encode("low lower")) == std::vector<std::string>{"low", " low", "er"});
@@ -153,7 +154,7 @@ TEST_CASE("any pairs, any bytes: as the definition says, and back") {
     }
     if (round % 2 == 1)
       for (size_t i = pairs.size(); i > 1; --i) std::swap(pairs[i - 1], pairs[draw(i)]);
-    const Files files(pairs);
+    const BpeFiles files(pairs);
     const ByteBpe bpe = files.load();
     for (int t = 0; t < 20; ++t) {
       std::string text;
@@ -171,7 +172,7 @@ TEST_CASE("any pairs, any bytes: as the definition says, and back") {
 }
 
 TEST_CASE("files that cannot be") {
-  const Files good(std::vector<Pair>{{"a", "b"}});
+  const BpeFiles good(std::vector<Pair>{{"a", "b"}});
   const std::string encoder = frugal_test::content_of(good.encoder_path);
   const auto rejects = [&](const std::string& changed, const std::string& merges, const char* why) {
     const std::string a = good.folder.write("a", changed), b = good.folder.write("b", merges);

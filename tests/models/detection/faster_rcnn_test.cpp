@@ -11,7 +11,7 @@
 namespace frugal::models {
 namespace {
 
-FasterRcnnOptions small_options() {
+FasterRcnnOptions small_faster_rcnn() {
   FasterRcnnOptions options;
   options.trunk.depths = {1, 1, 1, 1};
   options.trunk.bottleneck = false;
@@ -55,7 +55,7 @@ TEST_CASE("faster_rcnn: names, shapes and parameters are torchvision's") {
 
 TEST_CASE("faster_rcnn: losses by name, a gradient for each parameter, the same without keys") {
   Init init;
-  FasterRcnnOptions options = small_options();
+  FasterRcnnOptions options = small_faster_rcnn();
   options.sampled_anchors = 16;  // fewer than there are
   FasterRcnn net(init, options);
   Context context;
@@ -85,7 +85,7 @@ TEST_CASE("faster_rcnn: losses by name, a gradient for each parameter, the same 
 
 TEST_CASE("faster_rcnn: with box_loss giou both losses of boxes are 1 - GIoU") {
   Init init;
-  FasterRcnnOptions options = small_options();
+  FasterRcnnOptions options = small_faster_rcnn();
   options.box_loss = BoxLoss::giou;
   options.train_proposals = 1;
   options.sampled_anchors = 1 << 20;  // all
@@ -123,7 +123,7 @@ TEST_CASE("faster_rcnn: with box_loss giou both losses of boxes are 1 - GIoU") {
 
 TEST_CASE("faster_rcnn: pictures without objects, and what is found") {
   Init init;
-  FasterRcnnOptions options = small_options();
+  FasterRcnnOptions options = small_faster_rcnn();
   options.least_score = 0.2;  // a fresh network says about 1/3 of each class
   options.most_found = 10;
   FasterRcnn net(init, options);
@@ -156,7 +156,7 @@ TEST_CASE("faster_rcnn: pictures without objects, and what is found") {
 
 TEST_CASE("faster_rcnn: on meta a step has as many regions as it can have") {
   Init init = zoo::meta_init();
-  FasterRcnn net(init, small_options());
+  FasterRcnn net(init, small_faster_rcnn());
   Context context;
   context.device = kMeta;
   const DetectionTargets targets = {Tensor::empty({6, 4}, DType::f32, kMeta),

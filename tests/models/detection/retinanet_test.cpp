@@ -13,7 +13,7 @@
 namespace frugal::models {
 namespace {
 
-RetinaNetOptions small_options() {
+RetinaNetOptions small_retinanet() {
   RetinaNetOptions options;
   options.trunk.depths = {1, 1, 1, 1};
   options.trunk.bottleneck = false;
@@ -33,7 +33,7 @@ TEST_CASE("retinanet: names, shapes and parameters are torchvision's") {
 
 TEST_CASE("retinanet: losses by name, and a gradient for each parameter") {
   Init init;
-  RetinaNet net(init, small_options());
+  RetinaNet net(init, small_retinanet());
   CHECK(net.classes() == 3);
   Context context;
   const Variable x = zoo::randn({2, 64, 96, 3}, 1);
@@ -53,7 +53,7 @@ TEST_CASE("retinanet: with box_loss the boxes' loss is 1 - GIoU, or smooth") {
   const Variable x = zoo::randn({2, 64, 96, 3}, 1);
   const auto loss_of = [&](BoxLoss loss, Tensor* out) {
     Init init;
-    RetinaNetOptions options = small_options();
+    RetinaNetOptions options = small_retinanet();
     options.box_loss = loss;
     RetinaNet net(init, options);
     // Codes near 0 would hide what a size does.
@@ -98,7 +98,7 @@ TEST_CASE("retinanet: with box_loss the boxes' loss is 1 - GIoU, or smooth") {
 
 TEST_CASE("retinanet: pictures without objects have no loss of boxes") {
   Init init;
-  RetinaNet net(init, small_options());
+  RetinaNet net(init, small_retinanet());
   Context context;
   const DetectionTargets none = {Tensor::zeros({0, 4}), Tensor::zeros({0}, DType::i64),
                                  Tensor::zeros({1}, DType::i64)};
@@ -110,7 +110,7 @@ TEST_CASE("retinanet: pictures without objects have no loss of boxes") {
 
 TEST_CASE("retinanet: what is found lies in the picture, by falling score") {
   Init init;
-  RetinaNetOptions options = small_options();
+  RetinaNetOptions options = small_retinanet();
   options.least_score = 0.0099;  // a fresh network gives all anchors scores near 0.01
   options.most_found = 20;
   RetinaNet net(init, options);
@@ -138,7 +138,7 @@ TEST_CASE("retinanet: what is found lies in the picture, by falling score") {
 
 TEST_CASE("retinanet: the logits of two levels are never together in memory") {
   Init init = zoo::meta_init();
-  RetinaNetOptions options = small_options();
+  RetinaNetOptions options = small_retinanet();
   options.num_classes = 500;
   RetinaNet net(init, options);
   Context context;
@@ -161,7 +161,7 @@ TEST_CASE("retinanet: the logits of two levels are never together in memory") {
 
 TEST_CASE("retinanet: on meta a step has the same shapes") {
   Init init = zoo::meta_init();
-  RetinaNet net(init, small_options());
+  RetinaNet net(init, small_retinanet());
   Context context;
   context.device = kMeta;
   const DetectionTargets targets = {Tensor::empty({6, 4}, DType::f32, kMeta),

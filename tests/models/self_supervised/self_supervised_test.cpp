@@ -28,10 +28,10 @@ std::shared_ptr<Module> tiny_trunk(Init& init) {
   options.num_classes = 0;
   return std::make_shared<CifarResNet>(init, options);
 }
-constexpr int64_t kFeatures = 16;
+constexpr int64_t kTrunkFeatures = 16;
 
 SelfSupervisedOptions tiny(SelfSupervision method) {
-  SelfSupervisedOptions options = published_options(method, kFeatures);
+  SelfSupervisedOptions options = published_options(method, kTrunkFeatures);
   options.projector = {12, 8};
   if (options.predictor > 0) options.predictor = 6;
   if (options.queue > 0) options.queue = 10;
@@ -39,7 +39,7 @@ SelfSupervisedOptions tiny(SelfSupervision method) {
 }
 SelfSupervised network(SelfSupervision method, Device device = kCpu) {
   Init init{Rng(1), device};
-  return {init, tiny_trunk, kFeatures, tiny(method)};
+  return {init, tiny_trunk, kTrunkFeatures, tiny(method)};
 }
 
 Tensor view(uint64_t seed, int64_t samples = 4) {
@@ -257,7 +257,7 @@ TEST_CASE("a self-supervised network refuses what cannot be") {
   const auto make = [&](SelfSupervision method, auto change) {
     SelfSupervisedOptions options = tiny(method);
     change(options);
-    SelfSupervised(init, tiny_trunk, kFeatures, options);
+    SelfSupervised(init, tiny_trunk, kTrunkFeatures, options);
   };
   CHECK_THROWS_WITH_AS(make(SelfSupervision::byol, [](auto& o) { o.projector = {}; }),
                        doctest::Contains("expected a projector of at least one layer"), Error);

@@ -9,7 +9,7 @@ using namespace frugal::zoo;
 
 namespace {
 
-BertOptions small(BertHead head = BertHead::classification) {
+BertOptions small_bert(BertHead head = BertHead::classification) {
   BertOptions options{2, 16, 2};
   options.vocab_size = 30;
   options.max_positions = 10;
@@ -19,7 +19,7 @@ BertOptions small(BertHead head = BertHead::classification) {
 }
 
 // Hugging Face's state dict, by rule.
-std::set<std::string> published(int64_t layers, int64_t h, BertHead head, int64_t classes) {
+std::set<std::string> published_bert(int64_t layers, int64_t h, BertHead head, int64_t classes) {
   std::set<std::string> lines;
   const auto table = [&](const char* name, int64_t rows) {
     lines.insert(fmt::format("bert.embeddings.{}_embeddings.weight [{}, {}]", name, rows, h));
@@ -92,7 +92,7 @@ TEST_CASE("bert: names and shapes are Hugging Face's") {
     options.head = head;
     options.num_classes = 5;
     Bert net(init, options);
-    CHECK(lines_of(net) == published(12, 768, head, 5));
+    CHECK(lines_of(net) == published_bert(12, 768, head, 5));
   }
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("bert: initial weights") {
 
 TEST_CASE("bert: batches of a wrong form are refused") {
   Init init;
-  Bert net(init, small());
+  Bert net(init, small_bert());
   Context context;
   context.training = false;
   const auto run = [&](const Variable& x) { return net.forward(x, context); };
@@ -137,7 +137,7 @@ TEST_CASE("bert: batches of a wrong form are refused") {
   context.extras = {};
   context.training = true;
   CHECK_THROWS_WITH_AS(run(tokens()), doctest::Contains("random stream"), Error);
-  BertOptions odd = small();
+  BertOptions odd = small_bert();
   odd.heads = 3;
   CHECK_THROWS_WITH_AS(Bert(init, odd), doctest::Contains("heads that divide the width 16, got 3"),
                        Error);
@@ -146,7 +146,7 @@ TEST_CASE("bert: batches of a wrong form are refused") {
 TEST_CASE("bert: padding tokens do not matter under an attention mask, types do") {
   for (const BertHead head : {BertHead::classification, BertHead::masked_lm}) {
     Init init;
-    Bert net(init, small(head));
+    Bert net(init, small_bert(head));
     Context context;
     context.training = false;
     context.extras = {{"attention_mask", mask_of(2, 6, 4)}};
@@ -175,7 +175,7 @@ TEST_CASE("bert: steps learn, weights go out and in, checkpointing gives the sam
   for (const BertHead head : {BertHead::classification, BertHead::masked_lm}) {
     Init init, other;
     other.rng = Rng(5);
-    Bert net(init, small(head)), copy(other, small(head));
+    Bert net(init, small_bert(head)), copy(other, small_bert(head));
     const Variable x = tokens();
     const int64_t rows = head == BertHead::classification ? 3 : 21;
     const Tensor target = ids({rows}, 3, 1);

@@ -9,7 +9,7 @@ using namespace frugal::zoo;
 
 namespace {
 
-DenseNetOptions small() {
+DenseNetOptions small_densenet() {
   DenseNetOptions options;
   options.depths = {2, 1, 2, 1};
   options.growth = 4;
@@ -77,7 +77,7 @@ TEST_CASE(
     "densenet: a step learns, weights go out and in, checkpointing gives the same gradients") {
   Init init, other;
   other.rng = Rng(5);
-  DenseNetOptions options = small();
+  DenseNetOptions options = small_densenet();
   options.dropout = 0.1;
   DenseNet net(init, options), copy(other, options);
   const Variable x = randn({6, 64, 64, 3}, 2);

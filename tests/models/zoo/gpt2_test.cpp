@@ -8,10 +8,10 @@ using namespace frugal::zoo;
 
 namespace {
 
-Gpt2Options small() { return {2, 16, 2, 30, 10}; }
+Gpt2Options small_gpt2() { return {2, 16, 2, 30, 10}; }
 
 // Hugging Face's state dict, by rule.
-std::set<std::string> published(int64_t layers, int64_t h) {
+std::set<std::string> published_gpt2(int64_t layers, int64_t h) {
   std::set<std::string> lines{fmt::format("transformer.wte.weight [50257, {}]", h),
                               fmt::format("transformer.wpe.weight [1024, {}]", h)};
   const auto norm = [&](const std::string& name) {
@@ -50,14 +50,14 @@ TEST_CASE("gpt2: parameter counts, names and shapes are the published ones") {
     Init init = meta_init();
     Gpt2 net(init, gpt2_options(row.name));
     CHECK(parameter_count(net) == row.parameters);
-    CHECK(lines_of(net) == published(row.layers, row.width));
+    CHECK(lines_of(net) == published_gpt2(row.layers, row.width));
   }
   CHECK_THROWS_WITH_AS(gpt2_options("gpt3"), doctest::Contains("gpt2_xl"), Error);
 }
 
 TEST_CASE("gpt2: the second branch is as wide as it is told") {
   Init init = meta_init();
-  Gpt2Options options = small();
+  Gpt2Options options = small_gpt2();
   options.inner = 24;
   Gpt2 net(init, options);
   const auto lines = lines_of(net);
@@ -68,7 +68,7 @@ TEST_CASE("gpt2: the second branch is as wide as it is told") {
 
 TEST_CASE("gpt2: linear weights lie transposed in files") {
   Init init;
-  Gpt2 net(init, small());
+  Gpt2 net(init, small_gpt2());
   const auto parameters = net.parameters();
   const NamedTensors state = state_dict(net);
   int transposed = 0;
@@ -87,7 +87,7 @@ TEST_CASE("gpt2: linear weights lie transposed in files") {
 
 TEST_CASE("gpt2: batches of a wrong form are refused") {
   Init init;
-  Gpt2 net(init, small());
+  Gpt2 net(init, small_gpt2());
   Context context;
   context.training = false;
   const auto run = [&](const Variable& x) { return net.forward(x, context); };
@@ -104,7 +104,7 @@ TEST_CASE("gpt2: batches of a wrong form are refused") {
 
 TEST_CASE("gpt2: logits do not depend on later tokens") {
   Init init;
-  Gpt2 net(init, small());
+  Gpt2 net(init, small_gpt2());
   Context context;
   context.training = false;
   NoGrad no_grad;
@@ -124,7 +124,7 @@ TEST_CASE("gpt2: logits do not depend on later tokens") {
 TEST_CASE("gpt2: steps learn, weights go out and in, checkpointing gives the same gradients") {
   Init init, other;
   other.rng = Rng(5);
-  Gpt2 net(init, small()), copy(other, small());
+  Gpt2 net(init, small_gpt2()), copy(other, small_gpt2());
   const Variable x(ids({3, 8}, 30, 1));
   const Tensor target = ids({24}, 30, 2);
   const auto loss = [&](const Variable& y) {

@@ -9,7 +9,7 @@ using namespace frugal::zoo;
 
 namespace {
 
-SwinOptions small() {
+SwinOptions small_swin() {
   SwinOptions options;
   options.width = 8;
   options.depths = {2, 2, 1, 1};
@@ -75,10 +75,10 @@ TEST_CASE("swin: planned on meta; images and options that do not fit are refused
   context.rng = nullptr;
   CHECK_THROWS_WITH_AS(net.forward(randn({2, 32, 32, 3}, 1, kMeta), context),
                        doctest::Contains("random stream"), Error);
-  SwinOptions odd = small();
+  SwinOptions odd = small_swin();
   odd.heads = {3, 3, 3, 3};
   CHECK_THROWS_WITH_AS(Swin(init, odd), doctest::Contains("heads"), Error);
-  odd = small();
+  odd = small_swin();
   odd.window = 0;
   CHECK_THROWS_WITH_AS(Swin(init, odd), doctest::Contains("window"), Error);
 }
@@ -86,7 +86,7 @@ TEST_CASE("swin: planned on meta; images and options that do not fit are refused
 TEST_CASE("swin: steps learn, weights go out and in, checkpointing gives the same gradients") {
   Init init, other;
   other.rng = Rng(5);
-  SwinOptions options = small();
+  SwinOptions options = small_swin();
   options.dropout = options.attention_dropout = 0.1;
   Swin net(init, options), copy(other, options);
   const Variable x = randn({4, 40, 24, 3}, 2);  // 10 x 6 patches: a padded and a whole side
@@ -106,7 +106,7 @@ TEST_CASE("swin: steps learn, weights go out and in, checkpointing gives the sam
 
 TEST_CASE("swin: whole samples of a branch are left out, and the rest is scaled") {
   Init init;
-  SwinOptions options = small();
+  SwinOptions options = small_swin();
   options.depths = {1, 1, 1, 1};
   options.stochastic_depth = 0.9;
   Swin net(init, options);

@@ -8,7 +8,7 @@ using namespace frugal::zoo;
 
 namespace {
 
-VggOptions small(bool batch_norm) {
+VggOptions small_vgg(bool batch_norm) {
   VggOptions options = vgg_options(batch_norm ? "vgg11_bn" : "vgg11");
   options.num_classes = 3;
   options.width = 4;
@@ -77,7 +77,7 @@ TEST_CASE("vgg: a step learns, weights go out and in, checkpointing gives the sa
     CAPTURE(batch_norm);
     Init init, other;
     other.rng = Rng(5);
-    Vgg net(init, small(batch_norm)), copy(other, small(batch_norm));
+    Vgg net(init, small_vgg(batch_norm)), copy(other, small_vgg(batch_norm));
     const Variable x = randn({4, 32, 32, 3}, 2);
     const Tensor target = ids({4}, 3, 1);
     const auto loss = [&](const Variable& y) { return cross_entropy(y, target); };

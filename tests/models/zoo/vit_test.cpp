@@ -9,7 +9,7 @@ using namespace frugal::zoo;
 
 namespace {
 
-VitOptions small() { return {4, 2, 2, 16, 24, 12, 3, 5}; }
+VitOptions small_vit() { return {4, 2, 2, 16, 24, 12, 3, 5}; }
 
 }  // namespace
 
@@ -32,17 +32,17 @@ TEST_CASE("vit: planned on meta; images and options that do not fit are refused"
   for (const auto& p : net.parameters()) CHECK_MESSAGE(p.parameter->grad().defined(), p.name);
   CHECK_THROWS_WITH_AS(net.forward(randn({2, 224, 192, 3}, 1, kMeta), context),
                        doctest::Contains("[N, 224, 224, C]"), Error);
-  VitOptions odd = small();
+  VitOptions odd = small_vit();
   odd.image = 13;
   CHECK_THROWS_WITH_AS(Vit(init, odd), doctest::Contains("multiple of the patch 4, got 13"), Error);
-  odd = small();
+  odd = small_vit();
   odd.heads = 3;
   CHECK_THROWS_WITH_AS(Vit(init, odd), doctest::Contains("heads"), Error);
 }
 
 TEST_CASE("vit: initial logits are 0, and they depend on where patches are") {
   Init init;
-  Vit net(init, small());
+  Vit net(init, small_vit());
   Context context;
   context.training = false;
   NoGrad no_grad;
@@ -94,7 +94,7 @@ TEST_CASE("vit: stochastic depth leaves out the last block for some samples, in 
 TEST_CASE("vit: steps learn, weights go out and in, checkpointing gives the same gradients") {
   Init init, other;
   other.rng = Rng(5);
-  VitOptions options = small();
+  VitOptions options = small_vit();
   options.dropout = options.attention_dropout = 0.1;
   Vit net(init, options), copy(other, options);
   for (const auto& p : net.parameters())

@@ -5,12 +5,6 @@
 #include "tests/ops/samples.h"
 
 namespace frugal::ops {
-namespace {
-
-constexpr DType kAll[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
-                          DType::i64, DType::i32, DType::u8,   DType::bool_};
-
-}  // namespace
 
 TEST_CASE("copy: contiguous gives a contiguous tensor back, and copies any other") {
   const Tensor x = normals({3, 4}, 1);
@@ -60,8 +54,8 @@ TEST_CASE("copy: only the elements of the view are written") {
 }
 
 TEST_CASE("copy: casts between all dtypes") {
-  for (const DType from : kAll)
-    for (const DType to : kAll) {
+  for (const DType from : kAllTypes)
+    for (const DType to : kAllTypes) {
       CAPTURE(name_of(from));
       CAPTURE(name_of(to));
       const Tensor x = cast(Tensor::from<int64_t>({0, 1, 2, 100}, {4}), from);
@@ -91,7 +85,7 @@ TEST_CASE("copy: casts truncate towards 0, round to nearest, and keep NaN and in
 }
 
 TEST_CASE("copy: fill writes every dtype and layout") {
-  for (const DType dtype : kAll) {
+  for (const DType dtype : kAllTypes) {
     const Tensor out = Tensor::zeros({3, 4}, dtype);
     fill(out.slice(1, 1, 3), 1);
     CHECK(out.to_vector() == std::vector<double>{0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0});

@@ -15,11 +15,6 @@ Tensor iota(const Shape& shape, DType dtype) {
 
 Tensor f64(const Tensor& x) { return x.defined() ? cast(x, DType::f64) : x; }
 
-template <class F>
-void fails(const char* message, F f) {
-  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message), Error);
-}
-
 }  // namespace
 
 TEST_CASE("matmul: known products") {

@@ -5,13 +5,12 @@
 #include <cmath>
 
 #include "ops/dense/copy.h"
+#include "tests/ops/samples.h"
 
 using namespace frugal;
 
 namespace {
 using V = std::vector<double>;
-const DType kAll[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
-                      DType::i64, DType::i32, DType::u8,   DType::bool_};
 }  // namespace
 
 TEST_CASE("arithmetic of tensors and numbers") {
@@ -38,7 +37,7 @@ TEST_CASE("arithmetic of tensors and numbers") {
 }
 
 TEST_CASE("comparison gives bool, for every dtype") {
-  for (const DType dtype : kAll) {
+  for (const DType dtype : ops::kAllTypes) {
     CAPTURE(name_of(dtype));
     const Tensor a = Tensor::of({0, 1, 1}, dtype), b = Tensor::of({1, 1, 0}, dtype);
     CHECK((a == b).to_vector() == V{0, 1, 0});

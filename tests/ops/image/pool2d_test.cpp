@@ -30,11 +30,6 @@ const std::vector<Case> kCases = {
     {"one pixel", {1, 1, 1, 1}, pool({1, 1}, {1, 1})},
 };
 
-template <class F>
-void fails(const char* message, F f) {
-  CHECK_THROWS_WITH_AS(f(), doctest::Contains(message), Error);
-}
-
 // Calls f(output, input or -1 where the cell is padding, cell) for every cell of every window.
 template <class F>
 void for_cells(const Shape& x, const Shape& y, const Pool2dOptions& o, F f) {

@@ -8,7 +8,7 @@ namespace frugal::ops {
 namespace {
 
 // U[0, 1), a third of them 0 and a third 1.
-Tensor targets(const Shape& shape, DType dtype) {
+Tensor probability_targets(const Shape& shape, DType dtype) {
   const Tensor t = Tensor::empty(shape, DType::f64);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.mut<double>()[i] = i % 3 == 2 ? static_cast<double>(uniform({4, 0}, static_cast<uint64_t>(i)))
@@ -25,7 +25,7 @@ TEST_CASE("binary_cross_entropy: loss and gradient follow the definition") {
     for (const bool weighted : {false, true})
       for (const bool sum : {false, true})
         for (const Shape& shape : {Shape{1}, Shape{7, 3}, Shape{40, 5, 13}}) {
-          const Tensor x = normals(shape, 1, dtype, 3), t = targets(shape, dtype);
+          const Tensor x = normals(shape, 1, dtype, 3), t = probability_targets(shape, dtype);
           Tensor w;
           if (weighted) {
             w = Tensor::empty({shape[0]}, DType::f64);
@@ -85,7 +85,7 @@ TEST_CASE("binary_cross_entropy: NaN shows, and rows of weight 0 add nothing") {
 }
 
 TEST_CASE("binary_cross_entropy: the same bits for every thread count and layout") {
-  const Tensor x = normals({333, 37}, 2), t = targets({333, 37}, DType::f32);
+  const Tensor x = normals({333, 37}, 2), t = probability_targets({333, 37}, DType::f32);
   const Tensor w = normals({333}, 3);
   const BinaryCrossEntropyResult expected = binary_cross_entropy(x, t, {}, w);
   for (const int threads : {1, 2, 3}) {

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kVoid = 255;
 
 // Classes 0 to classes - 2, so that one is absent, and kVoid in each tenth row.
-Tensor targets(int64_t rows, int64_t classes) {
+Tensor targets_with_void(int64_t rows, int64_t classes) {
   const Tensor t = Tensor::empty({rows}, DType::i64);
   for (int64_t row = 0; row < rows; ++row)
     t.mut<int64_t>()[row] = row % 10 == 3 ? kVoid : 7 * row % (classes - 1);
@@ -39,7 +39,7 @@ TEST_CASE("dice_loss: the loss follows the definition") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t rows : {5, 1200}) {
       const int64_t classes = 4;
-      const Tensor x = normals({rows, classes}, 1, dtype, 2), t = targets(rows, classes);
+      const Tensor x = normals({rows, classes}, 1, dtype, 2), t = targets_with_void(rows, classes);
       const std::vector<double> p = probabilities(x);
       double dice = 0;
       for (int64_t c = 0; c < classes; ++c) {
@@ -70,7 +70,7 @@ TEST_CASE("dice_loss: a perfect answer costs almost nothing, and nothing counts 
 
 TEST_CASE("focal_cross_entropy: loss and gradient follow the definition") {
   const int64_t rows = 130, classes = 5;
-  const Tensor t = targets(rows, classes);
+  const Tensor t = targets_with_void(rows, classes);
   for (const DType dtype : {DType::f32, DType::f64})
     for (const double gamma : {0.0, 0.5, 2.0}) {
       const Tensor x = normals({rows, classes}, 1, dtype, 2);
@@ -105,7 +105,7 @@ TEST_CASE("focal_cross_entropy: loss and gradient follow the definition") {
 
 TEST_CASE(
     "focal_cross_entropy: with gamma 0 it is cross_entropy; certain rows have finite numbers") {
-  const Tensor x = normals({20, 3}, 1, DType::f64, 2), t = targets(20, 3);
+  const Tensor x = normals({20, 3}, 1, DType::f64, 2), t = targets_with_void(20, 3);
   CHECK(focal_cross_entropy(x, t, {.gamma = 0, .ignore_index = kVoid}).loss.item() ==
         doctest::Approx(cross_entropy(x, t, {.ignore_index = kVoid}).loss.item()).epsilon(1e-12));
   const Tensor sure = Tensor::from<float>({200, 0, 0, 200}, {2, 2});

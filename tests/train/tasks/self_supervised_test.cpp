@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "core/random_streams.h"
 #include "data/image/transforms.h"
@@ -14,6 +13,7 @@
 #include "models/state.h"
 #include "models/zoo/resnet_cifar.h"
 #include "optim/sgd.h"
+#include "tests/train/temp_folder.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
 
@@ -22,24 +22,25 @@ using namespace frugal::train;
 
 namespace {
 
-constexpr int64_t kSide = 8, kSamples = 24, kClasses = 2, kFeatures = 16;
+constexpr int64_t kPictureSide = 8, kPictures = 24, kColours = 2, kTrunkFeatures = 16;
 
 // Pictures of two classes, which differ in colour.
 DatasetPtr pictures(int64_t samples, uint64_t seed) {
-  Tensor inputs = Tensor::randn({samples, kSide, kSide, 3}, {seed, 0});
+  Tensor inputs = Tensor::randn({samples, kPictureSide, kPictureSide, 3}, {seed, 0});
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < samples; ++i) {
-    labels.push_back(i % kClasses);
-    float* const at = inputs.mut<float>() + i * kSide * kSide * 3;
-    for (int64_t p = 0; p < kSide * kSide; ++p) at[3 * p] += labels.back() == 1 ? 3.0F : -3.0F;
+    labels.push_back(i % kColours);
+    float* const at = inputs.mut<float>() + i * kPictureSide * kPictureSide * 3;
+    for (int64_t p = 0; p < kPictureSide * kPictureSide; ++p)
+      at[3 * p] += labels.back() == 1 ? 3.0F : -3.0F;
   }
-  return std::make_shared<data::MemoryDataset>(inputs, Tensor::from(labels, {samples}), kClasses);
+  return std::make_shared<data::MemoryDataset>(inputs, Tensor::from(labels, {samples}), kColours);
 }
 
 BatchSpec spec() {
   BatchSpec images;
-  images.sample = {kSide, kSide, 3};
-  images.classes = kClasses;
+  images.sample = {kPictureSide, kPictureSide, 3};
+  images.classes = kColours;
   images.metric = "knn";
   return images;
 }
@@ -47,14 +48,14 @@ BatchSpec spec() {
 TaskPtr task_for(int64_t k = 5) {
   return std::make_shared<SelfSupervision>(spec(), KnnOptions{.k = k}, [] {
     return std::make_unique<data::Loader>(
-        pictures(kSamples, 1),
+        pictures(kPictures, 1),
         data::LoaderOptions{.batch_size = 10, .shuffle = false, .threads = 0});
   });
 }
 
 models::SelfSupervised network(models::SelfSupervision method, Device device = kCpu) {
   models::Init init{Rng(3), device};
-  models::SelfSupervisedOptions options = models::published_options(method, kFeatures);
+  models::SelfSupervisedOptions options = models::published_options(method, kTrunkFeatures);
   options.projector = {12, 8};
   if (options.predictor > 0) options.predictor = 6;
   if (options.queue > 0) options.queue = 20;
@@ -65,7 +66,7 @@ models::SelfSupervised network(models::SelfSupervision method, Device device = k
     small.num_classes = 0;
     return std::make_shared<models::CifarResNet>(at, small);
   };
-  return {init, trunk, kFeatures, options};
+  return {init, trunk, kTrunkFeatures, options};
 }
 
 data::LoaderOptions two_views(const DatasetPtr& dataset) {
@@ -73,22 +74,16 @@ data::LoaderOptions two_views(const DatasetPtr& dataset) {
 }
 DatasetPtr augmented() {
   return std::make_shared<data::HorizontalFlip>(
-      std::make_shared<data::PadCrop>(pictures(kSamples, 1), 2));
+      std::make_shared<data::PadCrop>(pictures(kPictures, 1), 2));
 }
 
-struct TempFolder {
-  std::string path = (std::filesystem::temp_directory_path() / "frugal_views_XXXXXX").string();
-  TempFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-  ~TempFolder() { std::filesystem::remove_all(path); }
-};
-
 // A run of 2 epochs of 3 steps, the last batch of which is short.
-struct Run {
+struct SelfSupervisedRun {
   models::SelfSupervised net;
   optim::Sgd sgd;
   data::Loader batches, test;
   TrainerOptions options;
-  Run(models::SelfSupervision method, double bits)
+  SelfSupervisedRun(models::SelfSupervision method, double bits)
       : net(network(method)),
         sgd(net.parameters(), {.momentum = 0.9}),
         batches(augmented(), two_views(augmented())),
@@ -141,7 +136,7 @@ TEST_CASE("the task's loss is the network's, and evaluations give features") {
     context.training = false;
     Batch judged = batch;
     const ForwardPass seen = forward_pass(*task, net, judged, context, {.keep_output = true});
-    CHECK(seen.output.shape() == Shape{10, kFeatures});
+    CHECK(seen.output.shape() == Shape{10, kTrunkFeatures});
     CHECK(seen.loss.value().item() == 0);
   }
 }
@@ -172,18 +167,18 @@ TEST_CASE("a run of two views that was cut goes on to the same bits") {
     for (const double bits : {method == models::SelfSupervision::moco_v2 ? 2.5 : 4.0}) {
       CAPTURE(static_cast<int>(method));
       CAPTURE(bits);
-      Run whole(method, bits);
+      SelfSupervisedRun whole(method, bits);
       Trainer uncut = whole.trainer();
       REQUIRE(uncut.run());
       for (const int64_t cut : {4}) {  // within the second epoch
         const TempFolder temp;
         {
-          Run first(method, bits);
+          SelfSupervisedRun first(method, bits);
           first.options.folder = std::make_shared<RunFolder>(temp.path + "/run", false);
           first.options.on_step = [&](const StepReport& report) { return report.step != cut; };
           CHECK(!first.trainer().run());
         }
-        Run second(method, bits);
+        SelfSupervisedRun second(method, bits);
         second.options.folder = std::make_shared<RunFolder>(temp.path + "/run", true);
         Trainer trainer = second.trainer();
         CHECK(trainer.run());
@@ -194,7 +189,7 @@ TEST_CASE("a run of two views that was cut goes on to the same bits") {
 }
 
 TEST_CASE("a step of the trainer moves the copy towards the network, as far as the run has come") {
-  Run run(models::SelfSupervision::byol, 0);
+  SelfSupervisedRun run(models::SelfSupervision::byol, 0);
   const auto value = [](models::SelfSupervised& net, const std::string& name) {
     for (const auto& p : net.parameters())
       if (p.name == name) return p.parameter->value().to_vector();
@@ -219,11 +214,11 @@ TEST_CASE("a step of the trainer moves the copy towards the network, as far as t
 TEST_CASE("a batch on meta has both views, and one without a second view is refused") {
   const Batch batch = task_for()->shape(6, kMeta);
   REQUIRE(batch.extras.size() == 1);
-  CHECK(batch.extras[0].second.shape() == Shape{6, kSide, kSide, 3});
+  CHECK(batch.extras[0].second.shape() == Shape{6, kPictureSide, kPictureSide, 3});
   models::SelfSupervised net = network(models::SelfSupervision::byol);
   Context context;
   Batch single;
-  single.input = Tensor::zeros({4, kSide, kSide, 3});
+  single.input = Tensor::zeros({4, kPictureSide, kPictureSide, 3});
   CHECK_THROWS_WITH_AS(forward_pass(*task_for(), net, single, context, {}),
                        doctest::Contains("second_view"), Error);
 }
