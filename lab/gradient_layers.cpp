@@ -83,7 +83,8 @@ void study_layers(const LabArguments& arguments) {
   resolve(config);
   if (const std::string& policy = config.compression.policy; policy != "gact" && policy != "actnn")
     throw ConfigError("compression", fmt::format("--layers: expected a policy with --bits, gact or "
-                                                 "actnn without memory_budget, got {}", policy));
+                                                 "actnn without memory_budget, got {}",
+                                                 policy));
   const int64_t draws = arguments.repeats > 0 ? arguments.repeats : 64;
   GradientBench bench(config);
   bench.train(arguments.train_steps);

@@ -83,8 +83,8 @@ void Collector::before(const BackwardStep& step, const Tensor& dy) {
   dy2_ = is_known(dy) ? squares(dy) : 0;
   bool by_channel = false;
   for (int i = 0; i < step.slots.size(); ++i)
-    by_channel = by_channel || (may_have_errors(step.slots[i]) &&
-                                step.slots[i].use().kind != Use::Kind::product);
+    by_channel = by_channel ||
+                 (may_have_errors(step.slots[i]) && step.slots[i].use().kind != Use::Kind::product);
   dy_ = dy;
   if (!by_channel) return;
   const CategoryScope scope(Category::workspace);

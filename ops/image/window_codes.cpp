@@ -1,6 +1,6 @@
 #include "ops/image/window_codes.h"
 
-#include <algorithm>
+#include <type_traits>
 
 #include "core/integers.h"
 #include "core/parallel.h"
@@ -49,15 +49,13 @@ void unpack_window_index_kernel(Cpu, const Tensor& packed, int bits, const Tenso
   auto* to = index.mut<uint8_t>();
   with_bits(bits, [&](auto width) {
     constexpr int kBits = decltype(width)::value, kEach = 8 / kBits, kMask = (1 << kBits) - 1;
-    const auto at = [&](int64_t i) {
-      return static_cast<uint8_t>(from[i / kEach] >> kBits * (i % kEach) & kMask);
-    };
     parallel_for(0, n / kEach, kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         for (int k = 0; k < kEach; ++k)
           to[kEach * i + k] = static_cast<uint8_t>(from[i] >> kBits * k & kMask);
     });
-    for (int64_t i = n / kEach * kEach; i < n; ++i) to[i] = at(i);
+    for (int64_t i = n / kEach * kEach; i < n; ++i)
+      to[i] = static_cast<uint8_t>(from[n / kEach] >> kBits * (i % kEach) & kMask);
   });
 }
 

@@ -9,9 +9,9 @@
 #include "autograd/engine.h"
 #include "autograd/record.h"
 #include "autograd/saved_tensor.h"
+#include "bench/op_table/op_table.h"
 #include "core/rng.h"
 #include "ops/dense/copy.h"
-#include "bench/op_table/op_table.h"
 
 namespace frugal::walk {
 

@@ -85,9 +85,9 @@ TEST_CASE("layers: the shares of all layers add up, and what stays whole adds no
   const Json learned =
       layers("--set compression.gact.adaptive=true --set compression.gact.solver=greedy");
   CHECK(learned.back()["variance"]["value"] != usual.back()["variance"]["value"]);
-  for (const char* wrong : {"--whole linear", "--layers --policies",
-                            "--layers --set compression.policy=acgc",
-                            "--layers --set compression.memory_budget=3x"})
+  for (const char* wrong :
+       {"--whole linear", "--layers --policies", "--layers --set compression.policy=acgc",
+        "--layers --set compression.memory_budget=3x"})
     CHECK(bench.run(wrong).status == 2);
 }
 
