@@ -119,10 +119,11 @@ class Decoder {
     odd_ = odd;
     if constexpr (kDithered)
       dither_.draw(keys, static_cast<uint32_t>(at.row / kRows), static_cast<uint32_t>(at.column));
-    if constexpr (kDithered && kClasses == 1)
+    if constexpr (kDithered && kClasses == 1) {
 #pragma unroll
       for (int c = 0; c < kCols; ++c)
         taken_.at[c] = takes_away(lo_.at[c], step_.at[c]) ? 1.0f : 0.0f;
+    }
   }
 
   // bits: bit 8 c + r is set if element [r][c] belongs to class 1.
@@ -138,12 +139,13 @@ class Decoder {
         if (one[c]) bits |= 1u << (8 * c + r);
       }
     }
-    if constexpr (kDithered)
+    if constexpr (kDithered) {
 #pragma unroll
       for (int c = 0; c < kCols; ++c) {
         const float less = dither_.half_less_u(r, c);
         x.at[c] = kClasses == 2 ? __fadd_rn(x.at[c], less) : __fmaf_rn(less, taken_.at[c], x.at[c]);
       }
+    }
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       if constexpr (kClasses == 1)

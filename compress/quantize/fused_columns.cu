@@ -82,12 +82,13 @@ __global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p)
             if (p.out != nullptr && there) ops::cuda::put<kHere>(p.out + at + r * c, kept);
           }
         }
-        if constexpr (N > kHere)
+        if constexpr (N > kHere) {
 #pragma unroll
           for (int i = 0; i < kHere; ++i) {
             swap(value[i], value[kHere + i]);
             swap(value[N + i], value[N + kHere + i]);
           }
+        }
       }
     }
   }

@@ -66,12 +66,14 @@ void check_equal(const Given& apart, const Given& fused) {
   REQUIRE(apart.seen.payloads.size() == fused.seen.payloads.size());
   for (size_t i = 0; i < apart.seen.payloads.size(); ++i) {
     CAPTURE(i);
-    REQUIRE(gpu::same_bits(apart.seen.payloads[i], fused.seen.payloads[i]));
+    CHECK_MESSAGE(gpu::same_bits(apart.seen.payloads[i], fused.seen.payloads[i]),
+                  "payloads: ", gpu::difference(apart.seen.payloads[i], fused.seen.payloads[i]));
   }
   REQUIRE(apart.tensors.size() == fused.tensors.size());
   for (size_t i = 0; i < apart.tensors.size(); ++i) {
     CAPTURE(i);
-    REQUIRE(gpu::same_bits(apart.tensors[i], fused.tensors[i]));
+    CHECK_MESSAGE(gpu::same_bits(apart.tensors[i], fused.tensors[i]),
+                  gpu::difference(apart.tensors[i], fused.tensors[i]));
   }
 }
 

@@ -1,5 +1,6 @@
 // What the tests of packing on CUDA share: the same on the CPU, bit for bit.
 #pragma once
+#include <cmath>
 #include <cstring>
 
 #include "compress/quantize/quantize.h"
@@ -14,6 +15,22 @@ inline bool same_bits(const Tensor& expected, const Tensor& got) {
   return expected.shape() == here.shape() && expected.dtype() == here.dtype() &&
          (here.nbytes() == 0 ||
           std::memcmp(expected.raw(), here.raw(), static_cast<size_t>(here.nbytes())) == 0);
+}
+
+// How the bits of two tensors differ, for messages.
+inline std::string difference(const Tensor& expected, const Tensor& got) {
+  if (!expected.defined() || !got.defined()) return "one of them is undefined";
+  const Tensor here = to_device(got, kCpu);
+  if (expected.shape() != here.shape()) return "they have different shapes";
+  const std::vector<double> a = expected.to_vector(), b = here.to_vector();
+  size_t count = 0, worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) ++count;
+    if (std::abs(a[i] - b[i]) > std::abs(a[worst] - b[worst])) worst = i;
+  }
+  if (a.empty()) return "both are empty";
+  return fmt::format("{} of {} elements differ, most of all number {}: {} and {}", count, a.size(),
+                     worst, a[worst], b[worst]);
 }
 
 // Normal values, `scale` wide around `mean`, f32 or bf16.

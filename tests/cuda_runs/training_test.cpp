@@ -59,7 +59,8 @@ TEST_CASE("training on CUDA follows the CPU's, packed and not, in every precisio
   if (!gpu::available()) return;
   for (const char* text : {kEncoder, kImages, kGraph})
     for (const std::string level : {"L0", "L1", "L1.2"}) {
-      CAPTURE(text);
+      const std::string model = Json::parse(text)["model"]["name"];
+      CAPTURE(model);
       CAPTURE(level);
       std::vector<std::string> sets = {"compression.level=" + level};
       // By default the CPU dithers and CUDA does not; drawn alike, both pack the same bytes.
