@@ -175,17 +175,22 @@ class Decoder {
 
 // Row r of the block, of a tensor that has the layout of the unpacked one.
 template <class T>
-__device__ __forceinline__ Quad<float> load_row(const Unpacking& u, const UnpackPlace& at, int r,
-                                                const void* from, bool quads) {
+__device__ __forceinline__ Quad<T> load_row(const Unpacking& u, const UnpackPlace& at, int r,
+                                            const void* from, bool quads) {
   const int64_t index = (at.row + r) * u.layout.cols + at.column;
-  Quad<float> out{};
+  Quad<T> out{};
   if (r >= at.rows || index >= u.end) return out;
   const T* x = static_cast<const T*>(from) + (index - u.begin);
-  if (quads && index + kCols <= u.end) return ops::cuda::get<kCols>(x);
+  if (quads && index + kCols <= u.end) return ops::cuda::get_raw<kCols>(x);
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
-    if (c < at.codes.cols && index + c < u.end) out.at[c] = load(x[c]);
+    if (c < at.codes.cols && index + c < u.end) out.at[c] = x[c];
   return out;
 }
+
+// How many rows are loaded before the first of them is stored. Loads after a store could be of what
+// it wrote, so they would wait for one another.
+template <class T>
+inline constexpr int kRowsAtOnce = sizeof(T) == 2 ? kRows : kRows / 2;
 
 }  // namespace frugal::compress::cuda

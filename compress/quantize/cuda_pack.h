@@ -2,11 +2,10 @@
 // strip of columns, reads them once into registers, agrees on minima and maxima through shared
 // memory, and codes what it holds. Groups of more than 256 rows are read a second time.
 //
-// Bytes in flight: 32 values a thread and 2 blocks of 256 threads a multiprocessor are 64 KiB of
-// f32, where 5 TB/s at 700 ns want 27 KiB on each of 132; the next tile is prefetched, so that
-// memory is busy while blocks compute. Philox gives 16 elements a call, 1 multiplication an
-// element; in all below 16 instructions an element of the 31 that 4.8 TB/s leave in f32 at 4 bits,
-// and of 17 in bf16. A warp reads 4 rows of 128 bytes (bf16: 64).
+// A warp reads 4 rows of 128 bytes (bf16: 64), and the next tile is prefetched, so that memory is
+// busy while blocks compute. On an H100 a block waits more than it computes: with 3 blocks on a
+// multiprocessor instead of 2, packing bf16 takes .8 of the time, in f32 .85 to .98. With 4 the
+// registers do not suffice, and it takes longer.
 #pragma once
 #include "compress/quantize/cuda_codes.h"
 #include "core/finite.h"
@@ -74,41 +73,137 @@ size_t shared_bytes(const PackTile& tile) {
          static_cast<size_t>(2 * kClasses * shared.plane + kParameters<kClasses> * shared.pairs);
 }
 
-using Values = float[kRows][kCols];
+// The lesser or the greater of two; NaN where one of them is NaN.
+__device__ __forceinline__ float lesser(float a, float b) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  return a < b || is_nan(a) ? a : b;
+#else
+  asm("min.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+  return a;
+#endif
+}
+__device__ __forceinline__ float greater(float a, float b) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  return a > b || is_nan(a) ? a : b;
+#else
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
+  return a;
+#endif
+}
+
+// Two neighbours of bf16 in a register.
+__device__ __forceinline__ float lower_half(uint32_t pair) { return float_of(pair << 16); }
+__device__ __forceinline__ float upper_half(uint32_t pair) { return float_of(pair & 0xffff0000u); }
+#ifdef FRUGAL_CUDA_EMULATOR
+template <class F>
+uint32_t by_halves(uint32_t a, uint32_t b, F f) {
+  return __float_as_uint(f(lower_half(a), lower_half(b))) >> 16 |
+         (__float_as_uint(f(upper_half(a), upper_half(b))) & 0xffff0000u);
+}
+#endif
+__device__ __forceinline__ uint32_t lesser_pair(uint32_t a, uint32_t b) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  return by_halves(a, b, [](float x, float y) { return lesser(x, y); });
+#else
+  asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+#endif
+}
+__device__ __forceinline__ uint32_t greater_pair(uint32_t a, uint32_t b) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  return by_halves(a, b, [](float x, float y) { return greater(x, y); });
+#else
+  asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+#endif
+}
+// Halves of ones where bytes 2 kPair and 2 kPair + 1 of x have their highest bit, else of zeros.
+template <int kPair>
+__device__ __forceinline__ uint32_t halves_of_signs(uint32_t x) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  const uint32_t both = x >> (16 * kPair);
+  return (both & 0x80u ? 0xffffu : 0u) | (both & 0x8000u ? 0xffff0000u : 0u);
+#else
+  uint32_t y;  // the highest bit of a selector repeats the sign of its byte
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(y) : "r"(x), "n"(kPair == 0 ? 0x9988 : 0xbbaa));
+  return y;
+#endif
+}
+__device__ __forceinline__ uint32_t choose(uint32_t mask, uint32_t a, uint32_t b) {
+  return (a & mask) | (b & ~mask);
+}
+
+// 8 rows of 4 columns, in the bits that they have in memory.
+template <class T>
+struct Values;
+template <>
+struct Values<float> {
+  float at[kRows][kCols];
+  __device__ __forceinline__ float operator()(int r, int c) const { return at[r][c]; }
+  __device__ __forceinline__ void set_row(int r, const float* from) {
+    const Quad<float> row = ops::cuda::get_raw<kCols>(from);
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) at[r][c] = row.at[c];
+  }
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) at[r][c] = 0;
+  }
+  __device__ __forceinline__ void set(int r, int c, float x) { at[r][c] = x; }
+};
+template <>
+struct Values<BFloat16> {
+  uint32_t pair[kRows][kCols / 2];
+  __device__ __forceinline__ float operator()(int r, int c) const {
+    return c % 2 == 0 ? lower_half(pair[r][c / 2]) : upper_half(pair[r][c / 2]);
+  }
+  __device__ __forceinline__ void set_row(int r, const BFloat16* from) {
+    const auto row = *reinterpret_cast<const uint2*>(from);
+    pair[r][0] = row.x, pair[r][1] = row.y;
+  }
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) pair[r][0] = pair[r][1] = 0;
+  }
+  // REQUIRES: clear() before.
+  __device__ __forceinline__ void set(int r, int c, BFloat16 x) {
+    pair[r][c / 2] |= uint32_t{x.bits} << (c % 2 * 16);
+  }
+};
 
 // Returns which elements exist, row by row, 4 bits each; the others are 0.
 template <class T>
 __device__ __forceinline__ uint32_t load_values(const Packing& p, int64_t row, int rows_left,
-                                                int column, Values& at) {
+                                                int column, Values<T>& at) {
   const int64_t cols = p.layout.cols, begin = row * cols + column;
   const T* from = static_cast<const T*>(p.x) + begin;
   if (p.quads && rows_left >= kRows && begin + 7 * cols + kCols <= p.layout.numel) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const Quad<float> quad = ops::cuda::get<kCols>(from + r * cols);
-#pragma unroll
-      for (int c = 0; c < kCols; ++c) at[r][c] = quad.at[c];
-    }
+    for (int r = 0; r < kRows; ++r) at.set_row(r, from + r * cols);
     return ~0u;
   }
   uint32_t present = 0;
+  at.clear();
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       const bool inside =
           r < rows_left && column + c < cols && begin + r * cols + c < p.layout.numel;
-      at[r][c] = inside ? load(from[r * cols + c]) : 0.0f;
-      if (inside) present |= 1u << (r * kCols + c);
+      if (!inside) continue;
+      at.set(r, c, from[r * cols + c]);
+      present |= 1u << (r * kCols + c);
     }
   return present;
 }
 
-// NaN is the lesser of any two.
-__device__ __forceinline__ float lesser(float a, float b) { return a < b || is_nan(a) ? a : b; }
-
+// Least and greatest values of a thread's columns, by class. A NaN stays in both.
+template <class T, int kClasses>
+struct Extremes;
 template <int kClasses>
-struct Extremes {
+struct Extremes<float, kClasses> {
   float mn[kClasses][kCols], mx[kClasses][kCols];
 
   __device__ __forceinline__ Extremes() {
@@ -119,49 +214,81 @@ struct Extremes {
   }
   // class1: bit 8 c + r of element [r][c].
   template <bool kAll>
-  __device__ __forceinline__ void add(const Values& at, uint32_t present, uint32_t class1) {
+  __device__ __forceinline__ void add(const Values<float>& at, uint32_t present, uint32_t class1) {
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) {
-      float probe = 0;  // NaN where a value is not finite
+    for (int c = 0; c < kCols; ++c)
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const float x = at[r][c];
-        probe = __fmaf_rn(x, 0.0f, probe);
+        const float x = at(r, c);
         if (!kAll && (present >> (r * kCols + c) & 1u) == 0) continue;
-        if constexpr (kClasses == 1) {
-          mn[0][c] = fminf(mn[0][c], x), mx[0][c] = fmaxf(mx[0][c], x);
+        if (kClasses == 1 || (class1 >> (8 * c + r) & 1u) == 0) {
+          mn[0][c] = lesser(mn[0][c], x), mx[0][c] = greater(mx[0][c], x);
         } else {
-          const bool one = (class1 >> (8 * c + r) & 1u) != 0;
-          mn[0][c] = one ? mn[0][c] : fminf(mn[0][c], x);
-          mx[0][c] = one ? mx[0][c] : fmaxf(mx[0][c], x);
-          mn[1][c] = one ? fminf(mn[1][c], x) : mn[1][c];
-          mx[1][c] = one ? fmaxf(mx[1][c], x) : mx[1][c];
+          mn[kClasses - 1][c] = lesser(mn[kClasses - 1][c], x);
+          mx[kClasses - 1][c] = greater(mx[kClasses - 1][c], x);
         }
       }
-      // Once the probe is not 0, it stays so. (A NaN in a minimum could be lost in the next
-      // minimum.)
-      if (!(probe == 0)) broken |= 1u << c;
+  }
+  __device__ __forceinline__ float least(int k, int c) const { return mn[k][c]; }
+  __device__ __forceinline__ float most(int k, int c) const { return mx[k][c]; }
+};
+template <int kClasses>
+struct Extremes<BFloat16, kClasses> {
+  static constexpr uint32_t kInfinities = 0x7f807f80u, kNegative = 0x80008000u;
+  uint32_t mn[kClasses][kCols / 2], mx[kClasses][kCols / 2];
+
+  __device__ __forceinline__ Extremes() {
+#pragma unroll
+    for (int i = 0; i < kCols / 2; ++i)
+#pragma unroll
+      for (int k = 0; k < kClasses; ++k) mn[k][i] = kInfinities, mx[k][i] = kInfinities | kNegative;
+  }
+  template <bool kAll>
+  __device__ __forceinline__ void add(const Values<BFloat16>& at, uint32_t present,
+                                      uint32_t class1) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      add_pair<kAll, 0>(at.pair[r][0], present >> (r * kCols), class1 << (7 - r));
+      add_pair<kAll, 1>(at.pair[r][1], present >> (r * kCols + 2), class1 << (7 - r));
     }
   }
-  __device__ __forceinline__ void store(const PackShared& shared, int slot, int column,
-                                        float* to) const {
-#pragma unroll
-    for (int k = 0; k < kClasses; ++k) {
-      Quad<float> least, most;
-#pragma unroll
-      for (int c = 0; c < kCols; ++c) {
-        least.at[c] = (broken >> c & 1u) != 0 ? kNan : mn[k][c];
-        most.at[c] = mx[k][c];
-      }
-      float* at = to + 2 * k * shared.plane + slot * shared.stride + column;
-      *reinterpret_cast<Quad<float>*>(at) = least;
-      *reinterpret_cast<Quad<float>*>(at + shared.plane) = most;
-    }
-  }
+  __device__ __forceinline__ float least(int k, int c) const { return half(mn[k][c / 2], c); }
+  __device__ __forceinline__ float most(int k, int c) const { return half(mx[k][c / 2], c); }
 
  private:
-  uint32_t broken = 0;
+  // present: two bits. class1: the highest bits of bytes.
+  template <bool kAll, int kPair>
+  __device__ __forceinline__ void add_pair(uint32_t x, uint32_t present, uint32_t class1) {
+    uint32_t there = ~0u;
+    if (!kAll) there = ((present & 1u) != 0 ? 0xffffu : 0u) | ((present & 2u) != 0 ? ~0xffffu : 0u);
+    uint32_t one = 0;
+    if (kClasses == 2) one = halves_of_signs<kPair>(class1);
+#pragma unroll
+    for (int k = 0; k < kClasses; ++k) {
+      const uint32_t its = kClasses == 1 ? there : there & (k == 0 ? ~one : one);
+      mn[k][kPair] = lesser_pair(mn[k][kPair], choose(its, x, kInfinities));
+      mx[k][kPair] = greater_pair(mx[k][kPair], choose(its, x, kInfinities | kNegative));
+    }
+  }
+  static __device__ __forceinline__ float half(uint32_t pair, int c) {
+    return c % 2 == 0 ? lower_half(pair) : upper_half(pair);
+  }
 };
+
+template <class T, int kClasses>
+__device__ __forceinline__ void store_extremes(const Extremes<T, kClasses>& mine,
+                                               const PackShared& shared, int slot, int column,
+                                               float* to) {
+#pragma unroll
+  for (int k = 0; k < kClasses; ++k) {
+    Quad<float> least, most;
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) least.at[c] = mine.least(k, c), most.at[c] = mine.most(k, c);
+    float* at = to + 2 * k * shared.plane + slot * shared.stride + column;
+    *reinterpret_cast<Quad<float>*>(at) = least;
+    *reinterpret_cast<Quad<float>*>(at + shared.plane) = most;
+  }
+}
 
 // bf16 towards -infinity; towards +infinity of what is not negative.
 __device__ __forceinline__ float round_down(float x) {
@@ -237,10 +364,11 @@ __device__ __forceinline__ void set_parameters(const Packing& p, const float (&m
 }
 
 // Values of column c to codes. `words` are those of its pair, which an even column sets. The upper
-// half of a code is that of 2^23, or nothing where an element is missing.
-template <int kBits, int kClasses>
+// half of a code is that of 2^23, or nothing where an element is missing. kWhole: no element is
+// missing, and the column is finite.
+template <int kBits, int kClasses, bool kWhole, class T>
 __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& keys,
-                                            const Values& at, uint32_t present, uint32_t class1,
+                                            const Values<T>& at, uint32_t present, uint32_t class1,
                                             uint32_t block, uint32_t column,
                                             const float* parameters, int stride, int c,
                                             StreamWords& words, uint32_t (&code)[kRows]) {
@@ -253,11 +381,12 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
     base1 = parameters[stride], inverse1 = parameters[3 * stride];
     count = parameters[4 * stride], count1 = parameters[5 * stride];
   }
+  const float shift1 = kTwoTo23 - 1.0f + count;
   if (p.stochastic && c % 2 == 0)
     words = stream_words(keys, block, (column + static_cast<uint32_t>(c)) / 2);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const float x = keep == 0 ? 0.0f : at[r][c];
+    const float x = !kWhole && keep == 0 ? 0.0f : at(r, c);
     const float term = p.stochastic ? one_and_u(words, r, c) : 1.5f;
     float v, shift = kTwoTo23 - 1.0f;  // trunc(v) - 1, in the mantissa
     if constexpr (kClasses == 1) {
@@ -267,27 +396,28 @@ __device__ __forceinline__ void code_column(const Packing& p, const StreamKeys& 
       const bool one = (class1 >> (8 * c + r) & 1u) != 0;
       v = __fmaf_rn(__fsub_rn(x, one ? base1 : base), one ? inverse1 : inverse, term);
       if constexpr (kClamps) v = fminf(v, one ? count1 : count);
-      shift = one ? shift + count : shift;
+      shift = one ? shift1 : shift;
     }
     code[r] = __float_as_uint(__fadd_rz(v, shift));
-    if (present != ~0u && (present >> (r * kCols + c) & 1u) == 0) code[r] = 0;
+    if (!kWhole && (present >> (r * kCols + c) & 1u) == 0) code[r] = 0;
   }
 }
 
 // parameters: of the thread's first column, `beside` apart from the next one's.
-template <int kBits, int kClasses>
-__device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& keys,
-                                           const Values& at, uint32_t present, uint32_t class1,
-                                           uint32_t block, uint32_t column, const float* parameters,
-                                           int stride, int beside, const CodeBlock& to) {
+template <int kBits, int kClasses, bool kWhole, class T>
+__device__ __forceinline__ void code_planes(const Packing& p, const StreamKeys& keys,
+                                            const Values<T>& at, uint32_t present, uint32_t class1,
+                                            uint32_t block, uint32_t column,
+                                            const float* parameters, int stride, int beside,
+                                            const CodeBlock& to) {
   StreamWords drawn{};
   if constexpr (kBits != 0) {
     uint32_t words[kBits] = {};
 #pragma unroll
     for (int c = 0; c < kCols; ++c) {
       uint32_t code[kRows];
-      code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
-                                   parameters + c * beside, stride, c, drawn, code);
+      code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block, column,
+                                           parameters + c * beside, stride, c, drawn, code);
       insert_planes<kBits>(code, c, words);
     }
     store_planes<kBits>(words, to.first, to);
@@ -295,10 +425,24 @@ __device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& k
     uint32_t code[kCols][kRows];
 #pragma unroll
     for (int c = 0; c < kCols; ++c)
-      code_column<kBits, kClasses>(p, keys, at, present, class1, block, column,
-                                   parameters + c * beside, stride, c, drawn, code[c]);
+      code_column<kBits, kClasses, kWhole>(p, keys, at, present, class1, block, column,
+                                           parameters + c * beside, stride, c, drawn, code[c]);
     store_planes(code, p.layout.bits, to);
   }
+}
+template <int kBits, int kClasses, class T>
+__device__ __forceinline__ void code_block(const Packing& p, const StreamKeys& keys,
+                                           const Values<T>& at, uint32_t present, uint32_t class1,
+                                           uint32_t block, uint32_t column, const float* parameters,
+                                           int stride, int beside, const CodeBlock& to) {
+  const float* keep = parameters + (kClasses == 1 ? 2 : 6) * stride;
+  if (kBits != 0 && present == ~0u && keep[0] != 0 && keep[beside] != 0 && keep[2 * beside] != 0 &&
+      keep[3 * beside] != 0)
+    code_planes<kBits, kClasses, true>(p, keys, at, present, class1, block, column, parameters,
+                                       stride, beside, to);
+  else
+    code_planes<kBits, kClasses, false>(p, keys, at, present, class1, block, column, parameters,
+                                        stride, beside, to);
 }
 
 // Asks for a tile that is soon some block's, so that memory is busy while blocks compute: a line
@@ -320,8 +464,17 @@ __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) 
 struct NoMap {};
 
 // kBits: 0 for a width known late.
+// Blocks of threads on a multiprocessor. With a third one, others have too few registers.
 template <class T, int kBits, int kClasses, class Map>
-__global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Packing p, Map map) {
+inline constexpr int kPackBlocks = kBits == 0 ? 1
+                                   : std::is_same_v<Map, NoMap> &&
+                                           (kClasses == 1 || std::is_same_v<T, BFloat16>)
+                                       ? 3
+                                       : 2;
+
+template <class T, int kBits, int kClasses, class Map>
+__global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, kClasses, Map>)
+    pack_kernel(Packing p, Map map) {
   constexpr bool kMaps = !std::is_same_v<Map, NoMap>;
   const PackTile& tile = p.tile;
   const GroupLayout& layout = p.layout;
@@ -351,8 +504,8 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
   const uint64_t steps = draws ? p.stream.advance->steps : 0;
 
   // The first chunk comes last, and stays.
-  Values at;
-  Extremes<kClasses> mine;
+  Values<T> at;
+  Extremes<T, kClasses> mine;
   uint32_t present = 0, class1 = 0;
   for (int chunk = tile.chunks - 1; chunk >= 0; --chunk) {
     const int block = block0 + chunk * tile.held;
@@ -369,7 +522,7 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
   }
   if (draws) keys = stream_keys(p.stream, steps);
   prefetch_tile<T>(p, blockIdx.x + static_cast<uint32_t>(p.ahead));
-  if (has_slot) mine.store(shared, slot, across, extremes);
+  if (has_slot) store_extremes(mine, shared, slot, across, extremes);
   __syncthreads();
 
   const int entries = tile.held * (layout.shared ? tile.across * kCols : 1);
@@ -389,19 +542,36 @@ __global__ void __launch_bounds__(kThreads, kBits == 0 ? 1 : 2) pack_kernel(Pack
 #pragma unroll
         for (int k = 0; k < kClasses; ++k) {
           mn[k] = lesser(mn[k], from[2 * k * shared.plane]);
-          mx[k] = fmaxf(mx[k], from[(2 * k + 1) * shared.plane]);
+          mx[k] = greater(mx[k], from[(2 * k + 1) * shared.plane]);
         }
       }
     for (int step = tile.lanes / 2; step > 0; step /= 2)
 #pragma unroll
       for (int k = 0; k < kClasses; ++k) {
         mn[k] = lesser(mn[k], __shfl_xor_sync(kAllLanes, mn[k], step));
-        mx[k] = fmaxf(mx[k], __shfl_xor_sync(kAllLanes, mx[k], step));
+        mx[k] = greater(mx[k], __shfl_xor_sync(kAllLanes, mx[k], step));
       }
-    if (pair < tile.pairs && part == 0 && group0 + its < layout.groups &&
-        column0 + its_column < cols)
-      set_parameters<kClasses>(p, mn, mx, group0 + its, column0 + its_column, parameters + pair,
-                               shared.pairs);
+    if (pair < tile.pairs && part == 0)
+#pragma unroll
+      for (int k = 0; k < kClasses; ++k) {
+        parameters[2 * k * shared.pairs + pair] = mn[k];
+        parameters[(2 * k + 1) * shared.pairs + pair] = mx[k];
+      }
+  }
+  __syncthreads();
+  // By neighbouring threads, so that few warps take the time of the divisions.
+  for (int pair = thread; pair < tile.pairs; pair += static_cast<int>(blockDim.x)) {
+    const int its = layout.shared ? pair : pair / (tile.across * kCols);
+    const int its_column = layout.shared ? 0 : pair % (tile.across * kCols);
+    if (group0 + its >= layout.groups || column0 + its_column >= cols) continue;
+    float mn[kClasses], mx[kClasses];
+#pragma unroll
+    for (int k = 0; k < kClasses; ++k) {
+      mn[k] = parameters[2 * k * shared.pairs + pair];
+      mx[k] = parameters[(2 * k + 1) * shared.pairs + pair];
+    }
+    set_parameters<kClasses>(p, mn, mx, group0 + its, column0 + its_column, parameters + pair,
+                             shared.pairs);
   }
   __syncthreads();
 

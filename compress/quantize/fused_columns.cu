@@ -129,19 +129,25 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination p) {
   const Quad<float> center = coefficients(p, at, 0), of_y = coefficients(p, at, 1),
                     of_x = coefficients(p, at, 2), constant = coefficients(p, at, 3);
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const Quad<float> y = load_row<T>(p.u, at, r, p.y, p.y_quads);
-    uint32_t carried = 0;
-    const Quad<float> x = codes.row(r, carried);
-    if (p.bits == Bits::codes) bits |= carried;
-    Quad<float> out;
+  for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
+    Quad<T> y[kRowsAtOnce<T>];
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) {
-      const bool kept = (bits >> (8 * c + r) & 1u) != 0;
-      out.at[c] = __fmaf_rn(kept ? y.at[c] : 0, of_y.at[c],
-                            __fmaf_rn(x.at[c] - center.at[c], of_x.at[c], constant.at[c]));
+    for (int j = 0; j < kRowsAtOnce<T>; ++j) y[j] = load_row<T>(p.u, at, first + j, p.y, p.y_quads);
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce<T>; ++j) {
+      const int r = first + j;
+      uint32_t carried = 0;
+      const Quad<float> x = codes.row(r, carried);
+      if (p.bits == Bits::codes) bits |= carried;
+      Quad<float> out;
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) {
+        const bool kept = (bits >> (8 * c + r) & 1u) != 0;
+        out.at[c] = __fmaf_rn(kept ? load(y[j].at[c]) : 0, of_y.at[c],
+                              __fmaf_rn(x.at[c] - center.at[c], of_x.at[c], constant.at[c]));
+      }
+      store_row<T>(p.u, at, r, out);
     }
-    store_row<T>(p.u, at, r, out);
   }
 }
 

@@ -17,13 +17,21 @@ __device__ __forceinline__ void store_block(const Map& p, const UnpackPlace& at,
                                             const Make& make) {
   uint32_t bits = 0;
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const Quad<float> x = codes.row(r, bits);
-    Quad<float> dy{}, out;
-    if (p.dy != nullptr) dy = load_row<T>(p.u, at, r, p.dy, p.dy_quads);
+  for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
+    Quad<T> dy[kRowsAtOnce<T>] = {};
+    if (p.dy != nullptr) {
 #pragma unroll
-    for (int c = 0; c < kCols; ++c) out.at[c] = make(x.at[c], dy.at[c], c);
-    store_row<T>(p.u, at, r, out);
+      for (int j = 0; j < kRowsAtOnce<T>; ++j)
+        dy[j] = load_row<T>(p.u, at, first + j, p.dy, p.dy_quads);
+    }
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce<T>; ++j) {
+      const Quad<float> x = codes.row(first + j, bits);
+      Quad<float> out;
+#pragma unroll
+      for (int c = 0; c < kCols; ++c) out.at[c] = make(x.at[c], load(dy[j].at[c]), c);
+      store_row<T>(p.u, at, first + j, out);
+    }
   }
 }
 

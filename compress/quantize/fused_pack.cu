@@ -9,12 +9,12 @@ using namespace cuda;
 
 // A row of a block of what lies as x does. `whole`: all of it is there, at an aligned address.
 template <class T>
-__device__ __forceinline__ Quad<float> get_row(const T* from, bool whole, uint32_t present) {
-  Quad<float> out{};
-  if (whole) return ops::cuda::get<kCols>(from);
+__device__ __forceinline__ Quad<T> get_row(const T* from, bool whole, uint32_t present) {
+  Quad<T> out{};
+  if (whole) return ops::cuda::get_raw<kCols>(from);
 #pragma unroll
   for (int c = 0; c < kCols; ++c)
-    if ((present >> c & 1u) != 0) out.at[c] = load(from[c]);
+    if ((present >> c & 1u) != 0) out.at[c] = from[c];
   return out;
 }
 template <class T>
@@ -46,28 +46,42 @@ struct AffineMap {
 
   template <class T>
   __device__ __forceinline__ uint32_t apply(const Packing& p, int64_t block, int column, int count,
-                                            uint32_t present, const Values& x) const {
+                                            uint32_t present, const Values<T>& x) const {
     const int64_t cols = p.layout.cols, begin = block * kRows * cols + column;
     const bool whole = quads && present == ~0u;
     const Quad<float> center = coefficients(p, column, count, 0),
                       scale = coefficients(p, column, count, 1),
                       shift = coefficients(p, column, count, 2);
     uint32_t bits = 0;
+    // Rows of the residual are loaded before the first of them is stored: loads after a store could
+    // be of what it wrote, so they would wait for one another.
+    constexpr int kAtOnce = sizeof(T) == 2 ? kRows : kRows / 2;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const uint32_t here = present >> (r * kCols) & 0xfu;
-      Quad<float> added{}, z_kept;
-      if (residual != nullptr)
-        added = get_row(static_cast<const T*>(residual) + begin + r * cols, whole, here);
+    for (int first = 0; first < kRows; first += kAtOnce) {
+      Quad<T> added[kAtOnce] = {};
+      if (residual != nullptr) {
 #pragma unroll
-      for (int c = 0; c < kCols; ++c) {
-        float z = __fmaf_rn(x[r][c] - center.at[c], scale.at[c], shift.at[c]);
-        if (residual != nullptr) z += added.at[c];
-        const bool keep = !rectify || !(z <= 0);
-        if (keep) bits |= 1u << (8 * c + r);
-        z_kept.at[c] = keep ? z : 0;
+        for (int j = 0; j < kAtOnce; ++j) {
+          const int r = first + j;
+          added[j] = get_row(static_cast<const T*>(residual) + begin + r * cols, whole,
+                             present >> (r * kCols) & 0xfu);
+        }
       }
-      put_row(static_cast<T*>(out) + begin + r * cols, z_kept, whole, here);
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int r = first + j;
+        Quad<float> z_kept;
+#pragma unroll
+        for (int c = 0; c < kCols; ++c) {
+          float z = __fmaf_rn(x(r, c) - center.at[c], scale.at[c], shift.at[c]);
+          if (residual != nullptr) z += load(added[j].at[c]);
+          const bool keep = !rectify || !(z <= 0);
+          if (keep) bits |= 1u << (8 * c + r);
+          z_kept.at[c] = keep ? z : 0;
+        }
+        put_row(static_cast<T*>(out) + begin + r * cols, z_kept, whole,
+                present >> (r * kCols) & 0xfu);
+      }
     }
     if (kept != nullptr) store_bytes(kept + block * cols + column, bits, count, mask_words);
     return bits;
@@ -83,21 +97,21 @@ struct UnaryMap {
   template <class F, class T>
   __device__ __forceinline__ void store_values(const F& f, const Packing& p, int64_t block,
                                                int column, uint32_t present,
-                                               const Values& x) const {
+                                               const Values<T>& x) const {
     const int64_t cols = p.layout.cols, begin = block * kRows * cols + column;
     const bool whole = quads && present == ~0u;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       Quad<float> value;
 #pragma unroll
-      for (int c = 0; c < kCols; ++c) value.at[c] = f.f(x[r][c]);
+      for (int c = 0; c < kCols; ++c) value.at[c] = f.f(x(r, c));
       put_row(static_cast<T*>(out) + begin + r * cols, value, whole, present >> (r * kCols) & 0xfu);
     }
   }
 
   template <class T>
   __device__ __forceinline__ uint32_t apply(const Packing& p, int64_t block, int column, int,
-                                            uint32_t present, const Values& x) const {
+                                            uint32_t present, const Values<T>& x) const {
     ops::cuda::with_smooth(function, [&]<class F>(const F& f) {
       store_values<F, T>(f, p, block, column, present, x);
     });

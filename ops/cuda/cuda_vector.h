@@ -40,8 +40,31 @@ __device__ __forceinline__ Floats<N> get_or(const T* x, int64_t at, float otherw
   for (int i = 0; i < N; ++i) out.at[i] = otherwise;
   return out;
 }
+// The bits that store() gives for two neighbours, the first one in the lower half. Of NaN others.
+__device__ __forceinline__ uint32_t store_pair(float first, float second) {
+#ifdef FRUGAL_CUDA_EMULATOR
+  return store<BFloat16>(first).bits | uint32_t{store<BFloat16>(second).bits} << 16;
+#else
+  uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  return both;
+#endif
+}
 template <int N, class T>
 __device__ __forceinline__ void put(T* y, const Floats<N>& v) {
+  if constexpr (std::is_same_v<T, BFloat16> && N % 2 == 0) {
+    Vector<uint32_t, N / 2> out;
+    bool has_nan = false;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      out.at[i / 2] = store_pair(v.at[i], v.at[i + 1]);
+      has_nan = has_nan || is_nan(v.at[i]) || is_nan(v.at[i + 1]);
+    }
+    if (!has_nan) {
+      *reinterpret_cast<Vector<uint32_t, N / 2>*>(y) = out;
+      return;
+    }
+  }
   Vector<T, N> out;
 #pragma unroll
   for (int i = 0; i < N; ++i) out.at[i] = store<T>(v.at[i]);
