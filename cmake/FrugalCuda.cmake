@@ -51,6 +51,10 @@ get_filename_component(cudnn_dir "${FRUGAL_CUDNN_LIBRARY}" DIRECTORY)
 set_source_files_properties(ops/cuda/cublas.cu ops/cuda/cudnn_graph.cu ops/cuda/cudnn_conv.cu
                             ops/cuda/cudnn_attention.cu PROPERTIES COMPILE_DEFINITIONS
                             "FRUGAL_CUDA_LIBRARY_DIR=\"${CUDAToolkit_LIBRARY_DIR}\";FRUGAL_CUDNN_LIBRARY_DIR=\"${cudnn_dir}\"")
+# Several kernels compute the functions of one element (ops/dense/functors.h), and their bits must be equal. So nvcc may
+# not choose which products and sums of these become one; where one is wanted, it is written (multiply_add()).
+set_source_files_properties(ops/dense/elementwise.cu compress/quantize/fused_map.cu compress/quantize/fused_pack.cu
+                            PROPERTIES COMPILE_OPTIONS -fmad=false)
 # Optional: several processes exchange CUDA tensors through NCCL, which is opened as the two above are. Only its header is
 # needed here.
 find_path(FRUGAL_NCCL_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -19,6 +19,16 @@ FRUGAL_HD float choose(bool condition, float yes, float no) {
                               (std::bit_cast<uint32_t>(no) & ~mask));
 }
 
+// a b + c. CUDA rounds once, whatever is around it: several kernels compute these functions and
+// must give the same bits. On CPUs the compiler decides.
+FRUGAL_HD float multiply_add(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rn(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 FRUGAL_HD float power_of_2(int32_t exponent) {  // REQUIRES: the result is a normal number
   return std::bit_cast<float>((static_cast<uint32_t>(exponent) + 127u) << 23);
 }
@@ -31,16 +41,16 @@ struct Exponential {
 FRUGAL_HD Exponential exponential(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  const float shifted = x * static_cast<float>(std::numbers::log2e) + kRound;
+  const float shifted = multiply_add(x, static_cast<float>(std::numbers::log2e), kRound);
   const float n = shifted - kRound;
-  const float r = (x - n * kLn2High) - n * kLn2Low;  // |r| <= ln(2) / 2
-  float p = 1.0f / 5040;                             // Taylor: the next term is below 6e-9
-  p = p * r + 1.0f / 720;
-  p = p * r + 1.0f / 120;
-  p = p * r + 1.0f / 24;
-  p = p * r + 1.0f / 6;
-  p = p * r + 0.5f;
-  p = p * r * r + r + 1.0f;
+  const float r = multiply_add(-n, kLn2Low, multiply_add(-n, kLn2High, x));  // |r| <= ln(2) / 2
+  float p = 1.0f / 5040;  // Taylor: the next term is below 6e-9
+  p = multiply_add(p, r, 1.0f / 720);
+  p = multiply_add(p, r, 1.0f / 120);
+  p = multiply_add(p, r, 1.0f / 24);
+  p = multiply_add(p, r, 1.0f / 6);
+  p = multiply_add(p, r, 0.5f);
+  p = multiply_add(p * r, r, r) + 1.0f;
   const uint32_t bits = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound);
   return {p, std::bit_cast<int32_t>(bits)};
 }
@@ -70,11 +80,11 @@ FRUGAL_HD float tanh(float x) {
   // Near 0 an odd polynomial (least squares at Chebyshev points up to 0.63). It keeps the relative
   // precision that 1 - 2 / (e^2a + 1) loses there.
   float p = -0.00606220867f;
-  p = p * s + 0.0209741350f;
-  p = p * s - 0.0538462624f;
-  p = p * s + 0.133327410f;
-  p = p * s - 0.333333284f;
-  const float small = a + a * s * p;
+  p = multiply_add(p, s, 0.0209741350f);
+  p = multiply_add(p, s, -0.0538462624f);
+  p = multiply_add(p, s, 0.133327410f);
+  p = multiply_add(p, s, -0.333333284f);
+  const float small = multiply_add(a * s, p, a);
   const float large = 1.0f - 2.0f / (exp(2.0f * a) + 1.0f);
   return std::copysign(choose(a < 0.625f, small, large), x);
 }
@@ -87,16 +97,17 @@ FRUGAL_HD float bell(float x) { return exp_or_0(-x * x / 2); }
 FRUGAL_HD float normal_cdf(float x) {
   // A polynomial in t = 1 / (1 + |x| / sqrt(8)) for tail / (t bell(x)). It has the least relative
   // error (4e-8) for |x| up to 14.
-  const float t = 1.0f / (1.0f + std::fabs(x) * static_cast<float>(std::numbers::sqrt2 / 4));
+  const float t =
+      1.0f / multiply_add(std::fabs(x), static_cast<float>(std::numbers::sqrt2 / 4), 1.0f);
   float p = -0.0295189619f;
-  p = p * t + 0.142211542f;
-  p = p * t - 0.243442178f;
-  p = p * t + 0.138852403f;
-  p = p * t - 0.0131874951f;
-  p = p * t + 0.101290151f;
-  p = p * t + 0.121565424f;
-  p = p * t + 0.141185775f;
-  p = p * t + 0.141043320f;
+  p = multiply_add(p, t, 0.142211542f);
+  p = multiply_add(p, t, -0.243442178f);
+  p = multiply_add(p, t, 0.138852403f);
+  p = multiply_add(p, t, -0.0131874951f);
+  p = multiply_add(p, t, 0.101290151f);
+  p = multiply_add(p, t, 0.121565424f);
+  p = multiply_add(p, t, 0.141185775f);
+  p = multiply_add(p, t, 0.141043320f);
   const float tail = t * p * bell(x);
   return choose(x < 0.0f, tail, 1.0f - tail);
 }
