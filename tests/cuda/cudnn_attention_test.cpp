@@ -27,8 +27,10 @@ double distance(const Tensor& a, const Tensor& b) {
 
 // keep: undefined, or [n, t] i64.
 void compare(int64_t n, int64_t t, int64_t heads, int64_t d, bool causal, const Tensor& keep = {}) {
+  CAPTURE(n);
   CAPTURE(t);
   CAPTURE(causal);
+  CAPTURE(keep.defined());
   const Tensor packed = rounded({n, t, 3, heads, d}, 1), dy = rounded({n, t, heads, d}, 2);
   AttentionOptions options;
   options.causal = causal;
@@ -93,52 +95,63 @@ TEST_CASE("cuDNN itself takes attention of bf16, causal or not") {
 TEST_CASE("attention by cuDNN agrees with the CPU's") {
   if (!gpu::available()) return;
   // Key 0 of sample 1 is hidden, so with a causal mask query 0 sees nothing. Sample 2 sees nothing.
-  const Tensor keep = Tensor::ones({3, 20}, DType::i64);
-  for (int64_t s = 0; s < 20; ++s) keep.mut<int64_t>()[20 + s] = s < 13 && s % 4 != 0;
-  for (int64_t s = 0; s < 20; ++s) keep.mut<int64_t>()[40 + s] = 0;
+  const Tensor keep = Tensor::ones({3, 64}, DType::i64);
+  for (int64_t s = 0; s < 64; ++s) keep.mut<int64_t>()[64 + s] = s < 53 && s % 4 != 0;
+  for (int64_t s = 0; s < 64; ++s) keep.mut<int64_t>()[128 + s] = 0;
   forget_fallbacks();
   for (const bool ordered : {true, false}) {
     set_deterministic(ordered);
     for (const bool causal : {false, true}) {
-      compare(2, 20, 2, 64, causal);
-      compare(1, 33, 3, 64, causal);
-      compare(3, 20, 2, 64, causal, keep);
+      compare(2, 64, 2, 64, causal);
+      compare(1, 128, 3, 64, causal);
+      compare(3, 64, 2, 64, causal, keep);
     }
   }
   set_deterministic(true);
   CHECK(library_fallbacks().empty());
 }
 
+TEST_CASE("attention of bf16 agrees with the CPU's at all lengths") {
+  if (!gpu::available()) return;
+  for (const int64_t t : {1, 3, 8, 16, 20, 31, 32, 33, 48, 63, 64, 65, 100, 128, 130})
+    for (const int64_t n : {1, 2, 3})
+      for (const bool causal : {false, true}) {
+        compare(n, t, 2, 64, causal);
+        compare(n, t, 2, 64, causal, Tensor::ones({n, t}, DType::i64));
+      }
+}
+
 TEST_CASE("a backward pass in order that would keep much is not given to cuDNN") {
   if (!gpu::available()) return;
   forget_fallbacks();
   const int64_t before = convolution_workspace();
-  set_convolution_workspace(2 * 2 * 20 * 20 * 2);
-  compare(2, 20, 2, 64, false);
+  set_convolution_workspace(2 * 2 * 64 * 64 * 2);
+  compare(2, 64, 2, 64, false);
   CHECK(library_fallbacks().empty());
-  set_convolution_workspace(2 * 2 * 20 * 20 * 2 - 1);
-  compare(2, 20, 2, 64, false);
+  set_convolution_workspace(2 * 2 * 64 * 64 * 2 - 1);
+  compare(2, 64, 2, 64, false);
   CHECK(library_fallbacks().size() == 1);
   set_convolution_workspace(before);
   forget_fallbacks();
 }
 
 TEST_CASE("attention that cuDNN does not take, or at which it fails, is computed and counted") {
-  if (!gpu::available() || !gpu::emulated()) return;  // the stand-in fails for 17 queries
+  if (!gpu::available() || !gpu::emulated()) return;  // the stand-in fails for 192 queries
   forget_fallbacks();
-  compare(1, 17, 2, 64, false);
-  compare(1, 17, 2, 64, false);
-  compare(1, 20, 2, 32, false);
-  compare(1, 19, 2, 64, false);  // the backward pass alone is not taken
+  compare(1, 192, 2, 64, false);
+  compare(1, 192, 2, 64, false);
+  compare(1, 64, 2, 32, false);
+  compare(1, 256, 2, 64, false);  // the backward pass alone is not taken
+  compare(1, 72, 2, 64, false);   // nor asked for: not whole tiles
   std::map<std::string, int64_t> found;
   for (const LibraryFallback& one : library_fallbacks()) found[one.what] = one.count;
   const std::string none = "cuDNN has no plan for attention ", q = "bf16 q [1, ";
   CHECK(found ==
-        std::map<std::string, int64_t>{{none + q + "17, 2, 64] keys 17", 2},
-                                       {none + q + "20, 2, 32] keys 20", 1},
-                                       {none + "backward " + q + "17, 2, 64] keys 17", 4},
-                                       {none + "backward " + q + "20, 2, 32] keys 20", 2},
-                                       {none + "backward " + q + "19, 2, 64] keys 19", 2}});
+        std::map<std::string, int64_t>{{none + q + "192, 2, 64] keys 192", 2},
+                                       {none + q + "64, 2, 32] keys 64", 1},
+                                       {none + "backward " + q + "192, 2, 64] keys 192", 4},
+                                       {none + "backward " + q + "64, 2, 32] keys 64", 2},
+                                       {none + "backward " + q + "256, 2, 64] keys 256", 2}});
   forget_fallbacks();
 }
 

@@ -125,16 +125,17 @@ void run_backward(const Attention& p, const AttentionGradientData& data) {
 
 }  // namespace
 
-// As cuDNN may: heads of 64 only, no backward pass of 19 queries, and an engine that fails for 17.
+// As cuDNN may: heads of 64 only, no backward pass of 256 queries, and an engine that fails for
+// 192.
 bool attend(const Attention& problem, const AttentionData& data) {
   if (problem.d != 64) return false;
-  if (problem.t == 17) throw Error("[cudnn] engine 1: execution failed");
+  if (problem.t == 192) throw Error("[cudnn] engine 1: execution failed");
   emulator::submit([problem, data] { run(problem, data); });
   return true;
 }
 bool attend_backward(const Attention& problem, const AttentionGradientData& data) {
-  if (problem.d != 64 || problem.t == 19) return false;
-  if (problem.t == 17) throw Error("[cudnn] engine 1: execution failed");
+  if (problem.d != 64 || problem.t == 256) return false;
+  if (problem.t == 192) throw Error("[cudnn] engine 1: execution failed");
   emulator::submit([problem, data] { run_backward(problem, data); });
   return true;
 }
