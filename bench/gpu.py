@@ -272,8 +272,9 @@ def roofline(args):
                 continue
             for row in found["results"]:
                 pack, unpack = row["pack_over_memcpy"], row["unpack_over_memcpy"]
-                kind = row["rounding"] + (", signs" if row["sign"] else "")
-                counts = row["bits"] in (1, 2, 4, 8) and not row["sign"] and row["rounding"] == "stochastic"
+                coded = row["entropy_coded"]
+                kind = row["rounding"] + (", signs" if row["sign"] else "") + (", coded" if coded else "")
+                counts = row["bits"] in (1, 2, 4, 8) and not row["sign"] and not coded and row["rounding"] == "stochastic"
                 verdict = f"  {'reaches' if min(pack, unpack) >= target else 'MISSES'} {target}" if counts else ""
                 print(f"{dtype} {found['bytes'] >> 20} MiB, {channels:>4} channels, {row['bits']} bits, {kind:<18} copy "
                       f"{row['memcpy_gb_per_s']:7.1f} GB/s  pack {pack:.3f}  unpack {unpack:.3f}{verdict}", flush=True)

@@ -24,8 +24,6 @@ struct Sums {
   Bits bits;
 };
 
-constexpr int kLoads = 4;
-
 __device__ __forceinline__ void swap(float& a, float& b) {
   const float c = a;
   a = b;
@@ -53,19 +51,23 @@ __global__ void __launch_bounds__(ops::cuda::kSumThreads) sums_kernel(Sums<T> p)
         if (p.bits == Bits::mask)
           bits = load_bytes(p.mask + row / kRows * c + column, kHere, kHere == kCols);
         if (p.bits == Bits::codes) bits = 0;
+        ops::cuda::Vector<T, kHere> y[kRowsAtOnce<T>];
+        const auto load_rows = [&](int first) {
+#pragma unroll
+          for (int j = 0; j < kRowsAtOnce<T>; ++j) {
+            y[j] = ops::cuda::Vector<T, kHere>{};
+            if (row + first + j < end) y[j] = ops::cuda::get_raw<kHere>(p.y + at + (first + j) * c);
+          }
+        };
+        load_rows(0);  // before the codes are read, so that both wait at the same time
         const Decoder<T, Reading, kClasses> codes(
             p.u, place_at(p.u, static_cast<uint32_t>(row / kRows), column, kHere), keys);
         const ops::cuda::Floats<kHere> middle = ops::cuda::get<kHere>(p.center + column);
 #pragma unroll
-        for (int first = 0; first < kRows; first += kLoads) {
-          ops::cuda::Vector<T, kHere> y[kLoads];
+        for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
+          if (first > 0) load_rows(first);
 #pragma unroll
-          for (int j = 0; j < kLoads; ++j) {
-            y[j] = ops::cuda::Vector<T, kHere>{};
-            if (row + first + j < end) y[j] = ops::cuda::get_raw<kHere>(p.y + at + (first + j) * c);
-          }
-#pragma unroll
-          for (int j = 0; j < kLoads; ++j) {
+          for (int j = 0; j < kRowsAtOnce<T>; ++j) {
             const int r = first + j;
             const bool there = row + r < end;
             uint32_t carried = 0;
@@ -121,6 +123,12 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination p) {
   if constexpr (Reading::kDithered) draw_keys(p.u, keys);
   UnpackPlace at;
   if (!find_place(p.u, at)) return;
+  Quad<T> y[kRowsAtOnce<T>];
+  const auto load_rows = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < kRowsAtOnce<T>; ++j) y[j] = load_row<T>(p.u, at, first + j, p.y, p.y_quads);
+  };
+  load_rows(0);  // before the codes are read, so that both wait at the same time
   const Decoder<T, Reading, kClasses> codes(p.u, at, keys);
   uint32_t bits = p.bits == Bits::codes ? 0 : ~0u;
   if (p.bits == Bits::mask)
@@ -130,9 +138,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combination p) {
                     of_x = coefficients(p, at, 2), constant = coefficients(p, at, 3);
 #pragma unroll
   for (int first = 0; first < kRows; first += kRowsAtOnce<T>) {
-    Quad<T> y[kRowsAtOnce<T>];
-#pragma unroll
-    for (int j = 0; j < kRowsAtOnce<T>; ++j) y[j] = load_row<T>(p.u, at, first + j, p.y, p.y_quads);
+    if (first > 0) load_rows(first);
 #pragma unroll
     for (int j = 0; j < kRowsAtOnce<T>; ++j) {
       const int r = first + j;
