@@ -4,8 +4,8 @@
 //
 // A warp reads 4 rows of 128 bytes (bf16: 64), and the next tile is prefetched, so that memory is
 // busy while blocks compute. On an H100 a block waits more than it computes: with 3 blocks on a
-// multiprocessor instead of 2, packing bf16 takes .8 of the time, in f32 .85 to .98. With 4 the
-// registers do not suffice, and it takes longer.
+// multiprocessor instead of 2, packing bf16 to 2 or 4 bits takes .8 of the time, f32 .85 and .98.
+// With 4 blocks the registers do not suffice, and it takes longer.
 #pragma once
 #include "compress/quantize/cuda_codes.h"
 #include "core/finite.h"
@@ -464,13 +464,16 @@ __device__ __forceinline__ void prefetch_tile(const Packing& p, uint32_t index) 
 struct NoMap {};
 
 // kBits: 0 for a width known late.
-// Blocks of threads on a multiprocessor. With a third one, others have too few registers.
+// Blocks of threads on a multiprocessor. A third one pays where registers nearly suffice for it.
 template <class T, int kBits, int kClasses, class Map>
-inline constexpr int kPackBlocks = kBits == 0 ? 1
-                                   : std::is_same_v<Map, NoMap> &&
-                                           (kClasses == 1 || std::is_same_v<T, BFloat16>)
-                                       ? 3
-                                       : 2;
+inline constexpr int kPackBlocks = kBits == 0 ? 1 : 2;
+template <class T, int kBits, int kClasses>
+inline constexpr int kPackBlocks<T, kBits, kClasses, NoMap> = kBits == 0 ? 1
+                                                              : kBits <= 4 &&
+                                                                      (kClasses == 1 ||
+                                                                       std::is_same_v<T, BFloat16>)
+                                                                  ? 3
+                                                                  : 2;
 
 template <class T, int kBits, int kClasses, class Map>
 __global__ void __launch_bounds__(kThreads, kPackBlocks<T, kBits, kClasses, Map>)
