@@ -119,7 +119,10 @@ TEST_CASE_FIXTURE(Tiny, "a cut run stops at the same step and keeps the same wei
   REQUIRE(cuts.size() > 5);
   options.saved = {};
   options.resume = true;
-  for (const std::string& cut : cuts) {
+  // Every fourth cut: 12 steps lie between two of them, so they meet every place of an epoch of 5
+  // steps.
+  for (size_t i = (cuts.size() - 1) % 4; i < cuts.size(); i += 4) {
+    const std::string& cut = cuts[i];
     CAPTURE(cut);
     // What a process leaves that is killed behind an evaluation and before its checkpoint.
     write_file(cut + "/checkpoint/best_step_999.safetensors", "of an evaluation to come");
